@@ -1,0 +1,108 @@
+//! What goes into the machine and what comes out of it.
+//!
+//! Events and actions are plain values: the driver writes them to its log, the lab makes them up, and a
+//! log fed to a fresh machine must give the same actions again. Never: a byte of data, a handle, a clock.
+
+use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
+
+/// Something that happened outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A reader opened a file of `size` bytes. The first open makes the file known.
+    Open { open: OpenId, file: FileId, size: u64 },
+    /// The reader is gone. Its file's pages stay until evicted or forgotten.
+    Close { open: OpenId },
+    /// Nobody will open this file again: drop all its pages.
+    Forget { file: FileId },
+    /// Somebody waits for these bytes. `random` is the caller's word that this read says nothing about the next.
+    Read { read: ReadId, open: OpenId, range: ByteRange, random: bool },
+    /// A mapped page was touched and is not mapped yet.
+    Fault { read: ReadId, open: OpenId, at: u64, map: Mapping },
+    /// A hint.
+    Advise { open: OpenId, advice: Advice, range: ByteRange },
+    /// These bytes changed or must be forgotten, within the same version.
+    Invalidate { file: FileId, range: ByteRange },
+    /// The source is a new version of `size` bytes: reads in progress fail, every page goes.
+    Changed { file: FileId, size: u64 },
+    /// The source grew by appending; what was there is still the same.
+    Grown { file: FileId, size: u64 },
+    /// The first `bytes` of the fetch have arrived (counted from its start, not from the last event).
+    Progress { fetch: FetchId, bytes: u64 },
+    /// The fetch ended after `bytes`. Fewer than asked for counts as a failure of the rest.
+    Done { fetch: FetchId, bytes: u64 },
+    /// The fetch failed; what [`Event::Progress`] reported before stays.
+    Failed { fetch: FetchId, error: Error },
+    /// Nobody waits for this read any more.
+    Abandon { read: ReadId },
+    /// The bytes of a served piece have been copied out.
+    Release { lease: LeaseId },
+    /// The cache may hold this many pages from now on.
+    Pressure { pages: u64 },
+    /// A time asked for with [`Action::WakeAt`] has come.
+    Timer,
+}
+
+/// Something to do outside, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Read these bytes from the source and answer with `Done` or `Failed`. The range is clipped to the file.
+    Submit { fetch: FetchId, file: FileId, range: ByteRange, class: Class },
+    /// The result of this fetch is of no more use. It must still be answered.
+    Cancel { fetch: FetchId },
+    /// Hand these bytes to the reader; they stay put until `Event::Release`. More follows unless `last`.
+    Serve { read: ReadId, lease: LeaseId, file: FileId, range: ByteRange, last: bool },
+    /// Tell the reader that it failed. Nothing more follows for this read.
+    Fail { read: ReadId, error: Error },
+    /// Forget the bytes of these pages: bit `n` of `pages` is page `64 * number + n` of the file.
+    Drop { slot: GroupSlot, file: FileId, number: u64, pages: u64 },
+    /// Send `Event::Timer` at this time.
+    WakeAt { at: Nanos },
+}
+
+/// Whether somebody waits for a fetch. Demand is submitted first and never waits for a slot behind readahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// At least one page of it is waited for.
+    Demand,
+    /// Nobody has asked for it yet.
+    Ahead,
+}
+
+/// How a fetch or a read failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The source answered with this error number.
+    Io(i32),
+    /// The source ended before the bytes did, though the file should be longer.
+    Short,
+    /// The source is not the version that was opened.
+    Changed,
+    /// A limit of the machine is reached; the number of it stands in its documentation.
+    Limit,
+}
+
+/// A hint of a reader, in the meaning of `posix_fadvise`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// No special treatment.
+    Normal,
+    /// Reads come in order.
+    Sequential,
+    /// Reads come in no order.
+    Random,
+    /// These bytes are wanted soon.
+    WillNeed,
+    /// These bytes are not wanted any more.
+    DontNeed,
+}
+
+/// The mapping that a fault happened in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The bytes of the file that are mapped.
+    pub range: ByteRange,
+    /// Mapped for execution.
+    pub executable: bool,
+    /// What the owner of the mapping said of it: normal, sequential or random.
+    pub advice: Advice,
+}

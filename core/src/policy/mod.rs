@@ -1,0 +1,265 @@
+//! What a policy is: the questions it is asked and the answers it may give.
+//!
+//! A policy is one file in this folder. It thinks in bytes, keeps the state of **one** stream owner (an open
+//! description, or a whole file where the original has one detector for each image), and sees the cache only
+//! through [`Probe`]. It never does anything: it fills a [`Plan`], and the machine decides what of the plan
+//! is fetched.
+//!
+//! ```text
+//!   a demand read      on_read     before the look-up             (RBD, 2003)
+//!     each page        on_page     page_serial policies only      (2003)
+//!     absent           on_miss     the kernel's sync readahead
+//!     marked           on_mark     the kernel's async readahead, in order, maybe several in one read
+//!     all looked at    on_read_end the kernel's previous position
+//!   a page fault       on_fault / on_fault_hit
+//!   a hint             on_advice
+//!   the fate of it     on_outcome
+//! ```
+//!
+//! Adding a policy: write the file, name it in the list at the end of this one, add its row to
+//! `docs/policies.md` and its golden table to `core/tests/golden`.
+
+pub mod spec;
+
+use crate::cache::Cache;
+use crate::event::{Advice, Error, Mapping};
+use crate::units::{ByteRange, FileId, Nanos};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+pub use spec::{PolicySpec, SpecError};
+
+/// One algorithm with the state of one stream owner.
+pub trait Policy: Send {
+    /// How demand reads proceed: see [`DemandMode`].
+    fn demand_mode(&self) -> DemandMode {
+        DemandMode::Whole
+    }
+
+    /// Which of the optional questions this policy wants to be asked. The machine skips the others.
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    /// A demand read of `ask.request` begins; nothing has been looked up.
+    fn on_read(&mut self, _ask: &Ask<'_>, _plan: &mut Plan) {}
+
+    /// The page at `ask.at` is about to be looked up ([`DemandMode::PageSerial`] only).
+    fn on_page(&mut self, _ask: &Ask<'_>, _plan: &mut Plan) {}
+
+    /// The page at `ask.at` is neither present nor in flight. What the plan leaves out the machine fetches itself.
+    fn on_miss(&mut self, _ask: &Ask<'_>, _plan: &mut Plan) {}
+
+    /// The page at `ask.at` bears the mark. It is cleared unless the plan says [`Plan::keep_mark`].
+    fn on_mark(&mut self, _ask: &Ask<'_>, _plan: &mut Plan) {}
+
+    /// Every page of the read has been looked at; `end` is one past the last byte it will return.
+    fn on_read_end(&mut self, _end: u64) {}
+
+    /// A fault on the page at `ask.at`, which is neither present nor in flight.
+    fn on_fault(&mut self, _ask: &Ask<'_>, _map: &Mapping, _plan: &mut Plan) {}
+
+    /// A fault on the page at `ask.at`, which is here or on its way; `marked` tells whether it bears the mark.
+    fn on_fault_hit(&mut self, _ask: &Ask<'_>, _map: &Mapping, _marked: bool, _plan: &mut Plan) {}
+
+    /// A hint about `ask.request`.
+    fn on_advice(&mut self, _ask: &Ask<'_>, _advice: Advice, _plan: &mut Plan) {}
+
+    /// What became of something this policy planned.
+    fn on_outcome(&mut self, _outcome: &Outcome) {}
+
+    /// A time this policy asked for with [`Plan::wake_at`] has come.
+    fn on_timer(&mut self, _now: Nanos) {}
+}
+
+/// How a demand read proceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemandMode {
+    /// One fetch for each missing run, all at once.
+    Whole,
+    /// One page, wait, the next: what 2.6.0 did in 2003, bug included.
+    PageSerial,
+}
+
+/// The optional questions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Ask [`Policy::on_read`].
+    pub read: bool,
+    /// Tell [`Policy::on_read_end`].
+    pub read_end: bool,
+    /// Tell [`Policy::on_outcome`].
+    pub outcome: bool,
+}
+
+/// A question: the read it is about, and what may be looked at to answer it.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    /// Now.
+    pub now: Nanos,
+    /// The bytes asked for, **not** clipped to the end of the file.
+    pub request: ByteRange,
+    /// Start of the page that raised the question; the start of the request for `on_read` and `on_advice`.
+    pub at: u64,
+    /// The reader said that this read tells nothing about the next.
+    pub random: bool,
+    /// Size of the file in bytes.
+    pub file_size: u64,
+    /// The cache, through its three questions.
+    pub probe: Probe<'a>,
+}
+
+/// What a policy may know of the cache. Present and in flight are the same to it.
+#[derive(Clone, Copy)]
+pub struct Probe<'a> {
+    pub(crate) cache: &'a Cache,
+    pub(crate) file: FileId,
+}
+
+impl Probe<'_> {
+    /// Size of a cache page in bytes.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        self.cache.page_size().bytes()
+    }
+
+    /// True when the page that holds `offset` is present or in flight.
+    #[must_use]
+    pub fn is_cached(&self, offset: u64) -> bool {
+        self.cache.is_cached(self.file, self.cache.page_size().page_of(offset))
+    }
+
+    /// Start of the first page that is not cached, looking at the pages of `[from, from + limit)` in order.
+    #[must_use]
+    pub fn next_hole(&self, from: u64, limit: u64) -> Option<u64> {
+        let pages = self.cache.page_size().cover(ByteRange::between(from, from.saturating_add(limit)));
+        self.cache.next_hole(self.file, pages).map(|p| self.cache.page_size().start_of(p))
+    }
+
+    /// Bytes of consecutive cached pages that end where the page of `before` begins, looking back at most `limit` bytes.
+    #[must_use]
+    pub fn history(&self, before: u64, limit: u64) -> u64 {
+        let size = self.cache.page_size();
+        let pages = self.cache.history(self.file, size.page_of(before), size.page_of(limit));
+        pages * size.bytes()
+    }
+}
+
+/// An answer. The machine owns one and clears it between questions.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Ranges to have in the cache, in the order of their importance.
+    pub windows: Vec<Window>,
+    /// Ranges whose pages are to be the last to be evicted.
+    pub refresh: Vec<ByteRange>,
+    /// Ask [`Policy::on_timer`] at this time.
+    pub wake_at: Option<Nanos>,
+    /// Leave the mark that raised this question where it is.
+    pub keep_mark: bool,
+}
+
+impl Plan {
+    /// Empties the plan, keeping its memory.
+    pub fn clear(&mut self) {
+        self.windows.clear();
+        self.refresh.clear();
+        self.wake_at = None;
+        self.keep_mark = false;
+    }
+
+    /// Adds a window of `len` bytes from `start`, clipped to the largest offset there is.
+    pub fn read(&mut self, start: u64, len: u64, mark: Option<u64>) {
+        let range = ByteRange::between(start, start.saturating_add(len));
+        self.windows.push(Window { range, mark });
+    }
+}
+
+/// A range to be read and the page in it that shall start the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The bytes; may reach beyond the end of the file, where it is clipped.
+    pub range: ByteRange,
+    /// A byte of the page that gets the mark, if this window is what brings that page in.
+    pub mark: Option<u64>,
+}
+
+/// What became of planned readahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A fetch with an ahead part was submitted.
+    Started { range: ByteRange },
+    /// It arrived whole, `took_ns` after it was submitted.
+    Arrived { range: ByteRange, took_ns: u64 },
+    /// Bytes of it were demanded after they had arrived.
+    Used { bytes: u64 },
+    /// Bytes of it were demanded while they were in flight.
+    Late { bytes: u64 },
+    /// Bytes of it were evicted or dropped without ever being demanded.
+    Unused { bytes: u64 },
+    /// It failed. `demand` tells whether somebody was waiting for part of it.
+    Failed { range: ByteRange, error: Error, demand: bool },
+}
+
+/// Whose reads one policy state sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One open description (Linux).
+    Open,
+    /// All readers of the file together (librbd: one detector for each open image).
+    File,
+}
+
+/// The unit of a parameter's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes, written with an optional K, M, G.
+    Bytes,
+    /// A plain number.
+    Count,
+    /// One of the words.
+    Word(&'static [&'static str]),
+}
+
+/// One parameter of a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// The key in `NAME:key=value`.
+    pub key: &'static str,
+    /// How its value is written.
+    pub unit: Unit,
+    /// Used when the key is absent, in the notation of a value.
+    pub default: &'static str,
+    /// Smallest and largest value allowed (bytes or count; ignored for words).
+    pub range: (u64, u64),
+    /// One line for `foreread policies`.
+    pub help: &'static str,
+}
+
+/// What there is to know of a policy without running it.
+pub struct Info {
+    /// The name in `NAME:key=value,...`.
+    pub name: &'static str,
+    /// One line for `foreread policies`.
+    pub summary: &'static str,
+    /// The publication it reproduces.
+    pub origin: &'static str,
+    /// Whose reads one state sees.
+    pub scope: Scope,
+    /// The cache page it needs, if it cannot do with any.
+    pub page_bytes: Option<u64>,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// Makes the state of one owner. The values are those of `params`, in their order, already checked.
+    pub build: fn(&[u64]) -> Box<dyn Policy>,
+}
+
+/// Names every policy once: the module, the registry and nothing else.
+macro_rules! policies {
+    ($($module:ident),* $(,)?) => {
+        $(pub mod $module;)*
+        /// Every policy, in the order of `foreread policies`.
+        pub static ALL: &[&Info] = &[$(&$module::INFO),*];
+    };
+}
+
+policies!(none, linux_6_18, rbd_plain);

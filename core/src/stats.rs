@@ -1,0 +1,57 @@
+//! Every counter of the machine, each with its definition. Ratios and percentiles are the lab's matter.
+//!
+//! A *used* readahead byte is counted at the first demand touch of its page, whole pages at a time. At any
+//! moment `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`, where unresolved is
+//! what is in the cache or in flight and untouched ([`crate::machine::Machine::stats`] fills it in).
+
+/// Counters since the machine was made. Bytes are bytes of whole pages clipped to the end of the file,
+/// unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Demand reads that ended, well or not, and asked for at least one byte of the file.
+    pub demand_reads: u64,
+    /// Bytes they asked for, clipped to the end of the file; not rounded to pages.
+    pub demand_bytes: u64,
+    /// Demand reads of which every page was present.
+    pub hits: u64,
+    /// Demand reads without a miss that waited for a page in flight.
+    pub late_hits: u64,
+    /// Demand reads that met at least one page neither present nor in flight.
+    pub misses: u64,
+    /// Demand reads that ended with an error.
+    pub failed_reads: u64,
+    /// Time demand reads waited, from the read to its last byte, hits excluded. Nanoseconds.
+    pub stall_ns: u64,
+    /// Windows a policy asked for that reach beyond the read they were planned at.
+    pub ra_planned_ops: u64,
+    /// Their bytes outside that read, as asked for: not clipped to the file or to what is already cached.
+    pub ra_planned_bytes: u64,
+    /// Fetches submitted with at least one page nobody had asked for.
+    pub ra_ops: u64,
+    /// Bytes of those pages.
+    pub ra_bytes: u64,
+    /// Planned bytes that were refused for want of memory or of fetches, and not read.
+    pub ra_refused_bytes: u64,
+    /// Fetches submitted.
+    pub source_reads: u64,
+    /// Bytes submitted.
+    pub source_bytes: u64,
+    /// Readahead bytes that a demand read touched.
+    pub used_bytes: u64,
+    /// Of these, bytes that were still in flight at the touch.
+    pub late_bytes: u64,
+    /// Readahead bytes dropped or evicted before any demand touch.
+    pub unused_bytes: u64,
+    /// Readahead bytes that failed or were discarded on arrival.
+    pub ra_failed_bytes: u64,
+    /// Readahead bytes present or in flight that no demand read has touched yet.
+    pub unresolved_bytes: u64,
+    /// Unused bytes that were evicted and then demanded, as far as the ghost list remembers.
+    pub thrash_bytes: u64,
+    /// Pages evicted for want of room.
+    pub evicted_pages: u64,
+    /// Fetches that failed.
+    pub failed_fetches: u64,
+    /// Fetches whose bytes were discarded because they were invalidated in flight.
+    pub doomed_fetches: u64,
+}

@@ -1,0 +1,259 @@
+//! The units everything is counted in: bytes, pages, nanoseconds.
+//!
+//! A [`ByteRange`] is checked once, at the door ([`ByteRange::new`]); everything behind the door may then
+//! add and subtract without overflow, because no offset exceeds [`MAX_OFFSET`]. Never: a float.
+
+use core::fmt;
+
+/// The largest byte offset a file may have: `2^62`. Smaller than POSIX's `2^63 - 1` so that sums of two
+/// offsets and doubled windows stay inside `u64` without a check at each addition.
+pub const MAX_OFFSET: u64 = 1 << 62;
+
+/// A point in time or a span, in nanoseconds. What zero means is the caller's matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// The span from `earlier` to here; zero when `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Nanos) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A half-open range of bytes, `start <= end <= MAX_OFFSET`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct ByteRange {
+    start: u64,
+    end: u64,
+}
+
+impl ByteRange {
+    /// The range of `len` bytes from `start`, or nothing when its end would lie beyond [`MAX_OFFSET`].
+    #[must_use]
+    pub fn new(start: u64, len: u64) -> Option<ByteRange> {
+        let end = start.checked_add(len)?;
+        (end <= MAX_OFFSET).then_some(ByteRange { start, end })
+    }
+
+    /// The range from `start` to `end`; empty when they are crossed, clipped to [`MAX_OFFSET`].
+    #[must_use]
+    pub fn between(start: u64, end: u64) -> ByteRange {
+        let start = start.min(MAX_OFFSET);
+        ByteRange { start, end: end.clamp(start, MAX_OFFSET) }
+    }
+
+    /// First byte.
+    #[must_use]
+    pub fn start(self) -> u64 {
+        self.start
+    }
+
+    /// One past the last byte.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.end
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// True when it holds no byte.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// What both ranges hold; empty when they do not meet.
+    #[must_use]
+    pub fn intersect(self, other: ByteRange) -> ByteRange {
+        ByteRange::between(self.start.max(other.start), self.end.min(other.end))
+    }
+}
+
+impl fmt::Debug for ByteRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{},+{})", self.start, self.len())
+    }
+}
+
+/// A half-open range of cache pages of one file.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+pub struct PageRange {
+    /// First page.
+    pub first: u64,
+    /// One past the last page; never below `first`.
+    pub end: u64,
+}
+
+impl PageRange {
+    /// Number of pages.
+    #[must_use]
+    pub fn len(self) -> u64 {
+        self.end - self.first
+    }
+
+    /// True when it holds no page.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.first >= self.end
+    }
+
+    /// What both ranges hold; empty when they do not meet.
+    #[must_use]
+    pub fn intersect(self, other: PageRange) -> PageRange {
+        let first = self.first.max(other.first);
+        PageRange { first, end: self.end.min(other.end).max(first) }
+    }
+}
+
+/// Size of a cache page: a power of two from 512 B to 1 MiB.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PageSize {
+    shift: u32,
+}
+
+impl PageSize {
+    /// A page of `bytes`, if that is a power of two between 512 and 1 MiB.
+    #[must_use]
+    pub fn new(bytes: u64) -> Option<PageSize> {
+        (bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes))
+            .then(|| PageSize { shift: bytes.trailing_zeros() })
+    }
+
+    /// Bytes in a page.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        1 << self.shift
+    }
+
+    /// The page that holds the byte at `offset`.
+    #[must_use]
+    pub fn page_of(self, offset: u64) -> u64 {
+        offset >> self.shift
+    }
+
+    /// Offset of the first byte of `page`.
+    #[must_use]
+    pub fn start_of(self, page: u64) -> u64 {
+        page << self.shift
+    }
+
+    /// Pages needed to hold `bytes`.
+    #[must_use]
+    pub fn pages_for(self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.bytes())
+    }
+
+    /// Every page that the range touches.
+    #[must_use]
+    pub fn cover(self, range: ByteRange) -> PageRange {
+        let first = self.page_of(range.start());
+        PageRange { first, end: self.pages_for(range.end()).max(first) }
+    }
+
+    /// The pages that lie wholly inside the range.
+    #[must_use]
+    pub fn inside(self, range: ByteRange) -> PageRange {
+        let first = self.pages_for(range.start());
+        PageRange { first, end: self.page_of(range.end()).max(first) }
+    }
+
+    /// The bytes of the pages.
+    #[must_use]
+    pub fn bytes_of(self, pages: PageRange) -> ByteRange {
+        ByteRange::between(self.start_of(pages.first), self.start_of(pages.end))
+    }
+}
+
+/// A file, as its owner numbers it: small and dense, 0 upwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u32);
+
+/// An open description: a reader handle, an NBD connection, a descriptor in a trace. Small and dense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpenId(pub u32);
+
+/// One demand read, named by its owner; handed back in the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReadId(pub u64);
+
+/// One fetch, named by the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FetchId(pub u64);
+
+/// One served piece of a read, named by the machine; given back with `Event::Release`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub u32);
+
+/// The number of a group of up to 64 pages in the page index; valid until the group's pages are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupSlot(pub u32);
+
+/// Why a size could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeError {
+    /// Not digits with an optional unit.
+    NotASize,
+    /// More than [`MAX_OFFSET`] bytes.
+    TooLarge,
+}
+
+/// Reads a size in bytes: digits and an optional unit `B`, `K`, `M`, `G`, `T` (also `KiB`, `kB`, ...).
+/// Every unit is a power of two: `128K` is 131072.
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    if digits == 0 {
+        return Err(SizeError::NotASize);
+    }
+    let unit = unit.trim();
+    let shift = match unit.as_bytes().first().map(u8::to_ascii_uppercase) {
+        None | Some(b'B') => 0,
+        Some(b'K') => 10,
+        Some(b'M') => 20,
+        Some(b'G') => 30,
+        Some(b'T') => 40,
+        Some(_) => return Err(SizeError::NotASize),
+    };
+    let tail = unit.get(1..).unwrap_or("");
+    if !(tail.is_empty() || (shift > 0 && (tail.eq_ignore_ascii_case("ib") || tail.eq_ignore_ascii_case("b")))) {
+        return Err(SizeError::NotASize);
+    }
+    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    bytes.filter(|&b| b <= MAX_OFFSET).ok_or(SizeError::TooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("0", 0), ("512", 512), ("4K", 4096), ("4KiB", 4096), ("1m", 1 << 20), ("2GB", 2 << 30)] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "K", "-1", "1.5M", "4Q", "4KK", "12Bytes", "4 K i"] {
+            assert_eq!(parse_size(text), Err(SizeError::NotASize), "{text}");
+        }
+        for text in ["99999999999999999999", "9999999999999T"] {
+            assert_eq!(parse_size(text), Err(SizeError::TooLarge), "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_at_the_edges() {
+        assert_eq!(ByteRange::new(u64::MAX, 1), None);
+        assert_eq!(ByteRange::new(MAX_OFFSET, 1), None);
+        assert!(ByteRange::new(MAX_OFFSET, 0).is_some_and(ByteRange::is_empty));
+        let page = PageSize::new(4096).expect("4096 is a power of two");
+        let cover = page.cover(ByteRange::between(4095, 4097));
+        assert_eq!((cover.first, cover.end), (0, 2));
+        assert!(page.inside(ByteRange::between(4095, 4097)).is_empty());
+        assert_eq!(PageSize::new(256), None);
+        assert_eq!(PageSize::new(3000), None);
+    }
+}
