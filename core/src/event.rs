@@ -7,6 +7,7 @@ use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId
 
 /// Something that happened outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Event {
     /// A reader opened a file of `size` bytes. The first open makes the file known.
     Open { open: OpenId, file: FileId, size: u64 },
@@ -44,6 +45,7 @@ pub enum Event {
 
 /// Something to do outside, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Action {
     /// Read these bytes from the source and answer with `Done` or `Failed`. The range is clipped to the file.
     Submit { fetch: FetchId, file: FileId, range: ByteRange, class: Class },
@@ -70,6 +72,7 @@ pub enum Class {
 
 /// How a fetch or a read failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Error {
     /// The source answered with this error number.
     Io(i32),

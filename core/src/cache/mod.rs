@@ -1,10 +1,367 @@
-//! placeholder
-use crate::units::{FileId, PageRange, PageSize};
-/// placeholder
-pub struct Cache { page: PageSize }
+//! Which pages of which file are present, in flight, marked, used or pinned, and which leave next.
+//!
+//! Pages stand in groups of 64 with a bit for each fact, so that a question about a 4 MiB window costs 16
+//! look-ups, not 1024. Never: bytes, times, policies.
+//!
+//! ```text
+//!   (file, page / 64) ──index──► slot ──► group: 64 x { present, flight, used, ahead, mark }
+//!                                  └────► evictor: hot ◄──► cold
+//! ```
+
+mod ghost;
+mod group;
+mod index;
+mod lru;
+
+use crate::units::{FileId, GroupSlot, PageRange, PageSize};
+use alloc::vec::Vec;
+use core::cell::Cell;
+use ghost::Ghosts;
+use index::Index;
+use lru::Evictor;
+
+pub use group::{GROUP_PAGES, Group, Life, mask_of};
+
+/// What a demand look-up met, page by page from the start of what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Cached pages in a row; ends after the first marked one.
+    pub pages: u64,
+    /// The last of them bears the mark.
+    pub marked: bool,
+}
+
+/// What a demand touch found, in pages of one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Read-ahead pages demanded for the first time.
+    pub first: u64,
+    /// Of these, pages still in flight.
+    pub late: u64,
+    /// Whose policy read ahead here last.
+    pub planner: u32,
+}
+
+/// The page index.
+pub struct Cache {
+    page: PageSize,
+    groups: Vec<Group>,
+    free: Vec<u32>,
+    index: Index,
+    evictor: Evictor,
+    ghosts: Ghosts,
+    /// Pages present or in flight.
+    pages: u64,
+    /// Of these, pages in flight.
+    flight: u64,
+    /// The group found last: most look-ups come for the same one again.
+    last: Cell<u32>,
+}
+
 impl Cache {
-    pub(crate) fn page_size(&self) -> PageSize { self.page }
-    pub(crate) fn is_cached(&self, _file: FileId, _page: u64) -> bool { false }
-    pub(crate) fn next_hole(&self, _file: FileId, pages: PageRange) -> Option<u64> { Some(pages.first) }
-    pub(crate) fn history(&self, _file: FileId, _page: u64, _limit: u64) -> u64 { 0 }
+    /// An empty index for pages of this size.
+    pub fn new(page: PageSize) -> Cache {
+        Cache {
+            page,
+            groups: Vec::new(),
+            free: Vec::new(),
+            index: Index::new(),
+            evictor: Evictor::new(),
+            ghosts: Ghosts::new(),
+            pages: 0,
+            flight: 0,
+            last: Cell::new(u32::MAX),
+        }
+    }
+
+    // ---- getters ----
+
+    /// Size of a page.
+    pub fn page_size(&self) -> PageSize {
+        self.page
+    }
+
+    /// Pages present or in flight.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Pages in flight.
+    pub fn pages_in_flight(&self) -> u64 {
+        self.flight
+    }
+
+    /// Bytes of memory that the index holds.
+    pub fn state_bytes(&self) -> usize {
+        self.groups.capacity() * size_of::<Group>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.index.bytes()
+            + self.evictor.bytes()
+    }
+
+    /// Slot of group `number`.
+    pub fn slot(&self, file: FileId, number: u64) -> Option<GroupSlot> {
+        self.find(file, number).map(GroupSlot)
+    }
+
+    /// The group, or an empty one.
+    pub fn group(&self, file: FileId, number: u64) -> Group {
+        self.find(file, number).map_or_else(Group::default, |slot| self.groups[slot as usize])
+    }
+
+    /// Where a page is in its life.
+    pub fn life(&self, file: FileId, page: u64) -> Life {
+        self.group(file, page / GROUP_PAGES).life(page)
+    }
+
+    /// True when the page is present or in flight.
+    pub fn is_cached(&self, file: FileId, page: u64) -> bool {
+        self.group(file, page / GROUP_PAGES).cached() >> (page % GROUP_PAGES) & 1 != 0
+    }
+
+    /// First page of the range that is not cached.
+    pub fn next_hole(&self, file: FileId, pages: PageRange) -> Option<u64> {
+        let run = self.run_of(file, pages, Group::cached);
+        (run < pages.len()).then(|| pages.first + run)
+    }
+
+    /// Consecutive cached pages that end just before `page`, at most `limit`.
+    pub fn history(&self, file: FileId, page: u64, limit: u64) -> u64 {
+        let mut at = page;
+        while at > 0 && page - at < limit {
+            let number = (at - 1) / GROUP_PAGES;
+            let bits = (at - 1) % GROUP_PAGES + 1;
+            // The pages below `at` in its group, moved to the top of the word.
+            let word = self.group(file, number).cached() << (GROUP_PAGES - bits);
+            let ones = u64::from(word.leading_ones()).min(bits);
+            at -= ones;
+            if ones < bits {
+                break;
+            }
+        }
+        (page - at).min(limit)
+    }
+
+    /// Absent pages in a row from the start of the range.
+    pub fn absent_run(&self, file: FileId, pages: PageRange) -> u64 {
+        self.run_of(file, pages, |g| !g.cached())
+    }
+
+    /// Present pages in a row from the start of the range.
+    pub fn present_run(&self, file: FileId, pages: PageRange) -> u64 {
+        self.run_of(file, pages, Group::present)
+    }
+
+    /// Cached pages in a row from the start of the range, up to and with the first marked one.
+    pub fn look(&self, file: FileId, pages: PageRange) -> Run {
+        let mut at = pages.first;
+        while at < pages.end {
+            let number = at / GROUP_PAGES;
+            let shift = at % GROUP_PAGES;
+            let group = self.group(file, number);
+            let room = (GROUP_PAGES - shift).min(pages.end - at);
+            let run = u64::from((group.cached() >> shift).trailing_ones()).min(room);
+            let to_mark = u64::from((group.marked() >> shift).trailing_zeros());
+            if to_mark < run {
+                return Run { pages: at + to_mark + 1 - pages.first, marked: true };
+            }
+            at += run;
+            if run < room {
+                break;
+            }
+        }
+        Run { pages: at - pages.first, marked: false }
+    }
+
+    /// Groups from the cold end of the eviction order.
+    pub fn victims(&self) -> impl Iterator<Item = &Group> + '_ {
+        self.evictor.victims().map(|slot| &self.groups[slot as usize])
+    }
+
+    /// Every group in use, in the order of slots.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> + '_ {
+        self.groups.iter().filter(|g| !g.is_idle())
+    }
+
+    // ---- changes ----
+
+    /// Absent pages go on their way. All pages of the range must be absent.
+    pub fn depart(&mut self, file: FileId, pages: PageRange, ahead: bool, planner: u32) {
+        self.each_group(file, pages, |cache, slot, mask| {
+            let group = &mut cache.groups[slot as usize];
+            group.depart(mask, ahead);
+            if ahead {
+                group.planner = planner;
+            }
+        });
+        self.pages += pages.len();
+        self.flight += pages.len();
+    }
+
+    /// Pages in flight have arrived. All pages of the range must be in flight.
+    pub fn land(&mut self, file: FileId, pages: PageRange) {
+        self.each_group(file, pages, |cache, slot, mask| cache.groups[slot as usize].land(mask));
+        self.flight -= pages.len();
+    }
+
+    /// The pages of the range that lie in group `number` are demanded: all must be cached.
+    pub fn touch(&mut self, file: FileId, number: u64, mask: u64) -> Touched {
+        let Some(slot) = self.find(file, number) else { return Touched::default() };
+        self.evictor.touch(slot);
+        let group = &mut self.groups[slot as usize];
+        let first = group.touch(mask);
+        Touched { first, late: first & group.flight(), planner: group.planner }
+    }
+
+    /// The short way of a hit: if every page of the range, all in one group, is present and none is marked,
+    /// touches and pins them.
+    pub fn hit(&mut self, file: FileId, pages: PageRange) -> Option<Touched> {
+        let number = pages.first / GROUP_PAGES;
+        let mask = mask_of(number, pages.first, pages.end);
+        let slot = self.find(file, number)?;
+        let group = &mut self.groups[slot as usize];
+        if group.present() & mask != mask || group.marked() & mask != 0 {
+            return None;
+        }
+        let first = group.touch(mask);
+        group.pins += 1;
+        let planner = group.planner;
+        self.evictor.touch(slot);
+        Some(Touched { first, late: 0, planner })
+    }
+
+    /// Makes the groups of the range the last to leave.
+    pub fn refresh(&mut self, file: FileId, pages: PageRange) {
+        let last = pages.end.div_ceil(GROUP_PAGES);
+        for number in pages.first / GROUP_PAGES..last {
+            if let Some(slot) = self.find(file, number) {
+                self.evictor.touch(slot);
+            }
+        }
+    }
+
+    /// Marks a cached page.
+    pub fn set_mark(&mut self, file: FileId, page: u64) {
+        if let Some(slot) = self.find(file, page / GROUP_PAGES) {
+            self.groups[slot as usize].set_mark(1 << (page % GROUP_PAGES));
+        }
+    }
+
+    /// Takes a page's mark away.
+    pub fn clear_mark(&mut self, file: FileId, page: u64) {
+        if let Some(slot) = self.find(file, page / GROUP_PAGES) {
+            self.groups[slot as usize].clear_mark(1 << (page % GROUP_PAGES));
+        }
+    }
+
+    /// Pages of one group are gone. Returns the group as it was, and its slot.
+    pub fn leave(&mut self, file: FileId, number: u64, mask: u64) -> Option<(GroupSlot, Group)> {
+        let slot = self.find(file, number)?;
+        let group = &mut self.groups[slot as usize];
+        let before = *group;
+        group.leave(mask);
+        self.pages -= u64::from((before.cached() & mask).count_ones());
+        self.flight -= u64::from((before.flight() & mask).count_ones());
+        self.give_up_if_idle(slot);
+        Some((GroupSlot(slot), before))
+    }
+
+    /// Keeps the groups of the range from being evicted as a whole.
+    pub fn pin(&mut self, file: FileId, pages: PageRange) {
+        self.each_group(file, pages, |cache, slot, _| cache.groups[slot as usize].pins += 1);
+    }
+
+    /// Takes back one [`Cache::pin`] of the same range.
+    pub fn unpin(&mut self, file: FileId, pages: PageRange) {
+        if pages.is_empty() {
+            return;
+        }
+        let last = pages.end.div_ceil(GROUP_PAGES);
+        for number in pages.first / GROUP_PAGES..last {
+            if let Some(slot) = self.find(file, number) {
+                let group = &mut self.groups[slot as usize];
+                debug_assert!(group.pins > 0, "more unpins than pins");
+                group.pins = group.pins.saturating_sub(1);
+                self.give_up_if_idle(slot);
+            }
+        }
+    }
+
+    /// The pages unused when they were evicted.
+    pub fn ghosts(&mut self) -> &mut Ghosts {
+        &mut self.ghosts
+    }
+
+    // ---- inside ----
+
+    fn find(&self, file: FileId, number: u64) -> Option<u32> {
+        let last = self.last.get();
+        if let Some(group) = self.groups.get(last as usize)
+            && group.number == number
+            && group.file == file.0
+        {
+            return Some(last);
+        }
+        let slot = self.index.find(&self.groups, file.0, number)?;
+        self.last.set(slot);
+        Some(slot)
+    }
+
+    fn find_or_make(&mut self, file: FileId, number: u64) -> u32 {
+        if let Some(slot) = self.find(file, number) {
+            return slot;
+        }
+        let group = Group::new(file.0, number);
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.groups[slot as usize] = group;
+                slot
+            }
+            None => {
+                self.groups.push(group);
+                (self.groups.len() - 1) as u32
+            }
+        };
+        self.index.insert(&self.groups, slot);
+        self.evictor.insert(slot);
+        slot
+    }
+
+    fn give_up_if_idle(&mut self, slot: u32) {
+        if self.groups[slot as usize].is_idle() {
+            self.index.remove(&self.groups, slot);
+            self.evictor.remove(slot);
+            // Cleared so that neither `find` nor `groups` meets it again under its old name.
+            self.groups[slot as usize] = Group::new(u32::MAX, u64::MAX);
+            self.free.push(slot);
+        }
+    }
+
+    fn each_group(&mut self, file: FileId, pages: PageRange, mut each: impl FnMut(&mut Cache, u32, u64)) {
+        if pages.is_empty() {
+            return;
+        }
+        let last = pages.end.div_ceil(GROUP_PAGES);
+        for number in pages.first / GROUP_PAGES..last {
+            let mask = mask_of(number, pages.first, pages.end);
+            let slot = self.find_or_make(file, number);
+            each(self, slot, mask);
+        }
+    }
+
+    /// Pages in a row from the start of the range whose bit is set in what `word` says of their group.
+    fn run_of(&self, file: FileId, pages: PageRange, word: impl Fn(&Group) -> u64) -> u64 {
+        let mut at = pages.first;
+        while at < pages.end {
+            let shift = at % GROUP_PAGES;
+            let room = (GROUP_PAGES - shift).min(pages.end - at);
+            let bits = word(&self.group(file, at / GROUP_PAGES)) >> shift;
+            let run = u64::from(bits.trailing_ones()).min(room);
+            at += run;
+            if run < room {
+                break;
+            }
+        }
+        at.min(pages.end) - pages.first
+    }
 }

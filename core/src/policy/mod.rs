@@ -185,6 +185,7 @@ pub struct Window {
 
 /// What became of planned readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Outcome {
     /// A fetch with an ahead part was submitted.
     Started { range: ByteRange },

@@ -1,7 +1,20 @@
-//! placeholder
+//! No readahead: every miss fetches what was asked for and nothing else. The row all others are compared with.
+
 use super::{Info, Policy, Scope};
 use alloc::boxed::Box;
-struct P;
-impl Policy for P {}
-/// placeholder
-pub static INFO: Info = Info { name: "none", summary: "", origin: "", scope: Scope::Open, page_bytes: None, params: &[], build: |_| Box::new(P) };
+
+/// Plans nothing, so the machine reads each missing run by itself.
+struct Nothing;
+
+impl Policy for Nothing {}
+
+/// See the head of this file.
+pub static INFO: Info = Info {
+    name: "none",
+    summary: "reads what is asked for and nothing else",
+    origin: "the baseline of every table",
+    scope: Scope::Open,
+    page_bytes: None,
+    params: &[],
+    build: |_| Box::new(Nothing),
+};

@@ -115,6 +115,17 @@ impl PolicySpec {
         self
     }
 
+    /// Name and every value, in plain numbers and words: reads back as the same policy wherever it is read.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        let value = |(param, &value): (&Param, &u64)| match param.unit {
+            Unit::Word(words) => format!("{}={}", param.key, words[value as usize]),
+            Unit::Bytes | Unit::Count => format!("{}={value}", param.key),
+        };
+        let pairs: Vec<String> = self.info.params.iter().zip(&self.values).map(value).collect();
+        if pairs.is_empty() { self.info.name.to_string() } else { format!("{}:{}", self.info.name, pairs.join(",")) }
+    }
+
     /// The state of one fresh owner.
     #[must_use]
     pub fn build(&self) -> Box<dyn Policy> {
@@ -137,6 +148,7 @@ impl fmt::Debug for PolicySpec {
 
 /// Why a `NAME:key=value,...` was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum SpecError {
     /// A part is not `key=value`, or its key stands twice.
     Syntax { text: String, part: String },

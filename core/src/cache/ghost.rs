@@ -1,0 +1,77 @@
+//! The pages that were read ahead, evicted unused, and might be asked for after all: what thrash is counted by.
+//!
+//! Bounded: it remembers the last [`GHOST_GROUPS`] groups and forgets the oldest. Never: changes a decision.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// Groups remembered: 4096 groups of 4 KiB pages name 1 GiB.
+pub const GHOST_GROUPS: usize = 4096;
+
+/// Evicted unused pages, a bit each.
+pub struct Ghosts {
+    pages: BTreeMap<(u32, u64), u64>,
+    order: VecDeque<(u32, u64)>,
+}
+
+impl Ghosts {
+    pub fn new() -> Ghosts {
+        Ghosts { pages: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    /// These pages were evicted unused.
+    pub fn remember(&mut self, file: u32, number: u64, mask: u64) {
+        if mask == 0 {
+            return;
+        }
+        let known = self.pages.entry((file, number)).or_insert(0);
+        if *known == 0 {
+            self.order.push_back((file, number));
+        }
+        *known |= mask;
+        // An entry that was taken to zero still stands in the order, so the order is the longer of the two.
+        while self.order.len() > GHOST_GROUPS {
+            if let Some(oldest) = self.order.pop_front() {
+                self.pages.remove(&oldest);
+            }
+        }
+    }
+
+    /// Pages of `mask` that were remembered; they are forgotten now.
+    pub fn take(&mut self, file: u32, number: u64, mask: u64) -> u64 {
+        if self.pages.is_empty() {
+            return 0;
+        }
+        let Some(known) = self.pages.get_mut(&(file, number)) else { return 0 };
+        let met = *known & mask;
+        *known &= !mask;
+        if *known == 0 {
+            self.pages.remove(&(file, number));
+        }
+        met
+    }
+
+    /// Forgets a file.
+    pub fn forget(&mut self, file: u32) {
+        self.pages.retain(|&(f, _), _| f != file);
+        self.order.retain(|&(f, _)| f != file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_up_to_its_limit() {
+        let mut ghosts = Ghosts::new();
+        for number in 0..GHOST_GROUPS as u64 + 1 {
+            ghosts.remember(0, number, 0b11);
+        }
+        assert_eq!(ghosts.take(0, 0, u64::MAX), 0, "the oldest is forgotten");
+        assert_eq!(ghosts.take(0, 1, 0b110), 0b10);
+        assert_eq!(ghosts.take(0, 1, 0b110), 0);
+        assert!(ghosts.order.len() <= GHOST_GROUPS);
+        ghosts.forget(0);
+        assert_eq!(ghosts.take(0, 2, 1), 0);
+    }
+}

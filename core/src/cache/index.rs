@@ -1,0 +1,144 @@
+//! From (file, group number) to the slot of the group: an open-addressed table of slot numbers.
+//!
+//! The keys stand in the groups themselves, so an entry is four bytes. Deterministic: the same calls give
+//! the same table on every machine. Never: iterated (its order means nothing).
+//!
+//! ```text
+//!   table:  [ - | 7 | - | 2 | 9 | - ]     9 hashed to the place of 2 and took the next one
+//!   groups:   slot 7 = (file 0, 12)  ...
+//! ```
+
+use super::group::Group;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// No group stands here.
+const EMPTY: u32 = u32::MAX;
+
+/// The table. Half full at most, so that a probe ends soon.
+pub struct Index {
+    table: Vec<u32>,
+    used: usize,
+}
+
+impl Index {
+    pub fn new() -> Index {
+        Index { table: vec![EMPTY; 16], used: 0 }
+    }
+
+    /// Slot of the group, if it is known.
+    pub fn find(&self, groups: &[Group], file: u32, number: u64) -> Option<u32> {
+        let mut at = self.home(file, number);
+        loop {
+            let slot = self.table[at];
+            if slot == EMPTY {
+                return None;
+            }
+            let group = &groups[slot as usize];
+            if group.number == number && group.file == file {
+                return Some(slot);
+            }
+            at = (at + 1) & (self.table.len() - 1);
+        }
+    }
+
+    /// Adds a group that is not there yet.
+    pub fn insert(&mut self, groups: &[Group], slot: u32) {
+        if (self.used + 1) * 2 > self.table.len() {
+            self.grow(groups);
+        }
+        self.place(groups, slot);
+        self.used += 1;
+    }
+
+    /// Removes a group that is there, closing the gap behind it.
+    pub fn remove(&mut self, groups: &[Group], slot: u32) {
+        let wrap = self.table.len() - 1;
+        let group = &groups[slot as usize];
+        let mut gap = self.home(group.file, group.number);
+        while self.table[gap] != slot {
+            gap = (gap + 1) & wrap;
+        }
+        self.used -= 1;
+        let mut at = gap;
+        loop {
+            at = (at + 1) & wrap;
+            let next = self.table[at];
+            if next == EMPTY {
+                break;
+            }
+            let other = &groups[next as usize];
+            let home = self.home(other.file, other.number);
+            // Move it into the gap unless its home lies between the gap and where it stands.
+            if (at.wrapping_sub(home) & wrap) >= (at.wrapping_sub(gap) & wrap) {
+                self.table[gap] = next;
+                gap = at;
+            }
+        }
+        self.table[gap] = EMPTY;
+    }
+
+    fn home(&self, file: u32, number: u64) -> usize {
+        // Fibonacci hashing: neighbours spread, and the upper bits of the product are the good ones.
+        let key = number ^ (u64::from(file) << 40);
+        let hash = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (hash >> 32) as usize & (self.table.len() - 1)
+    }
+
+    fn place(&mut self, groups: &[Group], slot: u32) {
+        let group = &groups[slot as usize];
+        let mut at = self.home(group.file, group.number);
+        while self.table[at] != EMPTY {
+            at = (at + 1) & (self.table.len() - 1);
+        }
+        self.table[at] = slot;
+    }
+
+    fn grow(&mut self, groups: &[Group]) {
+        let old = core::mem::take(&mut self.table);
+        self.table = vec![EMPTY; old.len() * 2];
+        for slot in old.into_iter().filter(|&s| s != EMPTY) {
+            self.place(groups, slot);
+        }
+    }
+
+    /// Bytes of memory held.
+    pub fn bytes(&self) -> usize {
+        self.table.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behaves_like_a_map() {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut index = Index::new();
+        let mut known: alloc::collections::BTreeMap<(u32, u64), u32> = Default::default();
+        let mut x: u64 = 1;
+        for _ in 0..20_000 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (file, number) = ((x >> 60) as u32 & 3, (x >> 40) & 0xff);
+            match known.get(&(file, number)).copied() {
+                Some(slot) => {
+                    assert_eq!(index.find(&groups, file, number), Some(slot));
+                    index.remove(&groups, slot);
+                    known.remove(&(file, number));
+                }
+                None => {
+                    assert_eq!(index.find(&groups, file, number), None);
+                    let slot = groups.len() as u32;
+                    groups.push(Group::new(file, number));
+                    index.insert(&groups, slot);
+                    known.insert((file, number), slot);
+                }
+            }
+        }
+        for (&(file, number), &slot) in &known {
+            assert_eq!(index.find(&groups, file, number), Some(slot));
+        }
+        assert_eq!(index.used, known.len());
+    }
+}

@@ -1,0 +1,104 @@
+//! Which group leaves next: least recently touched first. The one file to replace for another order.
+//!
+//! Never: looks at pages. It orders slots; the cache asks for victims from the cold end.
+//!
+//! ```text
+//!   hot end                                   cold end
+//!   newest ◄──► touched ◄──► ... ◄──► ... ◄──► victim
+//! ```
+
+use alloc::vec::Vec;
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Link {
+    hotter: u32,
+    colder: u32,
+}
+
+/// The order of all groups in use.
+pub struct Evictor {
+    links: Vec<Link>,
+    hottest: u32,
+    coldest: u32,
+}
+
+impl Evictor {
+    pub fn new() -> Evictor {
+        Evictor { links: Vec::new(), hottest: NONE, coldest: NONE }
+    }
+
+    /// A group comes into use at the hot end.
+    pub fn insert(&mut self, slot: u32) {
+        if self.links.len() <= slot as usize {
+            self.links.resize(slot as usize + 1, Link { hotter: NONE, colder: NONE });
+        }
+        self.links[slot as usize] = Link { hotter: NONE, colder: self.hottest };
+        match self.hottest {
+            NONE => self.coldest = slot,
+            hottest => self.links[hottest as usize].hotter = slot,
+        }
+        self.hottest = slot;
+    }
+
+    /// A page of the group was demanded, or its policy asked to keep it.
+    pub fn touch(&mut self, slot: u32) {
+        if self.hottest != slot {
+            self.remove(slot);
+            self.insert(slot);
+        }
+    }
+
+    /// The group is given up.
+    pub fn remove(&mut self, slot: u32) {
+        let Link { hotter, colder } = self.links[slot as usize];
+        match hotter {
+            NONE => self.hottest = colder,
+            hotter => self.links[hotter as usize].colder = colder,
+        }
+        match colder {
+            NONE => self.coldest = hotter,
+            colder => self.links[colder as usize].hotter = hotter,
+        }
+    }
+
+    /// The groups from the cold end, the next victim first.
+    pub fn victims(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut at = self.coldest;
+        core::iter::from_fn(move || {
+            let slot = at;
+            (slot != NONE).then(|| {
+                at = self.links[slot as usize].hotter;
+                slot
+            })
+        })
+    }
+
+    /// Bytes of memory held.
+    pub fn bytes(&self) -> usize {
+        self.links.capacity() * size_of::<Link>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order() {
+        let mut lru = Evictor::new();
+        (0..4).for_each(|slot| lru.insert(slot));
+        lru.touch(1);
+        lru.touch(1);
+        lru.remove(2);
+        assert_eq!(lru.victims().collect::<Vec<_>>(), [0, 3, 1]);
+        lru.touch(0);
+        assert_eq!(lru.victims().collect::<Vec<_>>(), [3, 1, 0]);
+        lru.remove(0);
+        lru.remove(3);
+        lru.remove(1);
+        assert_eq!(lru.victims().count(), 0);
+    }
+}

@@ -1,0 +1,118 @@
+//! What changes from outside: invalidation, new versions, hints, memory pressure.
+//!
+//! Never: serves a byte of before after it was told. Present pages go at once, pages in flight are doomed, and
+//! who waited for them fetches anew (or fails, when the whole version is gone).
+
+use super::{Machine, Question};
+use crate::cache::GROUP_PAGES;
+use crate::event::{Advice, Error};
+use crate::units::{ByteRange, FileId, OpenId, PageRange};
+use alloc::vec::Vec;
+
+impl Machine {
+    /// These bytes changed: their pages go, here or on their way.
+    pub(super) fn invalidate(&mut self, file: FileId, range: ByteRange) {
+        self.drop_pages(file, self.config.page.cover(range));
+    }
+
+    /// Another version: reads in progress fail, nothing of the old one stays.
+    pub(super) fn changed(&mut self, file: FileId, size: u64) {
+        let reads: Vec<u32> = self.reads_of(file).collect();
+        reads.into_iter().for_each(|slot| self.fail_read(slot, Error::Changed));
+        self.drop_pages(file, PageRange { first: 0, end: u64::MAX / 2 });
+        self.cache.ghosts().forget(file.0);
+        if let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) {
+            entry.size = size;
+        }
+    }
+
+    /// The file grew: its last page, if it was not full, has to be read again.
+    pub(super) fn grown(&mut self, file: FileId, size: u64) {
+        let old = self.size_of(file);
+        let page = self.config.page;
+        if size <= old {
+            return;
+        }
+        if !old.is_multiple_of(page.bytes()) {
+            self.drop_pages(file, page.cover(ByteRange::between(old - 1, old)));
+        }
+        if let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) {
+            entry.size = size;
+        }
+    }
+
+    /// Nobody will open this file again.
+    pub(super) fn forget(&mut self, file: FileId) {
+        if self.files.get(file.0 as usize).and_then(Option::as_ref).is_none_or(|f| f.opens > 0) {
+            return;
+        }
+        self.changed(file, 0);
+        self.files[file.0 as usize] = None;
+    }
+
+    /// The cache has another size from now on.
+    pub(super) fn pressure(&mut self, pages: u64) {
+        self.config.capacity_pages = pages;
+        self.config = self.config.bounded();
+        let over = self.cache.pages().saturating_sub(self.config.capacity_pages);
+        if over > 0 {
+            self.evict(over);
+        }
+    }
+
+    /// A hint: the policy may plan; pages not wanted any more leave, except those somebody waits for.
+    pub(super) fn advise(&mut self, open: OpenId, advice: Advice, range: ByteRange) {
+        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
+        self.ask(stream, file, (range, range.start(), false), |policy, ask, plan| policy.on_advice(ask, advice, plan));
+        self.note(open, Question::Advice, range.start());
+        self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
+        self.commit(u32::MAX);
+        if advice == Advice::DontNeed {
+            self.drop_unneeded(file, range);
+        }
+    }
+
+    /// Whole pages inside the range, and the last one of the file when the range reaches the end.
+    fn drop_unneeded(&mut self, file: FileId, range: ByteRange) {
+        let size = self.size_of(file);
+        let page = self.config.page;
+        let mut pages = page.inside(range);
+        if range.end() >= size {
+            pages.end = page.pages_for(size).max(pages.first);
+        }
+        for (number, mask) in self.groups_in(file, pages) {
+            let free = self.cache.group(file, number).present() & mask & !self.held_pages(file, number);
+            if free != 0 {
+                self.drop_present(file, number, free);
+            }
+        }
+    }
+
+    /// Present pages of the range leave and fetches that reach into it are doomed.
+    fn drop_pages(&mut self, file: FileId, pages: PageRange) {
+        for (number, mask) in self.groups_in(file, pages) {
+            let present = self.cache.group(file, number).present() & mask;
+            if present != 0 {
+                self.drop_present(file, number, present);
+            }
+        }
+        let reached: Vec<u32> = (self.fetches.slots())
+            .filter(|&slot| {
+                let fetch = &self.fetches[slot];
+                fetch.file == file && !fetch.doomed && !fetch.pages.intersect(pages).is_empty()
+            })
+            .collect();
+        reached.into_iter().for_each(|slot| self.doom(slot));
+    }
+
+    /// The groups in use that the range touches, and which of their pages; cheap for a range without end.
+    fn groups_in(&self, file: FileId, pages: PageRange) -> Vec<(u64, u64)> {
+        let mask = |number| crate::cache::mask_of(number, pages.first, pages.end);
+        let numbers = pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES);
+        if numbers.end - numbers.start.min(numbers.end) < 1024 {
+            return numbers.map(|n| (n, mask(n))).collect();
+        }
+        let of_file = self.cache.groups().filter(|g| g.file == file.0 && numbers.contains(&g.number));
+        of_file.map(|g| (g.number, mask(g.number))).collect()
+    }
+}

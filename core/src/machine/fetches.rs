@@ -1,0 +1,307 @@
+//! The life of a fetch: queued, submitted, answered. One fetch serves everybody who wants its pages.
+//!
+//! Never: lets readahead go before demand, or fail a read. A read fails only through a fetch that was made for it
+//! and for nothing else (`owner`); everyone else who waited fetches anew.
+//!
+//! ```text
+//!   queued ──submit──► in flight ──progress──► ... ──done / failed──► gone
+//!      │ joined by a read: demand from now on            ▲
+//!      └──────────── doomed (pages gone) ────────────────┘  bytes discarded on arrival
+//! ```
+
+use super::Machine;
+use crate::cache::mask_of;
+use crate::event::{Action, Class, Error};
+use crate::policy::Outcome;
+use crate::units::{ByteRange, FetchId, FileId, Nanos, PageRange};
+use alloc::vec::Vec;
+
+/// What the machine knows of a fetch it has submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchView {
+    /// Which file.
+    pub file: FileId,
+    /// What was submitted.
+    pub range: ByteRange,
+    /// Its bytes will be discarded.
+    pub doomed: bool,
+}
+
+/// One run of pages on its way.
+pub struct Fetch {
+    pub file: FileId,
+    pub pages: PageRange,
+    class: Class,
+    /// The read this was made for, if it holds only pages that read demanded.
+    pub owner: Option<u32>,
+    /// The open description whose policy planned the ahead part.
+    planner: u32,
+    /// Reads that wait for pages of it.
+    pub waiters: Vec<u32>,
+    /// Pages below this one have arrived.
+    landed: u64,
+    pub submitted: bool,
+    submitted_at: Nanos,
+    pub doomed: bool,
+    /// Tells this use of the slot from earlier ones.
+    serial: u32,
+}
+
+impl Fetch {
+    pub fn new(file: FileId, pages: PageRange, class: Class, owner: Option<u32>, planner: u32) -> Fetch {
+        Fetch {
+            file,
+            pages,
+            class,
+            owner,
+            planner,
+            waiters: Vec::new(),
+            landed: pages.first,
+            submitted: false,
+            submitted_at: Nanos(0),
+            doomed: false,
+            serial: 0,
+        }
+    }
+
+    fn rest(&self) -> PageRange {
+        PageRange { first: self.landed, end: self.pages.end }
+    }
+}
+
+impl Machine {
+    /// The slot of a fetch that is submitted and unanswered.
+    pub(super) fn fetch_of(&self, id: FetchId) -> Option<u32> {
+        let slot = (id.0 & u64::from(u32::MAX)) as u32;
+        let fetch = self.fetches.get(slot)?;
+        (fetch.submitted && u64::from(fetch.serial) == id.0 >> 32).then_some(slot)
+    }
+
+    pub(super) fn enqueue(&mut self, fetch: Fetch) {
+        let (key, class) = ((fetch.file.0, fetch.pages.first), fetch.class);
+        let slot = self.fetches.insert(fetch);
+        self.owners.insert(key, slot);
+        match class {
+            Class::Demand => self.demand_queue.push_back(slot),
+            Class::Ahead => self.ahead_queue.push_back(slot),
+        }
+    }
+
+    /// Submits what is queued while there are slots: demand first, and readahead never the last slot.
+    pub(super) fn submit_queued(&mut self) {
+        while self.in_flight < self.config.max_in_flight {
+            let Some(slot) = self.demand_queue.pop_front() else { break };
+            self.submit(slot);
+        }
+        while self.ahead_in_flight < self.config.max_ahead_in_flight && self.in_flight + 1 < self.config.max_in_flight {
+            let Some(slot) = self.ahead_queue.pop_front() else { break };
+            self.ahead_in_flight += 1;
+            self.submit(slot);
+        }
+    }
+
+    fn submit(&mut self, slot: u32) {
+        let bytes = self.ahead_bytes(&self.fetches[slot]);
+        let now = self.now;
+        let serial = (self.stats.source_reads as u32).wrapping_add(1);
+        let fetch = &mut self.fetches[slot];
+        (fetch.submitted, fetch.submitted_at, fetch.serial) = (true, now, serial);
+        let (file, class, pages, planner) = (fetch.file, fetch.class, fetch.pages, fetch.planner);
+        let range = self.clip(file, pages);
+        self.in_flight += 1;
+        self.stats.source_reads += 1;
+        self.stats.source_bytes += range.len();
+        if bytes > 0 {
+            self.stats.ra_ops += 1;
+            self.stats.ra_bytes += bytes;
+            self.tell(planner, Outcome::Started { range });
+        }
+        let fetch = FetchId(u64::from(serial) << 32 | u64::from(slot));
+        self.actions.push_back(Action::Submit { fetch, file, range, class });
+    }
+
+    /// A read waits for every fetch that brings pages of its piece. A queued one is demand from now on.
+    pub(super) fn wait_for_fetches(&mut self, slot: u32) {
+        let (file, piece) = (self.reads[slot].file, self.reads[slot].piece);
+        // Ranges do not meet, so at most one begins before the piece and reaches into it.
+        let before = self.owners.range(..(file.0, piece.first)).next_back().map(|(&k, &f)| (k, f));
+        let inside = self.owners.range((file.0, piece.first)..(file.0, piece.end)).map(|(&k, &f)| (k, f));
+        let joined: Vec<u32> = before
+            .filter(|&((f, _), fetch)| f == file.0 && self.fetches[fetch].pages.end > piece.first)
+            .into_iter()
+            .chain(inside)
+            .filter(|&(_, fetch)| !self.fetches[fetch].rest().intersect(piece).is_empty())
+            .map(|(_, fetch)| fetch)
+            .collect();
+        for fetch_slot in joined {
+            let fetch = &mut self.fetches[fetch_slot];
+            fetch.waiters.push(slot);
+            if fetch.class == Class::Ahead && !fetch.submitted {
+                fetch.class = Class::Demand;
+                self.ahead_queue.retain(|&f| f != fetch_slot);
+                self.demand_queue.push_back(fetch_slot);
+            }
+            self.reads[slot].pending += 1;
+        }
+        debug_assert!(self.reads[slot].pending > 0, "a read that waits waits for something");
+    }
+
+    /// The first `bytes` of a fetch are here.
+    pub(super) fn progress(&mut self, id: FetchId, bytes: u64) {
+        if let Some(slot) = self.fetch_of(id) {
+            self.land_to(slot, bytes);
+        }
+    }
+
+    /// Pages land as far as `bytes` reach; who waits for no more of them goes on.
+    fn land_to(&mut self, slot: u32, bytes: u64) {
+        let fetch = &self.fetches[slot];
+        if fetch.doomed {
+            return;
+        }
+        let (file, pages) = (fetch.file, fetch.pages);
+        let range = self.clip(file, pages);
+        // The last page of a file is whole when the file ends in it.
+        let reached = range.start() + bytes.min(range.len());
+        let landed = if reached == range.end() { pages.end } else { self.config.page.page_of(reached) };
+        let fetch = &mut self.fetches[slot];
+        let fresh = PageRange { first: fetch.landed, end: landed.max(fetch.landed) };
+        fetch.landed = fresh.end;
+        if fresh.is_empty() {
+            return;
+        }
+        self.cache.land(file, fresh);
+        let waiters = core::mem::take(&mut self.fetches[slot].waiters);
+        let (waiting, served): (Vec<u32>, Vec<u32>) =
+            waiters.into_iter().partition(|&w| self.reads[w].piece.end.min(pages.end) > fresh.end);
+        self.fetches[slot].waiters = waiting;
+        served.into_iter().for_each(|w| self.waited_enough(w));
+    }
+
+    fn waited_enough(&mut self, read: u32) {
+        self.reads[read].pending -= 1;
+        if self.reads[read].pending == 0 {
+            self.ensure(read);
+        }
+    }
+
+    /// The fetch ended after `bytes`.
+    pub(super) fn done(&mut self, id: FetchId, bytes: u64) {
+        let Some(slot) = self.fetch_of(id) else { return };
+        self.land_to(slot, bytes);
+        if !self.fetches[slot].doomed && !self.fetches[slot].rest().is_empty() {
+            return self.end_failed_fetch(slot, Error::Short);
+        }
+        let fetch = self.take_fetch(slot);
+        let took_ns = self.now.since(fetch.submitted_at);
+        if fetch.planner != u32::MAX && !fetch.doomed {
+            let range = self.clip(fetch.file, fetch.pages);
+            self.tell(fetch.planner, Outcome::Arrived { range, took_ns });
+        }
+    }
+
+    pub(super) fn failed(&mut self, id: FetchId, error: Error) {
+        if let Some(slot) = self.fetch_of(id) {
+            self.end_failed_fetch(slot, error);
+        }
+    }
+
+    /// What has not arrived is absent again. The read it was made for fails; whoever joined tries for himself.
+    fn end_failed_fetch(&mut self, slot: u32, error: Error) {
+        self.lose_rest(slot);
+        let fetch = self.take_fetch(slot);
+        if fetch.doomed {
+            return;
+        }
+        self.stats.failed_fetches += 1;
+        let range = self.clip(fetch.file, fetch.pages);
+        let reader = fetch.owner.filter(|r| fetch.waiters.contains(r)).map(|r| self.reads[r].open_id());
+        self.tell(reader.unwrap_or(fetch.planner), Outcome::Failed { range, error, demand: reader.is_some() });
+        for waiter in fetch.waiters {
+            if fetch.owner == Some(waiter) {
+                self.reads[waiter].pending -= 1;
+                self.fail_read(waiter, error);
+            } else {
+                self.waited_enough(waiter);
+            }
+        }
+    }
+
+    /// Takes an answered fetch out of every table.
+    fn take_fetch(&mut self, slot: u32) -> Fetch {
+        let Some(fetch) = self.fetches.remove(slot) else { unreachable!("only called with a slot in use") };
+        self.disown((fetch.file.0, fetch.pages.first), slot);
+        if fetch.submitted {
+            self.in_flight -= 1;
+            self.ahead_in_flight -= u32::from(fetch.class == Class::Ahead);
+        }
+        fetch
+    }
+
+    /// Takes a fetch out of the table of owners, where a newer one may stand in its place already.
+    fn disown(&mut self, key: (u32, u64), slot: u32) {
+        if self.owners.get(&key) == Some(&slot) {
+            self.owners.remove(&key);
+        }
+    }
+
+    /// The bytes on their way are of no more use: the pages are gone now, the answer will be discarded.
+    pub(super) fn doom(&mut self, slot: u32) {
+        self.lose_rest(slot);
+        let fetch = &mut self.fetches[slot];
+        fetch.doomed = true;
+        fetch.owner = None;
+        let waiters = core::mem::take(&mut fetch.waiters);
+        let key = (fetch.file.0, fetch.pages.first);
+        self.disown(key, slot);
+        self.stats.doomed_fetches += 1;
+        if self.fetches[slot].submitted {
+            let id = FetchId(u64::from(self.fetches[slot].serial) << 32 | u64::from(slot));
+            self.actions.push_back(Action::Cancel { fetch: id });
+        } else {
+            self.demand_queue.retain(|&f| f != slot);
+            self.ahead_queue.retain(|&f| f != slot);
+            self.fetches.remove(slot);
+        }
+        waiters.into_iter().for_each(|w| self.waited_enough(w));
+    }
+
+    /// Pages of a fetch that have not arrived are absent again, with what was counted of them taken back.
+    fn lose_rest(&mut self, slot: u32) {
+        let fetch = &self.fetches[slot];
+        if fetch.doomed {
+            return;
+        }
+        let (file, rest, submitted) = (fetch.file, fetch.rest(), fetch.submitted);
+        for number in rest.first / 64..rest.end.div_ceil(64) {
+            let mask = mask_of(number, rest.first, rest.end);
+            let Some((_, before)) = self.cache.leave(file, number, mask) else { continue };
+            let ahead = before.ahead() & mask;
+            let used = self.bytes_in(file, number, ahead & before.used());
+            self.stats.used_bytes -= used;
+            self.stats.late_bytes -= used;
+            if submitted {
+                self.stats.ra_failed_bytes += self.bytes_in(file, number, ahead);
+            }
+        }
+        let fetch = &mut self.fetches[slot];
+        fetch.landed = fetch.pages.end;
+    }
+
+    /// Bytes of a fetch's pages that readahead brought in or will bring in.
+    fn ahead_bytes(&self, fetch: &Fetch) -> u64 {
+        self.sum_bytes(fetch, crate::cache::Group::ahead)
+    }
+
+    /// Of these, bytes nobody has demanded.
+    pub(super) fn untouched_bytes(&self, fetch: &Fetch) -> u64 {
+        self.sum_bytes(fetch, crate::cache::Group::untouched)
+    }
+
+    fn sum_bytes(&self, fetch: &Fetch, which: fn(&crate::cache::Group) -> u64) -> u64 {
+        let PageRange { first, end } = fetch.pages;
+        let numbers = first / 64..end.div_ceil(64);
+        let bytes = |n| self.bytes_in(fetch.file, n, which(&self.cache.group(fetch.file, n)) & mask_of(n, first, end));
+        numbers.map(bytes).sum()
+    }
+}

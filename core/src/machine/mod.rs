@@ -1,0 +1,387 @@
+//! The machine: events in, actions out; the only place where policy and cache meet.
+//!
+//! Call order: [`Machine::handle`] one event, then [`Machine::poll`] until it is empty. Nothing else changes it.
+//! Never: waits, fails a read because of a readahead, forgets a read. Every read ends with a last
+//! [`Action::Serve`] or one [`Action::Fail`], provided that every submitted fetch is answered and every lease released.
+//!
+//! ```text
+//!   Read ──► [starved] ──► look-up ──► waiting ──► leased ──► (next piece) ──► gone
+//!              no room       │ asks      ▲  pages     Serve ... Release
+//!                            ▼ policy    │ land
+//!                           plan ──► fetch: queued ──► submitted ──► answered
+//!                                            (demand first)   └─ doomed: bytes discarded
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | state, limits, getters, the door |
+//! | `reads.rs` | the life of a demand read |
+//! | `plans.rs` | asking a policy, admitting what it planned, eviction |
+//! | `fetches.rs` | the life of a fetch |
+//! | `changes.rs` | invalidation, new versions, hints, pressure |
+
+mod changes;
+mod fetches;
+mod plans;
+mod reads;
+mod slab;
+
+use crate::cache::Cache;
+use crate::event::{Action, Error, Event};
+use crate::policy::{DemandMode, Plan, Policy, PolicySpec, Scope, Wants, Window};
+use crate::stats::Stats;
+use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageSize, ReadId};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use fetches::Fetch;
+use plans::Fresh;
+use reads::Read;
+use slab::Slab;
+
+pub use fetches::FetchView;
+
+/// Files and open descriptions are numbered below this by their owner; a higher number is refused.
+pub const MAX_IDS: u32 = 1 << 20;
+
+/// Demand reads that may wait together; one more fails with [`Error::Limit`].
+pub const MAX_READS: usize = 1 << 16;
+
+/// How large everything may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Size of a cache page.
+    pub page: PageSize,
+    /// Pages that may be present or in flight together; at least 16.
+    pub capacity_pages: u64,
+    /// Largest fetch, in bytes: longer runs are split, adjacent ones merged up to it.
+    pub max_fetch_bytes: u64,
+    /// Fetches that may be in flight, demand and ahead together.
+    pub max_in_flight: u32,
+    /// Of these, fetches nobody waits for. Below `max_in_flight`, so that readahead never takes the last slot.
+    pub max_ahead_in_flight: u32,
+    /// Largest ahead part, in bytes, that may ride on a fetch somebody waits for; a longer one goes by itself.
+    pub max_ride_bytes: u64,
+    /// Never merge two windows, or a window and a missing run, into one fetch.
+    pub keep_windows_apart: bool,
+}
+
+impl Config {
+    /// The defaults for a cache of `bytes` bytes.
+    #[must_use]
+    pub fn new(page: PageSize, bytes: u64) -> Config {
+        Config {
+            page,
+            capacity_pages: bytes / page.bytes(),
+            max_fetch_bytes: 4 << 20,
+            max_in_flight: 64,
+            max_ahead_in_flight: 16,
+            max_ride_bytes: 128 << 10,
+            keep_windows_apart: false,
+        }
+        .bounded()
+    }
+
+    /// The same with every value inside its limits.
+    #[must_use]
+    pub fn bounded(mut self) -> Config {
+        self.capacity_pages = self.capacity_pages.clamp(16, u64::from(u32::MAX));
+        self.max_fetch_bytes = self.max_fetch_bytes.max(self.page.bytes());
+        self.max_in_flight = self.max_in_flight.clamp(2, 1 << 16);
+        self.max_ahead_in_flight = self.max_ahead_in_flight.clamp(1, self.max_in_flight - 1);
+        self
+    }
+}
+
+/// One answer of a policy, kept when [`Machine::watch`] asks for it: for golden tables, conformance, explanations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whose policy.
+    pub open: OpenId,
+    /// The question it was asked.
+    pub question: Question,
+    /// The byte that raised it.
+    pub at: u64,
+    /// Its answer, as given.
+    pub windows: Vec<Window>,
+}
+
+/// The questions that a window can answer; see [`Policy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the method of the same name")]
+pub enum Question {
+    Read,
+    Page,
+    Miss,
+    Mark,
+    Fault,
+    FaultHit,
+    Advice,
+}
+
+/// What the machine knows of a file.
+struct File {
+    size: u64,
+    opens: u32,
+    /// The state that all readers share, for policies of [`Scope::File`].
+    stream: Option<u32>,
+}
+
+/// What the machine knows of an open description.
+struct Open {
+    file: FileId,
+    stream: u32,
+}
+
+/// One policy state and what it wants to be asked.
+struct Stream {
+    policy: Box<dyn Policy>,
+    wants: Wants,
+    mode: DemandMode,
+}
+
+/// See the head of this file.
+pub struct Machine {
+    config: Config,
+    spec: PolicySpec,
+    now: Nanos,
+    cache: Cache,
+    files: Vec<Option<File>>,
+    opens: Vec<Option<Open>>,
+    streams: Slab<Stream>,
+    reads: Slab<Read>,
+    /// Reads that found no room, first come first.
+    starved: VecDeque<u32>,
+    /// Pages of the pieces that reads wait for or hold.
+    pledged: u64,
+    fetches: Slab<Fetch>,
+    /// Fetches that own pages in flight, by (file, first page). Their ranges do not meet.
+    owners: BTreeMap<(u32, u64), u32>,
+    demand_queue: VecDeque<u32>,
+    ahead_queue: VecDeque<u32>,
+    in_flight: u32,
+    ahead_in_flight: u32,
+    /// What the policy asked to be woken for: (time, stream).
+    timers: BTreeMap<(Nanos, u32), ()>,
+    /// Scratch of one question.
+    plan: Plan,
+    /// Scratch of one event: pages that went on their way and have no fetch yet.
+    fresh: Vec<Fresh>,
+    actions: VecDeque<Action>,
+    decisions: Option<Vec<Decision>>,
+    stats: Stats,
+}
+
+impl Machine {
+    /// A machine with an empty cache. The configuration is brought inside its limits.
+    #[must_use]
+    pub fn new(config: Config, policy: PolicySpec) -> Machine {
+        let config = config.bounded();
+        Machine {
+            cache: Cache::new(config.page),
+            config,
+            spec: policy,
+            now: Nanos(0),
+            files: Vec::new(),
+            opens: Vec::new(),
+            streams: Slab::new(),
+            reads: Slab::new(),
+            starved: VecDeque::new(),
+            pledged: 0,
+            fetches: Slab::new(),
+            owners: BTreeMap::new(),
+            demand_queue: VecDeque::new(),
+            ahead_queue: VecDeque::new(),
+            in_flight: 0,
+            ahead_in_flight: 0,
+            timers: BTreeMap::new(),
+            plan: Plan::default(),
+            fresh: Vec::new(),
+            actions: VecDeque::new(),
+            decisions: None,
+            stats: Stats::default(),
+        }
+    }
+
+    // ---- getters ----
+
+    /// The configuration, inside its limits.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The counters now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats;
+        let untouched = |g: &crate::cache::Group| self.bytes_in(FileId(g.file), g.number, g.untouched());
+        let queued = |f: &&Fetch| !f.submitted && !f.doomed;
+        stats.unresolved_bytes = self.cache.groups().map(untouched).sum();
+        // What waits for a slot has not been counted as read ahead yet.
+        stats.unresolved_bytes -= self.fetches.iter().filter(queued).map(|f| self.untouched_bytes(f)).sum::<u64>();
+        stats
+    }
+
+    /// A fetch that has been submitted and not yet answered.
+    #[must_use]
+    pub fn fetch(&self, fetch: FetchId) -> Option<FetchView> {
+        let f = self.fetch_of(fetch).map(|slot| &self.fetches[slot])?;
+        Some(FetchView { file: f.file, range: self.clip(f.file, f.pages), doomed: f.doomed })
+    }
+
+    /// Where the group of the 64 pages from `64 * number` of this file stands in the index, if any of them is
+    /// present, in flight or waited for.
+    #[must_use]
+    pub fn group_slot(&self, file: FileId, number: u64) -> Option<GroupSlot> {
+        self.cache.slot(file, number)
+    }
+
+    /// The page index, for tests and reports.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Reads that wait, are starved or hold a lease.
+    #[must_use]
+    pub fn reads_in_progress(&self) -> usize {
+        self.reads.len()
+    }
+
+    /// Fetches that are queued or unanswered, doomed ones too.
+    #[must_use]
+    pub fn fetches_in_progress(&self) -> usize {
+        self.fetches.len()
+    }
+
+    // ---- watching ----
+
+    /// Keeps every answer of a policy from now on, until taken with [`Machine::take_decisions`].
+    pub fn watch(&mut self) {
+        self.decisions.get_or_insert_default();
+    }
+
+    /// The answers since the last call, oldest first; empty unless watched.
+    pub fn take_decisions(&mut self) -> Vec<Decision> {
+        self.decisions.as_mut().map(core::mem::take).unwrap_or_default()
+    }
+
+    // ---- events in ----
+
+    /// Takes in one event. `now` never goes back; an earlier time counts as the latest one seen.
+    pub fn handle(&mut self, now: Nanos, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Read { read, open, range, random } => self.begin_read(read, open, range, random),
+            Event::Release { lease } => self.release(lease),
+            Event::Open { open, file, size } => self.open(open, file, size),
+            Event::Close { open } => self.close(open),
+            Event::Forget { file } => self.forget(file),
+            Event::Fault { read, open, at, map } => self.begin_fault(read, open, at, map),
+            Event::Advise { open, advice, range } => self.advise(open, advice, range),
+            Event::Invalidate { file, range } => self.invalidate(file, range),
+            Event::Changed { file, size } => self.changed(file, size),
+            Event::Grown { file, size } => self.grown(file, size),
+            Event::Progress { fetch, bytes } => self.progress(fetch, bytes),
+            Event::Done { fetch, bytes } => self.done(fetch, bytes),
+            Event::Failed { fetch, error } => self.failed(fetch, error),
+            Event::Abandon { read } => self.abandon(read),
+            Event::Pressure { pages } => self.pressure(pages),
+            Event::Timer => self.timer(),
+        }
+        if !self.starved.is_empty() {
+            self.feed_starved();
+        }
+        if !(self.demand_queue.is_empty() && self.ahead_queue.is_empty()) {
+            self.submit_queued();
+        }
+    }
+
+    // ---- polls ----
+
+    /// The next thing to do; call until there is none after every event.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    // ---- opening and closing ----
+
+    fn open(&mut self, open: OpenId, file: FileId, size: u64) {
+        if open.0 >= MAX_IDS || file.0 >= MAX_IDS || self.open_of(open).is_some() {
+            return;
+        }
+        grow_to(&mut self.files, file.0);
+        grow_to(&mut self.opens, open.0);
+        let entry = self.files[file.0 as usize].get_or_insert(File { size, opens: 0, stream: None });
+        entry.opens += 1;
+        let shared = entry.stream;
+        let stream = shared.unwrap_or_else(|| {
+            let policy = self.spec.build();
+            self.streams.insert(Stream { wants: policy.wants(), mode: policy.demand_mode(), policy })
+        });
+        if self.spec.info.scope == Scope::File
+            && let Some(entry) = self.files[file.0 as usize].as_mut()
+        {
+            entry.stream = Some(stream);
+        }
+        self.opens[open.0 as usize] = Some(Open { file, stream });
+    }
+
+    fn close(&mut self, open: OpenId) {
+        let Some(Open { file, stream }) = self.opens.get_mut(open.0 as usize).and_then(Option::take) else { return };
+        let Some(entry) = self.files[file.0 as usize].as_mut() else { return };
+        entry.opens -= 1;
+        if entry.stream.is_none() || entry.opens == 0 {
+            entry.stream = None;
+            self.streams.remove(stream);
+            self.timers.retain(|&(_, s), ()| s != stream);
+        }
+    }
+
+    fn timer(&mut self) {
+        while let Some((&(at, stream), ())) = self.timers.first_key_value() {
+            if at > self.now {
+                break;
+            }
+            self.timers.remove(&(at, stream));
+            if let Some(stream) = self.streams.get_mut(stream) {
+                stream.policy.on_timer(self.now);
+            }
+        }
+    }
+
+    // ---- inside ----
+
+    fn open_of(&self, open: OpenId) -> Option<&Open> {
+        self.opens.get(open.0 as usize)?.as_ref()
+    }
+
+    fn size_of(&self, file: FileId) -> u64 {
+        self.files.get(file.0 as usize).and_then(Option::as_ref).map_or(0, |f| f.size)
+    }
+
+    /// Bytes of the pages of `mask` in group `number`, clipped to the end of the file.
+    fn bytes_in(&self, file: FileId, number: u64, mask: u64) -> u64 {
+        if mask == 0 {
+            return 0;
+        }
+        let page = self.config.page;
+        let size = self.size_of(file);
+        let bytes = u64::from(mask.count_ones()) * page.bytes();
+        let last = size.saturating_sub(1) >> page.bytes().trailing_zeros();
+        let has_last = last / 64 == number && mask >> (last % 64) & 1 != 0;
+        if has_last { bytes - (page.start_of(last + 1) - size) } else { bytes }
+    }
+
+    fn refuse(&mut self, read: ReadId, error: Error) {
+        self.stats.failed_reads += 1;
+        self.actions.push_back(Action::Fail { read, error });
+    }
+}
+
+fn grow_to<T>(list: &mut Vec<Option<T>>, index: u32) {
+    if list.len() <= index as usize {
+        list.resize_with(index as usize + 1, || None);
+    }
+}

@@ -1,0 +1,338 @@
+//! From a policy's answer to fetches: what is admitted, what is merged, what has to leave for it.
+//!
+//! Never: lets readahead take the room of a demand read. Ahead pages are cut to the room there is; demand pages
+//! always have theirs, because a piece is admitted only when it fits beside all that is held (`reads.rs`).
+//!
+//! ```text
+//!   plan: windows ──► absent runs ──► on their way ("fresh") ──commit──► fetches
+//!                      │ inside the read: demand          merged and split by the rules of Config
+//!                      └ outside it: ahead, cut to the room
+//! ```
+
+use super::fetches::Fetch;
+use super::reads::Verdict;
+use super::{Decision, Machine, Question};
+use crate::cache::{Touched, mask_of};
+use crate::event::{Action, Class};
+use crate::policy::{Ask, Outcome, Plan, Policy, Probe, Window};
+use crate::units::{ByteRange, FileId, OpenId, PageRange};
+use alloc::vec::Vec;
+
+/// Pages that went on their way in this event and belong to no fetch yet.
+#[derive(Clone, Copy)]
+pub struct Fresh {
+    file: FileId,
+    pages: PageRange,
+    ahead: bool,
+    /// Which window of the event they came from; missing runs count as windows of their own.
+    window: u32,
+    planner: u32,
+}
+
+/// Windows of one event are numbered from here; the number only has to differ.
+fn next_window(fresh: &[Fresh]) -> u32 {
+    fresh.last().map_or(0, |f| f.window + 1)
+}
+
+impl Machine {
+    /// Puts a question to a policy; the answer is in `self.plan`.
+    pub(super) fn ask(
+        &mut self,
+        stream: u32,
+        file: FileId,
+        (request, at, random): (ByteRange, u64, bool),
+        question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
+    ) {
+        self.plan.clear();
+        let file_size = self.size_of(file);
+        let Some(stream) = self.streams.get_mut(stream) else { return };
+        let probe = Probe { cache: &self.cache, file };
+        let ask = Ask { now: self.now, request, at, random, file_size, probe };
+        question(&mut *stream.policy, &ask, &mut self.plan);
+    }
+
+    /// Keeps the answer for whoever watches.
+    pub(super) fn note(&mut self, open: OpenId, question: Question, at: u64) {
+        if let Some(decisions) = self.decisions.as_mut()
+            && !self.plan.windows.is_empty()
+        {
+            decisions.push(Decision { open, question, at, windows: self.plan.windows.clone() });
+        }
+    }
+
+    /// Sets the plan in motion for a read of `piece` (empty for hints). `request` is what the reader asked for.
+    pub(super) fn apply(
+        &mut self,
+        file: FileId,
+        open: OpenId,
+        stream: u32,
+        piece: PageRange,
+        request: ByteRange,
+        read: Option<u32>,
+    ) {
+        let windows = core::mem::take(&mut self.plan.windows);
+        for window in &windows {
+            let beyond = window.range.len() - window.range.intersect(request).len();
+            self.stats.ra_planned_bytes += beyond;
+            self.stats.ra_planned_ops += u64::from(beyond > 0);
+            self.apply_window(file, open, piece, window, read);
+        }
+        self.plan.windows = windows;
+        for i in 0..self.plan.refresh.len() {
+            let pages = self.config.page.cover(self.clip_range(file, self.plan.refresh[i]));
+            self.cache.refresh(file, pages);
+        }
+        if let Some(at) = self.plan.wake_at {
+            self.timers.insert((at, stream), ());
+            self.actions.push_back(Action::WakeAt { at });
+        }
+    }
+
+    fn apply_window(&mut self, file: FileId, open: OpenId, piece: PageRange, window: &Window, read: Option<u32>) {
+        let pages = self.config.page.cover(self.clip_range(file, window.range));
+        let number = next_window(&self.fresh);
+        let mark = window.mark.map(|m| self.config.page.page_of(m)).filter(|m| (pages.first..pages.end).contains(m));
+        let mark_absent = mark.is_some_and(|m| !self.cache.is_cached(file, m));
+        let mut at = pages.first;
+        while at < pages.end {
+            let rest = PageRange { first: at, end: pages.end };
+            let absent = self.cache.absent_run(file, rest);
+            if absent == 0 {
+                at = self.cache.next_hole(file, rest).unwrap_or(pages.end);
+                continue;
+            }
+            let run = PageRange { first: at, end: at + absent };
+            let inside = run.intersect(piece);
+            let (before, after) = split_around(run, inside);
+            if !inside.is_empty() {
+                self.send(Fresh { file, pages: inside, ahead: false, window: number, planner: open.0 });
+                if let Some(slot) = read {
+                    self.met(slot, Verdict::Miss);
+                }
+            }
+            self.send_ahead(Fresh { file, pages: before, ahead: true, window: number, planner: open.0 });
+            self.send_ahead(Fresh { file, pages: after, ahead: true, window: number, planner: open.0 });
+            at = run.end;
+        }
+        if let (true, Some(mark)) = (mark_absent, mark) {
+            self.cache.set_mark(file, mark);
+        }
+    }
+
+    /// Pages that a read misses and no policy has planned.
+    pub(super) fn demand(&mut self, _slot: u32, file: FileId, pages: PageRange) {
+        let window = next_window(&self.fresh);
+        self.send(Fresh { file, pages, ahead: false, window, planner: u32::MAX });
+    }
+
+    /// Ahead pages go on their way as far as there is room: half the cache may be in flight, and nothing that
+    /// is pinned or on its way leaves for them.
+    fn send_ahead(&mut self, mut fresh: Fresh) {
+        if fresh.pages.is_empty() {
+            return;
+        }
+        let capacity = self.config.capacity_pages;
+        let may_fly = (capacity / 2).saturating_sub(self.cache.pages_in_flight());
+        let wanted = fresh.pages.len().min(may_fly).min(capacity.saturating_sub(self.pledged));
+        let free = capacity.saturating_sub(self.cache.pages());
+        let freed = if wanted > free { self.evict(wanted - free) } else { 0 };
+        let granted = wanted.min(free + freed);
+        let refused = PageRange { first: fresh.pages.first + granted, end: fresh.pages.end };
+        self.stats.ra_refused_bytes += self.clip(fresh.file, refused).len();
+        fresh.pages.end = refused.first;
+        if granted > 0 {
+            self.cache.depart(fresh.file, fresh.pages, true, fresh.planner);
+            self.fresh.push(fresh);
+        }
+    }
+
+    /// Demand pages go on their way.
+    fn send(&mut self, fresh: Fresh) {
+        let wanted = fresh.pages.len();
+        let free = self.config.capacity_pages.saturating_sub(self.cache.pages());
+        if wanted > free {
+            self.evict(wanted - free);
+        }
+        self.note_thrash(fresh.file, fresh.pages);
+        self.cache.depart(fresh.file, fresh.pages, false, fresh.planner);
+        self.fresh.push(fresh);
+    }
+
+    fn note_thrash(&mut self, file: FileId, pages: PageRange) {
+        for number in pages.first / 64..pages.end.div_ceil(64) {
+            let mask = mask_of(number, pages.first, pages.end);
+            let met = self.cache.ghosts().take(file.0, number, mask);
+            self.stats.thrash_bytes += self.bytes_in(file, number, met);
+        }
+    }
+
+    /// Every page that went on its way in this event gets a fetch. Neighbours share one where the rules allow it.
+    pub(super) fn commit(&mut self, read: u32) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        let mut fresh = core::mem::take(&mut self.fresh);
+        fresh.sort_by_key(|f| (f.file, f.pages.first));
+        let most = (self.config.max_fetch_bytes / self.config.page.bytes()).max(1);
+        let mut group: Vec<Fresh> = Vec::new();
+        for one in fresh.iter().flat_map(|f| split_to(*f, most)) {
+            if !group.is_empty() && !self.may_join(&group, &one, most) {
+                self.make_fetch(&group, read);
+                group.clear();
+            }
+            group.push(one);
+        }
+        self.make_fetch(&group, read);
+        fresh.clear();
+        self.fresh = fresh;
+    }
+
+    fn may_join(&self, group: &[Fresh], one: &Fresh, most: u64) -> bool {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { return true };
+        let pages = one.pages.end - first.pages.first;
+        let neighbours = last.file == one.file && last.pages.end == one.pages.first;
+        let apart = self.config.keep_windows_apart && last.window != one.window;
+        let ahead: u64 = group.iter().chain([one]).filter(|f| f.ahead).map(|f| f.pages.len()).sum();
+        let mixed = ahead > 0 && ahead < pages;
+        let too_heavy = mixed && ahead * self.config.page.bytes() > self.config.max_ride_bytes;
+        neighbours && pages <= most && !apart && !too_heavy
+    }
+
+    fn make_fetch(&mut self, group: &[Fresh], read: u32) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
+        let pages = PageRange { first: first.pages.first, end: last.pages.end };
+        let demanded = group.iter().any(|f| !f.ahead);
+        let pure = group.iter().all(|f| !f.ahead);
+        let class = if demanded { Class::Demand } else { Class::Ahead };
+        let planner = group.iter().find(|f| f.ahead).map_or(u32::MAX, |f| f.planner);
+        let owner = pure.then_some(read);
+        self.enqueue(Fetch::new(first.file, pages, class, owner, planner));
+    }
+
+    /// Makes room for `wanted` pages; returns how many left. Pinned pages of active reads and pages in flight stay.
+    pub(super) fn evict(&mut self, wanted: u64) -> u64 {
+        // A large cache gives whole groups up at once; a small one only what is needed.
+        let batch = (self.config.capacity_pages / 64).clamp(1, 64);
+        let mut victims: Vec<(FileId, u64, u64)> = Vec::new();
+        let mut found = 0;
+        for pinned in [false, true] {
+            for group in self.cache.victims() {
+                if found >= wanted {
+                    break;
+                }
+                if (group.pins > 0) != pinned {
+                    continue;
+                }
+                let file = FileId(group.file);
+                let mut mask = group.present();
+                if pinned {
+                    mask &= !self.held_pages(file, group.number);
+                }
+                let mask = pick(mask, group.used(), (wanted - found).max(batch));
+                found += u64::from(mask.count_ones());
+                if mask != 0 {
+                    victims.push((file, group.number, mask));
+                }
+            }
+        }
+        for (file, number, mask) in victims {
+            self.stats.evicted_pages += u64::from(mask.count_ones());
+            self.drop_present(file, number, mask);
+        }
+        found
+    }
+
+    /// Pages of a group that reads in progress wait for or hold.
+    pub(super) fn held_pages(&self, file: FileId, number: u64) -> u64 {
+        let reads = self.reads.iter().filter(|r| r.file == file && r.is_active());
+        reads.fold(0, |mask, r| mask | mask_of(number, r.piece.first, r.piece.end))
+    }
+
+    /// Present pages leave: unused ones are counted and remembered, and the bytes are dropped.
+    pub(super) fn drop_present(&mut self, file: FileId, number: u64, mask: u64) {
+        let Some((slot, before)) = self.cache.leave(file, number, mask) else { return };
+        let unused = before.untouched() & mask;
+        if unused != 0 {
+            let bytes = self.bytes_in(file, number, unused);
+            self.stats.unused_bytes += bytes;
+            self.cache.ghosts().remember(file.0, number, unused);
+            self.tell(before.planner, Outcome::Unused { bytes });
+        }
+        self.actions.push_back(Action::Drop { slot, file, number, pages: mask });
+    }
+
+    /// Counts a demand touch of readahead.
+    pub(super) fn credit(&mut self, file: FileId, number: u64, touched: Touched) {
+        if touched.first == 0 {
+            return;
+        }
+        let bytes = self.bytes_in(file, number, touched.first);
+        let late = self.bytes_in(file, number, touched.late);
+        self.stats.used_bytes += bytes;
+        self.stats.late_bytes += late;
+        if late > 0 {
+            self.tell(touched.planner, Outcome::Late { bytes: late });
+        }
+        if bytes > late {
+            self.tell(touched.planner, Outcome::Used { bytes: bytes - late });
+        }
+    }
+
+    /// Tells a policy what became of its plan, if it wants to know and is still there.
+    pub(super) fn tell(&mut self, open: u32, outcome: Outcome) {
+        let Some(stream) = self.opens.get(open as usize).and_then(Option::as_ref).map(|o| o.stream) else { return };
+        if let Some(stream) = self.streams.get_mut(stream)
+            && stream.wants.outcome
+        {
+            stream.policy.on_outcome(&outcome);
+        }
+    }
+
+    /// Bytes of whole pages, clipped to the file.
+    pub(super) fn clip(&self, file: FileId, pages: PageRange) -> ByteRange {
+        self.clip_range(file, self.config.page.bytes_of(pages))
+    }
+
+    pub(super) fn clip_range(&self, file: FileId, range: ByteRange) -> ByteRange {
+        let size = self.size_of(file);
+        ByteRange::between(range.start().min(size), range.end().min(size))
+    }
+}
+
+/// What of `run` lies before and after `inside`; all of it before, when that is empty.
+fn split_around(run: PageRange, inside: PageRange) -> (PageRange, PageRange) {
+    if inside.is_empty() {
+        return (run, PageRange { first: run.end, end: run.end });
+    }
+    (PageRange { first: run.first, end: inside.first }, PageRange { first: inside.end, end: run.end })
+}
+
+/// The same pages in parts of at most `most`.
+fn split_to(fresh: Fresh, most: u64) -> impl Iterator<Item = Fresh> {
+    let mut at = fresh.pages.first;
+    core::iter::from_fn(move || {
+        (at < fresh.pages.end).then(|| {
+            let pages = PageRange { first: at, end: fresh.pages.end.min(at + most) };
+            at = pages.end;
+            Fresh { pages, ..fresh }
+        })
+    })
+}
+
+/// At most `count` pages of `mask`: used ones first, then from the front.
+fn pick(mask: u64, used: u64, count: u64) -> u64 {
+    if u64::from(mask.count_ones()) <= count {
+        return mask;
+    }
+    let mut picked = 0;
+    let mut left = count;
+    for mut part in [mask & used, mask & !used] {
+        while part != 0 && left > 0 {
+            let bit = part & part.wrapping_neg();
+            picked |= bit;
+            part &= !bit;
+            left -= 1;
+        }
+    }
+    picked
+}

@@ -1,0 +1,486 @@
+//! The life of a demand read: looked up, waited for, leased, released; piece by piece when it is large.
+//!
+//! Never: drops a read on the floor. `ensure` is the one place that decides between waiting and serving, and
+//! it fetches whatever is absent, however it came to be absent.
+
+use super::{MAX_READS, Machine, Question};
+use crate::event::{Action, Error, Mapping};
+use crate::policy::{Ask, DemandMode, Plan, Policy};
+use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId};
+
+/// What a read has met so far, the worst of all its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    Hit,
+    Late,
+    Miss,
+}
+
+/// Where a read is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its next piece found no room.
+    Starved,
+    /// It waits for `pending` fetches.
+    Waiting,
+    /// Its piece has been served and not released.
+    Leased,
+    /// As before, but the rest will fail.
+    Spoiled(Error),
+}
+
+/// One demand read.
+pub struct Read {
+    pub id: ReadId,
+    open: OpenId,
+    pub file: FileId,
+    stream: u32,
+    /// As asked for.
+    request: ByteRange,
+    /// Clipped to the file.
+    range: ByteRange,
+    /// Pages that are pinned: looked up, waited for or leased.
+    pub piece: PageRange,
+    /// Fetches this read is registered with.
+    pub pending: u32,
+    stage: Stage,
+    verdict: Verdict,
+    random: bool,
+    fault: Option<Mapping>,
+    began: Nanos,
+}
+
+impl Machine {
+    /// A demand read comes in.
+    pub(super) fn begin_read(&mut self, id: ReadId, open: OpenId, request: ByteRange, random: bool) {
+        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
+            return self.refuse(id, Error::Limit);
+        };
+        let range = request.intersect(ByteRange::between(0, self.size_of(file)));
+        if self.streams[stream].wants.read {
+            let read = Read::new(id, open, file, stream, request, range, random, self.now);
+            return self.admit(read, true);
+        }
+        if !self.quick_hit(id, open, file, stream, request, range) {
+            let read = Read::new(id, open, file, stream, request, range, random, self.now);
+            self.admit(read, false);
+        }
+    }
+
+    /// A page fault comes in: a read of one page with questions of its own.
+    pub(super) fn begin_fault(&mut self, id: ReadId, open: OpenId, at: u64, map: Mapping) {
+        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
+            return self.refuse(id, Error::Limit);
+        };
+        let page = self.config.page;
+        let request = ByteRange::between(page.start_of(page.page_of(at)), page.start_of(page.page_of(at) + 1));
+        let range = request.intersect(ByteRange::between(0, self.size_of(file)));
+        let mut read = Read::new(id, open, file, stream, request, range, false, self.now);
+        read.fault = Some(map);
+        self.admit(read, false);
+    }
+
+    /// The short way for a read of which every page is present and none is marked, all in one group.
+    fn quick_hit(
+        &mut self,
+        id: ReadId,
+        open: OpenId,
+        file: FileId,
+        stream: u32,
+        request: ByteRange,
+        range: ByteRange,
+    ) -> bool {
+        let piece = self.config.page.cover(range);
+        if piece.is_empty() || (piece.end - 1) / 64 != piece.first / 64 || piece.len() > self.piece_pages() {
+            return false;
+        }
+        let Some(touched) = self.cache.hit(file, piece) else { return false };
+        self.credit(file, piece.first / 64, touched);
+        if self.streams[stream].wants.read_end {
+            self.streams[stream].policy.on_read_end(range.end());
+        }
+        let mut read = Read::new(id, open, file, stream, request, range, false, self.now);
+        read.piece = piece;
+        self.pledged += piece.len();
+        let slot = self.reads.insert(read);
+        self.serve(slot);
+        true
+    }
+
+    fn admit(&mut self, read: Read, ask: bool) {
+        if self.reads.len() >= MAX_READS {
+            return self.refuse(read.id, Error::Limit);
+        }
+        let slot = self.reads.insert(read);
+        if ask {
+            let at = self.reads[slot].request.start();
+            self.ask_for(slot, at, Question::Read, |policy, ask, plan| policy.on_read(ask, plan));
+        }
+        self.advance(slot);
+    }
+
+    /// Largest piece of a read that is pinned at once: a quarter of the cache, so that pinned pages, pages in
+    /// flight and a piece that waits for room always fit together.
+    fn piece_pages(&self) -> u64 {
+        let most = self.config.max_fetch_bytes / self.config.page.bytes();
+        (self.config.capacity_pages / 4).min(most.max(1) * 4)
+    }
+
+    /// Looks up the next piece of a read, or serves what there is none of.
+    pub(super) fn advance(&mut self, slot: u32) {
+        let read = &self.reads[slot];
+        let (file, first) = (read.file, read.piece.end.max(self.config.page.page_of(read.range.start())));
+        let serial = self.streams.get(read.stream).is_some_and(|s| s.mode == DemandMode::PageSerial);
+        let end = self.config.page.cover(read.range).end.max(first);
+        let mut piece = PageRange { first, end: end.min(first + self.piece_pages()) };
+        // Room for what this piece may need, given what is pinned or on its way already; an idle machine always has it.
+        let held = self.pledged + self.cache.pages_in_flight();
+        if held > 0 && held + piece.len() > self.config.capacity_pages {
+            self.reads[slot].stage = Stage::Starved;
+            self.starved.push_back(slot);
+            return;
+        }
+        if serial {
+            piece = self.serial_piece(slot, piece);
+        } else {
+            self.hold(slot, piece);
+            if self.reads[slot].fault.is_some() { self.look_up_fault(slot) } else { self.look_up(slot) }
+        }
+        debug_assert_eq!(file, self.reads[slot].file);
+        if piece.end >= end && self.reads[slot].fault.is_none() {
+            self.end_look_up(slot);
+        }
+        self.ensure(slot);
+    }
+
+    /// Tells the policy that every page of the read has been looked at.
+    fn end_look_up(&mut self, slot: u32) {
+        let read = &self.reads[slot];
+        let end = read.range.end();
+        let empty = read.range.is_empty();
+        if let Some(stream) = self.streams.get_mut(read.stream)
+            && stream.wants.read_end
+            && !empty
+        {
+            stream.policy.on_read_end(end);
+        }
+    }
+
+    /// Pins a piece and counts it.
+    fn hold(&mut self, slot: u32, piece: PageRange) {
+        let read = &mut self.reads[slot];
+        read.piece = piece;
+        read.stage = Stage::Waiting;
+        self.pledged += piece.len();
+        self.cache.pin(read.file, piece);
+    }
+
+    /// The look-up of a piece, page by page where something is to be asked.
+    fn look_up(&mut self, slot: u32) {
+        let Read { file, piece, .. } = self.reads[slot];
+        let mut at = piece.first;
+        while at < piece.end {
+            at += self.look_up_at(slot, file, PageRange { first: at, end: piece.end });
+        }
+        self.commit(slot);
+    }
+
+    /// Deals with what stands at the start of `rest`; returns how many pages that was, at least one.
+    fn look_up_at(&mut self, slot: u32, file: FileId, rest: PageRange) -> u64 {
+        let mut run = self.cache.look(file, rest);
+        if run.pages == 0 {
+            self.met(slot, Verdict::Miss);
+            let at = self.config.page.start_of(rest.first);
+            self.ask_for(slot, at, Question::Miss, |policy, ask, plan| policy.on_miss(ask, plan));
+            run = self.cache.look(file, rest);
+            if run.pages == 0 {
+                let absent = self.cache.absent_run(file, rest);
+                self.demand(slot, file, PageRange { first: rest.first, end: rest.first + absent });
+                return absent;
+            }
+        }
+        let pages = PageRange { first: rest.first, end: rest.first + run.pages };
+        self.touch(slot, file, pages);
+        if run.marked {
+            self.meet_mark(slot, file, pages.end - 1, Question::Mark, |policy, ask, plan| policy.on_mark(ask, plan));
+        }
+        run.pages
+    }
+
+    /// The look-up of a page-serial policy: up to and with the first page that has to be waited for.
+    fn serial_piece(&mut self, slot: u32, most: PageRange) -> PageRange {
+        let file = self.reads[slot].file;
+        self.hold(slot, most);
+        let mut at = most.first;
+        while at < most.end {
+            let one = PageRange { first: at, end: at + 1 };
+            let offset = self.config.page.start_of(at);
+            self.ask_for(slot, offset, Question::Page, |policy, ask, plan| policy.on_page(ask, plan));
+            self.look_up_at(slot, file, one);
+            at += 1;
+            if self.cache.present_run(file, one) == 0 {
+                break;
+            }
+        }
+        self.commit(slot);
+        // Only what was looked at is this piece; the rest comes after it.
+        let piece = PageRange { first: most.first, end: at };
+        self.cache.pin(file, piece);
+        self.cache.unpin(file, most);
+        self.pledged -= most.len() - piece.len();
+        self.reads[slot].piece = piece;
+        piece
+    }
+
+    fn look_up_fault(&mut self, slot: u32) {
+        let Read { file, piece, fault, .. } = self.reads[slot];
+        let Some(map) = fault else { return };
+        if piece.is_empty() {
+            return;
+        }
+        let run = self.cache.look(file, piece);
+        if run.pages == 0 {
+            self.met(slot, Verdict::Miss);
+            let at = self.config.page.start_of(piece.first);
+            self.ask_for(slot, at, Question::Fault, |policy, ask, plan| policy.on_fault(ask, &map, plan));
+            if self.cache.look(file, piece).pages == 0 {
+                self.demand(slot, file, piece);
+            } else {
+                self.touch(slot, file, piece);
+            }
+        } else {
+            self.touch(slot, file, piece);
+            let marked = run.marked;
+            self.meet_mark(slot, file, piece.first, Question::FaultHit, |policy, ask, plan| {
+                policy.on_fault_hit(ask, &map, marked, plan)
+            });
+        }
+        self.commit(slot);
+    }
+
+    /// Asks about a mark with the mark taken away; puts it back if the policy wants that.
+    fn meet_mark(
+        &mut self,
+        slot: u32,
+        file: FileId,
+        page: u64,
+        what: Question,
+        question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
+    ) {
+        let was_marked = self.cache.look(file, PageRange { first: page, end: page + 1 }).marked;
+        self.cache.clear_mark(file, page);
+        let at = self.config.page.start_of(page);
+        if self.ask_for(slot, at, what, question) && was_marked {
+            self.cache.set_mark(file, page);
+        }
+    }
+
+    /// Pages of a read that are cached are demanded: usage and lateness are counted.
+    fn touch(&mut self, slot: u32, file: FileId, pages: PageRange) {
+        if self.cache.present_run(file, pages) < pages.len() {
+            self.met(slot, Verdict::Late);
+        }
+        for number in pages.first / 64..pages.end.div_ceil(64) {
+            let touched = self.cache.touch(file, number, crate::cache::mask_of(number, pages.first, pages.end));
+            self.credit(file, number, touched);
+        }
+    }
+
+    pub(super) fn met(&mut self, slot: u32, verdict: Verdict) {
+        let read = &mut self.reads[slot];
+        read.verdict = read.verdict.max(verdict);
+    }
+
+    /// Serves the piece if it is whole; else fetches what is absent and waits.
+    pub(super) fn ensure(&mut self, slot: u32) {
+        let Read { file, piece, .. } = self.reads[slot];
+        if self.cache.present_run(file, piece) == piece.len() {
+            return self.serve(slot);
+        }
+        let mut at = piece.first;
+        while at < piece.end {
+            let rest = PageRange { first: at, end: piece.end };
+            let absent = self.cache.absent_run(file, rest);
+            if absent > 0 {
+                self.demand(slot, file, PageRange { first: at, end: at + absent });
+            }
+            at += absent;
+            at = self.cache.next_hole(file, PageRange { first: at, end: piece.end }).unwrap_or(piece.end);
+        }
+        self.commit(slot);
+        self.reads[slot].stage = Stage::Waiting;
+        self.wait_for_fetches(slot);
+    }
+
+    /// Every page of the piece is here.
+    fn serve(&mut self, slot: u32) {
+        let page = self.config.page;
+        let now = self.now;
+        let read = &mut self.reads[slot];
+        let range = page.bytes_of(read.piece).intersect(read.range);
+        let last = range.end() >= read.range.end();
+        read.stage = Stage::Leased;
+        if last && !read.range.is_empty() {
+            self.stats.demand_reads += 1;
+            self.stats.demand_bytes += read.range.len();
+            match read.verdict {
+                Verdict::Hit => self.stats.hits += 1,
+                Verdict::Late => self.stats.late_hits += 1,
+                Verdict::Miss => self.stats.misses += 1,
+            }
+            if read.verdict != Verdict::Hit {
+                self.stats.stall_ns += now.since(read.began);
+            }
+        }
+        let (read, file) = (read.id, read.file);
+        self.actions.push_back(Action::Serve { read, lease: LeaseId(slot), file, range, last });
+    }
+
+    /// The bytes of a piece have been copied out: on to the next, or to the end.
+    pub(super) fn release(&mut self, lease: LeaseId) {
+        let Some(read) = self.reads.get(lease.0) else { return };
+        if !matches!(read.stage, Stage::Leased | Stage::Spoiled(_)) {
+            return;
+        }
+        let (stage, piece, file) = (read.stage, read.piece, read.file);
+        let last = self.config.page.bytes_of(piece).end() >= read.range.end() || piece.is_empty();
+        self.cache.unpin(file, piece);
+        self.pledged -= piece.len();
+        if last {
+            self.reads.remove(lease.0);
+        } else if let Stage::Spoiled(error) = stage {
+            self.end_failed(lease.0, error);
+        } else {
+            let read = &mut self.reads[lease.0];
+            read.piece = PageRange { first: piece.end, end: piece.end };
+            self.advance(lease.0);
+        }
+    }
+
+    /// A read that waits fails; one that is being copied fails after that.
+    pub(super) fn fail_read(&mut self, slot: u32, error: Error) {
+        let read = &mut self.reads[slot];
+        match read.stage {
+            Stage::Leased | Stage::Spoiled(_) => read.stage = Stage::Spoiled(error),
+            Stage::Starved => {
+                self.starved.retain(|&s| s != slot);
+                self.end_failed(slot, error);
+            }
+            Stage::Waiting => {
+                self.let_go(slot);
+                self.end_failed(slot, error);
+            }
+        }
+    }
+
+    fn end_failed(&mut self, slot: u32, error: Error) {
+        if let Some(read) = self.reads.remove(slot) {
+            self.stats.demand_reads += 1;
+            self.stats.demand_bytes += read.range.len();
+            self.stats.stall_ns += self.now.since(read.began);
+            self.refuse(read.id, error);
+        }
+    }
+
+    /// Nobody waits for this read any more. One that holds a lease ends with its release.
+    pub(super) fn abandon(&mut self, id: ReadId) {
+        let found = self.reads.slots().find(|&slot| self.reads[slot].id == id);
+        let Some(slot) = found else { return };
+        match self.reads[slot].stage {
+            Stage::Leased | Stage::Spoiled(_) => return,
+            Stage::Starved => self.starved.retain(|&s| s != slot),
+            Stage::Waiting => self.let_go(slot),
+        }
+        self.reads.remove(slot);
+    }
+
+    /// Takes a waiting read off its fetches and its pages.
+    fn let_go(&mut self, slot: u32) {
+        for fetch in self.fetches.iter_mut() {
+            fetch.waiters.retain(|&w| w != slot);
+            if fetch.owner == Some(slot) {
+                fetch.owner = None;
+            }
+        }
+        let Read { file, piece, .. } = self.reads[slot];
+        self.cache.unpin(file, piece);
+        self.pledged -= piece.len();
+    }
+
+    /// Reads that found no room try again, in order, until one still finds none.
+    pub(super) fn feed_starved(&mut self) {
+        for _ in 0..self.starved.len() {
+            let Some(slot) = self.starved.pop_front() else { return };
+            self.advance(slot);
+            if self.starved.back() == Some(&slot) {
+                // Still none: it keeps its place at the head.
+                self.starved.pop_back();
+                self.starved.push_front(slot);
+                return;
+            }
+        }
+    }
+
+    /// Asks the read's policy at `at` and applies the answer. True when the mark is to stay.
+    fn ask_for(
+        &mut self,
+        slot: u32,
+        at: u64,
+        what: Question,
+        question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
+    ) -> bool {
+        let Read { open, file, stream, request, random, piece, .. } = self.reads[slot];
+        self.ask(stream, file, (request, at, random), question);
+        self.note(open, what, at);
+        let keep = self.plan.keep_mark;
+        if !self.plan.windows.is_empty() || self.plan.wake_at.is_some() || !self.plan.refresh.is_empty() {
+            self.apply(file, open, stream, piece, request, Some(slot));
+        }
+        keep
+    }
+
+    /// Reads of a file that are in progress.
+    pub(super) fn reads_of(&self, file: FileId) -> impl Iterator<Item = u32> + '_ {
+        self.reads.slots().filter(move |&slot| self.reads[slot].file == file)
+    }
+}
+
+impl Read {
+    #[allow(clippy::too_many_arguments, reason = "the fields of one event")]
+    fn new(
+        id: ReadId,
+        open: OpenId,
+        file: FileId,
+        stream: u32,
+        request: ByteRange,
+        range: ByteRange,
+        random: bool,
+        began: Nanos,
+    ) -> Read {
+        Read {
+            id,
+            open,
+            file,
+            stream,
+            request,
+            range,
+            piece: PageRange::default(),
+            pending: 0,
+            stage: Stage::Starved,
+            verdict: Verdict::Hit,
+            random,
+            fault: None,
+            began,
+        }
+    }
+
+    /// The open description it came through.
+    pub fn open_id(&self) -> u32 {
+        self.open.0
+    }
+
+    /// Looking at pages now, with these pinned: no other read's eviction may take them.
+    pub fn is_active(&self) -> bool {
+        self.stage != Stage::Starved
+    }
+}

@@ -1,0 +1,227 @@
+//! A world around the machine for tests: answers every fetch in an order of the test's choosing and checks
+//! that what is served was really there. Never: a clock; time is the number of events.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use foreread_core::event::{Action, Class, Error, Event};
+use foreread_core::machine::{Config, Machine};
+use foreread_core::policy::PolicySpec;
+use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, PageSize, ReadId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a submitted fetch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    pub file: FileId,
+    pub range: ByteRange,
+    pub class: Class,
+    /// Version of the file when it was submitted.
+    pub version: u64,
+}
+
+/// The machine and everything that a driver would keep.
+pub struct World {
+    pub machine: Machine,
+    pub page: u64,
+    pub now: u64,
+    pub pending: BTreeMap<FetchId, Pending>,
+    /// Pages whose bytes are held, with the version they were read at.
+    pub held: BTreeMap<(FileId, u64), u64>,
+    pub version: u64,
+    pub leases: Vec<(ReadId, LeaseId, ByteRange, bool)>,
+    pub served: BTreeMap<ReadId, u64>,
+    pub ended: BTreeMap<ReadId, Result<(), Error>>,
+    pub submitted: Vec<(ByteRange, Class)>,
+    pub wakes: Vec<Nanos>,
+    pub cancelled: BTreeSet<FetchId>,
+    pub release_at_once: bool,
+    pub next_read: u64,
+    pub size: u64,
+}
+
+pub const FILE: FileId = FileId(0);
+pub const OPEN: OpenId = OpenId(0);
+
+impl World {
+    pub fn new(policy: &str, page: u64, cache: u64, size: u64) -> World {
+        let page_size = PageSize::new(page).expect("a page size");
+        World::with(policy, Config::new(page_size, cache), size)
+    }
+
+    pub fn with(policy: &str, config: Config, size: u64) -> World {
+        let spec = PolicySpec::parse(policy).expect("a policy");
+        let mut world = World {
+            page: config.page.bytes(),
+            machine: Machine::new(config, spec),
+            now: 0,
+            pending: BTreeMap::new(),
+            held: BTreeMap::new(),
+            version: 0,
+            leases: Vec::new(),
+            served: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            submitted: Vec::new(),
+            wakes: Vec::new(),
+            cancelled: BTreeSet::new(),
+            release_at_once: true,
+            next_read: 0,
+            size,
+        };
+        world.send(Event::Open { open: OPEN, file: FILE, size });
+        world
+    }
+
+    pub fn send(&mut self, event: Event) {
+        self.now += 1;
+        self.machine.handle(Nanos(self.now), event);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(action) = self.machine.poll() {
+            self.act(action);
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Submit { fetch, file, range, class } => {
+                assert!(!range.is_empty(), "an empty fetch");
+                self.submitted.push((range, class));
+                let pending = Pending { file, range, class, version: self.version };
+                assert!(self.pending.insert(fetch, pending).is_none(), "a fetch id given twice");
+            }
+            Action::Serve { read, lease, file, range, last } => {
+                self.check_held(file, range);
+                *self.served.entry(read).or_insert(0) += range.len();
+                self.leases.push((read, lease, range, last));
+                if last {
+                    assert!(self.ended.insert(read, Ok(())).is_none(), "a read that ended twice");
+                }
+                if self.release_at_once {
+                    self.release(0);
+                }
+            }
+            Action::Fail { read, error } => {
+                assert!(self.ended.insert(read, Err(error)).is_none(), "a read that ended twice");
+            }
+            Action::Drop { file, number, pages, .. } => {
+                for bit in (0..64).filter(|b| pages >> b & 1 != 0) {
+                    let held = self.held.remove(&(file, number * 64 + bit));
+                    assert!(held.is_some(), "dropped page {} was not held", number * 64 + bit);
+                }
+            }
+            Action::Cancel { fetch } => {
+                self.cancelled.insert(fetch);
+            }
+            Action::WakeAt { at } => self.wakes.push(at),
+        }
+    }
+
+    /// What is served must be held, in one version, and that the present one.
+    fn check_held(&self, file: FileId, range: ByteRange) {
+        let pages = self.machine.config().page.cover(range);
+        for page in pages.first..pages.end {
+            let version = self.held.get(&(file, page));
+            assert_eq!(version, Some(&self.version), "page {page} served without its bytes");
+        }
+    }
+
+    pub fn release(&mut self, index: usize) {
+        let (_, lease, ..) = self.leases.remove(index);
+        self.now += 1;
+        self.machine.handle(Nanos(self.now), Event::Release { lease });
+        self.drain();
+    }
+
+    pub fn read(&mut self, start: u64, len: u64) -> ReadId {
+        self.read_on(OPEN, start, len)
+    }
+
+    pub fn read_on(&mut self, open: OpenId, start: u64, len: u64) -> ReadId {
+        let read = ReadId(self.next_read);
+        self.next_read += 1;
+        let range = ByteRange::new(start, len).expect("a range");
+        self.send(Event::Read { read, open, range, random: false });
+        read
+    }
+
+    /// The pages of a fetch up to `bytes` are held from now on, unless it is doomed.
+    fn hold(&mut self, fetch: FetchId, bytes: u64) {
+        let pending = self.pending[&fetch];
+        let view = self.machine.fetch(fetch).expect("an unanswered fetch is known");
+        if view.doomed {
+            return;
+        }
+        assert_eq!(pending.version, self.version, "an undoomed fetch of an old version");
+        let got = ByteRange::between(pending.range.start(), pending.range.start() + bytes);
+        let page = self.machine.config().page;
+        let whole = got.end() == pending.range.end();
+        let end = if whole { page.cover(got).end } else { page.page_of(got.end()) };
+        for p in page.page_of(got.start())..end {
+            if self.machine.cache().group(pending.file, p / 64).flight() >> (p % 64) & 1 != 0 {
+                self.held.insert((pending.file, p), pending.version);
+            }
+        }
+    }
+
+    pub fn progress(&mut self, fetch: FetchId, bytes: u64) {
+        self.hold(fetch, bytes);
+        self.send(Event::Progress { fetch, bytes });
+    }
+
+    pub fn finish(&mut self, fetch: FetchId) {
+        let bytes = self.pending[&fetch].range.len();
+        self.finish_with(fetch, bytes);
+    }
+
+    pub fn finish_with(&mut self, fetch: FetchId, bytes: u64) {
+        self.hold(fetch, bytes);
+        self.pending.remove(&fetch);
+        self.send(Event::Done { fetch, bytes });
+    }
+
+    pub fn fail(&mut self, fetch: FetchId) {
+        self.pending.remove(&fetch);
+        self.send(Event::Failed { fetch, error: Error::Io(5) });
+    }
+
+    /// Answers everything, first submitted first, until nothing is left.
+    pub fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            let Some(&fetch) = self.pending.keys().next() else {
+                if self.leases.is_empty() {
+                    return;
+                }
+                self.release(0);
+                continue;
+            };
+            self.finish(fetch);
+        }
+        panic!("never settles");
+    }
+
+    /// What must hold whenever the machine has been polled empty.
+    pub fn check(&self) {
+        let stats = self.machine.stats();
+        let cache = self.machine.cache();
+        assert!(cache.pages() <= self.machine.config().capacity_pages, "over capacity: {}", cache.pages());
+        let present: u64 = cache.groups().map(|g| u64::from(g.present().count_ones())).sum();
+        assert_eq!(present, self.held.len() as u64, "pages present and pages held differ");
+        assert_eq!(stats.hits + stats.late_hits + stats.misses + self.failed_here(), stats.demand_reads);
+    }
+
+    fn failed_here(&self) -> u64 {
+        self.ended.values().filter(|e| e.is_err()).count() as u64
+    }
+
+    /// What must hold when nothing is in progress.
+    pub fn check_idle(&self) {
+        self.check();
+        assert_eq!(self.machine.reads_in_progress(), 0, "reads left");
+        assert_eq!(self.machine.fetches_in_progress(), 0, "fetches left");
+        let stats = self.machine.stats();
+        let parts = stats.used_bytes + stats.unused_bytes + stats.ra_failed_bytes + stats.unresolved_bytes;
+        assert_eq!(stats.ra_bytes, parts, "readahead bytes do not add up: {stats:?}");
+        assert!(self.machine.cache().groups().all(|g| g.pins == 0), "pins left");
+    }
+}
