@@ -148,11 +148,12 @@ impl PageSize {
         bytes.div_ceil(self.bytes())
     }
 
-    /// Every page that the range touches.
+    /// Every page that the range touches: none for an empty one.
     #[must_use]
     pub fn cover(self, range: ByteRange) -> PageRange {
         let first = self.page_of(range.start());
-        PageRange { first, end: self.pages_for(range.end()).max(first) }
+        let end = if range.is_empty() { first } else { self.pages_for(range.end()) };
+        PageRange { first, end }
     }
 
     /// The pages that lie wholly inside the range.

@@ -23,6 +23,8 @@ pub struct FetchView {
     pub file: FileId,
     /// What was submitted.
     pub range: ByteRange,
+    /// Bytes from its start whose pages have landed: these must not be put in place again.
+    pub arrived: u64,
     /// Its bytes will be discarded.
     pub doomed: bool,
 }
@@ -39,7 +41,7 @@ pub struct Fetch {
     /// Reads that wait for pages of it.
     pub waiters: Vec<u32>,
     /// Pages below this one have arrived.
-    landed: u64,
+    pub landed: u64,
     pub submitted: bool,
     submitted_at: Nanos,
     pub doomed: bool,
@@ -166,9 +168,14 @@ impl Machine {
         let landed = if reached == range.end() { pages.end } else { self.config.page.page_of(reached) };
         let fetch = &mut self.fetches[slot];
         let fresh = PageRange { first: fetch.landed, end: landed.max(fetch.landed) };
-        fetch.landed = fresh.end;
         if fresh.is_empty() {
             return;
+        }
+        // Pages that landed may be evicted and fetched again by another: only the rest is owned.
+        self.owners.remove(&(file.0, fresh.first));
+        self.fetches[slot].landed = fresh.end;
+        if fresh.end < pages.end {
+            self.owners.insert((file.0, fresh.end), slot);
         }
         self.cache.land(file, fresh);
         let waiters = core::mem::take(&mut self.fetches[slot].waiters);
@@ -230,19 +237,11 @@ impl Machine {
     /// Takes an answered fetch out of every table.
     fn take_fetch(&mut self, slot: u32) -> Fetch {
         let Some(fetch) = self.fetches.remove(slot) else { unreachable!("only called with a slot in use") };
-        self.disown((fetch.file.0, fetch.pages.first), slot);
         if fetch.submitted {
             self.in_flight -= 1;
             self.ahead_in_flight -= u32::from(fetch.class == Class::Ahead);
         }
         fetch
-    }
-
-    /// Takes a fetch out of the table of owners, where a newer one may stand in its place already.
-    fn disown(&mut self, key: (u32, u64), slot: u32) {
-        if self.owners.get(&key) == Some(&slot) {
-            self.owners.remove(&key);
-        }
     }
 
     /// The bytes on their way are of no more use: the pages are gone now, the answer will be discarded.
@@ -252,8 +251,6 @@ impl Machine {
         fetch.doomed = true;
         fetch.owner = None;
         let waiters = core::mem::take(&mut fetch.waiters);
-        let key = (fetch.file.0, fetch.pages.first);
-        self.disown(key, slot);
         self.stats.doomed_fetches += 1;
         if self.fetches[slot].submitted {
             let id = FetchId(u64::from(self.fetches[slot].serial) << 32 | u64::from(slot));
@@ -273,6 +270,10 @@ impl Machine {
             return;
         }
         let (file, rest, submitted) = (fetch.file, fetch.rest(), fetch.submitted);
+        if rest.is_empty() {
+            return;
+        }
+        self.owners.remove(&(file.0, rest.first));
         for number in rest.first / 64..rest.end.div_ceil(64) {
             let mask = mask_of(number, rest.first, rest.end);
             let Some((_, before)) = self.cache.leave(file, number, mask) else { continue };

@@ -30,7 +30,7 @@ use crate::cache::Cache;
 use crate::event::{Action, Error, Event};
 use crate::policy::{DemandMode, Plan, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
-use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageSize, ReadId};
+use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSize, ReadId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -52,7 +52,7 @@ pub const MAX_READS: usize = 1 << 16;
 pub struct Config {
     /// Size of a cache page.
     pub page: PageSize,
-    /// Pages that may be present or in flight together; at least 16.
+    /// Pages that may be present or in flight together; at least 4.
     pub capacity_pages: u64,
     /// Largest fetch, in bytes: longer runs are split, adjacent ones merged up to it.
     pub max_fetch_bytes: u64,
@@ -85,7 +85,7 @@ impl Config {
     /// The same with every value inside its limits.
     #[must_use]
     pub fn bounded(mut self) -> Config {
-        self.capacity_pages = self.capacity_pages.clamp(16, u64::from(u32::MAX));
+        self.capacity_pages = self.capacity_pages.clamp(4, u64::from(u32::MAX));
         self.max_fetch_bytes = self.max_fetch_bytes.max(self.page.bytes());
         self.max_in_flight = self.max_in_flight.clamp(2, 1 << 16);
         self.max_ahead_in_flight = self.max_ahead_in_flight.clamp(1, self.max_in_flight - 1);
@@ -155,7 +155,7 @@ pub struct Machine {
     /// Pages of the pieces that reads wait for or hold.
     pledged: u64,
     fetches: Slab<Fetch>,
-    /// Fetches that own pages in flight, by (file, first page). Their ranges do not meet.
+    /// Fetches that own pages in flight, by (file, first page still in flight). What they own does not meet.
     owners: BTreeMap<(u32, u64), u32>,
     demand_queue: VecDeque<u32>,
     ahead_queue: VecDeque<u32>,
@@ -227,7 +227,8 @@ impl Machine {
     #[must_use]
     pub fn fetch(&self, fetch: FetchId) -> Option<FetchView> {
         let f = self.fetch_of(fetch).map(|slot| &self.fetches[slot])?;
-        Some(FetchView { file: f.file, range: self.clip(f.file, f.pages), doomed: f.doomed })
+        let arrived = self.clip(f.file, PageRange { first: f.pages.first, end: f.landed }).len();
+        Some(FetchView { file: f.file, range: self.clip(f.file, f.pages), arrived, doomed: f.doomed })
     }
 
     /// Where the group of the 64 pages from `64 * number` of this file stands in the index, if any of them is

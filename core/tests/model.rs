@@ -1,0 +1,161 @@
+//! The machine beside a reference that keeps no cache at all, under random operations and completion orders.
+//!
+//! The reference is the world itself: it knows which bytes are held and how old they are, and it checks each served
+//! piece, each drop, and the books at every step. What proptest finds it shrinks to the shortest story.
+
+mod common;
+
+use common::{FILE, World};
+use foreread_core::event::{Advice, Event, Mapping};
+use foreread_core::machine::Config;
+use foreread_core::units::{ByteRange, OpenId, PageSize, ReadId};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Read { open: u32, start: u64, len: u64 },
+    Fault { page: u64, advice: u8 },
+    Finish(usize),
+    Short(usize, u64),
+    Fail(usize),
+    Progress(usize, u64),
+    Release(usize),
+    Abandon(u64),
+    Invalidate { start: u64, len: u64 },
+    Replace(u64),
+    Grow(u64),
+    Advise { advice: u8, start: u64, len: u64 },
+    Pressure(u64),
+    Reopen,
+}
+
+const SPACE: u64 = 96 * 4096;
+
+fn op() -> impl Strategy<Value = Op> {
+    let at = 0..SPACE + 9000;
+    let len = prop_oneof![0..5000u64, Just(4096), Just(65536), Just(200_000)];
+    prop_oneof![
+        6 => (0..3u32, at.clone(), len.clone()).prop_map(|(open, start, len)| Op::Read { open, start, len }),
+        4 => (0..3u32, 0..24u64).prop_map(|(open, n)| Op::Read { open, start: n * 4096, len: 4096 }),
+        1 => (0..100u64, any::<u8>()).prop_map(|(page, advice)| Op::Fault { page, advice }),
+        8 => any::<usize>().prop_map(Op::Finish),
+        1 => (any::<usize>(), any::<u64>()).prop_map(|(i, n)| Op::Short(i, n)),
+        1 => any::<usize>().prop_map(Op::Fail),
+        3 => (any::<usize>(), any::<u64>()).prop_map(|(i, n)| Op::Progress(i, n)),
+        5 => any::<usize>().prop_map(Op::Release),
+        1 => any::<u64>().prop_map(Op::Abandon),
+        1 => (at.clone(), len.clone()).prop_map(|(start, len)| Op::Invalidate { start, len }),
+        1 => (1..SPACE).prop_map(Op::Replace),
+        1 => (1..SPACE).prop_map(Op::Grow),
+        1 => (any::<u8>(), at, len).prop_map(|(advice, start, len)| Op::Advise { advice, start, len }),
+        1 => (4..80u64).prop_map(Op::Pressure),
+        1 => Just(Op::Reopen),
+    ]
+}
+
+fn advice_of(n: u8) -> Advice {
+    [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed, Advice::DontNeed][usize::from(n) % 5]
+}
+
+fn range(start: u64, len: u64) -> ByteRange {
+    ByteRange::new(start, len).expect("a small range")
+}
+
+/// The `i`th fetch in progress, counted around.
+fn fetch_at(world: &World, i: usize) -> Option<foreread_core::units::FetchId> {
+    let count = world.pending.len();
+    (count > 0).then(|| *world.pending.keys().nth(i % count).expect("in range"))
+}
+
+fn play(world: &mut World, op: &Op) {
+    match *op {
+        Op::Read { open, start, len } => {
+            world.read_on(OpenId(open), start, len);
+        }
+        Op::Fault { page, advice } => {
+            let read = ReadId(world.next_read);
+            world.next_read += 1;
+            let map = Mapping { range: range(0, SPACE), executable: advice > 200, advice: advice_of(advice % 3) };
+            world.send(Event::Fault { read, open: OpenId(0), at: page * 4096, map });
+        }
+        Op::Finish(i) => fetch_at(world, i).into_iter().for_each(|f| world.finish(f)),
+        Op::Fail(i) => fetch_at(world, i).into_iter().for_each(|f| world.fail(f)),
+        Op::Short(i, n) => fetch_at(world, i).into_iter().for_each(|f| {
+            let len = world.pending[&f].range.len();
+            world.finish_with(f, n % len);
+        }),
+        Op::Progress(i, n) => fetch_at(world, i).into_iter().for_each(|f| {
+            let len = world.pending[&f].range.len();
+            world.progress(f, n % (len + 1));
+        }),
+        Op::Release(i) if !world.leases.is_empty() => world.release(i % world.leases.len()),
+        Op::Release(_) => {}
+        Op::Abandon(n) => {
+            let read = ReadId(n % (world.next_read + 1));
+            let holds = world.leases.iter().any(|l| l.0 == read);
+            if !holds && read.0 < world.next_read {
+                world.send(Event::Abandon { read });
+                world.abandoned.insert(read);
+            }
+        }
+        Op::Invalidate { start, len } => world.invalidate(start, len),
+        Op::Replace(size) => world.replace(size),
+        Op::Grow(size) => {
+            if size > world.size {
+                // The last page, if it was cut off by the end, is a different one from now on.
+                world.written.insert((world.size - 1) / world.page, world.now + 1);
+                world.size = size;
+                world.send(Event::Grown { file: FILE, size });
+            }
+        }
+        Op::Advise { advice, start, len } => {
+            world.send(Event::Advise { open: OpenId(1), advice: advice_of(advice), range: range(start, len) });
+        }
+        Op::Pressure(pages) => world.send(Event::Pressure { pages }),
+        Op::Reopen => {
+            world.send(Event::Open { open: OpenId(1), file: FILE, size: world.size });
+            world.send(Event::Open { open: OpenId(2), file: FILE, size: world.size });
+        }
+    }
+}
+
+fn story(policy: &str, page: u64, ops: &[Op], apart: bool) {
+    let mut config = Config::new(PageSize::new(page).expect("a page size"), 64 * 4096);
+    config.max_in_flight = 5;
+    config.max_fetch_bytes = 16 * 4096;
+    config.max_ride_bytes = 3 * 4096;
+    config.keep_windows_apart = apart;
+    let mut world = World::with(policy, config, SPACE - 1234);
+    world.release_at_once = false;
+    let size = world.size;
+    world.send(Event::Open { open: OpenId(1), file: FILE, size });
+    world.send(Event::Open { open: OpenId(2), file: FILE, size });
+    for op in ops {
+        play(&mut world, op);
+        world.check_books();
+    }
+    world.settle();
+    world.check_idle();
+    for read in (0..world.next_read).map(ReadId) {
+        assert!(world.ended.contains_key(&read) || world.abandoned.contains(&read), "{read:?} never ended");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn linux(ops in prop::collection::vec(op(), 1..60), apart: bool) {
+        story("linux-6.18:max=32K", 4096, &ops, apart);
+    }
+
+    #[test]
+    fn rbd(ops in prop::collection::vec(op(), 1..60), apart: bool) {
+        story("rbd-plain:trigger=2,max=64K", 512, &ops, apart);
+    }
+
+    #[test]
+    fn none(ops in prop::collection::vec(op(), 1..60), apart: bool) {
+        story("none", 4096, &ops, apart);
+    }
+}
