@@ -103,7 +103,9 @@ fn play(world: &mut World, op: &Op) {
         Op::Grow(size) => {
             if size > world.size {
                 // The last page, if it was cut off by the end, is a different one from now on.
-                world.written.insert((world.size - 1) / world.page, world.now + 1);
+                if !world.size.is_multiple_of(world.page) {
+                    world.written.insert(world.size / world.page, world.now + 1);
+                }
                 world.size = size;
                 world.send(Event::Grown { file: FILE, size });
             }

@@ -9,7 +9,6 @@ use common::World;
 use foreread_core::event::Class;
 use foreread_core::machine::Config;
 use foreread_core::units::PageSize;
-use std::collections::BTreeMap;
 
 const PAGE: u64 = 4096;
 
@@ -98,17 +97,19 @@ fn scenario(world: &mut World, kind: usize) {
     }
 }
 
+/// Whether the submission of this number and class fails.
+type Fails = fn(u64, Class) -> bool;
+
 thread_local! {
     /// Submissions seen, and which of them fail.
-    static FAULTS: std::cell::RefCell<(u64, fn(u64, Class) -> bool, BTreeMap<u64, u64>)> =
-        std::cell::RefCell::new((0, |_, _| false, BTreeMap::new()));
+    static FAULTS: std::cell::RefCell<(u64, Fails)> = std::cell::RefCell::new((0, |_, _| false));
 }
 
 /// Answers what is in flight, failing what is to fail.
 fn step(world: &mut World) {
     while let Some(&fetch) = world.pending.keys().next() {
         let class = world.pending[&fetch].class;
-        let fails = FAULTS.with_borrow_mut(|(seen, fails, _)| {
+        let fails = FAULTS.with_borrow_mut(|(seen, fails)| {
             *seen += 1;
             fails(*seen, class)
         });
@@ -132,9 +133,9 @@ fn the_nth_fetch_fails() {
             for forever in [false, true] {
                 for n in 1.. {
                     N.store(n, Relaxed);
-                    let once: fn(u64, Class) -> bool = |seen, _| seen == N.load(Relaxed);
-                    let after: fn(u64, Class) -> bool = |seen, _| seen >= N.load(Relaxed);
-                    FAULTS.with_borrow_mut(|f| *f = (0, if forever { after } else { once }, BTreeMap::new()));
+                    let once: Fails = |seen, _| seen == N.load(Relaxed);
+                    let after: Fails = |seen, _| seen >= N.load(Relaxed);
+                    FAULTS.with_borrow_mut(|f| *f = (0, if forever { after } else { once }));
                     let mut world = World::new(policy, 4096, 64 * 4096, 64 * 8192 - 700);
                     scenario(&mut world, kind);
                     world.check_idle();
@@ -164,7 +165,7 @@ fn the_nth_fetch_fails() {
 fn failing_readahead_fails_no_read() {
     for policy in ["linux-6.18", "rbd-plain:trigger=3"] {
         for kind in 0..4 {
-            FAULTS.with_borrow_mut(|f| *f = (0, |_, class| class == Class::Ahead, BTreeMap::new()));
+            FAULTS.with_borrow_mut(|f| *f = (0, |_, class| class == Class::Ahead));
             let mut world = World::new(policy, 4096, 64 * 4096, 64 * 8192 - 700);
             scenario(&mut world, kind);
             assert!(world.ended.values().all(Result::is_ok), "{policy} {kind}");

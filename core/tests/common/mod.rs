@@ -182,7 +182,7 @@ impl World {
         let page = self.machine.config().page;
         let whole = got.end() == pending.range.end();
         let end = if whole { page.cover(got).end } else { page.page_of(got.end()) };
-        for p in page.page_of(got.start() + view.arrived)..end {
+        for p in page.pages_for(got.start() + view.arrived)..end {
             self.held.insert((pending.file, p), pending.stamp);
         }
     }
