@@ -73,11 +73,16 @@ fn walk(policy: &str, depth: usize) -> u64 {
     }
 }
 
+/// Choices in a path; more in the long run.
+fn depth() -> usize {
+    std::env::var("FOREREAD_DEPTH").ok().and_then(|d| d.parse().ok()).unwrap_or(6)
+}
+
 #[test]
 fn every_small_world() {
     for policy in ["none", "linux-6.18:max=16K", "rbd-plain:trigger=1,max=16K"] {
-        let count = walk(policy, 6);
-        println!("{policy}: {count} paths of 6 choices");
+        let count = walk(policy, depth());
+        println!("{policy}: {count} paths of {} choices", depth());
         assert!(count > 200_000, "{policy}: only {count}");
     }
 }

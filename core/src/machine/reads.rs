@@ -138,6 +138,8 @@ impl Machine {
         if held > 0 && held + piece.len() > self.config.capacity_pages {
             self.reads[slot].stage = Stage::Starved;
             self.starved.push_back(slot);
+            // What the policy planned on seeing the read goes out without it.
+            self.commit(slot);
             return;
         }
         if serial {

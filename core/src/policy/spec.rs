@@ -104,6 +104,18 @@ impl PolicySpec {
         Ok(PolicySpec { info, values: spec.values(info.params)?, text: text.to_string() })
     }
 
+    /// Every policy with its defaults.
+    #[must_use]
+    pub fn all() -> Vec<PolicySpec> {
+        ALL.iter().filter_map(|info| PolicySpec::parse(info.name).ok()).collect()
+    }
+
+    /// No readahead.
+    #[must_use]
+    pub fn none() -> PolicySpec {
+        PolicySpec { info: &super::none::INFO, values: Vec::new(), text: super::none::INFO.name.to_string() }
+    }
+
     /// The same policy with `key` set to `value` where the text left it open and the policy has such a key.
     #[must_use]
     pub fn with_default(mut self, key: &str, value: u64) -> PolicySpec {

@@ -1,0 +1,183 @@
+//! The rules of the house (docs/design.md), held by a test: what each room may do, how its files look.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines of a file before it has to be two; the house asks to look again at 500.
+const MOST_LINES: usize = 500;
+/// Lines of a function.
+const MOST_FN_LINES: usize = 70;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
+}
+
+/// Rust files below a folder of the workspace, with their names from its root.
+fn sources(below: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(below)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+                found.push((name, fs::read_to_string(&path).expect("readable")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn all_sources() -> Vec<(String, String)> {
+    ["core/src", "engine/src", "lab/src", "cli/src"].into_iter().flat_map(sources).collect()
+}
+
+/// Code without comments and without the tests at its end.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]").next().unwrap_or(text);
+    let lines = text.lines().map(|l| l.split("//").next().unwrap_or(l));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn forbid(below: &str, words: &[&str], why: &str, except: &[&str]) {
+    for (name, text) in sources(below) {
+        if except.iter().any(|e| name.contains(e)) {
+            continue;
+        }
+        for (number, line) in code(&text).lines().enumerate() {
+            if let Some(word) = words.iter().find(|w| line.contains(**w)) {
+                panic!("{name}:{}: '{word}': {why}", number + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn core_decides_and_nothing_else() {
+    let why = "core may not wait, hold bytes, do I/O, ask the time or use floating point";
+    let words = ["std::", "unsafe", "f64", "f32", "Instant", "SystemTime", "println!", "HashMap"];
+    forbid("core/src", &words, why, &[]);
+    let manifest = fs::read_to_string(root().join("core/Cargo.toml")).expect("a manifest");
+    let dependencies = manifest.split("[dependencies]").nth(1).expect("a section").split('[').next().expect("its text");
+    assert_eq!(dependencies.trim(), "", "core depends on nothing");
+    assert!(sources("core/src").len() > 10, "the rule must meet files");
+}
+
+#[test]
+fn a_policy_knows_neither_the_cache_nor_another_policy() {
+    for (name, text) in sources("core/src/policy") {
+        if name.ends_with("mod.rs") || name.ends_with("spec.rs") {
+            continue;
+        }
+        assert!(!code(&text).contains("crate::cache"), "{name}: a policy sees the cache through Probe only");
+        let others = code(&text).matches("super::").count();
+        assert!(others <= 1, "{name}: one use of super, for the trait");
+        assert!(text.lines().count() <= 300, "{name}: a policy is a file of at most about 250 lines");
+    }
+}
+
+#[test]
+fn a_source_knows_only_units() {
+    let words = ["core::machine", "core::event", "core::policy", "core::cache", "crate::driver", "crate::store"];
+    forbid("engine/src/source", &words, "a source knows only core::units", &[]);
+}
+
+#[test]
+fn the_driver_is_the_only_reader_of_the_clock() {
+    let words = ["Instant::now", "SystemTime::now"];
+    forbid("engine/src", &words, "the driver is the only reader of the clock", &["driver", "testing"]);
+    forbid("lab/src", &words, "only what measures live reads the clock", &["live", "bench"]);
+}
+
+#[test]
+fn imports_run_one_way() {
+    let rooms = [("core", &["foreread", "lab", "cli"][..]), ("engine", &["foreread-lab", "foreread-cli"])];
+    for (room, forbidden) in rooms {
+        let manifest = fs::read_to_string(root().join(room).join("Cargo.toml")).expect("a manifest");
+        let dependencies =
+            manifest.split("[dependencies]").nth(1).expect("a section").split("\n[").next().expect("text");
+        for word in forbidden {
+            assert!(!dependencies.contains(word), "{room} may not import {word}");
+        }
+    }
+    forbid("lab/src", &["foreread_cli"], "nothing imports cli", &[]);
+}
+
+#[test]
+fn no_unsafe_yet() {
+    forbid("engine/src", &["unsafe "], "unsafe only in the io_uring and librbd rooms", &["uring", "rbd", "ffi"]);
+    forbid("lab/src", &["unsafe "], "no unsafe in the lab", &[]);
+    forbid("cli/src", &["unsafe "], "no unsafe in the command", &[]);
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for (name, text) in all_sources() {
+        assert!(text.starts_with("//!"), "{name}: opens with what it is for");
+    }
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    for (name, text) in all_sources() {
+        let lines = code(&text).lines().count();
+        assert!(lines <= MOST_LINES, "{name}: {lines} lines before its tests");
+        for (line, length) in functions(&text) {
+            assert!(length <= MOST_FN_LINES, "{name}:{line}: a function of {length} lines");
+        }
+    }
+}
+
+/// First line and length of every function: from `fn` to the brace at the same indent (the formatter sees to that).
+fn functions(text: &str) -> Vec<(usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let indent = |l: &str| l.len() - l.trim_start().len();
+    let is_fn = |l: &str| {
+        let words = l.split("fn ").next().unwrap_or("");
+        l.contains("fn ") && words.split_whitespace().all(|w| w.starts_with("pub") || ["const", "async"].contains(&w))
+    };
+    let starts = (0..lines.len()).filter(|&i| is_fn(lines[i].trim_start()));
+    starts
+        .map(|start| {
+            let close = format!("{}}}", " ".repeat(indent(lines[start])));
+            let end = (start..lines.len()).find(|&i| lines[i] == close).unwrap_or(start);
+            (start + 1, end - start + 1)
+        })
+        .collect()
+}
+
+#[test]
+fn every_policy_has_a_row_and_a_golden_table() {
+    let page = fs::read_to_string(root().join("docs/policies.md")).expect("docs/policies.md");
+    for info in foreread_core::policy::ALL {
+        assert!(page.contains(&format!("| `{}` |", info.name)), "docs/policies.md has no row for {}", info.name);
+        let golden = root().join("core/tests/golden").join(format!("{}.txt", info.name));
+        assert!(info.name == "none" || golden.exists(), "no golden table for {}", info.name);
+    }
+}
+
+#[test]
+fn no_path_of_somebodys_machine() {
+    let mut folders = vec![root()];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            if path.is_dir() {
+                if name != "target" && name != ".git" {
+                    folders.push(path);
+                }
+                continue;
+            }
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            seen += 1;
+            for home in [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")] {
+                assert!(!text.contains(home), "{}: names {home}", path.display());
+            }
+        }
+    }
+    assert!(seen > 20, "the rule must meet files");
+}
