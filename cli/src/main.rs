@@ -1,2 +1,54 @@
-//! The command.
-fn main() {}
+//! The command `foreread`: it talks.
+//!
+//! Thin: parses, calls the lab or the engine, prints. Results go to stdout, progress and errors to stderr; an
+//! error is one line, `foreread: what: where; remedy`. Exit codes: 0 done, 1 a check failed, 2 bad usage or bad
+//! input. Never: measures, decides or formats a number itself, and never panics on what it is told.
+//!
+//! ```text
+//!   args ──► one file per command ──► lab or engine
+//!                    │
+//!            fail, out, names, progress
+//! ```
+
+mod args;
+mod bench;
+mod catalog;
+mod compare;
+mod completions;
+mod fail;
+mod man;
+mod models;
+mod names;
+mod out;
+mod policies;
+mod policy_list;
+mod progress;
+mod replay_log;
+mod source;
+mod workloads;
+
+use args::{Args, Command};
+use clap::Parser;
+use fail::Fail;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let done = match Args::try_parse() {
+        Ok(args) => run(&args.command),
+        Err(error) => args::refuse(&error),
+    };
+    done.map_or_else(|fail| fail.report(), |()| ExitCode::SUCCESS)
+}
+
+fn run(command: &Command) -> Result<(), Fail> {
+    match command {
+        Command::Compare(asked) => compare::run(asked),
+        Command::Policies(asked) => policies::run(asked.json),
+        Command::Models(asked) => models::run(asked.json),
+        Command::Workloads(asked) => workloads::run(asked.json),
+        Command::ReplayLog(asked) => replay_log::run(&asked.log),
+        Command::Bench(asked) => bench::run(asked),
+        Command::Completions(asked) => completions::run(asked.shell),
+        Command::Man(asked) => man::run(asked.dir.as_deref()),
+    }
+}

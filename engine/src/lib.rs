@@ -1,1 +1,35 @@
-//! The room that does.
+//! The room that **does**: threads, bytes, storage.
+//!
+//! [`Reader`] reads a [`source::Source`] through a cache with readahead. What is read ahead is decided by the machine
+//! of [`foreread_core`]; this crate feeds it what happens and does what it says.
+//!
+//! Never: decides what to read ahead, holds more than its limits say, returns a byte that is not the source's, or
+//! fails a read because of a readahead. There is no cache on disk. There is no `unsafe` in this crate.
+//!
+//! ```text
+//!   Reader ──► driver ──event──► machine (foreread-core)
+//!     ▲          │  ▲               │
+//!     │          │  └────action─────┘
+//!     │ copy     ├──► source   where bytes come from: file, block device, memory, yours
+//!     └───────── store   the bytes that are cached
+//! ```
+#![forbid(unsafe_code)]
+
+mod chunk;
+mod driver;
+mod error;
+pub mod eventlog;
+mod options;
+mod reader;
+pub mod source;
+mod store;
+pub mod testing;
+
+pub use chunk::Meter;
+pub use driver::Gauges;
+pub use error::{OpenError, Place, ReadError};
+pub use foreread_core::event::Advice;
+pub use foreread_core::policy::PolicySpec;
+pub use foreread_core::stats::Stats;
+pub use options::{Limits, Options, PolicyChoice};
+pub use reader::{Origin, Reader};

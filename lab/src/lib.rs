@@ -1,1 +1,14 @@
-//! The room that measures.
+//! The room that **measures**: the simulator and its device models, workloads, the comparison, the benches.
+//!
+//! It drives the machine of `foreread-core` under a virtual clock, and the engine `foreread` on real storage, and
+//! puts both into the same rows. Ratios, percentiles and statistics live here and nowhere else. Never: prints.
+
+pub mod bench;
+pub mod compare;
+pub mod device;
+pub mod draw;
+pub mod live;
+pub mod report;
+pub mod sim;
+pub mod stats;
+pub mod workload;

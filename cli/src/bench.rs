@@ -1,0 +1,49 @@
+//! `foreread bench`: foreread measures itself. The numbers are the lab's.
+
+use crate::args::{BenchArgs, BenchWhat};
+use crate::fail::Fail;
+use crate::out::{self, json_to};
+use foreread_lab::report::number::{or_dash, three};
+
+/// Names and numbers, in the order they are printed in. What is not defined is null.
+type Figures = Vec<(&'static str, Option<f64>)>;
+
+/// Measures and prints: `name: number` lines, or JSON.
+pub fn run(args: &BenchArgs) -> Result<(), Fail> {
+    let json = json_to(args.json.as_ref())?;
+    let figures = measure(args.what)?;
+    match json {
+        Some(to) => to.write(&to_json(&figures)),
+        None => out::print(in_words(&figures)),
+    }
+}
+
+/// The one place that calls the lab.
+fn measure(what: BenchWhat) -> Result<Figures, Fail> {
+    let name = match what {
+        BenchWhat::Sim => "sim",
+        BenchWhat::Hit => "hit",
+    };
+    Err(Fail::input("not built yet", format!("bench {name}"), "wait for the lab"))
+}
+
+fn to_json(figures: &Figures) -> String {
+    let field = |(name, value): &(&str, Option<f64>)| format!("\"{name}\":{}", serde_json::json!(value));
+    format!("{{{}}}\n", figures.iter().map(field).collect::<Vec<_>>().join(","))
+}
+
+fn in_words(figures: &Figures) -> String {
+    figures.iter().map(|(name, value)| format!("{name}: {}\n", or_dash(*value, three))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_for_people_and_for_programs() {
+        let figures = vec![("ours_reads_per_s", Some(1_234_567.0)), ("ratio", None)];
+        assert_eq!(in_words(&figures), "ours_reads_per_s: 1.23M\nratio: -\n");
+        assert_eq!(to_json(&figures), "{\"ours_reads_per_s\":1234567.0,\"ratio\":null}\n");
+    }
+}

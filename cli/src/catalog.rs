@@ -1,0 +1,136 @@
+//! How `policies`, `models` and `workloads` print what there is: for people, or as JSON.
+//!
+//! Schemas `foreread.policies/1`, `foreread.models/1` and `foreread.workloads/1`: `{"schema":..,"KIND":[{"name",
+//! "summary","origin",...,"params":[{"key","unit","default","min","max","words","help"}]}]}`. Never: knows a
+//! name itself; everything comes from the registries.
+
+use crate::fail::Fail;
+use crate::out;
+use foreread_core::policy::{Param, Unit};
+use foreread_lab::report::number::{size, wrap};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
+
+/// Widest line for people.
+const WIDTH: usize = 90;
+
+/// One thing that can be named.
+pub struct Entry {
+    /// The name in `NAME:key=value,...`.
+    pub name: String,
+    /// One line.
+    pub summary: String,
+    /// Where it comes from.
+    pub origin: String,
+    /// Further facts: the key in JSON, its value, and the words for people (none: not shown to them).
+    pub facts: Vec<(&'static str, Value, Option<String>)>,
+    /// Its parameters.
+    pub params: &'static [Param],
+}
+
+/// Prints the entries of `kind` ("policies").
+pub fn print(kind: &str, entries: &[Entry], as_json: bool) -> Result<(), Fail> {
+    out::print(if as_json { to_json(kind, entries) } else { to_text(entries) })
+}
+
+fn to_json(kind: &str, entries: &[Entry]) -> String {
+    let text = serde_json::to_string_pretty(&Catalog { kind, entries });
+    text.expect("names, texts and numbers can always be written") + "\n"
+}
+
+/// The whole list; written as a map by hand, since one key is the kind.
+struct Catalog<'a> {
+    kind: &'a str,
+    entries: &'a [Entry],
+}
+
+impl Serialize for Catalog<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schema", &format!("foreread.{}/1", self.kind))?;
+        map.serialize_entry(self.kind, self.entries)?;
+        map.end()
+    }
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &self.name)?;
+        map.serialize_entry("summary", &self.summary)?;
+        map.serialize_entry("origin", &self.origin)?;
+        for (key, value, _) in &self.facts {
+            map.serialize_entry(key, value)?;
+        }
+        map.serialize_entry("params", &self.params.iter().map(ParamEntry::of).collect::<Vec<_>>())?;
+        map.end()
+    }
+}
+
+/// A parameter in JSON.
+#[derive(serde::Serialize)]
+struct ParamEntry {
+    key: &'static str,
+    /// `bytes`, `count` or `word`.
+    unit: &'static str,
+    /// In the notation of a value.
+    default: &'static str,
+    /// Smallest and largest value; null for words.
+    min: Option<u64>,
+    max: Option<u64>,
+    /// The words there are; null for numbers.
+    words: Option<&'static [&'static str]>,
+    help: &'static str,
+}
+
+impl ParamEntry {
+    fn of(param: &Param) -> ParamEntry {
+        let (unit, words) = match param.unit {
+            Unit::Bytes => ("bytes", None),
+            Unit::Count => ("count", None),
+            Unit::Word(words) => ("word", Some(words)),
+        };
+        let limit = |value| words.is_none().then_some(value);
+        let (min, max) = (limit(param.range.0), limit(param.range.1));
+        ParamEntry { key: param.key, unit, default: param.default, min, max, words, help: param.help }
+    }
+}
+
+fn to_text(entries: &[Entry]) -> String {
+    let mut text = String::new();
+    for (n, entry) in entries.iter().enumerate() {
+        if n > 0 {
+            text.push('\n');
+        }
+        text.push_str(&entry.name);
+        text.push('\n');
+        let facts = entry.facts.iter().filter_map(|(_, _, words)| words.clone());
+        let from = (!entry.origin.is_empty()).then(|| format!("Origin: {}.", entry.origin));
+        for sentence in [entry.summary.clone()].into_iter().chain(from).chain(facts).filter(|s| !s.is_empty()) {
+            for line in wrap(&sentence, WIDTH - 2) {
+                text.push_str(&format!("  {line}\n"));
+            }
+        }
+        text.push_str(&params_text(entry.params));
+    }
+    text
+}
+
+/// One line for each parameter, in columns: `key=default  range  help`.
+fn params_text(params: &[Param]) -> String {
+    let rows: Vec<[String; 2]> = params.iter().map(|p| [format!("{}={}", p.key, p.default), range(p)]).collect();
+    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+    let (first, second) = (width(0), width(1));
+    let line =
+        |(row, param): (&[String; 2], &Param)| format!("    {:first$}  {:second$}  {}\n", row[0], row[1], param.help);
+    rows.iter().zip(params).map(line).collect()
+}
+
+fn range(param: &Param) -> String {
+    let (low, high) = param.range;
+    match param.unit {
+        Unit::Bytes => format!("bytes, {} to {}", size(low), size(high)),
+        Unit::Count => format!("count, {low} to {high}"),
+        Unit::Word(words) => words.join(" | "),
+    }
+}

@@ -1,0 +1,70 @@
+//! How a command ends badly: one line on stderr and an exit code.
+//!
+//! Never: a second line, a control character from somebody's arguments, or a backtrace.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Longest error line, in characters. An argument may be a megabyte long; its first part tells enough.
+const LONGEST: usize = 500;
+
+/// Why a command ended badly.
+#[derive(Debug)]
+pub enum Fail {
+    /// Bad usage or bad input, in the form `what: where; remedy`. Exit code 2.
+    Input(String),
+    /// A check was made and failed. Exit code 1.
+    Check(String),
+    /// Bad usage, and stderr has been told. Exit code 2.
+    Said,
+    /// Whoever read our output has seen enough. Exit code 0, and nothing to say.
+    Closed,
+}
+
+impl Fail {
+    /// Bad input: what is wrong, where it stands, and what to do about it.
+    pub fn input(what: &str, place: impl std::fmt::Display, remedy: &str) -> Fail {
+        Fail::Input(format!("{what}: {place}; {remedy}"))
+    }
+
+    /// Says it on stderr.
+    pub fn report(&self) -> ExitCode {
+        let (text, code) = match self {
+            Fail::Input(text) => (text, 2),
+            Fail::Check(text) => (text, 1),
+            Fail::Said => return ExitCode::from(2),
+            Fail::Closed => return ExitCode::SUCCESS,
+        };
+        // Nobody is left to be told when stderr is closed too; the exit code still tells.
+        let _ = writeln!(std::io::stderr(), "foreread: {}", one_line(text));
+        ExitCode::from(code)
+    }
+}
+
+/// `text` with control characters written out (a terminal must not obey an argument), and not too long.
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for (n, letter) in text.trim().chars().enumerate() {
+        if n == LONGEST {
+            line.push_str(" ...");
+            break;
+        }
+        if letter.is_control() {
+            line.extend(letter.escape_default());
+        } else {
+            line.push(letter);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_line() {
+        assert_eq!(one_line("a\nb\x1b[31m\n"), "a\\nb\\u{1b}[31m");
+        assert_eq!(one_line(&"x".repeat(1 << 20)).len(), LONGEST + 4);
+    }
+}

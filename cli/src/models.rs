@@ -1,0 +1,57 @@
+//! `foreread models`: every device model with its figures, where they come from and how far they are off.
+
+use crate::catalog::{self, Entry};
+use crate::fail::Fail;
+use foreread_lab::device::presets::{Model, PRESETS, Preset};
+use serde_json::{Value, json};
+
+/// Prints them.
+pub fn run(as_json: bool) -> Result<(), Fail> {
+    let entries: Vec<Entry> = PRESETS.iter().map(entry).collect();
+    catalog::print("models", &entries, as_json)
+}
+
+fn entry(preset: &Preset) -> Entry {
+    let fit = format!("Fit: {}.", preset.fit_error);
+    let mut facts = vec![
+        ("calibrated", json!(preset.calibrated), None),
+        ("fit_error", json!(preset.fit_error), Some(fit)),
+        ("capacity_bytes", json!(preset.capacity_bytes), None),
+        ("connections", json!(preset.connections), None),
+        ("host_ns_per_kib", json!(preset.host_ns_per_kib), None),
+        ("host_origin", json!(preset.host_origin), None),
+    ];
+    facts.extend(figures(preset.model).into_iter().map(|(key, value)| (key, value, None)));
+    Entry {
+        name: preset.name.to_string(),
+        summary: preset.summary.to_string(),
+        origin: preset.origin.to_string(),
+        facts,
+        params: &[],
+    }
+}
+
+/// The figures of the model, for the JSON.
+fn figures(model: Model) -> Vec<(&'static str, Value)> {
+    match model {
+        Model::Disk(disk) => {
+            let slope = |s: &foreread_lab::device::disk::Slope| json!({ "from_bytes": s.from_bytes, "ps_per_kib": s.ps_per_kib });
+            // The largest number there is stands for no limit.
+            let most = Some(disk.max_transfer_bytes).filter(|bytes| *bytes < u64::MAX);
+            vec![
+                ("kind", json!("disk")),
+                ("command_ns", json!(disk.command_ns)),
+                ("max_transfer_bytes", json!(most)),
+                ("slopes", disk.slopes.iter().map(slope).collect()),
+            ]
+        }
+        Model::Net(net) => vec![
+            ("kind", json!("net")),
+            ("rtt_ns", json!(net.rtt_ns)),
+            ("rtt_p99_ns", json!(net.rtt_p99_ns)),
+            ("connection_bytes_per_s", json!(net.connection_bytes_per_s)),
+            ("link_bytes_per_s", json!(net.link_bytes_per_s)),
+            ("server_connections", json!(net.connections)),
+        ],
+    }
+}

@@ -1,0 +1,72 @@
+//! Unknown names: what may have been meant, and the command that lists what there is.
+//!
+//! Never: guesses for the user. The command ends; only the message helps.
+
+use crate::fail::Fail;
+use foreread_core::policy::SpecError;
+
+/// From this likeness on a name may have been meant. The value clap uses for its own suggestions.
+const LIKE: f64 = 0.7;
+
+/// Most names in a suggestion.
+const NAMES: usize = 3;
+
+/// The names most like `name`, the nearest first: every one that is like it, or else the one nearest to it.
+pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let name = name.to_lowercase();
+    let mut scored: Vec<(f64, &str)> = known.iter().map(|k| (likeness(&name, k), *k)).collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let like = scored.iter().take_while(|(score, _)| *score >= LIKE).count();
+    scored.into_iter().take(like.clamp(1, NAMES)).map(|(_, k)| k).collect()
+}
+
+/// 1 for the same, 0 for nothing in common. A name that contains the other is as good as nearly the same:
+/// `linux` for `linux-6.18`, `plain` for `rbd-plain`.
+fn likeness(name: &str, known: &str) -> f64 {
+    let score = strsim::jaro_winkler(name, known);
+    if name.len() > 1 && known.contains(name) { score.max(0.9) } else { score }
+}
+
+/// `unknown KIND: 'NAME'; nearest: ...; 'COMMAND' lists them`.
+pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Fail {
+    let near = nearest(name, known);
+    let near = if near.is_empty() { String::new() } else { format!("nearest: {}; ", near.join(", ")) };
+    Fail::Input(format!("unknown {kind}: '{name}'; {near}'{command}' lists them"))
+}
+
+/// The message for a `NAME:key=value,...` of this kind that was refused. `command` lists names, keys and ranges.
+pub fn refused(kind: &str, error: &SpecError, command: &str) -> Fail {
+    match error {
+        SpecError::UnknownName { name, known } => unknown(kind, name, known, command),
+        SpecError::UnknownKey { name, key, known } if known.is_empty() => {
+            let place = format!("'{key}' of {kind} '{name}', which has none");
+            Fail::input("unknown parameter", place, &format!("'{command}' lists them"))
+        }
+        SpecError::UnknownKey { name, key, known } => unknown(&format!("parameter of {name}"), key, known, command),
+        SpecError::Syntax { .. } => Fail::input(&format!("bad {kind}"), error, "write NAME:key=value,key=value"),
+        SpecError::Value { .. } => Fail::input(&format!("bad {kind}"), error, &format!("'{command}' lists the ranges")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 4] = ["none", "linux-6.18", "rbd-plain", "rbd-aligned"];
+
+    #[test]
+    fn typing_errors_and_parts_find_the_name() {
+        assert_eq!(nearest("linux", &KNOWN)[0], "linux-6.18");
+        assert_eq!(nearest("LINUX-6.81", &KNOWN)[0], "linux-6.18");
+        assert_eq!(nearest("plain", &KNOWN)[0], "rbd-plain");
+        assert_eq!(nearest("rdb-plain", &KNOWN)[0], "rbd-plain");
+        assert_eq!(nearest("nome", &KNOWN), ["none"]);
+    }
+
+    #[test]
+    fn something_wholly_different_still_gets_the_nearest() {
+        assert_eq!(nearest("xyzzy", &KNOWN).len(), 1);
+        assert_eq!(nearest("", &KNOWN).len(), 1);
+        assert!(nearest("x", &[]).is_empty());
+    }
+}

@@ -1,0 +1,114 @@
+//! Reads `--policy a,b:key=value,key=value,...|all`.
+//!
+//! The list and the parameters share the comma: a part without `:` that contains `=` is a parameter of the policy
+//! before it. Never: changes an order; but `none` is put first where it is missing, since the others are measured
+//! against it.
+
+use crate::fail::Fail;
+use crate::names;
+use foreread_core::policy::{ALL, PolicySpec};
+
+const LIST: &str = "foreread policies";
+
+/// The policies, in the order written. Nothing written is all of them.
+pub fn parse(text: Option<&str>) -> Result<Vec<PolicySpec>, Fail> {
+    let all = || ALL.iter().map(|info| info.name.to_string()).collect();
+    let texts = match text {
+        None | Some("all") => all(),
+        Some(text) => split(text)?,
+    };
+    let mut policies = Vec::new();
+    for text in &texts {
+        if text == "kernel" {
+            let remedy = "leave it out: that row comes by itself on a file";
+            return Err(Fail::input("not a policy of ours", "'kernel' in --policy", remedy));
+        }
+        if texts.iter().filter(|t| *t == text).count() > 1 {
+            return Err(Fail::input("named twice", format!("'{text}' in --policy"), "leave one out"));
+        }
+        policies.push(PolicySpec::parse(text).map_err(|error| names::refused("policy", &error, LIST))?);
+    }
+    if policies.iter().all(|p| p.info.name != "none") {
+        let none = PolicySpec::parse("none").map_err(|error| names::refused("policy", &error, LIST))?;
+        policies.insert(0, none);
+    }
+    Ok(policies)
+}
+
+/// Splits the list into `NAME` and `NAME:key=value,...`.
+fn split(text: &str) -> Result<Vec<String>, Fail> {
+    let mut policies: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        if part.is_empty() {
+            return Err(Fail::input("no policy named", format!("--policy '{text}'"), &format!("'{LIST}' lists them")));
+        }
+        if part.contains(':') || !part.contains('=') {
+            policies.push(part.to_string());
+            continue;
+        }
+        match policies.last_mut().filter(|before| before.contains(':')) {
+            Some(before) => before.extend([",", part]),
+            None => {
+                let place = format!("'{part}' in --policy '{text}'");
+                return Err(Fail::input("parameter without a policy", place, "write NAME:key=value,key=value"));
+            }
+        }
+    }
+    Ok(policies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(list: &str) -> Vec<String> {
+        parse(Some(list)).expect(list).iter().map(ToString::to_string).collect()
+    }
+
+    fn error(list: &str) -> String {
+        match parse(Some(list)) {
+            Err(Fail::Input(text)) => text,
+            other => panic!("{list} gives {other:?}"),
+        }
+    }
+
+    #[test]
+    fn commas_belong_to_the_list_or_to_the_policy_before() {
+        assert_eq!(texts("none,linux-6.18"), ["none", "linux-6.18"]);
+        assert_eq!(
+            texts("linux-6.18:max=1M,rbd-plain:trigger=3,max=1M,none"),
+            ["linux-6.18:max=1M", "rbd-plain:trigger=3,max=1M", "none"]
+        );
+        assert_eq!(texts(" none , rbd-plain "), ["none", "rbd-plain"]);
+    }
+
+    #[test]
+    fn none_comes_first_where_it_is_missing() {
+        assert_eq!(texts("rbd-plain"), ["none", "rbd-plain"]);
+        assert_eq!(texts("rbd-plain,none"), ["rbd-plain", "none"]);
+        assert_eq!(parse(None).expect("all").len(), ALL.len());
+        assert_eq!(texts("all").len(), ALL.len());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_a_remedy() {
+        for (list, part) in [
+            ("", "no policy named"),
+            ("none,,rbd-plain", "no policy named"),
+            ("max=1M", "parameter without a policy"),
+            ("none,max=1M", "parameter without a policy"),
+            ("linux", "nearest: linux-6.18"),
+            ("rbd-plain:triger=3", "nearest: trigger"),
+            ("none:max=1", "which has none"),
+            ("rbd-plain:trigger=x", "is not a whole number"),
+            ("rbd-plain:max=1,max=2", "bad policy"),
+            ("rbd-plain:max=99999999999999999999", "is too large"),
+            ("rbd-plain:trigger", "bad policy"),
+            ("none,none", "named twice"),
+            ("none,kernel", "comes by itself"),
+            ("none,all", "unknown policy: 'all'"),
+        ] {
+            assert!(error(list).contains(part), "{list}: {}", error(list));
+        }
+    }
+}

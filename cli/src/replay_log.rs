@@ -1,0 +1,24 @@
+//! `foreread replay-log LOG`: a recorded event log, fed to a fresh core, must give the recorded actions.
+
+use crate::fail::Fail;
+use crate::out;
+use foreread::eventlog::{ReplayError, replay};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+const REMEDY: &str = "name a log that the engine of this version has written";
+
+/// Replays and prints `identical: N events, M actions`; the first difference is a failed check.
+pub fn run(log: &Path) -> Result<(), Fail> {
+    let place = log.display();
+    let file =
+        File::open(log).map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
+    match replay(BufReader::new(file)) {
+        Ok(done) => out::print(format!("identical: {} events, {} actions\n", done.events, done.actions)),
+        Err(difference @ ReplayError::Differs { .. }) => {
+            Err(Fail::Check(format!("different: {place}: {difference}; the log is of another version, or it is a bug")))
+        }
+        Err(error) => Err(Fail::input("bad event log", format!("{place}: {error}"), REMEDY)),
+    }
+}

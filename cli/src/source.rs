@@ -1,0 +1,118 @@
+//! Reads `--on SOURCE`: a path, `file:PATH` or `model:NAME`.
+//!
+//! Looks at a file before anything is measured, so that a wrong one costs a second and one line. Never: opens
+//! what is neither a file nor a block device (a FIFO would wait for ever).
+
+use crate::fail::Fail;
+use crate::names;
+use foreread_lab::device::presets::{self, Preset};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+const REMEDY: &str = "name a file or block device, or model:NAME ('foreread models' lists them)";
+
+/// Where to measure.
+#[derive(Clone, Debug)]
+pub enum On {
+    /// A file or block device that can be read.
+    File(PathBuf),
+    /// A device model.
+    Model(&'static Preset),
+}
+
+/// Reads a source and looks whether it is there.
+pub fn parse(text: &OsStr) -> Result<On, Fail> {
+    let bytes = text.as_bytes();
+    if let Some(name) = bytes.strip_prefix(b"model:") {
+        let found = presets::find(&String::from_utf8_lossy(name));
+        return found.map(On::Model).map_err(|error| names::refused("model", &error, "foreread models"));
+    }
+    let path = Path::new(OsStr::from_bytes(bytes.strip_prefix(b"file:").unwrap_or(bytes)));
+    if path.as_os_str().is_empty() {
+        return Err(Fail::input("no source named", format!("--on '{}'", text.display()), REMEDY));
+    }
+    look_at(path).map(|()| On::File(path.to_path_buf())).map_err(|what| {
+        let kind = scheme(bytes).filter(|_| what.starts_with("no such file"));
+        match kind {
+            Some(kind) => Fail::input(&format!("unknown kind of source '{kind}'"), place(text), REMEDY),
+            None => Fail::input(&what, place(text), REMEDY),
+        }
+    })
+}
+
+fn place(text: &OsStr) -> String {
+    format!("--on {}", text.display())
+}
+
+/// What is wrong with the file, if anything is.
+fn look_at(path: &Path) -> Result<(), String> {
+    let meta = std::fs::metadata(path).map_err(|error| said(&error))?;
+    let kind = meta.file_type();
+    if kind.is_dir() {
+        return Err("a directory has no bytes to read".to_string());
+    }
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err("neither a file nor a block device".to_string());
+    }
+    if kind.is_file() && meta.len() == 0 {
+        return Err("the file is empty, there is nothing to measure".to_string());
+    }
+    File::open(path).map(drop).map_err(|error| said(&error))
+}
+
+/// The system's words without its number.
+fn said(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file".to_string(),
+        std::io::ErrorKind::PermissionDenied => "no permission to read it".to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// The word before the first colon, if it looks like a kind of source: `nbd` of `nbd:...`, `s3` of `s3://...`.
+fn scheme(bytes: &[u8]) -> Option<String> {
+    let colon = bytes.iter().position(|b| *b == b':')?;
+    let word = &bytes[..colon];
+    let plain = !word.is_empty() && word.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-');
+    (plain && word != b"file").then(|| String::from_utf8_lossy(word).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        match parse(OsStr::new(text)) {
+            Err(Fail::Input(text)) => text,
+            other => panic!("{text} gives {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_three_notations() {
+        let file = tempfile::NamedTempFile::new().expect("a scratch file");
+        std::fs::write(file.path(), b"x").expect("written");
+        let path = file.path().to_str().expect("UTF-8");
+        let is_it = |on: Result<On, Fail>| matches!(on, Ok(On::File(p)) if p == file.path());
+        assert!(is_it(parse(OsStr::new(path))) && is_it(parse(OsStr::new(&format!("file:{path}")))));
+        assert!(matches!(parse(OsStr::new("model:rbd")), Ok(On::Model(preset)) if preset.name == "rbd"));
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_said_at_once() {
+        let dir = tempfile::tempdir().expect("a scratch directory");
+        let empty = dir.path().join("empty");
+        std::fs::write(&empty, b"").expect("written");
+        assert!(error(&empty.to_string_lossy()).starts_with("the file is empty"));
+        assert!(error(&dir.path().to_string_lossy()).starts_with("a directory"));
+        assert!(error(&dir.path().join("gone").to_string_lossy()).starts_with("no such file"));
+        assert!(error("/dev/null").starts_with("neither a file"));
+        assert!(error("model:rdb").starts_with("unknown model: 'rdb'; nearest: rbd"));
+        assert!(error("s3://bucket/key").starts_with("unknown kind of source 's3'"));
+        assert!(error("").starts_with("no source named") && error("file:").starts_with("no source named"));
+        assert!(error("file:nbd:x").starts_with("no such file"));
+    }
+}

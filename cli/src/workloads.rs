@@ -1,0 +1,21 @@
+//! `foreread workloads`: every workload with its parameters and where it comes from.
+
+use crate::catalog::{self, Entry};
+use crate::fail::Fail;
+use foreread_lab::workload::{ALL, Info};
+
+/// Prints them.
+pub fn run(as_json: bool) -> Result<(), Fail> {
+    let entries: Vec<Entry> = ALL.iter().map(|info| entry(info)).collect();
+    catalog::print("workloads", &entries, as_json)
+}
+
+fn entry(info: &Info) -> Entry {
+    Entry {
+        name: info.name.to_string(),
+        summary: info.summary.to_string(),
+        origin: info.origin.to_string(),
+        facts: Vec::new(),
+        params: info.params,
+    }
+}

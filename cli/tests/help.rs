@@ -1,0 +1,84 @@
+//! The help of every command fits one screen, and what is generated from the arguments is whole.
+
+mod common;
+use common::foreread;
+use std::process::{Command, Stdio};
+
+const COMMANDS: [&str; 8] = ["compare", "policies", "models", "workloads", "replay-log", "bench", "completions", "man"];
+
+#[test]
+fn short_help_fits_24_lines_of_80_columns() {
+    let check = |what: &str, text: &str| {
+        assert!(text.lines().count() <= 24, "{what}: {} lines", text.lines().count());
+        let widest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+        assert!(widest <= 80, "{what}: {widest} columns");
+        assert!(text.contains("Usage: foreread"), "{what}");
+    };
+    let top = foreread(["-h"]);
+    check("top", top.is_done());
+    for command in COMMANDS {
+        assert!(top.out.contains(command), "{command} is not listed");
+        check(command, foreread([command, "-h"]).is_done());
+    }
+    assert!(top.out.contains("Examples:"));
+    assert!(foreread(["compare", "-h"]).out.contains("Examples:"));
+}
+
+#[test]
+fn long_help_says_more_than_short_help() {
+    let (short, long) = (foreread(["compare", "-h"]), foreread(["compare", "--help"]));
+    assert!(long.is_done().lines().count() > short.is_done().lines().count());
+    assert!(foreread(["replay-log", "--help"]).is_done().contains("fresh core"));
+    assert!(foreread(["--help"]).is_done().contains("Exit codes"));
+}
+
+#[test]
+fn without_a_command_the_help_goes_to_stderr() {
+    let got = foreread::<&str>([]);
+    assert_eq!((got.code, got.out.as_str()), (Some(2), ""));
+    assert!(got.err.contains("Usage: foreread"), "{}", got.err);
+    assert_eq!(foreread(["--version"]).is_done(), format!("foreread {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn completions_name_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = foreread(["completions", shell]);
+        for command in COMMANDS {
+            assert!(script.is_done().contains(command), "{shell} does not know {command}");
+        }
+    }
+}
+
+#[test]
+fn manual_pages_are_written_and_render() {
+    let page = foreread(["man"]);
+    assert!(page.is_done().contains(".TH foreread 1") && page.out.contains(".SH SYNOPSIS"), "{}", page.out);
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    foreread(["man", dir.path().to_str().expect("UTF-8")]).is_done();
+    for command in COMMANDS {
+        let path = dir.path().join(format!("foreread-{command}.1"));
+        let page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(page.contains(".TH ") && page.contains(".SH NAME"), "{command}");
+        renders(&page);
+    }
+    assert!(dir.path().join("foreread.1").exists());
+}
+
+/// Has groff read the page, where groff is installed: it must complain of nothing.
+fn renders(page: &str) {
+    let groff = Command::new("groff")
+        .args(["-man", "-Tascii", "-ww"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut groff) = groff else {
+        eprintln!("skipped: no groff, so the pages are written but not rendered");
+        return;
+    };
+    std::io::Write::write_all(&mut groff.stdin.take().expect("piped"), page.as_bytes()).expect("groff reads");
+    let output = groff.wait_with_output().expect("groff ends");
+    assert!(output.status.success() && !output.stdout.is_empty());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

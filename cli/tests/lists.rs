@@ -1,0 +1,80 @@
+//! `policies`, `models` and `workloads`: complete, for people and as JSON, and fit for a pipe.
+
+mod common;
+use common::foreread;
+use foreread_core::policy::ALL;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+#[test]
+fn policies_tell_everything_of_everyone() {
+    let got = foreread(["policies"]);
+    let text = got.is_done();
+    for info in ALL {
+        assert!(text.contains(info.name) && text.contains(info.params.first().map_or("", |p| p.key)), "{}", info.name);
+        for param in info.params {
+            assert!(text.contains(&format!("{}={}", param.key, param.default)), "{} {}", info.name, param.key);
+            assert!(text.contains(param.help), "{} {}", info.name, param.key);
+        }
+    }
+    assert!(text.matches("Origin: ").count() == ALL.len(), "{text}");
+    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    assert!(!text.contains('\u{1b}'));
+}
+
+#[test]
+fn policies_as_json() {
+    let got = foreread(["policies", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(got.is_done()).expect("JSON");
+    assert_eq!(json["schema"], "foreread.policies/1");
+    let policies = json["policies"].as_array().expect("an array");
+    assert_eq!(policies.len(), ALL.len());
+    for (policy, info) in policies.iter().zip(ALL) {
+        assert_eq!(policy["name"], info.name);
+        for key in ["summary", "origin", "scope", "page_bytes", "params"] {
+            assert!(policy.get(key).is_some(), "{} has no {key}", info.name);
+        }
+        let keys: Vec<&str> =
+            policy["params"].as_array().expect("array").iter().flat_map(|p| p["key"].as_str()).collect();
+        assert_eq!(keys, info.params.iter().map(|p| p.key).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn models_and_workloads() {
+    for preset in foreread_lab::device::presets::PRESETS {
+        assert!(foreread(["models"]).is_done().contains(&format!("{}\n  {}", preset.name, preset.summary)));
+    }
+    for info in foreread_lab::workload::ALL {
+        assert!(foreread(["workloads"]).is_done().contains(&format!("{}\n  ", info.name)), "{}", info.name);
+    }
+    for (kind, count) in
+        [("models", foreread_lab::device::presets::PRESETS.len()), ("workloads", foreread_lab::workload::ALL.len())]
+    {
+        let json: serde_json::Value = serde_json::from_str(foreread([kind, "--json"]).is_done()).expect("JSON");
+        assert_eq!(json["schema"], format!("foreread.{kind}/1"));
+        let entries = json[kind].as_array().expect("an array");
+        assert_eq!(entries.len(), count);
+        assert!(entries.iter().all(|e| e["name"].is_string() && e["origin"].is_string() && e["params"].is_array()));
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    for args in [&["policies"][..], &["policies", "--json"], &["completions", "bash"], &["man"], &["compare", "--help"]]
+    {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_foreread"))
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        // Closed before the command can have written: its write meets a pipe that nobody reads.
+        drop(child.stdout.take());
+        let mut err = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut err).expect("UTF-8");
+        let code = child.wait().expect("it ends").code();
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{args:?}");
+    }
+}

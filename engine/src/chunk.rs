@@ -1,0 +1,201 @@
+//! Buffers: aligned memory for up to one group of pages, shared while it is read from, used again afterwards.
+//!
+//! A buffer that a device writes into directly has to begin at a multiple of the device's granule. Without
+//! `unsafe` that is had by asking for a little more than needed and beginning at the first aligned byte; the
+//! rest of the allocation is never touched. Never: knows what the bytes are, grows, or zeroes memory twice. A
+//! recycled buffer holds old bytes until it is filled, so nobody hands out a byte that was not written.
+//!
+//! ```text
+//!   take ──► Chunk (one owner, writable) ──Arc::new──► shared, read only ──last Arc dropped──► spare list
+//!     ▲                                                                                          │ bounded,
+//!     └──────────────────────────────────────────────────────────────────────────────────────────┘ by size
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// From this size on a buffer begins at a memory page, whatever the source asks for: fewer segments a transfer.
+const WHOLE_PAGES_FROM: usize = 64 << 10;
+const MEMORY_PAGE: usize = 4096;
+/// Pages in a group, and so the most a buffer holds.
+const MOST_PAGES: usize = 64;
+
+/// How many bytes a pool has given out and has in store. Outlives the pool.
+#[derive(Debug, Default)]
+pub struct Meter {
+    held: AtomicU64,
+    spare: AtomicU64,
+}
+
+impl Meter {
+    /// Bytes in buffers that the store, a fetch or a lease holds.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Bytes in buffers kept to be used again.
+    #[must_use]
+    pub fn spare_bytes(&self) -> u64 {
+        self.spare.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes buffers and takes them back.
+#[derive(Debug)]
+pub struct Pool {
+    page_bytes: usize,
+    /// What the source asks of a buffer's address; a power of two.
+    align: usize,
+    most_spare: u64,
+    /// By number of pages, less one.
+    spare: Mutex<Vec<Vec<Memory>>>,
+    meter: Arc<Meter>,
+}
+
+/// One allocation and where its aligned part begins.
+#[derive(Debug)]
+struct Memory {
+    bytes: Box<[u8]>,
+    from: u32,
+}
+
+impl Pool {
+    /// A pool for pages of `page_bytes`, keeping at most `most_spare` bytes for later.
+    #[must_use]
+    pub fn new(page_bytes: usize, align: usize, most_spare: u64) -> Arc<Pool> {
+        let align = align.clamp(1, MEMORY_PAGE).next_power_of_two();
+        let spare = Mutex::new((0..MOST_PAGES).map(|_| Vec::new()).collect());
+        Arc::new(Pool { page_bytes, align, most_spare, spare, meter: Arc::default() })
+    }
+
+    /// The gauge.
+    #[must_use]
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// A buffer for 1 to 64 pages; what it holds is of no meaning.
+    #[must_use]
+    pub fn take(self: &Arc<Pool>, pages: usize) -> Chunk {
+        let pages = pages.clamp(1, MOST_PAGES);
+        let len = pages * self.page_bytes;
+        let found = self.lists(|lists| lists[pages - 1].pop());
+        if found.is_some() {
+            self.meter.spare.fetch_sub(len as u64, Ordering::Relaxed);
+        }
+        self.meter.held.fetch_add(len as u64, Ordering::Relaxed);
+        let memory = found.unwrap_or_else(|| self.allocate(len));
+        Chunk { memory: Some(memory), len: len as u32, pool: Arc::clone(self) }
+    }
+
+    fn allocate(&self, len: usize) -> Memory {
+        let align = if len >= WHOLE_PAGES_FROM { MEMORY_PAGE } else { self.align };
+        let bytes = vec![0u8; len + align - 1].into_boxed_slice();
+        let from = (bytes.as_ptr() as usize).wrapping_neg() % align;
+        Memory { bytes, from: from as u32 }
+    }
+
+    fn give(&self, memory: Memory, len: usize) {
+        self.meter.held.fetch_sub(len as u64, Ordering::Relaxed);
+        let size = len as u64;
+        if size > self.most_spare {
+            return;
+        }
+        let pages = len / self.page_bytes;
+        // Dropped after the lock: freeing large memory takes its time.
+        let mut surplus = Vec::new();
+        self.lists(|lists| {
+            // Full of buffers of another size that nobody takes any more: those go.
+            while self.meter.spare_bytes() + size > self.most_spare {
+                let Some(fullest) = (0..MOST_PAGES).max_by_key(|&i| lists[i].len() * (i + 1)) else { break };
+                let Some(old) = lists[fullest].pop() else { break };
+                self.meter.spare.fetch_sub(((fullest + 1) * self.page_bytes) as u64, Ordering::Relaxed);
+                surplus.push(old);
+            }
+            lists[pages - 1].push(memory);
+            self.meter.spare.fetch_add(size, Ordering::Relaxed);
+        });
+    }
+
+    fn lists<T>(&self, work: impl FnOnce(&mut Vec<Vec<Memory>>) -> T) -> T {
+        work(&mut self.spare.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Memory for consecutive pages of one group.
+#[derive(Debug)]
+pub struct Chunk {
+    /// Empty only while it is being dropped.
+    memory: Option<Memory>,
+    len: u32,
+    pool: Arc<Pool>,
+}
+
+impl Chunk {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], |m| &m.bytes[m.from as usize..m.from as usize + self.len as usize])
+    }
+
+    /// The bytes, to be filled.
+    #[must_use]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let len = self.len as usize;
+        self.memory.as_mut().map_or(&mut [], |m| &mut m.bytes[m.from as usize..m.from as usize + len])
+    }
+
+    /// How many pages there is room for.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.len as usize / self.pool.page_bytes
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.pool.give(memory, self.len as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_come_back() {
+        let pool = Pool::new(4096, 512, 1 << 20);
+        let small = pool.take(1);
+        let large = pool.take(64);
+        assert_eq!(small.bytes().as_ptr() as usize % 512, 0);
+        assert_eq!(large.bytes().as_ptr() as usize % 4096, 0);
+        assert_eq!((small.pages(), large.pages()), (1, 64));
+        assert_eq!(pool.meter().held_bytes(), 65 * 4096);
+        let address = large.bytes().as_ptr();
+        drop((small, large));
+        assert_eq!((pool.meter().held_bytes(), pool.meter().spare_bytes()), (0, 65 * 4096));
+        assert_eq!(pool.take(64).bytes().as_ptr(), address, "the same memory again");
+    }
+
+    #[test]
+    fn spare_memory_is_bounded_and_makes_room_for_other_sizes() {
+        let pool = Pool::new(4096, 512, 64 * 4096);
+        drop((0..100).map(|_| pool.take(1)).collect::<Vec<_>>());
+        assert_eq!(pool.meter().spare_bytes(), 64 * 4096);
+        drop(pool.take(64));
+        assert_eq!(pool.meter().spare_bytes(), 64 * 4096);
+        assert!(pool.lists(|l| l[0].is_empty() && l[63].len() == 1));
+        let none = Pool::new(4096, 512, 0);
+        drop(none.take(3));
+        assert_eq!(none.meter().spare_bytes(), 0);
+    }
+}

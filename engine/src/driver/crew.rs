@@ -1,0 +1,63 @@
+//! The worker threads: they run what no caller waits for, and what callers have not got round to.
+//!
+//! Started one by one when there is something to do and nobody idle, ended with the driver. Never: needed for
+//! progress. With none of them readahead that nobody joins is simply not read.
+//!
+//! ```text
+//!   hired ──► called ──► running jobs: demand first, then ahead ──none left──► idle ──rung──► called
+//!                              │ closing                                        │ the time of a timer: Timer
+//!                              ▼                                                ▼
+//!                             gone ◄────────────────────────────────────────── closing
+//! ```
+
+use super::{LOOK_UP, Shared};
+use crate::error::Fault;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Starts a worker that has been counted as started and called.
+pub fn hire(shared: &Arc<Shared>) {
+    let own = Arc::clone(shared);
+    let spawned = std::thread::Builder::new().name("foreread".to_string()).spawn(move || {
+        // After a panic behind the lock there is nothing left to do.
+        let _ = work(&own);
+    });
+    match spawned {
+        Ok(worker) => shared.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker),
+        Err(_) => {
+            if let Ok(mut state) = shared.lock() {
+                state.not_hired();
+            }
+        }
+    }
+}
+
+fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
+    let mut state = shared.lock()?;
+    state.crew.called = state.crew.called.saturating_sub(1);
+    loop {
+        if state.crew.closing {
+            return Ok(());
+        }
+        state.ring_timer(shared.now());
+        if let Some(job) = state.any_job() {
+            state = shared.run(state, &job)?;
+            continue;
+        }
+        if let Some(calls) = state.calls() {
+            drop(state);
+            shared.call(calls);
+            state = shared.lock()?;
+            continue;
+        }
+        let until = state.wake_at.map(|at| Duration::from_nanos(at.since(shared.now())));
+        state.crew.idle += 1;
+        let pause = until.map_or(LOOK_UP, |u| u.min(LOOK_UP));
+        state = shared.crew_bell.wait_timeout(state, pause).map_err(|_| Fault::Stopped)?.0;
+        // Whoever calls has counted one of the idle as called; which one wakes is all the same.
+        match state.crew.called {
+            0 => state.crew.idle = state.crew.idle.saturating_sub(1),
+            _ => state.crew.called -= 1,
+        }
+    }
+}

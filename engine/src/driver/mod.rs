@@ -1,0 +1,345 @@
+//! The driver: turns the machine's actions into I/O and completions into events.
+//!
+//! It is the only reader of the clock, and the only room that waits. Everything it decides is who runs what: a hit is
+//! served by the thread that asked, under two short locks with the copy between them; a miss too is read by the
+//! thread that asked. Worker threads run readahead, and demand reads that their callers have not got round to.
+//! Progress never depends on them: a caller that waits runs the jobs it waits for itself. Never: decides what to
+//! read, or looks into a page.
+//!
+//! ```text
+//!   read:    lock ─ Read ─► served? ─unlock─ copy ─lock─ Release ─► last? ─unlock─► done
+//!                     ▲        │ no
+//!                     │        ├─ a job for it? ─unlock─ source.read_at ─lock─ Done
+//!                     └────────┴─ none: sleep until somebody has something for it
+//!
+//!   time:    now = nanoseconds since the driver was made; taken before the lock, never goes back behind it.
+//!            Release carries the time of the event before it: nothing is measured from it, and a clock costs 20 ns.
+//! ```
+
+mod crew;
+mod state;
+
+use crate::chunk::{Meter, Pool};
+use crate::error::Fault;
+use crate::eventlog::EventLog;
+use crate::source::{EIO, Source, SourceError};
+use crate::store::Store;
+use foreread_core::event::{Advice, Error, Event};
+use foreread_core::machine::{MAX_IDS, Machine};
+use foreread_core::stats::Stats;
+use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize};
+use state::{Calls, GROUP_PAGES, Job, Part, State};
+use std::io::IoSliceMut;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A sleeper looks up once in this time even if nobody rings: the net under a bug, not a way of working.
+const LOOK_UP: Duration = Duration::from_secs(1);
+
+type Guard<'a> = MutexGuard<'a, State>;
+
+/// What runs and waits in a driver at this moment. All but the bytes are zero when nobody reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Reads that have not returned.
+    pub reads: u64,
+    /// Fetches that nobody has begun yet.
+    pub queued_fetches: u64,
+    /// Fetches being read.
+    pub running_fetches: u64,
+    /// Fetches the machine has not got an answer for.
+    pub open_fetches: u64,
+    /// Worker threads that have been started.
+    pub threads: u64,
+    /// Bytes in buffers: cached, being read, or lent out.
+    pub held_bytes: u64,
+    /// Bytes in buffers kept to be used again.
+    pub spare_bytes: u64,
+    /// Pages present or in flight.
+    pub pages: u64,
+}
+
+/// What workers and callers share.
+struct Shared {
+    state: Mutex<State>,
+    /// Where idle workers wait.
+    crew_bell: Condvar,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+    start: Instant,
+    pool: Arc<Pool>,
+    page: PageSize,
+}
+
+/// See the head of this file. Dropped, it waits for the jobs that run and forgets those that do not.
+pub struct Driver {
+    shared: Arc<Shared>,
+}
+
+impl Driver {
+    pub fn new(machine: Machine, pool: Arc<Pool>, log: Option<EventLog>, workers: u32) -> Driver {
+        let page = machine.config().page;
+        let state = State::new(machine, Store::new(Arc::clone(&pool)), log, workers);
+        let (state, crew_bell) = (Mutex::new(state), Condvar::new());
+        let shared = Shared { state, crew_bell, workers: Mutex::default(), start: Instant::now(), pool, page };
+        Driver { shared: Arc::new(shared) }
+    }
+
+    // ---- files and readers ----
+
+    pub fn add_file(&self, source: Arc<dyn Source>) -> Result<FileId, Fault> {
+        Ok(self.shared.lock()?.add_file(source))
+    }
+
+    /// A reader of the file and the version it begins with; nothing when there are too many.
+    pub fn open(&self, file: FileId) -> Result<Option<(OpenId, u64)>, Fault> {
+        let now = self.shared.now();
+        let mut state = self.shared.lock()?;
+        let open = state.open(now, file, MAX_IDS);
+        let version = state.file(file).version;
+        self.shared.unlock(state);
+        Ok(open.map(|open| (open, version)))
+    }
+
+    pub fn close(&self, open: OpenId) {
+        let now = self.shared.now();
+        if let Ok(mut state) = self.shared.lock() {
+            state.close(now, open);
+            self.shared.unlock(state);
+        }
+    }
+
+    // ---- getters ----
+
+    pub fn size(&self, file: FileId) -> Result<u64, Fault> {
+        Ok(self.shared.lock()?.file(file).size)
+    }
+
+    pub fn stats(&self) -> Result<Stats, Fault> {
+        Ok(self.shared.lock()?.machine().stats())
+    }
+
+    pub fn meter(&self) -> &Arc<Meter> {
+        self.shared.pool.meter()
+    }
+
+    pub fn gauges(&self) -> Result<Gauges, Fault> {
+        let state = self.shared.lock()?;
+        let machine = state.machine();
+        Ok(Gauges {
+            reads: (state.waiting() as u64).max(machine.reads_in_progress() as u64),
+            queued_fetches: state.queued() as u64,
+            running_fetches: u64::from(state.running),
+            open_fetches: machine.fetches_in_progress() as u64,
+            threads: u64::from(state.crew.started),
+            pages: machine.cache().pages(),
+            held_bytes: self.meter().held_bytes(),
+            spare_bytes: self.meter().spare_bytes(),
+        })
+    }
+
+    pub fn flush_log(&self) -> std::io::Result<()> {
+        let stopped = |_| std::io::Error::other("the engine stopped after an internal error");
+        let mut state = self.shared.lock().map_err(stopped)?;
+        state.log().map_or(Ok(()), EventLog::flush)
+    }
+
+    // ---- what readers ask ----
+
+    pub fn advise(&self, open: OpenId, advice: Advice, range: ByteRange) -> Result<(), Fault> {
+        let now = self.shared.now();
+        let mut state = self.shared.lock()?;
+        state.feed(now, Event::Advise { open, advice, range });
+        self.shared.unlock(state);
+        Ok(())
+    }
+
+    /// Reads what there is of `buf` from `offset` on. `seen` is the version its reader knows of: when there is a newer
+    /// one, the read fails and the reader knows of that.
+    pub fn read(
+        &self,
+        (open, file): (OpenId, FileId),
+        seen: &AtomicU64,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> Result<usize, Fault> {
+        let shared = &self.shared;
+        let range = ByteRange::between(offset, offset.saturating_add(buf.len() as u64));
+        let now = shared.now();
+        let mut state = shared.lock()?;
+        if range.end() > state.file(file).size && !buf.is_empty() {
+            state = shared.check(state, file)?;
+        }
+        let (size, version) = (state.file(file).size, state.file(file).version);
+        if version != seen.load(Ordering::Relaxed) {
+            seen.store(version, Ordering::Relaxed);
+            self.shared.unlock(state);
+            return Err(Fault::Read(Error::Changed));
+        }
+        if range.is_empty() || offset >= size {
+            self.shared.unlock(state);
+            return Ok(0);
+        }
+        state.ring_timer(now);
+        let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
+        let (state, outcome) = self.shared.see_through(state, place, (file, range), buf)?;
+        if outcome == Err(Error::Changed) {
+            seen.store(state.file(file).version, Ordering::Relaxed);
+        }
+        self.shared.unlock(state);
+        outcome.map_err(Fault::Read)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.shared.state.lock() {
+            state.crew.closing = true;
+        }
+        self.shared.crew_bell.notify_all();
+        let me = std::thread::current().id();
+        // A worker that is ending may have started another, which is ending too: look again until there is none.
+        while let Some(worker) = self.shared.workers.lock().ok().and_then(|mut w| w.pop()) {
+            // A source that owned the last reader would have a worker wait for itself.
+            if worker.thread().id() != me {
+                drop(worker.join());
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Nanoseconds since the driver was made.
+    fn now(&self) -> Nanos {
+        let since = self.start.elapsed();
+        Nanos(since.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(since.subsec_nanos())))
+    }
+
+    /// After a panic behind the lock everybody gets an error instead of a guess.
+    fn lock(&self) -> Result<Guard<'_>, Fault> {
+        self.state.lock().map_err(|_| Fault::Stopped)
+    }
+
+    /// Gives up the lock and wakes whoever has something to do now.
+    fn unlock(self: &Arc<Shared>, mut state: Guard<'_>) {
+        let calls = state.calls();
+        drop(state);
+        if let Some(calls) = calls {
+            self.call(calls);
+        }
+    }
+
+    #[cold]
+    fn call(self: &Arc<Shared>, calls: Calls) {
+        calls.bells.iter().for_each(|bell| bell.notify_one());
+        (0..calls.workers).for_each(|_| self.crew_bell.notify_one());
+        (0..calls.hire).for_each(|_| crew::hire(self));
+    }
+
+    /// From the look-up to the last byte or the error.
+    fn see_through<'a>(
+        self: &'a Arc<Shared>,
+        mut state: Guard<'a>,
+        place: u32,
+        (file, range): (FileId, ByteRange),
+        buf: &mut [u8],
+    ) -> Result<(Guard<'a>, Result<usize, Error>), Fault> {
+        let mut copied = 0;
+        let mut whole = true;
+        loop {
+            if let Some(ready) = state.wait(place).ready.pop_front() {
+                self.unlock(state);
+                let at = (ready.range.start() - range.start()) as usize;
+                let len = ready.bytes.copy_to(buf.get_mut(at..).unwrap_or_default());
+                whole &= ready.whole && len as u64 == ready.range.len();
+                copied += len;
+                let (lease, last) = (ready.lease, ready.last);
+                drop(ready);
+                state = self.lock()?;
+                let now = state.now();
+                state.feed(now, Event::Release { lease });
+                if last {
+                    state.end(place);
+                    // Bytes that the machine promised and the store does not have: a bug, and never a guess.
+                    debug_assert!(whole, "every byte of a served piece is in the store");
+                    return Ok((state, if whole { Ok(copied) } else { Err(Error::Io(EIO)) }));
+                }
+            } else if let Some(error) = state.wait(place).failed {
+                state.end(place);
+                return Ok((state, Err(error)));
+            } else if let Some(job) = state.job_for(file, range) {
+                state = self.run(state, &job)?;
+            } else {
+                state = self.sleep(state, place)?;
+            }
+        }
+    }
+
+    /// Gives up the lock until somebody rings: for this read, or because a job wants somebody to run it.
+    fn sleep<'a>(self: &'a Arc<Shared>, mut state: Guard<'a>, place: u32) -> Result<Guard<'a>, Fault> {
+        if let Some(calls) = state.calls() {
+            drop(state);
+            self.call(calls);
+            // Things may have moved on meanwhile: the caller looks again.
+            return self.lock();
+        }
+        let bell = state.fall_asleep(place);
+        let (mut state, _) = bell.wait_timeout(state, LOOK_UP).map_err(|_| Fault::Stopped)?;
+        state.wake_up(place);
+        Ok(state)
+    }
+
+    /// Runs a job: the transfer without the lock, its end with it.
+    fn run<'a>(self: &'a Arc<Shared>, mut state: Guard<'a>, job: &Job) -> Result<Guard<'a>, Fault> {
+        state.running += 1;
+        let source = Arc::clone(&state.file(job.file).source);
+        self.unlock(state);
+        let mut parts = self.parts(job.range);
+        let result = guarded(|| {
+            let mut bufs: Vec<IoSliceMut<'_>> =
+                parts.iter_mut().map(|p| IoSliceMut::new(p.chunk.bytes_mut())).collect();
+            source.read_at(&mut bufs, job.range.start())
+        });
+        let now = self.now();
+        let mut state = self.lock()?;
+        state.running -= 1;
+        state.complete(now, job, parts, result);
+        Ok(state)
+    }
+
+    /// Buffers for whole pages, one for each group the range touches.
+    fn parts(&self, range: ByteRange) -> Vec<Part> {
+        let pages = self.page.cover(range);
+        let groups = pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES);
+        let part = |number| {
+            let first = pages.first.max(number * GROUP_PAGES);
+            let end = pages.end.min((number + 1) * GROUP_PAGES);
+            Part { start: self.page.start_of(first), chunk: self.pool.take((end - first) as usize) }
+        };
+        groups.map(part).collect()
+    }
+
+    /// Asks the source for its version and size, because a read reaches the end known so far.
+    fn check<'a>(self: &'a Arc<Shared>, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
+        let (source, version) = (Arc::clone(&state.file(file).source), state.file(file).version);
+        drop(state);
+        let found = guarded(|| source.check());
+        let now = self.now();
+        let mut state = self.lock()?;
+        match found {
+            Ok(size) if state.file(file).version == version => state.grown(now, file, size),
+            Err(SourceError::Changed { .. }) => state.changed(now, file, version),
+            // A source that cannot say now is asked again by the next fetch.
+            Ok(_) | Err(_) => {}
+        }
+        Ok(state)
+    }
+}
+
+/// A panic in a source is an error of that source.
+fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
+    let panicked = |_| SourceError::Io { errno: EIO, what: "a panic in the source".to_string() };
+    catch_unwind(AssertUnwindSafe(work)).map_err(panicked).and_then(|result| result)
+}

@@ -1,0 +1,154 @@
+//! What can go wrong, in the caller's words: one line that says what, where and what to do, and one error number.
+//!
+//! Never: an error that a readahead met. Those are counted, not reported.
+
+use crate::source::{self, SourceOpenError};
+use foreread_core::event::Error;
+use foreread_core::policy::SpecError;
+
+/// Why a reader could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The source is not there, or is nothing that can be read.
+    #[error(transparent)]
+    Source(#[from] SourceOpenError),
+    /// The policy does not exist, or a value of it does not fit.
+    #[error("policy: {0}; `foreread policies` lists policies and their parameters")]
+    Policy(SpecError),
+    /// The page size is not one.
+    #[error("page of {bytes} bytes: a page is a power of two from 512 to 1M")]
+    PageSize {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// The policy needs another page size.
+    #[error("page of {bytes} bytes: {policy} counts in pages of {needed}; leave the page size at {needed}")]
+    PolicyPage {
+        /// What was asked for.
+        bytes: u64,
+        /// The policy.
+        policy: &'static str,
+        /// The page it needs.
+        needed: u64,
+    },
+    /// The event log cannot be written.
+    #[error("event log {path}: {error}; name a file that can be created")]
+    EventLog {
+        /// Which.
+        path: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// More readers of one cache than there are numbers for them.
+    #[error("{limit} readers of one cache are open; close some")]
+    Limit {
+        /// How many there may be.
+        limit: u32,
+    },
+    /// The engine has met an error of its own and reads no more.
+    #[error("the engine stopped after an internal error; open the source anew and report a bug")]
+    Stopped,
+}
+
+impl OpenError {
+    /// The error number.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        use rustix::io::Errno;
+        match self {
+            OpenError::Source(error) => error.errno,
+            OpenError::Policy(_) | OpenError::PageSize { .. } | OpenError::PolicyPage { .. } => {
+                Errno::INVAL.raw_os_error()
+            }
+            OpenError::EventLog { error, .. } => error.raw_os_error().unwrap_or(source::EIO),
+            OpenError::Limit { .. } => Errno::MFILE.raw_os_error(),
+            OpenError::Stopped => source::EIO,
+        }
+    }
+}
+
+/// Why a read failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The source failed on bytes that this read needs.
+    #[error("{place}: {}; check the storage, or read again", source::errno_text(*errno))]
+    Io {
+        /// The source's error number.
+        errno: i32,
+        /// What was read, and where.
+        place: Place,
+    },
+    /// The source is a new version; this reader reads that one from now on.
+    #[error("{place}: the source has changed since it was opened or read last; start over")]
+    Changed {
+        /// What was read, and where.
+        place: Place,
+    },
+    /// The source ends before its size says so.
+    #[error("{place}: the source ends before its own size; check that nobody truncates it")]
+    Short {
+        /// What was read, and where.
+        place: Place,
+    },
+    /// Too many reads wait at once.
+    #[error("{place}: {} reads wait already; use fewer threads", foreread_core::machine::MAX_READS)]
+    Limit {
+        /// What was read, and where.
+        place: Place,
+    },
+    /// The engine has met an error of its own and reads no more.
+    #[error("{place}: the engine stopped after an internal error; open the source anew and report a bug")]
+    Stopped {
+        /// What was read, and where.
+        place: Place,
+    },
+}
+
+/// What was read, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// First byte.
+    pub offset: u64,
+    /// How many were asked for.
+    pub len: usize,
+    /// The source, as it describes itself.
+    pub source: String,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "read of {} bytes at {} of {}", self.len, self.offset, self.source)
+    }
+}
+
+impl ReadError {
+    pub(crate) fn new(fault: Fault, place: Place) -> ReadError {
+        match fault {
+            Fault::Read(Error::Io(errno)) => ReadError::Io { errno, place },
+            Fault::Read(Error::Changed) => ReadError::Changed { place },
+            Fault::Read(Error::Short) => ReadError::Short { place },
+            Fault::Read(Error::Limit) => ReadError::Limit { place },
+            Fault::Stopped => ReadError::Stopped { place },
+        }
+    }
+
+    /// The error number.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            ReadError::Io { errno, .. } => *errno,
+            ReadError::Changed { .. } => source::ESTALE,
+            ReadError::Short { .. } | ReadError::Stopped { .. } => source::EIO,
+            ReadError::Limit { .. } => rustix::io::Errno::AGAIN.raw_os_error(),
+        }
+    }
+}
+
+/// A failed read before anybody has said whose it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The machine, or the source behind it, refused.
+    Read(Error),
+    /// A thread panicked in the middle of a change: nothing behind the lock can be trusted.
+    Stopped,
+}

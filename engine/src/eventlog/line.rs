@@ -1,0 +1,393 @@
+//! One line of the event log: every event and action, to text and back.
+//!
+//! Never: forgives. A field too many, too few or out of range is an error.
+
+use foreread_core::event::{Action, Advice, Class, Error, Event, Mapping};
+use foreread_core::machine::Config;
+use foreread_core::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, PageSize, ReadId};
+use std::fmt::Write;
+use std::str::SplitAsciiWhitespace;
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// It ends too early.
+    #[error("a field is missing: {0}")]
+    Missing(&'static str),
+    /// A field says something else than it may.
+    #[error("'{text}' is not {want}")]
+    Field {
+        /// What stands there.
+        text: String,
+        /// What should.
+        want: &'static str,
+    },
+    /// It goes on after its end.
+    #[error("too many fields, from '{0}' on")]
+    Extra(String),
+}
+
+/// Names and values, written and read by the same table.
+trait Word: Copy + PartialEq + 'static {
+    const ALL: &'static [(Self, &'static str)];
+    const WANT: &'static str;
+    fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(v, _)| *v == self).map_or("?", |(_, w)| w)
+    }
+}
+
+impl Word for Advice {
+    const ALL: &'static [(Advice, &'static str)] = &[
+        (Advice::Normal, "normal"),
+        (Advice::Sequential, "sequential"),
+        (Advice::Random, "random"),
+        (Advice::WillNeed, "willneed"),
+        (Advice::DontNeed, "dontneed"),
+    ];
+    const WANT: &'static str = "an advice";
+}
+
+impl Word for Class {
+    const ALL: &'static [(Class, &'static str)] = &[(Class::Demand, "demand"), (Class::Ahead, "ahead")];
+    const WANT: &'static str = "demand or ahead";
+}
+
+fn error_text(error: Error) -> String {
+    match error {
+        Error::Io(errno) => format!("io:{errno}"),
+        Error::Short => "short".to_string(),
+        Error::Changed => "changed".to_string(),
+        Error::Limit => "limit".to_string(),
+    }
+}
+
+/// Adds an event's line. (Writing to a `String` cannot fail.)
+pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
+    let _ = write!(out, "E {} ", now.0);
+    let _ = match *event {
+        Event::Open { open, file, size } => writeln!(out, "open {} {} {size}", open.0, file.0),
+        Event::Close { open } => writeln!(out, "close {}", open.0),
+        Event::Forget { file } => writeln!(out, "forget {}", file.0),
+        Event::Read { read, open, range, random } => {
+            writeln!(out, "read {} {} {} {} {}", read.0, open.0, range.start(), range.len(), u8::from(random))
+        }
+        Event::Fault { read, open, at, map } => {
+            let (start, len, exec) = (map.range.start(), map.range.len(), u8::from(map.executable));
+            writeln!(out, "fault {} {} {at} {start} {len} {exec} {}", read.0, open.0, map.advice.word())
+        }
+        Event::Advise { open, advice, range } => {
+            writeln!(out, "advise {} {} {} {}", open.0, advice.word(), range.start(), range.len())
+        }
+        Event::Invalidate { file, range } => {
+            writeln!(out, "invalidate {} {} {}", file.0, range.start(), range.len())
+        }
+        Event::Changed { file, size } => writeln!(out, "changed {} {size}", file.0),
+        Event::Grown { file, size } => writeln!(out, "grown {} {size}", file.0),
+        Event::Progress { fetch, bytes } => writeln!(out, "progress {} {bytes}", fetch.0),
+        Event::Done { fetch, bytes } => writeln!(out, "done {} {bytes}", fetch.0),
+        Event::Failed { fetch, error } => writeln!(out, "failed {} {}", fetch.0, error_text(error)),
+        Event::Abandon { read } => writeln!(out, "abandon {}", read.0),
+        Event::Release { lease } => writeln!(out, "release {}", lease.0),
+        Event::Pressure { pages } => writeln!(out, "pressure {pages}"),
+        Event::Timer => writeln!(out, "timer"),
+    };
+}
+
+/// Adds an action's line.
+pub fn write_action(out: &mut String, action: &Action) {
+    let _ = match *action {
+        Action::Submit { fetch, file, range, class } => {
+            writeln!(out, "A submit {} {} {} {} {}", fetch.0, file.0, range.start(), range.len(), class.word())
+        }
+        Action::Cancel { fetch } => writeln!(out, "A cancel {}", fetch.0),
+        Action::Serve { read, lease, file, range, last } => {
+            let (start, len, end) = (range.start(), range.len(), if last { "last" } else { "more" });
+            writeln!(out, "A serve {} {} {} {start} {len} {end}", read.0, lease.0, file.0)
+        }
+        Action::Fail { read, error } => writeln!(out, "A fail {} {}", read.0, error_text(error)),
+        Action::Drop { slot, file, number, pages } => {
+            writeln!(out, "A drop {} {} {number} {pages:#x}", slot.0, file.0)
+        }
+        Action::WakeAt { at } => writeln!(out, "A wake {}", at.0),
+    };
+}
+
+pub(super) fn config_line(config: &Config) -> String {
+    let Config {
+        page,
+        capacity_pages,
+        max_fetch_bytes,
+        max_in_flight,
+        max_ahead_in_flight,
+        max_ride_bytes,
+        keep_windows_apart,
+    } = *config;
+    format!(
+        "config page={} capacity_pages={capacity_pages} max_fetch_bytes={max_fetch_bytes} \
+         max_in_flight={max_in_flight} max_ahead_in_flight={max_ahead_in_flight} max_ride_bytes={max_ride_bytes} \
+         keep_windows_apart={}",
+        page.bytes(),
+        u8::from(keep_windows_apart),
+    )
+}
+
+/// The fields of a line, one after the other.
+struct Fields<'a>(SplitAsciiWhitespace<'a>);
+
+impl<'a> Fields<'a> {
+    fn text(&mut self, what: &'static str) -> Result<&'a str, LineError> {
+        self.0.next().ok_or(LineError::Missing(what))
+    }
+
+    fn number<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, LineError> {
+        number(self.text(what)?, what)
+    }
+
+    fn flag(&mut self, what: &'static str) -> Result<bool, LineError> {
+        match self.text(what)? {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            text => Err(bad(text, what)),
+        }
+    }
+
+    fn word<W: Word>(&mut self) -> Result<W, LineError> {
+        let text = self.text(W::WANT)?;
+        W::ALL.iter().find(|(_, w)| *w == text).map(|(v, _)| *v).ok_or_else(|| bad(text, W::WANT))
+    }
+
+    fn range(&mut self) -> Result<ByteRange, LineError> {
+        let (start, len) = (self.number("a first byte")?, self.number("a length")?);
+        ByteRange::new(start, len).ok_or_else(|| bad(&format!("{start} {len}"), "a range below the largest offset"))
+    }
+
+    fn error(&mut self) -> Result<Error, LineError> {
+        match self.text("an error")? {
+            "short" => Ok(Error::Short),
+            "changed" => Ok(Error::Changed),
+            "limit" => Ok(Error::Limit),
+            text => {
+                let errno = text.strip_prefix("io:").and_then(|n| n.parse().ok());
+                errno.map(Error::Io).ok_or_else(|| bad(text, "an error"))
+            }
+        }
+    }
+
+    fn mask(&mut self) -> Result<u64, LineError> {
+        let text = self.text("a mask")?;
+        let hex = text.strip_prefix("0x").filter(|h| !h.starts_with('+'));
+        hex.and_then(|h| u64::from_str_radix(h, 16).ok()).ok_or_else(|| bad(text, "a mask"))
+    }
+
+    fn end<T>(mut self, value: T) -> Result<T, LineError> {
+        self.0.next().map_or(Ok(value), |text| Err(LineError::Extra(text.to_string())))
+    }
+}
+
+fn bad(text: &str, want: &'static str) -> LineError {
+    LineError::Field { text: text.to_string(), want }
+}
+
+fn number<T: TryFrom<u64>>(text: &str, what: &'static str) -> Result<T, LineError> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    let value = digits.then(|| text.parse::<u64>().ok()).flatten();
+    value.and_then(|n| T::try_from(n).ok()).ok_or_else(|| bad(text, what))
+}
+
+/// Reads an event's line.
+///
+/// # Errors
+/// It is not exactly one.
+pub fn parse_event(line: &str) -> Result<(Nanos, Event), LineError> {
+    let mut f = Fields(line.split_ascii_whitespace());
+    match f.text("E")? {
+        "E" => {}
+        text => return Err(bad(text, "E")),
+    }
+    let now = Nanos(f.number("a time")?);
+    let event = match f.text("an event")? {
+        "open" => Event::Open { open: f.open()?, file: f.file()?, size: f.number("a size")? },
+        "close" => Event::Close { open: f.open()? },
+        "forget" => Event::Forget { file: f.file()? },
+        "read" => Event::Read { read: f.read()?, open: f.open()?, range: f.range()?, random: f.flag("0 or 1")? },
+        "fault" => {
+            let (read, open, at) = (f.read()?, f.open()?, f.number("an offset")?);
+            let map = Mapping { range: f.range()?, executable: f.flag("0 or 1")?, advice: f.word()? };
+            Event::Fault { read, open, at, map }
+        }
+        "advise" => Event::Advise { open: f.open()?, advice: f.word()?, range: f.range()? },
+        "invalidate" => Event::Invalidate { file: f.file()?, range: f.range()? },
+        "changed" => Event::Changed { file: f.file()?, size: f.number("a size")? },
+        "grown" => Event::Grown { file: f.file()?, size: f.number("a size")? },
+        "progress" => Event::Progress { fetch: f.fetch()?, bytes: f.number("a number of bytes")? },
+        "done" => Event::Done { fetch: f.fetch()?, bytes: f.number("a number of bytes")? },
+        "failed" => Event::Failed { fetch: f.fetch()?, error: f.error()? },
+        "abandon" => Event::Abandon { read: f.read()? },
+        "release" => Event::Release { lease: LeaseId(f.number("a lease")?) },
+        "pressure" => Event::Pressure { pages: f.number("a number of pages")? },
+        "timer" => Event::Timer,
+        text => return Err(bad(text, "an event")),
+    };
+    f.end((now, event))
+}
+
+/// Reads an action's line.
+///
+/// # Errors
+/// It is not exactly one.
+pub fn parse_action(line: &str) -> Result<Action, LineError> {
+    let mut f = Fields(line.split_ascii_whitespace());
+    match f.text("A")? {
+        "A" => {}
+        text => return Err(bad(text, "A")),
+    }
+    let action = match f.text("an action")? {
+        "submit" => Action::Submit { fetch: f.fetch()?, file: f.file()?, range: f.range()?, class: f.word()? },
+        "cancel" => Action::Cancel { fetch: f.fetch()? },
+        "serve" => {
+            let (read, lease, file) = (f.read()?, LeaseId(f.number("a lease")?), f.file()?);
+            let range = f.range()?;
+            let last = match f.text("last or more")? {
+                "last" => true,
+                "more" => false,
+                text => return Err(bad(text, "last or more")),
+            };
+            Action::Serve { read, lease, file, range, last }
+        }
+        "fail" => Action::Fail { read: f.read()?, error: f.error()? },
+        "drop" => {
+            let (slot, file) = (GroupSlot(f.number("a slot")?), f.file()?);
+            Action::Drop { slot, file, number: f.number("a group")?, pages: f.mask()? }
+        }
+        "wake" => Action::WakeAt { at: Nanos(f.number("a time")?) },
+        text => return Err(bad(text, "an action")),
+    };
+    f.end(action)
+}
+
+impl Fields<'_> {
+    fn open(&mut self) -> Result<OpenId, LineError> {
+        Ok(OpenId(self.number("an open description")?))
+    }
+
+    fn file(&mut self) -> Result<FileId, LineError> {
+        Ok(FileId(self.number("a file")?))
+    }
+
+    fn read(&mut self) -> Result<ReadId, LineError> {
+        Ok(ReadId(self.number("a read")?))
+    }
+
+    fn fetch(&mut self) -> Result<FetchId, LineError> {
+        Ok(FetchId(self.number("a fetch")?))
+    }
+}
+
+/// Reads the line of limits. Keys stand in the order in which they are written.
+pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
+    let mut f = Fields(line.split_ascii_whitespace());
+    match f.text("config")? {
+        "config" => {}
+        text => return Err(bad(text, "config")),
+    }
+    let mut value = |key: &'static str| -> Result<u64, LineError> {
+        let text = f.text(key)?;
+        let value = text.strip_prefix(key).and_then(|t| t.strip_prefix('=')).ok_or_else(|| bad(text, key))?;
+        number(value, key)
+    };
+    let page = value("page")?;
+    let page = PageSize::new(page).ok_or_else(|| bad(&page.to_string(), "a page size"))?;
+    let mut config = Config::new(page, 0);
+    config.capacity_pages = value("capacity_pages")?;
+    config.max_fetch_bytes = value("max_fetch_bytes")?;
+    config.max_in_flight = u32::try_from(value("max_in_flight")?).unwrap_or(u32::MAX);
+    config.max_ahead_in_flight = u32::try_from(value("max_ahead_in_flight")?).unwrap_or(u32::MAX);
+    config.max_ride_bytes = value("max_ride_bytes")?;
+    config.keep_windows_apart = value("keep_windows_apart")? != 0;
+    f.end(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events() -> Vec<Event> {
+        let (read, open, file, fetch) = (ReadId(u64::MAX), OpenId(u32::MAX), FileId(0), FetchId(7 << 32));
+        let range = ByteRange::between(1, 1 << 62);
+        let mut all = vec![
+            Event::Open { open, file, size: 1 << 62 },
+            Event::Close { open },
+            Event::Forget { file },
+            Event::Read { read, open, range, random: true },
+            Event::Read { read, open, range, random: false },
+            Event::Invalidate { file, range },
+            Event::Changed { file, size: 0 },
+            Event::Grown { file, size: u64::MAX },
+            Event::Progress { fetch, bytes: 1 },
+            Event::Done { fetch, bytes: u64::MAX },
+            Event::Abandon { read },
+            Event::Release { lease: LeaseId(9) },
+            Event::Pressure { pages: 12 },
+            Event::Timer,
+        ];
+        for &(advice, _) in Advice::ALL {
+            all.push(Event::Advise { open, advice, range });
+            for executable in [false, true] {
+                all.push(Event::Fault { read, open, at: 5, map: Mapping { range, executable, advice } });
+            }
+        }
+        let errors = [Error::Io(i32::MIN), Error::Io(5), Error::Short, Error::Changed, Error::Limit];
+        all.extend(errors.map(|error| Event::Failed { fetch, error }));
+        all
+    }
+
+    fn actions() -> Vec<Action> {
+        let (read, file, fetch) = (ReadId(3), FileId(u32::MAX), FetchId(u64::MAX));
+        let range = ByteRange::between(0, 0);
+        let mut all = vec![
+            Action::Cancel { fetch },
+            Action::Drop { slot: GroupSlot(4), file, number: 1 << 50, pages: u64::MAX },
+            Action::WakeAt { at: Nanos(u64::MAX) },
+        ];
+        for &(class, _) in Class::ALL {
+            all.push(Action::Submit { fetch, file, range, class });
+        }
+        for last in [false, true] {
+            all.push(Action::Serve { read, lease: LeaseId(u32::MAX), file, range, last });
+        }
+        let errors = [Error::Io(5), Error::Short, Error::Changed, Error::Limit];
+        all.extend(errors.map(|error| Action::Fail { read, error }));
+        all
+    }
+
+    #[test]
+    fn every_variant_there_and_back() {
+        for (i, event) in events().into_iter().enumerate() {
+            let mut line = String::new();
+            write_event(&mut line, Nanos(i as u64), &event);
+            assert_eq!(parse_event(&line), Ok((Nanos(i as u64), event)), "{line}");
+            assert!(parse_event(&format!("{} more", line.trim_end())).is_err());
+            assert!(parse_event(line.trim_end().rsplit_once(' ').expect("fields").0).is_err());
+        }
+        for action in actions() {
+            let mut line = String::new();
+            write_action(&mut line, &action);
+            assert_eq!(parse_action(&line), Ok(action), "{line}");
+            assert!(parse_action(&format!("{} more", line.trim_end())).is_err());
+        }
+    }
+
+    #[test]
+    fn odd_lines_are_errors() {
+        for line in ["", "E", "E x timer", "E +1 timer", "E 1 tea", "E 1 read 1 1 4611686018427387904 1 0", "A timer"] {
+            assert!(parse_event(line).is_err(), "{line}");
+        }
+        for line in ["A drop 1 1 1 12", "A drop 1 1 1 0x+1", "A serve 1 1 1 0 1 maybe", "A cancel -1", "E 1 timer"] {
+            assert!(parse_action(line).is_err(), "{line}");
+        }
+        let config = Config::new(PageSize::new(512).expect("a page"), 1 << 30);
+        assert_eq!(parse_config(&config_line(&config)), Ok(config));
+        assert!(parse_config("config page=4096").is_err());
+        assert!(parse_config(&config_line(&config).replace("page=512", "page=513")).is_err());
+    }
+}

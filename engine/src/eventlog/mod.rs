@@ -1,0 +1,81 @@
+//! The event log: what a driver told its machine and what the machine answered, as text.
+//!
+//! [`replay`] feeds the events of a log to a fresh machine, which must answer the same. So a live run can be looked
+//! at again at leisure, and "what the simulator says is what the engine does" is checked instead of believed. Never:
+//! bytes of data, or the name of a file.
+//!
+//! ```text
+//!   foreread-events 1
+//!   config page=4096 capacity_pages=65536 max_fetch_bytes=4194304 ...
+//!   policy linux-6.18:max=131072
+//!   E 0 open 0 0 67108864                     the event and its time in nanoseconds
+//!   E 8120 read 1 0 0 4096 0
+//!   A submit 0 0 0 16384 demand               what the machine answered, in order, before the next event
+//!   E 93518 done 0 16384
+//!   A serve 1 0 0 0 4096 last
+//! ```
+
+mod line;
+mod replay;
+
+use foreread_core::event::{Action, Event};
+use foreread_core::machine::Config;
+use foreread_core::policy::PolicySpec;
+use foreread_core::units::Nanos;
+use std::io::{self, BufWriter, Write};
+
+pub use line::{LineError, parse_action, parse_event, write_action, write_event};
+pub use replay::{MAX_LINE_BYTES, Replay, ReplayError, replay};
+
+/// The first line of a log of this version.
+pub const HEADER: &str = "foreread-events 1";
+
+/// Writes a log. The first error stops it, and is kept until somebody asks.
+pub struct EventLog {
+    out: BufWriter<Box<dyn Write + Send>>,
+    text: String,
+    error: Option<io::Error>,
+}
+
+impl EventLog {
+    /// Begins a log with its header.
+    #[must_use]
+    pub fn new(out: Box<dyn Write + Send>, config: &Config, policy: &PolicySpec) -> EventLog {
+        let mut log = EventLog { out: BufWriter::with_capacity(64 << 10, out), text: String::new(), error: None };
+        log.text = format!("{HEADER}\n{}\npolicy {}\n", line::config_line(config), policy.canonical());
+        log.put();
+        log
+    }
+
+    /// One event.
+    pub fn event(&mut self, now: Nanos, event: &Event) {
+        write_event(&mut self.text, now, event);
+        self.put();
+    }
+
+    /// One answer.
+    pub fn action(&mut self, action: &Action) {
+        write_action(&mut self.text, action);
+        self.put();
+    }
+
+    /// Brings everything to the file. Returns the first error there was, once.
+    ///
+    /// # Errors
+    /// What the file said.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.out.flush(),
+        }
+    }
+
+    fn put(&mut self) {
+        if self.error.is_none()
+            && let Err(error) = self.out.write_all(self.text.as_bytes())
+        {
+            self.error = Some(error);
+        }
+        self.text.clear();
+    }
+}

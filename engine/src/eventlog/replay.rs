@@ -1,0 +1,193 @@
+//! Feeds the events of a log to a fresh machine and compares its answers, one by one.
+//!
+//! Never: trusts the log. Lines have a length, numbers have limits, and whatever is wrong is an error with the number
+//! of its line.
+//!
+//! ```text
+//!   E line ──► machine ──► answers waiting to be matched:  submit, serve, ...
+//!   A line ─────────────────────────────────────────────►  equal?  no: the first difference
+//!   E line, or the end:  is an answer left that the log does not have?  yes: a difference
+//! ```
+
+use super::line::{self, LineError};
+use super::{HEADER, parse_action, parse_event, write_action};
+use foreread_core::event::{Action, Event};
+use foreread_core::machine::{Config, Machine};
+use foreread_core::policy::PolicySpec;
+use std::collections::VecDeque;
+use std::io::{self, BufRead, Read};
+
+/// Longest line of a log, in bytes; ours have less than 200.
+pub const MAX_LINE_BYTES: u64 = 4096;
+/// Largest number of a file or an open description: the machine keeps a place for each number up to it.
+const MAX_ID: u32 = 1 << 20;
+/// Largest cache, in pages.
+const MAX_PAGES: u64 = 1 << 36;
+
+/// What a log held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replay {
+    /// Events fed.
+    pub events: u64,
+    /// Actions that were as logged.
+    pub actions: u64,
+}
+
+/// Why a log did not replay.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The file could not be read.
+    #[error("line {line}: the log cannot be read: {error}")]
+    Io {
+        /// Where.
+        line: u64,
+        /// Why.
+        error: io::Error,
+    },
+    /// Not a log, or of another version.
+    #[error("line {line}: {why}; a log begins with '{HEADER}', its limits and its policy")]
+    Header {
+        /// Where.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// A line says nothing that can be said.
+    #[error("line {line}: {error}")]
+    Line {
+        /// Where.
+        line: u64,
+        /// What is wrong with it.
+        error: LineError,
+    },
+    /// A number is larger than replay allows.
+    #[error("line {line}: {what} is above the limit {limit}")]
+    Limit {
+        /// Where.
+        line: u64,
+        /// Which number.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// The machine answered differently.
+    #[error("line {line}: the log has '{logged}', the machine says '{ours}'")]
+    Differs {
+        /// Where.
+        line: u64,
+        /// What the log has; `nothing` where the machine says more than the log.
+        logged: String,
+        /// What the machine says now; `nothing` where the log has more.
+        ours: String,
+    },
+}
+
+/// Replays a log.
+///
+/// # Errors
+/// The first line that is not well formed or that the machine answers differently.
+pub fn replay(log: impl BufRead) -> Result<Replay, ReplayError> {
+    let mut lines = Lines { log, number: 0, text: Vec::new() };
+    let mut machine = header(&mut lines)?;
+    let mut done = Replay::default();
+    let mut answers: VecDeque<Action> = VecDeque::new();
+    while let Some(text) = lines.next()? {
+        let text = text.trim_end();
+        let number = lines.number;
+        if text.starts_with('A') {
+            let logged = parse_action(text).map_err(|error| ReplayError::Line { line: number, error })?;
+            let ours = answers.pop_front();
+            if ours != Some(logged) {
+                return Err(differs(number, Some(logged), ours));
+            }
+            done.actions += 1;
+            continue;
+        }
+        let (now, event) = parse_event(text).map_err(|error| ReplayError::Line { line: number, error })?;
+        if let Some(ours) = answers.pop_front() {
+            return Err(differs(number, None, Some(ours)));
+        }
+        within_limits(&event, number)?;
+        machine.handle(now, event);
+        answers.extend(std::iter::from_fn(|| machine.poll()));
+        done.events += 1;
+    }
+    match answers.pop_front() {
+        Some(ours) => Err(differs(lines.number + 1, None, Some(ours))),
+        None => Ok(done),
+    }
+}
+
+fn differs(line: u64, logged: Option<Action>, ours: Option<Action>) -> ReplayError {
+    let text = |action: Option<Action>| {
+        let mut text = String::new();
+        action.iter().for_each(|a| write_action(&mut text, a));
+        if text.is_empty() { "nothing".to_string() } else { text.trim_end().to_string() }
+    };
+    ReplayError::Differs { line, logged: text(logged), ours: text(ours) }
+}
+
+fn header(lines: &mut Lines<impl BufRead>) -> Result<Machine, ReplayError> {
+    let wrong = |line, why: String| ReplayError::Header { line, why };
+    let first = lines.next()?.unwrap_or_default();
+    if first.trim_end() != HEADER {
+        return Err(wrong(1, "this is not an event log of this version".to_string()));
+    }
+    let limits = lines.next()?.unwrap_or_default();
+    let config = line::parse_config(&limits).map_err(|e| wrong(2, e.to_string()))?;
+    let limit = |what, limit| ReplayError::Limit { line: 2, what, limit };
+    let Config { capacity_pages, max_in_flight, .. } = config;
+    if capacity_pages > MAX_PAGES {
+        return Err(limit("capacity_pages", MAX_PAGES));
+    }
+    if max_in_flight > MAX_ID {
+        return Err(limit("max_in_flight", u64::from(MAX_ID)));
+    }
+    let policy = lines.next()?.unwrap_or_default();
+    let Some(policy) = policy.trim_end().strip_prefix("policy ") else {
+        return Err(wrong(3, "the policy is missing".to_string()));
+    };
+    let policy = PolicySpec::parse(policy).map_err(|e| wrong(3, e.to_string()))?;
+    Ok(Machine::new(config, policy))
+}
+
+/// A number that the machine keeps a place for must not make it keep very many.
+fn within_limits(event: &Event, line: u64) -> Result<(), ReplayError> {
+    let over = |what| Err(ReplayError::Limit { line, what, limit: u64::from(MAX_ID) });
+    match *event {
+        Event::Open { open, .. } if open.0 > MAX_ID => over("the number of the open description"),
+        Event::Open { file, .. } if file.0 > MAX_ID => over("the number of the file"),
+        _ => Ok(()),
+    }
+}
+
+struct Lines<R> {
+    log: R,
+    /// Of the line read last.
+    number: u64,
+    text: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn next(&mut self) -> Result<Option<String>, ReplayError> {
+        self.text.clear();
+        self.number += 1;
+        let line = self.number;
+        let io = |error| ReplayError::Io { line, error };
+        let read = (&mut self.log).take(MAX_LINE_BYTES).read_until(b'\n', &mut self.text).map_err(io)?;
+        if read == 0 {
+            self.number -= 1;
+            return Ok(None);
+        }
+        if self.text.last() != Some(&b'\n') {
+            let what = if read as u64 == MAX_LINE_BYTES { "a line shorter than 4096 bytes" } else { "a whole line" };
+            let text = String::from_utf8_lossy(&self.text[..read.min(40)]).escape_debug().to_string();
+            return Err(ReplayError::Line { line, error: LineError::Field { text, want: what } });
+        }
+        let text = std::str::from_utf8(&self.text).map_err(|_| {
+            let text = String::from_utf8_lossy(&self.text).escape_debug().to_string();
+            ReplayError::Line { line, error: LineError::Field { text, want: "text" } }
+        })?;
+        Ok(Some(text.to_string()))
+    }
+}

@@ -1,0 +1,209 @@
+//! A reader: the handle through which bytes are read.
+//!
+//! Never: waits for another reader's work, except for bytes that both want.
+//!
+//! ```text
+//!   Reader ── open description 0 ──┐
+//!   Reader ── open description 1 ──┴─► one driver: one cache, one source, one policy state for each description
+//! ```
+
+use crate::chunk::{Meter, Pool};
+use crate::driver::{Driver, Gauges};
+use crate::error::{Fault, OpenError, Place, ReadError};
+use crate::eventlog::EventLog;
+use crate::options::Options;
+use crate::source::{self, Source};
+use foreread_core::event::Advice;
+use foreread_core::machine::{MAX_IDS, Machine};
+use foreread_core::policy::PolicySpec;
+use foreread_core::stats::Stats;
+use foreread_core::units::{ByteRange, FileId, OpenId};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// What a reader can be opened on: a source's name, or a source.
+pub enum Origin {
+    /// `file:PATH` or a path.
+    Name(String),
+    /// Any source.
+    Source(Arc<dyn Source>),
+}
+
+impl From<&str> for Origin {
+    fn from(name: &str) -> Origin {
+        Origin::Name(name.to_string())
+    }
+}
+
+impl From<String> for Origin {
+    fn from(name: String) -> Origin {
+        Origin::Name(name)
+    }
+}
+
+impl From<Arc<dyn Source>> for Origin {
+    fn from(source: Arc<dyn Source>) -> Origin {
+        Origin::Source(source)
+    }
+}
+
+impl<S: Source + 'static> From<Arc<S>> for Origin {
+    fn from(source: Arc<S>) -> Origin {
+        Origin::Source(source)
+    }
+}
+
+/// Reads a source through a cache with readahead. Shared by reference among any number of threads.
+///
+/// ```
+/// use foreread::{Options, Reader};
+/// use std::io::Write;
+///
+/// let mut file = tempfile::NamedTempFile::new()?;
+/// file.write_all(&[7; 10_000])?;
+///
+/// let name = format!("file:{}", file.path().display());
+/// let reader = Reader::open(name, Options::default().policy("linux-6.18:max=256K"))?;
+/// let mut buf = [0; 4096];
+/// assert_eq!(reader.read_at(&mut buf, 8192)?, 10_000 - 8192);
+/// assert_eq!(buf[0], 7);
+/// assert_eq!(reader.read_at(&mut buf, 10_000)?, 0, "the end");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Reader {
+    driver: Arc<Driver>,
+    source: Arc<dyn Source>,
+    file: FileId,
+    open: OpenId,
+    policy: PolicySpec,
+    /// The version of the source that this reader knows of.
+    seen: AtomicU64,
+}
+
+impl Reader {
+    /// Opens a source, by name or as it is, with a cache of its own.
+    ///
+    /// # Errors
+    /// The source cannot be read, or a setting does not fit.
+    pub fn open(origin: impl Into<Origin>, options: Options) -> Result<Reader, OpenError> {
+        let (source, readahead) = match origin.into() {
+            Origin::Source(source) => (source, None),
+            Origin::Name(name) => {
+                let path = name.strip_prefix("file:").unwrap_or(&name);
+                (source::open(&name)?, source::default_readahead_bytes(Path::new(path)))
+            }
+        };
+        let (policy, config) = options.resolve(readahead)?;
+        let align = source.alignment().memory as usize;
+        let pool = Pool::new(config.page.bytes() as usize, align, options.limits.spare_bytes);
+        let log = match &options.event_log {
+            None => None,
+            Some(path) => {
+                let text = path.display().to_string();
+                let file = std::fs::File::create(path).map_err(|error| OpenError::EventLog { path: text, error })?;
+                Some(EventLog::new(Box::new(file), &config, &policy))
+            }
+        };
+        let machine = Machine::new(config, policy.clone());
+        let driver = Arc::new(Driver::new(machine, pool, log, options.threads));
+        let file = driver.add_file(Arc::clone(&source)).map_err(|_| OpenError::Stopped)?;
+        Reader::describe_open(driver, source, file, policy)
+    }
+
+    /// A second open description on the same cache: with a readahead state of its own.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn reopen(&self) -> Result<Reader, OpenError> {
+        let (driver, source) = (Arc::clone(&self.driver), Arc::clone(&self.source));
+        Reader::describe_open(driver, source, self.file, self.policy.clone())
+    }
+
+    fn describe_open(
+        driver: Arc<Driver>,
+        source: Arc<dyn Source>,
+        file: FileId,
+        policy: PolicySpec,
+    ) -> Result<Reader, OpenError> {
+        let opened = driver.open(file).map_err(|_| OpenError::Stopped)?;
+        let (open, seen) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        Ok(Reader { driver, source, file, open, policy, seen: AtomicU64::new(seen) })
+    }
+
+    /// Reads the bytes from `offset` on into `buf`, as many as fit, and returns how many there were: fewer than
+    /// asked for only at the end, none past it. Blocks. Any offset and length are allowed.
+    ///
+    /// # Errors
+    /// See [`ReadError`]. What `buf` holds then is of no meaning.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+        self.driver
+            .read((self.open, self.file), &self.seen, buf, offset)
+            .map_err(|fault| self.explain(fault, buf, offset))
+    }
+
+    #[cold]
+    fn explain(&self, fault: Fault, buf: &[u8], offset: u64) -> ReadError {
+        ReadError::new(fault, Place { offset, len: buf.len(), source: self.source.describe() })
+    }
+
+    /// A hint about bytes: what is wanted soon, or not any more, or how they will be read.
+    ///
+    /// # Errors
+    /// Only when the engine has stopped.
+    pub fn advise(&self, advice: Advice, bytes: Range<u64>) -> Result<(), ReadError> {
+        let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
+        self.driver.advise(self.open, advice, range).map_err(|fault| self.explain(fault, &[], bytes.start))
+    }
+
+    /// Size of the source in bytes, as far as this cache knows.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.driver.size(self.file).unwrap_or_else(|_| self.source.size())
+    }
+
+    /// The counters since the cache was made, of all its readers.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.driver.stats().unwrap_or_default()
+    }
+
+    /// What runs and waits now.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        self.driver.gauges().unwrap_or_default()
+    }
+
+    /// The gauge of memory; it outlives the reader.
+    #[must_use]
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(self.driver.meter())
+    }
+
+    /// The policy with all its values.
+    #[must_use]
+    pub fn policy(&self) -> &PolicySpec {
+        &self.policy
+    }
+
+    /// What is read and how, for messages.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.source.describe()
+    }
+
+    /// Brings the event log to its file. Also done when the last reader is dropped.
+    ///
+    /// # Errors
+    /// The first error there was in writing it.
+    pub fn flush_event_log(&self) -> std::io::Result<()> {
+        self.driver.flush_log()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.driver.close(self.open);
+    }
+}

@@ -1,0 +1,322 @@
+//! A file or a block device, read past the page cache (`O_DIRECT`).
+//!
+//! Where direct I/O is refused (tmpfs, some network and FUSE file systems) the file is read through the page cache
+//! with `POSIX_FADV_RANDOM`, so that the kernel does not read ahead as well, and `describe` says so.
+//!
+//! The version of a file is its size, its modification time and its inode, looked at after each read. What that can
+//! notice: a shrunk file, a file written to, an appended file (which is the same version, longer). What it cannot: a
+//! write that leaves size and time as they were (two writes within the file system's clock tick, `mmap` stores before
+//! the kernel takes note of them, a time that was set back), a write hidden behind an append, and any write to a block
+//! device, which has no time to look at. What was opened is read, by descriptor: a file renamed over it is not seen.
+//!
+//! Never: writes, waits on a pipe.
+//!
+//! ```text
+//!   aligned part        preadv into the caller's buffers
+//!   anything else       preadv into an aligned bounce buffer, then a copy
+//! ```
+
+use super::{Alignment, Source, SourceError, SourceOpenError};
+use crate::chunk::Pool;
+use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Most buffers in one system call (`IOV_MAX`).
+const MOST_BUFFERS: usize = 1024;
+/// Bytes read at a time through the bounce buffer.
+const BOUNCE_BYTES: usize = 256 << 10;
+/// An append moves the time before the size: how long, in steps, a new time at the old size is given to grow.
+const APPEND_GRACE: [Duration; 5] = [
+    Duration::from_micros(20),
+    Duration::from_micros(200),
+    Duration::from_millis(2),
+    Duration::from_millis(8),
+    Duration::from_millis(32),
+];
+
+/// What tells one version from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    size: u64,
+    /// Nanoseconds since 1970; zero for a device.
+    mtime_ns: i128,
+    inode: u64,
+}
+
+/// See the head of this file.
+pub struct FileSource {
+    file: File,
+    path: PathBuf,
+    direct: bool,
+    device: bool,
+    alignment: Alignment,
+    identity: Mutex<Identity>,
+    bounce: Arc<Pool>,
+}
+
+impl FileSource {
+    /// Opens a regular file or a block device for reading.
+    ///
+    /// # Errors
+    /// It is missing, may not be read, or is neither of the two.
+    pub fn open(path: &Path) -> Result<FileSource, SourceOpenError> {
+        let refuse = |error: Refusal| error.about(path);
+        let kind = FileType::from_raw_mode(rustix::fs::stat(path).map_err(Refusal::from).map_err(refuse)?.st_mode);
+        check_kind(kind).map_err(refuse)?;
+        let device = kind == FileType::BlockDevice;
+        // A pipe put in the file's place meanwhile must not keep us waiting.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | if device { OFlags::empty() } else { OFlags::NONBLOCK };
+        let open = |flags| rustix::fs::open(path, flags, Mode::empty());
+        let (fd, direct) = match open(flags | OFlags::DIRECT) {
+            Ok(fd) => (fd, true),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => (open(flags).map_err(Refusal::from).map_err(refuse)?, false),
+            Err(errno) => return Err(refuse(errno.into())),
+        };
+        let now = rustix::fs::fstat(&fd).map_err(Refusal::from).map_err(refuse)?;
+        check_kind(FileType::from_raw_mode(now.st_mode)).map_err(refuse)?;
+        let granule = if direct { direct_alignment(&fd, device) } else { None };
+        let bounce = Pool::new(4096, 4096, BOUNCE_BYTES as u64 * 2);
+        let alignment = granule.unwrap_or(Alignment::NONE);
+        let mut source = FileSource {
+            file: File::from(fd),
+            path: path.to_path_buf(),
+            direct: direct && granule.is_some(),
+            device,
+            alignment,
+            identity: Mutex::new(Identity { size: 0, mtime_ns: 0, inode: 0 }),
+            bounce,
+        };
+        source.identity = Mutex::new(source.identity_now().map_err(|e| refuse(e.into()))?);
+        if !(source.direct && source.direct_works()) {
+            source.go_buffered().map_err(|e| refuse(e.into()))?;
+        }
+        Ok(source)
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True when the page cache is not involved.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Some file systems accept the flag and refuse the first read.
+    fn direct_works(&self) -> bool {
+        let mut chunk = self.bounce.take(1);
+        !matches!(self.transfer(&mut [IoSliceMut::new(chunk.bytes_mut())], 0), Err(Errno::INVAL | Errno::OPNOTSUPP))
+    }
+
+    fn go_buffered(&mut self) -> Result<(), Errno> {
+        let flags = rustix::fs::fcntl_getfl(&self.file)?;
+        rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
+        self.direct = false;
+        self.alignment = Alignment::NONE;
+        // A hint: where it is refused the file is read all the same.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Random);
+        Ok(())
+    }
+
+    /// One system call that is not interrupted.
+    fn transfer(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Errno> {
+        loop {
+            match rustix::io::preadv(&self.file, bufs, offset) {
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn fits(&self, bufs: &[IoSliceMut<'_>], offset: u64) -> bool {
+        let Alignment { offset: granule, memory } = self.alignment;
+        let place_fits = |len: usize| len.is_multiple_of(granule as usize);
+        offset.is_multiple_of(u64::from(granule))
+            && bufs.iter().all(|b| place_fits(b.len()) && (b.as_ptr() as usize).is_multiple_of(memory as usize))
+    }
+
+    /// Fills the buffers; fewer bytes only at the end of the file.
+    fn fill(&self, mut bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Errno> {
+        let mut done = 0;
+        loop {
+            IoSliceMut::advance_slices(&mut bufs, 0);
+            if bufs.is_empty() {
+                return Ok(done);
+            }
+            let at = offset + done as u64;
+            let read = if self.fits(bufs, at) {
+                let most = bufs.len().min(MOST_BUFFERS);
+                self.transfer(&mut bufs[..most], at)?
+            } else {
+                self.bounced(&mut bufs[0], at)?
+            };
+            if read == 0 {
+                return Ok(done);
+            }
+            IoSliceMut::advance_slices(&mut bufs, read);
+            done += read;
+        }
+    }
+
+    /// Reads the front of one buffer by way of an aligned one.
+    fn bounced(&self, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let granule = u64::from(self.alignment.offset);
+        let start = offset - offset % granule;
+        let skip = (offset - start) as usize;
+        let room = (skip + buf.len()).next_multiple_of(granule as usize).min(BOUNCE_BYTES);
+        let mut chunk = self.bounce.take(room.div_ceil(self.bounce.page_bytes()));
+        let read = self.transfer(&mut [IoSliceMut::new(&mut chunk.bytes_mut()[..room])], start)?;
+        let got = chunk.bytes().get(skip..read).unwrap_or(&[]);
+        let len = got.len().min(buf.len());
+        buf[..len].copy_from_slice(&got[..len]);
+        Ok(len)
+    }
+
+    fn identity_now(&self) -> Result<Identity, Errno> {
+        let stat = rustix::fs::fstat(&self.file)?;
+        if self.device {
+            // Nobody uses the position of this descriptor.
+            let size = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
+            return Ok(Identity { size, mtime_ns: 0, inode: stat.st_ino });
+        }
+        let mtime_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+        Ok(Identity { size: stat.st_size as u64, mtime_ns, inode: stat.st_ino })
+    }
+
+    /// Compares with the version that was accepted; a longer one is taken note of and is the same.
+    fn same_version(&self) -> Result<u64, SourceError> {
+        let mut grace = APPEND_GRACE.iter();
+        loop {
+            let now = self.identity_now().map_err(|errno| self.io("asking for size and time", errno))?;
+            let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+            if now == *known {
+                return Ok(now.size);
+            }
+            let what = match (now.size, known.size) {
+                _ if now.inode != known.inode => "is another file now".to_string(),
+                (new, old) if new < old => format!("shrank from {old} to {new} bytes"),
+                (new, old) if new > old => {
+                    *known = now;
+                    return Ok(new);
+                }
+                _ => "was written to".to_string(),
+            };
+            drop(known);
+            match grace.next().filter(|_| what == "was written to") {
+                Some(pause) => std::thread::sleep(*pause),
+                None => return Err(SourceError::Changed { what: format!("{} {what}", self.path.display()) }),
+            }
+        }
+    }
+
+    fn io(&self, what: &str, errno: Errno) -> SourceError {
+        SourceError::Io { errno: errno.raw_os_error(), what: format!("{what} of {}", self.path.display()) }
+    }
+}
+
+impl Source for FileSource {
+    fn size(&self) -> u64 {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).size
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        let wanted = bufs.iter().map(|b| b.len() as u64).sum::<u64>();
+        if offset.checked_add(wanted).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(self.io("reading beyond the largest offset", Errno::INVAL));
+        }
+        let read = self.fill(bufs, offset).map_err(|errno| self.io("reading", errno))?;
+        let size = self.same_version()?;
+        if read == 0 && wanted > 0 && offset < size {
+            return Err(SourceError::Short { at: offset, size });
+        }
+        Ok(read)
+    }
+
+    fn describe(&self) -> String {
+        let how = if self.direct { "direct" } else { "through the page cache: direct I/O is refused here" };
+        format!("file:{}, {how}", self.path.display())
+    }
+
+    fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+
+    fn check(&self) -> Result<u64, SourceError> {
+        self.same_version()
+    }
+
+    fn accept(&self) -> u64 {
+        let now = self.identity_now();
+        let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(now) = now {
+            *known = now;
+        }
+        known.size
+    }
+}
+
+/// The granules of direct I/O, or nothing where there is none.
+fn direct_alignment(fd: &OwnedFd, device: bool) -> Option<Alignment> {
+    if let Ok(statx) = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        && StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::DIOALIGN)
+    {
+        let (offset, memory) = (statx.stx_dio_offset_align, statx.stx_dio_mem_align);
+        let usable = offset.is_power_of_two() && memory.is_power_of_two() && offset <= 1 << 16 && memory <= 4096;
+        return usable.then_some(Alignment { offset, memory });
+    }
+    // Before Linux 6.1: what a block device says of itself, and for files what always fits.
+    let block = if device { rustix::fs::ioctl_blksszget(fd).unwrap_or(4096) } else { 4096 };
+    (block.is_power_of_two() && block <= 4096).then_some(Alignment { offset: block, memory: block })
+}
+
+/// Why a path is not opened, and what to do.
+struct Refusal {
+    why: String,
+    remedy: &'static str,
+    errno: i32,
+}
+
+impl Refusal {
+    fn about(self, path: &Path) -> SourceOpenError {
+        let what = format!("file:{}", path.display());
+        SourceOpenError { what, why: self.why, remedy: self.remedy.to_string(), errno: self.errno }
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Refusal {
+        let remedy = match errno {
+            Errno::NOENT | Errno::NOTDIR => "check the path",
+            Errno::ACCESS | Errno::PERM => "read permission is needed, or another user",
+            Errno::LOOP => "its symbolic links go in a circle",
+            Errno::NAMETOOLONG => "use a shorter path",
+            Errno::MFILE | Errno::NFILE => "raise the limit of open files (ulimit -n)",
+            Errno::NXIO | Errno::NODEV => "the device is not there",
+            _ => "see the kernel log",
+        };
+        Refusal { why: super::errno_text(errno.raw_os_error()), remedy, errno: errno.raw_os_error() }
+    }
+}
+
+/// Only regular files and block devices have bytes at offsets.
+fn check_kind(kind: FileType) -> Result<(), Refusal> {
+    let (what, errno) = match kind {
+        FileType::RegularFile | FileType::BlockDevice => return Ok(()),
+        FileType::Directory => ("is a directory", Errno::ISDIR),
+        FileType::Fifo => ("is a pipe", Errno::SPIPE),
+        FileType::Socket => ("is a socket", Errno::SPIPE),
+        FileType::CharacterDevice => ("is a character device", Errno::NOTSUP),
+        _ => ("is neither a file nor a block device", Errno::NOTSUP),
+    };
+    let remedy = "name a regular file or a block device";
+    Err(Refusal { why: what.to_string(), remedy, errno: errno.raw_os_error() })
+}

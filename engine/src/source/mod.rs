@@ -1,0 +1,195 @@
+//! Where bytes come from.
+//!
+//! A [`Source`] is read by several threads at once, blocks, and answers with the bytes of **one version** or an
+//! error. Never: caches, reads ahead, knows the machine, or panics on purpose (a panic in one counts as EIO).
+//!
+//! ```text
+//!   version 1 ──read_at──► bytes           (larger than before: the same version, see `size`)
+//!       │ somebody else writes
+//!       ▼
+//!     read_at, check ──► Changed, Changed, ... ──accept──► version 2 ──read_at──► bytes
+//! ```
+//!
+//! The engine calls [`Source::accept`] once it has dropped everything of the old version. Between the change and
+//! that call every answer is an error, so no reply can mix two versions.
+
+mod file;
+mod mem;
+mod sysfs;
+
+use std::fmt;
+use std::io::IoSliceMut;
+use std::sync::Arc;
+
+pub use file::FileSource;
+pub use mem::Mem;
+pub use sysfs::default_readahead_bytes;
+
+/// Something to read from. See the head of this file.
+pub trait Source: Send + Sync {
+    /// Size of the present version in bytes, as far as it is known. It may grow from call to call; a source that
+    /// shrinks has changed.
+    fn size(&self) -> u64;
+
+    /// Fills the buffers in order with the bytes from `offset` on, all of them unless the end comes first.
+    /// Blocks; goes on after interruptions and short transfers by itself. Returns how many bytes were filled.
+    /// Any offset and any buffers are allowed; those that fit [`Source::alignment`] are fast.
+    ///
+    /// # Errors
+    /// See [`SourceError`]. What the buffers hold then is of no meaning.
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
+
+    /// What it is and how it is read, for messages: `file:/data/x, direct`.
+    fn describe(&self) -> String;
+
+    /// What offsets, lengths and addresses have to be a multiple of to be read without a copy.
+    fn alignment(&self) -> Alignment {
+        Alignment::NONE
+    }
+
+    /// Asks the storage whether this is still the same version, and how large it is now. Called when a read reaches
+    /// the end that was known so far, and cheap for that.
+    ///
+    /// # Errors
+    /// [`SourceError::Changed`], or `Io` when the storage cannot be asked.
+    fn check(&self) -> Result<u64, SourceError> {
+        Ok(self.size())
+    }
+
+    /// What the storage holds now is the version from here on. Returns its size.
+    fn accept(&self) -> u64 {
+        self.size()
+    }
+}
+
+/// A shared source is a source: who gave it away may keep a hand on it.
+impl<S: Source + ?Sized> Source for Arc<S> {
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        (**self).read_at(bufs, offset)
+    }
+
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+
+    fn alignment(&self) -> Alignment {
+        (**self).alignment()
+    }
+
+    fn check(&self) -> Result<u64, SourceError> {
+        (**self).check()
+    }
+
+    fn accept(&self) -> u64 {
+        (**self).accept()
+    }
+}
+
+/// Granules of direct I/O. Each is a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alignment {
+    /// Of offsets and lengths.
+    pub offset: u32,
+    /// Of buffer addresses.
+    pub memory: u32,
+}
+
+impl Alignment {
+    /// Anything goes.
+    pub const NONE: Alignment = Alignment { offset: 1, memory: 1 };
+}
+
+/// Why a read of a source failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// The storage answered with an error number.
+    #[error("{what}: {}", errno_text(*errno))]
+    Io {
+        /// The number.
+        errno: i32,
+        /// What was being done.
+        what: String,
+    },
+    /// No progress before the end of the source.
+    #[error("the source ends at {at}, before its size {size}")]
+    Short {
+        /// Where the bytes end.
+        at: u64,
+        /// Where they should.
+        size: u64,
+    },
+    /// It is not the version that was accepted last.
+    #[error("{what}")]
+    Changed {
+        /// What is different.
+        what: String,
+    },
+}
+
+impl SourceError {
+    /// The error number for callers that speak in such.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            SourceError::Io { errno, .. } => *errno,
+            SourceError::Short { .. } => EIO,
+            SourceError::Changed { .. } => ESTALE,
+        }
+    }
+}
+
+pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+pub(crate) const ESTALE: i32 = rustix::io::Errno::STALE.raw_os_error();
+
+/// The system's words for an error number, without the number.
+pub(crate) fn errno_text(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
+}
+
+/// Why a source could not be opened: one line that says what, where and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {why}; {remedy}")]
+pub struct SourceOpenError {
+    /// As it was written.
+    pub what: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
+    /// The error number.
+    pub errno: i32,
+}
+
+/// The kinds of sources that [`open`] knows, as they are written.
+pub const KINDS: &[&str] = &["file:PATH"];
+
+/// Opens a source by its name: `file:PATH`, or a path alone.
+///
+/// # Errors
+/// It does not exist, is of no kind that can be read from, or may not be read.
+pub fn open(text: &str) -> Result<Arc<dyn Source>, SourceOpenError> {
+    let path = text.strip_prefix("file:").unwrap_or(text);
+    FileSource::open(path.as_ref()).map(|file| Arc::new(file) as Arc<dyn Source>).map_err(|mut error| {
+        error.what = text.to_string();
+        if let (Some((kind, _)), true) = (text.split_once(':'), error.errno == ENOENT)
+            && kind != "file"
+            && !kind.contains('/')
+        {
+            error.remedy = format!("check the path; the sources known here are {}", KINDS.join(", "));
+        }
+        error
+    })
+}
+
+const ENOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
+
+impl fmt::Debug for dyn Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
+}

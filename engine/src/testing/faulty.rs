@@ -1,0 +1,189 @@
+//! Any source, wrapped so that its reads fail as a test wants.
+//!
+//! What happens to a read is decided by a rule that sees the read and how many came before it. Never: changes bytes
+//! that it passes on. The same rule and seed do the same to the same sequence of reads.
+//!
+//! ```text
+//!   read ──► rule(nth, offset, len) ──► Pass ──► the source
+//!                                  ├──► Fail(errno)
+//!                                  ├──► Cut(bytes)   the source, but only the first bytes are reported
+//!                                  ├──► Slow(pause)  then the source
+//!                                  └──► Panic
+//! ```
+
+use crate::source::{Alignment, Source, SourceError};
+use std::io::IoSliceMut;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// One read of the wrapped source.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// How many reads came before it.
+    pub nth: u64,
+    /// Where it begins.
+    pub offset: u64,
+    /// How many bytes its buffers hold: whole pages, so maybe beyond the end.
+    pub len: u64,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing special.
+    Pass,
+    /// This error number.
+    Fail(i32),
+    /// At most this many bytes are said to have been read.
+    Cut(usize),
+    /// It takes longer.
+    Slow(Duration),
+    /// The source has a bug.
+    Panic,
+}
+
+type Rule = Box<dyn Fn(Call) -> Verdict + Send + Sync>;
+
+/// See the head of this file.
+pub struct Faulty<S> {
+    inner: S,
+    rule: Rule,
+    calls: AtomicU64,
+    faults: AtomicU64,
+    healed: AtomicBool,
+}
+
+/// EIO.
+const IO_ERROR: i32 = crate::source::EIO;
+
+impl<S: Source> Faulty<S> {
+    /// Whatever the rule says.
+    pub fn new(inner: S, rule: impl Fn(Call) -> Verdict + Send + Sync + 'static) -> Faulty<S> {
+        let (calls, faults) = (AtomicU64::new(0), AtomicU64::new(0));
+        Faulty { inner, rule: Box::new(rule), calls, faults, healed: AtomicBool::new(false) }
+    }
+
+    /// Read number `n` (from 0) fails, the others do not.
+    pub fn nth(inner: S, n: u64) -> Faulty<S> {
+        Faulty::new(inner, move |call| if call.nth == n { Verdict::Fail(IO_ERROR) } else { Verdict::Pass })
+    }
+
+    /// Read number `n` (from 0) and every later one fails.
+    pub fn from_nth(inner: S, n: u64) -> Faulty<S> {
+        Faulty::new(inner, move |call| if call.nth >= n { Verdict::Fail(IO_ERROR) } else { Verdict::Pass })
+    }
+
+    /// About `per_mille` of 1000 reads fail, drawn by seed and place in the sequence.
+    pub fn share(inner: S, seed: u64, per_mille: u64) -> Faulty<S> {
+        Faulty::new(inner, move |call| match draw(seed, call.nth) % 1000 < per_mille {
+            true => Verdict::Fail(IO_ERROR),
+            false => Verdict::Pass,
+        })
+    }
+
+    /// Every read takes this much longer, give or take half of it by seed.
+    pub fn slow(inner: S, seed: u64, pause: Duration) -> Faulty<S> {
+        let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX / 2);
+        Faulty::new(inner, move |call| {
+            Verdict::Slow(Duration::from_nanos(nanos / 2 + draw(seed, call.nth) % nanos.max(1)))
+        })
+    }
+
+    /// From now on every read passes.
+    pub fn heal(&self) {
+        self.healed.store(true, Ordering::SeqCst);
+    }
+
+    /// Reads so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Reads so far that were not passed on as they were.
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::SeqCst)
+    }
+
+    /// The source that is wrapped.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+}
+
+/// A number by seed and place (the finisher of splitmix64).
+fn draw(seed: u64, nth: u64) -> u64 {
+    let mut z = seed.wrapping_add(nth.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+impl<S: Source> Source for Faulty<S> {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        let nth = self.calls.fetch_add(1, Ordering::SeqCst);
+        let call = Call { nth, offset, len: bufs.iter().map(|b| b.len() as u64).sum() };
+        let verdict = if self.healed.load(Ordering::SeqCst) { Verdict::Pass } else { (self.rule)(call) };
+        if !matches!(verdict, Verdict::Pass) {
+            self.faults.fetch_add(1, Ordering::SeqCst);
+        }
+        match verdict {
+            Verdict::Pass => self.inner.read_at(bufs, offset),
+            Verdict::Fail(errno) => Err(SourceError::Io { errno, what: format!("read {nth}, at {offset}") }),
+            Verdict::Cut(most) => self.inner.read_at(bufs, offset).map(|read| read.min(most)),
+            Verdict::Slow(pause) => {
+                std::thread::sleep(pause);
+                self.inner.read_at(bufs, offset)
+            }
+            Verdict::Panic => std::panic::panic_any("a bug in a source"),
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("faulty {}", self.inner.describe())
+    }
+
+    fn alignment(&self) -> Alignment {
+        self.inner.alignment()
+    }
+
+    fn check(&self) -> Result<u64, SourceError> {
+        self.inner.check()
+    }
+
+    fn accept(&self) -> u64 {
+        self.inner.accept()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Mem;
+
+    fn read(source: &impl Source) -> Result<usize, SourceError> {
+        source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)
+    }
+
+    #[test]
+    fn rules() {
+        let mem = || Mem::new(vec![1; 100]);
+        let once = Faulty::nth(mem(), 1);
+        let outcome: Vec<bool> = (0..4).map(|_| read(&once).is_ok()).collect();
+        assert_eq!(outcome, [true, false, true, true]);
+        let on = Faulty::from_nth(mem(), 1);
+        let outcome: Vec<bool> = (0..4).map(|_| read(&on).is_ok()).collect();
+        assert_eq!(outcome, [true, false, false, false]);
+        on.heal();
+        assert_eq!(read(&on), Ok(10));
+        let share = Faulty::share(mem(), 5, 200);
+        let bad = (0..1000).filter(|_| read(&share).is_err()).count() as u64;
+        assert!((150..250).contains(&bad) && bad == share.faults() && share.calls() == 1000, "{bad}");
+        assert_eq!(read(&Faulty::new(mem(), |_| Verdict::Cut(3))), Ok(3));
+        let error = read(&Faulty::nth(mem(), 0)).expect_err("the first fails");
+        assert_eq!(error.to_string(), "read 0, at 0: Input/output error");
+    }
+}

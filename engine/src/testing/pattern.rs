@@ -1,0 +1,146 @@
+//! Self-naming bytes: every byte is a function of its offset and of the version it belongs to.
+//!
+//! Eight bytes together are a one-to-one image of (offset / 8, version), so wrong bytes can be asked where they do
+//! belong. Never: random. The same offset and version give the same byte everywhere.
+//!
+//! ```text
+//!   offset / 8 + version * 2^48  ──× odd──► ──swap bytes──► ──× odd──►  8 bytes, little end first
+//! ```
+
+use std::fmt;
+
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+const MIX: u64 = 0xD6E8_FEB8_6659_FD93;
+const VERSION_SHIFT: u32 = 48;
+
+/// The eight bytes that begin at `8 * index`.
+fn word(index: u64, version: u16) -> u64 {
+    let name = (index & ((1 << VERSION_SHIFT) - 1)) | u64::from(version) << VERSION_SHIFT;
+    name.wrapping_mul(SPREAD).swap_bytes().wrapping_mul(MIX)
+}
+
+/// The inverse of an odd number modulo 2^64 (Newton: each step doubles the right bits).
+const fn inverse(odd: u64) -> u64 {
+    let mut inverse = odd;
+    let mut step = 0;
+    while step < 6 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        step += 1;
+    }
+    inverse
+}
+
+/// Which offset and version eight bytes were made for. Any eight bytes give an answer; the offset of real ones lies
+/// inside the file.
+#[must_use]
+pub fn name_of(bytes: [u8; 8]) -> (u64, u16) {
+    let word = u64::from_le_bytes(bytes);
+    let name = word.wrapping_mul(inverse(MIX)).swap_bytes().wrapping_mul(inverse(SPREAD));
+    ((name & ((1 << VERSION_SHIFT) - 1)) * 8, (name >> VERSION_SHIFT) as u16)
+}
+
+/// Fills `buf` with the bytes that stand from `offset` on in this version.
+pub fn fill(buf: &mut [u8], offset: u64, version: u16) {
+    let lead = (offset.wrapping_neg() % 8) as usize;
+    let (head, rest) = buf.split_at_mut(lead.min(buf.len()));
+    let first = word(offset / 8, version).to_le_bytes();
+    let skip = (offset % 8) as usize;
+    let len = head.len();
+    head.copy_from_slice(first.get(skip..skip + len).unwrap_or(&[0; 8][..len]));
+    let mut index = offset.div_ceil(8);
+    let mut words = rest.chunks_exact_mut(8);
+    for eight in &mut words {
+        eight.copy_from_slice(&word(index, version).to_le_bytes());
+        index += 1;
+    }
+    let tail = words.into_remainder();
+    let len = tail.len();
+    tail.copy_from_slice(&word(index, version).to_le_bytes()[..len]);
+}
+
+/// `len` bytes from `offset` on.
+#[must_use]
+pub fn pattern(offset: u64, len: usize, version: u16) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fill(&mut bytes, offset, version);
+    bytes
+}
+
+/// The first byte that is not what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Its offset in the file.
+    pub at: u64,
+    /// What should stand there.
+    pub want: u8,
+    /// What does.
+    pub got: u8,
+    /// Where the eight bytes around it come from, if all eight are there to be asked.
+    pub from: Option<(u64, u16)>,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {} is {:#04x}, not {:#04x}", self.at, self.got, self.want)?;
+        match self.from {
+            Some((0, 0)) | None => Ok(()),
+            Some((offset, version)) => write!(f, "; its word names offset {offset} of version {version}"),
+        }
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// Compares `buf` with what stands from `offset` on in this version.
+///
+/// # Errors
+/// The first wrong byte.
+pub fn check(buf: &[u8], offset: u64, version: u16) -> Result<(), Wrong> {
+    const STEP: usize = 4096;
+    let mut want = [0; STEP];
+    for (i, got) in buf.chunks(STEP).enumerate() {
+        let start = offset + (i * STEP) as u64;
+        let want = &mut want[..got.len()];
+        fill(want, start, version);
+        if got == want {
+            continue;
+        }
+        if let Some(bad) = (0..got.len()).find(|&n| got[n] != want[n]) {
+            let at = start + bad as u64;
+            let in_buf = i * STEP + bad;
+            let word = in_buf.checked_sub((at % 8) as usize).and_then(|from| buf.get(from..from + 8));
+            let from = word.and_then(|w| w.try_into().ok()).map(name_of);
+            return Err(Wrong { at, want: want[bad], got: got[bad], from });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_cut_is_the_same_bytes() {
+        let all = pattern(0, 300, 7);
+        for start in 0..40 {
+            for end in start..100 {
+                assert_eq!(pattern(start as u64, end - start, 7), all[start..end], "{start}..{end}");
+            }
+        }
+        assert_eq!(name_of(all[160..168].try_into().expect("eight")), (160, 7));
+    }
+
+    #[test]
+    fn the_first_wrong_byte_is_named() {
+        let mut bytes = pattern(1000, 9000, 1);
+        assert_eq!(check(&bytes, 1000, 1), Ok(()));
+        let stray = pattern(64, 16, 1);
+        bytes[8000..8016].copy_from_slice(&stray);
+        let wrong = check(&bytes, 1000, 1).expect_err("a stray word");
+        assert_eq!((wrong.at, wrong.from), (9000, Some((64, 1))));
+        assert!(wrong.to_string().contains("byte 9000 is") && wrong.to_string().contains("offset 64 of version 1"));
+        assert!(check(&pattern(0, 4096, 1), 0, 2).is_err());
+        assert!(check(&pattern(4096, 4096, 1), 0, 1).is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! Every byte of a real file, for each policy and pattern, through caches that are too small for it.
+//!
+//! The bytes name their own offset, so one misplaced byte is noticed. Never: a measurement.
+
+mod common;
+
+use common::{Draw, check_memory, quiet, read_and_check};
+use foreread::{Advice, Options, Reader, testing};
+use foreread_core::policy::ALL;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+const SIZE: u64 = 64 << 20;
+const THREADS: u64 = 4;
+const REGION: u64 = SIZE / THREADS;
+
+type Reads = Vec<(u64, usize)>;
+
+/// What one thread reads, in order. All threads together read every byte once.
+fn pattern(name: &str, thread: u64) -> Reads {
+    let from = thread * REGION;
+    let steps = |step: u64| (0..REGION / step).map(move |i| (from + i * step, step as usize));
+    let mut draw = Draw(thread + 1);
+    match name {
+        "sequential" => steps(16 << 10).collect(),
+        "backward" => steps(16 << 10).rev().collect(),
+        "random" => {
+            let mut all: Reads = steps(4 << 10).collect();
+            draw.shuffle(&mut all);
+            all
+        }
+        "interleaved" => {
+            let streams = 4;
+            let part = REGION / streams;
+            let turn = |i: u64| (from + i % streams * part + i / streams * (8 << 10), 8 << 10);
+            (0..REGION / (8 << 10)).map(turn).collect()
+        }
+        "unaligned" => {
+            let mut all = Reads::new();
+            let mut at = from;
+            while at < from + REGION {
+                let len = (1 + draw.below(40_000)).min(from + REGION - at);
+                all.push((at, len as usize));
+                at += len;
+            }
+            let middle = all.len() / 2;
+            draw.shuffle(&mut all[middle..]);
+            all
+        }
+        _ => panic!("no pattern {name}"),
+    }
+}
+
+const PATTERNS: [&str; 5] = ["sequential", "random", "interleaved", "backward", "unaligned"];
+
+fn big_file() -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a scratch file");
+    let mut block = vec![0; 1 << 20];
+    for at in (0..SIZE).step_by(block.len()) {
+        testing::fill(&mut block, at, 0);
+        file.write_all(&block).expect("room for 64 MiB");
+    }
+    file.as_file().sync_all().expect("written");
+    file
+}
+
+/// Each thread reads through its own open description, except in the random pattern, where all share one.
+fn run(path: &str, options: Options, name: &str) {
+    let page = options.page_bytes;
+    let capacity = options.cache_bytes;
+    let reader = Arc::new(Reader::open(path, options).expect("opens"));
+    let total = Mutex::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (reader, total) = (&reader, &total);
+            scope.spawn(move || {
+                let own = if name == "random" { Arc::clone(reader) } else { Arc::new(reader.reopen().expect("opens")) };
+                let mut buf = vec![0; 64 << 10];
+                let reads = pattern(name, thread);
+                let read = |&(at, len): &(u64, usize)| read_and_check(&own, &mut buf[..len], at, 0) as u64;
+                let sum = reads.iter().map(read).sum::<u64>();
+                *total.lock().expect("no panic") += sum;
+            });
+        }
+    });
+    assert_eq!(*total.lock().expect("no panic"), SIZE);
+    let (gauges, stats) = (quiet(&reader), reader.stats());
+    assert_eq!((stats.demand_bytes, stats.failed_reads, stats.failed_fetches), (SIZE, 0, 0));
+    assert!(gauges.pages * page <= capacity && stats.evicted_pages > 0, "{gauges:?}");
+    check_memory(&gauges, page);
+    let meter = reader.meter();
+    drop(reader);
+    assert_eq!(meter.held_bytes(), 0);
+}
+
+#[test]
+fn every_policy_and_pattern() {
+    let file = big_file();
+    let path = format!("file:{}", file.path().display());
+    println!("{}", Reader::open(path.as_str(), Options::default()).expect("opens").describe());
+    for policy in ALL {
+        for name in PATTERNS {
+            run(&path, Options::default().policy(policy.name).cache_bytes(4 << 20), name);
+        }
+    }
+}
+
+/// As small as a cache can be, with other page sizes, and without worker threads.
+#[test]
+fn tiny_caches_and_other_pages() {
+    let file = big_file();
+    let path = format!("file:{}", file.path().display());
+    for (policy, page, pages, threads) in [
+        ("none", 512, 4, 4),
+        ("rbd-plain", 512, 300, 2),
+        ("rbd-plain", 64 << 10, 16, 4),
+        ("none", 1 << 20, 4, 4),
+        ("linux-6.18:max=1M", 4096, 16, 4),
+        ("linux-6.18:max=64K", 4096, 64, 0),
+        ("rbd-plain", 4096, 64, 0),
+    ] {
+        let options = Options::default().policy(policy).page_bytes(page).cache_bytes(page * pages).threads(threads);
+        if threads == 0 {
+            idle_crew(&path, options);
+        } else {
+            run(&path, options, "unaligned");
+        }
+    }
+}
+
+/// Without workers, readahead that nobody joins stays unread, and every read ends all the same.
+fn idle_crew(path: &str, options: Options) {
+    let reader = Reader::open(path, options).expect("opens");
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let own = reader.reopen().expect("opens");
+            scope.spawn(move || {
+                let mut buf = vec![0; 64 << 10];
+                for (at, len) in pattern("unaligned", thread).into_iter().take(400) {
+                    assert_eq!(read_and_check(&own, &mut buf[..len], at, 0), len);
+                }
+            });
+        }
+    });
+    assert_eq!((reader.gauges().reads, reader.gauges().running_fetches, reader.gauges().threads), (0, 0, 0));
+    assert!(reader.stats().ra_bytes > 0);
+}
+
+/// One read may be larger than the whole cache; it is served in pieces.
+#[test]
+fn reads_larger_than_the_cache() {
+    let file = big_file();
+    let path = format!("file:{}", file.path().display());
+    for policy in ALL {
+        let options = Options::default().policy(policy.name).cache_bytes(1 << 20);
+        let reader = Reader::open(path.as_str(), options).expect("opens");
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let reader = &reader;
+                scope.spawn(move || {
+                    let mut buf = vec![0; 9_000_001];
+                    assert_eq!(read_and_check(reader, &mut buf, thread * REGION + 77, 0), buf.len());
+                });
+            }
+        });
+        let mut rest = vec![0; 10 << 20];
+        assert_eq!(read_and_check(&reader, &mut rest, SIZE - 5_000_000, 0), 5_000_000);
+        check_memory(&quiet(&reader), 4096);
+    }
+}
+
+/// Hints change what is cached and never what is read.
+#[test]
+fn hints() {
+    let source = Arc::new(common::named(1 << 20));
+    let reader = Reader::open(source, Options::default().policy("linux-6.18:max=128K")).expect("opens");
+    reader.advise(Advice::WillNeed, 0..1 << 20).expect("taken");
+    quiet(&reader);
+    let mut buf = vec![0; 1 << 20];
+    assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 1 << 20);
+    reader.advise(Advice::DontNeed, 0..u64::MAX).expect("taken");
+    let gauges = quiet(&reader);
+    assert_eq!((gauges.pages, gauges.held_bytes), (0, 0));
+    for advice in [Advice::Random, Advice::Sequential, Advice::Normal] {
+        reader.advise(advice, 5..3).expect("an empty range is a range");
+        assert_eq!(read_and_check(&reader, &mut buf[..5000], 500_000, 0), 5000);
+    }
+}

@@ -1,0 +1,248 @@
+//! `compare`: the same reads under several policies, in pairs, on a file or on a model.
+//!
+//! Run `i` of every policy meets the same requests and, on a model, the same luck; on a file the policies take turns
+//! at going first, so that a slow minute hits all of them alike. Never: prints, decides what a figure means (that is
+//! `report`), or keeps a scratch file (it has no name from the moment it exists).
+//!
+//! ```text
+//!   plan ──► cases: (workload, place) ──► for each run, for each policy in turn ──► RunResult ──► Table
+//!                                           model: sim::run      file: live::engine, live::kernel
+//! ```
+
+mod place;
+
+use crate::live;
+use crate::report::{PolicyRuns, Progress, RunResult, Table};
+use crate::sim;
+use crate::workload::{self, Workload};
+use foreread_core::machine::Config;
+use foreread_core::policy::{PolicySpec, SpecError};
+use foreread_core::units::PageSize;
+use place::Place;
+use std::path::PathBuf;
+
+/// What is to be compared. What is left open is chosen here.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// `NAME:key=value,...`; all workloads when open.
+    pub workload: Option<String>,
+    /// Where; a scratch file and two models when open.
+    pub on: Option<Where>,
+    /// Policies in the order of their rows; all with their defaults when empty. `none` is added where missing.
+    pub policies: Vec<PolicySpec>,
+    /// Runs of each policy; [`MODEL_RUNS`], [`FILE_RUNS`] or [`SCRATCH_RUNS`] when open.
+    pub runs: Option<u32>,
+    /// Size of the cache in bytes; [`CACHE_BYTES`] when open.
+    pub cache_bytes: Option<u64>,
+    /// Size of a cache page; the workload's own when open.
+    pub page: Option<PageSize>,
+    /// Seed of the first run; run `i` has this plus `i`.
+    pub seed: u64,
+    /// Bytes that the workload spans; see [`SPAN_BYTES`].
+    pub size_bytes: Option<u64>,
+}
+
+/// A place to read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// A file or block device.
+    File(PathBuf),
+    /// A device model by its name.
+    Model(String),
+}
+
+/// Runs on a model: cheap, and evaluation asks for at least 20 seeds.
+pub const MODEL_RUNS: u32 = 20;
+/// Runs on a file that the user named: at least ten pairs on real hardware.
+pub const FILE_RUNS: u32 = 10;
+/// Runs on the scratch file of a call without arguments, which has 90 seconds.
+pub const SCRATCH_RUNS: u32 = 5;
+/// The cache: small enough for any machine, larger than any window.
+pub const CACHE_BYTES: u64 = 256 << 20;
+/// Bytes that a workload spans on a model, or at most on a file, unless told otherwise.
+pub const SPAN_BYTES: u64 = 1 << 30;
+/// Size of the scratch file.
+pub const SCRATCH_BYTES: u64 = 512 << 20;
+/// The two models of a call without arguments: a network volume with published figures, and an object store.
+pub const SUITE_MODELS: [&str; 2] = ["rbd", "object-near"];
+
+/// Why a comparison could not be made: one line that says what, where and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// A workload or model that is not there, or a value that does not fit it.
+    #[error("{0}")]
+    Spec(#[from] SpecError),
+    /// The cache page does not fit the policy or the storage.
+    #[error("{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy")]
+    Page {
+        /// The policy.
+        policy: String,
+        /// What it needs.
+        needs: u64,
+        /// What was asked for.
+        page: u64,
+    },
+    /// Reading failed.
+    #[error("{0}")]
+    Live(#[from] live::LiveError),
+}
+
+/// Measures everything that the plan asks for.
+///
+/// # Errors
+/// See [`CompareError`]; nothing is measured when the plan cannot be carried out.
+pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
+    let places = place::all(plan, progress)?;
+    let workloads = workloads(plan)?;
+    let mut tables = Vec::new();
+    for place in &places {
+        for workload in &workloads {
+            tables.push(Case::new(plan, place, workload)?.run(progress)?);
+        }
+    }
+    Ok(tables)
+}
+
+fn workloads(plan: &Plan) -> Result<Vec<String>, CompareError> {
+    let names: Vec<String> = match &plan.workload {
+        Some(name) => vec![name.clone()],
+        None => workload::ALL.iter().map(|w| w.name.to_string()).collect(),
+    };
+    for name in &names {
+        workload::parse(name)?;
+    }
+    Ok(names)
+}
+
+/// One table to be.
+struct Case<'a> {
+    plan: &'a Plan,
+    place: &'a Place,
+    workload: &'a str,
+    rows: Vec<Row>,
+    runs: u32,
+    cache_bytes: u64,
+    size: u64,
+}
+
+/// One row of it.
+struct Row {
+    policy: String,
+    /// None: the kernel's page cache.
+    spec: Option<PolicySpec>,
+    page: PageSize,
+}
+
+impl<'a> Case<'a> {
+    fn new(plan: &'a Plan, place: &'a Place, workload: &'a str) -> Result<Case<'a>, CompareError> {
+        let cache_bytes = plan.cache_bytes.unwrap_or(CACHE_BYTES);
+        let mut case = Case {
+            plan,
+            place,
+            workload,
+            rows: Vec::new(),
+            runs: place.runs(plan),
+            cache_bytes,
+            size: place.size(plan),
+        };
+        let natural = case.workload(0)?.page_bytes;
+        for spec in chosen(plan) {
+            let page = case.page_for(&spec, natural)?;
+            let spec = if spec.info.name.starts_with("linux-") { place.with_default_max(spec) } else { spec };
+            case.rows.push(Row { policy: spec.to_string(), spec: Some(spec), page });
+        }
+        if place.path().is_some() {
+            let page = PageSize::new(4096).unwrap_or(case.rows[0].page);
+            case.rows.push(Row { policy: "kernel".to_string(), spec: None, page });
+        }
+        Ok(case)
+    }
+
+    fn workload(&self, run: u32) -> Result<Workload, CompareError> {
+        let seed = self.plan.seed.wrapping_add(u64::from(run));
+        Ok(workload::parse(self.workload)?.build(self.size, seed)?)
+    }
+
+    /// The page of a policy: what was asked for, what the policy needs, what the storage can, what the workload likes.
+    fn page_for(&self, spec: &PolicySpec, natural: u64) -> Result<PageSize, CompareError> {
+        let wanted = self.plan.page.map(PageSize::bytes);
+        let page = match (wanted, spec.info.page_bytes) {
+            (Some(page), Some(needs)) if page != needs => {
+                return Err(CompareError::Page { policy: spec.to_string(), needs, page });
+            }
+            (Some(page), _) => page,
+            (None, Some(needs)) => needs,
+            (None, None) => natural.max(self.place.smallest_page()),
+        };
+        let refused = || CompareError::Page { policy: spec.to_string(), needs: natural, page };
+        PageSize::new(page).ok_or_else(refused)
+    }
+
+    fn run(self, progress: &mut dyn Progress) -> Result<Table, CompareError> {
+        progress.stage(&format!("{} on {}", self.workload, self.place.name()));
+        let rows = self.rows.len();
+        let total = u64::from(self.runs) * rows as u64;
+        let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
+        let mut done = 0;
+        progress.step(done, total);
+        for run in 0..self.runs {
+            let workload = self.workload(run)?;
+            for turn in 0..rows {
+                // A Latin square: each row goes first, second, ... equally often.
+                let at = (turn + run as usize) % rows;
+                results[at].push(self.run_once(&self.rows[at], &workload, run)?);
+                done += 1;
+                progress.step(done, total);
+            }
+        }
+        Ok(self.table(results))
+    }
+
+    fn run_once(&self, row: &Row, workload: &Workload, run: u32) -> Result<RunResult, CompareError> {
+        let seed = self.plan.seed.wrapping_add(u64::from(run));
+        Ok(match (self.place, &row.spec) {
+            (Place::Model(preset), Some(spec)) => {
+                let mut config = Config::new(row.page, self.cache_bytes);
+                config.max_in_flight = preset.connections;
+                config.max_ahead_in_flight = preset.connections / 2;
+                let host_ns_per_kib = preset.host_ns_per_kib;
+                let setup = sim::Setup { workload, policy: spec, config: config.bounded(), host_ns_per_kib };
+                sim::run(&setup, preset.build(seed))
+            }
+            (Place::File(file), Some(spec)) => {
+                live::engine(&file.path, workload, spec, self.cache_bytes, row.page.bytes())?
+            }
+            (Place::File(file), None) => live::kernel(&file.path, workload)?,
+            (Place::Model(_), None) => unreachable!("a model has no kernel row"),
+        })
+    }
+
+    fn table(self, results: Vec<Vec<RunResult>>) -> Table {
+        let mut notes = self.place.notes();
+        let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
+        if pages.iter().any(|p| *p != pages[0]) {
+            let list: Vec<String> = self.rows.iter().map(|r| format!("{} {}", r.policy, r.page.bytes())).collect();
+            notes.push(format!("The rows have different cache pages, in bytes: {}.", list.join(", ")));
+        }
+        let policies = self.rows.into_iter().zip(results).map(|(row, runs)| PolicyRuns { policy: row.policy, runs });
+        Table {
+            workload: self.workload.to_string(),
+            source: self.place.name(),
+            source_about: self.place.about(),
+            runs: self.runs,
+            seed: self.plan.seed,
+            cache_bytes: self.cache_bytes,
+            page_bytes: pages[0],
+            notes,
+            policies: policies.collect(),
+        }
+    }
+}
+
+/// The policies of a plan, `none` first where nobody named it.
+fn chosen(plan: &Plan) -> Vec<PolicySpec> {
+    let named: Vec<PolicySpec> = if plan.policies.is_empty() { PolicySpec::all() } else { plan.policies.clone() };
+    let has_none = named.iter().any(|p| p.info.name == "none");
+    let none = (!has_none).then(PolicySpec::none);
+    none.into_iter().chain(named).collect()
+}

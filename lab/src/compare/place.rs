@@ -1,0 +1,141 @@
+//! Where a comparison reads: a file, a scratch file, a model; and what follows from that.
+//!
+//! Never: leaves a scratch file behind. Its name is gone before the first byte is written; it lives as long as the
+//! descriptor, and `/proc/self/fd` is the way to it.
+
+use super::{CompareError, FILE_RUNS, MODEL_RUNS, Plan, SCRATCH_BYTES, SCRATCH_RUNS, SPAN_BYTES, SUITE_MODELS, Where};
+use crate::device::presets::{self, Preset};
+use crate::live::{self, LiveError};
+use crate::report::Progress;
+use foreread_core::policy::PolicySpec;
+use std::path::PathBuf;
+
+/// A place, looked at and found fit.
+pub enum Place {
+    /// A device model.
+    Model(&'static Preset),
+    /// A file or block device.
+    File(OnFile),
+}
+
+/// What is known of a file to read.
+pub struct OnFile {
+    /// How to open it.
+    pub path: PathBuf,
+    /// How to show it.
+    name: String,
+    size: u64,
+    about: String,
+    /// Smallest cache page that direct I/O on it can serve.
+    smallest_page: u64,
+    /// The device's own `read_ahead_kb`, in bytes.
+    readahead: Option<u64>,
+    scratch: Option<live::Scratch>,
+    notes: Vec<String>,
+}
+
+/// The places of a plan.
+pub fn all(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Place>, CompareError> {
+    match &plan.on {
+        Some(Where::Model(name)) => Ok(vec![Place::Model(presets::find(name)?)]),
+        Some(Where::File(path)) => Ok(vec![Place::File(OnFile::open(path.clone(), path.display().to_string(), None)?)]),
+        None => {
+            let bytes = plan.size_bytes.unwrap_or(SCRATCH_BYTES);
+            progress.stage("writing a scratch file");
+            let scratch = live::Scratch::make(bytes, &mut |done| progress.step(done, bytes))?;
+            let file = OnFile::open(scratch.path(), "scratch".to_string(), Some(scratch))?;
+            let models = SUITE_MODELS.iter().map(|name| Ok(Place::Model(presets::find(name)?)));
+            std::iter::once(Ok(Place::File(file))).chain(models).collect()
+        }
+    }
+}
+
+impl OnFile {
+    fn open(path: PathBuf, name: String, scratch: Option<live::Scratch>) -> Result<OnFile, LiveError> {
+        let look = live::look(&path)?;
+        let where_ = scratch.as_ref().map_or_else(String::new, |s| format!("in {}, ", s.dir().display()));
+        let readahead = look.readahead;
+        let kernel = readahead.map_or("read_ahead_kb unknown".to_string(), |b| format!("read_ahead_kb {}", b / 1024));
+        let mut notes = look.notes;
+        if readahead.is_none() {
+            notes.push("The device's read_ahead_kb could not be read; linux-* rows use their default.".to_string());
+        }
+        Ok(OnFile {
+            name: format!("file:{name}"),
+            size: look.size,
+            about: format!("{where_}{}, {kernel}", look.about),
+            smallest_page: look.smallest_page,
+            path,
+            readahead,
+            scratch,
+            notes,
+        })
+    }
+}
+
+impl Place {
+    /// In the notation of `--on`.
+    pub fn name(&self) -> String {
+        match self {
+            Place::Model(preset) => format!("model:{}", preset.name),
+            Place::File(file) => file.name.clone(),
+        }
+    }
+
+    pub fn about(&self) -> String {
+        match self {
+            Place::Model(preset) => preset.summary.to_string(),
+            Place::File(file) => file.about.clone(),
+        }
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        match self {
+            Place::Model(preset) if !preset.calibrated => {
+                vec!["This model is not calibrated: read the shape, not the figures.".to_string()]
+            }
+            Place::Model(_) => Vec::new(),
+            Place::File(file) => file.notes.clone(),
+        }
+    }
+
+    pub fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Place::Model(_) => None,
+            Place::File(file) => Some(&file.path),
+        }
+    }
+
+    pub fn runs(&self, plan: &Plan) -> u32 {
+        let usual = match self {
+            Place::Model(_) => MODEL_RUNS,
+            Place::File(file) if file.scratch.is_some() => SCRATCH_RUNS,
+            Place::File(_) => FILE_RUNS,
+        };
+        plan.runs.unwrap_or(usual)
+    }
+
+    /// Bytes that the workload spans: what was asked for, but no more than there is.
+    pub fn size(&self, plan: &Plan) -> u64 {
+        let (holds, usual) = match self {
+            Place::Model(preset) => (preset.capacity_bytes, SPAN_BYTES.min(preset.capacity_bytes)),
+            Place::File(file) => (file.size, SPAN_BYTES.min(file.size)),
+        };
+        plan.size_bytes.map_or(usual, |size| size.min(holds))
+    }
+
+    pub fn smallest_page(&self) -> u64 {
+        match self {
+            Place::Model(_) => 512,
+            Place::File(file) => file.smallest_page,
+        }
+    }
+
+    /// `linux-*` without a `max` of its own gets the device's.
+    pub fn with_default_max(&self, spec: PolicySpec) -> PolicySpec {
+        match self {
+            Place::File(OnFile { readahead: Some(bytes), .. }) => spec.with_default("max", *bytes),
+            _ => spec,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Models of storage: what a read costs on a disk, a volume or an object store, without having one.
+//!
+//! A device is driven by events on a virtual clock that its owner keeps: it is given commands, says when it will
+//! next have something to tell, and tells what has arrived by then. Bytes of a command arrive in order from its
+//! start, in one or several parts, so that a reader may go on before the whole of a long command is there.
+//!
+//! Never: real time, real bytes, failure, or a draw that depends on the order of calls ([`crate::draw`]).
+//!
+//! ```text
+//!   owner                      device
+//!     │  submit(now, command)    │      time never goes back: a submit is never earlier than the
+//!     ├─────────────────────────►│      submit or advance before it
+//!     │  next_time() -> t        │
+//!     │◄─────────────────────────┤
+//!     │  advance(t)              │      arrivals up to and at t, in the order of their times;
+//!     ├─────────────────────────►│      maybe none, where t was only a step inside the model
+//!     │  Arrival, Arrival, ...   │
+//!     │◄─────────────────────────┤
+//! ```
+//!
+//! A kind of device is a file here; a device with figures is a row in [`presets`].
+
+pub mod disk;
+pub mod net;
+pub mod presets;
+
+/// A read of `len` bytes from byte `start` of `file`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The owner's name for it, handed back in each [`Arrival`]. Not used again while the command runs.
+    pub id: u64,
+    /// Which file of the workload, so that files have luck of their own.
+    pub file: u32,
+    /// First byte.
+    pub start: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+/// Bytes of a command that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The command.
+    pub id: u64,
+    /// How many bytes are there, counted from the start of the command, not from the last arrival.
+    pub bytes: u64,
+    /// All of them: nothing more follows for this command.
+    pub done: bool,
+}
+
+/// Something that answers commands in virtual time. All times are nanoseconds of its owner's clock.
+pub trait Device: Send {
+    /// Gives it a command at `now_ns`. The device takes any number of them; those that it cannot work on yet wait
+    /// inside it.
+    fn submit(&mut self, now_ns: u64, command: Command);
+
+    /// When it will next have something to say; nothing while it has no command. A submit may bring it forward.
+    fn next_time(&self) -> Option<u64>;
+
+    /// Adds to `out` all that arrives up to and at `now_ns`.
+    fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>);
+}
+
+/// Lets `device` work until it has nothing left, and tells when each arrival came: for tests.
+#[cfg(test)]
+fn run_dry(device: &mut dyn Device) -> Vec<(u64, Arrival)> {
+    let (mut log, mut out) = (Vec::new(), Vec::new());
+    while let Some(at) = device.next_time() {
+        device.advance(at, &mut out);
+        log.extend(out.drain(..).map(|arrival| (at, arrival)));
+    }
+    log
+}

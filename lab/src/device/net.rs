@@ -1,0 +1,290 @@
+//! A device that works on several commands at once and shares one link between them: a network volume, an object
+//! store, an NVMe drive.
+//!
+//! A command waits for a connection, then for the first byte, and then its bytes come in chunks at the pace of the
+//! connection, if the link that all share has room. For one command alone that is
+//!
+//! ```text
+//!   T(S) = RTT + S / min(connection, link)
+//!
+//!             connections                        link (FIFO by readiness)
+//!   waiting   ┌─────────── RTT ──────┐ ┌─chunk─┐
+//!   FIFO  ──► │ connection 1         ├─┤       ├──►┌──┬──┬──┬──┬──┐
+//!             ├──────────────────────┤ └───────┘   │1 │2 │1 │2 │2 │──► arrivals
+//!         ──► │ connection 2         ├──chunk─────►└──┴──┴──┴──┴──┘
+//!             └──────────────────────┘
+//! ```
+//!
+//! A transfer has at most one chunk in the link's queue: its next chunk is ready when the last has arrived. So
+//! transfers take turns, and a short read behind a long one waits for a chunk of it, not for all of it.
+//!
+//! Never: connection set-up, packet loss, a limit of requests for each second, or writes.
+
+use super::{Arrival, Command, Device};
+use crate::draw;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+/// Bytes of a chunk: the unit in which transfers take turns on the link and progress is told. Chosen, not measured:
+/// an order of magnitude below the windows that are compared, and long enough to be cheap to simulate.
+pub const CHUNK_BYTES: u64 = 64 << 10;
+
+/// The figures of a network device.
+#[derive(Clone, Copy, Debug)]
+pub struct NetModel {
+    /// Time from the start of a command to its first byte, in nanoseconds: the median.
+    pub rtt_ns: u64,
+    /// Its 0.99 quantile, of a lognormal distribution; nothing: every round trip takes `rtt_ns`.
+    pub rtt_p99_ns: Option<u64>,
+    /// Bytes per second of one connection. Not 0.
+    pub connection_bytes_per_s: u64,
+    /// Bytes per second of all together. Not 0.
+    pub link_bytes_per_s: u64,
+    /// Commands worked on at once; the rest wait. Not 0.
+    pub connections: u32,
+}
+
+/// Nanoseconds that `bytes` take, rounded up.
+fn transfer_ns(bytes: u64, bytes_per_s: u64) -> u64 {
+    let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_s));
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+/// A network device at work.
+#[derive(Debug)]
+pub struct Net {
+    model: NetModel,
+    seed: u64,
+    /// What each connection is busy with; as many as were ever busy at once.
+    transfers: Vec<Transfer>,
+    /// Connections of `transfers` that are idle.
+    idle: Vec<usize>,
+    waiting: VecDeque<Waiting>,
+    /// One entry for each busy connection: when its first byte or its chunk arrives. The number in the middle keeps
+    /// those of one moment in the order they were made, which is what makes the link FIFO.
+    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    made: u64,
+    link_free_ns: u64,
+    /// How often a fetch began at this byte of this file. Not kept without a tail.
+    fetches: HashMap<(u32, u64), u64>,
+}
+
+#[derive(Debug)]
+struct Transfer {
+    command: Command,
+    arrived_bytes: u64,
+    /// The chunk under way; 0 before the first byte.
+    chunk_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    command: Command,
+    since_ns: u64,
+    rtt_ns: u64,
+}
+
+impl Net {
+    /// An idle device whose round trips are drawn from `seed`.
+    #[must_use]
+    pub fn new(model: NetModel, seed: u64) -> Net {
+        Net {
+            model,
+            seed,
+            transfers: Vec::new(),
+            idle: Vec::new(),
+            waiting: VecDeque::new(),
+            events: BinaryHeap::new(),
+            made: 0,
+            link_free_ns: 0,
+            fetches: HashMap::new(),
+        }
+    }
+
+    fn draw_rtt(&mut self, command: &Command) -> u64 {
+        let Some(p99_ns) = self.model.rtt_p99_ns else { return self.model.rtt_ns };
+        let nth = self.fetches.entry((command.file, command.start)).or_default();
+        let mut rng = draw::keyed(self.seed, command.file, command.start, *nth);
+        *nth += 1;
+        rng.lognormal(self.model.rtt_ns as f64, p99_ns as f64).round() as u64
+    }
+
+    fn push_event(&mut self, at_ns: u64, connection: usize) {
+        self.made += 1;
+        self.events.push(Reverse((at_ns, self.made, connection)));
+    }
+
+    /// Begins waiting commands while there are connections for them.
+    fn start_waiting(&mut self, now_ns: u64) {
+        while self.transfers.len() - self.idle.len() < self.model.connections as usize {
+            let Some(next) = self.waiting.pop_front() else { return };
+            let transfer = Transfer { command: next.command, arrived_bytes: 0, chunk_bytes: 0 };
+            let connection = self.idle.pop().unwrap_or(self.transfers.len());
+            match self.transfers.get_mut(connection) {
+                Some(slot) => *slot = transfer,
+                None => self.transfers.push(transfer),
+            }
+            self.push_event(next.since_ns.max(now_ns).saturating_add(next.rtt_ns), connection);
+        }
+    }
+
+    /// The connection has its first byte or the end of a chunk: takes it in and puts the next chunk on the link.
+    fn step(&mut self, now_ns: u64, connection: usize, out: &mut Vec<Arrival>) {
+        let model = self.model;
+        let transfer = &mut self.transfers[connection];
+        let len = transfer.command.len;
+        transfer.arrived_bytes += transfer.chunk_bytes;
+        let arrived = transfer.arrived_bytes;
+        let done = arrived == len;
+        if transfer.chunk_bytes > 0 || done {
+            out.push(Arrival { id: transfer.command.id, bytes: arrived, done });
+        }
+        if done {
+            self.idle.push(connection);
+            self.start_waiting(now_ns);
+            return;
+        }
+        transfer.chunk_bytes = CHUNK_BYTES.min(len - arrived);
+        // Differences of rounded sums: the chunks of a transfer add up to its time without a rounding error each.
+        let end = arrived + transfer.chunk_bytes;
+        let span = |bytes_per_s| transfer_ns(end, bytes_per_s) - transfer_ns(arrived, bytes_per_s);
+        let paced_ns = now_ns.saturating_add(span(model.connection_bytes_per_s));
+        self.link_free_ns = self.link_free_ns.max(now_ns).saturating_add(span(model.link_bytes_per_s));
+        self.push_event(self.link_free_ns.max(paced_ns), connection);
+    }
+}
+
+impl Device for Net {
+    fn submit(&mut self, now_ns: u64, command: Command) {
+        let rtt_ns = self.draw_rtt(&command);
+        self.waiting.push_back(Waiting { command, since_ns: now_ns, rtt_ns });
+        self.start_waiting(now_ns);
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        self.events.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
+        while let Some(&Reverse((at, _, connection))) = self.events.peek() {
+            if at > now_ns {
+                return;
+            }
+            self.events.pop();
+            self.step(at, connection, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::run_dry;
+
+    const MS: u64 = 1_000_000;
+
+    /// 1 ms, 10 ns a byte on a connection, 5 ns on the link.
+    const MODEL: NetModel = NetModel {
+        rtt_ns: MS,
+        rtt_p99_ns: None,
+        connection_bytes_per_s: 100_000_000,
+        link_bytes_per_s: 200_000_000,
+        connections: 4,
+    };
+
+    fn command(id: u64, len: u64) -> Command {
+        Command { id, file: 0, start: id << 20, len }
+    }
+
+    /// When each command was done, by id.
+    fn ends(device: &mut Net) -> Vec<(u64, u64)> {
+        let done = run_dry(device).into_iter().filter(|(_, a)| a.done);
+        let mut ends: Vec<(u64, u64)> = done.map(|(at, a)| (a.id, at)).collect();
+        ends.sort_unstable();
+        ends
+    }
+
+    #[test]
+    fn one_command_alone_takes_rtt_and_its_bytes() {
+        for (connection, link) in
+            [(62_500_000, 62_500_000), (100_000_000, 1_250_000_000), (7_000_000_000, 3_000_000_001)]
+        {
+            let model = NetModel { connection_bytes_per_s: connection, link_bytes_per_s: link, ..MODEL };
+            for len in [0, 1, 512, 65_536, 65_537, 407_000_064, 5 << 30] {
+                let mut net = Net::new(model, 0);
+                net.submit(77, command(1, len));
+                let expected = 77 + MS + transfer_ns(len, connection.min(link));
+                assert_eq!(ends(&mut net), [(1, expected)], "{len} bytes at {connection}, {link}");
+            }
+        }
+    }
+
+    #[test]
+    fn progress_is_told_chunk_by_chunk() {
+        let mut net = Net::new(MODEL, 0);
+        net.submit(0, command(1, CHUNK_BYTES + 100));
+        let arrival = |bytes, done| Arrival { id: 1, bytes, done };
+        let first = MS + 10 * CHUNK_BYTES;
+        let expected = [(first, arrival(CHUNK_BYTES, false)), (first + 1000, arrival(CHUNK_BYTES + 100, true))];
+        assert_eq!(run_dry(&mut net), expected);
+    }
+
+    /// Two fill the link, four must share it, and all of them end within one round of chunks.
+    #[test]
+    fn transfers_share_the_link_fairly() {
+        let len = 10 * CHUNK_BYTES;
+        let round_ns = 4 * 5 * CHUNK_BYTES;
+        let mut net = Net::new(MODEL, 0);
+        (1..=2).for_each(|id| net.submit(0, command(id, len)));
+        assert!(ends(&mut net).iter().all(|(_, at)| (MS + 10 * len..=MS + 10 * len + round_ns).contains(at)));
+        let mut net = Net::new(MODEL, 0);
+        (1..=4).for_each(|id| net.submit(0, command(id, len)));
+        let ends = ends(&mut net);
+        assert_eq!(ends[3].1, MS + 4 * 5 * len, "the link is never idle");
+        assert!(ends[0].1 + round_ns > ends[3].1, "{ends:?}");
+    }
+
+    /// A short read that comes while a long one runs waits for one chunk of it at most.
+    #[test]
+    fn a_short_read_overtakes_a_long_one() {
+        let model = NetModel { link_bytes_per_s: 100_000_000, ..MODEL };
+        let mut net = Net::new(model, 0);
+        net.submit(0, command(1, 64 * CHUNK_BYTES));
+        net.submit(5 * MS, command(2, 512));
+        let alone = 5 * MS + MS + 5120;
+        let [(_, long), (_, short)] = ends(&mut net)[..] else { panic!("two ends") };
+        assert!(short <= alone + 10 * CHUNK_BYTES, "{short}");
+        assert_eq!(long, MS + 10 * 64 * CHUNK_BYTES + 5120);
+    }
+
+    #[test]
+    fn commands_wait_for_a_connection_in_order() {
+        let mut net = Net::new(NetModel { connections: 1, ..MODEL }, 0);
+        (1..=3).for_each(|id| net.submit(0, command(id, 100)));
+        assert_eq!(ends(&mut net), [(1, MS + 1000), (2, 2 * MS + 2000), (3, 3 * MS + 3000)]);
+        // One that comes when the connection has long been idle begins at once.
+        net.submit(9 * MS, command(4, 100));
+        assert_eq!(ends(&mut net), [(4, 10 * MS + 1000)]);
+        let mut net = Net::new(NetModel { connections: 2, ..MODEL }, 0);
+        (1..=3).for_each(|id| net.submit(0, command(id, 100)));
+        assert_eq!(ends(&mut net)[2], (3, 2 * MS + 2000));
+    }
+
+    /// The round trip belongs to the bytes and to how often they were fetched, not to what else was asked before.
+    #[test]
+    fn luck_is_keyed() {
+        let model = NetModel { rtt_p99_ns: Some(5 * MS), ..MODEL };
+        let rtt_of = |before: &[u64], id: u64| {
+            let mut net = Net::new(model, 42);
+            before.iter().for_each(|&id| net.submit(0, command(id, 0)));
+            ends(&mut net);
+            let now = 1000 * MS;
+            net.submit(now, command(id, 0));
+            ends(&mut net)[0].1 - now
+        };
+        assert_eq!(rtt_of(&[], 1), rtt_of(&[2, 3, 4], 1));
+        assert_ne!(rtt_of(&[], 1), rtt_of(&[], 2));
+        assert_ne!(rtt_of(&[], 1), rtt_of(&[1], 1));
+        assert_eq!(rtt_of(&[1], 1), rtt_of(&[5, 1, 6], 1));
+    }
+}

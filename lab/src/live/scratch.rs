@@ -1,0 +1,70 @@
+//! A file to measure on that nobody else sees: it has no name, so that no way of ending leaves it behind.
+
+use super::LiveError;
+use rustix::fs::Advice;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// What `statfs` calls a file system in memory: reading it measures no storage.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// The file, as long as it is needed.
+pub struct Scratch {
+    file: File,
+    dir: PathBuf,
+}
+
+impl Scratch {
+    /// Writes `bytes` bytes that do not compress into a file in the working directory, or where that is no place for
+    /// it in the directory for temporary files, and drops them from the page cache. `progress` hears how far it is.
+    ///
+    /// # Errors
+    /// No directory has the room, or writing fails.
+    pub fn make(bytes: u64, progress: &mut dyn FnMut(u64)) -> Result<Scratch, LiveError> {
+        let dir = choose_dir(bytes)?;
+        let what = || format!("writing a scratch file of {bytes} bytes in {}", dir.display());
+        let mut file = tempfile::tempfile_in(&dir).map_err(LiveError::io(what()))?;
+        let mut rng = crate::draw::Rng::new(bytes);
+        let mut block = vec![0_u8; 1 << 20];
+        let mut written = 0;
+        while written < bytes {
+            block.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rng.bits().to_le_bytes()));
+            let part = (bytes - written).min(block.len() as u64);
+            file.write_all(&block[..part as usize]).map_err(LiveError::io(what()))?;
+            written += part;
+            progress(written);
+        }
+        file.sync_all().map_err(LiveError::io(what()))?;
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|e| LiveError::io(what())(e.into()))?;
+        Ok(Scratch { file, dir })
+    }
+
+    /// The way to it for others that want to open it: good while this is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+
+    /// The directory it would stand in if it had a name.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// The working directory, or that for temporary files; on storage, with the room.
+fn choose_dir(bytes: u64) -> Result<PathBuf, LiveError> {
+    let candidates = [std::env::current_dir().unwrap_or_default(), std::env::temp_dir(), PathBuf::from("/var/tmp")];
+    let fits = |dir: &PathBuf| {
+        let on_storage = rustix::fs::statfs(dir).is_ok_and(|s| i64::from(s.f_type) != TMPFS_MAGIC);
+        let room = rustix::fs::statvfs(dir).is_ok_and(|s| s.f_bavail.saturating_mul(s.f_frsize) / 2 > bytes);
+        // A directory that cannot be written to is found out by trying.
+        on_storage && room && tempfile::tempfile_in(dir).is_ok()
+    };
+    candidates.into_iter().find(fits).ok_or_else(|| {
+        let why = std::io::Error::other("no directory on storage has twice that free; try --size, or --on FILE");
+        LiveError::Io { what: format!("a scratch file of {bytes} bytes"), error: why }
+    })
+}

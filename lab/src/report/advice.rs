@@ -1,0 +1,368 @@
+//! Two sentences of advice: which policy to use on a source and what it gains, and what to beware of.
+//!
+//! A gain or a loss is spoken of only where the corrected test of its table calls it one. The policy is chosen
+//! by the geometric mean of its times over the workloads, each as a ratio to no readahead; what no test tells
+//! from no readahead counts as no gain. Never: advice from a single run, and never a word on a policy that is
+//! not in every table.
+
+use super::number;
+use super::row::{Report, Row};
+use super::verdict::WORTH_SAYING;
+
+/// Reading more than this many times the bytes asked for is worth a warning: a tenth more traffic, which on a
+/// metered or shared source is paid for.
+const OVERFETCH_WARNING: f64 = 1.1;
+
+/// From this ratio on, "1.5 times as long" reads better than "50 % longer".
+const TIMES_FROM: f64 = 1.5;
+
+/// Warnings in one sentence; more is not read.
+const WARNINGS: usize = 2;
+
+/// The advice for one source, from its tables: exactly two sentences. Empty without tables.
+#[must_use]
+pub fn advise(reports: &[Report]) -> String {
+    let Some(first) = reports.first() else { return String::new() };
+    let place = Place { reports, source: &first.source };
+    if reports.iter().all(|r| r.comparisons.iter().all(|c| c.p_value.is_none())) {
+        return place.untested();
+    }
+    let Some(choice) = place.choose() else {
+        return format!(
+            "There is nothing to choose between on {}: no policy was measured beside none on every workload. {}",
+            place.source, "Add policies with --policy, or --policy all."
+        );
+    };
+    let warning = place.warning(&choice);
+    if choice.score > -WORTH_SAYING {
+        return format!("{} {warning}", place.no_gain());
+    }
+    format!("{} {warning}", place.gain(&choice))
+}
+
+/// The reports in groups of one source each, in the order of their first table.
+#[must_use]
+pub fn by_source(reports: &[Report]) -> Vec<&[Report]> {
+    reports.chunk_by(|a, b| a.source == b.source).collect()
+}
+
+/// The tables of one source.
+struct Place<'a> {
+    reports: &'a [Report],
+    source: &'a str,
+}
+
+/// A policy that could be advised.
+struct Choice<'a> {
+    policy: &'a str,
+    /// Mean over the workloads of ln(time / time of none), with 0 where no test calls a difference.
+    score: f64,
+    /// Mean overfetch, to decide between equals.
+    overfetch: f64,
+}
+
+impl<'a> Place<'a> {
+    /// The best policy that stands in every table; the leaner one of two that are as fast.
+    fn choose(&self) -> Option<Choice<'a>> {
+        let candidates = self.reports[0].rows.iter().filter(|r| !r.is_kernel() && !is_none(&r.policy));
+        let mut choices: Vec<Choice> = candidates.filter_map(|r| self.choice(&r.policy)).collect();
+        let least = choices.iter().map(|c| c.score).min_by(f64::total_cmp)?;
+        choices.retain(|c| c.score < least + WORTH_SAYING);
+        choices.into_iter().min_by(|a, b| a.overfetch.total_cmp(&b.overfetch))
+    }
+
+    fn choice(&self, policy: &'a str) -> Option<Choice<'a>> {
+        let rows: Option<Vec<&Row>> = self.reports.iter().map(|r| row_of(r, policy)).collect();
+        let rows = rows?;
+        let n = rows.len() as f64;
+        let score = rows.iter().map(|r| change(r).ln()).sum::<f64>() / n;
+        let overfetch = rows.iter().filter_map(|r| r.overfetch).sum::<f64>() / n;
+        rows.iter().all(|r| r.ratio_to_none.is_some()).then_some(Choice { policy, score, overfetch })
+    }
+
+    fn untested(&self) -> String {
+        let rows = || self.reports.iter().flat_map(|r| r.rows.iter().map(move |row| (r, row)));
+        let fastest =
+            rows().filter_map(|(r, row)| Some((r, row, row.ratio_to_none?))).min_by(|a, b| a.2.total_cmp(&b.2));
+        let seen = fastest.map_or_else(String::new, |(r, row, ratio)| {
+            format!(" ({} on {} was lowest, at {} of the time of none)", row.policy, r.workload, number::times(ratio))
+        });
+        format!(
+            "One run of each cannot tell a gain from chance on {}{seen}. Measure again with --runs 5 or more before \
+             acting on it.",
+            self.source
+        )
+    }
+
+    fn no_gain(&self) -> String {
+        let rows = || self.reports.iter().flat_map(|r| &r.rows).filter(|r| !r.is_kernel() && !is_none(&r.policy));
+        let spread = rows().filter_map(|r| r.ratio_to_none).map(|r| (r - 1.0).abs()).fold(0.0, f64::max);
+        let workloads = list(self.reports.iter().map(|r| r.workload.clone()).collect());
+        if rows().any(|r| r.differs_from_none == Some(true) && (change(r) - 1.0).abs() > 0.0) {
+            return format!(
+                "Leave readahead off (none) for {workloads} on {}: nothing gained more than it lost.",
+                self.source
+            );
+        }
+        format!(
+            "Leave readahead off (none) for {workloads} on {}: no policy differs significantly from it (all are \
+             within {} %, corrected alpha {}).",
+            self.source,
+            (spread * 100.0).ceil().max(1.0),
+            self.reports[0].alpha
+        )
+    }
+
+    fn gain(&self, choice: &Choice<'_>) -> String {
+        let (mut gains, mut level) = (Vec::new(), Vec::new());
+        for report in self.reports {
+            let Some(row) = row_of(report, choice.policy) else { continue };
+            let ratio = change(row);
+            if ratio < 1.0 {
+                gains.push(format!("{} {}", report.workload, faster(ratio, report, row)));
+            } else if ratio == 1.0 {
+                level.push(report.workload.clone());
+            }
+        }
+        let level =
+            if level.is_empty() { String::new() } else { format!(", and makes no difference for {}", list(level)) };
+        let as_good = self.as_good_as(choice);
+        let as_good = match &as_good[..] {
+            [] => String::new(),
+            _ => format!(" (no test tells {} from it)", list(as_good)),
+        };
+        format!("Use {}{as_good} on {}: it makes {}{level}.", choice.policy, self.source, list(gains))
+    }
+
+    /// Policies that no test tells from the choice in any table, the kernel's page cache among them.
+    fn as_good_as(&self, choice: &Choice<'_>) -> Vec<String> {
+        let others = self.reports[0].rows.iter().map(|r| &r.policy).filter(|p| *p != choice.policy && !is_none(p));
+        others.filter(|p| self.reports.iter().all(|r| apart(r, choice.policy, p) == Some(1.0))).cloned().collect()
+    }
+
+    /// The second sentence: where the choice, the other policies or foreread itself disappoint.
+    fn warning(&self, choice: &Choice<'_>) -> String {
+        let mut found = Vec::new();
+        for report in self.reports {
+            let kernel = report.rows.iter().find(|r| r.is_kernel());
+            if let Some(ratio) = kernel.and_then(|k| apart(report, choice.policy, &k.policy)).filter(|r| *r < 1.0) {
+                found.push(format!(
+                    "the kernel's own page cache reads {} {}, so nothing here beats it there",
+                    report.workload,
+                    if ratio.recip() >= TIMES_FROM {
+                        format!("{} times as fast as {}", number::three(ratio.recip()), choice.policy)
+                    } else {
+                        format!("in {:.0} % less time than {}", (1.0 - ratio) * 100.0, choice.policy)
+                    }
+                ));
+            }
+        }
+        found.extend(self.slower(|policy| policy == choice.policy));
+        found.extend(self.over_reads(|policy| policy == choice.policy));
+        found.extend(self.slower(|policy| policy != choice.policy));
+        found.extend(self.over_reads(|policy| policy != choice.policy));
+        if found.is_empty() {
+            return format!(
+                "No policy took significantly longer than none, and none of them read more than {OVERFETCH_WARNING} \
+                 times the bytes asked for."
+            );
+        }
+        found.truncate(WARNINGS);
+        format!("Beware: {}.", found.join("; "))
+    }
+
+    /// The worst slow-down of the policies that `of` picks, in words.
+    fn slower(&self, of: impl Fn(&str) -> bool) -> Option<String> {
+        let (workload, row) = self.worst(of, |row| Some(change(row)))?;
+        let ratio = change(row);
+        (ratio > 1.0).then(|| {
+            let how = if ratio >= TIMES_FROM {
+                format!("takes {} times as long as none", number::three(ratio))
+            } else {
+                format!("takes {:.0} % longer than none", (ratio - 1.0) * 100.0)
+            };
+            format!("{} {how} on {workload}", row.policy)
+        })
+    }
+
+    /// The worst overfetch of the policies that `of` picks, in words.
+    fn over_reads(&self, of: impl Fn(&str) -> bool) -> Option<String> {
+        let (workload, row) = self.worst(of, |row| row.overfetch)?;
+        let overfetch = row.overfetch.filter(|o| *o > OVERFETCH_WARNING)?;
+        Some(format!("{} reads {} times the bytes that {workload} asks for", row.policy, number::three(overfetch)))
+    }
+
+    fn worst(&self, of: impl Fn(&str) -> bool, measure: impl Fn(&Row) -> Option<f64>) -> Option<(&'a str, &'a Row)> {
+        let rows = self.reports.iter().flat_map(|r| r.rows.iter().map(move |row| (r.workload.as_str(), row)));
+        let ours = rows.filter(|(_, row)| !row.is_kernel() && !is_none(&row.policy) && of(&row.policy));
+        let measured = ours.filter_map(|(workload, row)| measure(row).map(|m| (m, workload, row)));
+        measured.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, workload, row)| (workload, row))
+    }
+}
+
+fn is_none(policy: &str) -> bool {
+    super::name_of(policy) == "none"
+}
+
+fn row_of<'a>(report: &'a Report, policy: &str) -> Option<&'a Row> {
+    report.rows.iter().find(|r| r.policy == policy)
+}
+
+/// Time as a ratio to none, or 1 where no test calls a difference or it is not worth saying.
+fn change(row: &Row) -> f64 {
+    let called = row.ratio_to_none.filter(|r| row.differs_from_none == Some(true) && (r - 1.0).abs() >= WORTH_SAYING);
+    called.unwrap_or(1.0)
+}
+
+/// Time of `to` as a ratio to that of `from`, 1 where no test calls a difference. Undefined without a test.
+fn apart(report: &Report, from: &str, to: &str) -> Option<f64> {
+    let compared = report.comparisons.iter().find(|c| (c.a == from && c.b == to) || (c.a == to && c.b == from))?;
+    let ratio = if compared.a == from { compared.ratio? } else { compared.ratio?.recip() };
+    let called = compared.differs? && (ratio - 1.0).abs() >= WORTH_SAYING;
+    Some(if called { ratio } else { 1.0 })
+}
+
+/// "4.05 times as fast (11.42 s instead of 46.20 s)" or "take 12 % less time (...)".
+fn faster(ratio: f64, report: &Report, row: &Row) -> String {
+    let how = if ratio.recip() >= TIMES_FROM {
+        format!("{} times as fast", number::three(ratio.recip()))
+    } else {
+        format!("{:.0} % shorter", (1.0 - ratio) * 100.0)
+    };
+    let mean = |row: Option<&Row>| row.and_then(|r| r.time_s.as_ref()).map(|t| number::span_s(t.mean, None));
+    match (mean(Some(row)), mean(report.none())) {
+        (Some(now), Some(before)) => format!("{how} ({now} s instead of {before} s)"),
+        _ => how,
+    }
+}
+
+/// "a", "a and b", "a, b and c".
+fn list(mut words: Vec<String>) -> String {
+    match (words.pop(), words.is_empty()) {
+        (None, _) => String::new(),
+        (Some(last), true) => last,
+        (Some(last), false) => format!("{} and {last}", words.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{boot, runs, table};
+    use super::*;
+
+    fn advice(tables: &[super::super::Table]) -> String {
+        let reports: Vec<Report> = tables.iter().map(Report::of).collect();
+        let text = advise(&reports);
+        // A full stop that ends a sentence is followed by a space or nothing; those of numbers are not.
+        assert_eq!(text.matches(". ").count() + usize::from(text.ends_with('.')), 2, "not two sentences: {text}");
+        text
+    }
+
+    #[test]
+    fn one_workload_with_a_clear_winner() {
+        assert_eq!(
+            advice(&[boot()]),
+            "Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast (11.42 s instead of 46.20 s). \
+             Beware: linux-6.18 reads 1.34 times the bytes that boot-ide asks for."
+        );
+    }
+
+    #[test]
+    fn nothing_differs() {
+        let noise = table(
+            "random",
+            "model:rbd",
+            vec![
+                runs("none", &[1.00, 1.02, 0.99], 0, 0, 4_096_000),
+                runs("linux-6.18", &[1.01, 1.00, 1.00], 0, 0, 4_096_000),
+            ],
+        );
+        assert_eq!(
+            advice(&[noise]),
+            "Leave readahead off (none) for random on model:rbd: no policy differs significantly from it (all are \
+             within 1 %, corrected alpha 0.05). No policy took significantly longer than none, and none of them read \
+             more than 1.1 times the bytes asked for."
+        );
+    }
+
+    #[test]
+    fn a_policy_that_hurts_is_named() {
+        let worse = table(
+            "random",
+            "model:rbd",
+            vec![
+                runs("none", &[1.0, 1.1, 0.9], 0, 0, 4_096_000),
+                runs("linux-6.18", &[2.0, 2.1, 1.9], 8_192_000, 0, 12_288_000),
+            ],
+        );
+        assert_eq!(
+            advice(&[worse]),
+            "Leave readahead off (none) for random on model:rbd: nothing gained more than it lost. Beware: linux-6.18 \
+             takes 2.00 times as long as none on random; linux-6.18 reads 3.00 times the bytes that random asks for."
+        );
+    }
+
+    #[test]
+    fn several_workloads_are_weighed_together() {
+        let random = table(
+            "random",
+            "model:rbd",
+            vec![
+                runs("none", &[1.0, 1.1, 0.9], 0, 0, 4_096_000),
+                runs("linux-6.18", &[1.0, 1.1, 0.9], 0, 0, 4_096_000),
+                runs("rbd-plain", &[1.2, 1.31, 1.1], 0, 0, 4_096_000),
+            ],
+        );
+        let text = advice(&[boot(), random]);
+        // rbd-plain is the faster on boot-ide, but what it loses on random is more than that.
+        assert_eq!(
+            text,
+            "Use linux-6.18 on model:rbd: it makes boot-ide 3.55 times as fast (13.00 s instead of 46.20 s), and makes \
+             no difference for random. Beware: linux-6.18 reads 1.34 times the bytes that boot-ide asks for; rbd-plain \
+             takes 20 % longer than none on random."
+        );
+    }
+
+    #[test]
+    fn the_kernel_is_named_where_it_wins_and_where_it_does_as_well() {
+        let with_kernel = |times: &[f64]| {
+            let mut table = boot();
+            let mut kernel = runs("kernel", times, 0, 0, 0);
+            kernel.runs.iter_mut().for_each(|r| r.kernel = true);
+            table.policies.push(kernel);
+            table
+        };
+        let text = advice(&[with_kernel(&[10.3, 10.5, 10.4, 10.2, 10.6])]);
+        assert!(text.contains("Use rbd-plain on"), "{text}");
+        assert!(
+            text.contains("Beware: the kernel's own page cache reads boot-ide in 9 % less time than rbd-plain"),
+            "{text}"
+        );
+        let text = advice(&[with_kernel(&[11.4, 11.4, 11.4, 11.4, 11.5])]);
+        assert!(text.contains("Use rbd-plain (no test tells kernel from it) on"), "{text}");
+    }
+
+    #[test]
+    fn of_equals_the_leaner_is_advised() {
+        let mut table = boot();
+        table.policies[1] = runs("linux-6.18", &[11.3, 11.5, 11.4, 11.3, 11.6], 3_932_160, 3_801_088, 4_096_000);
+        assert!(advice(&[table]).starts_with("Use linux-6.18 (no test tells rbd-plain from it) on model:rbd"));
+    }
+
+    #[test]
+    fn one_run_and_one_policy_are_no_ground_for_advice() {
+        let once = table("w", "s", vec![runs("none", &[2.0], 0, 0, 0), runs("rbd-plain", &[1.0], 0, 0, 0)]);
+        assert!(advice(&[once]).starts_with("One run of each cannot tell a gain from chance on s (rbd-plain on w"));
+        assert!(advise(&[]).is_empty());
+        let elsewhere = table("w2", "s", vec![runs("none", &[2.0, 2.1], 0, 0, 0)]);
+        assert!(advice(&[boot(), elsewhere]).starts_with("There is nothing to choose between on model:rbd"));
+    }
+
+    #[test]
+    fn sources_are_told_apart() {
+        let mut other = boot();
+        other.source = "model:nvme".to_string();
+        let reports: Vec<Report> = [boot(), boot(), other].iter().map(Report::of).collect();
+        assert_eq!(by_source(&reports).iter().map(|r| r.len()).collect::<Vec<_>>(), [2, 1]);
+    }
+}

@@ -1,0 +1,263 @@
+//! Fills a report: from raw runs to rows, comparisons and notes. What each key means stands in `row.rs`.
+//!
+//! Never: takes a mean of ratios. Sums over the runs first, one division last.
+
+use super::row::{Comparison, Report, Row, SCHEMA, Time};
+use super::verdict::Verdict;
+use super::{PolicyRuns, RunResult, Table, number};
+use crate::stats::{ALPHA, Summary, latency_histogram, percentile_ns, ratio};
+use foreread_core::stats::Stats;
+
+const NS_PER_S: f64 = 1e9;
+const NS_PER_US: f64 = 1e3;
+
+impl Report {
+    /// Works out everything from the raw runs.
+    #[must_use]
+    pub fn of(table: &Table) -> Report {
+        let verdict = Verdict::of(table);
+        let none = table.policies.iter().position(PolicyRuns::is_none);
+        Report {
+            schema: SCHEMA.to_string(),
+            foreread: env!("CARGO_PKG_VERSION").to_string(),
+            workload: table.workload.clone(),
+            source: table.source.clone(),
+            source_about: table.source_about.clone(),
+            runs: table.runs,
+            seed: table.seed,
+            cache_bytes: table.cache_bytes,
+            page_bytes: table.page_bytes,
+            alpha: ALPHA,
+            notes: table.notes.iter().cloned().chain(own_notes(table)).collect(),
+            best: verdict.best.iter().map(|&i| table.policies[i].policy.clone()).collect(),
+            rows: (0..table.policies.len()).map(|i| row(table, i, none, &verdict)).collect(),
+            comparisons: comparisons(table, &verdict),
+        }
+    }
+}
+
+fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> Row {
+    let policy = &table.policies[index];
+    let sums = Sums::of(policy);
+    let time = Summary::of(&policy.times_s());
+    let of_none = none.map(|i| &table.policies[i]);
+    let p_value = none.and_then(|n| verdict.p_value(index, n));
+    let stats = sums.ours();
+    let count = |field: fn(&Stats) -> u64| stats.map(|_| sums.mean(field));
+    let demand = |field: fn(&Stats) -> u64| Some(sums.mean(field)).filter(|n| stats.is_some() || *n > 0);
+    let latency = Latency::of(policy);
+    let bytes = |field: fn(&Stats) -> u64| stats.map(|_| sums.total(field));
+    let part = |a: Option<f64>, b: Option<f64>| a.zip(b).and_then(|(a, b)| ratio(a, b));
+    let (planned, used) = (bytes(|s| s.ra_bytes), bytes(|s| s.used_bytes));
+    let missed = of_none.map(|p| Sums::of(p).per_run(|s| s.source_bytes));
+    Row {
+        policy: policy.policy.clone(),
+        ratio_to_none: part(time.map(|t| t.mean), of_none.and_then(|p| Summary::of(&p.times_s())).map(|t| t.mean)),
+        p_value,
+        differs_from_none: p_value.map(|p| p < ALPHA),
+        throughput_mb_s: demand(|s| s.demand_bytes)
+            .and_then(|_| ratio(sums.total(|s| s.demand_bytes), policy.times_s().iter().sum::<f64>()))
+            .map(|bytes_s| bytes_s / number::MB),
+        time_s: time.map(|t| Time { mean: t.mean, median: t.median, ci95: t.ci95, runs: policy.times_s() }),
+        demand_reads: demand(|s| s.demand_reads),
+        demand_bytes: demand(|s| s.demand_bytes),
+        ra_planned_ops: count(|s| s.ra_planned_ops),
+        ra_planned_bytes: count(|s| s.ra_planned_bytes),
+        ra_ops: count(|s| s.ra_ops),
+        ra_bytes: count(|s| s.ra_bytes),
+        refused_bytes: count(|s| s.ra_refused_bytes),
+        source_reads: count(|s| s.source_reads),
+        source_bytes: count(|s| s.source_bytes),
+        used_bytes: count(|s| s.used_bytes),
+        late_bytes: count(|s| s.late_bytes),
+        unused_bytes: count(|s| s.unused_bytes),
+        unresolved_bytes: count(|s| s.unresolved_bytes),
+        failed_bytes: count(|s| s.ra_failed_bytes),
+        thrash_bytes: count(|s| s.thrash_bytes),
+        distinct_bytes: stats.map(|_| sums.rounded(sums.distinct)),
+        hits: count(|s| s.hits),
+        late_hits: count(|s| s.late_hits),
+        misses: count(|s| s.misses),
+        failed_reads: count(|s| s.failed_reads),
+        stall_s: stats.map(|_| sums.per_run(|s| s.stall_ns) / NS_PER_S),
+        p50_us: latency.percentile(50.0),
+        p95_us: latency.percentile(95.0),
+        p99_us: latency.percentile(99.0),
+        p999_us: latency.percentile(99.9),
+        max_us: latency.percentile(100.0),
+        accuracy: part(used, planned),
+        coverage: part(stats.map(|_| sums.per_run(|s| s.used_bytes)), missed),
+        timeliness: part(bytes(|s| s.late_bytes), used).map(|late| 1.0 - late),
+        overfetch: part(bytes(|s| s.source_bytes), stats.map(|_| sums.distinct as f64)),
+    }
+}
+
+/// The counters of all runs of a policy.
+struct Sums<'a> {
+    policy: &'a PolicyRuns,
+    /// Distinct demanded bytes, over all runs.
+    distinct: u128,
+}
+
+impl<'a> Sums<'a> {
+    fn of(policy: &'a PolicyRuns) -> Sums<'a> {
+        Sums { policy, distinct: policy.runs.iter().map(|r| u128::from(r.distinct_bytes)).sum() }
+    }
+
+    /// The policy's runs, if they are ours and there are any.
+    fn ours(&self) -> Option<&'a [RunResult]> {
+        (!self.policy.runs.is_empty() && !self.policy.is_kernel()).then_some(&self.policy.runs)
+    }
+
+    fn sum(&self, field: fn(&Stats) -> u64) -> u128 {
+        self.policy.runs.iter().map(|r| u128::from(field(&r.stats))).sum()
+    }
+
+    fn total(&self, field: fn(&Stats) -> u64) -> f64 {
+        self.sum(field) as f64
+    }
+
+    fn per_run(&self, field: fn(&Stats) -> u64) -> f64 {
+        self.total(field) / self.policy.runs.len().max(1) as f64
+    }
+
+    fn mean(&self, field: fn(&Stats) -> u64) -> u64 {
+        self.rounded(self.sum(field))
+    }
+
+    /// `sum` over the runs as a mean of a run, half rounded up.
+    fn rounded(&self, sum: u128) -> u64 {
+        let runs = self.policy.runs.len().max(1) as u128;
+        u64::try_from((sum + runs / 2) / runs).unwrap_or(u64::MAX)
+    }
+}
+
+/// The latencies of all runs of a policy together.
+struct Latency(hdrhistogram::Histogram<u64>);
+
+impl Latency {
+    fn of(policy: &PolicyRuns) -> Latency {
+        let mut all = latency_histogram();
+        for run in &policy.runs {
+            // Fails only for a histogram that may not grow, and this one may.
+            all.add(&run.latency).expect("a growing histogram takes in any other");
+        }
+        Latency(all)
+    }
+
+    fn percentile(&self, percent: f64) -> Option<f64> {
+        percentile_ns(&self.0, percent).map(|ns| ns as f64 / NS_PER_US)
+    }
+}
+
+fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
+    let mean = |i: usize| Summary::of(&table.policies[i].times_s()).map(|s| s.mean);
+    let rows = table.policies.len();
+    let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));
+    let compare = |(a, b): (usize, usize)| Comparison {
+        a: table.policies[a].policy.clone(),
+        b: table.policies[b].policy.clone(),
+        ratio: mean(b).zip(mean(a)).and_then(|(b, a)| ratio(b, a)),
+        p_value: verdict.p_value(a, b),
+        differs: verdict.differ(a, b),
+    };
+    pairs.map(compare).collect()
+}
+
+/// What the columns of the terminal table would hide: readahead left in the cache untouched at the end (neither
+/// used nor unused by definition), readahead refused, and reads that failed.
+fn own_notes(table: &Table) -> Vec<String> {
+    /// Below this part of the readahead it is the tail of the last windows.
+    const TAIL: f64 = 0.05;
+    let mut notes = Vec::new();
+    for policy in table.policies.iter().filter(|p| !p.is_kernel()) {
+        let (sums, name) = (Sums::of(policy), &policy.policy);
+        let left = ratio(sums.total(|s| s.unresolved_bytes), sums.total(|s| s.ra_bytes)).unwrap_or(0.0);
+        if left > TAIL {
+            notes.push(format!("{name}: {} % of its readahead was still untouched at the end", number::percent(left)));
+        }
+        let refused = ratio(sums.total(|s| s.ra_refused_bytes), sums.total(|s| s.ra_planned_bytes)).unwrap_or(0.0);
+        if refused > TAIL {
+            notes.push(format!("{name}: {} % of the readahead it planned was refused", number::percent(refused)));
+        }
+        let failed = sums.sum(|s| s.failed_reads);
+        if failed > 0 {
+            notes.push(format!("{name}: {failed} reads failed, so its time is not that of the whole workload"));
+        }
+    }
+    if table.runs == 1 {
+        notes.push("one run: no interval and no test; ask for more with --runs".to_string());
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    fn near(got: Option<f64>, want: f64) {
+        let got = got.expect("defined");
+        assert!((got - want).abs() < 1e-9, "{got} is not {want}");
+    }
+
+    #[test]
+    fn the_formulas_by_hand() {
+        let report = Report::of(&samples::boot());
+        let (none, rbd) = (&report.rows[0], &report.rows[2]);
+        near(rbd.ratio_to_none, 11.42 / 46.2);
+        near(rbd.throughput_mb_s, 4.096 / 11.42);
+        near(rbd.accuracy, 3_801_088.0 / 3_932_160.0);
+        near(rbd.coverage, 3_801_088.0 / 4_096_000.0);
+        near(rbd.timeliness, 1.0 - 380_108.0 / 3_801_088.0);
+        near(rbd.overfetch, 4_200_000.0 / 4_096_000.0);
+        near(rbd.stall_s, 0.5);
+        assert_eq!((rbd.ra_bytes, rbd.unused_bytes, rbd.hits), (Some(3_932_160), Some(131_072), Some(900)));
+        near(none.ratio_to_none, 1.0);
+        near(none.overfetch, 1.0);
+        near(none.coverage, 0.0);
+        assert_eq!((none.accuracy, none.timeliness, none.p_value), (None, None, None));
+        assert_eq!((rbd.differs_from_none, &report.best[..]), (Some(true), &["rbd-plain".to_string()][..]));
+        assert!(rbd.p99_us.is_some_and(|p| (989.0..=991.0).contains(&p)), "{:?}", rbd.p99_us);
+    }
+
+    #[test]
+    fn counters_are_means_and_ratios_are_of_sums() {
+        let mut policy = samples::runs("none", &[1.0, 1.0], 0, 0, 1000);
+        policy.runs[1].stats.source_bytes = 1003;
+        let report = Report::of(&samples::table("w", "s", vec![policy]));
+        assert_eq!(report.rows[0].source_bytes, Some(1002));
+        near(report.rows[0].overfetch, 2003.0 / 8_192_000.0);
+    }
+
+    #[test]
+    fn a_kernel_row_has_no_counters_of_ours() {
+        let mut table = samples::boot();
+        let mut kernel = samples::runs("kernel", &[20.0, 20.1, 19.9, 20.0, 20.2], 0, 0, 0);
+        for run in &mut kernel.runs {
+            run.kernel = true;
+        }
+        table.policies.push(kernel);
+        let report = Report::of(&table);
+        let row = &report.rows[3];
+        assert!(row.is_kernel() && !report.rows[0].is_kernel());
+        assert_eq!((row.hits, row.source_bytes, row.overfetch, row.stall_s), (None, None, None, None));
+        assert_eq!(row.demand_reads, Some(1000));
+        assert!(row.ratio_to_none.is_some() && row.throughput_mb_s.is_some() && row.p99_us.is_some());
+    }
+
+    #[test]
+    fn notes_tell_what_the_columns_hide() {
+        let mut table = samples::boot();
+        for run in &mut table.policies[1].runs {
+            run.stats.unresolved_bytes = run.stats.ra_bytes / 2;
+            run.stats.ra_refused_bytes = run.stats.ra_planned_bytes / 4;
+        }
+        table.policies[2].runs[0].stats.failed_reads = 3;
+        table.notes.push("O_DIRECT was refused".to_string());
+        let notes = Report::of(&table).notes;
+        assert_eq!(notes.len(), 4, "{notes:?}");
+        assert_eq!(notes[0], "O_DIRECT was refused");
+        assert!(notes[1].starts_with("linux-6.18: 50 %") && notes[2].contains("25 %") && notes[3].contains("3 reads"));
+    }
+}

@@ -1,0 +1,165 @@
+//! From raw runs to something a person or a program reads.
+//!
+//! ```text
+//!   Table (raw runs) ──►  row::Report  ──►  JSON            every number, schema foreread.compare/1
+//!                            │     └─────►  table::render   the terminal
+//!                         verdict    └───►  advice::advise  two sentences
+//! ```
+//! The table and the advice are made from the [`Report`], so no text can say what the JSON does not.
+//! Never: runs anything, prints anything, or reads a clock or the environment.
+
+pub mod advice;
+mod fill;
+pub mod number;
+pub mod progress;
+pub mod row;
+pub mod table;
+pub mod verdict;
+
+use foreread_core::stats::Stats;
+use hdrhistogram::Histogram;
+
+pub use advice::{advise, by_source};
+pub use progress::{Progress, Silent};
+pub use row::{Report, Row, to_json};
+pub use table::render;
+
+/// One run of one policy.
+#[derive(Clone, Debug)]
+pub struct RunResult {
+    /// From the first read to the end of the last, in seconds (virtual ones on a model).
+    pub time_s: f64,
+    /// The machine's counters at the end. Of a `kernel` run only `demand_reads` and `demand_bytes` are looked at.
+    pub stats: Stats,
+    /// Latency of each demand read, in nanoseconds ([`crate::stats::latency_histogram`]).
+    pub latency: Histogram<u64>,
+    /// Distinct bytes demanded, rounded out to whole cache pages and clipped to the end of the file.
+    pub distinct_bytes: u64,
+    /// The kernel's page cache served the reads: there are no counters of ours, and they become null.
+    pub kernel: bool,
+}
+
+/// The runs of one policy. Run `i` of every policy of a table met the same trace, seed and storage: a pair.
+#[derive(Clone, Debug)]
+pub struct PolicyRuns {
+    /// As it was asked for, `NAME:key=value,...`.
+    pub policy: String,
+    /// One result for each run, in the order of the pairs.
+    pub runs: Vec<RunResult>,
+}
+
+impl PolicyRuns {
+    /// True for the row that everything is measured against: no readahead.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        name_of(&self.policy) == "none"
+    }
+
+    /// True when the kernel's page cache served these reads.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        self.runs.iter().any(|r| r.kernel)
+    }
+
+    /// The times in seconds, in the order of the pairs.
+    #[must_use]
+    pub fn times_s(&self) -> Vec<f64> {
+        self.runs.iter().map(|r| r.time_s).collect()
+    }
+}
+
+/// One workload on one source under several policies: what the comparison hands over.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The workload, as it was asked for.
+    pub workload: String,
+    /// The source in the notation of `--on`: `file:PATH` or `model:NAME`.
+    pub source: String,
+    /// One line about the source for people ("ext4, O_DIRECT, read_ahead_kb 128"). May be empty.
+    pub source_about: String,
+    /// Runs of each policy.
+    pub runs: u32,
+    /// Seed of the first run.
+    pub seed: u64,
+    /// Size of the cache in bytes.
+    pub cache_bytes: u64,
+    /// Size of a cache page in bytes: the grain of every byte counter.
+    pub page_bytes: u64,
+    /// What a reader of the table must know ("O_DIRECT was refused"), a sentence each.
+    pub notes: Vec<String>,
+    /// The rows, in the order they are shown in.
+    pub policies: Vec<PolicyRuns>,
+}
+
+/// The name in `NAME:key=value,...`.
+fn name_of(policy: &str) -> &str {
+    policy.split(':').next().unwrap_or(policy)
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    //! Made-up runs for the tests of this room.
+
+    use super::{PolicyRuns, RunResult, Stats, Table};
+    use crate::stats::{latency_histogram, record_latency};
+
+    /// A run of `time_s` seconds that read ahead `ra` and fetched `source` bytes for 1000 reads of 4 KiB.
+    pub fn run(time_s: f64, ra: u64, used: u64, source: u64) -> RunResult {
+        let mut latency = latency_histogram();
+        for i in 1..=1000_u64 {
+            record_latency(&mut latency, i * 1000);
+        }
+        let stats = Stats {
+            demand_reads: 1000,
+            demand_bytes: 4_096_000,
+            hits: if ra > 0 { 900 } else { 0 },
+            late_hits: if ra > 0 { 50 } else { 0 },
+            misses: if ra > 0 { 50 } else { 1000 },
+            stall_ns: 500_000_000,
+            ra_planned_ops: ra / 131_072,
+            ra_planned_bytes: ra,
+            ra_ops: ra / 131_072,
+            ra_bytes: ra,
+            source_reads: source / 65_536,
+            source_bytes: source,
+            used_bytes: used,
+            late_bytes: used / 10,
+            unused_bytes: ra - used,
+            ..Stats::default()
+        };
+        RunResult { time_s, stats, latency, distinct_bytes: 4_096_000, kernel: false }
+    }
+
+    pub fn runs(policy: &str, times: &[f64], ra: u64, used: u64, source: u64) -> PolicyRuns {
+        PolicyRuns { policy: policy.to_string(), runs: times.iter().map(|t| run(*t, ra, used, source)).collect() }
+    }
+
+    pub fn table(workload: &str, source: &str, policies: Vec<PolicyRuns>) -> Table {
+        let runs = policies.first().map_or(0, |p| p.runs.len() as u32);
+        Table {
+            workload: workload.to_string(),
+            source: source.to_string(),
+            runs,
+            seed: 1,
+            cache_bytes: 64 << 20,
+            page_bytes: 4096,
+            policies,
+            ..Table::default()
+        }
+    }
+
+    /// Three policies, two of which gain much and lie close together.
+    pub fn boot() -> Table {
+        let mut table = table(
+            "boot-ide",
+            "model:rbd",
+            vec![
+                runs("none", &[46.1, 46.3, 46.2, 46.0, 46.4], 0, 0, 4_096_000),
+                runs("linux-6.18", &[12.9, 13.1, 13.0, 12.8, 13.2], 5_242_880, 3_932_160, 5_500_000),
+                runs("rbd-plain", &[11.3, 11.5, 11.4, 11.3, 11.6], 3_932_160, 3_801_088, 4_200_000),
+            ],
+        );
+        table.source_about = "0.690 ms a read, 62.5 MB/s".to_string();
+        table
+    }
+}

@@ -1,0 +1,166 @@
+//! How numbers look in a table and in a sentence: few digits, narrow, and never rounded into a claim
+//! ("100 %" is all of it). Never: used for JSON, which gets every digit.
+
+/// The sign for what is not defined.
+pub const UNDEFINED: &str = "-";
+
+/// Bytes in a megabyte. MB is 10^6 in everything that is printed.
+pub const MB: f64 = 1e6;
+
+/// `value` formatted by `show`, or the sign for undefined.
+#[must_use]
+pub fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| UNDEFINED.to_string(), show)
+}
+
+/// About three significant digits, at most six characters: `0`, `1.23`, `12.3`, `1234`, `1.23M`.
+#[must_use]
+pub fn three(value: f64) -> String {
+    let size = value.abs();
+    // The limits are where the digit before would round up: 9.996 shall be 10.0, not 10.00.
+    match size {
+        _ if size == 0.0 => "0".to_string(),
+        _ if size < 0.0005 => format!("{value:.0e}"),
+        _ if size < 9.995 => format!("{value:.2}"),
+        _ if size < 99.95 => format!("{value:.1}"),
+        _ if size < 999_999.5 => format!("{value:.0}"),
+        _ if size < 9.995e6 => format!("{:.2}M", value / 1e6),
+        _ if size < 999.5e6 => format!("{:.0}M", value / 1e6),
+        _ if size < 999.5e9 => format!("{:.1}G", value / 1e9),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+/// A count: exact up to six digits.
+#[must_use]
+pub fn count(value: u64) -> String {
+    if value < 1_000_000 { value.to_string() } else { three(value as f64) }
+}
+
+/// A span in seconds and half its interval, with as many decimals as both need: `46.22 ±0.41`.
+#[must_use]
+pub fn span_s(mean: f64, half: Option<f64>) -> String {
+    let decimals = match mean {
+        m if m >= 1000.0 => 0,
+        m if m >= 100.0 => 1,
+        m if m >= 10.0 => 2,
+        m if m >= 0.1 => 3,
+        m if m >= 0.01 => 4,
+        _ => 5,
+    };
+    match half {
+        Some(half) => format!("{mean:.decimals$} ±{half:.decimals$}"),
+        None => format!("{mean:.decimals$}"),
+    }
+}
+
+/// A latency given in microseconds, with its unit: `690us`, `1.23ms`, `2.50s`.
+#[must_use]
+pub fn latency_us(us: f64) -> String {
+    match us {
+        _ if us < 99.95 => format!("{}us", three(us)),
+        _ if us < 999.5 => format!("{us:.0}us"),
+        _ if us < 999_500.0 => format!("{}ms", three(us / 1e3)),
+        _ => format!("{}s", three(us / 1e6)),
+    }
+}
+
+/// A part of one as whole per cents, three characters: `0`, `<1`, `97`, `>99`, `100`.
+#[must_use]
+pub fn percent(part: f64) -> String {
+    match part * 100.0 {
+        p if p > 0.0 && p < 0.5 => "<1".to_string(),
+        p if p > 99.5 && p < 100.0 => ">99".to_string(),
+        p => format!("{p:.0}"),
+    }
+}
+
+/// A ratio to the row `none`: `x0.25`, `x1.00`.
+#[must_use]
+pub fn times(ratio: f64) -> String {
+    format!("x{}", three(ratio))
+}
+
+/// A size in bytes with a unit of a power of two where it is a whole number of it: `64M`, `512`, `4K`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {
+        if bytes >> shift > 0 && bytes.trailing_zeros() >= shift {
+            return format!("{}{unit}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
+}
+
+/// `text` broken at spaces into lines of at most `width` characters, the later ones indented by two.
+/// A longer word stands alone.
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one from the start");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(format!("  {word}"));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_at_every_edge() {
+        let cases = [
+            (0.0, "0"),
+            (0.000_04, "4e-5"),
+            (0.25, "0.25"),
+            (9.994, "9.99"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (123_456.0, "123456"),
+            (1_234_567.0, "1.23M"),
+            (45_600_000.0, "46M"),
+            (2.5e9, "2.5G"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(three(value), text);
+            assert!(three(value).len() <= 6, "{text} is wide");
+        }
+        assert_eq!(count(999_999), "999999");
+        assert_eq!(count(1_000_000), "1.00M");
+    }
+
+    #[test]
+    fn spans_latencies_and_parts() {
+        assert_eq!(span_s(46.22, Some(0.41)), "46.22 ±0.41");
+        assert_eq!(span_s(0.0123, Some(0.0001)), "0.0123 ±0.0001");
+        assert_eq!(span_s(1234.4, None), "1234");
+        assert_eq!(latency_us(0.0), "0us");
+        assert_eq!(latency_us(690.4), "690us");
+        assert_eq!(latency_us(999.6), "1.00ms");
+        assert_eq!(latency_us(1_234_567.0), "1.23s");
+        for (part, text) in [(0.0, "0"), (0.001, "<1"), (0.97, "97"), (0.996, ">99"), (1.0, "100")] {
+            assert_eq!(percent(part), text);
+        }
+        assert_eq!(times(1.0), "x1.00");
+        assert_eq!(or_dash(None, percent), "-");
+    }
+
+    #[test]
+    fn sizes_and_lines() {
+        for (bytes, text) in [(0, "0"), (512, "512"), (4096, "4K"), (64 << 20, "64M"), (1536, "1536"), (3 << 30, "3G")]
+        {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(wrap("aa bb cc", 5), ["aa bb", "  cc"]);
+        assert_eq!(wrap("", 5), [""]);
+        assert_eq!(wrap("wider-than-that b", 5), ["wider-than-that", "  b"]);
+    }
+}

@@ -1,0 +1,220 @@
+//! The report: every number of one comparison with its definition, as it stands in the JSON.
+//!
+//! Schema `foreread.compare/1`: keys are only ever added, never renamed, removed or redefined; that would be
+//! `/2`. What is not defined is null. MB is 10^6 bytes. Several tables are written as an array.
+//!
+//! Times keep every run. Counters are means of a run, rounded to whole numbers; ratios are made from the sums
+//! of all runs, before any rounding. Never: a number that was not measured.
+
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the layout below.
+pub const SCHEMA: &str = "foreread.compare/1";
+
+/// One table: one workload on one source under several policies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of foreread that measured.
+    pub foreread: String,
+    /// The workload, as it was asked for.
+    pub workload: String,
+    /// The source in the notation of `--on`.
+    pub source: String,
+    /// One line about the source; may be empty.
+    pub source_about: String,
+    /// Runs of each policy, paired and interleaved.
+    pub runs: u32,
+    /// Seed of the first run.
+    pub seed: u64,
+    /// Size of the cache in bytes.
+    pub cache_bytes: u64,
+    /// Size of a cache page in bytes: bytes of ours are bytes of whole pages, clipped to the end of the file.
+    pub page_bytes: u64,
+    /// The chance of one false call among all the comparisons of this table.
+    pub alpha: f64,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    /// The policies that may claim to be the fastest: one, or several that no corrected test tells apart (or that
+    /// lie within half a per cent). Empty where no test was possible, as with a single run.
+    pub best: Vec<String>,
+    /// One row for each policy.
+    pub rows: Vec<Row>,
+    /// Every pair of rows, tested.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// Two rows, compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// One policy.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// Mean time of `b` / mean time of `a`.
+    pub ratio: Option<f64>,
+    /// Two-sided paired t test on the times, corrected by Holm over the pairs of this table.
+    pub p_value: Option<f64>,
+    /// `p_value < alpha`.
+    pub differs: Option<bool>,
+}
+
+/// The time of a workload, in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Time {
+    /// Arithmetic mean of the runs.
+    pub mean: f64,
+    /// Median of the runs.
+    pub median: f64,
+    /// Ends of the 95 % interval of the mean (Student's t). With one run both are the mean: it knows no spread.
+    pub ci95: [f64; 2],
+    /// Each run, in the order of the pairs.
+    pub runs: Vec<f64>,
+}
+
+/// One policy. A `kernel` row has no counters of ours: they are null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The policy, as it was asked for.
+    pub policy: String,
+    /// Time from the first read to the end of the last. Null without runs.
+    pub time_s: Option<Time>,
+    /// Mean time / mean time of the row `none`.
+    pub ratio_to_none: Option<f64>,
+    /// Two-sided paired t test against the row `none`, corrected by Holm over all pairs of the table.
+    pub p_value: Option<f64>,
+    /// Whether the test calls it different from `none`: `p_value < alpha`. Null where no test was possible.
+    pub differs_from_none: Option<bool>,
+    /// Demanded bytes / time, in 10^6 bytes a second.
+    pub throughput_mb_s: Option<f64>,
+    /// Demand reads.
+    pub demand_reads: Option<u64>,
+    /// Bytes they asked for, clipped to the end of the file, not rounded to pages.
+    pub demand_bytes: Option<u64>,
+    /// Windows that the policy asked for.
+    pub ra_planned_ops: Option<u64>,
+    /// Their bytes, before clipping to the file and to what was cached.
+    pub ra_planned_bytes: Option<u64>,
+    /// Readahead fetches submitted.
+    pub ra_ops: Option<u64>,
+    /// Readahead bytes submitted: P of the formulas.
+    pub ra_bytes: Option<u64>,
+    /// Planned bytes that were not read for want of memory or of fetches.
+    pub refused_bytes: Option<u64>,
+    /// Fetches submitted, demand and ahead.
+    pub source_reads: Option<u64>,
+    /// Bytes of these.
+    pub source_bytes: Option<u64>,
+    /// Readahead bytes that a demand read touched: U of the formulas.
+    pub used_bytes: Option<u64>,
+    /// Of the used ones, bytes that were still in flight at the touch: L of the formulas.
+    pub late_bytes: Option<u64>,
+    /// Readahead bytes evicted or dropped before any demand touch.
+    pub unused_bytes: Option<u64>,
+    /// Readahead bytes neither used nor evicted when the run ended.
+    pub unresolved_bytes: Option<u64>,
+    /// Readahead bytes that failed or were discarded on arrival.
+    pub failed_bytes: Option<u64>,
+    /// Unused bytes that were evicted and then demanded.
+    pub thrash_bytes: Option<u64>,
+    /// Distinct bytes demanded, rounded out to whole cache pages.
+    pub distinct_bytes: Option<u64>,
+    /// Demand reads that found every page present.
+    pub hits: Option<u64>,
+    /// Demand reads that waited for a page in flight and missed none.
+    pub late_hits: Option<u64>,
+    /// Demand reads that met a page neither present nor in flight.
+    pub misses: Option<u64>,
+    /// Demand reads that ended with an error.
+    pub failed_reads: Option<u64>,
+    /// Time that demand reads waited for the source, summed, in seconds.
+    pub stall_s: Option<f64>,
+    /// Median latency of the demand reads of all runs, in microseconds.
+    pub p50_us: Option<f64>,
+    /// 95th percentile of it.
+    pub p95_us: Option<f64>,
+    /// 99th percentile of it.
+    pub p99_us: Option<f64>,
+    /// 99.9th percentile of it.
+    pub p999_us: Option<f64>,
+    /// The largest of it.
+    pub max_us: Option<f64>,
+    /// Used / readahead bytes (U / P). Null without readahead.
+    pub accuracy: Option<f64>,
+    /// Used bytes / bytes missed with readahead off, that is, fetched by the row `none` in the same cache (U / Dm).
+    pub coverage: Option<f64>,
+    /// 1 - late / used bytes (1 - L / U). Null when nothing was used.
+    pub timeliness: Option<f64>,
+    /// Source bytes / distinct demanded bytes, the latter rounded out to cache pages. Null without demand.
+    pub overfetch: Option<f64>,
+}
+
+impl Report {
+    /// The row of no readahead, that the others are measured against.
+    #[must_use]
+    pub fn none(&self) -> Option<&Row> {
+        self.rows.iter().find(|r| super::name_of(&r.policy) == "none")
+    }
+}
+
+impl Row {
+    /// True for a row without counters of ours.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        self.time_s.is_some() && self.source_reads.is_none()
+    }
+}
+
+/// The reports as JSON: one as an object, several as an array; ends with a newline.
+#[must_use]
+pub fn to_json(reports: &[Report]) -> String {
+    let text = match reports {
+        [one] => serde_json::to_string_pretty(one),
+        several => serde_json::to_string_pretty(several),
+    };
+    text.expect("a struct of numbers and strings can always be written") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PolicyRuns, samples};
+    use super::*;
+    use foreread_core::stats::Stats;
+
+    #[test]
+    fn the_json_has_the_promised_keys_in_their_shape() {
+        let report = Report::of(&samples::boot());
+        let one: serde_json::Value = serde_json::from_str(&to_json(std::slice::from_ref(&report))).expect("JSON");
+        assert_eq!((one["schema"].as_str(), one["runs"].as_u64()), (Some("foreread.compare/1"), Some(5)));
+        assert_eq!((one["workload"].as_str(), one["source"].as_str()), (Some("boot-ide"), Some("model:rbd")));
+        let row = one["rows"][1].as_object().expect("a row is an object");
+        let promised = "policy time_s throughput_mb_s demand_reads demand_bytes ra_planned_ops ra_planned_bytes ra_ops \
+            ra_bytes source_reads source_bytes used_bytes unused_bytes unresolved_bytes hits late_hits misses stall_s \
+            p50_us p99_us max_us accuracy coverage timeliness overfetch";
+        for key in promised.split_whitespace() {
+            assert!(row.contains_key(key), "{key} is missing");
+        }
+        assert_eq!(row["time_s"]["ci95"].as_array().map(Vec::len), Some(2));
+        assert!(row["time_s"]["mean"].is_f64() && row["time_s"]["median"].is_f64());
+        let two: serde_json::Value = serde_json::from_str(&to_json(&[report.clone(), report])).expect("JSON");
+        assert_eq!(two.as_array().map(Vec::len), Some(2));
+    }
+
+    #[test]
+    fn nothing_measured_is_null_and_never_nan() {
+        let mut empty = samples::runs("none", &[0.0], 0, 0, 0);
+        empty.runs[0].stats = Stats::default();
+        empty.runs[0].distinct_bytes = 0;
+        empty.runs[0].latency.clear();
+        let no_runs = PolicyRuns { policy: "rbd-plain".to_string(), runs: Vec::new() };
+        let report = Report::of(&samples::table("w", "s", vec![empty, no_runs]));
+        let json = to_json(std::slice::from_ref(&report));
+        let back: Report = serde_json::from_str(&json).expect("what was written can be read");
+        assert_eq!(back, report);
+        let row = &report.rows[0];
+        assert_eq!((row.overfetch, row.ratio_to_none, row.throughput_mb_s, row.p99_us), (None, None, None, None));
+        assert_eq!((report.rows[1].time_s.clone(), report.rows[1].hits), (None, None));
+        assert!(!json.contains("NaN") && !json.contains("inf"));
+    }
+}

@@ -1,0 +1,265 @@
+//! A report as a table for the terminal, at most 100 columns wide.
+//!
+//! Never: asks whether there is a terminal or what it can do. The caller says so ([`Style`]).
+
+use super::number::{self, or_dash};
+use super::row::{Report, Row, Time};
+use crate::stats::ratio;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
+
+/// Widest line, in characters.
+pub const WIDTH: usize = 100;
+
+/// Widest name of a policy with its parameters before it is broken into lines; what is left of [`WIDTH`] when
+/// all other columns are full.
+const POLICY_WIDTH: usize = 14;
+
+/// What the terminal can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Print the best row in bold.
+    pub bold: bool,
+}
+
+const HEADER: [&str; 13] = [
+    "\n  policy",
+    "time\ns ±95%",
+    "to\nnone",
+    "\nMB/s",
+    "RA\nops",
+    "RA\nMB",
+    "read\nops",
+    "read\nMB",
+    "hit\n%",
+    "late\n%",
+    "un-\nused",
+    "over-\nfetch",
+    "\np99",
+];
+
+/// The report as text: a title, the table, two lines of legend, the notes. Ends with a newline.
+#[must_use]
+pub fn render(report: &Report, style: Style) -> String {
+    let mut lines = number::wrap(&title(report), WIDTH);
+    lines.push(String::new());
+    lines.extend(grid(report, style));
+    lines.push(String::new());
+    lines.extend(legend(report));
+    for note in &report.notes {
+        lines.extend(number::wrap(&format!("Note: {note}."), WIDTH));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn title(report: &Report) -> String {
+    let about = if report.source_about.is_empty() { String::new() } else { format!(" ({})", report.source_about) };
+    let runs = if report.runs == 1 { "1 run".to_string() } else { format!("{} runs", report.runs) };
+    let (cache, page) = (number::size(report.cache_bytes), number::size(report.page_bytes));
+    format!("{} on {}{about}: {runs}, cache {cache}, page {page}, seed {}", report.workload, report.source, report.seed)
+}
+
+fn grid(report: &Report, style: Style) -> Vec<String> {
+    let mut grid = Grid::new();
+    grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    grid.set_header(aligned(HEADER));
+    // How many lines each row takes, to find the best one's again.
+    let mut heights = Vec::new();
+    for row in &report.rows {
+        let cells = cells(report, row);
+        heights.push(cells[0].lines().count());
+        grid.add_row(aligned(cells));
+    }
+    for (i, column) in grid.column_iter_mut().enumerate() {
+        column.set_padding((u16::from(i > 0), 0));
+    }
+    let mut lines: Vec<String> = grid.lines().map(|l| l.trim_end().to_string()).collect();
+    if let (true, Some(best)) = (style.bold, sole_best(report)) {
+        let before = 2 + heights[..best].iter().sum::<usize>();
+        for line in lines.iter_mut().skip(before).take(heights[best]) {
+            *line = format!("\x1b[1m{line}\x1b[0m");
+        }
+    }
+    lines
+}
+
+/// Policies to the left, numbers to the right.
+fn aligned<T: ToString>(texts: impl IntoIterator<Item = T>) -> Vec<Cell> {
+    let side = |column| if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
+    texts.into_iter().enumerate().map(|(i, text)| Cell::new(text).set_alignment(side(i))).collect()
+}
+
+/// The row that a corrected test calls the fastest, if one is.
+fn sole_best(report: &Report) -> Option<usize> {
+    match &report.best[..] {
+        [one] if report.rows.len() > 1 => report.rows.iter().position(|r| r.policy == *one),
+        _ => None,
+    }
+}
+
+fn cells(report: &Report, row: &Row) -> Vec<String> {
+    let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
+    let count = |n: Option<u64>| or_dash(n, number::count);
+    let part = |a: Option<u64>, b: Option<u64>| {
+        or_dash(a.zip(b).and_then(|(a, b)| ratio(a as f64, b as f64)), number::percent)
+    };
+    let time = |t: &Time| {
+        let half = (t.runs.len() > 1).then(|| (t.ci95[1] - t.ci95[0]) / 2.0);
+        number::span_s(t.mean, half)
+    };
+    vec![
+        policy_lines(mark(report, row), &row.policy),
+        or_dash(row.time_s.as_ref(), time),
+        or_dash(row.ratio_to_none, number::times),
+        or_dash(row.throughput_mb_s, number::three),
+        count(row.ra_ops),
+        mb(row.ra_bytes),
+        count(row.source_reads),
+        mb(row.source_bytes),
+        part(row.hits, row.demand_reads),
+        part(row.late_hits, row.demand_reads),
+        part(row.unused_bytes, row.ra_bytes),
+        or_dash(row.overfetch, number::three),
+        or_dash(row.p99_us, number::latency_us),
+    ]
+}
+
+/// `*` for the fastest, `=` for those that share the first place, blank for the rest.
+fn mark(report: &Report, row: &Row) -> char {
+    match (report.best.contains(&row.policy), report.best.len()) {
+        _ if report.rows.len() < 2 => ' ',
+        (true, 1) => '*',
+        (true, _) => '=',
+        (false, _) => ' ',
+    }
+}
+
+/// The name after its mark, broken behind `:` and `,` where it is too long.
+fn policy_lines(mark: char, policy: &str) -> String {
+    let mut lines = vec![String::new()];
+    for part in policy.split_inclusive([':', ',']) {
+        let line = lines.last_mut().expect("there is one from the start");
+        if !line.is_empty() && line.chars().count() + part.chars().count() > POLICY_WIDTH {
+            lines.push(String::new());
+        }
+        let mut line = lines.last_mut().expect("there is one from the start");
+        for letter in part.chars() {
+            if line.chars().count() == POLICY_WIDTH {
+                lines.push(String::new());
+                line = lines.last_mut().expect("just pushed");
+            }
+            line.push(letter);
+        }
+    }
+    format!("{mark} {}", lines.join("\n  "))
+}
+
+fn legend(report: &Report) -> Vec<String> {
+    let tests = report.comparisons.iter().filter(|c| c.p_value.is_some()).count();
+    let marks = match report.best.len() {
+        0 => "Nothing is marked: no test was possible.".to_string(),
+        1 => "* fastest".to_string(),
+        _ => "= fastest, not told apart".to_string(),
+    };
+    let how = if tests == 0 {
+        String::new()
+    } else {
+        format!(
+            " (paired t tests, Holm over {tests} pair{}, alpha {})",
+            if tests == 1 { "" } else { "s" },
+            report.alpha
+        )
+    };
+    vec![
+        format!("{marks}{how}. MB = 10^6 bytes."),
+        "time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes.".to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Table, samples};
+    use super::*;
+
+    fn plain(table: &Table) -> String {
+        render(&Report::of(table), Style::default())
+    }
+
+    #[test]
+    fn the_whole_table() {
+        let want = "\
+boot-ide on model:rbd (0.690 ms a read, 62.5 MB/s): 5 runs, cache 64M, page 4K, seed 1
+
+                    time    to       RA   RA read read hit late  un- over-
+  policy          s ±95%  none MB/s ops   MB  ops   MB   %    % used fetch   p99
+  none       46.20 ±0.20 x1.00 0.09   0    0   62 4.10   0    0    -  1.00 990us
+  linux-6.18 13.00 ±0.20 x0.28 0.32  40 5.24   83 5.50  90    5   25  1.34 990us
+* rbd-plain  11.42 ±0.16 x0.25 0.36  30 3.93   64 4.20  90    5    3  1.03 990us
+
+* fastest (paired t tests, Holm over 3 pairs, alpha 0.05). MB = 10^6 bytes.
+time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes.
+";
+        let got = plain(&samples::boot());
+        assert_eq!(got, want, "\n{got}");
+    }
+
+    #[test]
+    fn a_tie_is_shown_as_one_and_nothing_is_bold() {
+        let mut table = samples::boot();
+        table.policies[1] = samples::runs("linux-6.18", &[11.2, 11.6, 11.3, 11.5, 11.4], 0, 0, 4_096_000);
+        let text = render(&Report::of(&table), Style { bold: true });
+        assert!(
+            text.contains("\n= linux-6.18 ") && text.contains("\n= rbd-plain ") && text.contains("\n= fastest"),
+            "{text}"
+        );
+        assert!(!text.contains('\x1b'), "{text}");
+    }
+
+    #[test]
+    fn the_best_row_alone_is_bold_with_all_its_lines() {
+        let mut table = samples::boot();
+        table.policies[1].policy = "linux-6.18:max=1M,second=8K".to_string();
+        table.policies[2].policy = "rbd-plain:trigger=3,max=1M".to_string();
+        let text = render(&Report::of(&table), Style { bold: true });
+        let bold: Vec<&str> = text.lines().filter(|l| l.contains('\x1b')).collect();
+        assert_eq!(bold.len(), 3, "{text}");
+        assert!(bold[0].starts_with("\x1b[1m* rbd-plain:") && bold[1].contains("  trigger=3,"), "{text}");
+        assert!(bold.iter().all(|l| l.ends_with("\x1b[0m")), "{text}");
+        assert!(!render(&Report::of(&table), Style { bold: false }).contains('\x1b'));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_promised_even_when_every_cell_is() {
+        let mut table = samples::boot();
+        table.source_about = "a long story about the storage ".repeat(5);
+        table.notes = vec!["something that takes many words to say ".repeat(6)];
+        table.policies[1].policy = "name:averyveryverylongkeywithoutend=12345678901234567890".to_string();
+        for (i, run) in table.policies[1].runs.iter_mut().enumerate() {
+            run.time_s = 0.0123 + 0.0001 * i as f64;
+            run.latency.clear();
+            run.latency.record(12_345_678).expect("fits");
+            run.stats.demand_bytes = 123_456_000_000;
+            run.stats.hits = 999;
+            run.stats.ra_ops = 123_456;
+            run.stats.source_reads = 654_321;
+            run.stats.ra_bytes = 123_456_000_000;
+            run.stats.unused_bytes = 1;
+            run.stats.source_bytes = 123_456_000_000;
+        }
+        let text = plain(&table);
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+        }
+        assert!(text.contains("x3e-4") && text.contains("123456") && text.contains("30141"), "{text}");
+    }
+
+    #[test]
+    fn what_is_undefined_is_a_dash() {
+        let mut table = samples::table("w", "s", vec![samples::runs("kernel", &[2.0], 0, 0, 0)]);
+        table.policies[0].runs[0].kernel = true;
+        let text = plain(&table);
+        let row = text.lines().find(|l| l.contains("kernel")).expect("there is its row");
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells, ["kernel", "2.000", "-", "2.05", "-", "-", "-", "-", "-", "-", "-", "-", "990us"]);
+        assert!(text.contains("Nothing is marked: no test was possible.") && text.contains("Note: one run"), "{text}");
+    }
+}

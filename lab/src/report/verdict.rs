@@ -1,0 +1,115 @@
+//! Which rows of a table differ, and which is best.
+//!
+//! Every pair of rows is tested (paired t on the times) and the family of all pairs of the table is
+//! corrected by Holm, because the best row is picked after looking. Never: calls a row best while a test
+//! leaves it open that another is as good.
+
+use super::Table;
+use crate::stats::{ALPHA, Summary, holm, paired_t_test};
+
+/// Rows nearer than this part of the best count as tied however sure the test is: a model repeats itself to
+/// the nanosecond, and half a per cent, the last digit that the table shows, is no reason to prefer a policy.
+pub const WORTH_SAYING: f64 = 0.005;
+
+/// The tests of one table.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    rows: usize,
+    /// Corrected p values of the pairs (0,1), (0,2), ..., (1,2), ...
+    corrected: Vec<Option<f64>>,
+    /// Rows that may claim to be the fastest: one, or several that are tied. Empty where no test was possible.
+    pub best: Vec<usize>,
+}
+
+impl Verdict {
+    /// Tests every pair of rows.
+    #[must_use]
+    pub fn of(table: &Table) -> Verdict {
+        let times: Vec<Vec<f64>> = table.policies.iter().map(super::PolicyRuns::times_s).collect();
+        let rows = times.len();
+        let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));
+        let family: Vec<Option<f64>> = pairs.map(|(a, b)| paired_t_test(&times[a], &times[b])).collect();
+        let mut verdict = Verdict { rows, corrected: holm(&family), best: Vec::new() };
+        verdict.best = verdict.find_best(&times);
+        verdict
+    }
+
+    /// Pairs that were tested.
+    #[must_use]
+    pub fn tests(&self) -> usize {
+        self.corrected.iter().flatten().count()
+    }
+
+    /// The corrected p value of rows `a` and `b`. Undefined for a row with itself and where no test was possible.
+    #[must_use]
+    pub fn p_value(&self, a: usize, b: usize) -> Option<f64> {
+        let (a, b) = (a.min(b), a.max(b));
+        if a == b || b >= self.rows {
+            return None;
+        }
+        // Before row `a` stand rows - 1, rows - 2, ... pairs.
+        self.corrected[a * (2 * self.rows - a - 1) / 2 + (b - a - 1)]
+    }
+
+    /// Whether rows `a` and `b` differ at [`ALPHA`]. Undefined where [`Verdict::p_value`] is.
+    #[must_use]
+    pub fn differ(&self, a: usize, b: usize) -> Option<bool> {
+        self.p_value(a, b).map(|p| p < ALPHA)
+    }
+
+    fn find_best(&self, times: &[Vec<f64>]) -> Vec<usize> {
+        let means: Vec<Option<f64>> = times.iter().map(|t| Summary::of(t).map(|s| s.mean)).collect();
+        let fastest =
+            means.iter().enumerate().filter_map(|(i, m)| m.map(|m| (i, m))).min_by(|x, y| x.1.total_cmp(&y.1));
+        let Some((fastest, least)) = fastest else { return Vec::new() };
+        if self.tests() == 0 {
+            return Vec::new();
+        }
+        let tied = |i: usize, mean: f64| self.differ(fastest, i) != Some(true) || mean < least * (1.0 + WORTH_SAYING);
+        means.iter().enumerate().filter(|(i, m)| m.is_some_and(|m| tied(*i, m))).map(|(i, _)| i).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    fn verdict(rows: &[&[f64]]) -> Verdict {
+        let policies = rows.iter().map(|times| samples::runs("p", times, 0, 0, 0)).collect();
+        Verdict::of(&samples::table("w", "s", policies))
+    }
+
+    #[test]
+    fn every_pair_has_its_place() {
+        let v = verdict(&[&[1.0, 1.125, 0.875], &[1.0, 1.125, 0.875], &[2.0, 2.125, 1.875], &[1.01, 1.09, 0.92]]);
+        assert_eq!(v.tests(), 6);
+        assert_eq!(v.p_value(0, 1), Some(1.0));
+        assert_eq!((v.p_value(0, 2), v.p_value(2, 0)), (Some(0.0), Some(0.0)));
+        assert_eq!((v.differ(1, 2), v.differ(2, 3), v.differ(0, 3)), (Some(true), Some(true), Some(false)));
+        assert_eq!((v.p_value(1, 1), v.p_value(1, 4)), (None, None));
+    }
+
+    #[test]
+    fn best_is_one_row_only_if_the_test_says_so() {
+        assert_eq!(verdict(&[&[3.0, 3.1, 2.9, 3.0], &[1.0, 1.1, 0.9, 1.01]]).best, [1]);
+        // Faster on the mean, but the pairs do not agree.
+        assert_eq!(verdict(&[&[3.0, 1.0, 2.9], &[1.0, 3.1, 2.0]]).best, [0, 1]);
+        // Surely faster, but by a thousandth.
+        assert_eq!(verdict(&[&[1.001, 1.001], &[1.0, 1.0]]).best, [0, 1]);
+    }
+
+    #[test]
+    fn one_run_or_no_row_gives_no_best() {
+        assert!(verdict(&[&[3.0], &[1.0]]).best.is_empty());
+        assert!(verdict(&[]).best.is_empty());
+        assert_eq!(verdict(&[&[1.0, 1.0]]).best, Vec::<usize>::new());
+        assert!(verdict(&[&[], &[]]).best.is_empty());
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_paired_is_never_beaten() {
+        // Row 2 lost a run: no test with it is possible, so nobody may claim to be faster than it.
+        assert_eq!(verdict(&[&[3.0, 3.1, 2.9], &[1.0, 1.1, 0.95], &[9.0, 9.0]]).best, [1, 2]);
+    }
+}

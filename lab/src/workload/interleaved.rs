@@ -1,0 +1,64 @@
+//! Several sequential streams through one open description, a read of each in turn.
+//!
+//! Each stream reads its own part of the file in order. A policy that keeps one state for each open description sees
+//! nothing but jumps; one that looks at what is cached around a read can tell the streams apart.
+//!
+//! Never: a read that crosses from one part into the next.
+//!
+//! ```text
+//!   |--1--|--5--|--9--|...  |--2--|--6--|--10-|...  |--3--|--7--|...  |--4--|--8--|...
+//!    stream 0                stream 1                stream 2          stream 3
+//! ```
+
+use super::{Info, Request, Workload, check_reads, too_small};
+use foreread_core::policy::spec::SpecError;
+use foreread_core::policy::{Param, Unit};
+use foreread_core::units::MAX_OFFSET;
+
+const PARAMS: &[Param] = &[
+    Param { key: "streams", unit: Unit::Count, default: "4", range: (1, 1 << 20), help: "streams in turn" },
+    Param { key: "record", unit: Unit::Bytes, default: "16K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+];
+
+/// What there is to know of it.
+pub static INFO: Info = Info {
+    name: "interleaved",
+    summary: "several sequential streams through one open description, in turn",
+    origin: "the case that one state for each open description cannot follow",
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
+    let [streams, record] = *values else { unreachable!("two parameters") };
+    // Parts of equal length in whole records; what is left over at the end of the file is not read.
+    let rounds = size / record / streams;
+    if rounds == 0 {
+        return Err(too_small(INFO.name, size, format!("is less than {streams} records of {record} bytes")));
+    }
+    check_reads(INFO.name, record, rounds * streams)?;
+    let read = |n| {
+        let (round, stream) = (n / streams, n % streams);
+        Request { offset: (stream * rounds + round) * record, len: record, think_ns: 0 }
+    };
+    Ok(Workload::single(INFO.name, size, 1, (0..rounds * streams).map(read).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::parse;
+
+    #[test]
+    fn streams_take_turns() {
+        let workload = parse("interleaved:streams=3,record=10").expect("valid").build(70, 0).expect("fits");
+        let offsets: Vec<u64> = workload.jobs[0].requests.iter().map(|r| r.offset).collect();
+        assert_eq!(offsets, [0, 20, 40, 10, 30, 50]);
+        assert_eq!((workload.jobs.len(), workload.jobs[0].depth), (1, 1));
+    }
+
+    #[test]
+    fn a_file_too_small_for_its_streams() {
+        let error = parse("interleaved").expect("valid").build(65_535, 0).expect_err("too small").to_string();
+        assert_eq!(error, "interleaved: size=65535 is less than 4 records of 16384 bytes");
+    }
+}

@@ -1,0 +1,92 @@
+//! One reader, records at random places, none of them twice.
+//!
+//! The case in which readahead can only lose: nothing follows from one read about the next. Places are distinct so
+//! that no policy gains by keeping what it read, and overfetch of a policy that reads nothing ahead is exactly 1.
+//!
+//! Never: a read that is not aligned to its record, or the rest of the file behind the last whole record.
+//!
+//! ```text
+//!   |      |--2---|      |      |--1---|--4---|      |--3---| rest |
+//! ```
+
+use super::{Info, MAX_READS, Request, Workload, too_small};
+use crate::draw::Rng;
+use foreread_core::policy::spec::SpecError;
+use foreread_core::policy::{Param, Unit};
+use foreread_core::units::MAX_OFFSET;
+use std::collections::HashMap;
+
+const PARAMS: &[Param] = &[
+    Param { key: "record", unit: Unit::Bytes, default: "4K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param {
+        key: "count",
+        unit: Unit::Count,
+        default: "4096",
+        range: (1, MAX_READS),
+        help: "reads; at most one for each record of the file",
+    },
+];
+
+/// What there is to know of it.
+pub static INFO: Info = Info {
+    name: "random",
+    summary: "one reader, aligned records at random, each at most once",
+    origin: "the case that readahead must not make slower",
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [record, count] = *values else { unreachable!("two parameters") };
+    let slots = size / record;
+    if slots == 0 {
+        return Err(too_small(INFO.name, size, format!("is less than one record of {record} bytes")));
+    }
+    let read = |slot| Request { offset: slot * record, len: record, think_ns: 0 };
+    let requests = distinct(slots, count.min(slots), seed).map(read).collect();
+    Ok(Workload::single(INFO.name, size, 1, requests))
+}
+
+/// `count` distinct numbers below `n`, each as likely as any other: the head of a shuffle of all `n`, of which only
+/// the places that were swapped are kept.
+fn distinct(n: u64, count: u64, seed: u64) -> impl Iterator<Item = u64> {
+    let mut rng = Rng::new(seed);
+    let mut swapped: HashMap<u64, u64> = HashMap::new();
+    (0..count).map(move |i| {
+        let picked = i + rng.below(n - i);
+        let here = swapped.remove(&i).unwrap_or(i);
+        if picked == i { here } else { swapped.insert(picked, here).unwrap_or(picked) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::parse;
+
+    #[test]
+    fn every_record_at_most_once() {
+        let mut all: Vec<u64> = distinct(1000, 1000, 3).collect();
+        assert_ne!(all, (0..1000).collect::<Vec<_>>());
+        all.sort_unstable();
+        assert_eq!(all, (0..1000).collect::<Vec<_>>());
+        assert_ne!(distinct(1000, 10, 3).collect::<Vec<_>>(), distinct(1000, 10, 4).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn reads_spread_evenly() {
+        let workload = parse("random").expect("valid").build(1 << 30, 1).expect("fits");
+        assert_eq!((workload.reads(), workload.distinct_bytes(4096)), (4096, 16 << 20));
+        let low = workload.jobs[0].requests.iter().filter(|r| r.offset < 1 << 29).count();
+        // Half of them, within five standard deviations of 32.
+        assert!((1888..=2208).contains(&low), "{low}");
+    }
+
+    #[test]
+    fn small_files() {
+        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
+        assert_eq!(build("random:count=100", 10_000).expect("fits").reads(), 2, "whole records only");
+        let error = build("random", 4095).expect_err("too small").to_string();
+        assert_eq!(error, "random: size=4095 is less than one record of 4096 bytes");
+    }
+}

@@ -1,0 +1,90 @@
+//! `compare` from plan to table, on models: the published figures that the lab has to meet, and its own rules.
+
+use foreread_core::policy::PolicySpec;
+use foreread_lab::compare::{self, CompareError, Plan, Where};
+use foreread_lab::report::{Silent, Table};
+
+fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table {
+    let plan = Plan {
+        workload: Some(workload.to_string()),
+        on: Some(Where::Model(model.to_string())),
+        policies: policies.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect(),
+        runs: Some(runs),
+        seed: 1,
+        ..Plan::default()
+    };
+    compare::run(&plan, &mut Silent).expect("a table").remove(0)
+}
+
+fn time_s(table: &Table, policy: &str) -> f64 {
+    let row = table.policies.iter().find(|p| p.policy == policy).expect("a row");
+    row.times_s().iter().sum::<f64>() / row.runs.len() as f64
+}
+
+/// Seed 004: 46.22 s without readahead, 11.42 s with plain: four times faster.
+#[test]
+fn boot_ide_on_the_published_volume() {
+    let table = on_model("boot-ide", "rbd", &["none", "rbd-plain", "linux-6.18"], 3);
+    let (none, plain) = (time_s(&table, "none"), time_s(&table, "rbd-plain"));
+    for row in &table.policies {
+        let s = &row.runs[0].stats;
+        println!(
+            "{}: {:.2} s, RA {} ops {} MB, unused {}",
+            row.policy,
+            row.runs[0].time_s,
+            s.ra_ops,
+            s.ra_bytes / 1_000_000,
+            s.unused_bytes
+        );
+    }
+    assert!((none / 46.22 - 1.0).abs() < 0.01, "none takes {none} s, published 46.22");
+    assert!(none / plain >= 3.5, "plain is {:.2} times faster", none / plain);
+    let first = &table.policies[0].runs[0].stats;
+    assert_eq!((first.demand_reads, first.demand_bytes / 1_000_000), (57_516, 407));
+    assert_eq!(first.source_reads, 57_516, "without readahead and re-reads every read goes out");
+}
+
+/// The same plan gives the same table, to the nanosecond.
+#[test]
+fn a_simulation_repeats() {
+    let times = || {
+        on_model("random:count=500", "object-near", &["none", "linux-6.18"], 4)
+            .policies
+            .iter()
+            .map(|p| p.times_s())
+            .collect::<Vec<_>>()
+    };
+    let (one, two) = (times(), times());
+    assert_eq!(one, two);
+    assert!(one[0][0] != one[0][1], "another run has another seed");
+}
+
+/// Common luck: a policy that reads nothing ahead takes exactly as long as none.
+#[test]
+fn every_policy_meets_the_same_luck() {
+    let table = on_model("random:count=500", "object-far", &["none", "linux-6.18:max=0", "rbd-plain:max=0"], 3);
+    assert_eq!(table.policies[0].times_s(), table.policies[1].times_s());
+    assert_eq!(table.policies[0].times_s(), table.policies[2].times_s());
+}
+
+#[test]
+fn readahead_overlaps_the_round_trip() {
+    let table = on_model("sequential:record=64K", "object-near", &["none", "linux-6.18:max=4M"], 2);
+    assert!(time_s(&table, "none") > 4.0 * time_s(&table, "linux-6.18:max=4M"));
+}
+
+#[test]
+fn plans_that_cannot_be_carried_out() {
+    let bad = |plan: Plan| compare::run(&plan, &mut Silent).expect_err("an error");
+    let model = |name: &str| Some(Where::Model(name.to_string()));
+    let spec = bad(Plan { on: model("rdb"), ..Plan::default() });
+    assert!(matches!(spec, CompareError::Spec(_)), "{spec}");
+    let spec = bad(Plan { workload: Some("seqential".to_string()), on: model("rbd"), ..Plan::default() });
+    assert!(matches!(spec, CompareError::Spec(_)), "{spec}");
+    let policies = vec![PolicySpec::parse("linux-6.18").expect("a policy")];
+    let page = foreread_core::units::PageSize::new(512);
+    let page = bad(Plan { on: model("rbd"), policies, page, ..Plan::default() });
+    assert!(matches!(page, CompareError::Page { .. }), "{page}");
+    let gone = bad(Plan { on: Some(Where::File("does/not/exist".into())), ..Plan::default() });
+    assert!(gone.to_string().contains("does/not/exist"), "{gone}");
+}
