@@ -9,39 +9,29 @@ use crate::out::{self, JsonTo, json_to};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::source::{self, On};
-use foreread_core::policy::PolicySpec;
-use foreread_core::units::PageSize;
+use foreread_lab::compare::{self, CompareError, Plan, Where};
 use foreread_lab::report::{Progress, Report, Table, advise, by_source, number, render, table, to_json};
-use foreread_lab::workload::{self, Chosen};
-
-/// What was asked for, checked as far as it can be without measuring. `None` is the lab's to choose.
-#[derive(Debug)]
-struct Asked {
-    workload: Option<Chosen>,
-    on: Option<On>,
-    policies: Vec<PolicySpec>,
-    runs: Option<u32>,
-    cache_bytes: Option<u64>,
-    page: Option<PageSize>,
-    seed: u64,
-    size_bytes: Option<u64>,
-}
 
 /// Measures and prints.
 pub fn run(args: &CompareArgs) -> Result<(), Fail> {
-    let asked = check(args)?;
+    let plan = check(args)?;
     let json = json_to(args.json.as_ref())?;
     let tables = {
         let mut bar = Bar::new();
-        measure(&asked, &mut bar)?
+        measure(&plan, &mut bar)?
     };
     show(&tables, json.as_ref())
 }
 
-fn check(args: &CompareArgs) -> Result<Asked, Fail> {
-    Ok(Asked {
-        workload: args.workload.as_deref().map(workload_of).transpose()?,
-        on: args.on.as_deref().map(source::parse).transpose()?,
+/// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
+fn check(args: &CompareArgs) -> Result<Plan, Fail> {
+    let on = args.on.as_deref().map(source::parse).transpose()?.map(|on| match on {
+        On::File(path) => Where::File(path),
+        On::Model(preset) => Where::Model(preset.name.to_string()),
+    });
+    Ok(Plan {
+        workload: args.workload.clone(),
+        on,
         policies: policy_list::parse(args.policy.as_deref())?,
         runs: args.runs,
         cache_bytes: args.cache,
@@ -51,23 +41,13 @@ fn check(args: &CompareArgs) -> Result<Asked, Fail> {
     })
 }
 
-fn workload_of(text: &str) -> Result<Chosen, Fail> {
-    workload::parse(text).map_err(|error| names::refused("workload", &error, "foreread workloads"))
-}
-
 /// The one place that calls the lab.
-fn measure(asked: &Asked, progress: &mut dyn Progress) -> Result<Vec<Table>, Fail> {
-    let Asked { workload, on, policies, runs, cache_bytes, page, seed, size_bytes } = asked;
-    let on = match on {
-        None => "scratch and models".to_string(),
-        Some(On::File(path)) => path.display().to_string(),
-        Some(On::Model(preset)) => format!("model:{}", preset.name),
-    };
-    progress.stage("nothing");
-    Err(Fail::Input(format!(
-        "not built yet: compare {workload:?} on {on} with {policies:?}, {runs:?} runs, cache {cache_bytes:?}, page \
-         {page:?}, seed {seed}, size {size_bytes:?}; wait for the lab"
-    )))
+fn measure(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Fail> {
+    compare::run(plan, progress).map_err(|error| match error {
+        CompareError::Workload(error) => names::refused("workload", &error, "foreread workloads"),
+        CompareError::Model(error) => names::refused("model", &error, "foreread models"),
+        error => Fail::Input(error.to_string()),
+    })
 }
 
 fn show(tables: &[Table], json: Option<&JsonTo>) -> Result<(), Fail> {

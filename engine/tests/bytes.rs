@@ -64,8 +64,9 @@ fn big_file() -> tempfile::NamedTempFile {
     file
 }
 
-/// Each thread reads through its own open description, except in the random pattern, where all share one.
-fn run(path: &str, options: Options, name: &str) {
+/// Each thread reads through its own open description, except in the random pattern, where all share one. Only every
+/// `step`th read of the pattern is made.
+fn run(path: &str, options: Options, name: &str, step: usize) {
     let page = options.page_bytes;
     let capacity = options.cache_bytes;
     let reader = Arc::new(Reader::open(path, options).expect("opens"));
@@ -76,16 +77,16 @@ fn run(path: &str, options: Options, name: &str) {
             scope.spawn(move || {
                 let own = if name == "random" { Arc::clone(reader) } else { Arc::new(reader.reopen().expect("opens")) };
                 let mut buf = vec![0; 64 << 10];
-                let reads = pattern(name, thread);
-                let read = |&(at, len): &(u64, usize)| read_and_check(&own, &mut buf[..len], at, 0) as u64;
-                let sum = reads.iter().map(read).sum::<u64>();
+                let read = |(at, len): (u64, usize)| read_and_check(&own, &mut buf[..len], at, 0) as u64;
+                let sum = pattern(name, thread).into_iter().step_by(step).map(read).sum::<u64>();
                 *total.lock().expect("no panic") += sum;
             });
         }
     });
-    assert_eq!(*total.lock().expect("no panic"), SIZE);
+    let total = *total.lock().expect("no panic");
+    assert!(step > 1 || total == SIZE);
     let (gauges, stats) = (quiet(&reader), reader.stats());
-    assert_eq!((stats.demand_bytes, stats.failed_reads, stats.failed_fetches), (SIZE, 0, 0));
+    assert_eq!((stats.demand_bytes, stats.failed_reads, stats.failed_fetches), (total, 0, 0));
     assert!(gauges.pages * page <= capacity && stats.evicted_pages > 0, "{gauges:?}");
     check_memory(&gauges, page);
     let meter = reader.meter();
@@ -100,7 +101,7 @@ fn every_policy_and_pattern() {
     println!("{}", Reader::open(path.as_str(), Options::default()).expect("opens").describe());
     for policy in ALL {
         for name in PATTERNS {
-            run(&path, Options::default().policy(policy.name).cache_bytes(4 << 20), name);
+            run(&path, Options::default().policy(policy.name).cache_bytes(4 << 20), name, 1);
         }
     }
 }
@@ -117,13 +118,13 @@ fn tiny_caches_and_other_pages() {
         ("none", 1 << 20, 4, 4),
         ("linux-6.18:max=1M", 4096, 16, 4),
         ("linux-6.18:max=64K", 4096, 64, 0),
-        ("rbd-plain", 4096, 64, 0),
+        ("linux-6.18:max=1M", 4096, 1024, 0),
     ] {
         let options = Options::default().policy(policy).page_bytes(page).cache_bytes(page * pages).threads(threads);
         if threads == 0 {
             idle_crew(&path, options);
         } else {
-            run(&path, options, "unaligned");
+            run(&path, options, "unaligned", if page < 4096 { 16 } else { 4 });
         }
     }
 }
@@ -182,7 +183,8 @@ fn hints() {
     let gauges = quiet(&reader);
     assert_eq!((gauges.pages, gauges.held_bytes), (0, 0));
     for advice in [Advice::Random, Advice::Sequential, Advice::Normal] {
-        reader.advise(advice, 5..3).expect("an empty range is a range");
+        let crossed = std::ops::Range { start: 5, end: 3 };
+        reader.advise(advice, crossed).expect("an empty range is a range");
         assert_eq!(read_and_check(&reader, &mut buf[..5000], 500_000, 0), 5000);
     }
 }

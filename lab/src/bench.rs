@@ -2,7 +2,7 @@
 //!
 //! Figures are ratios or rates of this machine in this minute; never a test.
 
-use crate::compare::{CompareError, SCRATCH_BYTES};
+use crate::compare::SCRATCH_BYTES;
 use crate::live::{LiveError, Scratch};
 use crate::sim::{self, Setup};
 use crate::workload::{Job, Request, Workload};
@@ -11,9 +11,8 @@ use foreread::source::FileSource;
 use foreread::{Options, Reader};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
-use serde::Serialize;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ const RESIDENT: u64 = 1 << 30;
 const ROUNDS: usize = 7;
 
 /// What the core and the simulator can do on one processor.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct SimFigures {
     /// 4 KiB reads of resident pages that the core decides in a second, in random order.
     pub hit_reads_per_s: f64,
@@ -39,7 +38,7 @@ pub struct SimFigures {
 }
 
 /// What a hit costs.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct HitFigures {
     /// 4 KiB hits through [`Reader::read_at`] in a second, one thread, random order; median round.
     pub ours_reads_per_s: f64,
@@ -52,8 +51,8 @@ pub struct HitFigures {
 /// Measures the core and the simulator.
 ///
 /// # Errors
-/// None now; the signature leaves room.
-pub fn sim() -> Result<SimFigures, CompareError> {
+/// A name of its own that is not there: a fault of the program.
+pub fn sim() -> Result<SimFigures, SpecError> {
     let linux = PolicySpec::parse("linux-6.18")?;
     let (mut machine, dense) = resident(&linux, 1);
     let hits = median((0..ROUNDS).map(|_| hit_rate(&mut machine)).collect());
@@ -115,7 +114,7 @@ fn hit_rate(machine: &mut Machine) -> f64 {
     offsets.len() as f64 / began.elapsed().as_secs_f64()
 }
 
-fn timed_rate(policy: &PolicySpec) -> Result<f64, CompareError> {
+fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
     let pages = RESIDENT / PAGE;
     let requests = (0..8 * pages).map(|i| Request { offset: i % pages * PAGE, len: PAGE, think_ns: 0 }).collect();

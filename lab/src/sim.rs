@@ -12,6 +12,7 @@
 
 use crate::device::{Arrival, Command, Device};
 use crate::report::RunResult;
+use crate::stats::record_latency;
 use crate::workload::{Job, Workload};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
@@ -189,8 +190,7 @@ impl<'a> Sim<'a> {
                 let slot = &mut self.slots[read.0 as usize];
                 (slot.lease, slot.last) = (Some(lease), last);
                 if last {
-                    // The histogram's own limit is an hour; a longer wait counts as one.
-                    self.latency.saturating_record(copied - slot.issued_at);
+                    record_latency(&mut self.latency, copied - slot.issued_at);
                 }
                 self.step_at(copied, read.0 as u32);
             }

@@ -78,9 +78,9 @@ fn plans_that_cannot_be_carried_out() {
     let bad = |plan: Plan| compare::run(&plan, &mut Silent).expect_err("an error");
     let model = |name: &str| Some(Where::Model(name.to_string()));
     let spec = bad(Plan { on: model("rdb"), ..Plan::default() });
-    assert!(matches!(spec, CompareError::Spec(_)), "{spec}");
+    assert!(matches!(spec, CompareError::Model(_)), "{spec}");
     let spec = bad(Plan { workload: Some("seqential".to_string()), on: model("rbd"), ..Plan::default() });
-    assert!(matches!(spec, CompareError::Spec(_)), "{spec}");
+    assert!(matches!(spec, CompareError::Workload(_)), "{spec}");
     let policies = vec![PolicySpec::parse("linux-6.18").expect("a policy")];
     let page = foreread_core::units::PageSize::new(512);
     let page = bad(Plan { on: model("rbd"), policies, page, ..Plan::default() });

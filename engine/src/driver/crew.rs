@@ -40,7 +40,7 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
             return Ok(());
         }
         state.ring_timer(shared.now());
-        if let Some(job) = state.any_job() {
+        if let Some(job) = state.jobs.take_any() {
             state = shared.run(state, &job)?;
             continue;
         }

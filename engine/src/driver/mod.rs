@@ -17,6 +17,7 @@
 //! ```
 
 mod crew;
+mod jobs;
 mod state;
 
 use crate::chunk::{Meter, Pool};
@@ -28,7 +29,8 @@ use foreread_core::event::{Advice, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize};
-use state::{Calls, GROUP_PAGES, Job, Part, State};
+use jobs::{Calls, Job, Part};
+use state::{GROUP_PAGES, State};
 use std::io::IoSliceMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,7 +92,8 @@ impl Driver {
     // ---- files and readers ----
 
     pub fn add_file(&self, source: Arc<dyn Source>) -> Result<FileId, Fault> {
-        Ok(self.shared.lock()?.add_file(source))
+        let size = source.size();
+        Ok(self.shared.lock()?.add_file(source, size))
     }
 
     /// A reader of the file and the version it begins with; nothing when there are too many.
@@ -130,7 +133,7 @@ impl Driver {
         let machine = state.machine();
         Ok(Gauges {
             reads: (state.waiting() as u64).max(machine.reads_in_progress() as u64),
-            queued_fetches: state.queued() as u64,
+            queued_fetches: state.jobs.len() as u64,
             running_fetches: u64::from(state.running),
             open_fetches: machine.fetches_in_progress() as u64,
             threads: u64::from(state.crew.started),
@@ -223,6 +226,7 @@ impl Shared {
     }
 
     /// Gives up the lock and wakes whoever has something to do now.
+    #[inline]
     fn unlock(self: &Arc<Shared>, mut state: Guard<'_>) {
         let calls = state.calls();
         drop(state);
@@ -269,7 +273,7 @@ impl Shared {
             } else if let Some(error) = state.wait(place).failed {
                 state.end(place);
                 return Ok((state, Err(error)));
-            } else if let Some(job) = state.job_for(file, range) {
+            } else if let Some(job) = state.jobs.take_for(file, range) {
                 state = self.run(state, &job)?;
             } else {
                 state = self.sleep(state, place)?;
@@ -285,9 +289,10 @@ impl Shared {
             // Things may have moved on meanwhile: the caller looks again.
             return self.lock();
         }
-        let bell = state.fall_asleep(place);
+        state.wait(place).asleep = true;
+        let bell = Arc::clone(&state.wait(place).bell);
         let (mut state, _) = bell.wait_timeout(state, LOOK_UP).map_err(|_| Fault::Stopped)?;
-        state.wake_up(place);
+        state.wait(place).asleep = false;
         Ok(state)
     }
 
@@ -300,7 +305,8 @@ impl Shared {
         let result = guarded(|| {
             let mut bufs: Vec<IoSliceMut<'_>> =
                 parts.iter_mut().map(|p| IoSliceMut::new(p.chunk.bytes_mut())).collect();
-            source.read_at(&mut bufs, job.range.start())
+            let read = source.read_at(&mut bufs, job.range.start())?;
+            Ok((read, source.size()))
         });
         let now = self.now();
         let mut state = self.lock()?;
@@ -329,10 +335,10 @@ impl Shared {
         let now = self.now();
         let mut state = self.lock()?;
         match found {
-            Ok(size) if state.file(file).version == version => state.grown(now, file, size),
+            Ok(size) => state.grown(now, file, version, size),
             Err(SourceError::Changed { .. }) => state.changed(now, file, version),
             // A source that cannot say now is asked again by the next fetch.
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
         Ok(state)
     }

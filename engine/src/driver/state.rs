@@ -9,54 +9,19 @@
 //!      └─► log ◄──┘  └──► Drop ──► store;  Cancel ──► a job not begun is answered;  WakeAt ──► wake_at
 //! ```
 
+use super::guarded;
+use super::jobs::{Calls, Crew, Job, Jobs, Part, Ready, Wait};
 use crate::chunk::Chunk;
 use crate::eventlog::EventLog;
 use crate::source::{Source, SourceError};
 use crate::store::{Lease, Store};
-use foreread_core::event::{Action, Class, Error, Event};
+use foreread_core::event::{Action, Error, Event};
 use foreread_core::machine::{MAX_READS, Machine};
-use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, PageSize, ReadId};
-use std::collections::VecDeque;
+use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use std::sync::{Arc, Condvar};
 
 /// Pages in a group of the machine's index.
 pub const GROUP_PAGES: u64 = foreread_core::cache::GROUP_PAGES;
-
-/// A fetch to be run.
-#[derive(Clone, Copy, Debug)]
-pub struct Job {
-    pub fetch: FetchId,
-    pub file: FileId,
-    pub range: ByteRange,
-    /// The version of the file it was made for.
-    pub version: u64,
-}
-
-/// Part of a fetch: the pages that lie in one group.
-pub struct Part {
-    /// First byte.
-    pub start: u64,
-    pub chunk: Chunk,
-}
-
-/// A served piece, ready to be copied.
-pub struct Ready {
-    pub lease: LeaseId,
-    pub range: ByteRange,
-    pub bytes: Lease,
-    /// Every byte of the range is in `bytes`.
-    pub whole: bool,
-    pub last: bool,
-}
-
-/// One place for a read in progress; used again and again.
-pub struct Wait {
-    pub ready: VecDeque<Ready>,
-    pub failed: Option<Error>,
-    /// Its caller sleeps and nobody has rung yet.
-    asleep: bool,
-    bell: Arc<Condvar>,
-}
 
 /// A file, as far as the driver needs it.
 pub struct File {
@@ -81,38 +46,13 @@ pub struct State {
     waits: Vec<Wait>,
     free_waits: Vec<u32>,
     reads: u64,
-    demand: VecDeque<Job>,
-    ahead: VecDeque<Job>,
+    pub jobs: Jobs,
     cancelled: Vec<Job>,
     pub running: u32,
     pub wake_at: Option<Nanos>,
-    /// A worker has to look at `wake_at` again.
-    wake_moved: bool,
     /// Callers whose read has something new: to be woken when the lock is given up.
     bells: Vec<Arc<Condvar>>,
     pub crew: Crew,
-}
-
-/// The worker threads. `idle + called` of them wait at their bell, or are being started.
-#[derive(Default)]
-pub struct Crew {
-    pub most: u32,
-    pub started: u32,
-    pub idle: u32,
-    /// Woken, not yet arrived.
-    pub called: u32,
-    pub closing: bool,
-}
-
-/// Whom to wake once the lock is given up.
-#[derive(Default)]
-pub struct Calls {
-    /// Callers.
-    pub bells: Vec<Arc<Condvar>>,
-    /// How many idle workers.
-    pub workers: u32,
-    /// How many workers to start.
-    pub hire: u32,
 }
 
 /// Bits of a read's number that are its place; above them a count makes each number new.
@@ -132,12 +72,10 @@ impl State {
             waits: Vec::new(),
             free_waits: Vec::new(),
             reads: 0,
-            demand: VecDeque::new(),
-            ahead: VecDeque::new(),
+            jobs: Jobs::default(),
             cancelled: Vec::new(),
             running: 0,
             wake_at: None,
-            wake_moved: false,
             bells: Vec::new(),
             crew: Crew { most: workers, ..Crew::default() },
         }
@@ -157,11 +95,6 @@ impl State {
         self.now
     }
 
-    /// Jobs that nobody has begun.
-    pub fn queued(&self) -> usize {
-        self.demand.len() + self.ahead.len()
-    }
-
     /// Reads that have not returned.
     pub fn waiting(&self) -> usize {
         self.waits.len() - self.free_waits.len()
@@ -173,8 +106,7 @@ impl State {
 
     // ---- files and readers ----
 
-    pub fn add_file(&mut self, source: Arc<dyn Source>) -> FileId {
-        let size = source.size();
+    pub fn add_file(&mut self, source: Arc<dyn Source>, size: u64) -> FileId {
         self.files.push(File { source, size, version: 0 });
         FileId((self.files.len() - 1) as u32)
     }
@@ -222,8 +154,7 @@ impl State {
             Some(place) => place,
             None if self.waits.len() >= MAX_READS => return None,
             None => {
-                let (ready, bell) = (VecDeque::new(), Arc::new(Condvar::new()));
-                self.waits.push(Wait { ready, failed: None, asleep: false, bell });
+                self.waits.push(Wait::new());
                 (self.waits.len() - 1) as u32
             }
         };
@@ -245,60 +176,15 @@ impl State {
         &mut self.waits[place as usize]
     }
 
-    /// Its caller sleeps from now on. Whoever rings takes that note away.
-    pub fn fall_asleep(&mut self, place: u32) -> Arc<Condvar> {
-        let wait = &mut self.waits[place as usize];
-        wait.asleep = true;
-        Arc::clone(&wait.bell)
-    }
-
-    pub fn wake_up(&mut self, place: u32) {
-        self.waits[place as usize].asleep = false;
-    }
-
     // ---- jobs ----
 
-    /// A job for a caller that waits for `range`: one that brings bytes of it, else any that somebody waits for.
-    pub fn job_for(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
-        let brings = |job: &Job| job.file == file && !job.range.intersect(range).is_empty();
-        if let Some(i) = self.demand.iter().position(brings) {
-            return self.demand.remove(i);
-        }
-        if let Some(i) = self.ahead.iter().position(brings) {
-            return self.ahead.remove(i);
-        }
-        self.demand.pop_front()
-    }
-
-    /// The next job of a worker.
-    pub fn any_job(&mut self) -> Option<Job> {
-        self.demand.pop_front().or_else(|| self.ahead.pop_front())
-    }
-
-    /// Who has to be woken now; nobody, nearly always. Each is called once for each thing to do.
+    /// Who has to be woken now; nobody, nearly always.
+    #[inline]
     pub fn calls(&mut self) -> Option<Calls> {
-        if self.bells.is_empty() && self.demand.is_empty() && self.ahead.is_empty() && !self.wake_moved {
+        if self.bells.is_empty() && self.jobs.len() == 0 && !self.crew.timer_moved {
             return None;
         }
-        let mut calls = Calls { bells: std::mem::take(&mut self.bells), ..Calls::default() };
-        let crew = &mut self.crew;
-        let jobs = (self.demand.len() + self.ahead.len() + usize::from(self.wake_moved)) as u32;
-        let wanted = jobs.saturating_sub(crew.called);
-        calls.workers = wanted.min(crew.idle);
-        if !crew.closing {
-            calls.hire = (wanted - calls.workers).min(crew.most - crew.started);
-        }
-        crew.idle -= calls.workers;
-        crew.started += calls.hire;
-        crew.called += calls.workers + calls.hire;
-        // Workers take demand first. What they cannot take falls to callers that sleep, so nothing waits for a worker.
-        let uncalled = (self.demand.len() as u32).saturating_sub(crew.called);
-        self.wake_moved = false;
-        for wait in self.waits.iter_mut().filter(|w| w.asleep).take(uncalled as usize) {
-            wait.asleep = false;
-            calls.bells.push(Arc::clone(&wait.bell));
-        }
-        (!calls.bells.is_empty() || calls.workers + calls.hire > 0).then_some(calls)
+        Calls::plan(std::mem::take(&mut self.bells), &self.jobs, &mut self.crew, &mut self.waits)
     }
 
     /// A worker could not be started: no more are tried.
@@ -308,18 +194,18 @@ impl State {
         self.crew.most = self.crew.started;
     }
 
-    /// The end of a job: bytes into the store, the event to the machine.
-    pub fn complete(&mut self, now: Nanos, job: &Job, parts: Vec<Part>, result: Result<usize, SourceError>) {
+    /// The end of a job: bytes into the store, the event to the machine. A job that went well says how much was read,
+    /// and how large its source is now.
+    pub fn complete(&mut self, now: Nanos, job: &Job, parts: Vec<Part>, result: Result<(usize, u64), SourceError>) {
         match result {
-            Ok(read) => {
+            Ok((read, size)) => {
                 let bytes = (read as u64).min(job.range.len());
-                let doomed = self.machine.fetch(job.fetch).is_none_or(|f| f.doomed || f.arrived > 0);
-                if !doomed {
+                // In place before the machine says that they are.
+                if self.machine.fetch(job.fetch).is_some_and(|f| !f.doomed) {
                     self.keep(job, parts, bytes);
                 }
                 self.feed(now, Event::Done { fetch: job.fetch, bytes });
-                let size = self.file(job.file).source.size();
-                self.grown(now, job.file, size);
+                self.grown(now, job.file, job.version, size);
             }
             Err(error) => {
                 if let SourceError::Changed { .. } = error {
@@ -358,10 +244,10 @@ impl State {
         }
     }
 
-    /// The source is larger than the machine knows.
-    pub fn grown(&mut self, now: Nanos, file: FileId, size: u64) {
+    /// This version of the source may be larger than the machine knows.
+    pub fn grown(&mut self, now: Nanos, file: FileId, version: u64, size: u64) {
         let entry = &mut self.files[file.0 as usize];
-        if size > entry.size {
+        if entry.version == version && size > entry.size {
             entry.size = size;
             self.feed(now, Event::Grown { file, size });
         }
@@ -372,7 +258,8 @@ impl State {
         let entry = &mut self.files[file.0 as usize];
         if entry.version == version {
             entry.version += 1;
-            entry.size = entry.source.accept();
+            // Behind the lock: nothing can be read of the new version before the old one is gone.
+            entry.size = guarded(|| Ok(entry.source.accept())).unwrap_or(0);
             let size = entry.size;
             self.feed(now, Event::Changed { file, size });
         }
@@ -394,61 +281,59 @@ impl State {
         }
         match *action {
             Action::Serve { read, lease, file, range, last } => {
-                let (bytes, whole) = self.lease(file, range);
-                self.answer(read, |wait| wait.ready.push_back(Ready { lease, range, bytes, whole, last }));
+                let ready = Ready { lease, range, bytes: Lease::default(), whole: true, last };
+                let Some(wait) = wait_of(&mut self.waits, &mut self.bells, read) else { return };
+                wait.ready.push_back(ready);
+                if let Some(ready) = wait.ready.back_mut() {
+                    ready.whole = fill(&self.machine, &self.store, file, range, &mut ready.bytes);
+                }
             }
-            Action::Fail { read, error } => self.answer(read, |wait| wait.failed = Some(error)),
+            Action::Fail { read, error } => {
+                if let Some(wait) = wait_of(&mut self.waits, &mut self.bells, read) {
+                    wait.failed = Some(error);
+                }
+            }
             Action::Submit { fetch, file, range, class } => {
                 let job = Job { fetch, file, range, version: self.file(file).version };
-                match class {
-                    Class::Demand => self.demand.push_back(job),
-                    Class::Ahead => self.ahead.push_back(job),
-                }
+                self.jobs.push(job, class);
             }
             Action::Drop { slot, pages, .. } => self.store.drop_pages(slot, pages),
-            Action::Cancel { fetch } => {
-                for queue in [&mut self.demand, &mut self.ahead] {
-                    if let Some(i) = queue.iter().position(|j| j.fetch == fetch) {
-                        self.cancelled.extend(queue.remove(i));
-                    }
-                }
-            }
+            Action::Cancel { fetch } => self.cancelled.extend(self.jobs.cancel(fetch)),
             Action::WakeAt { at } => {
                 if self.wake_at.is_none_or(|old| at < old) {
                     self.wake_at = Some(at);
-                    self.wake_moved = true;
+                    self.crew.timer_moved = true;
                 }
             }
         }
     }
+}
 
-    fn answer(&mut self, read: ReadId, note: impl FnOnce(&mut Wait)) {
-        let place = (read.0 & ((1 << PLACE_BITS) - 1)) as usize;
-        let Some(wait) = self.waits.get_mut(place) else { return };
-        note(wait);
-        if wait.asleep {
-            wait.asleep = false;
-            self.bells.push(Arc::clone(&wait.bell));
-        }
+/// The place of a read that has an answer; its caller is to be woken.
+fn wait_of<'a>(waits: &'a mut [Wait], bells: &mut Vec<Arc<Condvar>>, read: ReadId) -> Option<&'a mut Wait> {
+    let wait = waits.get_mut((read.0 & ((1 << PLACE_BITS) - 1)) as usize)?;
+    if wait.asleep {
+        wait.asleep = false;
+        bells.push(Arc::clone(&wait.bell));
     }
+    Some(wait)
+}
 
-    /// The bytes of a range whose pages are all present.
-    fn lease(&self, file: FileId, range: ByteRange) -> (Lease, bool) {
-        let mut lease = Lease::default();
-        let group_bytes = self.page.bytes() * GROUP_PAGES;
-        let mut at = range.start();
-        while at < range.end() {
-            let number = at / group_bytes;
-            let base = number * group_bytes;
-            let end = range.end().min(base + group_bytes);
-            let Some(slot) = self.machine.group_slot(file, number) else { return (lease, false) };
-            if !self.store.lease(slot, (at - base) as usize..(end - base) as usize, &mut lease) {
-                return (lease, false);
-            }
-            at = end;
+/// Leases the bytes of a range whose pages are all present. False when they are not: a bug.
+fn fill(machine: &Machine, store: &Store, file: FileId, range: ByteRange, lease: &mut Lease) -> bool {
+    let group_bytes = machine.config().page.bytes() * GROUP_PAGES;
+    let mut at = range.start();
+    while at < range.end() {
+        let number = at / group_bytes;
+        let base = number * group_bytes;
+        let end = range.end().min(base + group_bytes);
+        let Some(slot) = machine.group_slot(file, number) else { return false };
+        if !store.lease(slot, (at - base) as usize..(end - base) as usize, lease) {
+            return false;
         }
-        (lease, true)
+        at = end;
     }
+    true
 }
 
 const CANCELLED: i32 = rustix::io::Errno::CANCELED.raw_os_error();

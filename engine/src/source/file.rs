@@ -1,6 +1,6 @@
 //! A file or a block device, read past the page cache (`O_DIRECT`).
 //!
-//! Where direct I/O is refused (tmpfs, some network and FUSE file systems) the file is read through the page cache
+//! Where there is no direct I/O (tmpfs, some network and FUSE file systems) the file is read through the page cache
 //! with `POSIX_FADV_RANDOM`, so that the kernel does not read ahead as well, and `describe` says so.
 //!
 //! The version of a file is its size, its modification time and its inode, looked at after each read. What that can
@@ -80,7 +80,7 @@ impl FileSource {
         };
         let now = rustix::fs::fstat(&fd).map_err(Refusal::from).map_err(refuse)?;
         check_kind(FileType::from_raw_mode(now.st_mode)).map_err(refuse)?;
-        let granule = if direct { direct_alignment(&fd, device) } else { None };
+        let granule = if direct && !in_memory(&fd) { direct_alignment(&fd, device) } else { None };
         let bounce = Pool::new(4096, 4096, BOUNCE_BYTES as u64 * 2);
         let alignment = granule.unwrap_or(Alignment::NONE);
         let mut source = FileSource {
@@ -194,27 +194,35 @@ impl FileSource {
 
     /// Compares with the version that was accepted; a longer one is taken note of and is the same.
     fn same_version(&self) -> Result<u64, SourceError> {
+        let ask = || self.identity_now().map_err(|errno| self.io("asking for size and time", errno));
+        let mut now = ask()?;
         let mut grace = APPEND_GRACE.iter();
         loop {
-            let now = self.identity_now().map_err(|errno| self.io("asking for size and time", errno))?;
             let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
             if now == *known {
                 return Ok(now.size);
             }
+            // Another thread may have seen it grow since we asked: what is unequal is asked again behind the lock.
+            now = ask()?;
             let what = match (now.size, known.size) {
+                _ if now == *known => return Ok(now.size),
                 _ if now.inode != known.inode => "is another file now".to_string(),
                 (new, old) if new < old => format!("shrank from {old} to {new} bytes"),
                 (new, old) if new > old => {
                     *known = now;
                     return Ok(new);
                 }
-                _ => "was written to".to_string(),
+                _ => match grace.next() {
+                    None => "was written to".to_string(),
+                    Some(pause) => {
+                        drop(known);
+                        std::thread::sleep(*pause);
+                        now = ask()?;
+                        continue;
+                    }
+                },
             };
-            drop(known);
-            match grace.next().filter(|_| what == "was written to") {
-                Some(pause) => std::thread::sleep(*pause),
-                None => return Err(SourceError::Changed { what: format!("{} {what}", self.path.display()) }),
-            }
+            return Err(SourceError::Changed { what: format!("{} {what}", self.path.display()) });
         }
     }
 
@@ -242,7 +250,7 @@ impl Source for FileSource {
     }
 
     fn describe(&self) -> String {
-        let how = if self.direct { "direct" } else { "through the page cache: direct I/O is refused here" };
+        let how = if self.direct { "direct" } else { "through the page cache: there is no direct I/O here" };
         format!("file:{}, {how}", self.path.display())
     }
 
@@ -262,6 +270,14 @@ impl Source for FileSource {
         }
         known.size
     }
+}
+
+/// A file system that takes the flag (since Linux 6.6) though its files are in the page cache and nowhere else.
+fn in_memory(fd: &OwnedFd) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    #[allow(clippy::unnecessary_cast, reason = "the type of the field differs between machines")]
+    rustix::fs::fstatfs(fd).is_ok_and(|fs| matches!(fs.f_type as i64, TMPFS | RAMFS))
 }
 
 /// The granules of direct I/O, or nothing where there is none.

@@ -69,9 +69,12 @@ pub const SUITE_MODELS: [&str; 2] = ["rbd", "object-near"];
 /// Why a comparison could not be made: one line that says what, where and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// A workload or model that is not there, or a value that does not fit it.
+    /// A workload that is not there, or a value or file that does not fit it.
     #[error("{0}")]
-    Spec(#[from] SpecError),
+    Workload(SpecError),
+    /// A model that is not there.
+    #[error("{0}")]
+    Model(SpecError),
     /// The cache page does not fit the policy or the storage.
     #[error("{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy")]
     Page {
@@ -109,7 +112,7 @@ fn workloads(plan: &Plan) -> Result<Vec<String>, CompareError> {
         None => workload::ALL.iter().map(|w| w.name.to_string()).collect(),
     };
     for name in &names {
-        workload::parse(name)?;
+        workload::parse(name).map_err(CompareError::Workload)?;
     }
     Ok(names)
 }
@@ -160,7 +163,8 @@ impl<'a> Case<'a> {
 
     fn workload(&self, run: u32) -> Result<Workload, CompareError> {
         let seed = self.plan.seed.wrapping_add(u64::from(run));
-        Ok(workload::parse(self.workload)?.build(self.size, seed)?)
+        let chosen = workload::parse(self.workload).map_err(CompareError::Workload)?;
+        chosen.build(self.size, seed).map_err(CompareError::Workload)
     }
 
     /// The page of a policy: what was asked for, what the policy needs, what the storage can, what the workload likes.
@@ -222,7 +226,7 @@ impl<'a> Case<'a> {
         let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
         if pages.iter().any(|p| *p != pages[0]) {
             let list: Vec<String> = self.rows.iter().map(|r| format!("{} {}", r.policy, r.page.bytes())).collect();
-            notes.push(format!("The rows have different cache pages, in bytes: {}.", list.join(", ")));
+            notes.push(format!("The rows have different cache pages, in bytes: {}", list.join(", ")));
         }
         let policies = self.rows.into_iter().zip(results).map(|(row, runs)| PolicyRuns { policy: row.policy, runs });
         Table {

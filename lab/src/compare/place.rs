@@ -37,17 +37,21 @@ pub struct OnFile {
 /// The places of a plan.
 pub fn all(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Place>, CompareError> {
     match &plan.on {
-        Some(Where::Model(name)) => Ok(vec![Place::Model(presets::find(name)?)]),
+        Some(Where::Model(name)) => Ok(vec![model(name)?]),
         Some(Where::File(path)) => Ok(vec![Place::File(OnFile::open(path.clone(), path.display().to_string(), None)?)]),
         None => {
             let bytes = plan.size_bytes.unwrap_or(SCRATCH_BYTES);
             progress.stage("writing a scratch file");
             let scratch = live::Scratch::make(bytes, &mut |done| progress.step(done, bytes))?;
             let file = OnFile::open(scratch.path(), "scratch".to_string(), Some(scratch))?;
-            let models = SUITE_MODELS.iter().map(|name| Ok(Place::Model(presets::find(name)?)));
+            let models = SUITE_MODELS.iter().map(|name| model(name));
             std::iter::once(Ok(Place::File(file))).chain(models).collect()
         }
     }
+}
+
+fn model(name: &str) -> Result<Place, CompareError> {
+    presets::find(name).map(Place::Model).map_err(CompareError::Model)
 }
 
 impl OnFile {

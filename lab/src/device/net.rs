@@ -220,6 +220,12 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_nanosecond_is_a_whole_one() {
+        assert_eq!([0, 1, 3, 4].map(|bytes| transfer_ns(bytes, 3_000_000_000)), [0, 1, 1, 2]);
+        assert_eq!(transfer_ns(u64::MAX, 1), u64::MAX);
+    }
+
+    #[test]
     fn progress_is_told_chunk_by_chunk() {
         let mut net = Net::new(MODEL, 0);
         net.submit(0, command(1, CHUNK_BYTES + 100));
@@ -265,6 +271,10 @@ mod tests {
         // One that comes when the connection has long been idle begins at once.
         net.submit(9 * MS, command(4, 100));
         assert_eq!(ends(&mut net), [(4, 10 * MS + 1000)]);
+        // Also when its owner has not let the device catch up.
+        net.submit(20 * MS, command(5, 100));
+        net.submit(30 * MS, command(6, 100));
+        assert_eq!(ends(&mut net), [(5, 21 * MS + 1000), (6, 31 * MS + 1000)]);
         let mut net = Net::new(NetModel { connections: 2, ..MODEL }, 0);
         (1..=3).for_each(|id| net.submit(0, command(id, 100)));
         assert_eq!(ends(&mut net)[2], (3, 2 * MS + 2000));

@@ -169,11 +169,13 @@ fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
 fn own_notes(table: &Table) -> Vec<String> {
     /// Below this part of the readahead it is the tail of the last windows.
     const TAIL: f64 = 0.05;
+    /// Below this part of the demanded bytes nobody would feel it.
+    const FELT: f64 = 0.01;
     let mut notes = Vec::new();
     for policy in table.policies.iter().filter(|p| !p.is_kernel()) {
         let (sums, name) = (Sums::of(policy), &policy.policy);
         let left = ratio(sums.total(|s| s.unresolved_bytes), sums.total(|s| s.ra_bytes)).unwrap_or(0.0);
-        if left > TAIL {
+        if left > TAIL && sums.total(|s| s.unresolved_bytes) > FELT * sums.total(|s| s.demand_bytes) {
             notes.push(format!("{name}: {} % of its readahead was still untouched at the end", number::percent(left)));
         }
         let refused = ratio(sums.total(|s| s.ra_refused_bytes), sums.total(|s| s.ra_planned_bytes)).unwrap_or(0.0);
@@ -254,6 +256,11 @@ mod tests {
             run.stats.ra_refused_bytes = run.stats.ra_planned_bytes / 4;
         }
         table.policies[2].runs[0].stats.failed_reads = 3;
+        // All of very little: not worth a note.
+        for run in &mut table.policies[2].runs {
+            run.stats.ra_bytes = 4096;
+            run.stats.unresolved_bytes = 4096;
+        }
         table.notes.push("O_DIRECT was refused".to_string());
         let notes = Report::of(&table).notes;
         assert_eq!(notes.len(), 4, "{notes:?}");

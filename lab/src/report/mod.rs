@@ -163,3 +163,15 @@ pub(crate) mod samples {
         table
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_is_known_by_its_name_alone() {
+        let of = |policy: &str| PolicyRuns { policy: policy.to_string(), runs: Vec::new() };
+        assert!(of("none").is_none() && of("none:some=key").is_none());
+        assert!(!of("none-such").is_none() && !of("rbd-plain:max=1M").is_none());
+    }
+}

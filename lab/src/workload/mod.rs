@@ -210,9 +210,12 @@ mod tests {
         assert_eq!(workload.distinct_bytes(4096), 3 * 4096 + 3136);
         assert_eq!(workload.distinct_bytes(512), 4096 + 5120 + 40_000 - 39_936);
         assert_eq!((workload.reads(), workload.bytes()), (5, 9098));
-        workload.files.push(4096);
-        workload.jobs.push(Job { file: 1, open: 1, depth: 1, requests: vec![request(0, 10)] });
+        workload.files.push(1 << 20);
+        workload.jobs.push(Job { file: 1, open: 1, depth: 1, requests: vec![request(20_000, 10)] });
         assert_eq!(workload.distinct_bytes(4096), 3 * 4096 + 3136 + 4096);
+        // Reads inside a longer one add nothing.
+        workload.jobs[1].requests = vec![request(0, 4096), request(512, 512), request(1024, 512)];
+        assert_eq!(workload.distinct_bytes_of(1, 512), 4096);
     }
 
     #[test]
@@ -227,6 +230,13 @@ mod tests {
                 assert_eq!(workload, chosen.build(size, 1).expect(info.name));
             }
         }
+    }
+
+    #[test]
+    fn a_workload_bears_the_name_it_was_asked_for_by() {
+        let chosen = parse("random:count=3").expect("valid");
+        assert_eq!((chosen.to_string().as_str(), chosen.values.as_slice()), ("random:count=3", &[4096, 3][..]));
+        assert_eq!(chosen.build(1 << 20, 0).expect("fits").name, "random:count=3");
     }
 
     #[test]

@@ -1,0 +1,152 @@
+//! Fetches that wait to be run, reads that wait for their bytes, and who has to be woken for them.
+//!
+//! Never: runs or wakes anything; it only says what and whom.
+//!
+//! ```text
+//!   submitted ──► demand ─┬─ a caller that waits for it ──┐
+//!             └─► ahead ──┴─ a worker, demand first ──────┴──► running ──► answered
+//!                     └─ cancelled before anybody took it ──► answered without a transfer
+//! ```
+
+use crate::chunk::Chunk;
+use crate::store::Lease;
+use foreread_core::event::{Class, Error};
+use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar};
+
+/// A fetch to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    pub fetch: FetchId,
+    pub file: FileId,
+    pub range: ByteRange,
+    /// The version of the file it was made for.
+    pub version: u64,
+}
+
+/// Part of a fetch: the pages that lie in one group.
+pub struct Part {
+    /// First byte.
+    pub start: u64,
+    pub chunk: Chunk,
+}
+
+/// Fetches that nobody has begun.
+#[derive(Default)]
+pub struct Jobs {
+    demand: VecDeque<Job>,
+    ahead: VecDeque<Job>,
+}
+
+impl Jobs {
+    pub fn len(&self) -> usize {
+        self.demand.len() + self.ahead.len()
+    }
+
+    pub fn push(&mut self, job: Job, class: Class) {
+        match class {
+            Class::Demand => self.demand.push_back(job),
+            Class::Ahead => self.ahead.push_back(job),
+        }
+    }
+
+    /// A job for a caller that waits for `range`: one that brings bytes of it, else any that somebody waits for.
+    pub fn take_for(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
+        let brings = |job: &Job| job.file == file && !job.range.intersect(range).is_empty();
+        if let Some(i) = self.demand.iter().position(brings) {
+            return self.demand.remove(i);
+        }
+        if let Some(i) = self.ahead.iter().position(brings) {
+            return self.ahead.remove(i);
+        }
+        self.demand.pop_front()
+    }
+
+    /// The next job of a worker.
+    pub fn take_any(&mut self) -> Option<Job> {
+        self.demand.pop_front().or_else(|| self.ahead.pop_front())
+    }
+
+    /// Takes out a job of which the result is of no use.
+    pub fn cancel(&mut self, fetch: FetchId) -> Option<Job> {
+        [&mut self.demand, &mut self.ahead].into_iter().find_map(|queue| {
+            let i = queue.iter().position(|job| job.fetch == fetch)?;
+            queue.remove(i)
+        })
+    }
+}
+
+/// A served piece, ready to be copied.
+pub struct Ready {
+    pub lease: LeaseId,
+    pub range: ByteRange,
+    pub bytes: Lease,
+    /// Every byte of the range is in `bytes`.
+    pub whole: bool,
+    pub last: bool,
+}
+
+/// One place for a read in progress; used again and again.
+pub struct Wait {
+    pub ready: VecDeque<Ready>,
+    pub failed: Option<Error>,
+    /// Its caller sleeps and nobody has rung yet. Whoever rings takes that note away.
+    pub asleep: bool,
+    pub bell: Arc<Condvar>,
+}
+
+impl Wait {
+    pub fn new() -> Wait {
+        Wait { ready: VecDeque::new(), failed: None, asleep: false, bell: Arc::new(Condvar::new()) }
+    }
+}
+
+/// The worker threads. `idle + called` of them wait at their bell, or are being started.
+#[derive(Default)]
+pub struct Crew {
+    pub most: u32,
+    pub started: u32,
+    pub idle: u32,
+    /// Woken, not yet arrived.
+    pub called: u32,
+    pub closing: bool,
+    /// The time of the timer is another: one of them has to look at it.
+    pub timer_moved: bool,
+}
+
+/// Whom to wake once the lock is given up.
+#[derive(Default)]
+pub struct Calls {
+    /// Callers.
+    pub bells: Vec<Arc<Condvar>>,
+    /// How many idle workers.
+    pub workers: u32,
+    /// How many workers to start.
+    pub hire: u32,
+}
+
+impl Calls {
+    /// Calls a worker for each job that none has been called for, and callers that sleep for demand that is left
+    /// over: nothing that somebody waits for waits for a worker. Nobody is called twice for one thing.
+    #[cold]
+    pub fn plan(bells: Vec<Arc<Condvar>>, jobs: &Jobs, crew: &mut Crew, waits: &mut [Wait]) -> Option<Calls> {
+        let mut calls = Calls { bells, ..Calls::default() };
+        let things = (jobs.len() + usize::from(crew.timer_moved)) as u32;
+        crew.timer_moved = false;
+        let wanted = things.saturating_sub(crew.called);
+        calls.workers = wanted.min(crew.idle);
+        if !crew.closing {
+            calls.hire = (wanted - calls.workers).min(crew.most - crew.started);
+        }
+        crew.idle -= calls.workers;
+        crew.started += calls.hire;
+        crew.called += calls.workers + calls.hire;
+        let left_over = jobs.demand.len().saturating_sub(crew.called as usize);
+        for wait in waits.iter_mut().filter(|w| w.asleep).take(left_over) {
+            wait.asleep = false;
+            calls.bells.push(Arc::clone(&wait.bell));
+        }
+        (!calls.bells.is_empty() || calls.workers + calls.hire > 0).then_some(calls)
+    }
+}

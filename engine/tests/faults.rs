@@ -1,0 +1,239 @@
+//! Sources that fail: right bytes or the right error, nothing left behind, and the next read is clean.
+//!
+//! Never: an error that only a readahead met.
+
+mod common;
+
+use common::{Draw, check_memory, named, quiet, read_and_check};
+use foreread::source::Mem;
+use foreread::testing::{self, Call, Faulty, Verdict};
+use foreread::{Advice, Options, ReadError, Reader};
+use foreread_core::policy::ALL;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const SIZE: u64 = 1 << 20;
+const EIO: i32 = 5;
+
+/// Reads in order: which reader (0 or 1), where, how much. A length of 0 is a hint that all will be needed.
+type Story = Vec<(usize, u64, usize)>;
+type Named = (&'static str, fn() -> Story);
+
+const STORIES: [Named; 6] = [
+    ("sequential", || (0..64).map(|i| (0, i * (16 << 10), 16 << 10)).collect()),
+    ("backward", || (0..64).rev().map(|i| (0, i * (16 << 10), 16 << 10)).collect()),
+    ("random", || {
+        let mut draw = Draw(3);
+        (0..60).map(|_| (0, draw.below(SIZE), 1 + draw.below(9000) as usize)).collect()
+    }),
+    ("two readers", || (0..80).map(|i| (i % 2, (i / 2) as u64 * (12 << 10), 12 << 10)).collect()),
+    ("one large", || vec![(0, 100, SIZE as usize), (1, 0, SIZE as usize)]),
+    ("hinted", || vec![(0, 0, 0), (0, 5000, 20_000), (1, 500_000, 300_000), (0, SIZE - 10, 10)]),
+];
+
+fn open(source: Arc<Faulty<Mem>>, policy: &str) -> Reader {
+    // Small, so that pages leave as well; one worker, so that fetches come in nearly the same order every time.
+    Reader::open(source, Options::default().policy(policy).cache_bytes(256 << 10).threads(1)).expect("opens")
+}
+
+/// Tells the story; returns how many reads failed. Every error is the injected one, every byte is right.
+fn tell(readers: &[&Reader; 2], story: &[(usize, u64, usize)]) -> u64 {
+    let mut failed = 0;
+    let mut buf = vec![0; SIZE as usize];
+    for &(who, offset, len) in story {
+        if len == 0 {
+            readers[who].advise(Advice::WillNeed, 0..SIZE).expect("taken");
+            continue;
+        }
+        match readers[who].read_at(&mut buf[..len], offset) {
+            Ok(read) => {
+                assert_eq!(read as u64, (len as u64).min(SIZE - offset));
+                testing::check(&buf[..read], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+            }
+            Err(ReadError::Io { errno: EIO, .. }) => failed += 1,
+            Err(error) => panic!("another error: {error}"),
+        }
+    }
+    failed
+}
+
+/// Afterwards: nothing runs, memory is as it should be, and every byte can be read.
+fn clean(reader: &Reader) {
+    check_memory(&quiet(reader), 4096);
+    let mut buf = vec![0; SIZE as usize];
+    assert_eq!(read_and_check(reader, &mut buf, 0, 0) as u64, SIZE);
+    check_memory(&quiet(reader), 4096);
+}
+
+#[test]
+fn the_nth_fetch_fails_for_every_n() {
+    let mut runs = 0;
+    for policy in ALL {
+        for (name, story) in STORIES {
+            for lasting in [false, true] {
+                for n in 0.. {
+                    let make = if lasting { Faulty::from_nth } else { Faulty::nth };
+                    let source = Arc::new(make(named(SIZE), n));
+                    let first = open(Arc::clone(&source), policy.name);
+                    let second = first.reopen().expect("opens");
+                    let failed = tell(&[&first, &second], &story());
+                    quiet(&first);
+                    let (faults, stats) = (source.faults(), first.stats());
+                    assert!(
+                        failed <= faults,
+                        "{policy} {name}: {failed} reads for {faults} faults",
+                        policy = policy.name
+                    );
+                    assert!(lasting || failed <= 1, "one fault fails one read at most");
+                    assert_eq!((stats.failed_reads, stats.failed_fetches), (failed, faults));
+                    source.heal();
+                    clean(&second);
+                    let meter = first.meter();
+                    drop((first, second));
+                    assert_eq!(meter.held_bytes(), 0);
+                    runs += 1;
+                    if faults == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    println!("{runs} runs");
+}
+
+/// 20 % of the reads that nobody waits for fail. No demand read does.
+#[test]
+fn failing_readahead_fails_no_read() {
+    let waited: Arc<Mutex<Vec<Range<u64>>>> = Arc::default();
+    let draw = Mutex::new(Draw(9));
+    let seen = Arc::clone(&waited);
+    let rule = move |call: Call| {
+        let meets = |r: &Range<u64>| r.start < call.offset + call.len && call.offset < r.end;
+        let demanded = seen.lock().expect("no panic").iter().any(meets);
+        let unlucky = draw.lock().expect("no panic").below(5) == 0;
+        if unlucky && !demanded { Verdict::Fail(EIO) } else { Verdict::Pass }
+    };
+    let source = Arc::new(Faulty::new(named(64 << 20), rule));
+    let options = Options::default().policy("linux-6.18:max=64K").cache_bytes(4 << 20);
+    let reader = Reader::open(Arc::clone(&source), options).expect("opens");
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (own, waited) = (reader.reopen().expect("opens"), Arc::clone(&waited));
+            scope.spawn(move || {
+                let mut buf = vec![0; 16 << 10];
+                for i in 0..1024 {
+                    let at = (thread * 1024 + i) * (16 << 10);
+                    let range = at..at + (16 << 10);
+                    waited.lock().expect("no panic").push(range.clone());
+                    assert_eq!(read_and_check(&own, &mut buf, at, 0), 16 << 10);
+                    waited.lock().expect("no panic").retain(|r| *r != range);
+                }
+            });
+        }
+    });
+    quiet(&reader);
+    let stats = reader.stats();
+    assert_eq!((stats.failed_reads, stats.failed_fetches), (0, source.faults()));
+    assert!(source.faults() > 20, "{} faults", source.faults());
+}
+
+/// Anything fails now and then, under several threads; then nothing does.
+#[test]
+fn one_in_five_under_threads() {
+    for policy in ALL {
+        let source = Arc::new(Faulty::share(named(SIZE), 4, 200));
+        let options = Options::default().policy(policy.name).cache_bytes(256 << 10);
+        let reader = Reader::open(Arc::clone(&source), options).expect("opens");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (a, b) = (reader.reopen().expect("opens"), &reader);
+                scope.spawn(move || {
+                    let mut draw = Draw(thread);
+                    for _ in 0..20 {
+                        let story = STORIES[draw.below(6) as usize].1();
+                        tell(&[&a, b], &story);
+                    }
+                });
+            }
+        });
+        quiet(&reader);
+        assert!(source.faults() > 0 && reader.stats().failed_reads > 0);
+        source.heal();
+        clean(&reader);
+    }
+}
+
+/// A source that ends before its size says so.
+#[test]
+fn an_early_end_is_short() {
+    let half = |call: Call| Verdict::Cut((SIZE / 2).saturating_sub(call.offset) as usize);
+    let source = Arc::new(Faulty::new(named(SIZE), half));
+    let reader = open(Arc::clone(&source), "none");
+    let mut buf = vec![0; 64 << 10];
+    assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 64 << 10);
+    // The last page in front of the early end arrives whole; what reaches beyond it does not.
+    assert_eq!(read_and_check(&reader, &mut buf[..4096], SIZE / 2 - 4096, 0), 4096);
+    for offset in [SIZE / 2 - 100, SIZE / 2, SIZE - 1] {
+        let error = reader.read_at(&mut buf[..8192], offset).expect_err("no bytes there");
+        assert!(matches!(error, ReadError::Short { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("at {offset}")) && error.errno() == EIO);
+    }
+    source.heal();
+    clean(&reader);
+}
+
+/// A source with a bug is a source with an error; nobody hangs.
+#[test]
+fn a_panic_is_an_error() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload().downcast_ref::<&str>() != Some(&"a bug in a source") {
+            usual(info);
+        }
+    }));
+    let bug = |call: Call| if call.nth % 3 == 1 { Verdict::Panic } else { Verdict::Pass };
+    let source = Arc::new(Faulty::new(named(SIZE), bug));
+    let reader = open(Arc::clone(&source), "linux-6.18:max=128K");
+    let failed = tell(&[&reader, &reader], &STORIES[2].1());
+    assert!(failed > 0);
+    source.heal();
+    clean(&reader);
+}
+
+/// The last reader goes while readahead is still on its way: dropping waits for it, and nothing stays.
+#[test]
+fn dropped_while_busy() {
+    for _ in 0..20 {
+        let source = Arc::new(Faulty::slow(named(64 << 20), 1, Duration::from_millis(2)));
+        let reader = Reader::open(Arc::clone(&source), Options::default().policy("linux-6.18:max=1M")).expect("opens");
+        let mut buf = vec![0; 64 << 10];
+        (0..3).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 16, 0), 64 << 10));
+        let meter = reader.meter();
+        drop(reader);
+        assert_eq!((meter.held_bytes(), Arc::strong_count(&source)), (0, 1));
+    }
+}
+
+/// Ends come in any order and take any time: several readers of the same bytes, a slow source, a small cache.
+#[test]
+fn slow_and_shared() {
+    let source = Arc::new(Faulty::slow(named(SIZE), 7, Duration::from_micros(300)));
+    let options = Options::default().policy("linux-6.18:max=256K").cache_bytes(512 << 10).threads(2);
+    let reader = Reader::open(source, options).expect("opens");
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let own = reader.reopen().expect("opens");
+            scope.spawn(move || {
+                let mut draw = Draw(thread / 2);
+                let mut buf = vec![0; 40_000];
+                for _ in 0..200 {
+                    let (at, len) = (draw.below(SIZE), 1 + draw.below(40_000) as usize);
+                    read_and_check(&own, &mut buf[..len], at, 0);
+                }
+            });
+        }
+    });
+    check_memory(&quiet(&reader), 4096);
+}

@@ -1,0 +1,274 @@
+//! Files that are odd, or that somebody changes while they are read.
+//!
+//! Never: a check of what cannot be noticed (SEMANTICS.md names that).
+
+mod common;
+
+use common::{check_memory, quiet, read_and_check};
+use foreread::source::{self, Mem, Source};
+use foreread::testing::{self, pattern};
+use foreread::{OpenError, Options, ReadError, Reader};
+use std::fs::{File, Permissions, set_permissions};
+use std::io::{IoSliceMut, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::{NamedTempFile, tempdir};
+
+fn file_of(bytes: &[u8]) -> NamedTempFile {
+    let mut file = NamedTempFile::new().expect("a scratch file");
+    file.write_all(bytes).expect("room");
+    file
+}
+
+fn open(path: &Path) -> Result<Reader, OpenError> {
+    Reader::open(format!("file:{}", path.display()), Options::default())
+}
+
+fn refused(path: &Path) -> String {
+    let error = open(path).err().expect("it is refused");
+    assert!(error.errno() > 0);
+    let line = error.to_string();
+    assert!(!line.contains('\n') && line.contains(&path.display().to_string()), "{line}");
+    line
+}
+
+#[test]
+fn what_is_no_file_is_refused_in_one_line() {
+    let dir = tempdir().expect("a directory");
+    assert!(refused(dir.path()).contains("is a directory; name a regular file or a block device"));
+    let missing = dir.path().join("missing");
+    assert!(refused(&missing).contains("No such file or directory; check the path"));
+    assert!(refused(Path::new("/dev/null")).contains("is a character device"));
+    let socket = dir.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    assert!(refused(&socket).contains("is a socket"));
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+    assert!(refused(&pipe).contains("is a pipe"));
+    let circle = dir.path().join("circle");
+    std::os::unix::fs::symlink(&circle, &circle).expect("a link");
+    assert!(refused(&circle).contains("circle"));
+    let error = Reader::open("moddel:rbd", Options::default()).err().expect("no such source");
+    assert!(error.to_string().contains("the sources known here are file:PATH"), "{error}");
+}
+
+#[test]
+fn no_permission() {
+    let file = file_of(&[1; 100]);
+    set_permissions(file.path(), Permissions::from_mode(0o000)).expect("it is ours");
+    if File::open(file.path()).is_ok() {
+        println!("skipped: needs a non-root user");
+        return;
+    }
+    assert!(refused(file.path()).contains("read permission is needed"));
+}
+
+#[test]
+fn settings_that_do_not_fit() {
+    let open = |options| Reader::open(Arc::new(Mem::new(vec![1])), options).err().expect("refused").to_string();
+    assert!(open(Options::default().policy("linux-9")).contains("there is no 'linux-9'"));
+    assert!(open(Options::default().policy("none:x=1")).contains("foreread policies"));
+    assert!(open(Options::default().page_bytes(1000)).contains("page of 1000 bytes"));
+    assert!(open(Options::default().page_bytes(8192)).contains("linux-6.18 counts in pages of 4096"));
+    assert!(open(Options::default().event_log("/no/such/place/log")).contains("/no/such/place/log"));
+}
+
+#[test]
+fn an_empty_file() {
+    let file = file_of(&[]);
+    let reader = open(file.path()).expect("opens");
+    assert_eq!(reader.size(), 0);
+    for offset in [0, 1, 1 << 40, u64::MAX] {
+        assert_eq!(reader.read_at(&mut [0; 10], offset), Ok(0));
+    }
+}
+
+#[test]
+fn at_and_past_the_end() {
+    for size in [1u64, 511, 512, 513, 4095, 4096, 4097, 10_000, 262_144, 262_145] {
+        let file = file_of(&pattern(0, size as usize, 0));
+        for policy in ["none", "linux-6.18", "rbd-plain"] {
+            let name = format!("file:{}", file.path().display());
+            let reader = Reader::open(name, Options::default().policy(policy)).expect("opens");
+            assert_eq!(reader.size(), size);
+            let mut buf = vec![0xEE; 300_000];
+            assert_eq!(read_and_check(&reader, &mut buf, 0, 0) as u64, size);
+            assert!(buf[size as usize..].iter().all(|b| *b == 0xEE), "nothing is written past the end");
+            for offset in [size - 1, size / 2, size] {
+                assert_eq!(read_and_check(&reader, &mut buf, offset, 0) as u64, size - offset);
+            }
+            for offset in [size, size + 1, 1 << 62, (1 << 62) + 1, i64::MAX as u64, u64::MAX - 1, u64::MAX] {
+                assert_eq!(reader.read_at(&mut buf, offset), Ok(0), "{offset}");
+            }
+            assert_eq!(reader.read_at(&mut [], 0), Ok(0));
+        }
+    }
+}
+
+#[test]
+fn appended_while_it_is_read() {
+    let file = file_of(&pattern(0, 10_000, 0));
+    let reader = open(file.path()).expect("opens");
+    let mut buf = vec![0; 200_000];
+    assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 10_000);
+    let mut size = 10_000;
+    for more in [1, 2287, 4096, 50_000, 13] {
+        file.as_file().write_all_at(&pattern(size, more, 0), size).expect("appends");
+        size += more as u64;
+        // A read that reaches the end sees the new bytes at once, those of the last old page too.
+        assert_eq!(read_and_check(&reader, &mut buf, 9_000, 0) as u64, size - 9_000);
+        assert_eq!(reader.size(), size);
+    }
+    assert_eq!(reader.stats().failed_reads, 0);
+}
+
+/// A writer appends all the time; no reader fails, and every byte is right.
+#[test]
+fn appended_by_another_thread() {
+    let file = file_of(&pattern(0, 1000, 0));
+    let reader = open(file.path()).expect("opens");
+    let end = 3_000_000;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut at = 1000;
+            while at < end {
+                let len = (at % 30_011 + 1).min(end - at);
+                file.as_file().write_all_at(&pattern(at, len as usize, 0), at).expect("appends");
+                at += len;
+            }
+        });
+        for thread in 0..3 {
+            let own = reader.reopen().expect("opens");
+            scope.spawn(move || {
+                let mut buf = vec![0; 10_000 + thread * 1111];
+                let mut at = 0;
+                while at < end {
+                    at += read_and_check(&own, &mut buf, at, 0) as u64;
+                }
+            });
+        }
+    });
+    assert_eq!(reader.stats().failed_reads, 0);
+}
+
+/// Another version: each reader is told once, and then reads the new bytes and no old ones.
+#[test]
+fn overwritten() {
+    let file = file_of(&pattern(0, 100_000, 1));
+    let reader = open(file.path()).expect("opens");
+    let other = reader.reopen().expect("opens");
+    let mut buf = vec![0; 8192];
+    assert_eq!(read_and_check(&reader, &mut buf, 0, 1), 8192);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    file.as_file().write_all_at(&pattern(0, 100_000, 2), 0).expect("writes");
+    // Cached bytes are still those of the old version, whole. The first fetch notices.
+    let offset = 90_000;
+    for reader in [&reader, &other] {
+        let error = reader.read_at(&mut buf, offset).expect_err("it has changed");
+        assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+        assert!(error.to_string().contains("start over"));
+    }
+    for at in [0, 50_000, 90_000] {
+        read_and_check(&reader, &mut buf, at, 2);
+        read_and_check(&other, &mut buf, at, 2);
+    }
+    check_memory(&quiet(&reader), 4096);
+}
+
+#[test]
+fn shrunk_while_it_is_read() {
+    let file = file_of(&pattern(0, 4 << 20, 0));
+    let reader = open(file.path()).expect("opens");
+    let mut buf = vec![0; 64 << 10];
+    read_and_check(&reader, &mut buf, 0, 0);
+    quiet(&reader);
+    file.as_file().set_len(1 << 20).expect("shrinks");
+    let error = reader.read_at(&mut buf, 2 << 20).expect_err("it has changed");
+    assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+    assert_eq!(reader.size(), 1 << 20);
+    assert_eq!(reader.read_at(&mut buf, 2 << 20), Ok(0));
+    assert_eq!(read_and_check(&reader, &mut buf, (1 << 20) - 5, 0), 5);
+    file.as_file().set_len(0).expect("shrinks");
+    assert!(reader.read_at(&mut buf, (1 << 20) - 5).is_err(), "a read that reaches the end asks");
+    assert_eq!(reader.read_at(&mut buf, 0), Ok(0));
+    let gauges = quiet(&reader);
+    assert_eq!((gauges.pages, gauges.held_bytes), (0, 0));
+}
+
+/// The source is replaced again and again under several readers. Each reply is of one version.
+#[test]
+fn replies_never_mix_versions() {
+    const SIZE: usize = 256 << 10;
+    let source = Arc::new(Mem::new(pattern(0, SIZE, 0)));
+    let options = Options::default().policy("linux-6.18:max=64K").cache_bytes(128 << 10);
+    let reader = Reader::open(Arc::clone(&source), options).expect("opens");
+    let rounds = 300;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in 1..=rounds {
+                source.replace(pattern(0, SIZE, version));
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        for thread in 0..4 {
+            let own = reader.reopen().expect("opens");
+            scope.spawn(move || {
+                let mut draw = common::Draw(thread);
+                let mut buf = vec![0; 50_000];
+                let mut newest = 0;
+                while newest < rounds {
+                    let at = draw.below(SIZE as u64 - 50_000) & !7;
+                    match own.read_at(&mut buf, at) {
+                        Err(ReadError::Changed { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                        Ok(len) => {
+                            let (offset, version) = testing::name_of(buf[..8].try_into().expect("eight"));
+                            assert_eq!((offset, len), (at, 50_000));
+                            assert!(version >= newest, "version {version} after {newest}");
+                            testing::check(&buf, at, version).unwrap_or_else(|wrong| panic!("{wrong}"));
+                            newest = version;
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Any offset, length and address, though the file is read directly: the source itself keeps the contract.
+#[test]
+fn the_file_source_takes_anything() {
+    let size = 700_001;
+    let file = file_of(&pattern(0, size, 0));
+    let source = source::FileSource::open(file.path()).expect("opens");
+    println!("{} {:?}", source.describe(), source.alignment());
+    let mut draw = common::Draw(1);
+    let mut memory = vec![0; 1 << 20];
+    for _ in 0..500 {
+        let (skip, offset) = (draw.below(5000) as usize, draw.below(size as u64 + 5000));
+        let (first, second) = (draw.below(3000) as usize, draw.below(400_000) as usize);
+        let (a, rest) = memory[skip..].split_at_mut(first);
+        let b = &mut rest[1..=second];
+        let read = source.read_at(&mut [IoSliceMut::new(a), IoSliceMut::new(b)], offset).expect("reads");
+        assert_eq!(read, (first + second).min(size.saturating_sub(offset as usize)));
+        testing::check(&a[..first.min(read)], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let more = read.saturating_sub(first);
+        testing::check(&b[..more], offset + first as u64, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+    assert!(source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], u64::MAX - 3).is_err());
+}
+
+/// Where there is no direct I/O, it says so and reads the same bytes.
+#[test]
+fn through_the_page_cache() {
+    let Ok(mut file) = NamedTempFile::new_in("/dev/shm") else {
+        println!("skipped: needs a tmpfs at /dev/shm");
+        return;
+    };
+    file.write_all(&pattern(0, 300_000, 0)).expect("room");
+    let reader = open(file.path()).expect("opens");
+    assert!(reader.describe().contains("through the page cache"), "{}", reader.describe());
+    let mut buf = vec![0; 300_000];
+    assert_eq!(read_and_check(&reader, &mut buf, 3, 0), 299_997);
+}

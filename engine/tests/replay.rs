@@ -1,0 +1,190 @@
+//! The event log of a live run, fed to a fresh machine, gives identical actions; a log that was touched does not.
+//!
+//! Never: a log that panics anything.
+
+mod common;
+
+use common::{Draw, named};
+use foreread::eventlog::{self, Replay, ReplayError};
+use foreread::testing::Faulty;
+use foreread::{Advice, Options, Reader};
+use std::path::Path;
+use std::sync::Arc;
+
+const POLICIES: [&str; 5] = ["linux-6.18:max=128K", "rbd-plain", "none", "linux-6.18:max=1M", "rbd-plain:trigger=2"];
+
+/// One live run with several threads, faults, hints, an append and a new version.
+fn live(seed: u64, log: &Path) -> (u64, u64) {
+    const SIZE: u64 = 4 << 20;
+    let policy = POLICIES[seed as usize % POLICIES.len()];
+    let source = Arc::new(Faulty::share(named(SIZE), seed, if seed.is_multiple_of(3) { 30 } else { 0 }));
+    let mut options = Options::default().policy(policy).event_log(log).threads(1 + seed as u32 % 4);
+    options.cache_bytes = (64 << 10) << (seed % 5);
+    options.limits.max_in_flight = 2 + seed as u32 % 7;
+    let reader = Reader::open(Arc::clone(&source), options).expect("opens");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (reader, source) = (&reader, &source);
+            scope.spawn(move || {
+                let own = reader.reopen().expect("opens");
+                let mut draw = Draw(seed * 100 + thread);
+                let mut buf = vec![0; 100_000];
+                let mut at = draw.below(SIZE);
+                for step in 0..150 {
+                    let len = 1 + draw.below(30_000) as usize;
+                    // Errors are part of the run; that they are the right ones is another test's matter.
+                    let _ = own.read_at(&mut buf[..len], at);
+                    at = if draw.below(8) == 0 { draw.below(SIZE) } else { at + len as u64 };
+                    match draw.below(40) {
+                        0 => own.advise(Advice::WillNeed, at..at + 200_000).expect("taken"),
+                        1 => own.advise(Advice::DontNeed, 0..at).expect("taken"),
+                        2 if thread == 0 && step > 50 => source.inner().append(&[0; 1000]),
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+    let stats = reader.stats();
+    drop(reader);
+    (stats.demand_reads, stats.ra_ops)
+}
+
+fn replay(text: &[u8]) -> Result<Replay, ReplayError> {
+    eventlog::replay(text)
+}
+
+#[test]
+fn twenty_live_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut reads, mut ahead, mut events, mut actions) = (0, 0, 0, 0);
+    for seed in 0..20 {
+        let log = dir.path().join(seed.to_string());
+        let (r, a) = live(seed, &log);
+        let text = std::fs::read(&log).expect("a log");
+        let done = replay(&text).unwrap_or_else(|error| panic!("run {seed}: {error}"));
+        (reads, ahead, events, actions) = (reads + r, ahead + a, events + done.events, actions + done.actions);
+    }
+    println!("20 runs: {reads} reads, {ahead} readaheads, {events} events, {actions} identical actions");
+    assert!(reads > 10_000 && ahead > 1000);
+}
+
+/// A whole log for the tests of what is wrong with one.
+fn sample() -> String {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("log");
+    live(3, &log);
+    std::fs::read_to_string(log).expect("a log")
+}
+
+#[test]
+fn a_touched_log_is_noticed() {
+    let text = sample();
+    assert!(replay(text.as_bytes()).is_ok());
+    let lines: Vec<&str> = text.lines().collect();
+    let at = |start: &str| lines.iter().position(|l| l.starts_with(start)).expect("there is one");
+    let with = |n: usize, new: &str| {
+        let mut lines = lines.clone();
+        lines[n] = new;
+        lines.join("\n") + "\n"
+    };
+    let differs = |text: String, line: usize| match replay(text.as_bytes()) {
+        Err(ReplayError::Differs { line: l, .. }) => assert_eq!(l, line as u64 + 1),
+        other => panic!("{other:?}"),
+    };
+    for start in ["A submit", "A serve", "A drop", "A fail"] {
+        let n = at(start);
+        let (front, last) = lines[n].rsplit_once(' ').expect("fields");
+        let other = match last {
+            "demand" => "ahead",
+            "ahead" => "demand",
+            "last" => "more",
+            "more" => "last",
+            "io:5" => "io:6",
+            _ => "0x5",
+        };
+        differs(with(n, &format!("{front} {other}")), n);
+    }
+    // An action too few or too many; a whole event gone, so that its action answers to nothing; the end cut off.
+    let n = at("A submit");
+    let without = |n: usize| [&lines[..n], &lines[n + 1..]].concat().join("\n") + "\n";
+    differs(without(n), n);
+    differs(with(n, &format!("{}\n{}", lines[n], lines[n])), n + 1);
+    assert!(replay(without(at("A ") - 1).as_bytes()).is_err());
+    let half = &text[..text.len() / 2];
+    assert!(replay(half.as_bytes()).is_err());
+    // Other limits, another policy: other decisions.
+    assert!(replay(text.replacen("capacity_pages=", "capacity_pages=1", 1).as_bytes()).is_err());
+    assert!(replay(text.replacen("policy linux-6.18:max=1048576", "policy none", 1).as_bytes()).is_err());
+}
+
+#[test]
+fn what_is_no_log_is_an_error_with_its_line() {
+    let head = "foreread-events 1\nconfig page=4096 capacity_pages=100 max_fetch_bytes=4194304 max_in_flight=64 \
+                max_ahead_in_flight=16 max_ride_bytes=131072 keep_windows_apart=0\npolicy none\n";
+    assert_eq!(replay(head.as_bytes()).expect("a log without events"), Replay::default());
+    let long = format!("{head}E 1 {}\n", "x".repeat(1 << 20));
+    for (text, line) in [
+        (String::new(), 1),
+        ("foreread-events 2\n".to_string(), 1),
+        ("\0\u{7f}ELF\n".to_string(), 1),
+        ("foreread-events 1\nconfig\n".to_string(), 2),
+        (head.replace("capacity_pages=100", "capacity_pages=18446744073709551615"), 2),
+        (head.replace("policy none", "policy nothing"), 3),
+        (format!("{head}nonsense\n"), 4),
+        (format!("{head}E 1 timer"), 4),
+        (format!("{head}A wake 1\n"), 4),
+        (format!("{head}E 1 open 4000000000 0 10\n"), 4),
+        (format!("{head}E 1 open 0 4000000000 10\n"), 4),
+        (long, 4),
+    ] {
+        let error = replay(text.as_bytes()).expect_err("no log");
+        let said = error.to_string();
+        assert!(said.starts_with(&format!("line {line}: ")) && !said.contains('\n') && said.len() < 400, "{said}");
+    }
+    let error = replay(&[head.as_bytes(), b"E 1 \xff\n"].concat()).expect_err("not text");
+    assert!(error.to_string().starts_with("line 4: "));
+}
+
+/// Whatever stands in a log, replay ends, with an error or without.
+#[test]
+fn no_log_panics() {
+    let text = sample();
+    let short: Vec<u8> = text.lines().take(400).flat_map(|l| [l.as_bytes(), b"\n"].concat()).collect();
+    let mut draw = Draw(11);
+    for _ in 0..3000 {
+        let mut bytes = short.clone();
+        for _ in 0..=draw.below(3) {
+            let at = draw.below(bytes.len() as u64) as usize;
+            match draw.below(3) {
+                0 => bytes[at] = b"0123456789 AE\n"[draw.below(14) as usize],
+                1 => bytes[at] = draw.next() as u8,
+                _ => drop(bytes.remove(at)),
+            }
+        }
+        let _ = replay(&bytes);
+    }
+    // Events alone, so that no difference stops the machine early: any sequence of them is only handled.
+    let events: Vec<&str> = text.lines().filter(|l| l.starts_with('E')).take(600).collect();
+    let head: Vec<&str> = text.lines().take(3).collect();
+    for _ in 0..300 {
+        let mut mixed = events.clone();
+        (0..20).for_each(|_| mixed.swap(draw.below(600) as usize, draw.below(600) as usize));
+        feed(&head, &mixed);
+    }
+}
+
+/// Feeds events and takes every answer, as replay does, without comparing.
+fn feed(head: &[&str], events: &[&str]) {
+    use foreread_core::machine::{Config, Machine};
+    use foreread_core::units::PageSize;
+    let policy = head[2].strip_prefix("policy ").expect("a policy");
+    let policy = foreread::PolicySpec::parse(policy).expect("a policy");
+    let config = Config::new(PageSize::new(4096).expect("a page"), 256 << 10);
+    let mut machine = Machine::new(config, policy);
+    for event in events {
+        let (now, event) = eventlog::parse_event(event).expect("an event");
+        machine.handle(now, event);
+        while machine.poll().is_some() {}
+    }
+}
