@@ -2,6 +2,7 @@
 
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
+use foreread_lab::device::disk::Slope;
 use foreread_lab::device::presets::{Model, PRESETS, Preset};
 use serde_json::{Value, json};
 
@@ -35,7 +36,7 @@ fn entry(preset: &Preset) -> Entry {
 fn figures(model: Model) -> Vec<(&'static str, Value)> {
     match model {
         Model::Disk(disk) => {
-            let slope = |s: &foreread_lab::device::disk::Slope| json!({ "from_bytes": s.from_bytes, "ps_per_kib": s.ps_per_kib });
+            let slope = |s: &Slope| json!({ "from_bytes": s.from_bytes, "ps_per_kib": s.ps_per_kib });
             // The largest number there is stands for no limit.
             let most = Some(disk.max_transfer_bytes).filter(|bytes| *bytes < u64::MAX);
             vec![

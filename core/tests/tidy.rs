@@ -142,9 +142,11 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
     let starts = (0..lines.len()).filter(|&i| is_fn(lines[i].trim_start()));
     starts
         .map(|start| {
+            // A body on the line of its head ends there.
+            let one_line = lines[start].trim_end().ends_with('}');
             let close = format!("{}}}", " ".repeat(indent(lines[start])));
             let end = (start..lines.len()).find(|&i| lines[i] == close).unwrap_or(start);
-            (start + 1, end - start + 1)
+            (start + 1, if one_line { 1 } else { end - start + 1 })
         })
         .collect()
 }

@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod conform;
 pub mod device;
 pub mod draw;
 pub mod live;

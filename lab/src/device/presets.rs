@@ -103,7 +103,7 @@ const HDD_THEORY: Preset = Preset {
 const X25_M: Preset = Preset {
     name: "x25-m",
     summary: "SATA SSD of 2010: Intel X25-M 80 GB",
-    origin: "Wu Fengguang, same posting: dd at 11 readahead sizes, 2 runs; three slopes fitted here, knees at 64 and 256 KiB",
+    origin: "Wu Fengguang 2010, the posting of hdd-theory: dd at 11 readahead sizes, 2 runs; 3 slopes fitted here",
     calibrated: true,
     fit_error: "throughput at most 1.4 % off the mean of the two runs (rms 0.8 %), 2.3 % off a single one",
     capacity_bytes: 80_000_000_000,

@@ -58,7 +58,7 @@ impl Scratch {
 fn choose_dir(bytes: u64) -> Result<PathBuf, LiveError> {
     let candidates = [std::env::current_dir().unwrap_or_default(), std::env::temp_dir(), PathBuf::from("/var/tmp")];
     let fits = |dir: &PathBuf| {
-        let on_storage = rustix::fs::statfs(dir).is_ok_and(|s| i64::from(s.f_type) != TMPFS_MAGIC);
+        let on_storage = rustix::fs::statfs(dir).is_ok_and(|s| s.f_type != TMPFS_MAGIC);
         let room = rustix::fs::statvfs(dir).is_ok_and(|s| s.f_bavail.saturating_mul(s.f_frsize) / 2 > bytes);
         // A directory that cannot be written to is found out by trying.
         on_storage && room && tempfile::tempfile_in(dir).is_ok()

@@ -156,7 +156,7 @@ fn policy_lines(mark: char, policy: &str) -> String {
 fn legend(report: &Report) -> Vec<String> {
     let tests = report.comparisons.iter().filter(|c| c.p_value.is_some()).count();
     let marks = match report.best.len() {
-        0 => "Nothing is marked: no test was possible.".to_string(),
+        0 => "Nothing is marked: no test was possible".to_string(),
         1 => "* fastest".to_string(),
         _ => "= fastest, not told apart".to_string(),
     };
@@ -260,6 +260,9 @@ time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readah
         let row = text.lines().find(|l| l.contains("kernel")).expect("there is its row");
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells, ["kernel", "2.000", "-", "2.05", "-", "-", "-", "-", "-", "-", "-", "-", "990us"]);
-        assert!(text.contains("Nothing is marked: no test was possible.") && text.contains("Note: one run"), "{text}");
+        assert!(
+            text.contains("\nNothing is marked: no test was possible. MB") && text.contains("Note: one run"),
+            "{text}"
+        );
     }
 }
