@@ -56,6 +56,7 @@ fn replay(text: &[u8]) -> Result<Replay, ReplayError> {
 
 #[test]
 fn twenty_live_runs() {
+    common::watch();
     let dir = tempfile::tempdir().expect("a directory");
     let (mut reads, mut ahead, mut events, mut actions) = (0, 0, 0, 0);
     for seed in 0..20 {
@@ -79,6 +80,7 @@ fn sample() -> String {
 
 #[test]
 fn a_touched_log_is_noticed() {
+    common::watch();
     let text = sample();
     assert!(replay(text.as_bytes()).is_ok());
     let lines: Vec<&str> = text.lines().collect();
@@ -111,6 +113,10 @@ fn a_touched_log_is_noticed() {
     differs(without(n), n);
     differs(with(n, &format!("{}\n{}", lines[n], lines[n])), n + 1);
     assert!(replay(without(at("A ") - 1).as_bytes()).is_err());
+    let ends = text.rfind("\nE ").and_then(|e| text[..e].rfind("\nA submit")).expect("a submit near the end") + 1;
+    let event = text[..ends].lines().count();
+    let cut: String = text.lines().take(event).flat_map(|l| [l, "\n"]).collect();
+    differs(cut, event);
     let half = &text[..text.len() / 2];
     assert!(replay(half.as_bytes()).is_err());
     // Other limits, another policy: other decisions.
@@ -120,6 +126,7 @@ fn a_touched_log_is_noticed() {
 
 #[test]
 fn what_is_no_log_is_an_error_with_its_line() {
+    common::watch();
     let head = "foreread-events 1\nconfig page=4096 capacity_pages=100 max_fetch_bytes=4194304 max_in_flight=64 \
                 max_ahead_in_flight=16 max_ride_bytes=131072 keep_windows_apart=0\npolicy none\n";
     assert_eq!(replay(head.as_bytes()).expect("a log without events"), Replay::default());
@@ -149,6 +156,7 @@ fn what_is_no_log_is_an_error_with_its_line() {
 /// Whatever stands in a log, replay ends, with an error or without.
 #[test]
 fn no_log_panics() {
+    common::watch();
     let text = sample();
     let short: Vec<u8> = text.lines().take(400).flat_map(|l| [l.as_bytes(), b"\n"].concat()).collect();
     let mut draw = Draw(11);

@@ -2,7 +2,6 @@
 //!
 //! Figures are ratios or rates of this machine in this minute; never a test.
 
-use crate::compare::SCRATCH_BYTES;
 use crate::live::{LiveError, Scratch};
 use crate::sim::{self, Setup};
 use crate::workload::{Job, Request, Workload};
@@ -21,6 +20,8 @@ use std::time::Instant;
 const PAGE: u64 = 4096;
 /// What is resident while hits are counted.
 const RESIDENT: u64 = 1 << 30;
+/// What hits are read from, on both sides.
+const HIT_BYTES: u64 = 128 << 20;
 /// Rounds of which the median is taken.
 const ROUNDS: usize = 7;
 
@@ -137,7 +138,7 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
 /// # Errors
 /// The scratch file cannot be written or read.
 pub fn hit() -> Result<HitFigures, LiveError> {
-    let bytes = SCRATCH_BYTES / 4;
+    let bytes = HIT_BYTES;
     let scratch = Scratch::make(bytes, &mut |_| ())?;
     let path = scratch.path();
     let options = Options { cache_bytes: 2 * bytes, ..Options::default() };

@@ -51,13 +51,17 @@ impl Jobs {
         }
     }
 
+    /// Is there a job that [`Jobs::take_for`] would give?
+    pub fn has_for(&self, file: FileId, range: ByteRange) -> bool {
+        !self.demand.is_empty() || self.ahead.iter().any(|job| brings(job, file, range))
+    }
+
     /// A job for a caller that waits for `range`: one that brings bytes of it, else any that somebody waits for.
     pub fn take_for(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
-        let brings = |job: &Job| job.file == file && !job.range.intersect(range).is_empty();
-        if let Some(i) = self.demand.iter().position(brings) {
+        if let Some(i) = self.demand.iter().position(|job| brings(job, file, range)) {
             return self.demand.remove(i);
         }
-        if let Some(i) = self.ahead.iter().position(brings) {
+        if let Some(i) = self.ahead.iter().position(|job| brings(job, file, range)) {
             return self.ahead.remove(i);
         }
         self.demand.pop_front()
@@ -75,6 +79,10 @@ impl Jobs {
             queue.remove(i)
         })
     }
+}
+
+fn brings(job: &Job, file: FileId, range: ByteRange) -> bool {
+    job.file == file && !job.range.intersect(range).is_empty()
 }
 
 /// A served piece, ready to be copied.

@@ -43,7 +43,7 @@ const LOOK_UP: Duration = Duration::from_secs(1);
 
 type Guard<'a> = MutexGuard<'a, State>;
 
-/// What runs and waits in a driver at this moment. All but the bytes are zero when nobody reads.
+/// What runs and waits at this moment. Reads and fetches are zero when nobody reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     /// Reads that have not returned.
@@ -62,6 +62,9 @@ pub struct Gauges {
     pub spare_bytes: u64,
     /// Pages present or in flight.
     pub pages: u64,
+    /// Times a sleeper found by itself that there was something to do. Counted since the beginning; each is a call that
+    /// was forgotten, or a machine that stood still for a second.
+    pub missed_calls: u64,
 }
 
 /// What workers and callers share.
@@ -138,6 +141,7 @@ impl Driver {
             open_fetches: machine.fetches_in_progress() as u64,
             threads: u64::from(state.crew.started),
             pages: machine.cache().pages(),
+            missed_calls: state.missed_calls,
             held_bytes: self.meter().held_bytes(),
             spare_bytes: self.meter().spare_bytes(),
         })
@@ -276,13 +280,18 @@ impl Shared {
             } else if let Some(job) = state.jobs.take_for(file, range) {
                 state = self.run(state, &job)?;
             } else {
-                state = self.sleep(state, place)?;
+                state = self.sleep(state, place, (file, range))?;
             }
         }
     }
 
     /// Gives up the lock until somebody rings: for this read, or because a job wants somebody to run it.
-    fn sleep<'a>(self: &'a Arc<Shared>, mut state: Guard<'a>, place: u32) -> Result<Guard<'a>, Fault> {
+    fn sleep<'a>(
+        self: &'a Arc<Shared>,
+        mut state: Guard<'a>,
+        place: u32,
+        (file, range): (FileId, ByteRange),
+    ) -> Result<Guard<'a>, Fault> {
         if let Some(calls) = state.calls() {
             drop(state);
             self.call(calls);
@@ -291,8 +300,9 @@ impl Shared {
         }
         state.wait(place).asleep = true;
         let bell = Arc::clone(&state.wait(place).bell);
-        let (mut state, _) = bell.wait_timeout(state, LOOK_UP).map_err(|_| Fault::Stopped)?;
-        state.wait(place).asleep = false;
+        let (mut state, pause) = bell.wait_timeout(state, LOOK_UP).map_err(|_| Fault::Stopped)?;
+        let rung = !std::mem::take(&mut state.wait(place).asleep);
+        state.missed_calls += u64::from(pause.timed_out() && !rung && state.jobs.has_for(file, range));
         Ok(state)
     }
 

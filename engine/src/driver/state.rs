@@ -49,6 +49,7 @@ pub struct State {
     pub jobs: Jobs,
     cancelled: Vec<Job>,
     pub running: u32,
+    pub missed_calls: u64,
     pub wake_at: Option<Nanos>,
     /// Callers whose read has something new: to be woken when the lock is given up.
     bells: Vec<Arc<Condvar>>,
@@ -75,6 +76,7 @@ impl State {
             jobs: Jobs::default(),
             cancelled: Vec::new(),
             running: 0,
+            missed_calls: 0,
             wake_at: None,
             bells: Vec::new(),
             crew: Crew { most: workers, ..Crew::default() },

@@ -3,6 +3,7 @@
 
 use foreread::source::Mem;
 use foreread::{Gauges, Reader, testing};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// Numbers that look random and are the same in every run.
@@ -32,6 +33,18 @@ pub fn named(size: u64) -> Mem {
     Mem::generated(size, |offset, buf| testing::fill(buf, offset, 0))
 }
 
+/// Ends the whole run when it hangs: a read that never returns is an error, not a long wait.
+pub fn watch() {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_secs(300));
+            eprintln!("tests still run after 300 s: something hangs");
+            std::process::exit(101);
+        });
+    });
+}
+
 /// Waits until nothing runs; readahead may outlive the reads that caused it.
 pub fn quiet(reader: &Reader) -> Gauges {
     let start = Instant::now();
@@ -39,6 +52,7 @@ pub fn quiet(reader: &Reader) -> Gauges {
         let gauges = reader.gauges();
         let Gauges { reads, queued_fetches, running_fetches, open_fetches, .. } = gauges;
         if reads + queued_fetches + running_fetches + open_fetches == 0 {
+            assert_eq!(gauges.missed_calls, 0, "somebody was not called");
             return gauges;
         }
         assert!(start.elapsed() < Duration::from_secs(20), "something still runs: {gauges:?}");

@@ -14,7 +14,7 @@ mod place;
 use crate::live;
 use crate::report::{PolicyRuns, Progress, RunResult, Table};
 use crate::sim;
-use crate::workload::{self, Workload};
+use crate::workload::{self, Chosen, Workload};
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::PageSize;
@@ -55,14 +55,20 @@ pub enum Where {
 pub const MODEL_RUNS: u32 = 20;
 /// Runs on a file that the user named: at least ten pairs on real hardware.
 pub const FILE_RUNS: u32 = 10;
-/// Runs on the scratch file of a call without arguments, which has 90 seconds.
+/// Runs on the scratch file of a call without arguments, which has 90 seconds for everything.
 pub const SCRATCH_RUNS: u32 = 5;
+/// A table on the scratch file ends after this many seconds, if it has [`FEWEST_RUNS`] by then.
+const SCRATCH_SECONDS: u64 = 15;
+/// Below this no interval means anything.
+const FEWEST_RUNS: u32 = 3;
 /// The cache: small enough for any machine, larger than any window.
 pub const CACHE_BYTES: u64 = 256 << 20;
 /// Bytes that a workload spans on a model, or at most on a file, unless told otherwise.
 pub const SPAN_BYTES: u64 = 1 << 30;
-/// Size of the scratch file.
-pub const SCRATCH_BYTES: u64 = 512 << 20;
+/// Size of the scratch file: what `boot-ide` needs.
+pub const SCRATCH_BYTES: u64 = 1 << 30;
+/// Bytes of the scratch file that a workload spans which does not need more: 90 seconds have to do for all.
+pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
 /// The two models of a call without arguments: a network volume with published figures, and an object store.
 pub const SUITE_MODELS: [&str; 2] = ["rbd", "object-near"];
 
@@ -95,33 +101,41 @@ pub enum CompareError {
 /// # Errors
 /// See [`CompareError`]; nothing is measured when the plan cannot be carried out.
 pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
-    let places = place::all(plan, progress)?;
+    // The names first: a mistyped one should not cost a scratch file.
     let workloads = workloads(plan)?;
-    let mut tables = Vec::new();
+    let places = place::all(plan, progress)?;
+    let mut cases = Vec::new();
     for place in &places {
-        for workload in &workloads {
-            tables.push(Case::new(plan, place, workload)?.run(progress)?);
+        let (fit, left_out) = fitting(plan, place, &workloads);
+        for workload in fit {
+            cases.push(Case::new(plan, place, workload, &left_out)?);
         }
     }
-    Ok(tables)
+    cases.into_iter().map(|case| case.run(progress)).collect()
 }
 
-fn workloads(plan: &Plan) -> Result<Vec<String>, CompareError> {
-    let names: Vec<String> = match &plan.workload {
-        Some(name) => vec![name.clone()],
-        None => workload::ALL.iter().map(|w| w.name.to_string()).collect(),
+fn workloads(plan: &Plan) -> Result<Vec<Chosen>, CompareError> {
+    let names: Vec<&str> = match &plan.workload {
+        Some(name) => vec![name],
+        None => workload::ALL.iter().map(|w| w.name).collect(),
     };
-    for name in &names {
-        workload::parse(name).map_err(CompareError::Workload)?;
-    }
-    Ok(names)
+    names.into_iter().map(|name| workload::parse(name).map_err(CompareError::Workload)).collect()
+}
+
+/// The workloads that fit the place, and a word on each that does not. One that was asked for by name is always tried.
+fn fitting<'a>(plan: &Plan, place: &Place, all: &'a [Chosen]) -> (Vec<&'a Chosen>, Vec<String>) {
+    let fits = |w: &&Chosen| plan.workload.is_some() || place.size(plan, w.info.least_bytes) >= w.info.least_bytes;
+    let (fit, not): (Vec<&Chosen>, Vec<&Chosen>) = all.iter().partition(fits);
+    let word = |w: &Chosen| format!("{w} was left out: it needs {} bytes", w.info.least_bytes);
+    (fit, not.into_iter().map(word).collect())
 }
 
 /// One table to be.
 struct Case<'a> {
     plan: &'a Plan,
     place: &'a Place,
-    workload: &'a str,
+    workload: &'a Chosen,
+    left_out: Vec<String>,
     rows: Vec<Row>,
     runs: u32,
     cache_bytes: u64,
@@ -137,17 +151,17 @@ struct Row {
 }
 
 impl<'a> Case<'a> {
-    fn new(plan: &'a Plan, place: &'a Place, workload: &'a str) -> Result<Case<'a>, CompareError> {
+    fn new(
+        plan: &'a Plan,
+        place: &'a Place,
+        workload: &'a Chosen,
+        left_out: &[String],
+    ) -> Result<Case<'a>, CompareError> {
         let cache_bytes = plan.cache_bytes.unwrap_or(CACHE_BYTES);
-        let mut case = Case {
-            plan,
-            place,
-            workload,
-            rows: Vec::new(),
-            runs: place.runs(plan),
-            cache_bytes,
-            size: place.size(plan),
-        };
+        let size = place.size(plan, workload.info.least_bytes);
+        let left_out = left_out.to_vec();
+        let runs = place.runs(plan);
+        let mut case = Case { plan, place, workload, left_out, rows: Vec::new(), runs, cache_bytes, size };
         let natural = case.workload(0)?.page_bytes;
         for spec in chosen(plan) {
             let page = case.page_for(&spec, natural)?;
@@ -163,8 +177,7 @@ impl<'a> Case<'a> {
 
     fn workload(&self, run: u32) -> Result<Workload, CompareError> {
         let seed = self.plan.seed.wrapping_add(u64::from(run));
-        let chosen = workload::parse(self.workload).map_err(CompareError::Workload)?;
-        chosen.build(self.size, seed).map_err(CompareError::Workload)
+        self.workload.build(self.size, seed).map_err(CompareError::Workload)
     }
 
     /// The page of a policy: what was asked for, what the policy needs, what the storage can, what the workload likes.
@@ -188,8 +201,12 @@ impl<'a> Case<'a> {
         let total = u64::from(self.runs) * rows as u64;
         let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
         let mut done = 0;
+        let budget = self.place.is_scratch().then(|| live::Budget::seconds(SCRATCH_SECONDS));
         progress.step(done, total);
         for run in 0..self.runs {
+            if run >= FEWEST_RUNS && budget.as_ref().is_some_and(live::Budget::is_spent) {
+                break;
+            }
             let workload = self.workload(run)?;
             for turn in 0..rows {
                 // A Latin square: each row goes first, second, ... equally often.
@@ -222,7 +239,9 @@ impl<'a> Case<'a> {
     }
 
     fn table(self, results: Vec<Vec<RunResult>>) -> Table {
+        let runs = results.first().map_or(0, |runs| runs.len() as u32);
         let mut notes = self.place.notes();
+        notes.extend(self.left_out);
         let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
         if pages.iter().any(|p| *p != pages[0]) {
             let list: Vec<String> = self.rows.iter().map(|r| format!("{} {}", r.policy, r.page.bytes())).collect();
@@ -233,7 +252,7 @@ impl<'a> Case<'a> {
             workload: self.workload.to_string(),
             source: self.place.name(),
             source_about: self.place.about(),
-            runs: self.runs,
+            runs,
             seed: self.plan.seed,
             cache_bytes: self.cache_bytes,
             page_bytes: pages[0],

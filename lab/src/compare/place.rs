@@ -3,7 +3,10 @@
 //! Never: leaves a scratch file behind. Its name is gone before the first byte is written; it lives as long as the
 //! descriptor, and `/proc/self/fd` is the way to it.
 
-use super::{CompareError, FILE_RUNS, MODEL_RUNS, Plan, SCRATCH_BYTES, SCRATCH_RUNS, SPAN_BYTES, SUITE_MODELS, Where};
+use super::{
+    CompareError, FILE_RUNS, MODEL_RUNS, Plan, SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SPAN_BYTES, SPAN_BYTES,
+    SUITE_MODELS, Where,
+};
 use crate::device::presets::{self, Preset};
 use crate::live::{self, LiveError};
 use crate::report::Progress;
@@ -62,7 +65,7 @@ impl OnFile {
         let kernel = readahead.map_or("read_ahead_kb unknown".to_string(), |b| format!("read_ahead_kb {}", b / 1024));
         let mut notes = look.notes;
         if readahead.is_none() {
-            notes.push("The device's read_ahead_kb could not be read; linux-* rows use their default.".to_string());
+            notes.push("The device's read_ahead_kb could not be read; linux-* rows use their default".to_string());
         }
         Ok(OnFile {
             name: format!("file:{name}"),
@@ -96,7 +99,7 @@ impl Place {
     pub fn notes(&self) -> Vec<String> {
         match self {
             Place::Model(preset) if !preset.calibrated => {
-                vec!["This model is not calibrated: read the shape, not the figures.".to_string()]
+                vec!["This model is not calibrated: read the shape, not the figures".to_string()]
             }
             Place::Model(_) => Vec::new(),
             Place::File(file) => file.notes.clone(),
@@ -119,13 +122,19 @@ impl Place {
         plan.runs.unwrap_or(usual)
     }
 
-    /// Bytes that the workload spans: what was asked for, but no more than there is.
-    pub fn size(&self, plan: &Plan) -> u64 {
+    /// Bytes that a workload spans which needs `least`: what was asked for, or what is usual here, but no more than
+    /// there is.
+    pub fn size(&self, plan: &Plan, least: u64) -> u64 {
         let (holds, usual) = match self {
-            Place::Model(preset) => (preset.capacity_bytes, SPAN_BYTES.min(preset.capacity_bytes)),
-            Place::File(file) => (file.size, SPAN_BYTES.min(file.size)),
+            Place::Model(preset) => (preset.capacity_bytes, SPAN_BYTES),
+            Place::File(file) if file.scratch.is_some() => (file.size, SCRATCH_SPAN_BYTES.max(least)),
+            Place::File(file) => (file.size, SPAN_BYTES),
         };
-        plan.size_bytes.map_or(usual, |size| size.min(holds))
+        plan.size_bytes.unwrap_or(usual).min(holds)
+    }
+
+    pub fn is_scratch(&self) -> bool {
+        matches!(self, Place::File(OnFile { scratch: Some(_), .. }))
     }
 
     pub fn smallest_page(&self) -> u64 {

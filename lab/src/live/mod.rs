@@ -96,6 +96,25 @@ pub fn look(path: &Path) -> Result<Look, LiveError> {
     })
 }
 
+/// Time that something may take, on the wall clock.
+pub struct Budget {
+    until: Instant,
+}
+
+impl Budget {
+    /// That long from now.
+    #[must_use]
+    pub fn seconds(seconds: u64) -> Budget {
+        Budget { until: Instant::now() + Duration::from_secs(seconds) }
+    }
+
+    /// It is over.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        Instant::now() >= self.until
+    }
+}
+
 /// One run through the engine, in a cache of its own.
 ///
 /// # Errors

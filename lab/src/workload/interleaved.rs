@@ -25,6 +25,7 @@ pub static INFO: Info = Info {
     name: "interleaved",
     summary: "several sequential streams through one open description, in turn",
     origin: "the case that one state for each open description cannot follow",
+    least_bytes: 1,
     params: PARAMS,
     build,
 };

@@ -113,6 +113,8 @@ pub struct Info {
     pub summary: &'static str,
     /// The publication it reproduces, or what it is for.
     pub origin: &'static str,
+    /// Smallest file that it can be made for, in bytes.
+    pub least_bytes: u64,
     /// Its parameters.
     pub params: &'static [Param],
     /// Makes the reads from the values of `params` in their order, already checked, the size of the file in bytes

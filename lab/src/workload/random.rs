@@ -32,6 +32,7 @@ pub static INFO: Info = Info {
     name: "random",
     summary: "one reader, aligned records at random, each at most once",
     origin: "the case that readahead must not make slower",
+    least_bytes: 1,
     params: PARAMS,
     build,
 };

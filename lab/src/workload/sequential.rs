@@ -22,6 +22,7 @@ pub static INFO: Info = Info {
     name: "sequential",
     summary: "one reader, the whole file in order",
     origin: "the common case",
+    least_bytes: 1,
     params: PARAMS,
     build,
 };
