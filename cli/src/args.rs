@@ -92,7 +92,7 @@ pub struct CompareArgs {
     /// A file is only read. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<OsString>,
-    /// Policies: a,b:key=value,... or 'all' [default: all]
+    /// 'all' or a,b:key=value,... [default: the usual three]
     ///
     /// 'foreread policies' lists them. 'none' is added where it is missing: the others are measured against it.
     #[arg(long, value_name = "LIST")]
@@ -114,6 +114,12 @@ pub struct CompareArgs {
     /// It is the size of the scratch file, too. By default the size of the file, or what the workload likes.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
+    /// Write the event log of every run on a file to this directory
+    ///
+    /// One log a run, WORKLOAD-POLICY-RUN.log; 'foreread replay-log' checks that a fresh core decides the same. Writing
+    /// it makes the runs slower.
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    pub event_log: Option<PathBuf>,
     /// Write JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.compare/1. With '-' the JSON takes the place of the tables.

@@ -38,6 +38,7 @@ fn check(args: &CompareArgs) -> Result<Plan, Fail> {
         page: args.page,
         seed: args.seed,
         size_bytes: args.size,
+        event_logs: args.event_log.clone(),
     })
 }
 

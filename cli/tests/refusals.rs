@@ -17,7 +17,7 @@ fn refused(args: &[&str], parts: &[&str]) {
 #[test]
 fn unknown_names_get_the_nearest_and_the_list() {
     refused(&["compre"], &["'compre'", "nearest: compare", "'foreread -h' lists"]);
-    refused(&["compare", "--policy", "linux"], &["'linux'", "nearest: linux-6.18", "'foreread policies' lists"]);
+    refused(&["compare", "--policy", "linux-6"], &["'linux-6'", "nearest: linux-6.18", "'foreread policies' lists"]);
     refused(&["compare", "--policy", "rbd-plain:triger=3"], &["'triger'", "nearest: trigger", "'foreread policies'"]);
     refused(&["compare", "--polcy", "none"], &["'--polcy'", "'--policy'", "'foreread compare -h'"]);
     refused(&["compare", "sequentail"], &["'sequentail'", "nearest: sequential", "'foreread workloads' lists"]);

@@ -74,7 +74,12 @@ fn a_policy_knows_neither_the_cache_nor_another_policy() {
         }
         assert!(!code(&text).contains("crate::cache"), "{name}: a policy sees the cache through Probe only");
         let others = code(&text).matches("super::").count();
-        assert!(others <= 1, "{name}: one use of super, for the trait");
+        assert!(others <= 1, "{name}: one use of super, for the trait and what several policies share");
+        for info in foreread_core::policy::ALL {
+            let module = info.name.replace(['-', '.'], "_");
+            let itself = name.ends_with(&format!("/{module}.rs"));
+            assert!(itself || !code(&text).contains(&format!("{module}::")), "{name}: knows the policy {module}");
+        }
         assert!(text.lines().count() <= 300, "{name}: a policy is a file of at most about 250 lines");
     }
 }

@@ -12,7 +12,7 @@ use std::fs::{File, Permissions, set_permissions};
 use std::io::{IoSliceMut, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use tempfile::{NamedTempFile, tempdir};
 
 fn file_of(bytes: &[u8]) -> NamedTempFile {
@@ -203,6 +203,50 @@ fn shrunk_while_it_is_read() {
     assert_eq!(reader.read_at(&mut buf, 0), Ok(0));
     let gauges = quiet(&reader);
     assert_eq!((gauges.pages, gauges.held_bytes), (0, 0));
+}
+
+/// A source whose reads come back two at a time, once it has been replaced.
+struct InPairs(Mem, Barrier);
+
+impl Source for InPairs {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, source::SourceError> {
+        let read = self.0.read_at(bufs, offset);
+        if read.is_err() {
+            self.1.wait();
+        }
+        read
+    }
+
+    fn describe(&self) -> String {
+        "pairs:".to_string()
+    }
+
+    fn accept(&self) -> u64 {
+        self.0.accept()
+    }
+}
+
+/// Two fetches come back with the news of one change: it is one change, and each reader hears of it once.
+#[test]
+fn each_reader_is_told_once() {
+    common::watch();
+    let source = Arc::new(InPairs(Mem::new(pattern(0, 1 << 20, 1)), Barrier::new(2)));
+    let first = Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opens");
+    let second = first.reopen().expect("opens");
+    source.0.replace(pattern(0, 1 << 20, 2));
+    std::thread::scope(|scope| {
+        for (reader, at) in [(&first, 0), (&second, 500_000)] {
+            let read = move || reader.read_at(&mut [0; 4096], at);
+            scope.spawn(move || assert!(matches!(read(), Err(ReadError::Changed { .. })), "it was replaced"));
+        }
+    });
+    for reader in [&first, &second] {
+        read_and_check(reader, &mut [0; 4096], 0, 2);
+    }
 }
 
 /// The source is replaced again and again under several readers. Each reply is of one version.

@@ -14,18 +14,12 @@
 //! a file system without large folios: every window ends on a multiple of four pages, marks are exact. Not here:
 //! folio placement and the kernel's cursor lag on large folios (4.9); fault-around, which belongs to the mapping.
 
-use super::{Ask, Info, Outcome, Param, Plan, Policy, Scope, Unit, Wants};
+use super::{
+    Ask, Info, Outcome, Param, Plan, Policy, Scope, Unit, Wants,
+    ondemand::{self, MAX, MMAP_LOTSAMISS, PAGE, SIZES, clip, hinted, hole_after, init, next, wanted},
+};
 use crate::event::{Advice, Mapping};
 use alloc::boxed::Box;
-
-/// The policy's own page, whatever the cache's.
-const PAGE: u64 = 4096;
-
-/// A forced read goes out in pieces of 2 MiB (4.7).
-const FORCE_PIECE: u64 = 512;
-
-/// Misses in a row of mapping hits after which a fault reads one page only (4.10).
-const MMAP_LOTSAMISS: u64 = 100;
 
 /// Where the miss counter stops (4.10).
 const MMAP_MISS_TOP: u64 = 1000;
@@ -49,29 +43,6 @@ struct Linux {
     prev_pos: Option<u64>,
     mmap_miss: u64,
     random: bool,
-}
-
-/// First window for a request of `req` pages (0.1).
-fn init(req: u64, max: u64) -> u64 {
-    let n = req.checked_next_power_of_two().unwrap_or(u64::MAX);
-    if n <= max / 32 {
-        4 * n
-    } else if n <= max / 4 {
-        2 * n
-    } else {
-        max
-    }
-}
-
-/// The window after one of `cur` pages (0.1).
-fn next(cur: u64, max: u64) -> u64 {
-    if cur < max / 16 {
-        4 * cur
-    } else if cur <= max / 2 {
-        2 * cur
-    } else {
-        max
-    }
 }
 
 impl Linux {
@@ -113,8 +84,7 @@ impl Linux {
         let (start, size) = if x == (self.start + self.size).wrapping_sub(self.async_size) {
             (self.start + self.size, self.size.max(next(self.size, max)))
         } else {
-            let Some(hole) = ask.probe.next_hole((x + 1) * PAGE, max * PAGE) else { return };
-            let hole = hole / PAGE;
+            let Some(hole) = hole_after(ask, x, max) else { return };
             (hole, next(hole - x + req, max))
         };
         // The end of the window goes down to a multiple of the alignment, unless nothing would be left.
@@ -132,35 +102,23 @@ impl Linux {
 
     /// 4.7: exactly this, in large pieces, without state or mark.
     fn force(&self, ask: &Ask<'_>, i: u64, nr: u64, plan: &mut Plan) {
-        let nr = nr.min(self.io.max(self.max));
-        for at in (i..i + nr).step_by(FORCE_PIECE as usize) {
-            fetch(ask, at, FORCE_PIECE.min(i + nr - at), 0, plan);
-        }
+        ondemand::force(ask, i, nr.min(self.io.max(self.max)), plan);
     }
 }
 
 /// 4.6, REST: `nr` pages from `k`, clipped to the file; the mark stands `lookahead` pages before the end.
 fn fetch(ask: &Ask<'_>, k: u64, nr: u64, lookahead: u64, plan: &mut Plan) {
-    let pages = ask.file_size.div_ceil(PAGE);
-    let nr = nr.min(pages.saturating_sub(k));
-    if nr > 0 {
-        // Clipping shortens the window but not the lookahead, so the mark moves to the front, and away if beyond it.
-        let mark = (1..=nr).contains(&lookahead).then(|| (k + nr - lookahead) * PAGE);
-        plan.read(k * PAGE, nr * PAGE, mark);
-    }
+    // Clipping shortens the window but not the lookahead, so the mark moves to the front, and away if beyond it.
+    let nr = clip(ask, k, nr);
+    let mark = (1..=nr).contains(&lookahead).then(|| k + nr - lookahead);
+    ondemand::fetch(ask, k, nr, mark, plan);
 }
 
 /// Cached pages just before page `i`, and whether they reach back to the start of the file (2.4, 4.4).
 fn history(ask: &Ask<'_>, i: u64, max: u64) -> (u64, bool) {
-    let found = ask.probe.history(i * PAGE, max * PAGE) / PAGE;
+    let found = ondemand::history(ask, i, max);
     // The kernel's count is one short when all it looked at is cached, and it has not seen the start then.
     if found == max { (max - 1, false) } else { (found, found == i) }
-}
-
-/// The page of `ask.at`, and the pages wanted from it; a request counts beyond the end of the file (4.2).
-fn wanted(ask: &Ask<'_>) -> (u64, u64) {
-    let i = ask.at / PAGE;
-    (i, ask.request.end().div_ceil(PAGE).saturating_sub(i).max(1))
 }
 
 impl Policy for Linux {
@@ -217,13 +175,12 @@ impl Policy for Linux {
             Advice::Normal => (self.max, self.random) = (self.device_max, false),
             Advice::Sequential => (self.max, self.random) = (2 * self.device_max, false),
             Advice::Random => self.random = true,
-            Advice::WillNeed if !ask.request.is_empty() => {
-                let first = ask.request.start() / PAGE;
-                let last = (ask.request.end() - 1) / PAGE;
-                let last = last.min(ask.file_size.div_ceil(PAGE));
-                self.force(ask, first, (last + 1).saturating_sub(first), plan);
+            Advice::WillNeed => {
+                if let Some((first, pages)) = hinted(ask) {
+                    self.force(ask, first, pages, plan);
+                }
             }
-            Advice::WillNeed | Advice::DontNeed => {}
+            Advice::DontNeed => {}
         }
     }
 
@@ -235,9 +192,6 @@ impl Policy for Linux {
     }
 }
 
-/// 1 GiB: beyond any `read_ahead_kb` in use, small enough that four windows cannot overflow anything.
-const SIZES: (u64, u64) = (0, 1 << 30);
-
 /// See the head of this file.
 pub static INFO: Info = Info {
     name: "linux-6.18",
@@ -246,7 +200,7 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: Some(PAGE),
     params: &[
-        Param { key: "max", unit: Unit::Bytes, default: "128K", range: SIZES, help: "read_ahead_kb; 0 is off" },
+        MAX,
         Param {
             key: "io",
             unit: Unit::Bytes,
@@ -269,29 +223,3 @@ pub static INFO: Info = Info {
         })
     },
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The table of section 0.1.
-    #[test]
-    fn sizes() {
-        let rows: [(u64, &[(u64, u64)]); 5] = [
-            (4, &[(1, 2), (2, 4), (3, 4), (16, 4), (99, 4)]),
-            (8, &[(1, 2), (2, 4), (4, 8), (33, 8)]),
-            (32, &[(1, 4), (2, 4), (3, 8), (5, 16), (9, 32), (17, 32), (33, 32)]),
-            (128, &[(1, 4), (2, 8), (4, 16), (5, 16), (9, 32), (17, 64), (33, 128)]),
-            (256, &[(1, 4), (2, 8), (4, 16), (8, 32), (9, 32), (17, 64), (33, 128), (65, 256)]),
-        ];
-        for (max, row) in rows {
-            for &(req, size) in row {
-                assert_eq!(init(req, max), size, "init({req}, {max})");
-            }
-        }
-        for (cur, size) in [(1, 4), (2, 4), (3, 6), (4, 8), (8, 16), (16, 32), (24, 32), (32, 32)] {
-            assert_eq!(next(cur, 32), size, "next({cur}, 32)");
-        }
-        assert_eq!((init(1, 4), next(1, 4)), (2, 2));
-    }
-}

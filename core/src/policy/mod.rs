@@ -17,8 +17,12 @@
 //! ```
 //!
 //! Adding a policy: write the file, name it in the list at the end of this one, add its row to
-//! `docs/policies.md` and its golden table to `core/tests/golden`.
+//! `docs/policies.md` and its golden table to `core/tests/golden`. What several policies share stands in a file that
+//! is none itself (`detector`, `ondemand`, `marks`); no policy knows another.
 
+mod detector;
+mod marks;
+mod ondemand;
 pub mod spec;
 
 use crate::cache::Cache;
@@ -263,4 +267,14 @@ macro_rules! policies {
     };
 }
 
-policies!(none, linux_6_18, rbd_plain);
+policies!(
+    none,
+    linux_2_6_23,
+    linux_2_6_31,
+    linux_thrashsafe,
+    linux_3_12,
+    linux_6_18,
+    rbd_plain,
+    rbd_aligned,
+    rbd_eager,
+);

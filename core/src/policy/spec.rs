@@ -104,12 +104,6 @@ impl PolicySpec {
         Ok(PolicySpec { info, values: spec.values(info.params)?, text: text.to_string() })
     }
 
-    /// Every policy with its defaults.
-    #[must_use]
-    pub fn all() -> Vec<PolicySpec> {
-        ALL.iter().filter_map(|info| PolicySpec::parse(info.name).ok()).collect()
-    }
-
     /// No readahead.
     #[must_use]
     pub fn none() -> PolicySpec {

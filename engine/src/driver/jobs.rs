@@ -158,3 +158,63 @@ impl Calls {
         (!calls.bells.is_empty() || calls.workers + calls.hire > 0).then_some(calls)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs(demand: u64, ahead: u64) -> Jobs {
+        let mut jobs = Jobs::default();
+        for n in 0..demand + ahead {
+            let class = if n < demand { Class::Demand } else { Class::Ahead };
+            jobs.push(
+                Job { fetch: FetchId(n), file: FileId(0), range: ByteRange::between(n, n + 1), version: 0 },
+                class,
+            );
+        }
+        jobs
+    }
+
+    /// (demand, ahead), (idle, called, may still be started), asleep; then workers called, started, callers rung.
+    #[test]
+    fn everybody_needed_is_called_and_nobody_twice() {
+        for ((demand, ahead), (idle, called, free), asleep, want) in [
+            ((0, 1), (0, 0, 2), 1, (0, 1, 0)),
+            ((0, 1), (2, 0, 2), 1, (1, 0, 0)),
+            ((0, 1), (2, 1, 2), 1, (0, 0, 0)),
+            ((1, 0), (0, 0, 0), 1, (0, 0, 1)),
+            ((1, 0), (0, 0, 0), 0, (0, 0, 0)),
+            ((1, 3), (1, 0, 1), 2, (1, 1, 0)),
+            ((3, 3), (1, 0, 0), 9, (1, 0, 2)),
+            ((0, 5), (0, 0, 0), 9, (0, 0, 0)),
+        ] {
+            let mut crew = Crew { most: free, idle, called, ..Crew::default() };
+            let mut waits: Vec<Wait> = (0..9).map(|n| Wait { asleep: n < asleep, ..Wait::new() }).collect();
+            let plan = |crew: &mut Crew, waits: &mut [Wait]| {
+                let calls = Calls::plan(Vec::new(), &jobs(demand, ahead), crew, waits).unwrap_or_default();
+                (calls.workers, calls.hire, calls.bells.len())
+            };
+            assert_eq!(plan(&mut crew, &mut waits), want, "{demand} {ahead} {idle} {called} {free} {asleep}");
+            assert_eq!((crew.called, crew.started), (called + want.0 + want.1, want.1));
+            assert_eq!(waits.iter().filter(|w| w.asleep).count(), asleep - want.2);
+            let again = plan(&mut crew, &mut waits);
+            assert_eq!((again.0, again.1), (0, 0), "workers are called once");
+        }
+    }
+
+    #[test]
+    fn callers_take_their_own_first_and_workers_demand() {
+        let mut jobs = jobs(2, 2);
+        let mine = |n| ByteRange::between(n, n + 1);
+        let take = |jobs: &mut Jobs, n| jobs.take_for(FileId(0), mine(n)).map(|job| job.fetch.0);
+        assert_eq!(take(&mut jobs, 3), Some(3), "readahead it waits for");
+        assert_eq!(take(&mut jobs, 1), Some(1));
+        assert!(jobs.has_for(FileId(0), mine(9)));
+        assert_eq!(take(&mut jobs, 9), Some(0), "demand of another");
+        assert_eq!(take(&mut jobs, 9), None, "no readahead of another");
+        assert!(!jobs.has_for(FileId(1), mine(2)) && jobs.has_for(FileId(0), mine(2)));
+        jobs.push(Job { fetch: FetchId(8), file: FileId(0), range: mine(8), version: 0 }, Class::Demand);
+        assert_eq!(jobs.take_any().map(|job| job.fetch.0), Some(8), "a worker takes demand first");
+        assert!(jobs.cancel(FetchId(7)).is_none() && jobs.cancel(FetchId(2)).is_some() && jobs.len() == 0);
+    }
+}

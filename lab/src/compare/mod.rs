@@ -19,7 +19,7 @@ use foreread_core::machine::Config;
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::PageSize;
 use place::Place;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is to be compared. What is left open is chosen here.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Plan {
     pub workload: Option<String>,
     /// Where; a scratch file and two models when open.
     pub on: Option<Where>,
-    /// Policies in the order of their rows; all with their defaults when empty. `none` is added where missing.
+    /// Policies in the order of their rows; [`USUAL_POLICIES`] when empty. `none` is added where missing.
     pub policies: Vec<PolicySpec>,
     /// Runs of each policy; [`MODEL_RUNS`], [`FILE_RUNS`] or [`SCRATCH_RUNS`] when open.
     pub runs: Option<u32>,
@@ -40,6 +40,8 @@ pub struct Plan {
     pub seed: u64,
     /// Bytes that the workload spans; see [`SPAN_BYTES`].
     pub size_bytes: Option<u64>,
+    /// Directory for the event log of every run on a file.
+    pub event_logs: Option<PathBuf>,
 }
 
 /// A place to read from.
@@ -69,6 +71,8 @@ pub const SPAN_BYTES: u64 = 1 << 30;
 pub const SCRATCH_BYTES: u64 = 1 << 30;
 /// Bytes of the scratch file that a workload spans which does not need more: 90 seconds have to do for all.
 pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
+/// What people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too.
+pub const USUAL_POLICIES: [&str; 3] = ["none", "linux-6.18", "rbd-plain"];
 /// The two models of a call without arguments: a network volume with published figures, and an object store.
 pub const SUITE_MODELS: [&str; 2] = ["rbd", "object-near"];
 
@@ -231,11 +235,25 @@ impl<'a> Case<'a> {
                 sim::run(&setup, preset.build(seed))
             }
             (Place::File(file), Some(spec)) => {
-                live::engine(&file.path, workload, spec, self.cache_bytes, row.page.bytes())?
+                let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
+                let setup = live::Setup {
+                    policy: spec,
+                    cache_bytes: self.cache_bytes,
+                    page_bytes: row.page.bytes(),
+                    event_log,
+                };
+                live::engine(&file.path, workload, &setup)?
             }
             (Place::File(file), None) => live::kernel(&file.path, workload)?,
             (Place::Model(_), None) => unreachable!("a model has no kernel row"),
         })
+    }
+
+    /// A name for the log of one run: what is not a letter, a digit or one of `.-` becomes `_`.
+    fn log_path(&self, dir: &Path, policy: &str, run: u32) -> PathBuf {
+        let name = format!("{}-{policy}-{run}.log", self.workload);
+        let plain = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '_' };
+        dir.join(name.chars().map(plain).collect::<String>())
     }
 
     fn table(self, results: Vec<Vec<RunResult>>) -> Table {
@@ -264,7 +282,8 @@ impl<'a> Case<'a> {
 
 /// The policies of a plan, `none` first where nobody named it.
 fn chosen(plan: &Plan) -> Vec<PolicySpec> {
-    let named: Vec<PolicySpec> = if plan.policies.is_empty() { PolicySpec::all() } else { plan.policies.clone() };
+    let usual = || USUAL_POLICIES.iter().filter_map(|name| PolicySpec::parse(name).ok()).collect();
+    let named: Vec<PolicySpec> = if plan.policies.is_empty() { usual() } else { plan.policies.clone() };
     let has_none = named.iter().any(|p| p.info.name == "none");
     let none = (!has_none).then(PolicySpec::none);
     none.into_iter().chain(named).collect()

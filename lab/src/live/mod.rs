@@ -16,7 +16,7 @@ use hdrhistogram::Histogram;
 use rustix::fs::Advice;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -115,23 +115,32 @@ impl Budget {
     }
 }
 
+/// How the engine is set up for a run.
+pub struct Setup<'a> {
+    /// Which readahead.
+    pub policy: &'a PolicySpec,
+    /// Size of the cache in bytes.
+    pub cache_bytes: u64,
+    /// Size of a cache page in bytes.
+    pub page_bytes: u64,
+    /// Where the event log goes, if it is wanted.
+    pub event_log: Option<PathBuf>,
+}
+
 /// One run through the engine, in a cache of its own.
 ///
 /// # Errors
-/// The file cannot be opened or read.
-pub fn engine(
-    path: &Path,
-    workload: &Workload,
-    policy: &PolicySpec,
-    cache_bytes: u64,
-    page_bytes: u64,
-) -> Result<RunResult, LiveError> {
-    let options = Options { policy: policy.clone().into(), cache_bytes, page_bytes, ..Options::default() };
+/// The file cannot be opened or read, or the log cannot be written.
+pub fn engine(path: &Path, workload: &Workload, setup: &Setup<'_>) -> Result<RunResult, LiveError> {
+    let Setup { policy, cache_bytes, page_bytes, ref event_log } = *setup;
+    let event_log = event_log.clone();
+    let options = Options { policy: policy.clone().into(), cache_bytes, page_bytes, event_log, ..Options::default() };
     let first = Reader::open(Arc::new(FileSource::open(path)?), options)?;
     let opens = workload.jobs.iter().map(|j| j.open).max().unwrap_or(0);
     let others: Vec<Reader> = (0..opens).map(|_| first.reopen()).collect::<Result<_, _>>()?;
     let reader = |open: u32| if open == 0 { &first } else { &others[open as usize - 1] };
     let timed = run_jobs(workload, &|open, buf, offset| Ok(reader(open).read_at(buf, offset)?))?;
+    first.flush_event_log().map_err(LiveError::io("writing the event log"))?;
     Ok(result(timed, first.stats(), workload, page_bytes, false))
 }
 

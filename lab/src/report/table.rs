@@ -12,7 +12,7 @@ pub const WIDTH: usize = 100;
 
 /// Widest name of a policy with its parameters before it is broken into lines; what is left of [`WIDTH`] when
 /// all other columns are full.
-const POLICY_WIDTH: usize = 14;
+const POLICY_WIDTH: usize = 16;
 
 /// What the terminal can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -218,7 +218,7 @@ time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readah
     fn the_best_row_alone_is_bold_with_all_its_lines() {
         let mut table = samples::boot();
         table.policies[1].policy = "linux-6.18:max=1M,second=8K".to_string();
-        table.policies[2].policy = "rbd-plain:trigger=3,max=1M".to_string();
+        table.policies[2].policy = "rbd-plain:trigger=3,max=1M,min=128K".to_string();
         let text = render(&Report::of(&table), Style { bold: true });
         let bold: Vec<&str> = text.lines().filter(|l| l.contains('\x1b')).collect();
         assert_eq!(bold.len(), 3, "{text}");

@@ -1,0 +1,55 @@
+//! `linux-2.6.23`: the first on-demand readahead with a mark (2007), until 2.6.30.
+//!
+//! A miss that goes on where the last read ended starts a window; the mark in it starts the next one. There is no
+//! look at the cached pages before a miss: two streams interleaved on one open description both stay alone.
+//!
+//! ```text
+//!   start        mark                     start+size
+//!     ├───────────┬───────────────────────────┤├──── next window, marked on its first page ───►
+//!     request     ▲◄───────── async ─────────►│
+//! ```
+//!
+//! Source: spec linux-readahead sections 2.1 and 2.2; page faults are those of 2.5, written down for 2.6.31. Known
+//! wrong, as it was: a read larger than the maximum gets a window with the mark on its own first page, which it then
+//! meets itself; the hint RANDOM makes every read go page by page.
+
+use super::{
+    Ask, Info, Plan, Scope,
+    marks::{Manners, Rule, State, Stream, Touch},
+    ondemand::{MAX, PAGE, fetch, hole_after, next},
+};
+use alloc::boxed::Box;
+
+/// The rule; it has no state of its own.
+struct OnDemand;
+
+impl Rule for OnDemand {
+    const MANNERS: Manners = Manners { random_is_off: true, early_faults: true };
+
+    /// The table of 2.2.
+    fn demand(&mut self, s: &mut State, Touch { hit, off, req }: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        if off != 0 && s.expects(off) {
+            s.push();
+        } else if !hit && !s.near(off) && req <= s.max {
+            fetch(ask, off, req, None, plan);
+            return;
+        } else if hit {
+            let Some(hole) = hole_after(ask, off, s.max) else { return };
+            s.set(hole, next(hole - off, s.max));
+        } else {
+            s.initial(off, req);
+        }
+        s.submit(ask, plan);
+    }
+}
+
+/// See the head of this file.
+pub static INFO: Info = Info {
+    name: "linux-2.6.23",
+    summary: "the first on-demand readahead with a mark; no interleaved streams",
+    origin: "Linux 2.6.23 to 2.6.30 (Wu Fengguang, on-demand readahead, 2007)",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[MAX],
+    build: |v| Box::new(Stream::new(v[0], OnDemand)),
+};

@@ -1,0 +1,70 @@
+//! `linux-2.6.31`: on-demand readahead that finds lost streams again by the pages they left (2009), until 3.11.
+//!
+//! Before a miss that follows nothing the cached pages just before it are counted; one is enough for a window of the
+//! ramp-up size (context readahead). A window whose first page would start the next one at once is merged with it.
+//!
+//! ```text
+//!    history      off=start                              merged with the next at once
+//!   ┄┄┄┼──────────┤├──────────────────────┬──────────────────────┤
+//!      cached      ▲ absent               ▲◄────── async ───────►│
+//!                                       mark
+//! ```
+//!
+//! Source: spec linux-readahead sections 2.3, 2.4 and 2.5. Known wrong, as it was: a single cached neighbour is taken
+//! for a stream, so dense random reads are read ahead (seed 002); the hint RANDOM makes every read go page by page.
+
+use super::{
+    Ask, Info, Plan, Scope,
+    marks::{Manners, Rule, State, Stream, Touch},
+    ondemand::{MAX, PAGE, fetch, history, hole_after, init, next},
+};
+use alloc::boxed::Box;
+
+/// The rule; it has no state of its own.
+struct Context;
+
+/// 2.4: a window for a miss behind cached pages; false when there are none.
+fn context(s: &mut State, off: u64, req: u64, ask: &Ask<'_>) -> bool {
+    let found = history(ask, off, s.max);
+    if found == 0 {
+        return false;
+    }
+    // Pages back to the start of the file are a stronger sign.
+    let found = if found >= off { 2 * found } else { found };
+    s.set(off, init(found + req, s.max));
+    true
+}
+
+impl Rule for Context {
+    const MANNERS: Manners = Manners { random_is_off: true, early_faults: true };
+
+    /// The table of 2.3.
+    fn demand(&mut self, s: &mut State, Touch { hit, off, req }: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        if off == 0 {
+            s.initial(off, req);
+        } else if s.expects(off) {
+            s.push();
+        } else if hit {
+            let Some(hole) = hole_after(ask, off, s.max) else { return };
+            s.set(hole, next(hole - off + req, s.max));
+        } else if req > s.max || s.near(off) {
+            s.initial(off, req);
+        } else if !context(s, off, req, ask) {
+            fetch(ask, off, req, None, plan);
+            return;
+        }
+        s.merge(off);
+        s.submit(ask, plan);
+    }
+}
+
+/// See the head of this file.
+pub static INFO: Info = Info {
+    name: "linux-2.6.31",
+    summary: "on-demand and context readahead: one cached neighbour is a stream",
+    origin: "Linux 2.6.31 to 3.11 (Wu Fengguang, context readahead, 2009)",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[MAX],
+    build: |v| Box::new(Stream::new(v[0], Context)),
+};

@@ -1,0 +1,121 @@
+//! The arithmetic that every `linux-*` policy since 2.6.23 shares: window sizes, what a question asks for, cutting a
+//! window to the file, forced reads. Not a policy, and no state.
+//!
+//! ```text
+//!   init: 4n │ 2n │ max         a first window for n pages         next: 4c │ 2c │ max     the one after c
+//!            ▲    ▲                                                         ▲    ▲
+//!       max/32  max/4                                                  max/16  max/2
+//! ```
+//!
+//! Source: spec linux-readahead sections 0 and 0.1. Everything here counts in pages of 4 KiB.
+
+use super::{Ask, Param, Plan, Unit};
+
+/// The policy's own page, whatever the cache's.
+pub const PAGE: u64 = 4096;
+
+/// A forced read goes out in pieces of 2 MiB.
+const FORCE_PIECE: u64 = 512;
+
+/// Misses in a row of mapping hits after which a fault reads one page only.
+pub const MMAP_LOTSAMISS: u64 = 100;
+
+/// 1 GiB: beyond any `read_ahead_kb` in use, small enough that four windows cannot overflow anything.
+pub const SIZES: (u64, u64) = (0, 1 << 30);
+
+/// The parameter that all have.
+pub const MAX: Param =
+    Param { key: "max", unit: Unit::Bytes, default: "128K", range: SIZES, help: "read_ahead_kb; 0 is off" };
+
+/// First window for a request of `req` pages (0.1).
+pub fn init(req: u64, max: u64) -> u64 {
+    let n = req.checked_next_power_of_two().unwrap_or(u64::MAX);
+    if n <= max / 32 {
+        4 * n
+    } else if n <= max / 4 {
+        2 * n
+    } else {
+        max
+    }
+}
+
+/// The window after one of `cur` pages (0.1).
+pub fn next(cur: u64, max: u64) -> u64 {
+    if cur < max / 16 {
+        4 * cur
+    } else if cur <= max / 2 {
+        2 * cur
+    } else {
+        max
+    }
+}
+
+/// The page of `ask.at`, and the pages wanted from it; a request counts beyond the end of the file (4.2).
+pub fn wanted(ask: &Ask<'_>) -> (u64, u64) {
+    let i = ask.at / PAGE;
+    (i, ask.request.end().div_ceil(PAGE).saturating_sub(i).max(1))
+}
+
+/// `nr` pages from `k`, clipped to the file; returns how many that are. `mark` is a page.
+pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, plan: &mut Plan) -> u64 {
+    let nr = clip(ask, k, nr);
+    if nr > 0 {
+        plan.read(k * PAGE, nr * PAGE, mark.filter(|m| (k..k + nr).contains(m)).map(|m| m * PAGE));
+    }
+    nr
+}
+
+/// Pages of the `nr` from `k` that the file has.
+pub fn clip(ask: &Ask<'_>, k: u64, nr: u64) -> u64 {
+    nr.min(ask.file_size.div_ceil(PAGE).saturating_sub(k))
+}
+
+/// Exactly this, in large pieces, without state or mark.
+pub fn force(ask: &Ask<'_>, i: u64, nr: u64, plan: &mut Plan) {
+    let nr = clip(ask, i, nr);
+    for at in (i..i + nr).step_by(FORCE_PIECE as usize) {
+        fetch(ask, at, FORCE_PIECE.min(i + nr - at), None, plan);
+    }
+}
+
+/// The first page and the number of pages of a WILLNEED hint; an empty one has none.
+pub fn hinted(ask: &Ask<'_>) -> Option<(u64, u64)> {
+    let first = ask.request.start() / PAGE;
+    (!ask.request.is_empty()).then(|| (first, ask.request.end().div_ceil(PAGE) - first))
+}
+
+/// The first absent page after page `x`, looking at `max` pages.
+pub fn hole_after(ask: &Ask<'_>, x: u64, max: u64) -> Option<u64> {
+    ask.probe.next_hole((x + 1) * PAGE, max * PAGE).map(|at| at / PAGE)
+}
+
+/// Consecutive cached pages just before page `i`, at most `limit` (2.4).
+pub fn history(ask: &Ask<'_>, i: u64, limit: u64) -> u64 {
+    ask.probe.history(i * PAGE, limit * PAGE) / PAGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of section 0.1.
+    #[test]
+    fn sizes() {
+        let rows: [(u64, &[(u64, u64)]); 5] = [
+            (4, &[(1, 2), (2, 4), (3, 4), (16, 4), (99, 4)]),
+            (8, &[(1, 2), (2, 4), (4, 8), (33, 8)]),
+            (32, &[(1, 4), (2, 4), (3, 8), (5, 16), (9, 32), (17, 32), (33, 32)]),
+            (128, &[(1, 4), (2, 8), (4, 16), (5, 16), (9, 32), (17, 64), (33, 128)]),
+            (256, &[(1, 4), (2, 8), (4, 16), (8, 32), (9, 32), (17, 64), (33, 128), (65, 256)]),
+        ];
+        for (max, row) in rows {
+            for &(req, size) in row {
+                assert_eq!(init(req, max), size, "init({req}, {max})");
+            }
+        }
+        for (cur, size) in [(1, 4), (2, 4), (3, 6), (4, 8), (8, 16), (16, 32), (24, 32), (32, 32)] {
+            assert_eq!(next(cur, 32), size, "next({cur}, 32)");
+        }
+        assert_eq!((init(1, 4), next(1, 4)), (2, 2));
+    }
+}

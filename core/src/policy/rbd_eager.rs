@@ -1,0 +1,50 @@
+//! `rbd-eager`: the strategy of the 2014 experiment that reads every object it enters to its end.
+//!
+//! Ten reads in a row start it, as in `rbd-plain`; each request then reaches to the end of the object that it starts
+//! in, so no request crosses an object and all but the first are whole ones. The doubling window only tells that the
+//! stream has started.
+//!
+//! ```text
+//!       object          │         object          │         object
+//!   reads ├─── first ───┤├──────── next ──────────┤
+//!         ▲      ▲       ▲           ▲
+//!    last_end  fire_at   ra_pos      └─ the reader's end here sends the one after
+//! ```
+//!
+//! Source: seed 004 (Crume, 2014; strategy "eager"), in the reading of spec rbd-readahead section 6: it was
+//! described, never published as code. Known wrong by design: overfetch; a short run costs a whole object.
+
+use super::{
+    Ask, Info, Plan, Policy, Scope, Wants,
+    detector::{DISABLE_AFTER, Detector, MAX, MIN, OBJECT, TRIGGER},
+};
+use alloc::boxed::Box;
+
+/// The detector and the size of an object.
+#[derive(Clone, Debug)]
+struct Eager {
+    detector: Detector,
+    object: u64,
+}
+
+impl Policy for Eager {
+    fn wants(&self) -> Wants {
+        Wants { read: true, ..Wants::default() }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let object = self.object;
+        self.detector.read(ask, plan, |start, _| object - start % object);
+    }
+}
+
+/// See the head of this file.
+pub static INFO: Info = Info {
+    name: "rbd-eager",
+    summary: "as rbd-plain, but each request reads to the end of the object",
+    origin: "seed 004: Crume, RBD readahead strategies, 2014 (eager), as interpreted in the spec",
+    scope: Scope::File,
+    page_bytes: None,
+    params: &[TRIGGER, MIN, MAX, DISABLE_AFTER, OBJECT],
+    build: |v| Box::new(Eager { detector: Detector::new(v[0], v[1], v[2], v[3]), object: v[4] }),
+};
