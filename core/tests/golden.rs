@@ -183,6 +183,9 @@ macro_rules! golden {
 }
 
 golden! {
+    linux_2_6_0: linux, "linux-2.6.0.txt", 40;
+    linux_2_6_0_mm: linux, "linux-2.6.0-mm.txt", 20;
+    linux_2_6_0_mm_fix: linux, "linux-2.6.0-mm-fix.txt", 30;
     linux_2_6_23: linux, "linux-2.6.23.txt", 40;
     linux_2_6_31: linux, "linux-2.6.31.txt", 50;
     linux_thrashsafe: linux, "linux-thrashsafe.txt", 25;
@@ -191,4 +194,26 @@ golden! {
     rbd_plain: rbd, "rbd-plain.txt", 60;
     rbd_aligned: rbd, "rbd-aligned.txt", 60;
     rbd_eager: rbd, "rbd-eager.txt", 11;
+}
+
+/// Section 1.3, property (d): a request of 16 pages that finds readahead off is 16 reads of one page, each waited for,
+/// or one read with the fix. Either way the announcement is made once (e).
+#[test]
+fn page_by_page_or_whole() {
+    for (policy, reads) in [
+        ("linux-2.6.0", vec![1; 16]),
+        ("linux-2.6.0-mm", vec![1; 16]),
+        ("linux-2.6.0-mm-fix", vec![16]),
+        ("linux-2.6.0-mm-fix:request_size=on", vec![16]),
+    ] {
+        let mut world = World::new(policy, PAGE, 1 << 30, 4000 * PAGE);
+        world.machine.watch();
+        world.read(100 * PAGE, 16 * PAGE);
+        assert_eq!(world.pending.len(), 1, "{policy}: one read at a time");
+        world.settle();
+        let submitted: Vec<u64> = world.submitted.iter().map(|(range, _)| range.len() / PAGE).collect();
+        assert_eq!(submitted, reads, "{policy}");
+        assert!(world.machine.take_decisions().len() <= 1, "{policy}");
+        world.check_idle();
+    }
 }

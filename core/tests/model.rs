@@ -148,6 +148,20 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(4000)
 }
 
+/// Readers that hold on to what they are served, in a cache of a few pages: the limit holds at every moment.
+fn crowded(policy: &str, pages: u64, ops: &[Op]) {
+    let mut config = Config::new(PageSize::new(4096).expect("a page size"), pages * 4096);
+    config.max_in_flight = 4;
+    let mut world = World::with(policy, config, SPACE);
+    world.release_at_once = false;
+    for op in ops.iter().filter(|op| !matches!(op, Op::Pressure(_) | Op::Replace(_))) {
+        play(&mut world, op);
+        world.check();
+    }
+    world.settle();
+    world.check_idle();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 
@@ -159,6 +173,12 @@ proptest! {
     #[test]
     fn rbd(ops in prop::collection::vec(op(), 1..60), apart: bool) {
         story("rbd-plain:trigger=2,max=64K", 512, &ops, apart);
+    }
+
+    #[test]
+    fn the_cache_is_never_over_its_limit(ops in prop::collection::vec(op(), 1..80), pages in 4u64..20) {
+        crowded("linux-6.18:max=1M", pages, &ops);
+        crowded("rbd-plain:trigger=1", pages, &ops);
     }
 
     #[test]

@@ -125,15 +125,16 @@ impl Machine {
         self.send(Fresh { file, pages, ahead: false, window, planner: u32::MAX });
     }
 
-    /// Ahead pages go on their way as far as there is room: half the cache may be in flight, and nothing that
-    /// is pinned or on its way leaves for them.
+    /// Ahead pages go on their way as far as there is room: half the cache may be in flight, and what reads hold or may
+    /// still fetch stays free for them, so that whatever is not held or on its way can leave for a demand page.
     fn send_ahead(&mut self, mut fresh: Fresh) {
         if fresh.pages.is_empty() {
             return;
         }
         let capacity = self.config.capacity_pages;
-        let may_fly = (capacity / 2).saturating_sub(self.cache.pages_in_flight());
-        let wanted = fresh.pages.len().min(may_fly).min(capacity.saturating_sub(self.pledged));
+        let in_flight = self.cache.pages_in_flight();
+        let may_fly = (capacity / 2).saturating_sub(in_flight);
+        let wanted = fresh.pages.len().min(may_fly).min(capacity.saturating_sub(self.pledged + in_flight));
         let free = capacity.saturating_sub(self.cache.pages());
         let freed = if wanted > free { self.evict(wanted - free) } else { 0 };
         let granted = wanted.min(free + freed);

@@ -61,7 +61,9 @@ impl Machine {
             let read = Read::new(id, open, file, stream, request, range, random, self.now);
             return self.admit(read, true);
         }
-        if !self.quick_hit(id, open, file, stream, request, range) {
+        // A page-serial policy is asked about every page, also one that is here.
+        let serial = self.streams[stream].mode == DemandMode::PageSerial;
+        if serial || !self.quick_hit(id, open, file, stream, request, range) {
             let read = Read::new(id, open, file, stream, request, range, random, self.now);
             self.admit(read, false);
         }
@@ -92,6 +94,9 @@ impl Machine {
     ) -> bool {
         let piece = self.config.page.cover(range);
         if piece.is_empty() || (piece.end - 1) / 64 != piece.first / 64 || piece.len() > self.piece_pages() {
+            return false;
+        }
+        if !self.has_room(piece.len()) {
             return false;
         }
         let Some(touched) = self.cache.hit(file, piece) else { return false };
@@ -126,16 +131,21 @@ impl Machine {
         (self.config.capacity_pages / 4).min(most.max(1) * 4)
     }
 
+    /// Whether a piece fits beside what is pinned or on its way already; it does in an idle machine.
+    fn has_room(&self, pages: u64) -> bool {
+        let held = self.pledged + self.cache.pages_in_flight();
+        held == 0 || held + pages <= self.config.capacity_pages
+    }
+
     /// Looks up the next piece of a read, or serves what there is none of.
     pub(super) fn advance(&mut self, slot: u32) {
         let read = &self.reads[slot];
         let (file, first) = (read.file, read.piece.end.max(self.config.page.page_of(read.range.start())));
-        let serial = self.streams.get(read.stream).is_some_and(|s| s.mode == DemandMode::PageSerial);
+        let serial =
+            self.streams.get(read.stream).is_some_and(|s| s.mode == DemandMode::PageSerial) && read.fault.is_none();
         let end = self.config.page.cover(read.range).end.max(first);
         let mut piece = PageRange { first, end: end.min(first + self.piece_pages()) };
-        // Room for what this piece may need, given what is pinned or on its way already; an idle machine always has it.
-        let held = self.pledged + self.cache.pages_in_flight();
-        if held > 0 && held + piece.len() > self.config.capacity_pages {
+        if !self.has_room(piece.len()) {
             self.reads[slot].stage = Stage::Starved;
             self.starved.push_back(slot);
             // What the policy planned on seeing the read goes out without it.

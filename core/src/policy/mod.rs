@@ -18,12 +18,13 @@
 //!
 //! Adding a policy: write the file, name it in the list at the end of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. What several policies share stands in a file that
-//! is none itself (`detector`, `ondemand`, `marks`); no policy knows another.
+//! is none itself (`detector`, `ondemand`, `marks`, `two_windows`); no policy knows another.
 
 mod detector;
 mod marks;
 mod ondemand;
 pub mod spec;
+mod two_windows;
 
 use crate::cache::Cache;
 use crate::event::{Advice, Error, Mapping};
@@ -269,6 +270,9 @@ macro_rules! policies {
 
 policies!(
     none,
+    linux_2_6_0,
+    linux_2_6_0_mm,
+    linux_2_6_0_mm_fix,
     linux_2_6_23,
     linux_2_6_31,
     linux_thrashsafe,

@@ -56,13 +56,12 @@ pub fn wanted(ask: &Ask<'_>) -> (u64, u64) {
     (i, ask.request.end().div_ceil(PAGE).saturating_sub(i).max(1))
 }
 
-/// `nr` pages from `k`, clipped to the file; returns how many that are. `mark` is a page.
-pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, plan: &mut Plan) -> u64 {
+/// `nr` pages from `k`, clipped to the file. `mark` is a page; it is dropped where the end of the file cuts it off.
+pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, plan: &mut Plan) {
     let nr = clip(ask, k, nr);
     if nr > 0 {
         plan.read(k * PAGE, nr * PAGE, mark.filter(|m| (k..k + nr).contains(m)).map(|m| m * PAGE));
     }
-    nr
 }
 
 /// Pages of the `nr` from `k` that the file has.

@@ -104,10 +104,17 @@ impl PolicySpec {
         Ok(PolicySpec { info, values: spec.values(info.params)?, text: text.to_string() })
     }
 
+    /// A policy with its defaults: one from the list, or one of the caller's own.
+    #[must_use]
+    pub fn of(info: &'static Info) -> PolicySpec {
+        let value = |param: &Param| read_value(param, param.default).unwrap_or(param.range.0);
+        PolicySpec { info, values: info.params.iter().map(value).collect(), text: info.name.to_string() }
+    }
+
     /// No readahead.
     #[must_use]
     pub fn none() -> PolicySpec {
-        PolicySpec { info: &super::none::INFO, values: Vec::new(), text: super::none::INFO.name.to_string() }
+        PolicySpec::of(&super::none::INFO)
     }
 
     /// The same policy with `key` set to `value` where the text left it open and the policy has such a key.

@@ -52,7 +52,10 @@ impl World {
     }
 
     pub fn with(policy: &str, config: Config, size: u64) -> World {
-        let spec = PolicySpec::parse(policy).expect("a policy");
+        World::of(PolicySpec::parse(policy).expect("a policy"), config, size)
+    }
+
+    pub fn of(spec: PolicySpec, config: Config, size: u64) -> World {
         let mut world = World {
             page: config.page.bytes(),
             machine: Machine::new(config, spec),
@@ -234,6 +237,8 @@ impl World {
     pub fn check_books(&self) {
         let stats = self.machine.stats();
         let cache = self.machine.cache();
+        let most = self.machine.config().max_in_flight as usize;
+        assert!(self.pending.len() <= most, "{} fetches in flight, at most {most}", self.pending.len());
         let present: u64 = cache.groups().map(|g| u64::from(g.present().count_ones())).sum();
         assert_eq!(present, self.held.len() as u64, "pages present and pages held differ");
         // A refused read (no such open description) is failed but was never a demand read.

@@ -1,0 +1,56 @@
+//! `linux-2.6.0`: the readahead of the test kernels of mid-2003, a current window and one ahead of it.
+//!
+//! Every page of a read is looked at just before it is looked up, and an absent one is waited for before the next. A
+//! window grows by two pages for each page that goes on, and shrinks by two for each that does not, down to nothing;
+//! then 32 single pages in a row turn it on again.
+//!
+//! ```text
+//!     look(p), page p          look(p+1), page p+1
+//!   ──────┬──────────────────────────┬─────────────►  one page, wait, the next
+//!         ├── current ──────────────┤├── ahead ─────────────┤
+//! ```
+//!
+//! Source: spec linux-readahead sections 1.1 to 1.5; a page fault reads its page alone. Known wrong, as it was: large
+//! random reads shrink the window away, and then go page by page, waiting for each (seed 003).
+
+use super::{
+    Ask, DemandMode, Info, Plan, Policy, Scope,
+    ondemand::{MAX, PAGE},
+    two_windows::{MIN, TwoWindows, will_need},
+};
+use crate::event::Advice;
+use alloc::boxed::Box;
+
+/// The windows, told of each page as its turn comes.
+struct EachPage(TwoWindows);
+
+impl Policy for EachPage {
+    fn demand_mode(&self) -> DemandMode {
+        DemandMode::PageSerial
+    }
+
+    fn on_page(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        self.0.look(ask.at / PAGE, ask, plan);
+    }
+
+    fn on_miss(&mut self, ask: &Ask<'_>, _plan: &mut Plan) {
+        self.0.missed(ask.at / PAGE);
+    }
+
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+        if advice == Advice::WillNeed {
+            will_need(ask, plan);
+        }
+    }
+}
+
+/// See the head of this file.
+pub static INFO: Info = Info {
+    name: "linux-2.6.0",
+    summary: "a current and an ahead window, page by page",
+    origin: "Linux 2.6.0-test, mid-2003",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[MAX, MIN],
+    build: |v| Box::new(EachPage(TwoWindows::new(v[0], v[1]))),
+};

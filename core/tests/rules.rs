@@ -1,0 +1,220 @@
+//! One rule of the machine, one test: the ones that random stories and small worlds do not pin down by themselves.
+
+mod common;
+
+use common::{FILE, OPEN, World};
+use foreread_core::event::{Class, Error, Event};
+use foreread_core::machine::Config;
+use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Scope, Wants};
+use foreread_core::units::{ByteRange, Nanos, OpenId, PageSize};
+
+const PAGE: u64 = 4096;
+
+fn config(pages: u64) -> Config {
+    Config::new(PageSize::new(PAGE).expect("4096"), pages * PAGE)
+}
+
+fn only(world: &World) -> foreread_core::units::FetchId {
+    assert_eq!(world.pending.len(), 1, "{:?}", world.pending);
+    *world.pending.keys().next().expect("one")
+}
+
+/// Who joined a fetch that was made for somebody else tries for himself before he is told of an error.
+#[test]
+fn a_joined_fetch_fails_its_owner_only() {
+    let mut world = World::with("none", config(64), 100 * PAGE);
+    let first = world.read(0, 4 * PAGE);
+    let second = world.read(PAGE, PAGE);
+    world.fail(only(&world));
+    assert_eq!(world.ended.get(&first), Some(&Err(Error::Io(5))));
+    assert_eq!(world.ended.get(&second), None, "the second has its own fetch now");
+    assert_eq!(world.pending[&only(&world)].range, ByteRange::between(PAGE, 2 * PAGE));
+    world.settle();
+    assert_eq!(world.ended[&second], Ok(()));
+}
+
+/// A fetch that also carried readahead fails nobody: what was asked for is fetched alone first.
+#[test]
+fn a_fetch_with_readahead_fails_nobody() {
+    let mut world = World::with("linux-6.18", config(256), 100 * PAGE);
+    let read = world.read(0, PAGE);
+    let fetch = only(&world);
+    assert_eq!((world.pending[&fetch].range.len(), world.pending[&fetch].class), (4 * PAGE, Class::Demand));
+    world.fail(fetch);
+    assert_eq!(world.ended.get(&read), None);
+    assert_eq!(world.pending[&only(&world)].range, ByteRange::between(0, PAGE));
+    world.fail(only(&world));
+    assert_eq!(world.ended[&read], Err(Error::Io(5)), "now it was his own");
+}
+
+/// More readahead than may ride goes by itself, behind the demand.
+#[test]
+fn a_heavy_ahead_part_goes_by_itself() {
+    let ride = |bytes| {
+        let mut config = config(256);
+        config.max_ride_bytes = bytes;
+        let mut world = World::with("linux-6.18", config, 100 * PAGE);
+        world.read(0, PAGE);
+        world.submitted
+    };
+    assert_eq!(ride(3 * PAGE), [(ByteRange::between(0, 4 * PAGE), Class::Demand)]);
+    let apart = [(ByteRange::between(0, PAGE), Class::Demand), (ByteRange::between(PAGE, 4 * PAGE), Class::Ahead)];
+    assert_eq!(ride(2 * PAGE), apart);
+}
+
+#[test]
+fn windows_stay_apart_when_asked_to() {
+    let fetches = |apart| {
+        let mut config = config(256);
+        config.keep_windows_apart = apart;
+        // Off: three windows of one page each for a read of three.
+        let mut world = World::with("linux-6.18:max=0", config, 100 * PAGE);
+        world.read(10 * PAGE, 3 * PAGE);
+        world.submitted.len()
+    };
+    assert_eq!((fetches(false), fetches(true)), (1, 3));
+}
+
+/// Readahead takes half the cache in flight, and is cut there.
+#[test]
+fn readahead_in_flight_takes_half_the_cache() {
+    let mut world = World::with("rbd-plain:trigger=1", config(64), 1 << 30);
+    for i in 0..8 {
+        world.read(i * 4 * PAGE, 4 * PAGE);
+    }
+    let ahead: u64 = world.submitted.iter().filter(|s| s.1 == Class::Ahead).map(|s| s.0.len()).sum();
+    assert!(ahead > 0 && ahead <= 32 * PAGE, "{ahead}");
+    assert!(world.machine.stats().ra_refused_bytes > 0);
+    world.settle();
+    world.check_idle();
+}
+
+/// Readahead never takes the last slot.
+#[test]
+fn a_slot_is_left_for_demand() {
+    let mut config = config(1024);
+    (config.max_in_flight, config.max_ahead_in_flight, config.max_ride_bytes) = (2, 9, 0);
+    let mut world = World::with("linux-6.18", config, 1 << 30);
+    world.read(0, PAGE);
+    world.read(500 * PAGE, PAGE);
+    let classes: Vec<Class> = world.pending.values().map(|p| p.class).collect();
+    assert!(classes.contains(&Class::Demand) && world.pending.len() == 2, "{classes:?}");
+    // The ahead part of the first read waits for a slot; a demand read goes before it.
+    let first = *world.pending.keys().next().expect("two");
+    world.finish(first);
+    assert!(world.pending.values().filter(|p| p.class == Class::Ahead).count() < 2);
+    world.settle();
+    world.check_idle();
+}
+
+/// A mark raises its question once.
+#[test]
+fn a_mark_is_met_once() {
+    let mut world = World::with("linux-6.18", config(4096), 1000 * PAGE);
+    world.machine.watch();
+    for page in [0, 1, 1, 1] {
+        world.read(page * PAGE, PAGE);
+        world.settle();
+    }
+    assert_eq!(world.machine.take_decisions().len(), 2, "the miss at 0 and the mark at 1");
+}
+
+/// One detector a file: closing one of its readers leaves it to the others.
+#[test]
+fn a_shared_stream_outlives_one_of_its_readers() {
+    let mut world = World::with("rbd-plain:trigger=4", config(4096), 1 << 30);
+    world.send(Event::Open { open: OpenId(1), file: FILE, size: 1 << 30 });
+    world.read(0, PAGE);
+    world.read_on(OpenId(1), PAGE, PAGE);
+    world.send(Event::Close { open: OpenId(1) });
+    world.read(2 * PAGE, PAGE);
+    world.read(3 * PAGE, PAGE);
+    assert_eq!(world.machine.stats().ra_planned_ops, 1, "four reads in a row, two readers");
+}
+
+#[test]
+fn what_was_evicted_unused_and_then_demanded_is_thrash() {
+    let mut world = World::with("linux-6.18:max=64K", config(16), 1000 * PAGE);
+    for page in [0, 1] {
+        world.read(page * PAGE, PAGE);
+        world.settle();
+    }
+    for page in 0..24 {
+        world.read((500 + 7 * page) * PAGE, PAGE);
+        world.settle();
+    }
+    let unused = world.machine.stats().unused_bytes;
+    assert!(unused > 0 && world.machine.stats().thrash_bytes == 0);
+    for page in 2..8 {
+        world.read(page * PAGE, PAGE);
+        world.settle();
+    }
+    let thrash = world.machine.stats().thrash_bytes;
+    assert!(thrash > 0 && thrash <= unused, "{thrash} of {unused}");
+}
+
+/// A policy of somebody else's: asks to be woken, and to keep a range.
+struct Sleeper {
+    woken: bool,
+}
+
+impl Policy for Sleeper {
+    fn wants(&self) -> Wants {
+        Wants { read: true, ..Wants::default() }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        plan.wake_at = Some(Nanos(ask.now.0 + 100));
+        plan.refresh.push(ByteRange::between(0, PAGE));
+        if self.woken {
+            plan.read(ask.request.end(), PAGE, None);
+        }
+    }
+
+    fn on_timer(&mut self, _now: Nanos) {
+        self.woken = true;
+    }
+}
+
+static SLEEPER: Info = Info {
+    name: "sleeper",
+    summary: "reads ahead once it was woken",
+    origin: "a test",
+    scope: Scope::Open,
+    page_bytes: None,
+    params: &[],
+    build: |_| Box::new(Sleeper { woken: false }),
+};
+
+#[test]
+fn a_policy_is_woken_when_it_asked_to_be_and_not_before() {
+    let mut world = World::of(PolicySpec::of(&SLEEPER), config(64), 1000 * PAGE);
+    world.read(0, PAGE);
+    world.send(Event::Timer);
+    world.read(PAGE, PAGE);
+    assert_eq!(world.machine.stats().ra_planned_ops, 0, "too early");
+    world.now += 200;
+    world.send(Event::Timer);
+    world.read(10 * PAGE, PAGE);
+    assert_eq!(world.machine.stats().ra_planned_ops, 1);
+    assert!(world.wakes.len() >= 3);
+    world.send(Event::Close { open: OPEN });
+    world.now += 1000;
+    world.send(Event::Timer);
+    world.settle();
+}
+
+#[test]
+fn a_refreshed_range_leaves_last() {
+    let stays = |spec: PolicySpec| {
+        // 64 groups of cache: whole groups leave, the coldest first.
+        let mut world = World::of(spec, config(64 * 64), 1 << 30);
+        for group in 0..100 {
+            world.read(group * 64 * PAGE, 64 * PAGE);
+            world.settle();
+        }
+        world.machine.cache().is_cached(FILE, 0)
+    };
+    assert!(stays(PolicySpec::of(&SLEEPER)), "refreshed at every read");
+    assert!(!stays(PolicySpec::parse("none").expect("a policy")));
+}
