@@ -61,6 +61,8 @@ Example:
     Workloads(ListArgs),
     /// Feed a recorded event log to a fresh core, compare its actions
     ReplayLog(ReplayLogArgs),
+    /// Check our decisions against those recorded from a running kernel
+    Conform(ConformArgs),
     /// Measure foreread itself
     Bench(BenchArgs),
     /// Print a completion script for a shell
@@ -149,6 +151,33 @@ pub struct ReplayLogArgs {
     /// The event log
     #[arg(value_name = "LOG")]
     pub log: PathBuf,
+}
+
+/// Whose decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConformWhat {
+    /// The Linux kernel's, against linux-6.18
+    Linux,
+}
+
+/// Check our decisions against those recorded from a running kernel
+///
+/// Every read and hint of the recording is fed to linux-6.18. After each of them the pages that it brought in, and
+/// which of them bear the mark, must be the kernel's. After a difference the check goes on with the next episode.
+/// Covered are recordings of reads and hints without large folios (ext4 with data=journal, for example).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Prints 'decisions N divergences M'; any divergence is exit code 1.
+
+Example:
+  foreread conform linux --check ext4j-128.jsonl.gz")]
+pub struct ConformArgs {
+    /// Whose decisions
+    #[arg(value_name = "WHAT")]
+    pub what: ConformWhat,
+    /// The recording, .jsonl or .jsonl.gz
+    #[arg(long, value_name = "REC")]
+    pub check: PathBuf,
 }
 
 /// What to measure of foreread itself.

@@ -15,6 +15,7 @@ mod bench;
 mod catalog;
 mod compare;
 mod completions;
+mod conform;
 mod fail;
 mod man;
 mod models;
@@ -48,6 +49,7 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::Workloads(asked) => workloads::run(asked.json),
         Command::ReplayLog(asked) => replay_log::run(&asked.log),
         Command::Bench(asked) => bench::run(asked),
+        Command::Conform(asked) => conform::run(asked),
         Command::Completions(asked) => completions::run(asked.shell),
         Command::Man(asked) => man::run(asked.dir.as_deref()),
     }

@@ -4,7 +4,8 @@ mod common;
 use common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 8] = ["compare", "policies", "models", "workloads", "replay-log", "bench", "completions", "man"];
+const COMMANDS: [&str; 9] =
+    ["compare", "conform", "policies", "models", "workloads", "replay-log", "bench", "completions", "man"];
 
 #[test]
 fn short_help_fits_24_lines_of_80_columns() {
@@ -74,7 +75,7 @@ fn renders(page: &str) {
         .stderr(Stdio::piped())
         .spawn();
     let Ok(mut groff) = groff else {
-        eprintln!("skipped: no groff, so the pages are written but not rendered");
+        println!("skipped: needs groff to render the manual pages");
         return;
     };
     std::io::Write::write_all(&mut groff.stdin.take().expect("piped"), page.as_bytes()).expect("groff reads");

@@ -9,13 +9,16 @@
 //!        └──────────── what the kernel added and marked ─────────────────────────────┘    else a divergence
 //! ```
 
+use flate2::bufread::MultiGzDecoder;
 use foreread_core::event::{Action, Advice, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::io::{BufRead, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 
 const PAGE: u64 = 4096;
 /// A line of a recording lists every page it brought in; the longest seen is 60 kB.
@@ -96,6 +99,16 @@ struct Op {
     marks: Vec<u64>,
     #[serde(default)]
     evicted: Vec<(u64, u32)>,
+}
+
+/// Opens a recording: JSON lines, gzipped or not, told apart by their first bytes.
+///
+/// # Errors
+/// The file cannot be opened or read.
+pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
+    let mut file = BufReader::new(File::open(path)?);
+    let zipped = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+    Ok(if zipped { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
 }
 
 /// Checks a recording at the level of pages.

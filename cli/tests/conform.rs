@@ -1,0 +1,43 @@
+//! `foreread conform linux --check`, end to end.
+
+mod common;
+
+use common::foreread;
+
+const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/recordings/ext4j-128.jsonl");
+
+#[test]
+fn a_recording_without_a_difference() {
+    let got = foreread(["conform", "linux", "--check", RECORDING]);
+    assert!(got.is_done().starts_with("decisions 1028 divergences 0"), "{}", got.out);
+}
+
+/// One page more in the recording than we read is told with its line and is exit code 1.
+#[test]
+fn a_difference_is_told() {
+    let text = std::fs::read_to_string(RECORDING).expect("the recording");
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    std::fs::write(file.path(), text.replacen("\"added\":[[", "\"added\":[[77777,0],[", 1)).expect("written");
+    let path = file.path().to_string_lossy().into_owned();
+    let got = foreread(["conform", "linux", "--check", path.as_str()]);
+    assert_eq!(got.code, Some(1), "{}", got.err);
+    assert!(got.out.contains("divergences 1") && got.err.contains("only the kernel's [77777]"), "{}", got.err);
+}
+
+#[test]
+fn what_is_no_recording_is_said_in_one_line() {
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    let path = file.path().to_string_lossy().into_owned();
+    for (text, part) in [
+        ("{\"t\":\"header\",\"v\":9", "line 1"),
+        ("nonsense\n", "line 1"),
+        ("{\"t\":\"op\",\"i\":0,\"op\":\"pread\"}\n", "before the header"),
+        ("\u{1f}\u{8b}", "line 1"),
+    ] {
+        std::fs::write(file.path(), text).expect("written");
+        let got = foreread(["conform", "linux", "--check", path.as_str()]);
+        assert_eq!(got.code, Some(2), "{text}: {}", got.err);
+        assert!(got.err.contains(part) && got.err.trim_end().lines().count() == 1, "{text}: {}", got.err);
+    }
+    assert_eq!(foreread(["conform", "linux", "--check", "does/not/exist"]).code, Some(2));
+}
