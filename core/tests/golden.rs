@@ -183,16 +183,16 @@ macro_rules! golden {
 }
 
 golden! {
-    linux_2_6_0: linux, "linux-2.6.0.txt", 40;
+    linux_2_6_0: linux, "linux-2.6.0.txt", 60;
     linux_2_6_0_mm: linux, "linux-2.6.0-mm.txt", 20;
-    linux_2_6_0_mm_fix: linux, "linux-2.6.0-mm-fix.txt", 30;
-    linux_2_6_23: linux, "linux-2.6.23.txt", 40;
-    linux_2_6_31: linux, "linux-2.6.31.txt", 50;
-    linux_thrashsafe: linux, "linux-thrashsafe.txt", 25;
-    linux_3_12: linux, "linux-3.12.txt", 60;
+    linux_2_6_0_mm_fix: linux, "linux-2.6.0-mm-fix.txt", 40;
+    linux_2_6_23: linux, "linux-2.6.23.txt", 80;
+    linux_2_6_31: linux, "linux-2.6.31.txt", 80;
+    linux_thrashsafe: linux, "linux-thrashsafe.txt", 75;
+    linux_3_12: linux, "linux-3.12.txt", 115;
     linux_6_18: linux, "linux-6.18.txt", 60;
     rbd_plain: rbd, "rbd-plain.txt", 60;
-    rbd_aligned: rbd, "rbd-aligned.txt", 60;
+    rbd_aligned: rbd, "rbd-aligned.txt", 110;
     rbd_eager: rbd, "rbd-eager.txt", 11;
 }
 
