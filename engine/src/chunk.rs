@@ -11,6 +11,7 @@
 //!     └──────────────────────────────────────────────────────────────────────────────────────────┘ by size
 //! ```
 
+use crate::stoker::{self, Stoker};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -51,6 +52,7 @@ pub struct Pool {
     /// By number of pages, less one.
     spare: Mutex<Vec<Vec<Memory>>>,
     meter: Arc<Meter>,
+    stoker: Stoker,
 }
 
 /// One allocation and where its aligned part begins.
@@ -66,7 +68,7 @@ impl Pool {
     pub fn new(page_bytes: usize, align: usize, most_spare: u64) -> Arc<Pool> {
         let align = align.clamp(1, MEMORY_PAGE).next_power_of_two();
         let spare = Mutex::new((0..MOST_PAGES).map(|_| Vec::new()).collect());
-        Arc::new(Pool { page_bytes, align, most_spare, spare, meter: Arc::default() })
+        Arc::new(Pool { page_bytes, align, most_spare, spare, meter: Arc::default(), stoker: Stoker::default() })
     }
 
     /// The gauge.
@@ -86,9 +88,12 @@ impl Pool {
     pub fn take(self: &Arc<Pool>, pages: usize) -> Chunk {
         let pages = pages.clamp(1, MOST_PAGES);
         let len = pages * self.page_bytes;
-        let found = self.lists(|lists| lists[pages - 1].pop());
+        let (found, left) = self.lists(|lists| (lists[pages - 1].pop(), lists[pages - 1].len()));
         if found.is_some() {
             self.meter.spare.fetch_sub(len as u64, Ordering::Relaxed);
+        }
+        if left < stoker::ready(len) / 2 {
+            self.stoker.ring(self, pages, found.is_none());
         }
         self.meter.held.fetch_add(len as u64, Ordering::Relaxed);
         let memory = found.unwrap_or_else(|| self.allocate(len));
@@ -100,6 +105,31 @@ impl Pool {
         let bytes = vec![0u8; len + align - 1].into_boxed_slice();
         let from = (bytes.as_ptr() as usize).wrapping_neg() % align;
         Memory { bytes, from: from as u32 }
+    }
+
+    /// Makes and touches one more spare buffer of `pages` pages, if fewer than ready ones are there. False when that is
+    /// enough.
+    pub(crate) fn make_ready(&self, pages: usize) -> bool {
+        let len = pages * self.page_bytes;
+        let size = len as u64;
+        let wanted = |lists: &[Vec<Memory>]| {
+            lists[pages - 1].len() < stoker::ready(len) && self.meter.spare_bytes() + size <= self.most_spare
+        };
+        if !self.lists(|lists| wanted(lists)) {
+            return false;
+        }
+        let mut memory = self.allocate(len);
+        // Not zero: a compiler may leave out a zero that the allocator has written already.
+        memory.bytes.iter_mut().step_by(MEMORY_PAGE).for_each(|byte| *byte = 1);
+        // Looked at again: buffers may have come back meanwhile.
+        self.lists(|lists| {
+            let still = wanted(lists);
+            if still {
+                lists[pages - 1].push(memory);
+                self.meter.spare.fetch_add(size, Ordering::Relaxed);
+            }
+            still
+        })
     }
 
     fn give(&self, memory: Memory, len: usize) {
@@ -184,6 +214,23 @@ mod tests {
         drop((small, large));
         assert_eq!((pool.meter().held_bytes(), pool.meter().spare_bytes()), (0, 65 * 4096));
         assert_eq!(pool.take(64).bytes().as_ptr(), address, "the same memory again");
+    }
+
+    #[test]
+    fn who_takes_many_finds_them_ready() {
+        let pool = Pool::new(4096, 512, 1 << 20);
+        let taken: Vec<Chunk> = (0..80).map(|_| pool.take(1)).collect();
+        // The thread needs a moment; it is given a minute.
+        for _ in 0..6000 {
+            if pool.meter().spare_bytes() >= 32 * 4096 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let ready = pool.meter().spare_bytes();
+        assert!((32 * 4096..=64 * 4096).contains(&ready), "{ready} bytes ready");
+        drop(taken);
+        assert!(pool.meter().spare_bytes() <= 1 << 20);
     }
 
     #[test]

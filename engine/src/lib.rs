@@ -22,6 +22,7 @@ pub mod eventlog;
 mod options;
 mod reader;
 pub mod source;
+mod stoker;
 mod store;
 pub mod testing;
 
