@@ -120,7 +120,7 @@ impl Machine {
     }
 
     /// Pages that a read misses and no policy has planned.
-    pub(super) fn demand(&mut self, _slot: u32, file: FileId, pages: PageRange) {
+    pub(super) fn demand(&mut self, file: FileId, pages: PageRange) {
         let window = next_window(&self.fresh);
         self.send(Fresh { file, pages, ahead: false, window, planner: u32::MAX });
     }

@@ -140,7 +140,7 @@ impl Machine {
     /// Looks up the next piece of a read, or serves what there is none of.
     pub(super) fn advance(&mut self, slot: u32) {
         let read = &self.reads[slot];
-        let (file, first) = (read.file, read.piece.end.max(self.config.page.page_of(read.range.start())));
+        let first = read.piece.end.max(self.config.page.page_of(read.range.start()));
         let serial =
             self.streams.get(read.stream).is_some_and(|s| s.mode == DemandMode::PageSerial) && read.fault.is_none();
         let end = self.config.page.cover(read.range).end.max(first);
@@ -158,7 +158,6 @@ impl Machine {
             self.hold(slot, piece);
             if self.reads[slot].fault.is_some() { self.look_up_fault(slot) } else { self.look_up(slot) }
         }
-        debug_assert_eq!(file, self.reads[slot].file);
         if piece.end >= end && self.reads[slot].fault.is_none() {
             self.end_look_up(slot);
         }
@@ -207,7 +206,7 @@ impl Machine {
             run = self.cache.look(file, rest);
             if run.pages == 0 {
                 let absent = self.cache.absent_run(file, rest);
-                self.demand(slot, file, PageRange { first: rest.first, end: rest.first + absent });
+                self.demand(file, PageRange { first: rest.first, end: rest.first + absent });
                 return absent;
             }
         }
@@ -256,7 +255,7 @@ impl Machine {
             let at = self.config.page.start_of(piece.first);
             self.ask_for(slot, at, Question::Fault, |policy, ask, plan| policy.on_fault(ask, &map, plan));
             if self.cache.look(file, piece).pages == 0 {
-                self.demand(slot, file, piece);
+                self.demand(file, piece);
             } else {
                 self.touch(slot, file, piece);
             }
@@ -314,7 +313,7 @@ impl Machine {
             let rest = PageRange { first: at, end: piece.end };
             let absent = self.cache.absent_run(file, rest);
             if absent > 0 {
-                self.demand(slot, file, PageRange { first: at, end: at + absent });
+                self.demand(file, PageRange { first: at, end: at + absent });
             }
             at += absent;
             at = self.cache.next_hole(file, PageRange { first: at, end: piece.end }).unwrap_or(piece.end);
