@@ -218,3 +218,23 @@ fn a_refreshed_range_leaves_last() {
     assert!(stays(PolicySpec::of(&SLEEPER)), "refreshed at every read");
     assert!(!stays(PolicySpec::parse("none").expect("a policy")));
 }
+
+/// As many reads as may be in progress, all of them hits that nobody has released: one more is refused.
+#[test]
+fn one_read_too_many_is_refused() {
+    use foreread_core::machine::MAX_READS;
+    let mut world = World::with("linux-6.18", config(1 << 20), 1 << 30);
+    world.read(0, PAGE);
+    world.settle();
+    world.release_at_once = false;
+    for _ in 0..MAX_READS {
+        world.read(0, PAGE);
+    }
+    assert_eq!(world.machine.reads_in_progress(), MAX_READS);
+    let refused = world.read(0, PAGE);
+    assert_eq!(world.ended[&refused], Err(Error::Limit));
+    while !world.leases.is_empty() {
+        world.release(world.leases.len() - 1);
+    }
+    world.check_idle();
+}

@@ -3,7 +3,7 @@
 //! Never: drops a read on the floor. `ensure` is the one place that decides between waiting and serving, and
 //! it fetches whatever is absent, however it came to be absent.
 
-use super::{MAX_READS, Machine, Question};
+use super::{MAX_READS, Machine, Question, Stream};
 use crate::event::{Action, Error, Mapping};
 use crate::policy::{Ask, DemandMode, Plan, Policy};
 use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId};
@@ -57,14 +57,13 @@ impl Machine {
             return self.refuse(id, Error::Limit);
         };
         let range = request.intersect(ByteRange::between(0, self.size_of(file)));
-        if self.streams[stream].wants.read {
-            let read = Read::new(id, open, file, stream, request, range, random, self.now);
-            return self.admit(read, true);
+        let read = Read::new(id, open, file, stream, request, range, random, self.now);
+        let Stream { wants, mode, .. } = self.streams[stream];
+        // A policy that is asked about every read or every page is also asked about those that are here.
+        if wants.read || mode == DemandMode::PageSerial {
+            return self.admit(read, wants.read);
         }
-        // A page-serial policy is asked about every page, also one that is here.
-        let serial = self.streams[stream].mode == DemandMode::PageSerial;
-        if serial || !self.quick_hit(id, open, file, stream, request, range) {
-            let read = Read::new(id, open, file, stream, request, range, random, self.now);
+        if let Err(read) = self.quick_hit(read) {
             self.admit(read, false);
         }
     }
@@ -82,34 +81,26 @@ impl Machine {
         self.admit(read, false);
     }
 
-    /// The short way for a read of which every page is present and none is marked, all in one group.
-    fn quick_hit(
-        &mut self,
-        id: ReadId,
-        open: OpenId,
-        file: FileId,
-        stream: u32,
-        request: ByteRange,
-        range: ByteRange,
-    ) -> bool {
+    /// The short way for a read of which every page is present and none is marked, all in one group. Gives the read
+    /// back when it is another.
+    fn quick_hit(&mut self, mut read: Read) -> Result<(), Read> {
+        let Read { file, stream, range, .. } = read;
         let piece = self.config.page.cover(range);
-        if piece.is_empty() || (piece.end - 1) / 64 != piece.first / 64 || piece.len() > self.piece_pages() {
-            return false;
+        let one_group = !piece.is_empty() && (piece.end - 1) / 64 == piece.first / 64;
+        let fits = piece.len() <= self.piece_pages() && self.has_room(piece.len()) && self.reads.len() < MAX_READS;
+        if !one_group || !fits {
+            return Err(read);
         }
-        if !self.has_room(piece.len()) {
-            return false;
-        }
-        let Some(touched) = self.cache.hit(file, piece) else { return false };
+        let Some(touched) = self.cache.hit(file, piece) else { return Err(read) };
         self.credit(file, piece.first / 64, touched);
         if self.streams[stream].wants.read_end {
             self.streams[stream].policy.on_read_end(range.end());
         }
-        let mut read = Read::new(id, open, file, stream, request, range, false, self.now);
         read.piece = piece;
         self.pledged += piece.len();
         let slot = self.reads.insert(read);
         self.serve(slot);
-        true
+        Ok(())
     }
 
     fn admit(&mut self, read: Read, ask: bool) {
