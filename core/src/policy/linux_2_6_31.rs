@@ -16,7 +16,7 @@
 use super::{
     Ask, Info, Plan, Scope,
     marks::{Manners, Rule, State, Stream, Touch},
-    ondemand::{MAX, PAGE, fetch, history, hole_after, init, next},
+    ondemand::{MAX, PAGE, history, init},
 };
 use alloc::boxed::Box;
 
@@ -39,22 +39,8 @@ impl Rule for Context {
     const MANNERS: Manners = Manners { random_is_off: true, early_faults: true };
 
     /// The table of 2.3.
-    fn demand(&mut self, s: &mut State, Touch { hit, off, req }: Touch, ask: &Ask<'_>, plan: &mut Plan) {
-        if off == 0 {
-            s.initial(off, req);
-        } else if s.expects(off) {
-            s.push();
-        } else if hit {
-            let Some(hole) = hole_after(ask, off, s.max) else { return };
-            s.set(hole, next(hole - off + req, s.max));
-        } else if req > s.max || s.near(off) {
-            s.initial(off, req);
-        } else if !context(s, off, req, ask) {
-            fetch(ask, off, req, None, plan);
-            return;
-        }
-        s.merge(off);
-        s.submit(ask, plan);
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        s.demand(touch, ask, plan, |s| context(s, touch.off, touch.req, ask));
     }
 }
 

@@ -17,7 +17,7 @@
 use super::{
     Ask, Info, Param, Plan, Scope, Unit,
     marks::{Manners, Rule, State, Stream, Touch},
-    ondemand::{MAX, PAGE, fetch, history, hole_after, init, next},
+    ondemand::{MAX, PAGE, history, init},
 };
 use alloc::boxed::Box;
 
@@ -57,22 +57,8 @@ impl Rule for Context {
     const MANNERS: Manners = Manners { random_is_off: false, early_faults: false };
 
     /// The table of 2.3 with the case of section 3.
-    fn demand(&mut self, s: &mut State, Touch { hit, off, req }: Touch, ask: &Ask<'_>, plan: &mut Plan) {
-        if off == 0 {
-            s.initial(off, req);
-        } else if s.expects(off) {
-            s.push();
-        } else if hit {
-            let Some(hole) = hole_after(ask, off, s.max) else { return };
-            s.set(hole, next(hole - off + req, s.max));
-        } else if req > s.max || s.near(off) {
-            s.initial(off, req);
-        } else if !self.window(s, off, req, ask) {
-            fetch(ask, off, req, None, plan);
-            return;
-        }
-        s.merge(off);
-        s.submit(ask, plan);
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        s.demand(touch, ask, plan, |s| self.window(s, touch.off, touch.req, ask));
     }
 }
 

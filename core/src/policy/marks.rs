@@ -15,7 +15,7 @@
 
 use super::{
     Ask, Plan, Policy, Wants,
-    ondemand::{MMAP_LOTSAMISS, PAGE, fetch, force, hinted, init, next, wanted},
+    ondemand::{MMAP_LOTSAMISS, PAGE, fetch, force, hinted, hole_after, init, next, wanted},
 };
 use crate::event::{Advice, Mapping};
 
@@ -112,6 +112,31 @@ impl State {
             self.async_size = next(self.size, self.max);
             self.size += self.async_size;
         }
+    }
+
+    /// The table of 2.3: what 2.6.31 and all after it do, up to where they look at cached pages for a stream. `context`
+    /// sets a window and says so, or leaves the state alone.
+    pub fn demand(
+        &mut self,
+        Touch { hit, off, req }: Touch,
+        ask: &Ask<'_>,
+        plan: &mut Plan,
+        context: impl FnOnce(&mut State) -> bool,
+    ) {
+        if off == 0 {
+            self.initial(off, req);
+        } else if self.expects(off) {
+            self.push();
+        } else if hit {
+            let Some(hole) = hole_after(ask, off, self.max) else { return };
+            self.set(hole, next(hole - off + req, self.max));
+        } else if req > self.max || self.near(off) {
+            self.initial(off, req);
+        } else if !context(self) {
+            return fetch(ask, off, req, None, plan);
+        }
+        self.merge(off);
+        self.submit(ask, plan);
     }
 
     /// Reads the latest window. Its mark stays where it is when the end of the file cuts the window.
