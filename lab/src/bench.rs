@@ -118,7 +118,7 @@ fn hit_rate(machine: &mut Machine) -> f64 {
 fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
     let pages = RESIDENT / PAGE;
-    let requests = (0..8 * pages).map(|i| Request { offset: i % pages * PAGE, len: PAGE, think_ns: 0 }).collect();
+    let requests = (0..8 * pages).map(|i| Request::read(i % pages * PAGE, PAGE)).collect();
     let workload = Workload {
         name: "eight passes".to_string(),
         files: vec![RESIDENT],

@@ -113,7 +113,7 @@ fn build(_values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     for (extent, start) in std::iter::once((&loader, 0)).chain(extents.iter().zip(starts)) {
         let mut at = start;
         for &sectors in extent {
-            requests.push(Request { offset: at * SECTOR_BYTES, len: sectors * SECTOR_BYTES, think_ns: 0 });
+            requests.push(Request::read(at * SECTOR_BYTES, sectors * SECTOR_BYTES));
             at += sectors;
         }
     }

@@ -40,7 +40,7 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
     check_reads(INFO.name, record, rounds * streams)?;
     let read = |n| {
         let (round, stream) = (n / streams, n % streams);
-        Request { offset: (stream * rounds + round) * record, len: record, think_ns: 0 }
+        Request::read((stream * rounds + round) * record, record)
     };
     Ok(Workload::single(INFO.name, size, 1, (0..rounds * streams).map(read).collect()))
 }

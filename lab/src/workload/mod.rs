@@ -35,6 +35,14 @@ pub struct Request {
     pub think_ns: u64,
 }
 
+impl Request {
+    /// A read without a pause before it.
+    #[must_use]
+    pub fn read(offset: u64, len: u64) -> Request {
+        Request { offset, len, think_ns: 0 }
+    }
+}
+
 /// One reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -204,7 +212,7 @@ mod tests {
 
     #[test]
     fn distinct_bytes_count_each_page_once() {
-        let request = |offset, len| Request { offset, len, think_ns: 0 };
+        let request = Request::read;
         let reads =
             vec![request(8192, 4096), request(0, 1), request(100, 5000), request(20_000, 0), request(39_999, 1)];
         let mut workload = Workload::single("", 40_000, 1, reads);

@@ -43,7 +43,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     if slots == 0 {
         return Err(too_small(INFO.name, size, format!("is less than one record of {record} bytes")));
     }
-    let read = |slot| Request { offset: slot * record, len: record, think_ns: 0 };
+    let read = |slot| Request::read(slot * record, record);
     let requests = distinct(slots, count.min(slots), seed).map(read).collect();
     Ok(Workload::single(INFO.name, size, 1, requests))
 }
