@@ -46,6 +46,18 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
                 ("slopes", disk.slopes.iter().map(slope).collect()),
             ]
         }
+        Model::Hdd(hdd) => vec![
+            ("kind", json!("hdd")),
+            ("rpm", json!(hdd.rpm)),
+            ("command_ns", json!(hdd.command_ns)),
+            ("settle_ns", json!(hdd.seek.settle_ns)),
+            ("seek_root_ns", json!(hdd.seek.root_ns)),
+            ("outer_bytes_per_s", json!(hdd.bytes_per_s.0)),
+            ("inner_bytes_per_s", json!(hdd.bytes_per_s.1)),
+            ("buffer_segments", json!(hdd.buffer.segments)),
+            ("buffer_segment_bytes", json!(hdd.buffer.segment_bytes)),
+            ("queue_depth", json!(hdd.queue_depth)),
+        ],
         Model::Net(net) => vec![
             ("kind", json!("net")),
             ("rtt_ns", json!(net.rtt_ns)),

@@ -21,6 +21,7 @@
 //! A kind of device is a file here; a device with figures is a row in [`presets`].
 
 pub mod disk;
+pub mod hdd;
 pub mod net;
 pub mod presets;
 

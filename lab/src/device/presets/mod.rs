@@ -7,8 +7,13 @@
 //!
 //! Units: KiB is 1024 bytes, MB/s is 10^6 bytes per second.
 
+mod disks;
+mod flash;
+mod network;
+
 use super::Device;
-use super::disk::{Disk, DiskModel, Slope};
+use super::disk::{Disk, DiskModel};
+use super::hdd::{Hdd, HddModel};
 use super::net::{Net, NetModel};
 use foreread_core::policy::spec::SpecError;
 
@@ -42,6 +47,8 @@ pub struct Preset {
 pub enum Model {
     /// One command after the other.
     Disk(DiskModel),
+    /// One head, one arm, a platter that turns, a queue.
+    Hdd(HddModel),
     /// Many at once over a shared link.
     Net(NetModel),
 }
@@ -52,6 +59,7 @@ impl Preset {
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         match self.model {
             Model::Disk(model) => Box::new(Disk::new(model)),
+            Model::Hdd(model) => Box::new(Hdd::new(model, seed)),
             Model::Net(model) => Box::new(Net::new(model, seed)),
         }
     }
@@ -78,125 +86,16 @@ const NO_HOST: &str = "0: the published figures that it was fitted to include th
 const HOST_NOW: &str = "assumption: 0.05 to 0.1 us/KiB on a present CPU, its middle";
 
 /// Every preset, oldest first.
-pub static PRESETS: &[Preset] = &[HDD_THEORY, X25_M, RBD, NVME, OBJECT_NEAR, OBJECT_FAR];
-
-/// "100MB/s" is 102,400 KiB/s: with 10^8 bytes/s the last row of the table would be 3.9 % off.
-const HDD_THEORY: Preset = Preset {
-    name: "hdd-theory",
-    summary: "disk of 2010 in theory: 8 ms access time, 100 MiB/s",
-    origin: "Wu Fengguang, 'readahead: bump up the default readahead size', 2010: table of I/O sizes",
-    calibrated: true,
-    fit_error: "exact: the published table is this formula",
-    capacity_bytes: 500_000_000_000,
-    host_ns_per_kib: 0,
-    host_origin: "0: the published table has no host",
-    connections: NCQ,
-    model: Model::Disk(DiskModel {
-        command_ns: 8 * MS,
-        max_transfer_bytes: u64::MAX,
-        slopes: &[Slope { from_bytes: 0, ps_per_kib: 9_765_625 }],
-    }),
-};
-
-/// The same measurements were published a second time under half the window sizes, from the second row on. These
-/// figures hold for the labels of the first publication, which the published script and four other devices support.
-const X25_M: Preset = Preset {
-    name: "x25-m",
-    summary: "SATA SSD of 2010: Intel X25-M 80 GB",
-    origin: "Wu Fengguang 2010, the posting of hdd-theory: dd at 11 readahead sizes, 2 runs; 3 slopes fitted here",
-    calibrated: true,
-    fit_error: "throughput at most 1.4 % off the mean of the two runs (rms 0.8 %), 2.3 % off a single one",
-    capacity_bytes: 80_000_000_000,
-    host_ns_per_kib: 400,
-    host_origin: "assumption: 0.3 to 0.5 us/KiB on a CPU of 2010; the measurements cannot tell",
-    connections: NCQ,
-    model: Model::Disk(DiskModel {
-        command_ns: 9_390,
-        max_transfer_bytes: u64::MAX,
-        slopes: &[
-            Slope { from_bytes: 0, ps_per_kib: 6_018_000 },
-            Slope { from_bytes: 64 * KIB, ps_per_kib: 4_267_000 },
-            Slope { from_bytes: 256 * KIB, ps_per_kib: 3_838_000 },
-        ],
-    }),
-};
-
-/// Capacity and connections are not published. 16 is more than a detector with windows of 4 MiB has in flight.
-const RBD: Preset = Preset {
-    name: "rbd",
-    summary: "Ceph RBD volume of 2014: round trip 0.690 ms, 62.5 MB/s",
-    origin: "Adam Crume, ceph-devel 2014: boot-ide and grep-ide without readahead",
-    calibrated: true,
-    fit_error: "two figures from two rows: no error estimate",
-    capacity_bytes: 100 << 30,
-    host_ns_per_kib: 0,
-    host_origin: NO_HOST,
-    connections: 16,
-    model: Model::Net(NetModel {
-        rtt_ns: 690_000,
-        rtt_p99_ns: None,
-        connection_bytes_per_s: 62_500_000,
-        link_bytes_per_s: 62_500_000,
-        connections: 16,
-    }),
-};
-
-/// One command moves at less than the link's pace, because few of the drive's channels work on it; 64 commands at
-/// about 61 us make 1.05 million reads/s of 4 KiB. The tail is a lognormal of sigma 0.2, without the collisions
-/// with writes and erases that a busy drive has.
-const NVME: Preset = Preset {
-    name: "nvme",
-    summary: "NVMe drive of today, PCIe 4: 60 us, 3 GB/s a command, 6.5 GB/s in total",
-    origin: "general knowledge of TLC drives on PCIe 4",
-    calibrated: false,
-    fit_error: UNCALIBRATED,
-    capacity_bytes: 1_000_000_000_000,
-    host_ns_per_kib: 75,
-    host_origin: HOST_NOW,
-    connections: 64,
-    model: Model::Net(NetModel {
-        rtt_ns: 60_000,
-        rtt_p99_ns: Some(95_000),
-        connection_bytes_per_s: 3_000 * MB_PER_S,
-        link_bytes_per_s: 6_500 * MB_PER_S,
-        connections: 64,
-    }),
-};
-
-/// A 10 Gbit/s network card in front of any number of servers.
-const OBJECT_NEAR: Preset = Preset {
-    name: "object-near",
-    summary: "object store, same region, warm connections: first byte after 15 ms, 100 MB/s each",
-    origin: "J. Snyder 2023, notes on S3: 15 ms, 100 MB/s an operation; tail (p99 = 5 medians) and link are assumptions",
-    calibrated: false,
-    fit_error: UNCALIBRATED,
-    capacity_bytes: 5 << 40,
-    host_ns_per_kib: 75,
-    host_origin: HOST_NOW,
-    connections: 32,
-    model: Model::Net(NetModel {
-        rtt_ns: 15 * MS,
-        rtt_p99_ns: Some(75 * MS),
-        connection_bytes_per_s: 100 * MB_PER_S,
-        link_bytes_per_s: 1_250 * MB_PER_S,
-        connections: 32,
-    }),
-};
-
-/// The published rules of thumb for the first byte differ by ten: this is the other end of them.
-const OBJECT_FAR: Preset = Preset {
-    name: "object-far",
-    summary: "object store, far or slow: first byte after 120 ms, 100 MB/s each",
-    origin: "rule of thumb, 100 to 200 ms for small objects; tail (p99 = 5 medians) and link are assumptions",
-    model: Model::Net(NetModel {
-        rtt_ns: 120 * MS,
-        rtt_p99_ns: Some(600 * MS),
-        connection_bytes_per_s: 100 * MB_PER_S,
-        link_bytes_per_s: 1_250 * MB_PER_S,
-        connections: 32,
-    }),
-    ..OBJECT_NEAR
-};
+pub static PRESETS: &[Preset] = &[
+    disks::DISK_2003,
+    disks::HDD_THEORY,
+    flash::X25_M,
+    flash::TINY_USB,
+    network::RBD,
+    network::NVME,
+    network::OBJECT_NEAR,
+    network::OBJECT_FAR,
+];
 
 #[cfg(test)]
 mod tests {
@@ -300,6 +199,6 @@ mod tests {
     fn an_unknown_name_carries_the_known_ones() {
         let Err(SpecError::UnknownName { name, known }) = find("rdb") else { panic!("there is no such preset") };
         assert_eq!(name, "rdb");
-        assert_eq!(known, ["hdd-theory", "x25-m", "rbd", "nvme", "object-near", "object-far"]);
+        assert_eq!(known, ["disk-2003", "hdd-theory", "x25-m", "tiny-usb", "rbd", "nvme", "object-near", "object-far"]);
     }
 }

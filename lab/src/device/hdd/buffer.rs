@@ -1,0 +1,149 @@
+//! The buffer of a drive: what its head has read, and what it goes on reading while nobody asks.
+//!
+//! Some segments, each a run of bytes of one file; the one that was used last may be *live*: the head is at its end
+//! and reads on, until the segment holds `segment_bytes` that nobody has asked for yet, or a command sends the head
+//! elsewhere. Never: bytes of two files in a segment, or anything that was not under the head.
+//!
+//! ```text
+//!   a segment      start ├───────────────┼──────────────────┤ end ····► limit = asked + segment_bytes
+//!                                      asked       the head, if it is live
+//!
+//!   a command that lies within a segment          is a hit
+//!   one that begins in the live one               takes what the head reads on
+//!   one that begins in another, or in a full one  takes that and the rest from the platter
+//! ```
+
+use super::platter::Platter;
+use std::collections::VecDeque;
+
+/// The figures of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferModel {
+    /// Segments; 0: no buffer.
+    pub segments: u32,
+    /// Bytes of each.
+    pub segment_bytes: u64,
+    /// What a hit costs whatever its length, in nanoseconds.
+    pub hit_ns: u64,
+    /// Bytes per second from the buffer to the host. Not 0.
+    pub interface_bytes_per_s: u64,
+}
+
+impl BufferModel {
+    /// Nanoseconds of a hit of `bytes`.
+    pub(super) fn hit_ns(&self, bytes: u64) -> u64 {
+        let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.interface_bytes_per_s));
+        self.hit_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+}
+
+/// A buffer in use.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    model: BufferModel,
+    /// The one used last is at the back.
+    segments: VecDeque<Segment>,
+    /// Since when the head has been reading on at the end of the last segment.
+    live_since_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    file: u32,
+    start: u64,
+    end: u64,
+    /// Where the bytes end that somebody asked for.
+    asked: u64,
+}
+
+impl Buffer {
+    pub(super) fn new(model: BufferModel) -> Buffer {
+        Buffer { model, segments: VecDeque::new(), live_since_ns: None }
+    }
+
+    /// Where segment `n` ends at `now_ns`.
+    fn end(&self, n: usize, now_ns: u64, platter: &Platter) -> u64 {
+        let segment = &self.segments[n];
+        let Some(since_ns) = self.live_since_ns.filter(|_| n + 1 == self.segments.len()) else { return segment.end };
+        let read = platter.bytes_in(segment.end, now_ns.saturating_sub(since_ns));
+        segment.end.saturating_add(read).min(self.limit(segment))
+    }
+
+    fn limit(&self, segment: &Segment) -> u64 {
+        segment.asked.saturating_add(self.model.segment_bytes).max(segment.end)
+    }
+
+    /// The segment in which byte `at` lies; the end of one counts, if the head is there.
+    fn find(&self, file: u32, at: u64, now_ns: u64, platter: &Platter) -> Option<usize> {
+        let last = self.segments.len().checked_sub(1)?;
+        (0..=last).rev().find(|&n| {
+            let segment = &self.segments[n];
+            let end = self.end(n, now_ns, platter);
+            let live = n == last && self.live_since_ns.is_some();
+            segment.file == file && segment.start <= at && (at < end || (live && at == end))
+        })
+    }
+
+    /// True when byte `at` need not be waited for.
+    pub(super) fn holds_first(&self, file: u32, at: u64, now_ns: u64, platter: &Platter) -> bool {
+        self.find(file, at, now_ns, platter).is_some()
+    }
+
+    /// The end of what is held from `at` on; `at` itself, where that is nothing.
+    pub(super) fn held_until(&self, file: u32, at: u64, now_ns: u64, platter: &Platter) -> u64 {
+        self.find(file, at, now_ns, platter).map_or(at, |n| self.end(n, now_ns, platter))
+    }
+
+    /// When the head, which is reading on behind `at`, will have read to `end`; nothing if it is not, or has stopped.
+    pub(super) fn streams_to(&self, file: u32, at: u64, end: u64, now_ns: u64, platter: &Platter) -> Option<u64> {
+        let n = self.find(file, at, now_ns, platter)?;
+        let since_ns = self.live_since_ns.filter(|_| n + 1 == self.segments.len())?;
+        let segment = &self.segments[n];
+        let stopped = self.end(n, now_ns, platter) == self.limit(segment);
+        (!stopped).then(|| since_ns + platter.transfer_ns(segment.end, end))
+    }
+
+    /// A command took `at..end`, the last byte of it at `now_ns`. Tells where the head is, if it was reading on.
+    pub(super) fn consume(&mut self, file: u32, at: u64, end: u64, now_ns: u64, platter: &Platter) -> Option<u64> {
+        let n = self.find(file, at, now_ns, platter)?;
+        let reached = self.end(n, now_ns, platter).max(end);
+        let stopped = reached == self.limit(&self.segments[n]);
+        // A hit in a segment of the past takes the drive's attention: the head stays where it is.
+        let head =
+            if n + 1 == self.segments.len() { self.live_since_ns.map(|_| reached) } else { self.stop(now_ns, platter) };
+        let mut segment = self.segments.remove(n)?;
+        segment.asked = segment.asked.max(end);
+        segment.end = reached;
+        segment.start = segment.start.max(segment.asked.saturating_sub(self.model.segment_bytes));
+        self.segments.push_back(segment);
+        // One that was full had stopped, and waits for the turn.
+        let turn_ns = if stopped { platter.wait_ns(now_ns, reached) } else { 0 };
+        self.live_since_ns = self.live_since_ns.map(|since_ns| since_ns.max(now_ns) + turn_ns);
+        head
+    }
+
+    /// A command sends the head elsewhere. Tells where it was, if it read on.
+    pub(super) fn stop(&mut self, now_ns: u64, platter: &Platter) -> Option<u64> {
+        self.live_since_ns?;
+        let last = self.segments.len().checked_sub(1)?;
+        let end = self.end(last, now_ns, platter);
+        self.segments[last].end = end;
+        self.live_since_ns = None;
+        Some(end)
+    }
+
+    /// The head has read `start..end` and stays there, from `now_ns` on.
+    pub(super) fn fill(&mut self, file: u32, start: u64, end: u64, now_ns: u64) {
+        if self.model.segments == 0 {
+            return;
+        }
+        let oldest = end.saturating_sub(self.model.segment_bytes);
+        let before = self.segments.iter().position(|s| s.file == file && s.start <= start && start <= s.end);
+        let first = before.and_then(|n| self.segments.remove(n)).map_or(start, |s| s.start);
+        self.segments.push_back(Segment { file, start: first.max(oldest), end, asked: end });
+        if self.segments.len() > self.model.segments as usize {
+            self.segments.pop_front();
+        }
+        self.live_since_ns = Some(now_ns);
+    }
+}

@@ -1,0 +1,132 @@
+//! Where bytes lie on a disk that turns, how long its arm needs to get there, and when they come by under the head.
+//!
+//! Never: the time of day, a queue or a buffer: everything here is a function of places and of one phase.
+//!
+//! ```text
+//!   byte 0                                             capacity      zones of equal size, outer to inner, each
+//!   ├────────────┬────────────┬────────────┬─── ... ───┤             with a rate of its own: the platter turns
+//!   │ zone 0     │ zone 1     │ zone 2     │           │             at one speed, an inner track is shorter
+//!   └────────────┴────────────┴────────────┴───────────┘
+//!    fast                                        slow
+//!
+//!   pass(p)   the time the head needs to read from byte 0 to p without a break
+//!   angle(p)  pass(p) + phase, modulo one turn: tracks are skewed so that reading on never loses a turn
+//!   wait(p)   what is missing at a moment until angle(p) comes by
+//! ```
+
+/// Zones of a platter. Chosen: enough that a step from one to the next is about 5 %, few enough to be looked up fast.
+const ZONES: u64 = 16;
+const PS_PER_S: u128 = 1_000_000_000_000;
+
+/// How long the arm moves.
+#[derive(Clone, Copy, Debug)]
+pub struct Seek {
+    /// Any move at all, in nanoseconds: the settling of the head.
+    pub settle_ns: u64,
+    /// `k` of `settle + k * sqrt(x)`, in nanoseconds, where `x` is the distance as a share of the capacity.
+    pub root_ns: u64,
+    /// From this `x` on the arm moves at full speed and the time is linear; 1 where it never does.
+    pub linear_from: f64,
+    /// The move across the whole disk, in nanoseconds; used where `linear_from` is below 1.
+    pub full_ns: u64,
+}
+
+impl Seek {
+    /// The time of a move over a share `x` of the capacity.
+    #[must_use]
+    pub fn ns(&self, x: f64) -> u64 {
+        let near = |x: f64| self.settle_ns as f64 + self.root_ns as f64 * x.sqrt();
+        let knee = self.linear_from;
+        let ns = if x <= knee {
+            near(x)
+        } else {
+            let share = ((x - knee) / (1.0 - knee)).min(1.0);
+            near(knee) + (self.full_ns as f64 - near(knee)) * share
+        };
+        ns.round() as u64
+    }
+}
+
+/// The platter and the arm of one disk.
+#[derive(Debug)]
+pub struct Platter {
+    capacity_bytes: u64,
+    zone_bytes: u64,
+    zones: Vec<Zone>,
+    turn_ps: u64,
+    phase_ps: u64,
+    seek: Seek,
+}
+
+#[derive(Debug)]
+struct Zone {
+    /// `pass` of its first byte, in picoseconds.
+    pass_ps: u64,
+    ps_per_kib: u64,
+}
+
+impl Platter {
+    /// A platter of `capacity_bytes` that turns `rpm` times a minute. Rates are linear from the outer to the inner
+    /// edge; `luck` decides where it stands at time 0.
+    #[must_use]
+    pub fn new(capacity_bytes: u64, rpm: u32, bytes_per_s: (u64, u64), seek: Seek, luck: u64) -> Platter {
+        let (outer, inner) = bytes_per_s;
+        let zone_bytes = capacity_bytes.div_ceil(ZONES).max(1);
+        let mut pass_ps = 0;
+        let zone = |n: u64| {
+            let rate = outer - (outer - inner) * n / (ZONES - 1);
+            let zone = Zone { pass_ps, ps_per_kib: (PS_PER_S * 1024 / u128::from(rate)) as u64 };
+            pass_ps += span_ps(zone_bytes, zone.ps_per_kib);
+            zone
+        };
+        let zones = (0..ZONES).map(zone).collect();
+        let turn_ps = 60 * PS_PER_S as u64 / u64::from(rpm);
+        Platter { capacity_bytes, zone_bytes, zones, turn_ps, phase_ps: luck % turn_ps, seek }
+    }
+
+    fn zone(&self, at: u64) -> (u64, &Zone) {
+        let n = (at / self.zone_bytes).min(ZONES - 1);
+        (n * self.zone_bytes, &self.zones[n as usize])
+    }
+
+    fn pass_ps(&self, at: u64) -> u64 {
+        let (from, zone) = self.zone(at);
+        zone.pass_ps + span_ps(at - from, zone.ps_per_kib)
+    }
+
+    /// Nanoseconds under the head from `start` to `end`, rounded up.
+    #[must_use]
+    pub fn transfer_ns(&self, start: u64, end: u64) -> u64 {
+        (self.pass_ps(end) - self.pass_ps(start)).div_ceil(1000)
+    }
+
+    /// Bytes that pass the head in `ns` from `start` on, at the rate of that place.
+    #[must_use]
+    pub fn bytes_in(&self, start: u64, ns: u64) -> u64 {
+        let bytes = u128::from(ns) * 1000 * 1024 / u128::from(self.zone(start).1.ps_per_kib);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Time of the arm from `from` to `to`; none within a track.
+    #[must_use]
+    pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
+        let distance = from.abs_diff(to);
+        if distance < self.bytes_in(to, self.turn_ps / 1000) {
+            return 0;
+        }
+        self.seek.ns(distance as f64 / self.capacity_bytes as f64)
+    }
+
+    /// How long after `now_ns` byte `at` comes by.
+    #[must_use]
+    pub fn wait_ns(&self, now_ns: u64, at: u64) -> u64 {
+        let turn = u128::from(self.turn_ps);
+        let angle = (u128::from(self.pass_ps(at)) + u128::from(self.phase_ps)) % turn;
+        let now = u128::from(now_ns) * 1000 % turn;
+        (((angle + turn - now) % turn) as u64).div_ceil(1000)
+    }
+}
+
+fn span_ps(bytes: u64, ps_per_kib: u64) -> u64 {
+    (u128::from(bytes) * u128::from(ps_per_kib) / 1024) as u64
+}
