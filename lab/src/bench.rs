@@ -123,7 +123,7 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
         name: "eight passes".to_string(),
         files: vec![RESIDENT],
         page_bytes: PAGE,
-        jobs: vec![Job { file: 0, open: 0, depth: 1, requests }],
+        jobs: vec![Job::new(0, 0, requests)],
     };
     let preset = presets::find("nvme")?;
     let config = Config::new(page, RESIDENT);

@@ -128,10 +128,25 @@ fn workloads(plan: &Plan) -> Result<Vec<Chosen>, CompareError> {
 
 /// The workloads that fit the place, and a word on each that does not. One that was asked for by name is always tried.
 fn fitting<'a>(plan: &Plan, place: &Place, all: &'a [Chosen]) -> (Vec<&'a Chosen>, Vec<String>) {
-    let fits = |w: &&Chosen| plan.workload.is_some() || place.size(plan, w.info.least_bytes) >= w.info.least_bytes;
-    let (fit, not): (Vec<&Chosen>, Vec<&Chosen>) = all.iter().partition(fits);
-    let word = |w: &Chosen| format!("{w} was left out: it needs {} bytes", w.info.least_bytes);
-    (fit, not.into_iter().map(word).collect())
+    let (mut fit, mut left_out) = (Vec::new(), Vec::new());
+    for workload in all {
+        let least = workload.info.least_bytes;
+        let size = place.size(plan, least);
+        let why = if plan.workload.is_some() {
+            None
+        } else if size < least {
+            Some(format!("it needs {least} bytes"))
+        } else if place.path().is_some() && workload.build(size, plan.seed).is_ok_and(|w| live::check(&w).is_err()) {
+            Some("it needs more than one file to read; models have that".to_string())
+        } else {
+            None
+        };
+        match why {
+            None => fit.push(workload),
+            Some(why) => left_out.push(format!("{workload} was left out: {why}")),
+        }
+    }
+    (fit, left_out)
 }
 
 /// One table to be.
@@ -166,7 +181,11 @@ impl<'a> Case<'a> {
         let left_out = left_out.to_vec();
         let runs = place.runs(plan);
         let mut case = Case { plan, place, workload, left_out, rows: Vec::new(), runs, cache_bytes, size };
-        let natural = case.workload(0)?.page_bytes;
+        let first = case.workload(0)?;
+        if place.path().is_some() {
+            live::check(&first)?;
+        }
+        let natural = first.page_bytes;
         for spec in chosen(plan) {
             let page = case.page_for(&spec, natural)?;
             let spec = if spec.info.name.starts_with("linux-") { place.with_default_max(spec) } else { spec };

@@ -1,20 +1,22 @@
 //! A workload on real storage: through the engine, or through the kernel's page cache.
 //!
 //! Every run starts cold: the engine is new and reads past the page cache; before a kernel run the pages of this
-//! file, and of no other, are dropped. Never: writes to anything but its own scratch file, or drops caches globally.
+//! file, and of no other, are dropped. Never: writes to anything but its own scratch file, or drops caches globally;
+//! maps a file, or reads another than the one it was given (a workload that wants that is refused).
 
 mod scratch;
 
 use crate::report::RunResult;
 use crate::stats::{latency_histogram, record_latency};
-use crate::workload::{Job, Workload};
+use crate::workload::{Job, Kind, Workload};
 use foreread::source::{FileSource, Source};
 use foreread::{OpenError, Options, ReadError, Reader};
+use foreread_core::event::Advice;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use hdrhistogram::Histogram;
-use rustix::fs::Advice;
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +44,14 @@ pub enum LiveError {
         what: String,
         /// What the system said.
         error: std::io::Error,
+    },
+    /// The workload is not for a file that is read.
+    #[error("{workload} {does}, and a file is only read here; use --on model:NAME ('foreread models' lists them)")]
+    Unfit {
+        /// Which.
+        workload: String,
+        /// What it does.
+        does: String,
     },
     /// A read that lay within the file ended early.
     #[error(
@@ -96,6 +106,24 @@ pub fn look(path: &Path) -> Result<Look, LiveError> {
     })
 }
 
+/// Refuses a workload that does more than read one file and give hints about it.
+///
+/// # Errors
+/// [`LiveError::Unfit`].
+pub fn check(workload: &Workload) -> Result<(), LiveError> {
+    let files = workload.files.len();
+    let does = if workload.touches() {
+        "takes page faults in mapped files".to_string()
+    } else if files > 1 {
+        format!("opens {files} files of its own")
+    } else if workload.jobs.iter().any(|job| job.after.is_some()) {
+        "opens its file several times, one after the other".to_string()
+    } else {
+        return Ok(());
+    };
+    Err(LiveError::Unfit { workload: workload.name.clone(), does })
+}
+
 /// Time that something may take, on the wall clock.
 pub struct Budget {
     until: Instant,
@@ -130,8 +158,9 @@ pub struct Setup<'a> {
 /// One run through the engine, in a cache of its own.
 ///
 /// # Errors
-/// The file cannot be opened or read, or the log cannot be written.
+/// The file cannot be opened or read, the log cannot be written, or [`check`] refuses the workload.
 pub fn engine(path: &Path, workload: &Workload, setup: &Setup<'_>) -> Result<RunResult, LiveError> {
+    check(workload)?;
     let Setup { policy, cache_bytes, page_bytes, ref event_log } = *setup;
     let event_log = event_log.clone();
     let options = Options { policy: policy.clone().into(), cache_bytes, page_bytes, event_log, ..Options::default() };
@@ -139,7 +168,11 @@ pub fn engine(path: &Path, workload: &Workload, setup: &Setup<'_>) -> Result<Run
     let opens = workload.jobs.iter().map(|j| j.open).max().unwrap_or(0);
     let others: Vec<Reader> = (0..opens).map(|_| first.reopen()).collect::<Result<_, _>>()?;
     let reader = |open: u32| if open == 0 { &first } else { &others[open as usize - 1] };
-    let timed = run_jobs(workload, &|open, buf, offset| Ok(reader(open).read_at(buf, offset)?))?;
+    let target = Target {
+        read: &|open, buf, offset| Ok(reader(open).read_at(buf, offset)?),
+        advise: &|open, advice, offset, len| Ok(reader(open).advise(advice, offset..offset.saturating_add(len))?),
+    };
+    let timed = run_jobs(workload, &target)?;
     first.flush_event_log().map_err(LiveError::io("writing the event log"))?;
     Ok(result(timed, first.stats(), workload, page_bytes, false))
 }
@@ -147,11 +180,12 @@ pub fn engine(path: &Path, workload: &Workload, setup: &Setup<'_>) -> Result<Run
 /// One run through the page cache, at the device's own setting, with a descriptor for each open description.
 ///
 /// # Errors
-/// The file cannot be opened or read.
+/// The file cannot be opened or read, or [`check`] refuses the workload.
 pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> {
+    check(workload)?;
     let open = || File::open(path).map_err(LiveError::io(format!("opening {}", path.display())));
     let first = open()?;
-    rustix::fs::fadvise(&first, 0, None, Advice::DontNeed)
+    rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::DontNeed)
         .map_err(|e| LiveError::io(format!("dropping the cached pages of {}", path.display()))(e.into()))?;
     let opens = workload.jobs.iter().map(|j| j.open).max().unwrap_or(0);
     let mut files = vec![first];
@@ -161,7 +195,13 @@ pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> 
     let read = |open: u32, buf: &mut [u8], offset: u64| {
         files[open as usize].read_at(buf, offset).map_err(LiveError::io(format!("reading {}", path.display())))
     };
-    let timed = run_jobs(workload, &read)?;
+    let advise = |open: u32, advice, offset, len| {
+        // A length of 0 would be the whole rest of the file.
+        let Some(len) = NonZeroU64::new(len) else { return Ok(()) };
+        rustix::fs::fadvise(&files[open as usize], offset, Some(len), kernel_advice(advice))
+            .map_err(|e| LiveError::io(format!("a hint about {}", path.display()))(e.into()))
+    };
+    let timed = run_jobs(workload, &Target { read: &read, advise: &advise })?;
     let stats = Stats { demand_reads: workload.reads(), demand_bytes: workload.bytes(), ..Stats::default() };
     Ok(result(timed, stats, workload, 4096, true))
 }
@@ -177,21 +217,40 @@ type Timed = (Duration, Histogram<u64>);
 /// A read through whatever is measured: open description, buffer, offset.
 type ReadFn<'a> = &'a (dyn Fn(u32, &mut [u8], u64) -> Result<usize, LiveError> + Sync);
 
+/// A hint to it: open description, which, offset, length.
+type AdviseFn<'a> = &'a (dyn Fn(u32, Advice, u64, u64) -> Result<(), LiveError> + Sync);
+
+/// Whatever is measured.
+struct Target<'a> {
+    read: ReadFn<'a>,
+    advise: AdviseFn<'a>,
+}
+
+fn kernel_advice(advice: Advice) -> rustix::fs::Advice {
+    match advice {
+        Advice::Normal => rustix::fs::Advice::Normal,
+        Advice::Sequential => rustix::fs::Advice::Sequential,
+        Advice::Random => rustix::fs::Advice::Random,
+        Advice::WillNeed => rustix::fs::Advice::WillNeed,
+        Advice::DontNeed => rustix::fs::Advice::DontNeed,
+    }
+}
+
 /// Carries out every job, a thread for each request that a job keeps going.
-fn run_jobs(workload: &Workload, read: ReadFn<'_>) -> Result<Timed, LiveError> {
+fn run_jobs(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError> {
     let lanes: Vec<(&Job, AtomicUsize)> = workload.jobs.iter().map(|j| (j, AtomicUsize::new(0))).collect();
     let began = Instant::now();
     if let [(job, next)] = lanes.as_slice()
         && job.depth <= 1
     {
         // A single reader needs no thread of its own, and none is timed.
-        let latency = lane(job, next, read)?;
+        let latency = lane(job, next, target)?;
         return Ok((began.elapsed(), latency));
     }
     let latency = std::thread::scope(|scope| {
         let threads: Vec<_> = (lanes.iter())
             .flat_map(|(job, next)| (0..job.depth.max(1)).map(move |_| (*job, next)))
-            .map(|(job, next)| scope.spawn(move || lane(job, next, read)))
+            .map(|(job, next)| scope.spawn(move || lane(job, next, target)))
             .collect();
         let mut all = latency_histogram();
         for thread in threads {
@@ -205,20 +264,81 @@ fn run_jobs(workload: &Workload, read: ReadFn<'_>) -> Result<Timed, LiveError> {
 }
 
 /// One request after the other until the job has no more.
-fn lane(job: &Job, next: &AtomicUsize, read: ReadFn<'_>) -> Result<Histogram<u64>, LiveError> {
+fn lane(job: &Job, next: &AtomicUsize, target: &Target<'_>) -> Result<Histogram<u64>, LiveError> {
     let mut latency = latency_histogram();
-    let longest = job.requests.iter().map(|r| r.len).max().unwrap_or(0);
+    let longest = job.requests.iter().filter(|r| r.demands()).map(|r| r.len).max().unwrap_or(0);
     let mut buffer = vec![0; longest as usize];
     while let Some(request) = job.requests.get(next.fetch_add(1, Ordering::Relaxed)) {
         if request.think_ns > 0 {
             std::thread::sleep(Duration::from_nanos(request.think_ns));
         }
+        if let Kind::Hint(advice) = request.kind {
+            (target.advise)(job.open, advice, request.offset, request.len)?;
+            continue;
+        }
         let began = Instant::now();
-        let got = read(job.open, &mut buffer[..request.len as usize], request.offset)? as u64;
+        let got = (target.read)(job.open, &mut buffer[..request.len as usize], request.offset)? as u64;
         record_latency(&mut latency, began.elapsed().as_nanos() as u64);
         if got != request.len {
             return Err(LiveError::Short { offset: request.offset, len: request.len, got });
         }
     }
     Ok(latency)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Request;
+
+    #[test]
+    fn what_a_file_cannot_do_is_refused_in_one_line() {
+        let workload =
+            |files: usize, jobs| Workload { name: "any".to_string(), files: vec![8192; files], page_bytes: 4096, jobs };
+        let reads = || Job::new(0, 0, vec![Request::read(0, 1)]);
+        let hint = Request::hint(Advice::Random, 0, 8192);
+        assert!(check(&workload(1, vec![reads(), Job::new(0, 1, vec![hint])])).is_ok());
+        let touches = Job::new(0, 1, vec![Request::read(0, 1), Request::touch(0)]);
+        let later = Job { after: Some(0), ..reads() };
+        for (workload, does) in [
+            (workload(1, vec![reads(), touches]), "takes page faults in mapped files"),
+            (workload(2, vec![reads()]), "opens 2 files of its own"),
+            (workload(1, vec![reads(), later]), "opens its file several times, one after the other"),
+        ] {
+            let error = check(&workload).expect_err("refused").to_string();
+            let remedy = "and a file is only read here; use --on model:NAME ('foreread models' lists them)";
+            assert_eq!(error, format!("any {does}, {remedy}"));
+            assert!(engine_and_kernel_refuse(&workload));
+        }
+    }
+
+    fn engine_and_kernel_refuse(workload: &Workload) -> bool {
+        let path = Path::new("does/not/exist");
+        let policy = PolicySpec::none();
+        let setup = Setup { policy: &policy, cache_bytes: 1 << 20, page_bytes: 4096, event_log: None };
+        let unfit = |result| matches!(result, Err(LiveError::Unfit { .. }));
+        unfit(engine(path, workload, &setup)) && unfit(kernel(path, workload))
+    }
+
+    /// Hints reach the engine and the kernel, and are no reads.
+    #[test]
+    fn hints_are_passed_on() {
+        let scratch = Scratch::make(1 << 20, &mut |_| ()).expect("room");
+        let hints = [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed, Advice::DontNeed];
+        let mut requests: Vec<Request> = hints.map(|advice| Request::hint(advice, 0, 1 << 20)).into();
+        requests.push(Request::read(4096, 100));
+        let workload = Workload {
+            name: "hints".to_string(),
+            files: vec![1 << 20],
+            page_bytes: 4096,
+            jobs: vec![Job::new(0, 0, requests)],
+        };
+        let policy = PolicySpec::parse("linux-6.18").expect("a policy");
+        let setup = Setup { policy: &policy, cache_bytes: 4 << 20, page_bytes: 4096, event_log: None };
+        let run = engine(&scratch.path(), &workload, &setup).expect("readable");
+        assert_eq!((run.stats.demand_reads, run.latency.len()), (1, 1));
+        assert!(run.stats.ra_bytes >= (1 << 20) - 4096, "WILLNEED reads it all: {:?}", run.stats);
+        let run = kernel(&scratch.path(), &workload).expect("readable");
+        assert_eq!((run.stats.demand_reads, run.stats.demand_bytes, run.latency.len()), (1, 100, 1));
+    }
 }

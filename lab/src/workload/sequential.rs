@@ -31,7 +31,7 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
     let [record, depth, think_us] = *values else { unreachable!("three parameters") };
     let read = |n| {
         let offset = n * record;
-        Request { offset, len: record.min(size - offset), think_ns: think_us * 1000 }
+        Request { think_ns: think_us * 1000, ..Request::read(offset, record.min(size - offset)) }
     };
     let reads = size.div_ceil(record);
     check_reads(INFO.name, record, reads)?;
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn covers_the_file_once_in_order() {
         let workload = parse("sequential:record=4K,depth=3,think=7").expect("valid").build(10_000, 0).expect("fits");
-        let request = |offset, len| Request { offset, len, think_ns: 7000 };
+        let request = |offset, len| Request { think_ns: 7000, ..Request::read(offset, len) };
         assert_eq!(workload.jobs[0].requests, [request(0, 4096), request(4096, 4096), request(8192, 1808)]);
         assert_eq!(workload.jobs[0].depth, 3);
         assert_eq!(parse("sequential").expect("valid").build(0, 0).expect("empty").reads(), 0);

@@ -1,0 +1,304 @@
+//! The simulator: the machine of the engine under a virtual clock and a device model.
+//!
+//! Discrete events: a reader issues its next request, a device answers. The machine is the one that serves live
+//! reads; only the clock and the bytes are missing. Never: looks at the real time, or draws at random (the
+//! devices and workloads do that, each from its own keys).
+//!
+//! ```text
+//!   workload ──requests──► slot of a job ──Read, Fault, Advise──► machine ──Submit──► device
+//!      ▲                     │  ▲                                   │  ▲               │
+//!      └── think, copy ──────┘  └───────────────Serve───────────────┘  └──Done─────────┘
+//! ```
+//!
+//! Opening a file and a hint take no time, and no more does a touch of a page that is mapped (`mapped.rs`). A fault
+//! costs the host what a read of a page does.
+
+mod mapped;
+
+use crate::device::{Arrival, Command, Device};
+use crate::report::RunResult;
+use crate::stats::record_latency;
+use crate::workload::{Job, Kind, Request, Workload};
+use foreread_core::event::{Action, Event};
+use foreread_core::machine::{Config, Machine};
+use foreread_core::policy::PolicySpec;
+use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, ReadId};
+use hdrhistogram::Histogram;
+use mapped::Mapped;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What one simulated run needs.
+pub struct Setup<'a> {
+    /// Who reads what.
+    pub workload: &'a Workload,
+    /// Which readahead.
+    pub policy: &'a PolicySpec,
+    /// Cache and limits.
+    pub config: Config,
+    /// What a reader spends on each KiB it gets: the call and the copy. Nanoseconds.
+    pub host_ns_per_kib: u64,
+}
+
+/// One of the `depth` requests that a job keeps going.
+#[derive(Clone, Copy)]
+struct Slot {
+    job: u32,
+    issued_at: u64,
+    lease: Option<LeaseId>,
+    last: bool,
+    /// What it issued is a touch.
+    touch: bool,
+    /// It has waited as long as its next request wants.
+    rested: bool,
+}
+
+/// How far a job is.
+#[derive(Clone, Default)]
+struct Progress {
+    /// Its next request.
+    next: usize,
+    /// Its slots, from the first on, and how many of them are not at their end.
+    first_slot: u32,
+    busy: u32,
+    /// Jobs that begin when it ends.
+    followers: Vec<u32>,
+}
+
+/// A reader's next step, by time and then by the order in which it was set.
+type Step = Reverse<(u64, u64, u32)>;
+
+struct Sim<'a> {
+    setup: &'a Setup<'a>,
+    device: Box<dyn Device>,
+    machine: Machine,
+    slots: Vec<Slot>,
+    jobs: Vec<Progress>,
+    /// For each open description, the jobs through it that have not ended, and whether it is open.
+    opens: Vec<(u32, bool)>,
+    mapped: Mapped,
+    steps: BinaryHeap<Step>,
+    wakes: BinaryHeap<Reverse<u64>>,
+    order: u64,
+    latency: Histogram<u64>,
+    arrivals: Vec<Arrival>,
+    /// When the last reader had what it wanted. Readahead may still be on its way.
+    ended: u64,
+}
+
+/// Runs the workload to its end.
+///
+/// # Panics
+/// When a read never ends: the machine or the device model is broken, and a figure would be a lie.
+#[must_use]
+pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
+    let mut sim = Sim::new(setup, device);
+    let mut now = 0;
+    while let Some(at) = sim.next_time() {
+        now = now.max(at);
+        sim.advance(now);
+    }
+    assert_eq!(sim.machine.reads_in_progress(), 0, "a simulated read never ended");
+    assert!(sim.jobs.iter().all(|j| j.busy == 0), "a simulated job never ended");
+    RunResult {
+        time_s: sim.ended as f64 / 1e9,
+        stats: sim.machine.stats(),
+        latency: sim.latency,
+        distinct_bytes: setup.workload.distinct_bytes(setup.config.page.bytes()),
+        kernel: false,
+    }
+}
+
+impl<'a> Sim<'a> {
+    fn new(setup: &'a Setup<'a>, device: Box<dyn Device>) -> Sim<'a> {
+        let jobs = &setup.workload.jobs;
+        let mut sim = Sim {
+            device,
+            machine: Machine::new(setup.config, setup.policy.clone()),
+            slots: Vec::new(),
+            jobs: vec![Progress::default(); jobs.len()],
+            opens: vec![(0, false); jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
+            mapped: Mapped::default(),
+            steps: BinaryHeap::new(),
+            wakes: BinaryHeap::new(),
+            order: 0,
+            latency: crate::stats::latency_histogram(),
+            arrivals: Vec::new(),
+            ended: 0,
+            setup,
+        };
+        for (number, job) in jobs.iter().enumerate() {
+            let slot = Slot { job: number as u32, issued_at: 0, lease: None, last: true, touch: false, rested: false };
+            sim.jobs[number].first_slot = sim.slots.len() as u32;
+            sim.jobs[number].busy = job.depth.max(1);
+            sim.slots.extend((0..job.depth.max(1)).map(|_| slot));
+            sim.opens[job.open as usize].0 += 1;
+            if let Some(before) = job.after {
+                sim.jobs[before as usize].followers.push(number as u32);
+            }
+        }
+        for number in (0..jobs.len()).filter(|&n| jobs[n].after.is_none()) {
+            sim.begin(0, number as u32);
+        }
+        sim
+    }
+
+    /// A job begins: its file is opened, unless an earlier one has done that, and its slots go to work.
+    fn begin(&mut self, now: u64, number: u32) {
+        let job = &self.setup.workload.jobs[number as usize];
+        if !std::mem::replace(&mut self.opens[job.open as usize].1, true) {
+            let size = self.setup.workload.files[job.file as usize];
+            self.tell(now, Event::Open { open: OpenId(job.open), file: FileId(job.file), size });
+        }
+        let Progress { first_slot, busy, .. } = self.jobs[number as usize];
+        (first_slot..first_slot + busy).for_each(|slot| self.step_at(now, slot));
+    }
+
+    /// A slot has nothing more to do. When none of the job has, the next ones begin.
+    fn end(&mut self, now: u64, slot: u32) {
+        let number = self.slots[slot as usize].job as usize;
+        self.jobs[number].busy -= 1;
+        if self.jobs[number].busy > 0 {
+            return;
+        }
+        let job = &self.setup.workload.jobs[number];
+        let users = &mut self.opens[job.open as usize].0;
+        *users -= 1;
+        if *users == 0 {
+            self.mapped.close(job.file, job.open);
+            self.tell(now, Event::Close { open: OpenId(job.open) });
+        }
+        for follower in std::mem::take(&mut self.jobs[number].followers) {
+            self.begin(now, follower);
+        }
+    }
+
+    fn job(&self, slot: u32) -> &'a Job {
+        &self.setup.workload.jobs[self.slots[slot as usize].job as usize]
+    }
+
+    fn step_at(&mut self, at: u64, slot: u32) {
+        self.order += 1;
+        self.steps.push(Reverse((at, self.order, slot)));
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        let step = self.steps.peek().map(|s| s.0.0);
+        let wake = self.wakes.peek().map(|w| w.0);
+        [step, wake, self.device.next_time()].into_iter().flatten().min()
+    }
+
+    /// Everything that is due: what the device has to say first, then the readers.
+    fn advance(&mut self, now: u64) {
+        if self.device.next_time().is_some_and(|t| t <= now) {
+            let mut arrivals = std::mem::take(&mut self.arrivals);
+            self.device.advance(now, &mut arrivals);
+            for arrival in arrivals.drain(..) {
+                let Arrival { id, bytes, done } = arrival;
+                let fetch = FetchId(id);
+                self.tell(now, if done { Event::Done { fetch, bytes } } else { Event::Progress { fetch, bytes } });
+            }
+            self.arrivals = arrivals;
+        }
+        while self.wakes.peek().is_some_and(|w| w.0 <= now) {
+            self.wakes.pop();
+            self.tell(now, Event::Timer);
+        }
+        if self.steps.peek().is_some_and(|s| s.0.0 <= now)
+            && let Some(Reverse((_, _, slot))) = self.steps.pop()
+        {
+            self.step(now, slot);
+        }
+    }
+
+    /// A reader has copied what it was served, has rested, or begins.
+    fn step(&mut self, now: u64, slot: u32) {
+        let Slot { job, lease, last, .. } = self.slots[slot as usize];
+        if let Some(lease) = lease {
+            self.slots[slot as usize].lease = None;
+            self.tell(now, Event::Release { lease });
+            if !last {
+                return;
+            }
+            self.ended = now;
+        }
+        let requests = &self.job(slot).requests;
+        loop {
+            let next = &mut self.jobs[job as usize].next;
+            let Some(request) = requests.get(*next) else { return self.end(now, slot) };
+            let rested = std::mem::take(&mut self.slots[slot as usize].rested);
+            if request.think_ns > 0 && !rested {
+                // Not taken yet: it is issued, by whoever comes first, when the thinking is over.
+                self.slots[slot as usize].rested = true;
+                return self.step_at(now + request.think_ns, slot);
+            }
+            *next += 1;
+            if self.issue(now, slot, request) {
+                return;
+            }
+        }
+    }
+
+    /// Does what is asked for; false when there is nothing to wait for.
+    fn issue(&mut self, now: u64, slot: u32, request: &Request) -> bool {
+        let job = self.job(slot);
+        let range = ByteRange::between(request.offset, request.offset.saturating_add(request.len));
+        let (read, open) = (ReadId(u64::from(slot)), OpenId(job.open));
+        self.slots[slot as usize].issued_at = now;
+        match request.kind {
+            Kind::Read => self.tell(now, Event::Read { read, open, range, random: false }),
+            Kind::Touch => return self.touch(now, slot, request.offset),
+            Kind::Hint(advice) => {
+                self.tell(now, Event::Advise { open, advice, range });
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A byte of the job's mapping is touched; false when its page is mapped.
+    fn touch(&mut self, now: u64, slot: u32, at: u64) -> bool {
+        let job = self.job(slot);
+        if self.mapped.has(job.file, job.open, self.setup.config.page.page_of(at)) {
+            return false;
+        }
+        self.slots[slot as usize].touch = true;
+        let map = job.mapping(self.setup.workload.files[job.file as usize]);
+        self.tell(now, Event::Fault { read: ReadId(u64::from(slot)), open: OpenId(job.open), at, map });
+        true
+    }
+
+    fn tell(&mut self, now: u64, event: Event) {
+        self.machine.handle(Nanos(now), event);
+        while let Some(action) = self.machine.poll() {
+            self.act(now, action);
+        }
+    }
+
+    fn act(&mut self, now: u64, action: Action) {
+        match action {
+            Action::Serve { read, lease, file, range, last } => {
+                let copied = now + range.len() * self.setup.host_ns_per_kib / 1024;
+                let slot = &mut self.slots[read.0 as usize];
+                (slot.lease, slot.last) = (Some(lease), last);
+                if std::mem::take(&mut slot.touch) {
+                    let open = self.setup.workload.jobs[slot.job as usize].open;
+                    self.mapped.map(file.0, open, self.setup.config.page.page_of(range.start()));
+                }
+                if last {
+                    record_latency(&mut self.latency, copied - slot.issued_at);
+                }
+                self.step_at(copied, read.0 as u32);
+            }
+            Action::Submit { fetch, file, range, .. } => {
+                let command = Command { id: fetch.0, file: file.0, start: range.start(), len: range.len() };
+                self.device.submit(now, command);
+            }
+            Action::WakeAt { at } => self.wakes.push(Reverse(at.0)),
+            Action::Fail { read, error } => unreachable!("read {} failed in a world without faults: {error:?}", read.0),
+            Action::Drop { file, number, pages, .. } => self.mapped.unmap(file.0, number, pages),
+            // A model answers what was cancelled all the same.
+            Action::Cancel { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What a workload is made of: requests in jobs, jobs on files.
+//!
+//! A job is a run of requests through one open description. Whoever reads several files one after the other is a
+//! chain of jobs, each of them beginning when the one before it has ended; several such chains are several processes.
+//! An open description is opened when its first job begins and closed when its last one ends, so thousands of files
+//! are never open together unless somebody holds them.
+//!
+//! ```text
+//!   process 1   job ──after──► job ──after──► job       an open description each, or one for all of them
+//!   process 2   job ──after──► job
+//!                 └ request, request, ...               read, touch of a mapped page, hint
+//! ```
+//!
+//! Never: writes, bytes, or a look at the clock. Never, too: a request beyond the end of its file.
+
+use super::PAGE_BYTES;
+use foreread_core::event::{Advice, Mapping};
+use foreread_core::units::ByteRange;
+use std::collections::BTreeMap;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// These bytes, by a read call.
+    Read,
+    /// One byte through the job's mapping: a page fault, unless the page is mapped already.
+    Touch,
+    /// Nothing: it says what of the file is wanted, and how.
+    Hint(Advice),
+}
+
+/// One thing that a reader does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; 1 for a touch.
+    pub len: u64,
+    /// How long the reader waits before it issues this one, counted from when it was served the one before, in
+    /// nanoseconds.
+    pub think_ns: u64,
+    /// Read, touch or hint.
+    pub kind: Kind,
+}
+
+impl Request {
+    /// A read without a pause before it.
+    #[must_use]
+    pub fn read(offset: u64, len: u64) -> Request {
+        Request { offset, len, think_ns: 0, kind: Kind::Read }
+    }
+
+    /// A touch of the byte at `offset` without a pause before it.
+    #[must_use]
+    pub fn touch(offset: u64) -> Request {
+        Request { offset, len: 1, think_ns: 0, kind: Kind::Touch }
+    }
+
+    /// A hint about `len` bytes from `offset` on.
+    #[must_use]
+    pub fn hint(advice: Advice, offset: u64, len: u64) -> Request {
+        Request { offset, len, think_ns: 0, kind: Kind::Hint(advice) }
+    }
+
+    /// Whether somebody waits for bytes: every request but a hint.
+    #[must_use]
+    pub fn demands(&self) -> bool {
+        !matches!(self.kind, Kind::Hint(_))
+    }
+}
+
+/// One reader, or a stretch of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Which file, an index into [`Workload::files`].
+    pub file: u32,
+    /// Which open description. Jobs that share one share the stream state of a policy, and their mapped pages.
+    pub open: u32,
+    /// How many requests may be outstanding, at least 1.
+    pub depth: u32,
+    /// The earlier job, an index into [`Workload::jobs`], that has to end before this one begins; none begins at once.
+    pub after: Option<u32>,
+    /// The mapping that its touches go to is one of code. It is always of the whole file, without advice of its own.
+    pub executable: bool,
+    /// What it asks for, in order.
+    pub requests: Vec<Request>,
+}
+
+impl Job {
+    /// One that begins at once and has one request outstanding.
+    #[must_use]
+    pub fn new(file: u32, open: u32, requests: Vec<Request>) -> Job {
+        Job { file, open, depth: 1, after: None, executable: false, requests }
+    }
+
+    /// The mapping that its touches go to, of a file of `size` bytes.
+    #[must_use]
+    pub fn mapping(&self, size: u64) -> Mapping {
+        Mapping { range: ByteRange::between(0, size), executable: self.executable, advice: Advice::Normal }
+    }
+}
+
+/// A list of requests and what they are made to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// As it was written.
+    pub name: String,
+    /// The size of each file in bytes.
+    pub files: Vec<u64>,
+    /// The grain that fits its reads, in bytes: the cache page to use unless told otherwise.
+    pub page_bytes: u64,
+    /// Its readers.
+    pub jobs: Vec<Job>,
+}
+
+impl Workload {
+    /// A workload of one job on one file.
+    pub(super) fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
+        let job = Job { depth, ..Job::new(0, 0, requests) };
+        Workload { name: name.to_string(), files: vec![size], page_bytes: PAGE_BYTES, jobs: vec![job] }
+    }
+
+    /// A workload of no job yet on these files.
+    pub(super) fn on_files(name: &str, files: Vec<u64>) -> Workload {
+        Workload { name: name.to_string(), files, page_bytes: PAGE_BYTES, jobs: Vec::new() }
+    }
+
+    /// Adds a job to the process whose latest job is `last`.
+    pub(super) fn then(&mut self, last: &mut Option<u32>, job: Job) {
+        let number = self.jobs.len() as u32;
+        self.jobs.push(Job { after: last.replace(number), ..job });
+    }
+
+    /// How many requests ask for bytes: reads and touches.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.jobs.iter().map(|job| job.requests.iter().filter(|r| r.demands()).count() as u64).sum()
+    }
+
+    /// How many bytes they ask for, those that are asked for twice counted twice.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.jobs.iter().flat_map(|job| &job.requests).filter(|r| r.demands()).map(|r| r.len).sum()
+    }
+
+    /// Whether any request is a touch.
+    #[must_use]
+    pub fn touches(&self) -> bool {
+        self.jobs.iter().flat_map(|job| &job.requests).any(|r| r.kind == Kind::Touch)
+    }
+
+    /// How many bytes lie in pages of `page_bytes` that are read or touched at least once: the divisor of overfetch.
+    /// The last page of a file counts as far as the file goes. `page_bytes` is a power of two.
+    #[must_use]
+    pub fn distinct_bytes(&self, page_bytes: u64) -> u64 {
+        let page_start = |at: u64| at & !(page_bytes - 1);
+        let mut of_file: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+        for job in &self.jobs {
+            let size = self.files[job.file as usize];
+            let ranges = of_file.entry(job.file).or_default();
+            for r in job.requests.iter().filter(|r| r.demands() && r.len > 0) {
+                let (start, end) = (page_start(r.offset), page_start(r.offset + r.len + page_bytes - 1).min(size));
+                match ranges.last_mut() {
+                    // Most reads go on where the last one ended: that is one longer range.
+                    Some(last) if last.0 <= start && start <= last.1 => last.1 = last.1.max(end),
+                    _ => ranges.push((start, end)),
+                }
+            }
+        }
+        of_file.into_values().map(union_len).sum()
+    }
+}
+
+/// Bytes that lie in at least one of the ranges.
+fn union_len(mut ranges: Vec<(u64, u64)>) -> u64 {
+    ranges.sort_unstable();
+    let (mut reached, mut total) = (0, 0);
+    for (start, end) in ranges {
+        total += end.saturating_sub(start.max(reached));
+        reached = reached.max(end);
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinct_bytes_count_each_page_once() {
+        let read = Request::read;
+        let reads = vec![read(8192, 4096), read(0, 1), read(100, 5000), read(20_000, 0), read(39_999, 1)];
+        let mut workload = Workload::single("", 40_000, 1, reads);
+        // Pages 0, 1 and 2, and the last 3,136 bytes from 36,864.
+        assert_eq!(workload.distinct_bytes(4096), 3 * 4096 + 3136);
+        assert_eq!(workload.distinct_bytes(512), 4096 + 5120 + 40_000 - 39_936);
+        assert_eq!((workload.reads(), workload.bytes()), (5, 9098));
+        workload.files.push(1 << 20);
+        workload.jobs.push(Job::new(1, 1, vec![read(20_000, 10)]));
+        assert_eq!(workload.distinct_bytes(4096), 3 * 4096 + 3136 + 4096);
+        // Reads inside a longer one add nothing; the same bytes of another file do.
+        workload.jobs[0].requests = vec![read(0, 4096)];
+        workload.jobs[1].requests = vec![read(0, 4096), read(512, 512), read(1024, 512)];
+        assert_eq!(workload.distinct_bytes(512), 2 * 4096);
+        // Another reader of the same pages adds nothing either.
+        workload.jobs.push(Job::new(1, 2, vec![read(0, 4097)]));
+        assert_eq!(workload.distinct_bytes(512), 2 * 4096 + 512);
+    }
+
+    /// A touch demands its page, a hint demands nothing.
+    #[test]
+    fn touches_count_and_hints_do_not() {
+        let hint = Request::hint(Advice::WillNeed, 0, 40_000);
+        let mut workload = Workload::single("", 40_000, 1, vec![hint, Request::read(0, 100)]);
+        assert_eq!((workload.reads(), workload.bytes(), workload.distinct_bytes(4096)), (1, 100, 4096));
+        assert!(!workload.touches());
+        workload.jobs[0].requests.extend([Request::touch(39_999), Request::touch(36_864), Request::touch(4096)]);
+        assert_eq!((workload.reads(), workload.bytes()), (4, 103));
+        assert_eq!(workload.distinct_bytes(4096), 4096 + 4096 + 3136);
+        assert!(workload.touches());
+    }
+
+    #[test]
+    fn jobs_of_a_process_follow_each_other() {
+        let mut workload = Workload::on_files("", vec![10, 10]);
+        let mut last = [None, None];
+        for (process, file) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+            workload.then(&mut last[process], Job::new(file, 0, Vec::new()));
+        }
+        let after: Vec<Option<u32>> = workload.jobs.iter().map(|j| j.after).collect();
+        assert_eq!(after, [None, None, Some(0), Some(1)]);
+    }
+}
