@@ -118,7 +118,7 @@ macro_rules! workloads {
     };
 }
 
-workloads!(sequential, random, interleaved, boot_ide);
+workloads!(sequential, random, interleaved, boot_ide, aio_random, readers, thrash, blkid);
 
 #[cfg(test)]
 mod tests {

@@ -50,7 +50,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
 
 /// `count` distinct numbers below `n`, each as likely as any other: the head of a shuffle of all `n`, of which only
 /// the places that were swapped are kept.
-fn distinct(n: u64, count: u64, seed: u64) -> impl Iterator<Item = u64> {
+pub(super) fn distinct(n: u64, count: u64, seed: u64) -> impl Iterator<Item = u64> {
     let mut rng = Rng::new(seed);
     let mut swapped: HashMap<u64, u64> = HashMap::new();
     (0..count).map(move |i| {

@@ -1,0 +1,88 @@
+//! Large records at random, many outstanding at once: `aio-stress` as it was run in 2003.
+//!
+//! The case in which readahead that has given up must still read what is asked for in one piece. Published: a file of
+//! 1 GiB, records of 64 KiB, depth 64, each record once.
+//!
+//! One kernel of the published table (plain 2.6.0-test2) had no asynchronous buffered reads: each `aio_read` ended
+//! before the next began. That row is this workload with `depth=1`, and has to be measured by itself; the rows of the
+//! patched kernels are the default depth.
+//!
+//! The original submits its requests eight at a time and waits while more than 64 are outstanding. Here each goes out
+//! when another ends: a device that always has 56 or more of them cannot tell the difference.
+//!
+//! Never: a record twice, or the rest of the file behind the last whole record.
+//!
+//! ```text
+//!   |   |-2-|   |   |-65|   |-1-|   |-4-|   |-3-| ...      1 to 64 go out together, 65 when the first of them ends
+//! ```
+
+use super::random::distinct;
+use super::{Info, MAX_READS, Request, Workload, too_small};
+use foreread_core::policy::spec::SpecError;
+use foreread_core::policy::{Param, Unit};
+use foreread_core::units::MAX_OFFSET;
+
+const PARAMS: &[Param] = &[
+    Param { key: "record", unit: Unit::Bytes, default: "64K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param {
+        key: "depth",
+        unit: Unit::Count,
+        default: "64",
+        range: (1, 1024),
+        help: "reads outstanding; 1 is a kernel without asynchronous reads",
+    },
+    Param {
+        key: "count",
+        unit: Unit::Count,
+        default: "16384",
+        range: (1, MAX_READS),
+        help: "reads; at most one for each record of the file",
+    },
+];
+
+/// What there is to know of it.
+pub static INFO: Info = Info {
+    name: "aio-random",
+    summary: "large records at random, 64 outstanding, each once",
+    origin: "Suparna Bhattacharya, 'Readahead issues and AIO read speedup', linux-kernel 2003: aio-stress, 1 GiB",
+    least_bytes: 64 << 10,
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [record, depth, count] = *values else { unreachable!("three parameters") };
+    let slots = size / record;
+    if slots == 0 {
+        return Err(too_small(INFO.name, size, format!("is less than one record of {record} bytes")));
+    }
+    let read = |slot| Request::read(slot * record, record);
+    let requests = distinct(slots, count.min(slots), seed).map(read).collect();
+    Ok(Workload::single(INFO.name, size, depth as u32, requests))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::parse;
+
+    #[test]
+    fn every_record_of_the_published_file_once() {
+        let workload = parse("aio-random").expect("valid").build(1 << 30, 1).expect("fits");
+        assert_eq!((workload.reads(), workload.bytes(), workload.jobs[0].depth), (16_384, 1 << 30, 64));
+        assert_eq!(workload.distinct_bytes(4096), 1 << 30);
+        let requests = &workload.jobs[0].requests;
+        assert!(requests.iter().all(|r| r.offset % 65_536 == 0 && r.len == 65_536));
+        let next = requests.windows(2).filter(|w| w[0].offset + w[0].len == w[1].offset).count();
+        assert!(next < 10, "{next} follow each other: not random");
+    }
+
+    #[test]
+    fn a_shorter_run_and_one_after_the_other() {
+        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
+        let short = build("aio-random:count=100,depth=1,record=8K", 1 << 30).expect("fits");
+        assert_eq!((short.reads(), short.bytes(), short.jobs[0].depth), (100, 819_200, 1));
+        assert_eq!(build("aio-random", 200_000).expect("fits").reads(), 3, "whole records only");
+        let error = build("aio-random", 65_535).expect_err("too small").to_string();
+        assert_eq!(error, "aio-random: size=65535 is less than one record of 65536 bytes");
+    }
+}
