@@ -37,7 +37,7 @@ impl Policy for Fixed {
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         let pages = announced(ask);
         pages.clone().for_each(|p| self.windows.look(p, ask, plan));
-        if !self.windows.is_off() {
+        if pages.is_empty() || !self.windows.is_off() {
             return;
         }
         if self.request_size {

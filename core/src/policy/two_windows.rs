@@ -145,9 +145,12 @@ impl TwoWindows {
     }
 }
 
-/// Pages that are told before a request is read (1.3): rounded down at the end, but at least one.
+/// Pages that are told before a request is read (1.3): rounded down at the end, but at least one; none for no bytes.
 pub fn announced(ask: &Ask<'_>) -> Range<u64> {
     let first = ask.request.start() / PAGE;
+    if ask.request.is_empty() {
+        return first..first;
+    }
     let last = (ask.request.end() / PAGE).min(ask.file_size / PAGE + BEYOND_END);
     first..last.max(first + 1)
 }
