@@ -19,7 +19,7 @@ pub enum Event {
     Read { read: ReadId, open: OpenId, range: ByteRange, random: bool },
     /// A mapped page was touched and is not mapped yet.
     Fault { read: ReadId, open: OpenId, at: u64, map: Mapping },
-    /// A hint.
+    /// A hint. An empty range reaches to the end of the file.
     Advise { open: OpenId, advice: Advice, range: ByteRange },
     /// These bytes changed or must be forgotten, within the same version.
     Invalidate { file: FileId, range: ByteRange },

@@ -191,6 +191,7 @@ golden! {
     linux_thrashsafe: linux, "linux-thrashsafe.txt", 75;
     linux_3_12: linux, "linux-3.12.txt", 115;
     linux_6_18: linux, "linux-6.18.txt", 60;
+    hints: linux, "hints.txt", 84;
     rbd_plain: rbd, "rbd-plain.txt", 60;
     rbd_aligned: rbd, "rbd-aligned.txt", 110;
     rbd_eager: rbd, "rbd-eager.txt", 11;

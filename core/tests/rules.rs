@@ -3,9 +3,9 @@
 mod common;
 
 use common::{FILE, OPEN, World};
-use foreread_core::event::{Class, Error, Event};
+use foreread_core::event::{Advice, Class, Error, Event};
 use foreread_core::machine::Config;
-use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Scope, Wants};
+use foreread_core::policy::{Ask, Info, Plan, Policy, PolicyDraft, PolicySpec, Scope, Wants};
 use foreread_core::units::{ByteRange, Nanos, OpenId, PageSize};
 
 const PAGE: u64 = 4096;
@@ -237,4 +237,106 @@ fn one_read_too_many_is_refused() {
         world.release(world.leases.len() - 1);
     }
     world.check_idle();
+}
+
+/// What a policy gives up leaves at once: what is here, and what is on its way. Who waits for it fetches anew.
+struct Forgetful;
+
+impl Policy for Forgetful {
+    fn wants(&self) -> Wants {
+        Wants { read: true, ..Wants::default() }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        plan.drop.push(ByteRange::between(0, 8 * PAGE));
+        plan.read(ask.request.start(), 4 * PAGE, None);
+    }
+}
+
+static FORGETFUL: Info = Info {
+    name: "forgetful",
+    summary: "gives up the first eight pages at each read, and reads four",
+    origin: "a test",
+    scope: Scope::Open,
+    page_bytes: None,
+    params: &[],
+    build: |_| Box::new(Forgetful),
+};
+
+#[test]
+fn what_a_policy_gives_up_leaves_at_once() {
+    let mut world = World::of(PolicySpec::of(&FORGETFUL), config(64), 100 * PAGE);
+    let first = world.read(0, PAGE);
+    let second = world.read(20 * PAGE, PAGE);
+    assert_eq!(world.ended.len(), 0);
+    let ranges: Vec<(u64, u64)> = world.submitted.iter().map(|(r, _)| (r.start() / PAGE, r.len() / PAGE)).collect();
+    assert_eq!(ranges, [(0, 4), (0, 1), (20, 4)], "the first read had to fetch its page anew, alone");
+    world.settle();
+    assert_eq!((world.ended[&first], world.ended[&second]), (Ok(()), Ok(())));
+    assert!(!world.machine.cache().is_cached(FILE, 1) && world.machine.cache().is_cached(FILE, 21));
+    world.read(40 * PAGE, PAGE);
+    assert!(!world.machine.cache().is_cached(FILE, 0), "here, and given up");
+    world.settle();
+    world.check();
+    world.check_idle();
+}
+
+/// A hint without a length reaches to the end of the file, whatever the policy.
+#[test]
+fn an_empty_hint_is_the_rest_of_the_file() {
+    let mut world = World::with("rbd-plain", config(64), 10 * PAGE + 5);
+    world.read(0, 11 * PAGE);
+    world.settle();
+    let hint = |start| Event::Advise { open: OPEN, advice: Advice::DontNeed, range: ByteRange::between(start, start) };
+    world.send(hint(20 * PAGE));
+    assert_eq!(world.held.len(), 11, "from beyond the end on there is nothing");
+    world.send(hint(3 * PAGE + 1));
+    assert_eq!(world.held.len(), 4, "the page that is only touched stays, the cut one at the end goes");
+    world.send(hint(0));
+    assert_eq!(world.held.len(), 0);
+}
+
+/// One line that says what is missing, and numbers once it is there.
+#[test]
+fn a_maximum_by_capacity() {
+    let refused = |text| PolicySpec::parse(text).expect_err("no capacity here").to_string();
+    assert_eq!(
+        refused("linux-2.6.31:max=capacity"),
+        "linux-2.6.31:max=capacity: the capacity that max goes by is not known here; write max as a size"
+    );
+    assert!(refused("linux-6.18:max=capacity_").contains("is no size such as 128K, nor capacity or capacity-2010b"));
+    assert!(refused("linux-6.18:max=99G+capacity").contains("max=99G is not between"), "{}", refused("none:a=1"));
+    assert!(refused("linux-6.18:max=1M+").contains("max=1M+ is no size"));
+    assert!(refused("linux-6.18:io=capacity").contains("io=capacity is not a size"), "max alone goes by it");
+    assert!(refused("rbd-plain:max=capacity").contains("is not a size such as 128K"));
+    let ready = |text: &str, device: Option<u64>, capacity| {
+        let draft = PolicyDraft::parse(text).expect("a policy");
+        assert_eq!(draft.wants_capacity(), text.contains("capacity"));
+        let draft = device.map_or(draft.clone(), |bytes| draft.with_default("max", bytes));
+        let spec = draft.ready(Some(capacity)).expect("a capacity");
+        assert_eq!(spec.to_string(), text, "shown as it was written");
+        let again = PolicySpec::parse(&spec.canonical()).expect("plain numbers");
+        assert_eq!(again.canonical(), spec.canonical());
+        spec.values[0]
+    };
+    const KIB: u64 = 1 << 10;
+    for (text, device, capacity, max) in [
+        ("linux-2.6.31:max=capacity", None, 505_000, 4 * KIB),
+        ("linux-2.6.31:max=capacity", None, 0, 4 * KIB),
+        ("linux-2.6.31:max=capacity-2010b", None, 0, 128 * KIB),
+        ("linux-2.6.31:max=capacity", None, 512 << 20, 64 * KIB),
+        ("linux-2.6.31:max=capacity-2010b", None, 512 << 20, 128 * KIB),
+        // Never more than the device would have: its own setting, what was written, the default.
+        ("linux-2.6.31:max=capacity", Some(8 * KIB), 512 << 20, 8 * KIB),
+        ("linux-2.6.31:max=capacity", Some(1024 * KIB), 8 << 30, 256 * KIB),
+        ("linux-2.6.31:max=512K+capacity", Some(8 * KIB), 8 << 30, 256 * KIB),
+        ("linux-2.6.31:max=512K+capacity-2010b", None, 1 << 40, 512 * KIB),
+        ("linux-2.6.31:max=0+capacity", None, 1 << 40, 0),
+        ("linux-2.6.31:max=64K", Some(8 * KIB), 0, 64 * KIB),
+        ("linux-2.6.31", Some(1), 0, 1),
+        ("linux-2.6.31", Some(1 << 50), 0, 1 << 30),
+        ("linux-2.6.31", None, 0, 128 * KIB),
+    ] {
+        assert_eq!(ready(text, device, capacity), max, "{text}, {device:?}, {capacity} bytes");
+    }
 }

@@ -4,7 +4,7 @@
 
 use crate::error::OpenError;
 use foreread_core::machine::Config;
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use std::path::PathBuf;
 
@@ -29,7 +29,8 @@ pub struct Options {
 /// A policy, as text or read already.
 #[derive(Clone, Debug)]
 pub enum PolicyChoice {
-    /// `NAME:key=value,...`. A `max` that is left open becomes the device's own readahead setting.
+    /// `NAME:key=value,...`. A `max` that is left open becomes the device's own readahead setting; `max=capacity` goes by
+    /// the size of the source.
     Text(String),
     /// As it is.
     Spec(PolicySpec),
@@ -129,13 +130,14 @@ impl Options {
         self
     }
 
-    /// The policy and the machine's limits, checked against each other.
-    pub(crate) fn resolve(&self, device_readahead: Option<u64>) -> Result<(PolicySpec, Config), OpenError> {
+    /// The policy and the machine's limits, checked against each other, for a source of `size` bytes.
+    pub(crate) fn resolve(&self, device_readahead: Option<u64>, size: u64) -> Result<(PolicySpec, Config), OpenError> {
         let policy = match &self.policy {
             PolicyChoice::Spec(spec) => spec.clone(),
             PolicyChoice::Text(text) => {
-                let spec = PolicySpec::parse(text).map_err(OpenError::Policy)?;
-                device_readahead.map_or(spec.clone(), |max| spec.with_default("max", max))
+                let draft = PolicyDraft::parse(text).map_err(OpenError::Policy)?;
+                let draft = device_readahead.map_or(draft.clone(), |max| draft.with_default("max", max));
+                draft.ready(Some(size)).map_err(OpenError::Policy)?
             }
         };
         let bytes = self.page_bytes;

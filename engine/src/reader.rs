@@ -95,7 +95,7 @@ impl Reader {
                 (source::open(&name)?, source::default_readahead_bytes(Path::new(path)))
             }
         };
-        let (policy, config) = options.resolve(readahead)?;
+        let (policy, config) = options.resolve(readahead, source.size())?;
         let align = source.alignment().memory as usize;
         let pool = Pool::new(config.page.bytes() as usize, align, options.limits.spare_bytes);
         let log = match &options.event_log {
@@ -148,7 +148,8 @@ impl Reader {
         ReadError::new(fault, Place { offset, len: buf.len(), source: self.source.describe() })
     }
 
-    /// A hint about bytes: what is wanted soon, or not any more, or how they will be read.
+    /// A hint about bytes: what is wanted soon, or not any more, or how they will be read. An empty range reaches to the
+    /// end of the source, as a length of 0 does for `posix_fadvise`.
     ///
     /// # Errors
     /// Only when the engine has stopped.

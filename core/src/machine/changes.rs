@@ -60,9 +60,12 @@ impl Machine {
         }
     }
 
-    /// A hint: the policy may plan; pages not wanted any more leave, except those somebody waits for.
+    /// A hint: the policy may plan; pages not wanted any more leave, except those somebody waits for. An empty range is
+    /// the rest of the file, as a length of 0 is to `posix_fadvise`: decided here, once, for all policies.
     pub(super) fn advise(&mut self, open: OpenId, advice: Advice, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
+        let end = if range.is_empty() { self.size_of(file) } else { range.end() };
+        let range = ByteRange::between(range.start(), end);
         self.ask(stream, file, (range, range.start(), false), |policy, ask, plan| policy.on_advice(ask, advice, plan));
         self.note(open, Question::Advice, range.start());
         self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);

@@ -70,6 +70,12 @@ impl Machine {
         request: ByteRange,
         read: Option<u32>,
     ) {
+        if !self.plan.drop.is_empty() {
+            // Who waited for these pages fetches them in this event, and must not be taken for the planner.
+            self.commit(read.unwrap_or(u32::MAX));
+            let dropped = core::mem::take(&mut self.plan.drop);
+            dropped.into_iter().for_each(|range| self.invalidate(file, self.clip_range(file, range)));
+        }
         let windows = core::mem::take(&mut self.plan.windows);
         for window in &windows {
             let beyond = window.range.len() - window.range.intersect(request).len();

@@ -435,7 +435,7 @@ impl Machine {
         self.ask(stream, file, (request, at, random), question);
         self.note(open, what, at);
         let keep = self.plan.keep_mark;
-        if !self.plan.windows.is_empty() || self.plan.wake_at.is_some() || !self.plan.refresh.is_empty() {
+        if !self.plan.is_empty() {
             self.apply(file, open, stream, piece, request, Some(slot));
         }
         keep

@@ -14,34 +14,17 @@
 //! random reads shrink the window away, and then go page by page, waiting for each (seed 003).
 
 use super::{
-    Ask, DemandMode, Info, Plan, Policy, Scope,
+    Info, Scope,
     ondemand::{MAX, PAGE},
-    two_windows::{MIN, TwoWindows, will_need},
+    two_windows::{MIN, Reader, Telling},
 };
-use crate::event::Advice;
 use alloc::boxed::Box;
 
-/// The windows, told of each page as its turn comes.
-struct EachPage(TwoWindows);
+/// The windows are told of each page as its turn comes.
+struct EachPage;
 
-impl Policy for EachPage {
-    fn demand_mode(&self) -> DemandMode {
-        DemandMode::PageSerial
-    }
-
-    fn on_page(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        self.0.look(ask.at / PAGE, ask, plan);
-    }
-
-    fn on_miss(&mut self, ask: &Ask<'_>, _plan: &mut Plan) {
-        self.0.missed(ask.at / PAGE);
-    }
-
-    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
-        if advice == Advice::WillNeed {
-            will_need(ask, plan);
-        }
-    }
+impl Telling for EachPage {
+    const ANNOUNCES: bool = false;
 }
 
 /// See the head of this file.
@@ -52,5 +35,5 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: Some(PAGE),
     params: &[MAX, MIN],
-    build: |v| Box::new(EachPage(TwoWindows::new(v[0], v[1]))),
+    build: |v| Box::new(Reader::new(v[0], v[1], EachPage)),
 };

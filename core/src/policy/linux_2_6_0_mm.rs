@@ -11,47 +11,26 @@
 //! the request is known as a whole, and yet, once the window has shrunk away, it goes out one page at a time.
 
 use super::{
-    Ask, DemandMode, Info, Plan, Policy, Scope, Wants,
+    Info, Scope,
     ondemand::{MAX, PAGE},
-    two_windows::{MIN, TwoWindows, announced, will_need},
+    two_windows::{MIN, Reader, Telling},
 };
-use crate::event::Advice;
 use alloc::boxed::Box;
 
-/// The windows, told of all pages of a request before it is read.
-struct Announced(TwoWindows);
+/// The windows are told of all pages of a request before it is read.
+struct Announced;
 
-impl Policy for Announced {
-    fn demand_mode(&self) -> DemandMode {
-        DemandMode::PageSerial
-    }
-
-    fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
-    }
-
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        announced(ask).for_each(|p| self.0.look(p, ask, plan));
-    }
-
-    fn on_miss(&mut self, ask: &Ask<'_>, _plan: &mut Plan) {
-        self.0.missed(ask.at / PAGE);
-    }
-
-    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
-        if advice == Advice::WillNeed {
-            will_need(ask, plan);
-        }
-    }
+impl Telling for Announced {
+    const ANNOUNCES: bool = true;
 }
 
 /// See the head of this file.
 pub static INFO: Info = Info {
     name: "linux-2.6.0-mm",
     summary: "as linux-2.6.0, with the whole request announced first and still read page by page",
-    origin: "Linux 2.6.0-test2-mm4, August 2003 (what seed 003 found)",
+    origin: "Linux 2.6.0-test2-mm4, August 2003, as Suparna Bhattacharya found it",
     scope: Scope::Open,
     page_bytes: Some(PAGE),
     params: &[MAX, MIN],
-    build: |v| Box::new(Announced(TwoWindows::new(v[0], v[1]))),
+    build: |v| Box::new(Reader::new(v[0], v[1], Announced)),
 };

@@ -12,52 +12,35 @@
 //! a whole, so none of its pages is then taken for an evicted one, and a page missed while it is off counts nothing.
 
 use super::{
-    Ask, DemandMode, Info, Param, Plan, Policy, Scope, Unit, Wants,
+    Ask, Info, Param, Plan, Scope, Unit,
     ondemand::{MAX, PAGE},
-    two_windows::{MIN, TwoWindows, announced, start_reading, will_need},
+    two_windows::{MIN, Reader, Telling, TwoWindows, start_reading},
 };
-use crate::event::Advice;
 use alloc::boxed::Box;
+use core::ops::Range;
 
-/// The windows, and who turns them on again.
+/// Who turns the windows on again.
 struct Fixed {
-    windows: TwoWindows,
     request_size: bool,
 }
 
-impl Policy for Fixed {
-    fn demand_mode(&self) -> DemandMode {
-        DemandMode::PageSerial
-    }
+impl Telling for Fixed {
+    const ANNOUNCES: bool = true;
 
-    fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
-    }
-
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let pages = announced(ask);
-        pages.clone().for_each(|p| self.windows.look(p, ask, plan));
-        if pages.is_empty() || !self.windows.is_off() {
+    fn announced(&self, windows: &mut TwoWindows, pages: Range<u64>, ask: &Ask<'_>, plan: &mut Plan) {
+        if pages.is_empty() || !windows.is_off() {
             return;
         }
         if self.request_size {
-            self.windows.missed_request(&pages);
+            windows.missed_request(&pages);
         } else {
-            pages.clone().for_each(|p| self.windows.missed(p));
+            pages.clone().for_each(|p| windows.missed(p));
         }
         start_reading(pages.start, pages.end - pages.start, ask, plan);
     }
 
-    fn on_miss(&mut self, ask: &Ask<'_>, _plan: &mut Plan) {
-        if !(self.request_size && self.windows.is_off()) {
-            self.windows.missed(ask.at / PAGE);
-        }
-    }
-
-    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
-        if advice == Advice::WillNeed {
-            will_need(ask, plan);
-        }
+    fn counts_misses(&self, windows: &TwoWindows) -> bool {
+        !(self.request_size && windows.is_off())
     }
 }
 
@@ -65,7 +48,7 @@ impl Policy for Fixed {
 pub static INFO: Info = Info {
     name: "linux-2.6.0-mm-fix",
     summary: "as linux-2.6.0-mm, but a request is read in one piece when the window has shrunk away",
-    origin: "seed 003: AIO read speedup, August 2003",
+    origin: "Suparna Bhattacharya, AIO read speedup, August 2003",
     scope: Scope::Open,
     page_bytes: Some(PAGE),
     params: &[
@@ -79,5 +62,5 @@ pub static INFO: Info = Info {
             help: "on: the request as a whole turns readahead on again",
         },
     ],
-    build: |v| Box::new(Fixed { windows: TwoWindows::new(v[0], v[1]), request_size: v[2] == 1 }),
+    build: |v| Box::new(Reader::new(v[0], v[1], Fixed { request_size: v[2] == 1 })),
 };

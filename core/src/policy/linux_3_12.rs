@@ -66,7 +66,7 @@ impl Rule for Context {
 pub static INFO: Info = Info {
     name: "linux-3.12",
     summary: "conservative context readahead, and the variants it was measured against",
-    origin: "Linux 3.12 (seed 002: conservative on-demand readahead, 2013)",
+    origin: "Linux 3.12 (Wu Fengguang, conservative context readahead, 2013)",
     scope: Scope::Open,
     page_bytes: Some(PAGE),
     params: &[

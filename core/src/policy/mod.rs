@@ -18,8 +18,9 @@
 //!
 //! Adding a policy: write the file, name it in the list at the end of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. What several policies share stands in a file that
-//! is none itself (`detector`, `ondemand`, `marks`, `two_windows`); no policy knows another.
+//! is none itself (`capacity`, `detector`, `ondemand`, `marks`, `two_windows`); no policy knows another.
 
+pub mod capacity;
 mod detector;
 mod marks;
 mod ondemand;
@@ -32,7 +33,7 @@ use crate::units::{ByteRange, FileId, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-pub use spec::{PolicySpec, SpecError};
+pub use spec::{PolicyDraft, PolicySpec, SpecError};
 
 /// One algorithm with the state of one stream owner.
 pub trait Policy: Send {
@@ -157,6 +158,8 @@ pub struct Plan {
     pub windows: Vec<Window>,
     /// Ranges whose pages are to be the last to be evicted.
     pub refresh: Vec<ByteRange>,
+    /// Ranges whose pages are to leave first of all, also those on their way; who waits for them fetches anew.
+    pub drop: Vec<ByteRange>,
     /// Ask [`Policy::on_timer`] at this time.
     pub wake_at: Option<Nanos>,
     /// Leave the mark that raised this question where it is.
@@ -168,8 +171,15 @@ impl Plan {
     pub fn clear(&mut self) {
         self.windows.clear();
         self.refresh.clear();
+        self.drop.clear();
         self.wake_at = None;
         self.keep_mark = false;
+    }
+
+    /// True when it says nothing but what becomes of the mark.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.windows.is_empty() && self.refresh.is_empty() && self.drop.is_empty() && self.wake_at.is_none()
     }
 
     /// Adds a window of `len` bytes from `start`, clipped to the largest offset there is.
@@ -220,6 +230,8 @@ pub enum Scope {
 pub enum Unit {
     /// Bytes, written with an optional K, M, G.
     Bytes,
+    /// Bytes, or no more of them than the capacity of the storage allows: see [`capacity::Cap`].
+    Capped,
     /// A plain number.
     Count,
     /// One of the words.

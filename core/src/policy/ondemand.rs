@@ -25,7 +25,7 @@ pub const SIZES: (u64, u64) = (0, 1 << 30);
 
 /// The parameter that all have.
 pub const MAX: Param =
-    Param { key: "max", unit: Unit::Bytes, default: "128K", range: SIZES, help: "read_ahead_kb; 0 is off" };
+    Param { key: "max", unit: Unit::Capped, default: "128K", range: SIZES, help: "read_ahead_kb; 0 is off" };
 
 /// First window for a request of `req` pages (0.1).
 pub fn init(req: u64, max: u64) -> u64 {
@@ -77,7 +77,7 @@ pub fn force(ask: &Ask<'_>, i: u64, nr: u64, plan: &mut Plan) {
     }
 }
 
-/// The first page and the number of pages of a WILLNEED hint; an empty one has none.
+/// The first page and the number of pages of a WILLNEED hint; one from the end of the file on has none.
 pub fn hinted(ask: &Ask<'_>) -> Option<(u64, u64)> {
     let first = ask.request.start() / PAGE;
     (!ask.request.is_empty()).then(|| (first, ask.request.end().div_ceil(PAGE) - first))

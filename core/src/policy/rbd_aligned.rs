@@ -64,7 +64,7 @@ impl Policy for Aligned {
 pub static INFO: Info = Info {
     name: "rbd-aligned",
     summary: "as rbd-plain, with the ends of requests on object and stripe boundaries: what librbd does",
-    origin: "seed 004: Crume, RBD readahead strategies, 2014 (aligned); merged into librbd",
+    origin: "Adam Crume, ceph-devel 2014, RBD readahead strategies: aligned; merged into librbd",
     scope: Scope::File,
     page_bytes: None,
     params: &[

@@ -42,7 +42,7 @@ impl Policy for Eager {
 pub static INFO: Info = Info {
     name: "rbd-eager",
     summary: "as rbd-plain, but each request reads to the end of the object",
-    origin: "seed 004: Crume, RBD readahead strategies, 2014 (eager), as interpreted in the spec",
+    origin: "Adam Crume, ceph-devel 2014, RBD readahead strategies: eager, which was described but never published",
     scope: Scope::File,
     page_bytes: None,
     params: &[TRIGGER, MIN, MAX, DISABLE_AFTER, OBJECT],

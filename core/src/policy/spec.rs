@@ -1,8 +1,14 @@
 //! Reading and writing `NAME:key=value,...`: the notation of policies, and of workloads and models beside them.
 //!
-//! [`Spec`] is the notation alone; [`PolicySpec`] is a policy with every value checked. Never: guesses. An
+//! [`Spec`] is the notation alone; a [`PolicyDraft`] is a policy with every value checked, of which some may depend on
+//! the storage; a [`PolicySpec`] is one with every value known, and the only one that can be built. Never: guesses. An
 //! unknown name or key is an error that carries what was meant, for the caller to suggest the nearest.
+//!
+//! ```text
+//!   text ──parse──► PolicyDraft ──with_default (the device's own)──► ready (its capacity) ──► PolicySpec ──► build
+//! ```
 
+use super::capacity::Cap;
 use super::{ALL, Info, Param, Policy, Unit};
 use crate::units::{SizeError, parse_size};
 use alloc::boxed::Box;
@@ -45,31 +51,41 @@ impl Spec {
     /// # Errors
     /// An unknown key, or a value that does not fit its parameter.
     pub fn values(&self, params: &[Param]) -> Result<Vec<u64>, SpecError> {
-        if let Some((key, _)) = self.pairs.iter().find(|(k, _)| params.iter().all(|p| p.key != k)) {
-            let known = params.iter().map(|p| p.key).collect();
-            return Err(SpecError::UnknownKey { name: self.name.clone(), key: key.clone(), known });
-        }
-        params.iter().map(|param| self.value(param)).collect()
+        self.only(params)?;
+        params.iter().map(|param| self.value(param, self.written(param).unwrap_or(param.default))).collect()
     }
 
-    fn value(&self, param: &Param) -> Result<u64, SpecError> {
-        let written = self.pairs.iter().find(|(k, _)| k == param.key);
-        let text = written.map_or(param.default, |(_, v)| v.as_str());
-        read_value(param, text).map_err(|why| SpecError::Value {
+    /// Refuses a key that none of `params` has.
+    fn only(&self, params: &[Param]) -> Result<(), SpecError> {
+        let Some((key, _)) = self.pairs.iter().find(|(k, _)| params.iter().all(|p| p.key != k)) else { return Ok(()) };
+        let known = params.iter().map(|p| p.key).collect();
+        Err(SpecError::UnknownKey { name: self.name.clone(), key: key.clone(), known })
+    }
+
+    fn written(&self, param: &Param) -> Option<&str> {
+        self.pairs.iter().find(|(k, _)| k == param.key).map(|(_, v)| v.as_str())
+    }
+
+    fn value(&self, param: &Param, text: &str) -> Result<u64, SpecError> {
+        let refused = |why| SpecError::Value {
             name: self.name.clone(),
             key: param.key.to_string(),
             value: text.to_string(),
             why,
-        })
+        };
+        read_value(param, text).map_err(refused)
     }
 }
 
 /// Reads one value. Words become their index.
 fn read_value(param: &Param, text: &str) -> Result<u64, String> {
     let number = match param.unit {
-        Unit::Bytes => parse_size(text).map_err(|e| match e {
-            SizeError::NotASize => "is not a size such as 128K".to_string(),
-            SizeError::TooLarge => "is too large".to_string(),
+        Unit::Bytes | Unit::Capped => parse_size(text).map_err(|e| match (e, param.unit) {
+            (SizeError::TooLarge, _) => "is too large".to_string(),
+            (SizeError::NotASize, Unit::Capped) => {
+                format!("is no size such as 128K, nor {}, nor 512K+{}", Cap::WORDS.join(" or "), Cap::WORDS[0])
+            }
+            (SizeError::NotASize, _) => "is not a size such as 128K".to_string(),
         })?,
         Unit::Count => text.parse::<u64>().map_err(|_| "is not a whole number".to_string())?,
         Unit::Word(words) => {
@@ -79,6 +95,119 @@ fn read_value(param: &Param, text: &str) -> Result<u64, String> {
     };
     let (low, high) = param.range;
     if (low..=high).contains(&number) { Ok(number) } else { Err(format!("is not between {low} and {high}")) }
+}
+
+/// One value of a policy as it was written.
+#[derive(Clone, Debug)]
+struct Value {
+    /// The number that was written, or else the default.
+    number: u64,
+    /// No number was written: what the storage itself would have may take the place of the default.
+    open: bool,
+    /// It is to be no more than the capacity of the storage allows.
+    cap: Option<Cap>,
+}
+
+/// A policy as it was written. What depends on the storage is open until [`PolicyDraft::ready`].
+#[derive(Clone)]
+pub struct PolicyDraft {
+    /// Which policy.
+    pub info: &'static Info,
+    /// One for each of `info.params`, in their order.
+    values: Vec<Value>,
+    text: String,
+}
+
+impl PolicyDraft {
+    /// Reads `NAME:key=value,...`.
+    ///
+    /// # Errors
+    /// Bad notation, a name or key that does not exist, a value that does not fit.
+    pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
+        PolicyDraft::parse_among(text, &[ALL])
+    }
+
+    /// The same with the policies of these lists, for who has some of his own.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn parse_among(text: &str, lists: &[&[&'static Info]]) -> Result<PolicyDraft, SpecError> {
+        let spec = Spec::parse(text)?;
+        let mut known = lists.iter().copied().flatten();
+        let Some(info) = known.clone().find(|i| i.name == spec.name) else {
+            return Err(SpecError::UnknownName { name: spec.name, known: known.by_ref().map(|i| i.name).collect() });
+        };
+        spec.only(info.params)?;
+        let values = info.params.iter().map(|param| Value::read(&spec, param)).collect::<Result<_, _>>()?;
+        Ok(PolicyDraft { info, values, text: text.to_string() })
+    }
+
+    /// The same with `key` set to `value` where the text left it open and the policy has such a key.
+    #[must_use]
+    pub fn with_default(mut self, key: &str, value: u64) -> PolicyDraft {
+        let named = self.info.params.iter().zip(&mut self.values).find(|(p, _)| p.key == key);
+        if let Some((param, own)) = named.filter(|(_, own)| own.open) {
+            own.number = value.clamp(param.range.0, param.range.1);
+        }
+        self
+    }
+
+    /// True when a value depends on the capacity of the storage.
+    #[must_use]
+    pub fn wants_capacity(&self) -> bool {
+        self.values.iter().any(|v| v.cap.is_some())
+    }
+
+    /// All values settled, for a storage of `capacity` bytes.
+    ///
+    /// # Errors
+    /// A value depends on the capacity, and that is not known.
+    pub fn ready(self, capacity: Option<u64>) -> Result<PolicySpec, SpecError> {
+        let settle = |(param, value): (&Param, &Value)| match (value.cap, capacity) {
+            (None, _) => Ok(value.number),
+            (Some(cap), Some(capacity)) => Ok(cap.bytes(capacity).map_or(value.number, |most| value.number.min(most))),
+            (Some(_), None) => Err(SpecError::NoCapacity { text: self.text.clone(), key: param.key.to_string() }),
+        };
+        let values = self.info.params.iter().zip(&self.values).map(settle).collect::<Result<_, _>>()?;
+        Ok(PolicySpec { info: self.info, values, text: self.text })
+    }
+}
+
+impl Value {
+    /// The size before a `+` and the word after it, either alone, or the default.
+    fn read(spec: &Spec, param: &Param) -> Result<Value, SpecError> {
+        let default = |cap| Ok(Value { number: spec.value(param, param.default)?, open: true, cap });
+        let Some(text) = spec.written(param) else { return default(None) };
+        let capped = |word| (param.unit == Unit::Capped).then(|| Cap::named(word)).flatten();
+        if let Some(cap) = capped(text) {
+            return default(Some(cap));
+        }
+        let (size, cap) = match text.split_once('+').map(|(size, word)| (size, capped(word))) {
+            Some((size, Some(cap))) => (size, Some(cap)),
+            _ => (text, None),
+        };
+        Ok(Value { number: spec.value(param, size)?, open: false, cap })
+    }
+}
+
+/// As it was written.
+impl fmt::Display for PolicyDraft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for PolicyDraft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.text, self.values)
+    }
+}
+
+impl From<PolicySpec> for PolicyDraft {
+    fn from(spec: PolicySpec) -> PolicyDraft {
+        let known = |&number: &u64| Value { number, open: false, cap: None };
+        PolicyDraft { info: spec.info, values: spec.values.iter().map(known).collect(), text: spec.text }
+    }
 }
 
 /// A policy and the values of all its parameters.
@@ -92,16 +221,12 @@ pub struct PolicySpec {
 }
 
 impl PolicySpec {
-    /// Reads `NAME:key=value,...`.
+    /// Reads `NAME:key=value,...` where no storage is at hand.
     ///
     /// # Errors
-    /// Bad notation, a name or key that does not exist, a value that does not fit.
+    /// Those of [`PolicyDraft::parse`], and a value that depends on the storage.
     pub fn parse(text: &str) -> Result<PolicySpec, SpecError> {
-        let spec = Spec::parse(text)?;
-        let Some(info) = ALL.iter().find(|i| i.name == spec.name) else {
-            return Err(SpecError::UnknownName { name: spec.name, known: ALL.iter().map(|i| i.name).collect() });
-        };
-        Ok(PolicySpec { info, values: spec.values(info.params)?, text: text.to_string() })
+        PolicyDraft::parse(text)?.ready(None)
     }
 
     /// A policy with its defaults: one from the list, or one of the caller's own.
@@ -117,23 +242,12 @@ impl PolicySpec {
         PolicySpec::of(&super::none::INFO)
     }
 
-    /// The same policy with `key` set to `value` where the text left it open and the policy has such a key.
-    #[must_use]
-    pub fn with_default(mut self, key: &str, value: u64) -> PolicySpec {
-        let open = Spec::parse(&self.text).is_ok_and(|s| s.pairs.iter().all(|(k, _)| k != key));
-        if let (true, Some(i)) = (open, self.info.params.iter().position(|p| p.key == key)) {
-            let (low, high) = self.info.params[i].range;
-            self.values[i] = value.clamp(low, high);
-        }
-        self
-    }
-
     /// Name and every value, in plain numbers and words: reads back as the same policy wherever it is read.
     #[must_use]
     pub fn canonical(&self) -> String {
         let value = |(param, &value): (&Param, &u64)| match param.unit {
             Unit::Word(words) => format!("{}={}", param.key, words[value as usize]),
-            Unit::Bytes | Unit::Count => format!("{}={value}", param.key),
+            Unit::Bytes | Unit::Capped | Unit::Count => format!("{}={value}", param.key),
         };
         let pairs: Vec<String> = self.info.params.iter().zip(&self.values).map(value).collect();
         if pairs.is_empty() { self.info.name.to_string() } else { format!("{}:{}", self.info.name, pairs.join(",")) }
@@ -171,6 +285,8 @@ pub enum SpecError {
     UnknownKey { name: String, key: String, known: Vec<&'static str> },
     /// The value does not fit.
     Value { name: String, key: String, value: String, why: String },
+    /// The value depends on the capacity of a storage, and there is none.
+    NoCapacity { text: String, key: String },
 }
 
 impl fmt::Display for SpecError {
@@ -180,6 +296,9 @@ impl fmt::Display for SpecError {
             SpecError::UnknownName { name, .. } => write!(f, "there is no '{name}'"),
             SpecError::UnknownKey { name, key, .. } => write!(f, "'{name}' has no parameter '{key}'"),
             SpecError::Value { name, key, value, why } => write!(f, "{name}: {key}={value} {why}"),
+            SpecError::NoCapacity { text, key } => {
+                write!(f, "{text}: the capacity that {key} goes by is not known here; write {key} as a size")
+            }
         }
     }
 }

@@ -10,12 +10,16 @@
 //!       current: walked now   ahead: read when the walk in the current one began
 //! ```
 //!
+//! A version says when the windows are told of a page: [`Telling`]. Hints are the same in all three (1.4): WILLNEED
+//! reads what it names, and no other is known; `max` stays what it is.
+//!
 //! Source: spec linux-readahead sections 1.1 to 1.4. Not here: a congested device; the limit of forced reads by free memory.
 
 use super::{
-    Ask, Param, Plan, Unit,
+    Ask, DemandMode, Param, Plan, Policy, Unit, Wants,
     ondemand::{PAGE, SIZES, clip, fetch, force, hinted},
 };
+use crate::event::Advice;
 use core::ops::Range;
 
 /// A request counts at most so many pages beyond the end of the file.
@@ -146,7 +150,7 @@ impl TwoWindows {
 }
 
 /// Pages that are told before a request is read (1.3): rounded down at the end, but at least one; none for no bytes.
-pub fn announced(ask: &Ask<'_>) -> Range<u64> {
+fn announced(ask: &Ask<'_>) -> Range<u64> {
     let first = ask.request.start() / PAGE;
     if ask.request.is_empty() {
         return first..first;
@@ -164,9 +168,63 @@ pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, plan: &mut Plan) -> boo
     left
 }
 
-/// 1.4: the hint WILLNEED; there is no other.
-pub fn will_need(ask: &Ask<'_>, plan: &mut Plan) {
-    if let Some((first, pages)) = hinted(ask) {
-        force(ask, first, pages, plan);
+/// What differs between the versions.
+pub trait Telling: Send {
+    /// All pages of a request are told before it is read; else each as its turn comes.
+    const ANNOUNCES: bool;
+
+    /// The pages of a request have been announced.
+    fn announced(&self, _windows: &mut TwoWindows, _pages: Range<u64>, _ask: &Ask<'_>, _plan: &mut Plan) {}
+
+    /// Whether a page that is still absent when its turn comes tells the windows anything.
+    fn counts_misses(&self, _windows: &TwoWindows) -> bool {
+        true
+    }
+}
+
+/// A version with the state of one open description.
+pub struct Reader<T> {
+    windows: TwoWindows,
+    telling: T,
+}
+
+impl<T: Telling> Reader<T> {
+    /// A fresh one; both sizes in bytes.
+    pub fn new(max: u64, min: u64, telling: T) -> Reader<T> {
+        Reader { windows: TwoWindows::new(max, min), telling }
+    }
+}
+
+impl<T: Telling> Policy for Reader<T> {
+    fn demand_mode(&self) -> DemandMode {
+        DemandMode::PageSerial
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { read: T::ANNOUNCES, ..Wants::default() }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let pages = announced(ask);
+        pages.clone().for_each(|p| self.windows.look(p, ask, plan));
+        self.telling.announced(&mut self.windows, pages, ask, plan);
+    }
+
+    fn on_page(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        if !T::ANNOUNCES {
+            self.windows.look(ask.at / PAGE, ask, plan);
+        }
+    }
+
+    fn on_miss(&mut self, ask: &Ask<'_>, _plan: &mut Plan) {
+        if self.telling.counts_misses(&self.windows) {
+            self.windows.missed(ask.at / PAGE);
+        }
+    }
+
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+        if let (Advice::WillNeed, Some((first, pages))) = (advice, hinted(ask)) {
+            force(ask, first, pages, plan);
+        }
     }
 }

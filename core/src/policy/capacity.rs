@@ -1,0 +1,103 @@
+//! The largest readahead that a device of a given capacity gets: the formula of 2010, in its two published forms.
+//! Not a policy.
+//!
+//! Small devices tend to be slow, so the window goes with the square root of the capacity, in whole powers of two. The
+//! patch took the smaller of this and what the device would have had, once, when the disk was added.
+//!
+//! ```text
+//!   capacity    < 8M   8M   32M   128M   512M   2G    8G    32G   128G        the first posting
+//!   capacity    <1M   1M   4M    16M    64M    256M  1G    4G    16G         the later one
+//!   window       4K   8K   16K   32K    64K    128K  256K  512K  1M          then every factor of 4 doubles it
+//! ```
+//!
+//! Source: seed 001, spec linux-readahead section 2.6. Known wrong, as it was: a fast device that is small is held
+//! back, too. Here a capacity below the smallest unit has the smallest window; there it depended on what a logarithm
+//! of zero happened to give, which comes to the same. Never: a float.
+
+use super::ondemand::PAGE;
+
+/// The kernel counts capacities in sectors.
+const SECTOR: u64 = 512;
+
+/// Which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cap {
+    /// The first posting, January 2010: units of 2 MiB; a capacity of zero is a small one.
+    First,
+    /// The later posting: units of 256 KiB; a capacity of zero is an unknown one and limits nothing.
+    Later,
+}
+
+impl Cap {
+    /// The words there are, and what each says.
+    pub const WORDS: &'static [&'static str] = &["capacity", "capacity-2010b"];
+
+    /// The form that a word names.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Cap> {
+        let at = Cap::WORDS.iter().position(|w| *w == word)?;
+        Some([Cap::First, Cap::Later][at])
+    }
+
+    /// The largest window in bytes for a device of `capacity` bytes; none where it limits nothing.
+    #[must_use]
+    pub fn bytes(self, capacity: u64) -> Option<u64> {
+        let sectors = capacity / SECTOR;
+        let units = match self {
+            Cap::First => sectors >> 12,
+            Cap::Later if sectors == 0 => return None,
+            Cap::Later => sectors >> 9,
+        };
+        let pages = 1 << (units.checked_ilog2().unwrap_or(0) / 2);
+        Some(pages * PAGE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    /// Both published tables, and each row up to the byte before the next.
+    #[test]
+    fn published_tables() {
+        let first = [2 * MIB, 8 * MIB, 32 * MIB, 128 * MIB, 512 * MIB, 2 * GIB, 8 * GIB, 32 * GIB, 128 * GIB];
+        let later = [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * GIB, 16 * GIB];
+        for (row, capacity) in first.into_iter().enumerate() {
+            let window = Some(4 * KIB << row);
+            assert_eq!(Cap::First.bytes(capacity), window, "{capacity}");
+            assert_eq!(Cap::First.bytes(4 * capacity - 1), window, "just below {}", 4 * capacity);
+        }
+        for (row, capacity) in later.into_iter().enumerate() {
+            let window = Some(8 * KIB << row);
+            assert_eq!(Cap::Later.bytes(capacity), window, "{capacity}");
+            assert_eq!(Cap::Later.bytes(4 * capacity - 1), window, "just below {}", 4 * capacity);
+        }
+    }
+
+    /// The device that it all began with, what is smaller than a unit, nothing, and the largest there is.
+    #[test]
+    fn edges() {
+        for capacity in [505_000, 505 * KIB, 2 * MIB - 1, SECTOR, SECTOR - 1, 0] {
+            assert_eq!(Cap::First.bytes(capacity), Some(4 * KIB), "{capacity}");
+        }
+        for capacity in [505_000, 256 * KIB - 1, SECTOR, MIB - SECTOR] {
+            assert_eq!(Cap::Later.bytes(capacity), Some(4 * KIB), "{capacity}");
+        }
+        assert_eq!((Cap::Later.bytes(0), Cap::Later.bytes(SECTOR - 1)), (None, None));
+        assert_eq!(Cap::First.bytes(u64::MAX), Some(PAGE << 21));
+        assert_eq!(Cap::Later.bytes(u64::MAX), Some(PAGE << 22));
+    }
+
+    #[test]
+    fn words() {
+        assert_eq!(
+            Cap::WORDS.iter().map(|w| Cap::named(w)).collect::<alloc::vec::Vec<_>>(),
+            [Some(Cap::First), Some(Cap::Later)]
+        );
+        assert_eq!(Cap::named("Capacity"), None);
+    }
+}
