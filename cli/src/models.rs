@@ -58,6 +58,26 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
             ("buffer_segment_bytes", json!(hdd.buffer.segment_bytes)),
             ("queue_depth", json!(hdd.queue_depth)),
         ],
+        Model::Array(array) => vec![
+            ("kind", json!("array")),
+            (
+                "overhead_ns",
+                array.overhead_ns.iter().map(|(from, ns)| json!({ "from_readers": from, "ns": ns })).collect(),
+            ),
+            ("ps_per_kib", json!(array.ps_per_kib)),
+        ],
+        Model::Ssd(ssd) => vec![
+            ("kind", json!("ssd")),
+            ("channels", json!(ssd.channels)),
+            ("dies_per_channel", json!(ssd.dies_per_channel)),
+            ("flash_page_bytes", json!(ssd.page_bytes)),
+            ("command_ns", json!(ssd.command_ns)),
+            ("read_ns", json!(ssd.read_ns)),
+            ("read_p99_ns", json!(ssd.tail.map(|t| t.read_p99_ns))),
+            ("channel_bytes_per_s", json!(ssd.channel_bytes_per_s)),
+            ("link_bytes_per_s", json!(ssd.link_bytes_per_s)),
+            ("queue_depth", json!(ssd.queue_depth)),
+        ],
         Model::Net(net) => vec![
             ("kind", json!("net")),
             ("rtt_ns", json!(net.rtt_ns)),

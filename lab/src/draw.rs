@@ -38,6 +38,14 @@ pub fn keyed(seed: u64, file: u32, first_byte: u64, nth: u64) -> Rng {
     Rng { state: words.into_iter().fold(mix(seed.wrapping_add(GOLDEN)), |h, word| mix(h.wrapping_add(GOLDEN) ^ word)) }
 }
 
+/// A lower bound of [`Rng::lognormal`]: the smallest uniform above 0 is 2^-53, so no normal draw is below
+/// `-sqrt(2 * 53 * ln 2)`.
+#[must_use]
+pub fn least_lognormal(median: f64, p99: f64) -> f64 {
+    let farthest = -(2.0 * 53.0 * std::f64::consts::LN_2).sqrt();
+    median * ((p99 / median).ln() / Z99 * farthest).exp()
+}
+
 /// A splitmix64 generator: 2^64 draws before it repeats, good enough for luck and for nothing secret.
 #[derive(Clone, Debug)]
 pub struct Rng {

@@ -20,10 +20,12 @@
 //!
 //! A kind of device is a file here; a device with figures is a row in [`presets`].
 
+pub mod array;
 pub mod disk;
 pub mod hdd;
 pub mod net;
 pub mod presets;
+pub mod ssd;
 
 /// A read of `len` bytes from byte `start` of `file`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,12 @@ pub trait Device: Send {
 
     /// Adds to `out` all that arrives up to and at `now_ns`.
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>);
+}
+
+/// Nanoseconds that `bytes` take at a rate that is not 0, rounded up.
+fn span_ns(bytes: u64, bytes_per_s: u64) -> u64 {
+    let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_s));
+    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 /// Lets `device` work until it has nothing left, and tells when each arrival came: for tests.

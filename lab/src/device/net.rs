@@ -20,7 +20,7 @@
 //!
 //! Never: connection set-up, packet loss, a limit of requests for each second, or writes.
 
-use super::{Arrival, Command, Device};
+use super::{Arrival, Command, Device, span_ns};
 use crate::draw;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -44,10 +44,18 @@ pub struct NetModel {
     pub connections: u32,
 }
 
-/// Nanoseconds that `bytes` take, rounded up.
-fn transfer_ns(bytes: u64, bytes_per_s: u64) -> u64 {
-    let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_s));
-    u64::try_from(ns).unwrap_or(u64::MAX)
+impl NetModel {
+    /// No device of this kind brings in `bytes` bytes faster: the shortest round trip that can be drawn, and the bytes
+    /// over the link or over all connections at once, whichever is narrower.
+    #[must_use]
+    pub fn least_ns(&self, bytes: u64) -> u64 {
+        let shortest = match self.rtt_p99_ns {
+            Some(p99_ns) => draw::least_lognormal(self.rtt_ns as f64, p99_ns as f64).floor() as u64,
+            None => self.rtt_ns,
+        };
+        let connections = self.connection_bytes_per_s.saturating_mul(u64::from(self.connections));
+        shortest.saturating_add(span_ns(bytes, connections.min(self.link_bytes_per_s)))
+    }
 }
 
 /// A network device at work.
@@ -147,7 +155,7 @@ impl Net {
         transfer.chunk_bytes = CHUNK_BYTES.min(len - arrived);
         // Differences of rounded sums: the chunks of a transfer add up to its time without a rounding error each.
         let end = arrived + transfer.chunk_bytes;
-        let span = |bytes_per_s| transfer_ns(end, bytes_per_s) - transfer_ns(arrived, bytes_per_s);
+        let span = |bytes_per_s| span_ns(end, bytes_per_s) - span_ns(arrived, bytes_per_s);
         let paced_ns = now_ns.saturating_add(span(model.connection_bytes_per_s));
         self.link_free_ns = self.link_free_ns.max(now_ns).saturating_add(span(model.link_bytes_per_s));
         self.push_event(self.link_free_ns.max(paced_ns), connection);
@@ -213,7 +221,7 @@ mod tests {
             for len in [0, 1, 512, 65_536, 65_537, 407_000_064, 5 << 30] {
                 let mut net = Net::new(model, 0);
                 net.submit(77, command(1, len));
-                let expected = 77 + MS + transfer_ns(len, connection.min(link));
+                let expected = 77 + MS + span_ns(len, connection.min(link));
                 assert_eq!(ends(&mut net), [(1, expected)], "{len} bytes at {connection}, {link}");
             }
         }
@@ -221,8 +229,8 @@ mod tests {
 
     #[test]
     fn a_part_of_a_nanosecond_is_a_whole_one() {
-        assert_eq!([0, 1, 3, 4].map(|bytes| transfer_ns(bytes, 3_000_000_000)), [0, 1, 1, 2]);
-        assert_eq!(transfer_ns(u64::MAX, 1), u64::MAX);
+        assert_eq!([0, 1, 3, 4].map(|bytes| span_ns(bytes, 3_000_000_000)), [0, 1, 1, 2]);
+        assert_eq!(span_ns(u64::MAX, 1), u64::MAX);
     }
 
     #[test]

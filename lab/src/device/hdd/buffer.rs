@@ -14,6 +14,7 @@
 //! ```
 
 use super::platter::Platter;
+use crate::device::span_ns;
 use std::collections::VecDeque;
 
 /// The figures of a buffer.
@@ -32,8 +33,7 @@ pub struct BufferModel {
 impl BufferModel {
     /// Nanoseconds of a hit of `bytes`.
     pub(super) fn hit_ns(&self, bytes: u64) -> u64 {
-        let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.interface_bytes_per_s));
-        self.hit_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
+        self.hit_ns.saturating_add(span_ns(bytes, self.interface_bytes_per_s))
     }
 }
 

@@ -16,6 +16,8 @@
 
 /// Zones of a platter. Chosen: enough that a step from one to the next is about 5 %, few enough to be looked up fast.
 const ZONES: u64 = 16;
+/// Time inside: 1024 ticks are a picosecond, so that `bytes * ps_per_kib` is a number of ticks, exactly.
+const TICKS_PER_NS: u128 = 1024 * 1000;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
 /// How long the arm moves.
@@ -53,15 +55,15 @@ pub struct Platter {
     capacity_bytes: u64,
     zone_bytes: u64,
     zones: Vec<Zone>,
-    turn_ps: u64,
-    phase_ps: u64,
+    turn: u128,
+    phase: u128,
     seek: Seek,
 }
 
 #[derive(Debug)]
 struct Zone {
-    /// `pass` of its first byte, in picoseconds.
-    pass_ps: u64,
+    /// `pass` of its first byte, in ticks.
+    pass: u128,
     ps_per_kib: u64,
 }
 
@@ -72,16 +74,17 @@ impl Platter {
     pub fn new(capacity_bytes: u64, rpm: u32, bytes_per_s: (u64, u64), seek: Seek, luck: u64) -> Platter {
         let (outer, inner) = bytes_per_s;
         let zone_bytes = capacity_bytes.div_ceil(ZONES).max(1);
-        let mut pass_ps = 0;
+        let mut pass = 0;
         let zone = |n: u64| {
             let rate = outer - (outer - inner) * n / (ZONES - 1);
-            let zone = Zone { pass_ps, ps_per_kib: (PS_PER_S * 1024 / u128::from(rate)) as u64 };
-            pass_ps += span_ps(zone_bytes, zone.ps_per_kib);
+            let ps_per_kib = (PS_PER_S * 1024).div_ceil(u128::from(rate)) as u64;
+            let zone = Zone { pass, ps_per_kib };
+            pass += u128::from(zone_bytes) * u128::from(ps_per_kib);
             zone
         };
         let zones = (0..ZONES).map(zone).collect();
-        let turn_ps = 60 * PS_PER_S as u64 / u64::from(rpm);
-        Platter { capacity_bytes, zone_bytes, zones, turn_ps, phase_ps: luck % turn_ps, seek }
+        let turn = 60 * PS_PER_S * 1024 / u128::from(rpm);
+        Platter { capacity_bytes, zone_bytes, zones, turn, phase: u128::from(luck) % turn, seek }
     }
 
     fn zone(&self, at: u64) -> (u64, &Zone) {
@@ -89,21 +92,21 @@ impl Platter {
         (n * self.zone_bytes, &self.zones[n as usize])
     }
 
-    fn pass_ps(&self, at: u64) -> u64 {
+    fn pass(&self, at: u64) -> u128 {
         let (from, zone) = self.zone(at);
-        zone.pass_ps + span_ps(at - from, zone.ps_per_kib)
+        zone.pass + u128::from(at - from) * u128::from(zone.ps_per_kib)
     }
 
     /// Nanoseconds under the head from `start` to `end`, rounded up.
     #[must_use]
     pub fn transfer_ns(&self, start: u64, end: u64) -> u64 {
-        (self.pass_ps(end) - self.pass_ps(start)).div_ceil(1000)
+        (self.pass(end) - self.pass(start)).div_ceil(TICKS_PER_NS) as u64
     }
 
     /// Bytes that pass the head in `ns` from `start` on, at the rate of that place.
     #[must_use]
     pub fn bytes_in(&self, start: u64, ns: u64) -> u64 {
-        let bytes = u128::from(ns) * 1000 * 1024 / u128::from(self.zone(start).1.ps_per_kib);
+        let bytes = u128::from(ns) * TICKS_PER_NS / u128::from(self.zone(start).1.ps_per_kib);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
@@ -111,7 +114,7 @@ impl Platter {
     #[must_use]
     pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let distance = from.abs_diff(to);
-        if distance < self.bytes_in(to, self.turn_ps / 1000) {
+        if distance < self.bytes_in(to, (self.turn / TICKS_PER_NS) as u64) {
             return 0;
         }
         self.seek.ns(distance as f64 / self.capacity_bytes as f64)
@@ -120,13 +123,8 @@ impl Platter {
     /// How long after `now_ns` byte `at` comes by.
     #[must_use]
     pub fn wait_ns(&self, now_ns: u64, at: u64) -> u64 {
-        let turn = u128::from(self.turn_ps);
-        let angle = (u128::from(self.pass_ps(at)) + u128::from(self.phase_ps)) % turn;
-        let now = u128::from(now_ns) * 1000 % turn;
-        (((angle + turn - now) % turn) as u64).div_ceil(1000)
+        let angle = (self.pass(at) + self.phase) % self.turn;
+        let now = u128::from(now_ns) * TICKS_PER_NS % self.turn;
+        ((angle + self.turn - now) % self.turn).div_ceil(TICKS_PER_NS) as u64
     }
-}
-
-fn span_ps(bytes: u64, ps_per_kib: u64) -> u64 {
-    (u128::from(bytes) * u128::from(ps_per_kib) / 1024) as u64
 }

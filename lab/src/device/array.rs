@@ -1,0 +1,146 @@
+//! An array behind one link: whatever its disks do to each other is one overhead, which depends on how many readers
+//! there are.
+//!
+//! ```text
+//!   T(S) = o(readers) + S / B        one command after the other, B shared by all
+//! ```
+//!
+//! An array fetches ahead and sorts for itself, so a command costs a fraction of a millisecond where a disk takes
+//! eight. What is left of the seeks grows with the streams that it has to follow, and that is `o`.
+//!
+//! A stream is a run of commands of one file in which each begins where the one before it ended. The readers are the
+//! streams that had one of the last [`RECENT`] commands; so random reads look like many readers, as they do to an
+//! array. Never: time slices, or the long waits of a reader whose turn it is not.
+
+use super::{Arrival, Command, Device};
+use std::collections::VecDeque;
+
+/// Commands that decide who is a reader. Chosen: four for each of the 16 readers of the published tables.
+const RECENT: u64 = 64;
+
+/// The figures of an array.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayModel {
+    /// `o`: from so many readers on, nanoseconds. The first row begins at 1; rows rise in readers.
+    pub overhead_ns: &'static [(u32, u64)],
+    /// Picoseconds for each KiB: `1 / B`.
+    pub ps_per_kib: u64,
+}
+
+impl ArrayModel {
+    fn overhead_ns(&self, readers: usize) -> u64 {
+        let row = self.overhead_ns.iter().rev().find(|(from, _)| *from as usize <= readers);
+        row.map_or(0, |(_, ns)| *ns)
+    }
+
+    fn transfer_ns(&self, bytes: u64) -> u64 {
+        let ns = (u128::from(bytes) * u128::from(self.ps_per_kib)).div_ceil(super::disk::PS_KIB);
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// No device of this kind brings in `bytes` bytes faster: one command of the cheapest overhead.
+    #[must_use]
+    pub fn least_ns(&self, bytes: u64) -> u64 {
+        let least = self.overhead_ns.iter().map(|(_, ns)| *ns).min().unwrap_or(0);
+        least.saturating_add(self.transfer_ns(bytes))
+    }
+}
+
+/// An array at work.
+#[derive(Debug)]
+pub struct Array {
+    model: ArrayModel,
+    /// At most [`RECENT`]: each had one of the last commands.
+    streams: Vec<Stream>,
+    commands: u64,
+    /// Commands and their ends, which are fixed because nothing overtakes.
+    queue: VecDeque<(u64, Command)>,
+    free_ns: u64,
+}
+
+#[derive(Debug)]
+struct Stream {
+    file: u32,
+    /// Where its next command would begin.
+    next: u64,
+    /// The number of its last command.
+    last: u64,
+}
+
+impl Array {
+    /// An idle array that has no readers yet.
+    #[must_use]
+    pub fn new(model: ArrayModel) -> Array {
+        Array { model, streams: Vec::new(), commands: 0, queue: VecDeque::new(), free_ns: 0 }
+    }
+
+    /// Counts `command` to its stream and tells how many there are.
+    fn readers(&mut self, command: &Command) -> usize {
+        self.commands += 1;
+        let now = self.commands;
+        self.streams.retain(|s| now - s.last < RECENT);
+        let next = command.start.saturating_add(command.len);
+        match self.streams.iter_mut().find(|s| s.file == command.file && s.next == command.start) {
+            Some(stream) => (stream.next, stream.last) = (next, now),
+            None => self.streams.push(Stream { file: command.file, next, last: now }),
+        }
+        self.streams.len()
+    }
+}
+
+impl Device for Array {
+    fn submit(&mut self, now_ns: u64, command: Command) {
+        let readers = self.readers(&command);
+        let span_ns = self.model.overhead_ns(readers).saturating_add(self.model.transfer_ns(command.len));
+        self.free_ns = self.free_ns.max(now_ns).saturating_add(span_ns);
+        self.queue.push_back((self.free_ns, command));
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        self.queue.front().map(|(at, _)| *at)
+    }
+
+    fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
+        while self.next_time().is_some_and(|at| at <= now_ns) {
+            let Some((_, command)) = self.queue.pop_front() else { return };
+            out.push(Arrival { id: command.id, bytes: command.len, done: true });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::run_dry;
+
+    /// 100 us for one reader, 300 us from three on; 1 us for each KiB.
+    const MODEL: ArrayModel = ArrayModel { overhead_ns: &[(1, 100_000), (3, 300_000)], ps_per_kib: 1_000_000 };
+
+    /// How long each of `commands`, (file, KiB it begins at), took: 1 KiB each, all submitted at once.
+    fn spans(commands: &[(u32, u64)]) -> Vec<u64> {
+        let mut array = Array::new(MODEL);
+        for (id, &(file, kib)) in commands.iter().enumerate() {
+            array.submit(0, Command { id: id as u64, file, start: kib << 10, len: 1 << 10 });
+        }
+        let ends: Vec<u64> = run_dry(&mut array).into_iter().map(|(at, _)| at).collect();
+        ends.iter().enumerate().map(|(n, at)| at - n.checked_sub(1).map_or(0, |n| ends[n])).collect()
+    }
+
+    #[test]
+    fn overhead_follows_the_number_of_streams() {
+        assert_eq!(spans(&[(0, 0), (0, 1), (0, 2)]), [101_000; 3]);
+        assert_eq!(spans(&[(0, 0), (1, 0), (0, 1), (1, 1)]), [101_000; 4]);
+        assert_eq!(spans(&[(0, 0), (0, 9), (0, 20)]), [101_000, 101_000, 301_000], "gaps make streams");
+    }
+
+    #[test]
+    fn a_stream_that_ended_is_forgotten() {
+        let mut commands = vec![(1, 0), (2, 0)];
+        commands.extend((0..66).map(|kib| (0, kib)));
+        let spans = spans(&commands);
+        // Commands 1 and 2 were the others; the 65th after the second is the first that no longer sees either.
+        let alone = spans.iter().skip(2).position(|ns| *ns == 101_000);
+        assert_eq!(alone, Some(62), "the first stream leaves with command 65");
+        assert!(spans[2..64].iter().all(|ns| *ns == 301_000));
+    }
+}

@@ -1,0 +1,240 @@
+//! A flash drive: pages lie on many dies, dies share channels, channels share the link to the host.
+//!
+//! ```text
+//!   command ──► pages, striped: page p lies on channel p % C, there on die (p / C) % D
+//!
+//!      dies (FIFO each)        channels (FIFO each)        link (FIFO)
+//!      ┌──────────────┐
+//!      │ die 0   read │──┐     ┌─────────────────┐
+//!      ├──────────────┤  ├────►│ channel 0       │──┐
+//!      │ die 1   read │──┘     └─────────────────┘  │     ┌───────────┐
+//!      ├──────────────┤        ┌─────────────────┐  ├────►│ host link │──► done, when its last page is over
+//!      │ ...          │──┬────►│ channel 1       │──┘     └───────────┘
+//!      └──────────────┘  ┴     └─────────────────┘
+//! ```
+//!
+//! A longer command keeps more dies busy, and so do more commands: both come out of the three queues, without a table
+//! of sizes or depths. A page of the flash is read as a whole; only the bytes asked for are moved.
+//!
+//! The drive has no memory between reads: never a translation table, garbage collection, a cache, writes or
+//! wear. What a busy drive does to its readers is a tail: a die may take longer, and now and then a read waits for
+//! a program or an erase that is under way. That luck is keyed by the command ([`crate::draw`]).
+
+use super::{Arrival, Command, Device};
+use crate::draw::{self, Rng};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+/// The figures of a flash drive.
+#[derive(Clone, Copy, Debug)]
+pub struct SsdModel {
+    /// `C`. Not 0.
+    pub channels: u32,
+    /// `D`. Not 0.
+    pub dies_per_channel: u32,
+    /// Bytes of a flash page. Not 0.
+    pub page_bytes: u64,
+    /// Firmware and host for each command, in nanoseconds. Commands do not wait for each other in it.
+    pub command_ns: u64,
+    /// Time of a die to read a page, in nanoseconds: the median.
+    pub read_ns: u64,
+    /// Bytes per second of a channel. Not 0.
+    pub channel_bytes_per_s: u64,
+    /// Bytes per second to the host. Not 0.
+    pub link_bytes_per_s: u64,
+    /// Commands worked on at once; the rest wait. Not 0.
+    pub queue_depth: u32,
+    /// How reads come to take longer.
+    pub tail: Option<Tail>,
+}
+
+/// Slow reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Tail {
+    /// The 0.99 quantile of the time of a die, of a lognormal distribution; not below `read_ns`.
+    pub read_p99_ns: u64,
+    /// Reads of a million that meet a program or an erase, with even odds for either.
+    pub collisions_per_million: u64,
+    /// How long a program lasts, in nanoseconds: a read that meets one waits for a part of it, uniform.
+    pub program_ns: u64,
+    /// The same of an erase.
+    pub erase_ns: u64,
+}
+
+impl SsdModel {
+    /// No device of this kind brings in `bytes` bytes faster: one command, and its bytes over the channels or the
+    /// link, whichever is narrower.
+    #[must_use]
+    pub fn least_ns(&self, bytes: u64) -> u64 {
+        let channels = self.channel_bytes_per_s.saturating_mul(u64::from(self.channels));
+        self.command_ns.saturating_add(super::span_ns(bytes, channels.min(self.link_bytes_per_s)))
+    }
+}
+
+/// A flash drive at work.
+#[derive(Debug)]
+pub struct Ssd {
+    model: SsdModel,
+    seed: u64,
+    /// When each die, each channel and the link will have done what they were given.
+    die_free_ns: Vec<u64>,
+    channel_free_ns: Vec<u64>,
+    link_free_ns: u64,
+    /// Commands under way: places are used again.
+    running: Vec<Running>,
+    idle: Vec<usize>,
+    waiting: VecDeque<(u64, Command)>,
+    /// Pages by when they reach their next level, then in the order they were put here.
+    events: BinaryHeap<Reverse<(u64, u64, Page)>>,
+    made: u64,
+    /// How often a command began at this byte of this file. Not kept without a tail.
+    fetches: HashMap<(u32, u64), u64>,
+}
+
+#[derive(Debug)]
+struct Running {
+    command: Command,
+    pages_left: u64,
+}
+
+/// A part of a command that lies in one flash page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Page {
+    running: usize,
+    channel: u32,
+    bytes: u64,
+    level: Level,
+}
+
+/// What a page has just left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Die,
+    Channel,
+    Link,
+}
+
+impl Ssd {
+    /// An idle drive whose slow reads, if it has any, are drawn from `seed`.
+    #[must_use]
+    pub fn new(model: SsdModel, seed: u64) -> Ssd {
+        let dies = model.channels as usize * model.dies_per_channel as usize;
+        Ssd {
+            model,
+            seed,
+            die_free_ns: vec![0; dies],
+            channel_free_ns: vec![0; model.channels as usize],
+            link_free_ns: 0,
+            running: Vec::new(),
+            idle: Vec::new(),
+            waiting: VecDeque::new(),
+            events: BinaryHeap::new(),
+            made: 0,
+            fetches: HashMap::new(),
+        }
+    }
+
+    /// Begins waiting commands while the queue has room.
+    fn start_waiting(&mut self, now_ns: u64) {
+        while self.running.len() - self.idle.len() < self.model.queue_depth as usize {
+            let Some((since_ns, command)) = self.waiting.pop_front() else { return };
+            self.begin(since_ns.max(now_ns), command);
+        }
+    }
+
+    fn begin(&mut self, now_ns: u64, command: Command) {
+        let page_bytes = self.model.page_bytes;
+        let (start, end) = (command.start, command.start.saturating_add(command.len));
+        let pages = start / page_bytes..end.div_ceil(page_bytes).max(start / page_bytes + 1);
+        let running = Running { command, pages_left: pages.end - pages.start };
+        let slot = self.idle.pop().unwrap_or(self.running.len());
+        match self.running.get_mut(slot) {
+            Some(place) => *place = running,
+            None => self.running.push(running),
+        }
+        let mut luck = self.luck(&command);
+        let ready_ns = now_ns.saturating_add(self.model.command_ns);
+        for page in pages {
+            let bytes = ((page + 1) * page_bytes).min(end).saturating_sub(start.max(page * page_bytes));
+            let read_ns = self.read_ns(&mut luck);
+            // Each file begins on a die of its own, or all small files would lie on the first.
+            let p = page.wrapping_add(u64::from(command.file));
+            let channel = (p % u64::from(self.model.channels)) as u32;
+            let die = (p % self.die_free_ns.len() as u64) as usize;
+            let free_ns = &mut self.die_free_ns[die];
+            *free_ns = (*free_ns).max(ready_ns).saturating_add(read_ns);
+            let at_ns = *free_ns;
+            self.push(at_ns, Page { running: slot, channel, bytes, level: Level::Die });
+        }
+    }
+
+    fn luck(&mut self, command: &Command) -> Option<Rng> {
+        self.model.tail?;
+        let nth = self.fetches.entry((command.file, command.start)).or_default();
+        *nth += 1;
+        Some(draw::keyed(self.seed, command.file, command.start, *nth - 1))
+    }
+
+    fn read_ns(&self, luck: &mut Option<Rng>) -> u64 {
+        let median_ns = self.model.read_ns;
+        let (Some(tail), Some(rng)) = (self.model.tail, luck) else { return median_ns };
+        let body_ns = rng.lognormal(median_ns as f64, tail.read_p99_ns as f64).round() as u64;
+        if rng.below(1_000_000) >= tail.collisions_per_million {
+            return body_ns;
+        }
+        body_ns + if rng.below(2) == 0 { rng.below(tail.program_ns) } else { rng.below(tail.erase_ns) }
+    }
+
+    fn push(&mut self, at_ns: u64, page: Page) {
+        self.made += 1;
+        self.events.push(Reverse((at_ns, self.made, page)));
+    }
+
+    /// A page leaves a level at `now_ns` and enters the next one, or is done.
+    fn step(&mut self, now_ns: u64, page: Page, out: &mut Vec<Arrival>) {
+        let (free_ns, rate, level) = match page.level {
+            Level::Die => {
+                let channel = &mut self.channel_free_ns[page.channel as usize];
+                (channel, self.model.channel_bytes_per_s, Level::Channel)
+            }
+            Level::Channel => (&mut self.link_free_ns, self.model.link_bytes_per_s, Level::Link),
+            Level::Link => return self.finish(now_ns, page.running, out),
+        };
+        *free_ns = (*free_ns).max(now_ns).saturating_add(super::span_ns(page.bytes, rate));
+        let at_ns = *free_ns;
+        self.push(at_ns, Page { level, ..page });
+    }
+
+    fn finish(&mut self, now_ns: u64, slot: usize, out: &mut Vec<Arrival>) {
+        let running = &mut self.running[slot];
+        running.pages_left -= 1;
+        if running.pages_left > 0 {
+            return;
+        }
+        let Command { id, len, .. } = running.command;
+        out.push(Arrival { id, bytes: len, done: true });
+        self.idle.push(slot);
+        self.start_waiting(now_ns);
+    }
+}
+
+impl Device for Ssd {
+    fn submit(&mut self, now_ns: u64, command: Command) {
+        self.waiting.push_back((now_ns, command));
+        self.start_waiting(now_ns);
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        self.events.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
+        while let Some(&Reverse((at, _, page))) = self.events.peek() {
+            if at > now_ns {
+                return;
+            }
+            self.events.pop();
+            self.step(at, page, out);
+        }
+    }
+}
