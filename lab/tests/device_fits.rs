@@ -207,7 +207,7 @@ fn array_kib_per_s(name: &str, readers: u32, window_kib: u64) -> f64 {
     let mut next = vec![0; readers as usize];
     let mut command = |file: u32| {
         next[file as usize] += 1;
-        let start = (next[file as usize] - 1) * window_kib << 10;
+        let start = ((next[file as usize] - 1) * window_kib) << 10;
         Command { id: u64::from(file), file, start, len: window_kib << 10 }
     };
     (0..readers).for_each(|file| device.submit(0, command(file)));
