@@ -29,6 +29,9 @@ pub(super) const BYTES: Param = Param {
     range: (0, MAX_OFFSET),
     help: "bytes of each file; 0: all of them share the whole size",
 };
+pub(super) const fn think(default: &'static str) -> Param {
+    Param { key: "think", unit: Unit::Count, default, range: (0, 1_000_000_000), help: "us between reads" }
+}
 pub(super) const fn streams(default: &'static str) -> Param {
     Param { key: "streams", unit: Unit::Count, default, range: (1, MAX_STREAMS), help: "readers, a file each" }
 }
@@ -39,13 +42,13 @@ pub static INFO: Info = Info {
     summary: "sequential readers at once, a file each",
     origin: "Wu Fengguang, 'readahead: bump up the default readahead size', 2010: measurements by Vivek Goyal",
     least_bytes: 4 * (32 << 10),
-    params: &[streams("4"), RECORD, BYTES],
+    params: &[streams("4"), RECORD, BYTES, think("0")],
     build: |values, size, _seed| build_streams(INFO.name, values, size),
 };
 
-/// So many streams, of the values of [`streams`], [`RECORD`] and [`BYTES`].
+/// So many streams, of the values of [`streams`], [`RECORD`], [`BYTES`] and [`think`].
 pub(super) fn build_streams(name: &str, values: &[u64], size: u64) -> Result<Workload, SpecError> {
-    let [streams, record, bytes] = *values else { unreachable!("three parameters") };
+    let [streams, record, bytes, think_us] = *values else { unreachable!("four parameters") };
     let each = if bytes == 0 { size / streams / record * record } else { bytes };
     if each == 0 {
         return Err(too_small(name, size, format!("is less than {streams} records of {record} bytes")));
@@ -54,7 +57,9 @@ pub(super) fn build_streams(name: &str, values: &[u64], size: u64) -> Result<Wor
         return Err(too_small(name, size, format!("is less than {streams} files of {each} bytes")));
     }
     check_reads(name, record, each.div_ceil(record).saturating_mul(streams))?;
-    let read = |n: u64| Request::read(n * record, record.min(each - n * record));
+    let read = |n: u64| {
+        Request { think_ns: think_us * 1000, ..Request::read(n * record, record.min(each - n * record)) }
+    };
     let job = |n: u64| Job::new(n as u32, n as u32, (0..each.div_ceil(record)).map(read).collect());
     let mut workload = Workload::on_files(name, vec![each; streams as usize]);
     workload.jobs.extend((0..streams).map(job));

@@ -1,27 +1,31 @@
-//! More sequential readers than the cache has room for: pages that were read ahead leave before their reader comes.
+//! More slow readers than the cache has room for: pages that were read ahead leave before their reader comes.
 //!
-//! A reader that keeps windows of `W` bytes has up to two of them in the cache, and what leaves is what was touched
+//! A reader that is given windows of `W` bytes has up to two of them in the cache, and what leaves is what was touched
 //! least recently. So the readers thrash as soon as `streams * 2 * W` is more than the cache: with windows of 128 KiB
-//! and a cache of 16 MiB (`--cache 16M`) from 64 readers on, with 512 KiB from 16, with 1 MiB from 8. In a cache of
-//! 256 MiB the default number of streams does not thrash, and the workload is `readers`.
+//! and a cache of 16 MiB (`--cache 16M`) from 64 readers on, with 512 KiB from 16, with 1 MiB from 8. In the usual
+//! cache of 256 MiB the default number of streams does not thrash.
+//!
+//! They pause between reads, as clients of a server do that show or store what they are sent. Readers that never pause
+//! wait for the device together; what is read ahead is then on its way rather than here, and the limit on that (half
+//! the cache) is what stops it, not eviction.
 //!
 //! ```text
 //!   cache   |──window A──|──window B──|──window C──| ... |──window Z──|
 //!            ▲ leaves for the next of Z, before A has come to it
 //! ```
 //!
-//! Never: two readers of one file, a pause, or a read that is not in order.
+//! Never: two readers of one file, or a read that is not in order.
 
 use super::Info;
-use super::readers::{BYTES, RECORD, build_streams, streams};
+use super::readers::{BYTES, RECORD, build_streams, streams, think};
 
 /// What there is to know of it.
 pub static INFO: Info = Info {
     name: "thrash",
-    summary: "so many sequential readers that their windows do not fit into a cache of 16 MiB (--cache 16M)",
-    origin: "Wu Fengguang 2010, the posting of readers: 'readahead thrashing', described and not measured",
-    least_bytes: 128 * (32 << 10),
-    params: &[streams("128"), RECORD, BYTES],
+    summary: "so many slow sequential readers that their windows do not fit into a cache of 16 MiB (--cache 16M)",
+    origin: "Wu Fengguang 2010, the posting of readers: it names readahead thrashing and measures none; made up",
+    least_bytes: 96 * (32 << 10),
+    params: &[streams("96"), RECORD, BYTES, think("500000")],
     build: |values, size, _seed| build_streams(INFO.name, values, size),
 };
 
@@ -33,8 +37,12 @@ mod tests {
     fn windows_of_128_kib_do_not_fit_into_16_mib() {
         let workload = parse("thrash").expect("valid").build(1 << 30, 0).expect("fits");
         assert!(workload.jobs.len() * 2 * (128 << 10) > 16 << 20);
-        assert_eq!((workload.reads(), workload.bytes(), workload.files.len()), (32_768, 1 << 30, 128));
-        let error = parse("thrash").expect("valid").build(1 << 20, 0).expect_err("too small").to_string();
-        assert_eq!(error, "thrash: size=1048576 is less than 128 records of 32768 bytes");
+        // 341 whole records for each.
+        assert_eq!((workload.reads(), workload.bytes(), workload.files.len()), (32_736, 32_736 << 15, 96));
+        assert!(workload.jobs.iter().flat_map(|j| &j.requests).all(|r| r.think_ns == 500_000_000));
+        let error = parse("thrash").expect("valid").build(3 << 20, 0).map(|w| w.reads());
+        assert_eq!(error.expect("one record each"), 96);
+        let error = parse("thrash").expect("valid").build((3 << 20) - 1, 0).expect_err("too small").to_string();
+        assert_eq!(error, "thrash: size=3145727 is less than 96 records of 32768 bytes");
     }
 }

@@ -1,0 +1,44 @@
+//! Programs of a text console, started and used: page faults in mapped files.
+//!
+//! As `mmap-desktop`, for the other machine state of the same posting: fewer files, and stretches so short that most of
+//! a small read-around is already in vain. **Fitted** to the two published ratios; everything else is invented
+//! (`population.rs`):
+//!
+//! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
+//! |---|---|---|
+//! | 128 KiB | 30 of 56 MB = 53 % | FIT1 |
+//! | 512 KiB | | FIT2 |
+//! | 1 MiB | 30 of 59 MB = 51 % | FIT3 |
+//!
+//! Never: a read. Kernels of the time had no fault-around, and the simulator maps one page for each fault.
+
+use super::Info;
+use super::population::{Habits, build, bytes, processes};
+
+/// Fitted.
+const HABITS: Habits = Habits { stretch: 12.0, gap: 11.0, long_gap: 64.0, long_share: 0.02 };
+
+/// What there is to know of it.
+pub static INFO: Info = Info {
+    name: "mmap-console",
+    summary: "page faults of a console's programs; all invented but what it was fitted to: how much of read-around is used",
+    origin: "Wu Fengguang 2010, the posting of readers: 53 and 51 % used at 128 KiB and 1 MiB on the console",
+    least_bytes: 64 << 20,
+    params: &[bytes("57M"), processes("3")],
+    build: |values, size, seed| build(&INFO, &HABITS, values, size, seed),
+};
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::parse;
+
+    #[test]
+    fn fewer_files_and_processes_than_a_desktop() {
+        let build = |text: &str| parse(text).expect("valid").build(1 << 30, 1).expect("fits");
+        let (console, desktop) = (build("mmap-console"), build("mmap-desktop"));
+        assert_eq!(console.files.iter().sum::<u64>(), 57 << 20);
+        assert_eq!(console.distinct_bytes(4096), console.reads() * 4096);
+        assert!(console.touches() && console.files.len() < desktop.files.len());
+        assert_eq!(console.jobs.iter().filter(|j| j.after.is_none()).count(), 3);
+    }
+}

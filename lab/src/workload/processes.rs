@@ -1,0 +1,135 @@
+//! Several processes at once, of three kinds, each with open descriptions of its own: what a busy machine reads.
+//!
+//! ```text
+//!   sequential   file of its own   |--32K--|--32K--|--32K--| ...               copies or plays something
+//!   random       one file for all     |4K|      |4K|   |4K|   ...              look-ups in a database
+//!   grep         files of its own  open |-32K-|rest| close  open |rest| close  searches a tree
+//! ```
+//!
+//! Each kind wants another readahead, and they share cache and device: a policy that helps the first kind by taking
+//! the room or the time of the second shows here. Half of the size goes to the sequential files, a quarter each to the
+//! database and to the trees (sizes as in `tree`, as many files as fit). All begin together, and each reads all it has
+//! to; a random process reads as many records as fill a quarter of a sequential file, a record at most once by each.
+//!
+//! Never: a pause, or an open description that two processes share.
+
+use super::random::distinct;
+use super::tree::{sizes, whole};
+use super::{Info, Job, Request, Workload, too_small};
+use crate::draw::Rng;
+use foreread_core::policy::spec::SpecError;
+use foreread_core::policy::{Param, Unit};
+
+/// Bytes of a read of the sequential and grep processes, and of the random ones.
+const RECORD: u64 = 32 << 10;
+const SMALL_RECORD: u64 = 4 << 10;
+/// Median and 0.99 quantile of the sizes of files in a tree.
+const TREE_BYTES: (u64, u64) = (4 << 10, 128 << 10);
+/// The most files in a tree: open descriptions are numbered, and the processes share the numbers.
+const TREE_FILES: u64 = 4000;
+/// The most processes of a kind.
+const MAX_PROCESSES: u64 = 64;
+
+const fn count(key: &'static str, default: &'static str, help: &'static str) -> Param {
+    Param { key, unit: Unit::Count, default, range: (0, MAX_PROCESSES), help }
+}
+
+/// What there is to know of it.
+pub static INFO: Info = Info {
+    name: "processes",
+    summary: "processes at once that read in order, at random, and through a tree of small files",
+    origin: "the case that one setting for the whole machine has to serve; made up",
+    least_bytes: 16 << 20,
+    params: &[
+        count("sequential", "2", "processes that read a file in order"),
+        count("random", "2", "processes that read records of one file at random"),
+        count("grep", "2", "processes that read small files whole"),
+    ],
+    build,
+};
+
+fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [sequential, random, grep] = *values else { unreachable!("three parameters") };
+    let long = size / 2 / sequential.max(1) / RECORD * RECORD;
+    let database = size / 4 / SMALL_RECORD * SMALL_RECORD;
+    let lookups = (long / 4 / SMALL_RECORD).min(database / SMALL_RECORD);
+    if lookups == 0 {
+        return Err(too_small(INFO.name, size, "is too little for so many processes".to_string()));
+    }
+    if sequential + random + grep == 0 {
+        return Err(SpecError::Value {
+            name: INFO.name.to_string(),
+            key: "sequential".to_string(),
+            value: sequential.to_string(),
+            why: "leaves no process at all".to_string(),
+        });
+    }
+    let reads = (sequential * long + grep * size / 4) / RECORD + random * lookups;
+    super::check_reads(INFO.name, SMALL_RECORD, reads)?;
+    let mut rng = Rng::new(seed);
+    // The database is file 0; the open description of a process that has one file is numbered from 0, too.
+    let mut workload = Workload::on_files(INFO.name, vec![database]);
+    for n in 0..random {
+        let read = |slot| Request::read(slot * SMALL_RECORD, SMALL_RECORD);
+        let requests = distinct(database / SMALL_RECORD, lookups, rng.bits()).map(read).collect();
+        workload.then(&mut None, Job::new(0, n as u32, requests));
+    }
+    for _ in 0..sequential {
+        add(&mut workload, &mut None, random, long);
+    }
+    for _ in 0..grep {
+        let mut last = None;
+        for bytes in sizes(&mut rng, TREE_FILES, TREE_BYTES, size / 4 / grep) {
+            add(&mut workload, &mut last, random, bytes);
+        }
+    }
+    Ok(workload)
+}
+
+/// Adds a file that is read whole through an open description of its own, behind those of the random processes.
+fn add(workload: &mut Workload, last: &mut Option<u32>, opens: u64, bytes: u64) {
+    let file = workload.files.len() as u32;
+    workload.files.push(bytes);
+    let job = whole(file, bytes, RECORD);
+    workload.then(last, Job { open: opens as u32 + file, ..job });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::parse;
+
+    #[test]
+    fn every_process_has_its_part_and_its_own_opens() {
+        let size = 256 << 20;
+        let workload = parse("processes").expect("valid").build(size, 1).expect("fits");
+        let begin_at_once = workload.jobs.iter().filter(|j| j.after.is_none()).count();
+        assert_eq!(begin_at_once, 6);
+        let read_by = |jobs: &[Job]| jobs.iter().flat_map(|j| &j.requests).map(|r| r.len).sum::<u64>();
+        let (random, rest) = workload.jobs.split_at(2);
+        let (sequential, grep) = rest.split_at(2);
+        assert_eq!((read_by(sequential), read_by(random)), (size / 2, size / 8));
+        assert!(random.iter().all(|j| j.file == 0 && j.requests.iter().all(|r| r.len == 4096)));
+        assert_ne!(random[0].requests, random[1].requests);
+        assert!((size / 4 / 10 * 9..=size / 4).contains(&read_by(grep)), "{}", read_by(grep));
+        assert!(grep.len() > 4000, "{}", grep.len());
+        let mut opens: Vec<u32> = workload.jobs.iter().map(|j| j.open).collect();
+        opens.sort_unstable();
+        opens.dedup();
+        assert_eq!(opens.len(), workload.jobs.len(), "one open description, two processes");
+    }
+
+    #[test]
+    fn any_kind_may_be_left_out() {
+        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
+        for (text, files) in
+            [("processes:random=0,grep=0", 3), ("processes:sequential=0,grep=0", 1), ("processes:grep=0", 3)]
+        {
+            assert_eq!(build(text, 64 << 20).expect("fits").files.len(), files, "{text}");
+        }
+        let error = build("processes:sequential=0,random=0,grep=0", 64 << 20).expect_err("nobody").to_string();
+        assert_eq!(error, "processes: sequential=0 leaves no process at all");
+        let error = build("processes:sequential=64", 1 << 20).expect_err("too small").to_string();
+        assert_eq!(error, "processes: size=1048576 is too little for so many processes");
+    }
+}

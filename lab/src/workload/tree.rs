@@ -1,0 +1,140 @@
+//! A tree of files, most of them small, each opened, read whole and closed, one after the other: `grep -r`, `tar`.
+//!
+//! The case in which a window that is right for a large file reads nothing of use: a file ends before readahead has
+//! begun. What is gained can only be gained inside the few large ones.
+//!
+//! The sizes are lognormal: half of the files are smaller than `median`, one in a hundred is larger than `p99`. The
+//! defaults (4 KiB, 128 KiB) are general knowledge of source trees, not a measurement of one; their mean is 12 KiB.
+//! Opening a file costs nothing here, on a real disk it reads directory and inode.
+//!
+//! ```text
+//!   open |--record--|-rest-| close   open |rest| close   open |--record--|--record--|-rest-| close ...
+//! ```
+//!
+//! Never: an empty file, a file twice, or more bytes together than the size that the workload spans: the tree is cut
+//! off where it would be.
+
+use super::{Info, Job, MAX_READS, Request, Workload, too_small};
+use crate::draw::Rng;
+use foreread_core::machine::MAX_IDS;
+use foreread_core::policy::spec::SpecError;
+use foreread_core::policy::{Param, Unit};
+
+const PARAMS: &[Param] = &[
+    Param {
+        key: "files",
+        unit: Unit::Count,
+        default: "5000",
+        range: (1, MAX_IDS as u64),
+        help: "files; fewer where the size has no room for them",
+    },
+    Param {
+        key: "median",
+        unit: Unit::Bytes,
+        default: "4K",
+        range: (1, 1 << 30),
+        help: "half of the files are smaller",
+    },
+    Param {
+        key: "p99",
+        unit: Unit::Bytes,
+        default: "128K",
+        range: (1, 1 << 40),
+        help: "one file in a hundred is larger; not below median",
+    },
+    Param { key: "record", unit: Unit::Bytes, default: "32K", range: (512, 1 << 30), help: "bytes of a read" },
+];
+
+/// What there is to know of it.
+pub static INFO: Info = Info {
+    name: "tree",
+    summary: "many small files, each opened and read whole, one after the other",
+    origin: "the case that readahead cannot help; sizes from general knowledge of source trees",
+    least_bytes: 128 << 20,
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [files, median, p99, record] = *values else { unreachable!("four parameters") };
+    if p99 < median {
+        return Err(SpecError::Value {
+            name: INFO.name.to_string(),
+            key: "p99".to_string(),
+            value: p99.to_string(),
+            why: format!("is less than median={median}"),
+        });
+    }
+    let sizes = sizes(&mut Rng::new(seed), files, (median, p99), size);
+    if sizes.is_empty() {
+        return Err(too_small(INFO.name, size, "has no room for the first file".to_string()));
+    }
+    let mut workload = Workload::on_files(INFO.name, sizes);
+    let mut reads = 0;
+    let mut last = None;
+    for file in 0..workload.files.len() as u32 {
+        let job = whole(file, workload.files[file as usize], record);
+        reads += job.requests.len() as u64;
+        super::check_reads(INFO.name, record, reads)?;
+        workload.then(&mut last, job);
+    }
+    Ok(workload)
+}
+
+/// Lognormal sizes, as many as `files` and as have room in `room` bytes together.
+pub(super) fn sizes(rng: &mut Rng, files: u64, (median, p99): (u64, u64), room: u64) -> Vec<u64> {
+    let mut left = room;
+    let mut draw = || {
+        let bytes = rng.lognormal(median as f64, p99 as f64).ceil() as u64;
+        left = left.checked_sub(bytes)?;
+        Some(bytes)
+    };
+    (0..files.min(MAX_READS)).map_while(|_| draw()).collect()
+}
+
+/// A job that reads file `file` of `size` bytes from its first byte to its last; nobody else has opened it.
+pub(super) fn whole(file: u32, size: u64, record: u64) -> Job {
+    let read = |n: u64| Request::read(n * record, record.min(size - n * record));
+    Job::new(file, file, (0..size.div_ceil(record)).map(read).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::parse;
+
+    #[test]
+    fn every_file_is_read_whole_after_the_one_before() {
+        let workload = parse("tree").expect("valid").build(1 << 30, 1).expect("fits");
+        assert_eq!((workload.files.len(), workload.jobs.len()), (5000, 5000));
+        let all: u64 = workload.files.iter().sum();
+        assert_eq!((workload.bytes(), workload.distinct_bytes(512)), (all, all));
+        for (n, job) in workload.jobs.iter().enumerate() {
+            assert_eq!((job.file, job.open, job.after), (n as u32, n as u32, (n as u32).checked_sub(1)));
+            assert_eq!(job.requests.iter().map(|r| r.len).sum::<u64>(), workload.files[n]);
+            assert!(job.requests.windows(2).all(|w| w[0].offset + w[0].len == w[1].offset));
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_their_distribution() {
+        let mut sizes = parse("tree:files=20000").expect("valid").build(10 << 30, 1).expect("fits").files;
+        assert_eq!(sizes.len(), 20_000);
+        assert!(sizes.iter().all(|&s| s > 0));
+        let mean = sizes.iter().sum::<u64>() / 20_000;
+        assert!((11 << 10..14 << 10).contains(&mean), "{mean}");
+        sizes.sort_unstable();
+        let off = |at: usize, bytes: u64| (sizes[at] as f64 / bytes as f64 - 1.0).abs();
+        assert!(off(10_000, 4096) < 0.05 && off(19_800, 128 << 10) < 0.1, "{} {}", sizes[10_000], sizes[19_800]);
+    }
+
+    #[test]
+    fn a_tree_is_cut_off_where_its_room_ends() {
+        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
+        let workload = build("tree", 1 << 20).expect("fits");
+        assert!(workload.files.len() < 1000 && workload.bytes() <= 1 << 20, "{}", workload.bytes());
+        let error = build("tree", 100).expect_err("too small").to_string();
+        assert_eq!(error, "tree: size=100 has no room for the first file");
+        let error = build("tree:p99=1K", 1 << 30).expect_err("the wrong way round").to_string();
+        assert_eq!(error, "tree: p99=1024 is less than median=4096");
+    }
+}
