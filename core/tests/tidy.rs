@@ -166,6 +166,14 @@ fn every_policy_has_a_row_and_a_golden_table() {
     }
 }
 
+/// A policy is a module and an entry of the list; the compiler asks for neither.
+#[test]
+fn every_policy_is_in_the_list() {
+    let files = sources("core/src/policy");
+    let policies = files.iter().filter(|(_, text)| text.contains("pub static INFO")).count();
+    assert_eq!(policies, foreread_core::policy::ALL.len(), "a file with an INFO is a policy of policy::ALL");
+}
+
 #[test]
 fn no_path_of_somebodys_machine() {
     let mut folders = vec![root()];

@@ -73,6 +73,14 @@ pub const POLICIES: [(&str, &str); 10] = [
     ("linux-3.12", "original"),
 ];
 
+/// What a story has more of than others.
+#[derive(Clone, Copy)]
+enum Kind {
+    Reads,
+    Faults,
+    Hints,
+}
+
 /// A reader that goes on by the same step.
 struct Reader {
     open: u32,
@@ -88,16 +96,30 @@ impl Story {
         let max = dice.pick(&[0, 1, 2, 3, 4, 8, 12, 32, 32, 32, 64, 100, 128, 128, 256]);
         let min = dice.pick(&[1, 1, 4, 4, 8, 8, 16, 40]);
         let pages = dice.pick(&[0, 1, 2, 5, 37, 200, 200, 1000, 1000, 5000, 5000, 1 << 40]);
-        let size = (pages * P + dice.pick(&[0, 0, 1, 123, 4095])).max(1);
+        let size = pages * P + dice.pick(&[0, 0, 1, 123, 4095]);
         let mut story = Story { policy, context, max, min, size, ops: Vec::new() };
         let mut readers: Vec<Reader> = (0..1 + dice.below(4)).map(|_| story.reader(&mut dice)).collect();
-        let (faults, wild) = (dice.one_in(3), dice.pick(&[2, 3, 6, 12, 40]));
+        let wild = dice.pick(&[2, 3, 6, 12, 40]);
+        let kind = dice.pick(&[Kind::Reads, Kind::Reads, Kind::Reads, Kind::Faults, Kind::Faults, Kind::Hints]);
         for _ in 0..20 + dice.below(60) {
-            let op =
-                if dice.one_in(wild) { story.jump(&mut dice, faults) } else { story.go_on(&mut dice, &mut readers) };
+            let op = if dice.one_in(wild) { story.jump(&mut dice, kind) } else { story.go_on(&mut dice, &mut readers) };
             story.ops.push(op);
         }
+        if dice.one_in(50) {
+            story.storm(&mut dice);
+        }
         story
+    }
+
+    /// Faults all over the file, so many that reading around them ends, and some on pages that are there.
+    fn storm(&mut self, dice: &mut Dice) {
+        for i in 0..250 {
+            let (page, advice) = (dice.below(self.size / P + 1), Advice::Normal);
+            let back = 1 + dice.below(4) as usize;
+            let again = self.ops.len().checked_sub(back).map(|at| self.ops[at]);
+            let op = again.filter(|_| i > 90 && dice.one_in(3)).unwrap_or(Op::Fault { open: 0, page, advice });
+            self.ops.push(op);
+        }
     }
 
     fn reader(&self, dice: &mut Dice) -> Reader {
@@ -150,10 +172,15 @@ impl Story {
         Op::Read { open: reader.open, start, len: reader.len }
     }
 
-    fn jump(&self, dice: &mut Dice, faults: bool) -> Op {
+    fn jump(&self, dice: &mut Dice, kind: Kind) -> Op {
         let open = dice.below(i64::from(OPENS)) as u32;
         let start = self.place(dice);
-        match dice.below(if faults { 24 } else { 14 }) {
+        let deed = match kind {
+            Kind::Reads => dice.below(14),
+            Kind::Faults => dice.below(24),
+            Kind::Hints => dice.below(14) / 5,
+        };
+        match deed {
             0 => {
                 let advice = [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed];
                 let most = 40_000 * P;

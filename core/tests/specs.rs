@@ -1,0 +1,86 @@
+//! The notation `NAME:key=value,...`: what is read, what is refused and with which words, and that what is written
+//! reads back as the same policy.
+
+use foreread_core::policy::spec::Spec;
+use foreread_core::policy::{ALL, PolicySpec};
+
+fn values(text: &str) -> Vec<u64> {
+    PolicySpec::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).values
+}
+
+fn refused(text: &str) -> String {
+    PolicySpec::parse(text).err().unwrap_or_else(|| panic!("{text} was taken")).to_string()
+}
+
+#[test]
+fn names_and_keys_are_cut_apart() {
+    let spec = Spec::parse(" name : a=1, b = 2K ,,").expect("a spec");
+    let pair = |k: &str, v: &str| (k.to_string(), v.to_string());
+    assert_eq!((spec.name.as_str(), spec.pairs), ("name", vec![pair("a", "1"), pair("b", "2K")]));
+    let bare = Spec::parse("name").expect("a spec");
+    assert_eq!((bare.name.as_str(), bare.pairs.len()), ("name", 0));
+}
+
+/// What is not written has its default; the order is that of the parameters.
+#[test]
+fn values_stand_in_the_order_of_the_parameters() {
+    assert_eq!(values("none"), []);
+    assert_eq!(values("linux-3.12"), [128 << 10, 1]);
+    assert_eq!(values("linux-3.12:context=original"), [128 << 10, 3]);
+    assert_eq!(values("linux-3.12:context=off,max=1M"), [1 << 20, 0]);
+    assert_eq!(values("rbd-plain:max=8K,trigger=3"), [3, 0, 8 << 10, 0]);
+    assert_eq!(values("rbd-aligned:stripe-count=65536")[6], 65536);
+}
+
+/// One line: what, where, and what would do.
+#[test]
+fn what_does_not_fit_is_refused() {
+    for (text, words) in [
+        ("nosuch", "there is no 'nosuch'"),
+        ("none:max=1K", "'none' has no parameter 'max'"),
+        ("linux-3.12:max", "'max' in 'linux-3.12:max' is not one key=value"),
+        ("linux-3.12:max=1,max=2", "'max=2' in 'linux-3.12:max=1,max=2' is not one key=value"),
+        ("linux-3.12:max=x", "linux-3.12: max=x is not a size such as 128K"),
+        ("linux-3.12:max=99999999T", "linux-3.12: max=99999999T is too large"),
+        ("linux-3.12:context=some", "context=some is not one of off, conservative, slow-ramp, original"),
+        ("linux-2.6.0:min=4095", "linux-2.6.0: min=4095 is not between 4096 and 1073741824"),
+        ("linux-2.6.0:min=1073741825", "min=1073741825 is not between 4096 and 1073741824"),
+        ("rbd-plain:trigger=1K", "rbd-plain: trigger=1K is not a whole number"),
+        ("rbd-aligned:stripe-count=65537", "stripe-count=65537 is not between 1 and 65536"),
+    ] {
+        assert!(refused(text).contains(words), "{text}: {}", refused(text));
+    }
+}
+
+#[test]
+fn defaults_need_no_text() {
+    for info in ALL {
+        let (of, parsed) = (PolicySpec::of(info), PolicySpec::parse(info.name).expect("a policy"));
+        assert_eq!(of.values, parsed.values, "{}", info.name);
+        assert_eq!(of.to_string(), info.name);
+    }
+    let none = PolicySpec::none();
+    assert_eq!((none.info.name, format!("{none:?}").as_str()), ("none", "none []"));
+}
+
+#[test]
+fn a_default_fills_what_the_text_leaves_open() {
+    let with = |text: &str, key, value| PolicySpec::parse(text).expect("a policy").with_default(key, value).values;
+    assert_eq!(with("linux-2.6.0", "min", 8192), [128 << 10, 8192]);
+    assert_eq!(with("linux-2.6.0:max=64K", "min", 8192), [64 << 10, 8192], "another key is written");
+    assert_eq!(with("linux-2.6.0:min=16K", "min", 8192), [128 << 10, 16 << 10], "it is written");
+    assert_eq!(with("linux-2.6.0", "min", 1), [128 << 10, 4096], "kept inside its limits");
+    assert_eq!(with("linux-2.6.0", "nosuch", 1), [128 << 10, 16 << 10]);
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    for text in ["none", "linux-3.12:context=slow-ramp", "rbd-aligned:object=1M,stripe-unit=64K", "linux-2.6.0:max=0"] {
+        let spec = PolicySpec::parse(text).expect("a policy");
+        assert_eq!(spec.to_string(), text, "as it was written");
+        assert_eq!(values(&spec.canonical()), spec.values, "{}", spec.canonical());
+    }
+    let canonical = |text: &str| PolicySpec::parse(text).expect("a policy").canonical();
+    assert_eq!(canonical("none"), "none");
+    assert_eq!(canonical("linux-3.12:max=1M"), "linux-3.12:max=1048576,context=conservative");
+}
