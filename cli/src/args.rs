@@ -94,9 +94,10 @@ pub struct CompareArgs {
     /// A file is only read. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<OsString>,
-    /// 'all' or a,b:key=value,... [default: the usual three]
+    /// 'all', 'peers', a,b:key=value,... [default: usual three]
     ///
-    /// 'foreread policies' lists them. 'none' is added where it is missing: the others are measured against it.
+    /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
+    /// it is missing: the others are measured against it.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
     /// Runs of each policy; one run allows no test

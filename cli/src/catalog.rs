@@ -6,6 +6,7 @@
 
 use crate::fail::Fail;
 use crate::out;
+use foreread_core::policy::capacity::Cap;
 use foreread_core::policy::{Param, Unit};
 use foreread_lab::report::number::{size, wrap};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -78,7 +79,7 @@ struct ParamEntry {
     /// Smallest and largest value; null for words.
     min: Option<u64>,
     max: Option<u64>,
-    /// The words there are; null for numbers.
+    /// The words there are, of a number in place of it; null where there are none.
     words: Option<&'static [&'static str]>,
     help: &'static str,
 }
@@ -87,10 +88,11 @@ impl ParamEntry {
     fn of(param: &Param) -> ParamEntry {
         let (unit, words) = match param.unit {
             Unit::Bytes => ("bytes", None),
+            Unit::Capped => ("bytes", Some(Cap::WORDS)),
             Unit::Count => ("count", None),
             Unit::Word(words) => ("word", Some(words)),
         };
-        let limit = |value| words.is_none().then_some(value);
+        let limit = |value| (unit != "word").then_some(value);
         let (min, max) = (limit(param.range.0), limit(param.range.1));
         ParamEntry { key: param.key, unit, default: param.default, min, max, words, help: param.help }
     }
@@ -130,6 +132,7 @@ fn range(param: &Param) -> String {
     let (low, high) = param.range;
     match param.unit {
         Unit::Bytes => format!("bytes, {} to {}", size(low), size(high)),
+        Unit::Capped => format!("bytes, {} to {}, {}", size(low), size(high), Cap::WORDS[0]),
         Unit::Count => format!("count, {low} to {high}"),
         Unit::Word(words) => words.join(" | "),
     }

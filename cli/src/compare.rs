@@ -47,6 +47,7 @@ fn measure(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Fail>
     compare::run(plan, progress).map_err(|error| match error {
         CompareError::Workload(error) => names::refused("workload", &error, "foreread workloads"),
         CompareError::Model(error) => names::refused("model", &error, "foreread models"),
+        CompareError::Policy(error) => names::refused("policy", &error, "foreread policies"),
         error => Fail::Input(error.to_string()),
     })
 }

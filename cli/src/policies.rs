@@ -1,21 +1,34 @@
-//! `foreread policies`: every policy with its parameters, their defaults, units and ranges, and its origin.
+//! `foreread policies`: every policy with its parameters, their defaults, units and ranges, and its origin; then the
+//! imitations of other programs, which are a group of their own.
 
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
+use crate::out;
 use foreread_core::policy::{ALL, Info, Scope};
-use foreread_lab::report::number::size;
+use foreread_lab::peer;
+use foreread_lab::report::number::{size, wrap};
 use serde_json::json;
+
+/// What stands below the list.
+const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the storage allows, nor than max would be \
+    without it; max=512K+capacity is at most 512K. It is 8K from 8M on, 16K from 32M, and so on to 1M from 128G and \
+    beyond (Wu Fengguang, 2010). max=capacity-2010b is the later posting: 8K from 1M on, 1M from 16G.";
 
 /// Prints them.
 pub fn run(as_json: bool) -> Result<(), Fail> {
-    let entries: Vec<Entry> = ALL.iter().map(|info| entry(info)).collect();
-    catalog::print("policies", &entries, as_json)
+    let entries: Vec<Entry> = ALL.iter().chain(peer::ALL).map(|info| entry(info)).collect();
+    catalog::print("policies", &entries, as_json)?;
+    if as_json { Ok(()) } else { out::print(format!("\n{}\n", wrap(BY_CAPACITY, 90).join("\n"))) }
 }
 
 fn entry(info: &Info) -> Entry {
     let (scope, whose) = match info.scope {
         Scope::Open => ("open", "State: one for each open description."),
         Scope::File => ("file", "State: one for all readers of the file together."),
+    };
+    let (group, lab_only) = match peer::is_one(info) {
+        true => ("peer", Some("An imitation: for 'foreread compare' on models only.".to_string())),
+        false => ("policy", None),
     };
     let page = info.page_bytes.map(|bytes| format!("Needs cache pages of {}.", size(bytes)));
     // What has no parameters keeps no state worth a word.
@@ -24,7 +37,11 @@ fn entry(info: &Info) -> Entry {
         name: info.name.to_string(),
         summary: info.summary.to_string(),
         origin: info.origin.to_string(),
-        facts: vec![("scope", json!(scope), whose), ("page_bytes", json!(info.page_bytes), page)],
+        facts: vec![
+            ("group", json!(group), lab_only),
+            ("scope", json!(scope), whose),
+            ("page_bytes", json!(info.page_bytes), page),
+        ],
         params: info.params,
     }
 }

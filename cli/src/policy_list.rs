@@ -1,4 +1,4 @@
-//! Reads `--policy a,b:key=value,key=value,...|all`.
+//! Reads `--policy a,b:key=value,key=value,...|all|peers`.
 //!
 //! The list and the parameters share the comma: a part without `:` that contains `=` is a parameter of the policy
 //! before it. Never: changes an order; but `none` is put first where it is missing, since the others are measured
@@ -6,15 +6,17 @@
 
 use crate::fail::Fail;
 use crate::names;
-use foreread_core::policy::{ALL, PolicySpec};
+use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
+use foreread_lab::peer;
 
 const LIST: &str = "foreread policies";
 
 /// The policies, in the order written; none where nothing is written, for the lab to choose.
-pub fn parse(text: Option<&str>) -> Result<Vec<PolicySpec>, Fail> {
+pub fn parse(text: Option<&str>) -> Result<Vec<PolicyDraft>, Fail> {
     let texts = match text {
         None => return Ok(Vec::new()),
         Some("all") => ALL.iter().map(|info| info.name.to_string()).collect(),
+        Some("peers") => peer::ALL.iter().map(|info| info.name.to_string()).collect(),
         Some(text) => split(text)?,
     };
     let mut policies = Vec::new();
@@ -26,11 +28,10 @@ pub fn parse(text: Option<&str>) -> Result<Vec<PolicySpec>, Fail> {
         if texts.iter().filter(|t| *t == text).count() > 1 {
             return Err(Fail::input("named twice", format!("'{text}' in --policy"), "leave one out"));
         }
-        policies.push(PolicySpec::parse(text).map_err(|error| names::refused("policy", &error, LIST))?);
+        policies.push(peer::parse(text).map_err(|error| names::refused("policy", &error, LIST))?);
     }
     if policies.iter().all(|p| p.info.name != "none") {
-        let none = PolicySpec::parse("none").map_err(|error| names::refused("policy", &error, LIST))?;
-        policies.insert(0, none);
+        policies.insert(0, PolicySpec::none().into());
     }
     Ok(policies)
 }
@@ -88,6 +89,15 @@ mod tests {
         assert_eq!(texts("rbd-plain,none"), ["rbd-plain", "none"]);
         assert!(parse(None).expect("the usual").is_empty());
         assert_eq!(texts("all").len(), ALL.len());
+        assert!(texts("all").iter().all(|name| !name.starts_with("peer-")));
+    }
+
+    #[test]
+    fn imitations_are_a_list_of_their_own() {
+        let peers = texts("peers");
+        assert_eq!((peers.len(), peers[0].as_str()), (1 + peer::ALL.len(), "none"));
+        assert!(peers[1..].iter().all(|name| name.starts_with("peer-")), "{peers:?}");
+        assert_eq!(texts("none,peer-nbdkit:max=1M"), ["none", "peer-nbdkit:max=1M"]);
     }
 
     #[test]
@@ -107,6 +117,10 @@ mod tests {
             ("none,none", "named twice"),
             ("none,kernel", "comes by itself"),
             ("none,all", "unknown policy: 'all'"),
+            ("none,peers", "unknown policy: 'peers'; nearest: peer-"),
+            ("peer-nbd", "nearest: peer-nbdkit"),
+            ("peer-nbdkit:max=capacity", "is not a size such as 128K"),
+            ("linux-6.18:max=capacty", "nor capacity or capacity-2010b"),
         ] {
             assert!(error(list).contains(part), "{list}: {}", error(list));
         }

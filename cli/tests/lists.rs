@@ -2,22 +2,31 @@
 
 mod common;
 use common::foreread;
-use foreread_core::policy::ALL;
+use foreread_core::policy::{ALL, Info};
+use foreread_lab::peer;
 use std::io::Read;
 use std::process::{Command, Stdio};
+
+/// In the order of the list.
+fn everyone() -> Vec<&'static Info> {
+    ALL.iter().chain(peer::ALL).copied().collect()
+}
 
 #[test]
 fn policies_tell_everything_of_everyone() {
     let got = foreread(["policies"]);
     let text = got.is_done();
-    for info in ALL {
+    for info in everyone() {
         assert!(text.contains(info.name) && text.contains(info.params.first().map_or("", |p| p.key)), "{}", info.name);
         for param in info.params {
             assert!(text.contains(&format!("{}={}", param.key, param.default)), "{} {}", info.name, param.key);
             assert!(text.contains(param.help), "{} {}", info.name, param.key);
         }
     }
-    assert!(text.matches("Origin: ").count() == ALL.len(), "{text}");
+    assert!(text.matches("Origin: ").count() == everyone().len(), "{text}");
+    assert_eq!(text.matches("An imitation: ").count(), peer::ALL.len(), "{text}");
+    assert!(text.contains("max=capacity is no more than") && text.contains("0 to 1G, capacity  read_ahead_kb"));
+    assert!(!text.contains("seed 0"), "publications are named by author and year:\n{text}");
     assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
     assert!(!text.contains('\u{1b}'));
 }
@@ -28,9 +37,10 @@ fn policies_as_json() {
     let json: serde_json::Value = serde_json::from_str(got.is_done()).expect("JSON");
     assert_eq!(json["schema"], "foreread.policies/1");
     let policies = json["policies"].as_array().expect("an array");
-    assert_eq!(policies.len(), ALL.len());
-    for (policy, info) in policies.iter().zip(ALL) {
+    assert_eq!(policies.len(), everyone().len());
+    for (policy, info) in policies.iter().zip(everyone()) {
         assert_eq!(policy["name"], info.name);
+        assert_eq!(policy["group"], if peer::is_one(info) { "peer" } else { "policy" });
         for key in ["summary", "origin", "scope", "page_bytes", "params"] {
             assert!(policy.get(key).is_some(), "{} has no {key}", info.name);
         }

@@ -196,3 +196,29 @@ fn feed(head: &[&str], events: &[&str]) {
         while machine.poll().is_some() {}
     }
 }
+
+/// A maximum that goes by the size of the source is a plain number in the log, so that a log alone is enough.
+#[test]
+fn a_maximum_by_capacity_is_logged_as_it_came_out() {
+    common::watch();
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("log");
+    let policy = "linux-3.12:max=512K+capacity-2010b";
+    let open = |size| Reader::open(Arc::new(named(size)), Options::default().policy(policy).event_log(&log));
+    for (size, max) in [(4 << 20, 16 << 10), (1 << 20, 8 << 10), (505_000, 4 << 10)] {
+        let reader = open(size).expect("opens");
+        assert_eq!((reader.policy().values[0], reader.policy().to_string().as_str()), (max, policy));
+        let mut buf = vec![0; 100_000];
+        for i in 0..5 {
+            reader.read_at(&mut buf, i * 100_000).expect("reads");
+        }
+        drop(reader);
+        let text = std::fs::read_to_string(&log).expect("a log");
+        assert!(text.contains(&format!("\npolicy linux-3.12:max={max},context=conservative\n")), "{size}");
+        assert!(replay(text.as_bytes()).is_ok(), "{size}");
+        // Nobody could tell what such a log meant.
+        let open_again = text.replace(&format!("max={max}"), "max=capacity");
+        let error = replay(open_again.as_bytes()).expect_err("no capacity here").to_string();
+        assert!(error.contains("the capacity that max goes by is not known here"), "{error}");
+    }
+}

@@ -9,6 +9,7 @@ pub mod conform;
 pub mod device;
 pub mod draw;
 pub mod live;
+pub mod peer;
 pub mod report;
 pub mod sim;
 pub mod stats;

@@ -1,6 +1,6 @@
 //! `compare` from plan to table, on models: the published figures that the lab has to meet, and its own rules.
 
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, CompareError, Plan, Where};
 use foreread_lab::report::{Silent, Table};
 
@@ -8,7 +8,7 @@ fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table 
     let plan = Plan {
         workload: Some(workload.to_string()),
         on: Some(Where::Model(model.to_string())),
-        policies: policies.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect(),
+        policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
         runs: Some(runs),
         seed: 1,
         ..Plan::default()
@@ -73,6 +73,58 @@ fn readahead_overlaps_the_round_trip() {
     assert!(time_s(&table, "none") > 4.0 * time_s(&table, "linux-6.18:max=4M"));
 }
 
+/// What goes by the capacity is told in plain numbers; what does not is not.
+#[test]
+fn a_maximum_by_the_capacity_of_the_model() {
+    let policies = ["linux-2.6.31:max=4M+capacity", "linux-2.6.31:max=4M+capacity-2010b", "linux-2.6.31:max=512K"];
+    let table = on_model("sequential:record=64K", "x25-m", &policies, 1);
+    let told: Vec<&String> = table.notes.iter().filter(|n| n.contains("here")).collect();
+    assert_eq!(
+        told,
+        [
+            "linux-2.6.31:max=4M+capacity is linux-2.6.31:max=524288 here: model:x25-m holds 80000000000 bytes",
+            "linux-2.6.31:max=4M+capacity-2010b is linux-2.6.31:max=2097152 here: model:x25-m holds 80000000000 bytes",
+        ]
+    );
+    assert_eq!(time_s(&table, policies[0]), time_s(&table, policies[2]), "512 KiB, however it is said");
+    assert!(time_s(&table, policies[1]) < time_s(&table, policies[0]));
+}
+
+/// An imitation runs on a model, and on no file.
+#[test]
+fn imitations_read_no_files() {
+    let plan = |on| Plan {
+        workload: Some("random:count=20".to_string()),
+        on: Some(on),
+        policies: vec![foreread_lab::peer::parse("peer-nbdkit").expect("an imitation")],
+        runs: Some(1),
+        ..Plan::default()
+    };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    file.as_file().set_len(1 << 20).expect("longer");
+    let error = compare::run(&plan(Where::File(file.path().into())), &mut Silent).expect_err("refused");
+    assert!(matches!(error, CompareError::Peer { .. }) && error.to_string().contains("use --on model:NAME"), "{error}");
+    let table = compare::run(&plan(Where::Model("rbd".to_string())), &mut Silent).expect("a table").remove(0);
+    assert!(table.policies[1].runs[0].stats.source_bytes > 20 * 4096);
+}
+
+/// On a file the capacity is its size, beside the device's own setting.
+#[test]
+fn a_maximum_by_the_size_of_the_file() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    file.as_file().set_len(8 << 20).expect("longer");
+    let plan = Plan {
+        workload: Some("sequential".to_string()),
+        on: Some(Where::File(file.path().into())),
+        policies: vec![PolicyDraft::parse("linux-2.6.31:max=capacity").expect("a policy")],
+        runs: Some(1),
+        ..Plan::default()
+    };
+    let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
+    let note = table.notes.iter().find(|n| n.contains("here")).expect("a note");
+    assert!(note.contains("linux-2.6.31:max=8192 here") && note.ends_with("holds 8388608 bytes"), "{note}");
+}
+
 #[test]
 fn plans_that_cannot_be_carried_out() {
     let bad = |plan: Plan| compare::run(&plan, &mut Silent).expect_err("an error");
@@ -81,7 +133,7 @@ fn plans_that_cannot_be_carried_out() {
     assert!(matches!(spec, CompareError::Model(_)), "{spec}");
     let spec = bad(Plan { workload: Some("seqential".to_string()), on: model("rbd"), ..Plan::default() });
     assert!(matches!(spec, CompareError::Workload(_)), "{spec}");
-    let policies = vec![PolicySpec::parse("linux-6.18").expect("a policy")];
+    let policies = vec![PolicyDraft::parse("linux-6.18").expect("a policy")];
     let page = foreread_core::units::PageSize::new(512);
     let page = bad(Plan { on: model("rbd"), policies, page, ..Plan::default() });
     assert!(matches!(page, CompareError::Page { .. }), "{page}");

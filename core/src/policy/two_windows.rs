@@ -31,7 +31,7 @@ pub const MIN: Param = Param {
     unit: Unit::Bytes,
     default: "16K",
     range: (PAGE, SIZES.1),
-    help: "evictions do not make the next window smaller than this",
+    help: "evictions shrink the next window no further",
 };
 
 /// State of one open description, in pages.

@@ -16,7 +16,7 @@ use crate::report::{PolicyRuns, Progress, RunResult, Table};
 use crate::sim;
 use crate::workload::{self, Chosen, Workload};
 use foreread_core::machine::Config;
-use foreread_core::policy::{PolicySpec, SpecError};
+use foreread_core::policy::{PolicyDraft, PolicySpec, SpecError};
 use foreread_core::units::PageSize;
 use place::Place;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Plan {
     /// Where; a scratch file and two models when open.
     pub on: Option<Where>,
     /// Policies in the order of their rows; [`USUAL_POLICIES`] when empty. `none` is added where missing.
-    pub policies: Vec<PolicySpec>,
+    pub policies: Vec<PolicyDraft>,
     /// Runs of each policy; [`MODEL_RUNS`], [`FILE_RUNS`] or [`SCRATCH_RUNS`] when open.
     pub runs: Option<u32>,
     /// Size of the cache in bytes; [`CACHE_BYTES`] when open.
@@ -85,6 +85,17 @@ pub enum CompareError {
     /// A model that is not there.
     #[error("{0}")]
     Model(SpecError),
+    /// A policy that does not fit the place.
+    #[error("{0}")]
+    Policy(SpecError),
+    /// An imitation was to read a file.
+    #[error("{policy} on {place}: an imitation of another program runs on models only; use --on model:NAME")]
+    Peer {
+        /// The policy.
+        policy: String,
+        /// Where.
+        place: String,
+    },
     /// The cache page does not fit the policy or the storage.
     #[error("{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy")]
     Page {
@@ -167,6 +178,8 @@ struct Row {
     /// None: the kernel's page cache.
     spec: Option<PolicySpec>,
     page: PageSize,
+    /// It goes by the capacity of the place.
+    capped: bool,
 }
 
 impl<'a> Case<'a> {
@@ -186,14 +199,15 @@ impl<'a> Case<'a> {
             live::check(&first)?;
         }
         let natural = first.page_bytes;
-        for spec in chosen(plan) {
+        for draft in chosen(plan) {
+            let capped = draft.wants_capacity();
+            let spec = place.ready(draft)?;
             let page = case.page_for(&spec, natural)?;
-            let spec = if spec.info.name.starts_with("linux-") { place.with_default_max(spec) } else { spec };
-            case.rows.push(Row { policy: spec.to_string(), spec: Some(spec), page });
+            case.rows.push(Row { policy: spec.to_string(), spec: Some(spec), page, capped });
         }
         if place.path().is_some() {
             let page = PageSize::new(4096).unwrap_or(case.rows[0].page);
-            case.rows.push(Row { policy: "kernel".to_string(), spec: None, page });
+            case.rows.push(Row { policy: "kernel".to_string(), spec: None, page, capped: false });
         }
         Ok(case)
     }
@@ -279,6 +293,10 @@ impl<'a> Case<'a> {
         let runs = results.first().map_or(0, |runs| runs.len() as u32);
         let mut notes = self.place.notes();
         notes.extend(self.left_out);
+        for row in self.rows.iter().filter(|r| r.capped) {
+            let settled = row.spec.as_ref().map_or_else(String::new, PolicySpec::canonical);
+            notes.push(format!("{} is {settled} here: {}", row.policy, self.place.capacity_in_words()));
+        }
         let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
         if pages.iter().any(|p| *p != pages[0]) {
             let list: Vec<String> = self.rows.iter().map(|r| format!("{} {}", r.policy, r.page.bytes())).collect();
@@ -300,10 +318,10 @@ impl<'a> Case<'a> {
 }
 
 /// The policies of a plan, `none` first where nobody named it.
-fn chosen(plan: &Plan) -> Vec<PolicySpec> {
-    let usual = || USUAL_POLICIES.iter().filter_map(|name| PolicySpec::parse(name).ok()).collect();
-    let named: Vec<PolicySpec> = if plan.policies.is_empty() { usual() } else { plan.policies.clone() };
+fn chosen(plan: &Plan) -> Vec<PolicyDraft> {
+    let usual = || USUAL_POLICIES.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect();
+    let named: Vec<PolicyDraft> = if plan.policies.is_empty() { usual() } else { plan.policies.clone() };
     let has_none = named.iter().any(|p| p.info.name == "none");
-    let none = (!has_none).then(PolicySpec::none);
+    let none = (!has_none).then(|| PolicySpec::none().into());
     none.into_iter().chain(named).collect()
 }

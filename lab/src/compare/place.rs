@@ -9,8 +9,9 @@ use super::{
 };
 use crate::device::presets::{self, Preset};
 use crate::live::{self, LiveError};
+use crate::peer;
 use crate::report::Progress;
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::{PolicyDraft, PolicySpec};
 use std::path::PathBuf;
 
 /// A place, looked at and found fit.
@@ -144,11 +145,31 @@ impl Place {
         }
     }
 
-    /// `linux-*` without a `max` of its own gets the device's.
-    pub fn with_default_max(&self, spec: PolicySpec) -> PolicySpec {
+    /// How many bytes it holds.
+    fn capacity(&self) -> u64 {
         match self {
-            Place::File(OnFile { readahead: Some(bytes), .. }) => spec.with_default("max", *bytes),
-            _ => spec,
+            Place::Model(preset) => preset.capacity_bytes,
+            Place::File(file) => file.size,
         }
+    }
+
+    /// For a note.
+    pub fn capacity_in_words(&self) -> String {
+        format!("{} holds {} bytes", self.name(), self.capacity())
+    }
+
+    /// A policy with all its values: `linux-*` without a `max` of its own gets the device's, and what goes by the
+    /// capacity goes by that of this place. Imitations of other programs do not read files.
+    pub fn ready(&self, draft: PolicyDraft) -> Result<PolicySpec, CompareError> {
+        let draft = match self {
+            Place::File(_) if peer::is_one(draft.info) => {
+                return Err(CompareError::Peer { policy: draft.to_string(), place: self.name() });
+            }
+            Place::File(OnFile { readahead: Some(bytes), .. }) if draft.info.name.starts_with("linux-") => {
+                draft.with_default("max", *bytes)
+            }
+            _ => draft,
+        };
+        draft.ready(Some(self.capacity())).map_err(CompareError::Policy)
     }
 }
