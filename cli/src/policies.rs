@@ -11,8 +11,8 @@ use serde_json::json;
 
 /// What stands below the list.
 const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the storage allows, nor than max would be \
-    without it; max=512K+capacity is at most 512K. It is 8K from 8M on, 16K from 32M, and so on to 1M from 128G and \
-    beyond (Wu Fengguang, 2010). max=capacity-2010b is the later posting: 8K from 1M on, 1M from 16G.";
+    without it; max=512K+capacity is at most 512K. It is 8K from 8M on, 16K from 32M, and so on: 1M from 128G (Wu \
+    Fengguang, 2010). max=capacity-2010b is the later posting: 8K from 1M on, 1M from 16G.";
 
 /// Prints them.
 pub fn run(as_json: bool) -> Result<(), Fail> {

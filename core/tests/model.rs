@@ -8,6 +8,7 @@ mod common;
 use common::{FILE, World};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::Config;
+use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Scope, Wants};
 use foreread_core::units::{ByteRange, OpenId, PageSize, ReadId};
 use proptest::prelude::*;
 
@@ -56,6 +57,54 @@ fn op() -> impl Strategy<Value = Op> {
 fn advice_of(n: u8) -> Advice {
     [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed, Advice::DontNeed][usize::from(n) % 5]
 }
+
+/// A policy that gives up, at every question, what lies around the page it is asked about, also what it just planned,
+/// what others wait for, and what the read at hand has already met.
+struct Fickle;
+
+impl Fickle {
+    fn change_its_mind(ask: &Ask<'_>, plan: &mut Plan) {
+        plan.drop.push(range(ask.at.saturating_sub(20_000), 30_000));
+        plan.read(ask.at.saturating_sub(9000), 50_000, Some(ask.at + 20_000));
+        plan.drop.push(range(ask.at + 12_000, 5000));
+    }
+}
+
+impl Policy for Fickle {
+    fn wants(&self) -> Wants {
+        Wants { read: true, ..Wants::default() }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        Fickle::change_its_mind(ask, plan);
+    }
+
+    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        Fickle::change_its_mind(ask, plan);
+    }
+
+    fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        Fickle::change_its_mind(ask, plan);
+    }
+
+    fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, plan: &mut Plan) {
+        Fickle::change_its_mind(ask, plan);
+    }
+
+    fn on_advice(&mut self, ask: &Ask<'_>, _advice: Advice, plan: &mut Plan) {
+        Fickle::change_its_mind(ask, plan);
+    }
+}
+
+static FICKLE: Info = Info {
+    name: "fickle",
+    summary: "gives up what it reads",
+    origin: "a test",
+    scope: Scope::Open,
+    page_bytes: None,
+    params: &[],
+    build: |_| Box::new(Fickle),
+};
 
 fn range(start: u64, len: u64) -> ByteRange {
     ByteRange::new(start, len).expect("a small range")
@@ -122,12 +171,16 @@ fn play(world: &mut World, op: &Op) {
 }
 
 fn story(policy: &str, page: u64, ops: &[Op], apart: bool) {
+    story_of(PolicySpec::parse(policy).expect("a policy"), page, ops, apart);
+}
+
+fn story_of(policy: PolicySpec, page: u64, ops: &[Op], apart: bool) {
     let mut config = Config::new(PageSize::new(page).expect("a page size"), 64 * 4096);
     config.max_in_flight = 5;
     config.max_fetch_bytes = 16 * 4096;
     config.max_ride_bytes = 3 * 4096;
     config.keep_windows_apart = apart;
-    let mut world = World::with(policy, config, SPACE - 1234);
+    let mut world = World::of(policy, config, SPACE - 1234);
     world.release_at_once = false;
     let size = world.size;
     world.send(Event::Open { open: OpenId(1), file: FILE, size });
@@ -173,6 +226,11 @@ proptest! {
     #[test]
     fn rbd(ops in prop::collection::vec(op(), 1..60), apart: bool) {
         story("rbd-plain:trigger=2,max=64K", 512, &ops, apart);
+    }
+
+    #[test]
+    fn fickle(ops in prop::collection::vec(op(), 1..60), apart: bool) {
+        story_of(PolicySpec::of(&FICKLE), 4096, &ops, apart);
     }
 
     #[test]

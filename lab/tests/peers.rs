@@ -100,6 +100,8 @@ fn golden_table() {
     assert!(checked >= 44, "only {checked} decisions in the table");
     for info in peer::ALL {
         assert!(table.contains(&format!("| {}", info.name)), "no case for {}", info.name);
+        let page = include_str!("../../docs/policies.md");
+        assert!(page.contains(&format!("| `{}` |", info.name)), "docs/policies.md has no row for {}", info.name);
     }
 }
 

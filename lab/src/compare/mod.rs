@@ -165,7 +165,7 @@ struct Case<'a> {
     plan: &'a Plan,
     place: &'a Place,
     workload: &'a Chosen,
-    left_out: Vec<String>,
+    notes: Vec<String>,
     rows: Vec<Row>,
     runs: u32,
     cache_bytes: u64,
@@ -178,8 +178,6 @@ struct Row {
     /// None: the kernel's page cache.
     spec: Option<PolicySpec>,
     page: PageSize,
-    /// It goes by the capacity of the place.
-    capped: bool,
 }
 
 impl<'a> Case<'a> {
@@ -191,23 +189,26 @@ impl<'a> Case<'a> {
     ) -> Result<Case<'a>, CompareError> {
         let cache_bytes = plan.cache_bytes.unwrap_or(CACHE_BYTES);
         let size = place.size(plan, workload.info.least_bytes);
-        let left_out = left_out.to_vec();
+        let notes = left_out.to_vec();
         let runs = place.runs(plan);
-        let mut case = Case { plan, place, workload, left_out, rows: Vec::new(), runs, cache_bytes, size };
+        let mut case = Case { plan, place, workload, notes, rows: Vec::new(), runs, cache_bytes, size };
         let first = case.workload(0)?;
         if place.path().is_some() {
             live::check(&first)?;
         }
         let natural = first.page_bytes;
         for draft in chosen(plan) {
-            let capped = draft.wants_capacity();
+            let by_capacity = draft.wants_capacity();
             let spec = place.ready(draft)?;
+            if by_capacity {
+                case.notes.push(format!("{spec} is {} here: {}", spec.canonical(), place.capacity_in_words()));
+            }
             let page = case.page_for(&spec, natural)?;
-            case.rows.push(Row { policy: spec.to_string(), spec: Some(spec), page, capped });
+            case.rows.push(Row { policy: spec.to_string(), spec: Some(spec), page });
         }
         if place.path().is_some() {
             let page = PageSize::new(4096).unwrap_or(case.rows[0].page);
-            case.rows.push(Row { policy: "kernel".to_string(), spec: None, page, capped: false });
+            case.rows.push(Row { policy: "kernel".to_string(), spec: None, page });
         }
         Ok(case)
     }
@@ -292,11 +293,7 @@ impl<'a> Case<'a> {
     fn table(self, results: Vec<Vec<RunResult>>) -> Table {
         let runs = results.first().map_or(0, |runs| runs.len() as u32);
         let mut notes = self.place.notes();
-        notes.extend(self.left_out);
-        for row in self.rows.iter().filter(|r| r.capped) {
-            let settled = row.spec.as_ref().map_or_else(String::new, PolicySpec::canonical);
-            notes.push(format!("{} is {settled} here: {}", row.policy, self.place.capacity_in_words()));
-        }
+        notes.extend(self.notes);
         let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
         if pages.iter().any(|p| *p != pages[0]) {
             let list: Vec<String> = self.rows.iter().map(|r| format!("{} {}", r.policy, r.page.bytes())).collect();
