@@ -6,7 +6,7 @@ use common::{FILE, OPEN, World};
 use foreread_core::event::{Advice, Class, Error, Event};
 use foreread_core::machine::Config;
 use foreread_core::policy::{Ask, Info, Plan, Policy, PolicyDraft, PolicySpec, Scope, Wants};
-use foreread_core::units::{ByteRange, Nanos, OpenId, PageSize};
+use foreread_core::units::{ByteRange, Nanos, OpenId, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
 
@@ -130,6 +130,24 @@ fn a_shared_stream_outlives_one_of_its_readers() {
     world.read(2 * PAGE, PAGE);
     world.read(3 * PAGE, PAGE);
     assert_eq!(world.machine.stats().ra_planned_ops, 1, "four reads in a row, two readers");
+}
+
+/// A read that its reader calls random neither goes on with a stream nor ends one.
+#[test]
+fn a_read_called_random_is_not_seen_by_a_detector() {
+    let planned = |random_at: u64| {
+        let mut world = World::with("rbd-plain:trigger=3", config(4096), 1 << 30);
+        for at in [0, 1, random_at, 2] {
+            let read = ReadId(world.next_read);
+            world.next_read += 1;
+            let range = ByteRange::new(at * PAGE, PAGE).expect("a range");
+            world.send(Event::Read { read, open: OPEN, range, random: at == random_at });
+            world.settle();
+        }
+        world.machine.stats().ra_planned_ops
+    };
+    assert_eq!(planned(500), 1, "somewhere else");
+    assert_eq!(planned(3), 1, "not the third in a row, which comes after it");
 }
 
 #[test]

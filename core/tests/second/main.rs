@@ -25,7 +25,7 @@ use story::{OPENS, Op, Story};
 use two_windows::Tree;
 
 /// Requests of the default run.
-const REQUESTS: u64 = 150_000;
+const REQUESTS: u64 = 100_000;
 
 /// One open description of either family.
 enum File {

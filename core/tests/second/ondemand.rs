@@ -210,7 +210,7 @@ impl File {
     fn decide_2623(&mut self, hit: bool, off: i64, req: i64, pages: &mut Pages) -> bool {
         if off != 0 && self.continues(off) {
             self.push();
-        } else if !hit && !(self.near(off) || req > self.max) {
+        } else if !(hit || self.near(off) || req > self.max) {
             pages.fetch(off, req, 0);
             return false;
         } else if hit {

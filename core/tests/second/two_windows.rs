@@ -149,9 +149,9 @@ impl File {
             return pages.send(|_| false);
         }
         // Where the reader went on after it last waited: what it looks at from here on is asked for.
-        let mut from = pos / P;
+        let (first, mut from) = (pos / P, pos / P);
         let stop = ((pos + count).min(pages.size) - 1) / P;
-        for p in from..=stop {
+        for p in first..=stop {
             pages.asked(Question::Page, p);
             if self.tree == Tree::Plain {
                 self.look(p, pages);
