@@ -59,6 +59,18 @@ fn a_simulation_repeats() {
     assert!(one[0][0] != one[0][1], "another run has another seed");
 }
 
+/// The greps, too long for a first look, are measured when they are asked for, on a file as large as they need.
+#[test]
+fn a_plan_without_a_workload_measures_the_usual_ones() {
+    let on = Some(Where::Model("rbd".to_string()));
+    let policies = vec![PolicySpec::parse("none").expect("a policy")];
+    let plan = Plan { on, policies, runs: Some(1), ..Plan::default() };
+    let tables = compare::run(&plan, &mut Silent).expect("tables");
+    let names: Vec<&str> = tables.iter().map(|t| t.workload.as_str()).collect();
+    assert_eq!(names, compare::SUITE_WORKLOADS);
+    assert!(tables.iter().all(|t| t.notes.is_empty()), "one was left out");
+}
+
 /// Common luck: a policy that reads nothing ahead takes exactly as long as none.
 #[test]
 fn every_policy_meets_the_same_luck() {

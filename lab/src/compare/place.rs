@@ -127,9 +127,9 @@ impl Place {
     /// there is.
     pub fn size(&self, plan: &Plan, least: u64) -> u64 {
         let (holds, usual) = match self {
-            Place::Model(preset) => (preset.capacity_bytes, SPAN_BYTES),
+            Place::Model(preset) => (preset.capacity_bytes, SPAN_BYTES.max(least)),
             Place::File(file) if file.scratch.is_some() => (file.size, SCRATCH_SPAN_BYTES.max(least)),
-            Place::File(file) => (file.size, SPAN_BYTES),
+            Place::File(file) => (file.size, SPAN_BYTES.max(least)),
         };
         plan.size_bytes.unwrap_or(usual).min(holds)
     }

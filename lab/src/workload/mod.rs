@@ -133,6 +133,9 @@ workloads!(
     tree,
     processes,
 );
+mod volume;
+
+workloads!(sequential, random, interleaved, boot_ide, boot_virtio, grep_ide, grep_virtio);
 
 #[cfg(test)]
 mod tests {
@@ -143,7 +146,7 @@ mod tests {
     fn every_workload_stays_in_its_file_and_is_stable() {
         for info in ALL {
             let chosen = parse(info.name).expect("its own name");
-            for size in [1 << 30, (3 << 30) + 777] {
+            for size in [1 << 30, (3 << 30) + 777].map(|size: u64| size.max(info.least_bytes)) {
                 let workload = chosen.build(size, 1).expect(info.name);
                 assert_eq!(workload.name, info.name);
                 assert!(workload.files.iter().sum::<u64>() <= size, "{} at {size}", info.name);
@@ -184,6 +187,7 @@ mod tests {
     fn errors_say_what_is_known() {
         let Err(SpecError::UnknownName { known, .. }) = parse("sequentail") else { panic!("there is no such name") };
         assert!(known.starts_with(&["sequential", "random", "interleaved", "boot-ide"]) && known.len() == ALL.len());
+        assert_eq!(known[..3], ["sequential", "random", "interleaved"]);
         let Err(SpecError::UnknownKey { known, .. }) = parse("sequential:recrod=4K") else { panic!("no such key") };
         assert_eq!(known, ["record", "depth", "think"]);
         assert!(matches!(parse("random:record=0"), Err(SpecError::Value { .. })));
