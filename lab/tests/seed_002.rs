@@ -1,0 +1,71 @@
+//! Seed 002: dense random reads on an SSD of 2010 under the four variants of context readahead that were compared
+//! there, and the other test of that thread, random reads of 64 KiB.
+//!
+//! The order of the published rows is what has to come out; one of the three ratios was fitted. Never: the published
+//! queries a second, of which the device is unknown.
+
+use foreread_core::policy::PolicySpec;
+use foreread_lab::compare::{self, Plan, Where};
+use foreread_lab::report::Silent;
+
+const MIB: u64 = 1 << 20;
+/// In the order of the published table, fastest first: 7536, 7129, 6717 and 5581 queries a second.
+const CONTEXTS: [&str; 4] = ["off", "conservative", "slow-ramp", "original"];
+
+/// Seconds of one run of each variant.
+fn times(workload: &str, size: u64, cache: u64) -> [f64; 4] {
+    let policy = |context| PolicySpec::parse(&format!("linux-3.12:context={context}")).expect("a policy");
+    let plan = Plan {
+        workload: Some(workload.to_string()),
+        on: Some(Where::Model("x25-m".to_string())),
+        policies: CONTEXTS.iter().map(policy).collect(),
+        runs: Some(1),
+        cache_bytes: Some(cache),
+        size_bytes: Some(size),
+        seed: 1,
+        ..Plan::default()
+    };
+    let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
+    CONTEXTS.map(|context| {
+        let name = format!("linux-3.12:context={context}");
+        table.policies.iter().find(|p| p.policy == name).expect("a row").runs[0].time_s
+    })
+}
+
+/// A quarter of the file fits in the cache, as when `compare` is left to choose.
+#[test]
+fn the_published_order_holds_at_every_density() {
+    for density in [5, 10, 25, 50, 80] {
+        let times = times(&format!("dense-random:density={density}"), 256 * MIB, 64 * MIB);
+        println!("{density} %: {:.3?} of off", times.map(|t| times[0] / t));
+        assert!(times.windows(2).all(|w| w[0] < w[1]), "{density} %: {times:?}");
+    }
+}
+
+/// Published: 0.946, 0.891 and 0.741 of the queries; the second was fitted.
+#[test]
+fn ratios_at_the_default_density() {
+    let [off, conservative, slow_ramp, original] = times("dense-random", 256 * MIB, 64 * MIB);
+    assert!((off / slow_ramp - 0.891).abs() < 0.01, "{}", off / slow_ramp);
+    assert!((off / conservative - 0.946).abs() < 0.03, "{}", off / conservative);
+    assert!(off / original < 0.741, "{}: original loses more here than was published", off / original);
+}
+
+/// "unless they are very dense, which actually deserves some readahead": with a cache that keeps everything.
+#[test]
+fn very_dense_reads_deserve_readahead() {
+    let [off, conservative, slow_ramp, original] = times("dense-random:density=50", 256 * MIB, 512 * MIB);
+    assert!(off < conservative && conservative < slow_ramp && slow_ramp < original);
+    let [off, .., original] = times("dense-random:density=90", 256 * MIB, 512 * MIB);
+    assert!(original < off, "{original} and {off}");
+}
+
+/// Miao Xie's test: about 10,000 random reads of 64 KiB in 2 GB, once each or again. Published: 104 to 121 MB/s on
+/// ext4 (and 69 to 121 on btrfs) by the change from original to conservative.
+#[test]
+fn random_reads_of_64k_gain_by_the_conservative_rule() {
+    let [_, conservative, _, original] = times("dense-random:record=64K,density=26", 2048 * MIB, 256 * MIB);
+    let gain = original / conservative;
+    println!("{gain:.3} times as fast, published 1.16");
+    assert!((1.08..1.25).contains(&gain), "{gain}");
+}
