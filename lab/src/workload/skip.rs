@@ -1,0 +1,83 @@
+//! One reader that reads a piece in order, skips some, reads on: a program that leaves out parts of what it reads.
+//!
+//! Nearly sequential: whoever forgets the stream at a skip throws away what it has read ahead beyond it, and starts
+//! anew each time.
+//!
+//! Never: a step back, an overlap.
+//!
+//! ```text
+//!   |--|--|--|--| read in order |--|     |--|--|--|--| ...
+//!   ├────────── read ─────────────┤ skip ├─── read ───
+//! ```
+
+use super::{Info, MAX_READS, Request, Workload, check_reads};
+use foreread_core::policy::spec::SpecError;
+use foreread_core::policy::{Param, Unit};
+use foreread_core::units::MAX_OFFSET;
+
+const PARAMS: &[Param] = &[
+    Param { key: "record", unit: Unit::Bytes, default: "4K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param { key: "read", unit: Unit::Count, default: "399", range: (1, MAX_READS), help: "reads in a row" },
+    Param { key: "skip", unit: Unit::Count, default: "99", range: (0, MAX_READS), help: "records left out then" },
+];
+
+/// What there is to know of it.
+pub static INFO: Info = Info {
+    name: "skip",
+    summary: "one reader, in order with parts left out: reads 399 records, skips 99",
+    origin: "the pattern that users of mountpoint-s3 report; the size of a record is chosen here",
+    least_bytes: 1,
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
+    let [record, read, skip] = *values else { unreachable!("three parameters") };
+    let records = size.div_ceil(record);
+    let period = read + skip;
+    let reads = records / period * read + (records % period).min(read);
+    check_reads(INFO.name, record, reads)?;
+    let request = |n| {
+        let offset = (n / read * period + n % read) * record;
+        Request::read(offset, record.min(size - offset))
+    };
+    Ok(Workload::single(INFO.name, size, 1, (0..reads).map(request).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::{MAX_READS, parse};
+
+    /// The records of a file of `size` bytes that are read.
+    fn records(text: &str, size: u64) -> Vec<u64> {
+        let workload = parse(text).expect("valid").build(size, 0).expect("fits");
+        assert!(workload.jobs[0].requests.iter().all(|r| r.offset + r.len <= size && r.len > 0));
+        workload.jobs[0].requests.iter().map(|r| r.offset / 4096).collect()
+    }
+
+    #[test]
+    fn reads_some_and_skips_some() {
+        assert_eq!(records("skip:read=3,skip=2", 13 * 4096), [0, 1, 2, 5, 6, 7, 10, 11, 12]);
+        assert_eq!(records("skip:read=3,skip=2", 14 * 4096), records("skip:read=3,skip=2", 13 * 4096));
+        assert_eq!(records("skip:read=3,skip=2", 6 * 4096 + 1), [0, 1, 2, 5, 6]);
+        assert_eq!(records("skip:read=3,skip=0", 4 * 4096), [0, 1, 2, 3]);
+        assert_eq!(records("skip", 0), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn the_reported_pattern_is_the_default() {
+        let workload = parse("skip").expect("valid").build(2 * 498 * 4096, 0).expect("fits");
+        assert_eq!(workload.reads(), 2 * 399);
+        let breaks = workload.jobs[0].requests.windows(2).filter(|w| w[0].offset + w[0].len != w[1].offset);
+        assert_eq!(breaks.map(|w| w[1].offset - w[0].offset - w[0].len).collect::<Vec<_>>(), [99 * 4096]);
+    }
+
+    #[test]
+    fn limits() {
+        let error = parse("skip:record=1,skip=0").expect("valid").build(MAX_READS + 1, 0).expect_err("too many");
+        assert!(error.to_string().ends_with("record=1 makes 33554433 reads of this size, more than 33554432"));
+        assert!(parse("skip:read=0").is_err());
+        // What is skipped is not counted.
+        assert!(parse("skip:record=1,read=1,skip=33554432").expect("valid").build(1 << 40, 0).is_ok());
+    }
+}
