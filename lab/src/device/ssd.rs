@@ -238,3 +238,103 @@ impl Device for Ssd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::run_dry;
+
+    const US: u64 = 1000;
+
+    /// 2 channels of 2 dies, pages of 4000 bytes: 10 us a command, 50 us a page, 10 ns a byte on a channel, 2 on the link.
+    const MODEL: SsdModel = SsdModel {
+        channels: 2,
+        dies_per_channel: 2,
+        page_bytes: 4000,
+        command_ns: 10 * US,
+        read_ns: 50 * US,
+        channel_bytes_per_s: 100_000_000,
+        link_bytes_per_s: 500_000_000,
+        queue_depth: 8,
+        tail: None,
+    };
+
+    /// When each of `commands`, (start, len) of file 0 and all given at 0, is done.
+    fn ends(model: SsdModel, commands: &[(u64, u64)]) -> Vec<u64> {
+        let mut ssd = Ssd::new(model, 5);
+        for (id, &(start, len)) in commands.iter().enumerate() {
+            ssd.submit(0, Command { id: id as u64, file: 0, start, len });
+        }
+        let mut ends = vec![0; commands.len()];
+        run_dry(&mut ssd).into_iter().for_each(|(at, a)| ends[a.id as usize] = at);
+        ends
+    }
+
+    #[test]
+    fn a_page_goes_through_three_levels() {
+        assert_eq!(ends(MODEL, &[(0, 4000)]), [10 * US + 50 * US + 40 * US + 8 * US]);
+        assert_eq!(ends(MODEL, &[(1000, 500)]), [10 * US + 50 * US + 5 * US + US], "only what was asked for is moved");
+        assert_eq!(ends(MODEL, &[(0, 0)]), [60 * US]);
+    }
+
+    #[test]
+    fn pages_meet_where_they_share_something() {
+        let alone = 108 * US;
+        // Two channels: they meet on the link.
+        assert_eq!(ends(MODEL, &[(0, 8000)]), [alone + 8 * US]);
+        // Two dies of one channel: the second waits for the channel.
+        assert_eq!(ends(MODEL, &[(0, 4000), (8000, 4000)]), [alone, alone + 40 * US]);
+        // One die: the second waits for the die.
+        assert_eq!(ends(MODEL, &[(0, 4000), (16_000, 4000)]), [alone, alone + 50 * US]);
+        // A command that crosses a page is two.
+        assert_eq!(ends(MODEL, &[(3900, 200)]), [10 * US + 50 * US + US + 2 * 200]);
+    }
+
+    /// What is ready first goes first, whoever came first.
+    #[test]
+    fn channels_serve_by_readiness() {
+        let [_, second_die, short] = ends(MODEL, &[(0, 4000), (16_000, 4000), (8000, 400)])[..] else {
+            panic!("three")
+        };
+        // Over the channel at 104 us, and then behind the first page on the link, which is free at 108 us.
+        assert_eq!(short, 108 * US + 800);
+        assert_eq!(second_die, 10 * US + 100 * US + 40 * US + 8 * US);
+    }
+
+    #[test]
+    fn a_longer_command_and_a_deeper_queue_are_faster() {
+        let rate = |bytes: u64| bytes as f64 / ends(MODEL, &[(0, bytes)])[0] as f64;
+        let rates = [4000, 8000, 16_000, 64_000, 1_000_000].map(rate);
+        assert!(rates.is_sorted_by(|a, b| a < b), "{rates:?}");
+        // Four dies give 4 pages in 50 us, two channels 2 in 40 us: the channels are the narrowest.
+        assert!((0.19..0.2).contains(&rates[4]), "{rates:?}");
+        let pages: Vec<_> = (0..8).map(|n| (n * 4000, 4000)).collect();
+        let last = |depth| ends(SsdModel { queue_depth: depth, ..MODEL }, &pages).into_iter().max();
+        assert_eq!(last(1), Some(8 * 108 * US));
+        assert!(last(2) < last(1) && last(4) < last(2));
+    }
+
+    #[test]
+    fn a_tail_is_keyed_and_rarely_collides() {
+        let tail =
+            Tail { read_p99_ns: 80 * US, collisions_per_million: 20_000, program_ns: 700 * US, erase_ns: 4000 * US };
+        let model = SsdModel { tail: Some(tail), ..MODEL };
+        let time = |before: &[u64], start: u64| {
+            let mut ssd = Ssd::new(model, 9);
+            before.iter().for_each(|&start| ssd.submit(0, Command { id: 0, file: 0, start, len: 1 }));
+            run_dry(&mut ssd);
+            ssd.submit(1 << 40, Command { id: 1, file: 0, start, len: 1 });
+            run_dry(&mut ssd)[0].0 - (1 << 40)
+        };
+        assert_eq!(time(&[], 4000), time(&[8000, 0], 4000));
+        assert_ne!(time(&[], 4000), time(&[4000], 4000));
+        let mut times: Vec<u64> = (0..20_000).map(|n| time(&[], n * 4000)).collect();
+        times.sort_unstable();
+        let median = times[10_000];
+        assert!(median.abs_diff(60_500) < 1000, "{median}");
+        let slow = times.iter().filter(|t| **t > 200 * US).count();
+        // One in fifty collides; 8 of 10 of the programs and 97 of 100 of the erases last longer than 150 us.
+        assert!((290..430).contains(&slow), "{slow}");
+        assert!((3500 * US..4300 * US).contains(&times[19_999]), "{}", times[19_999]);
+    }
+}

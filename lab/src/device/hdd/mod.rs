@@ -150,7 +150,7 @@ impl Hdd {
         let file = command.file;
         let from = self.buffer.held_until(file, at, now_ns, &self.platter).min(end);
         let hit_ns = now_ns + self.model.buffer.hit_ns(command.len);
-        if from == end {
+        if from == end && from > at {
             self.head = self.buffer.consume(file, at, end, hit_ns, &self.platter).unwrap_or(self.head);
             return hit_ns;
         }
@@ -185,5 +185,159 @@ impl Device for Hdd {
             out.push(Arrival { id: command.id, bytes: command.len, done: true });
             self.start(end_ns);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::run_dry;
+
+    const MS: u64 = 1_000_000;
+    const KIB: u64 = 1024;
+    const TURN: u64 = 10 * MS;
+
+    /// 10 ms a turn, 100 MB/s everywhere (1 MB a track), 0.1 ms a command, a move of 1 ms and more, no buffer, no choice.
+    const PLAIN: HddModel = HddModel {
+        capacity_bytes: 1_000_000_000,
+        rpm: 6_000,
+        command_ns: 100_000,
+        seek: Seek { settle_ns: MS, root_ns: 10 * MS, linear_from: 1.0, full_ns: 0 },
+        bytes_per_s: (100_000_000, 100_000_000),
+        buffer: BufferModel { segments: 0, segment_bytes: 0, hit_ns: 0, interface_bytes_per_s: 1 },
+        queue_depth: 1,
+        patience_ns: u64::MAX,
+    };
+    /// The same with a buffer of two segments of 256 KiB, a hit of 0.05 ms and 1 GB/s.
+    const BUFFERED: HddModel = HddModel {
+        buffer: BufferModel {
+            segments: 2,
+            segment_bytes: 256 * KIB,
+            hit_ns: 50_000,
+            interface_bytes_per_s: 1_000_000_000,
+        },
+        ..PLAIN
+    };
+
+    /// When `commands`, (time, file, start, len), end: by their order.
+    fn ends(model: HddModel, commands: &[(u64, u32, u64, u64)]) -> Vec<u64> {
+        let mut disk = Hdd::new(model, 7);
+        let mut ends = vec![0; commands.len()];
+        let mut out = Vec::new();
+        for (id, &(at, file, start, len)) in commands.iter().enumerate() {
+            while let Some(next) = disk.next_time().filter(|next| *next <= at) {
+                disk.advance(next, &mut out);
+                out.drain(..).for_each(|a| ends[a.id as usize] = next);
+            }
+            disk.submit(at, Command { id: id as u64, file, start, len });
+        }
+        run_dry(&mut disk).into_iter().for_each(|(at, a)| ends[a.id as usize] = at);
+        ends
+    }
+
+    /// Command, move and wait: the end is when the platter has the last byte under the head, so the same place ends a
+    /// whole number of turns later, and the wait is never a turn.
+    #[test]
+    fn a_command_is_overhead_move_wait_and_bytes() {
+        let commands = [(0, 0, 160_000_000, 0), (50 * MS, 0, 160_000_000, 100_000), (150 * MS, 0, 0, 100_000)];
+        let [first, second, third] = ends(PLAIN, &commands)[..] else { panic!("three ends") };
+        assert!((100_000 + 5 * MS..100_000 + 5 * MS + TURN).contains(&first), "{first}");
+        let bytes = MS;
+        assert_eq!((second - bytes - first) % TURN, 0, "the same place comes by once a turn");
+        assert!((50 * MS + 100_000 + bytes..50 * MS + 100_000 + bytes + TURN).contains(&second), "{second}");
+        let away = 100_000 + 5 * MS + bytes;
+        assert!((150 * MS + away..150 * MS + away + TURN).contains(&third), "a move back is a move: {third}");
+        // 160 MB are 160 tracks: both places have the same angle.
+        assert_eq!((third - second) % TURN, 0);
+    }
+
+    #[test]
+    fn reading_on_loses_a_turn_without_a_buffer_only() {
+        let chase = |model| {
+            let mut disk = Hdd::new(model, 7);
+            let (mut ends, mut out) = (Vec::new(), Vec::new());
+            for n in 0..4 {
+                disk.submit(
+                    ends.last().copied().unwrap_or(0),
+                    Command { id: n, file: 0, start: n * 10_000, len: 10_000 },
+                );
+                let at = disk.next_time().expect("under way");
+                disk.advance(at, &mut out);
+                ends.push(at);
+            }
+            ends.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>()
+        };
+        // 10,000 bytes are 0.1 ms: they have just gone by when the next command is understood.
+        assert_eq!(chase(PLAIN), [TURN + 100_000; 3]);
+        assert_eq!(chase(BUFFERED), [100_000; 3], "the head reads on while the command travels");
+    }
+
+    #[test]
+    fn an_idle_disk_reads_on_until_its_segment_is_full() {
+        let hit = |bytes: u64| 50_000 + bytes;
+        let (len, late) = (10_000, 900 * MS);
+        let next = |start: u64, len: u64| ends(BUFFERED, &[(0, 0, 0, 10_000), (late, 0, start, len)])[1] - late;
+        assert_eq!(next(len, 1000), hit(1000));
+        assert_eq!(next(0, 1000), hit(1000), "what was asked for is still there");
+        assert_eq!(next(len + 255 * KIB, KIB), hit(KIB), "the last of the segment");
+        assert!(next(len + 256 * KIB, KIB) > 100_000 + 10 * KIB, "one further is not there");
+        // What is held and what is not: the platter decides.
+        assert!(next(len + 255 * KIB, 2 * KIB) > 100_000 + 10 * KIB);
+        // Read on again behind a hit in a full segment, after the wait for the turn.
+        let again = [(0, 0, 0, len), (late, 0, len, 100 * KIB), (late + 100 * MS, 0, len + 300 * KIB, KIB)];
+        assert_eq!(ends(BUFFERED, &again)[2], late + 100 * MS + hit(KIB));
+        // A hit is not before the head was there.
+        let early = ends(BUFFERED, &[(0, 0, 0, len), (0, 0, len, 100_000)]);
+        assert_eq!(early[1] - early[0], MS);
+    }
+
+    #[test]
+    fn a_waiting_command_ends_reading_on() {
+        let together = [(0, 0, 0, 10_000), (0, 0, 500_000_000, 0), (100 * MS, 0, 10_000, 1000)];
+        let took = ends(BUFFERED, &together)[2] - 100 * MS;
+        assert!(took > 1000 * 10 + 100_000 + 8 * MS, "moved back: {took}");
+        // A segment of the past is kept, until two others have come.
+        let past = [(0, 0, 0, 10_000), (100 * MS, 0, 500_000_000, 10), (200 * MS, 0, 0, 1000)];
+        assert_eq!(ends(BUFFERED, &past)[2] - 200 * MS, 51_000);
+        let gone = [past[0], past[1], (200 * MS, 0, 700_000_000, 10), (300 * MS, 0, 0, 1000)];
+        assert!(ends(BUFFERED, &gone)[3] - 300 * MS > MS);
+        // Bytes of another file are not bytes of this one, wherever it lies.
+        assert!(ends(BUFFERED, &[(0, 0, 0, 10_000), (100 * MS, 1, 0, 1000)])[1] > 100 * MS + 51_000);
+    }
+
+    #[test]
+    fn the_nearest_goes_first_where_there_is_a_choice() {
+        let order = |model: HddModel| {
+            let commands = [(0, 0, 0, 10), (1, 0, 900_000_000, 10), (2, 0, 400_900_000, 10), (3, 0, 20_300_000, 10)];
+            let ends = ends(model, &commands);
+            let mut order: Vec<usize> = (0..ends.len()).collect();
+            order.sort_by_key(|n| ends[*n]);
+            order
+        };
+        assert_eq!(order(PLAIN), [0, 1, 2, 3]);
+        // At 0.3 of a turn, at 0.9 of it, and one that cannot be reached within this turn.
+        assert_eq!(order(HddModel { queue_depth: 4, ..PLAIN }), [0, 3, 2, 1]);
+        assert_eq!(order(HddModel { queue_depth: 2, ..PLAIN }), [0, 2, 1, 3]);
+        assert_eq!(order(HddModel { queue_depth: 4, patience_ns: 0, ..PLAIN }), [0, 1, 2, 3]);
+    }
+
+    /// Near ones come without end; the far one goes when its patience is over, and not before.
+    #[test]
+    fn nobody_starves() {
+        let model = HddModel { queue_depth: 8, patience_ns: 200 * MS, ..PLAIN };
+        let mut commands = vec![(0, 0, 0, 10), (0, 0, 900_000_000, 10)];
+        commands.extend((0..200).map(|n| (n * 5 * MS, 0, 10_000_000 * (n % 3), 10)));
+        let far = ends(model, &commands)[1];
+        assert!((200 * MS..250 * MS).contains(&far), "{far}");
+    }
+
+    #[test]
+    fn files_lie_where_the_seed_says() {
+        let place = |seed, file, start| Hdd::new(PLAIN, seed).place(file, start);
+        assert_eq!((place(1, 0, 77), place(2, 0, PLAIN.capacity_bytes + 5)), (77, 5));
+        assert_eq!(place(1, 3, 500), place(1, 3, 0) + 500);
+        assert_ne!(place(1, 3, 0), place(2, 3, 0));
+        assert_ne!(place(1, 3, 0), place(1, 4, 0));
+        assert_eq!(place(1, 3, 0) % BLOCK_BYTES, 0);
     }
 }

@@ -128,3 +128,61 @@ impl Platter {
         ((angle + self.turn - now) % self.turn).div_ceil(TICKS_PER_NS) as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const SEEK: Seek = Seek { settle_ns: MS, root_ns: 10 * MS, linear_from: 0.25, full_ns: 12 * MS };
+
+    /// 1.6 GB, 10 ms a turn, 100 MB/s outside and 25 MB/s inside.
+    fn platter(luck: u64) -> Platter {
+        Platter::new(1_600_000_000, 6_000, (100_000_000, 25_000_000), SEEK, luck)
+    }
+
+    #[test]
+    fn the_arm_accelerates_and_then_moves_evenly() {
+        for (x, ns) in [(0.01, 2 * MS), (0.16, 5 * MS), (0.25, 6 * MS), (0.5, 8 * MS), (1.0, 12 * MS), (1.5, 12 * MS)] {
+            assert_eq!(SEEK.ns(x), ns, "{x}");
+        }
+        assert_eq!(Seek { linear_from: 1.0, full_ns: 0, ..SEEK }.ns(1.0), 11 * MS);
+    }
+
+    /// A track of the first zone is 1 MB: no move within it.
+    #[test]
+    fn a_track_needs_no_move() {
+        let platter = platter(0);
+        assert_eq!(platter.seek_ns(5_000_000, 5_000_000), 0);
+        assert_eq!((platter.seek_ns(0, 999_000), platter.seek_ns(999_000, 0)), (0, 0));
+        assert_eq!(platter.seek_ns(0, 16_000_000), 2 * MS);
+        assert_eq!(platter.seek_ns(16_000_000, 0), 2 * MS);
+    }
+
+    /// 16 zones of 100 MB; the rate falls by 5 MB/s from one to the next.
+    #[test]
+    fn outer_bytes_come_faster() {
+        let platter = platter(0);
+        assert_eq!(platter.transfer_ns(0, 1_000_000), 10 * MS);
+        assert_eq!(platter.transfer_ns(1_599_000_000, 1_600_000_000), 40 * MS);
+        let both = platter.transfer_ns(99_000_000, 100_000_000) + platter.transfer_ns(100_000_000, 101_000_000);
+        assert!(both.abs_diff(10 * MS + 10_526_316) <= 1, "{both}");
+        assert!(platter.transfer_ns(99_000_000, 101_000_000).abs_diff(both) <= 1);
+        assert_eq!(platter.bytes_in(0, 10 * MS), 1_000_000);
+    }
+
+    /// A place comes by once a turn, the next byte right behind it, also in the next track; luck moves all alike.
+    #[test]
+    fn every_place_comes_by_once_a_turn() {
+        let platter = platter(0);
+        assert_eq!(platter.wait_ns(0, 0), 0);
+        assert_eq!(platter.wait_ns(1, 0), 10 * MS - 1);
+        assert_eq!(platter.wait_ns(20 * MS, 0), 0);
+        assert_eq!(platter.wait_ns(0, 500_000), 5 * MS);
+        assert_eq!(platter.wait_ns(10 * MS, 1_000_000), 0);
+        assert!(platter.wait_ns(platter.transfer_ns(0, 250_000_000) - 1, 250_000_000) <= 1);
+        let quarter = u64::try_from(u128::from(25 * MS / 10) * TICKS_PER_NS).expect("small");
+        let turned = Platter::new(1_600_000_000, 6_000, (100_000_000, 25_000_000), SEEK, quarter);
+        assert_eq!(turned.wait_ns(0, 0), 25 * MS / 10);
+    }
+}
