@@ -1,19 +1,32 @@
 //! `foreread conform linux --check REC`: our decisions beside those that a kernel took.
 
-use crate::args::{ConformArgs, ConformWhat};
+use crate::args::{ConformArgs, ConformLevel, ConformWhat};
 use crate::fail::Fail;
 use crate::out;
-use foreread_lab::conform::linux;
+use foreread_lab::conform::linux::{self, Level};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 
 const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
 
 /// Checks and prints `decisions N divergences M`; a divergence is a failed check, and the first one is told.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
-    let ConformArgs { what: ConformWhat::Linux, check } = args;
+    let ConformArgs { what: ConformWhat::Linux, check, level, predict } = args;
     let place = check.display();
     let recording = linux::open(check)
         .map_err(|error| Fail::input("cannot read the recording", format!("{place}: {error}"), REMEDY))?;
-    let verdict = linux::check_pages(recording).map_err(|error| Fail::Input(format!("{place}: {error}")))?;
+    let level = match level {
+        ConformLevel::Pages => Level::Pages,
+        ConformLevel::Full => Level::Full,
+    };
+    let unwritable = |error: std::io::Error| {
+        let place = predict.as_ref().map_or(String::new(), |path| path.display().to_string());
+        Fail::input("cannot write the predictions", format!("{place}: {error}"), "name a file that can be written")
+    };
+    let mut out = predict.as_ref().map(File::create).transpose().map_err(unwritable)?.map(BufWriter::new);
+    let verdict = linux::check(recording, level, out.as_mut().map(|out| out as &mut dyn Write))
+        .map_err(|error| Fail::Input(format!("{place}: {error}")))?;
+    out.map_or(Ok(()), |mut out| out.flush()).map_err(unwritable)?;
     out::print(format!("decisions {} divergences {}\n", verdict.decisions, verdict.divergences))?;
     match verdict.first {
         None => Ok(()),

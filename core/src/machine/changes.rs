@@ -66,7 +66,8 @@ impl Machine {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
         let end = if range.is_empty() { self.size_of(file) } else { range.end() };
         let range = ByteRange::between(range.start(), end);
-        self.ask(stream, file, (range, range.start(), false), |policy, ask, plan| policy.on_advice(ask, advice, plan));
+        let question = (range, range.start(), false);
+        self.ask((file, open, stream), question, |policy, ask, plan| policy.on_advice(ask, advice, plan));
         self.note(open, Question::Advice, range.start());
         self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
         self.commit(u32::MAX);

@@ -140,6 +140,15 @@ struct Stream {
     mode: DemandMode,
 }
 
+impl Stream {
+    /// Tells a policy that several share whose turn it is.
+    fn turn_to(&mut self, open: OpenId) {
+        if self.wants.shared {
+            self.policy.on_turn(open);
+        }
+    }
+}
+
 /// See the head of this file.
 pub struct Machine {
     config: Config,
@@ -321,9 +330,8 @@ impl Machine {
             let policy = self.spec.build();
             self.streams.insert(Stream { wants: policy.wants(), mode: policy.demand_mode(), policy })
         });
-        if self.spec.info.scope == Scope::File
-            && let Some(entry) = self.files[file.0 as usize].as_mut()
-        {
+        let shared = self.spec.info.scope == Scope::File || self.streams[stream].wants.shared;
+        if shared && let Some(entry) = self.files[file.0 as usize].as_mut() {
             entry.stream = Some(stream);
         }
         self.opens[open.0 as usize] = Some(Open { file, stream });
@@ -337,6 +345,8 @@ impl Machine {
             entry.stream = None;
             self.streams.remove(stream);
             self.timers.retain(|&(_, s), ()| s != stream);
+        } else if self.streams[stream].wants.shared {
+            self.streams[stream].policy.on_close(open);
         }
     }
 

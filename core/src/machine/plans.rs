@@ -38,8 +38,7 @@ impl Machine {
     /// Puts a question to a policy; the answer is in `self.plan`.
     pub(super) fn ask(
         &mut self,
-        stream: u32,
-        file: FileId,
+        (file, open, stream): (FileId, OpenId, u32),
         (request, at, random): (ByteRange, u64, bool),
         question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
     ) {
@@ -48,6 +47,7 @@ impl Machine {
         let Some(stream) = self.streams.get_mut(stream) else { return };
         let probe = Probe { cache: &self.cache, file };
         let ask = Ask { now: self.now, request, at, random, file_size, probe };
+        stream.turn_to(open);
         question(&mut *stream.policy, &ask, &mut self.plan);
     }
 
@@ -291,6 +291,7 @@ impl Machine {
         if let Some(stream) = self.streams.get_mut(stream)
             && stream.wants.outcome
         {
+            stream.turn_to(OpenId(open));
             stream.policy.on_outcome(&outcome);
         }
     }

@@ -60,7 +60,7 @@ impl Machine {
         let read = Read::new(id, open, file, stream, request, range, random, self.now);
         let Stream { wants, mode, .. } = self.streams[stream];
         // A policy that is asked about every read or every page is also asked about those that are here.
-        if wants.read || mode == DemandMode::PageSerial {
+        if wants.read || wants.shared || mode == DemandMode::PageSerial {
             return self.admit(read, wants.read);
         }
         if let Err(read) = self.quick_hit(read) {
@@ -164,6 +164,7 @@ impl Machine {
             && stream.wants.read_end
             && !empty
         {
+            stream.turn_to(read.open);
             stream.policy.on_read_end(end);
         }
     }
@@ -432,7 +433,7 @@ impl Machine {
         question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
     ) -> bool {
         let Read { open, file, stream, request, random, piece, .. } = self.reads[slot];
-        self.ask(stream, file, (request, at, random), question);
+        self.ask((file, open, stream), (request, at, random), question);
         self.note(open, what, at);
         let keep = self.plan.keep_mark;
         if !self.plan.is_empty() {

@@ -18,10 +18,15 @@
 //!
 //! Adding a policy: write the file, name it in both lists of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. What several policies share stands in a file that
-//! is none itself (`capacity`, `detector`, `ondemand`, `marks`, `two_windows`); no policy knows another.
+//! is none itself (`capacity`, `detector`, `folios`, `folios_index`, `linux_6_18_large`, `linux_6_18_reader`, `marks`,
+//! `ondemand`, `two_windows`); no policy knows another.
 
 pub mod capacity;
 mod detector;
+pub mod folios;
+pub mod folios_index;
+mod linux_6_18_large;
+pub mod linux_6_18_reader;
 mod marks;
 mod ondemand;
 pub mod spec;
@@ -43,7 +48,7 @@ pub mod rbd_plain;
 
 use crate::cache::Cache;
 use crate::event::{Advice, Error, Mapping};
-use crate::units::{ByteRange, FileId, Nanos};
+use crate::units::{ByteRange, FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -88,6 +93,12 @@ pub trait Policy: Send {
     /// What became of something this policy planned.
     fn on_outcome(&mut self, _outcome: &Outcome) {}
 
+    /// What follows is about this open description ([`Wants::shared`]).
+    fn on_turn(&mut self, _open: OpenId) {}
+
+    /// This open description is gone ([`Wants::shared`]).
+    fn on_close(&mut self, _open: OpenId) {}
+
     /// A time this policy asked for with [`Plan::wake_at`] has come.
     fn on_timer(&mut self, _now: Nanos) {}
 }
@@ -110,6 +121,8 @@ pub struct Wants {
     pub read_end: bool,
     /// Tell [`Policy::on_outcome`].
     pub outcome: bool,
+    /// One state for all readers of the file whatever [`Info::scope`] says, told by [`Policy::on_turn`] whose turn it is.
+    pub shared: bool,
 }
 
 /// A question: the read it is about, and what may be looked at to answer it.

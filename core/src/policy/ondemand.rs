@@ -15,7 +15,7 @@ use super::{Ask, Param, Plan, Unit};
 pub const PAGE: u64 = 4096;
 
 /// A forced read goes out in pieces of 2 MiB.
-const FORCE_PIECE: u64 = 512;
+pub const FORCE_PIECE: u64 = 512;
 
 /// Misses in a row of mapping hits after which a fault reads one page only.
 pub const MMAP_LOTSAMISS: u64 = 100;

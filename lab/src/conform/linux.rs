@@ -1,30 +1,39 @@
 //! A recording of a running kernel's readahead (spec linux-readahead, section 5) against `linux-6.18`.
 //!
-//! Level *pages*: for each operation the pages that were brought in, and which of them bear the mark afterwards.
-//! Recordings without large folios decide page by page, so they must agree in every one. Never: goes on after a
-//! difference within an episode: from there on the two caches differ.
+//! | level | what plays the operations | what is compared after each |
+//! |---|---|---|
+//! | *full* | [`World`]: the policy's decisions and folios | calls, folios in order, marks, the descriptor's state |
+//! | *pages* | [`Live`]: the machine with the policy, as readers use it | the pages brought in, the marks |
+//!
+//! Level *full* covers every recording and asks the kernel's cache probes; *pages* covers those without large folios and
+//! page faults, with exact probes. Never: goes on comparing after a difference within an episode, as the two caches
+//! differ from there on. The predictions go on, from our own state.
 //!
 //! ```text
-//!   recording ──op──► machine (a fresh one for each episode) ──► pages added, marks ──┬─► equal? count decisions
-//!        └──────────── what the kernel added and marked ─────────────────────────────┘    else a divergence
+//!   recording ──op──► ours ──┬─► equal? count the kernel's decisions, else a divergence: the next episode
+//!        │  └── evicted ──►  └─► a line of predictions, all the same
+//!        └─────── what the kernel answered, as far as it is there
 //! ```
 
+use super::pages::Live;
+use super::recording::{Act, CheckError, Episode, Header, Item, Lines, Op, PAGE};
+use super::world::{Call, Done, World};
 use flate2::bufread::MultiGzDecoder;
-use foreread_core::event::{Action, Advice, Event};
-use foreread_core::machine::{Config, Machine};
-use foreread_core::policy::{PolicySpec, SpecError};
-use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
-use serde::Deserialize;
+use foreread_core::policy::PolicySpec;
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
-const PAGE: u64 = 4096;
-/// A line of a recording lists every page it brought in; the longest seen is 60 kB.
-const MAX_LINE: usize = 16 << 20;
-/// Descriptors of an episode.
-const MAX_FDS: u32 = 4096;
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Pages and marks.
+    Pages,
+    /// Every decision, folio, mark and state.
+    Full,
+}
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,68 +48,6 @@ pub struct Verdict {
     pub first: Option<String>,
 }
 
-/// Why a recording could not be checked: what, where, what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckError {
-    /// Reading failed.
-    #[error("line {line}: {error}")]
-    Io {
-        /// Which line.
-        line: u64,
-        /// What the system said.
-        error: std::io::Error,
-    },
-    /// A line is not what the format says.
-    #[error("line {line}: {what}; the file is no recording of version 1, or it is cut short")]
-    Format {
-        /// Which line.
-        line: u64,
-        /// What is wrong.
-        what: String,
-    },
-    /// The recording has something this level does not cover.
-    #[error("line {line}: {what}")]
-    Level {
-        /// Which line.
-        line: u64,
-        /// What.
-        what: String,
-    },
-    /// The policy could not be set up from the header.
-    #[error("the header: {0}")]
-    Policy(#[from] SpecError),
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "t", rename_all = "lowercase")]
-enum Line {
-    Header { v: u32, page_size: u64, ra_pages: u64, io_pages: u64, large_folios: bool, min_order: u32, mmap: bool },
-    Episode { ep: u64, file_size: u64, fds: u32 },
-    Op(Op),
-}
-
-#[derive(Deserialize)]
-struct Op {
-    i: u64,
-    op: String,
-    #[serde(default)]
-    fd: u32,
-    #[serde(default)]
-    off: u64,
-    #[serde(default)]
-    len: u64,
-    #[serde(default)]
-    advice: String,
-    #[serde(default)]
-    calls: Vec<serde_json::Value>,
-    #[serde(default)]
-    added: Vec<(u64, u32)>,
-    #[serde(default)]
-    marks: Vec<u64>,
-    #[serde(default)]
-    evicted: Vec<(u64, u32)>,
-}
-
 /// Opens a recording: JSON lines, gzipped or not, told apart by their first bytes.
 ///
 /// # Errors
@@ -111,162 +58,153 @@ pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
     Ok(if zipped { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
 }
 
-/// Checks a recording at the level of pages.
+/// Checks a recording, and writes our own decisions to `predictions`, one line for each operation.
 ///
 /// # Errors
-/// The recording cannot be read, is no recording, or holds what this level does not cover.
-pub fn check_pages(mut recording: impl BufRead) -> Result<Verdict, CheckError> {
-    let mut check = Check::default();
-    for number in 1.. {
-        let mut text = Vec::new();
-        let mut limited = (&mut recording).take(MAX_LINE as u64);
-        let got = limited.read_until(b'\n', &mut text).map_err(|error| CheckError::Io { line: number, error })?;
-        if got == 0 {
-            break;
+/// The recording cannot be read, is no recording, or holds what the level does not cover; or writing failed.
+pub fn check(
+    recording: impl BufRead,
+    level: Level,
+    mut predictions: Option<&mut dyn Write>,
+) -> Result<Verdict, CheckError> {
+    let mut lines = Lines::new(recording);
+    let mut verdict = Verdict::default();
+    let mut header = None;
+    let mut playing: Option<Playing> = None;
+    while let Some(item) = lines.next()? {
+        match item {
+            Item::Header(read) => {
+                if level == Level::Pages && (read.large_folios || read.min_order > 0 || read.mmap) {
+                    let what = "the level 'pages' has neither large folios nor page faults".to_string();
+                    return Err(CheckError::Level { line: lines.number(), what });
+                }
+                header = Some(read);
+            }
+            Item::Episode(episode) => {
+                let header = header.ok_or_else(|| lines.wrong("no header"))?;
+                playing = Some(Playing::new(&header, level, &episode).map_err(|what| lines.wrong(what))?);
+            }
+            Item::Op(op, act) => {
+                let playing = playing.as_mut().ok_or_else(|| lines.wrong("no episode"))?;
+                let (ours, difference) = playing.play(&op, act).map_err(|what| lines.wrong(what))?;
+                if let Some(out) = predictions.as_mut() {
+                    predict(out, &op, &ours).map_err(CheckError::Write)?;
+                }
+                verdict.operations += 1;
+                if playing.diverged {
+                    continue;
+                }
+                verdict.decisions += op.calls.map_or(0, |calls| calls.len() as u64);
+                if let Some(difference) = difference {
+                    playing.diverged = true;
+                    verdict.divergences += 1;
+                    let (line, ep) = (lines.number(), playing.number);
+                    let what = format!("line {line}, episode {ep}, operation {}: {difference}", op.i);
+                    verdict.first.get_or_insert(what);
+                }
+            }
         }
-        let format = |what: String| CheckError::Format { line: number, what };
-        if text.last() != Some(&b'\n') && got == MAX_LINE {
-            return Err(format(format!("longer than {MAX_LINE} bytes")));
-        }
-        let line = serde_json::from_slice(&text).map_err(|error| format(error.to_string()))?;
-        check.line(number, line)?;
     }
-    Ok(check.verdict)
+    Ok(verdict)
 }
 
-#[derive(Default)]
-struct Check {
-    verdict: Verdict,
-    policy: Option<PolicySpec>,
-    episode: Option<Episode>,
+/// One line of predictions.
+fn predict(out: &mut dyn Write, op: &Op, done: &Done) -> std::io::Result<()> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        t: &'static str,
+        i: u64,
+        op: &'a str,
+        #[serde(flatten)]
+        done: &'a Done,
+    }
+    serde_json::to_writer(&mut *out, &Line { t: "op", i: op.i, op: &op.op, done })?;
+    out.write_all(b"\n")
 }
 
-struct Episode {
+/// An episode under way.
+struct Playing {
     number: u64,
-    machine: Machine,
-    size: u64,
-    fds: u32,
-    reads: u64,
+    world: World,
+    /// The machine, at the level of pages.
+    live: Option<Live>,
+    diverged: bool,
 }
 
-impl Check {
-    fn line(&mut self, number: u64, line: Line) -> Result<(), CheckError> {
-        let format = |what: &str| CheckError::Format { line: number, what: what.to_string() };
-        match line {
-            Line::Header { v, page_size, ra_pages, io_pages, large_folios, min_order, mmap } => {
-                if v != 1 || page_size != PAGE {
-                    return Err(format(&format!("version {v} with pages of {page_size} bytes")));
-                }
-                if large_folios || min_order > 0 || mmap {
-                    let what = "large folios and page faults need the level 'full'".to_string();
-                    return Err(CheckError::Level { line: number, what });
-                }
-                let text = format!("linux-6.18:max={},io={}", ra_pages * PAGE, io_pages * PAGE);
-                self.policy = Some(PolicySpec::parse(&text)?);
+impl Playing {
+    fn new(header: &Header, level: Level, episode: &Episode) -> Result<Playing, String> {
+        let Episode { ep, file_size, fds } = *episode;
+        let world = World::new(header, level == Level::Full, file_size, fds);
+        let live = match level {
+            Level::Full => None,
+            Level::Pages => {
+                let (max, io) = (header.ra_pages * PAGE, header.io_pages * PAGE);
+                let policy = PolicySpec::parse(&format!("linux-6.18:max={max},io={io}")).map_err(|e| e.to_string())?;
+                Some(Live::new(policy, file_size, fds))
             }
-            Line::Episode { ep, file_size, fds } => {
-                let policy = self.policy.clone().ok_or_else(|| format("an episode before the header"))?;
-                if fds > MAX_FDS {
-                    return Err(format(&format!("{fds} descriptors")));
-                }
-                self.episode = Some(Episode::new(ep, policy, file_size, fds));
-            }
-            Line::Op(op) => {
-                if self.policy.is_none() {
-                    return Err(format("an operation before the header"));
-                }
-                let Some(episode) = self.episode.as_mut() else { return Ok(()) };
-                if op.fd >= episode.fds {
-                    return Err(format(&format!("descriptor {} of {}", op.fd, episode.fds)));
-                }
-                self.verdict.operations += 1;
-                self.verdict.decisions += op.calls.len() as u64;
-                if let Err(difference) = episode.play(&op) {
-                    self.verdict.divergences += 1;
-                    let what = format!("line {number}, episode {}, operation {}: {difference}", episode.number, op.i);
-                    self.verdict.first.get_or_insert(what);
-                    self.episode = None;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Episode {
-    fn new(number: u64, policy: PolicySpec, size: u64, fds: u32) -> Episode {
-        let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
-        // Room for the whole file twice over: the kernel evicted nothing that the recording does not name.
-        let mut config = Config::new(page, 4 * size + (64 << 20));
-        config.max_fetch_bytes = 1 << 30;
-        config.max_in_flight = 1 << 16;
-        config.max_ahead_in_flight = (1 << 16) - 1;
-        let mut machine = Machine::new(config, policy);
-        for fd in 0..fds {
-            machine.handle(Nanos(0), Event::Open { open: OpenId(fd), file: FileId(0), size });
-        }
-        Episode { number, machine, size, fds, reads: 0 }
-    }
-
-    /// Carries out one operation and compares.
-    fn play(&mut self, op: &Op) -> Result<(), String> {
-        let added = self.carry_out(op)?;
-        let theirs: BTreeSet<u64> = op.added.iter().flat_map(|&(first, order)| first..first + (1 << order)).collect();
-        if added != theirs {
-            let (more, less): (Vec<_>, Vec<_>) =
-                (added.difference(&theirs).collect(), theirs.difference(&added).collect());
-            return Err(format!("pages only ours {more:?}, only the kernel's {less:?}"));
-        }
-        let marked = |page: &u64| self.machine.cache().group(FileId(0), page / 64).marked() >> (page % 64) & 1 != 0;
-        let ours: BTreeSet<u64> = added.iter().copied().filter(marked).collect();
-        let theirs: BTreeSet<u64> = op.marks.iter().copied().collect();
-        if ours != theirs {
-            return Err(format!("marks ours {ours:?}, the kernel's {theirs:?}"));
-        }
-        for &(first, order) in &op.evicted {
-            let range = ByteRange::between(first * PAGE, (first + (1 << order)) * PAGE);
-            self.send(Event::Invalidate { file: FileId(0), range });
-        }
-        Ok(())
-    }
-
-    /// The pages that an operation brought in.
-    fn carry_out(&mut self, op: &Op) -> Result<BTreeSet<u64>, String> {
-        let open = OpenId(op.fd);
-        let to_end = ByteRange::between(op.off, if op.len == 0 { self.size.max(op.off) } else { op.off + op.len });
-        let event = match (op.op.as_str(), op.advice.as_str()) {
-            ("pread", _) => {
-                self.reads += 1;
-                let range = ByteRange::new(op.off, op.len).ok_or("a read beyond any file")?;
-                Event::Read { read: ReadId(self.reads), open, range, random: false }
-            }
-            ("readahead", _) | ("fadvise", "willneed") => {
-                Event::Advise { open, advice: Advice::WillNeed, range: to_end }
-            }
-            ("fadvise", "normal") => Event::Advise { open, advice: Advice::Normal, range: to_end },
-            ("fadvise", "sequential") => Event::Advise { open, advice: Advice::Sequential, range: to_end },
-            ("fadvise", "random") => Event::Advise { open, advice: Advice::Random, range: to_end },
-            // What dropping did is in the recording: it depends on what else held the pages.
-            ("fadvise", "dontneed" | "noreuse") => return Ok(BTreeSet::new()),
-            (other, advice) => return Err(format!("operation '{other} {advice}' is unknown")),
         };
-        Ok(self.send(event))
+        Ok(Playing { number: ep, world, live, diverged: false })
     }
 
-    /// Sends an event and answers every fetch at once. Returns the pages fetched.
-    fn send(&mut self, event: Event) -> BTreeSet<u64> {
-        let mut pages = BTreeSet::new();
-        self.machine.handle(Nanos(0), event);
-        while let Some(action) = self.machine.poll() {
-            match action {
-                Action::Submit { fetch, range, .. } => {
-                    pages.extend(range.start() / PAGE..range.end().div_ceil(PAGE));
-                    self.machine.handle(Nanos(0), Event::Done { fetch, bytes: range.len() });
-                }
-                Action::Serve { lease, .. } => self.machine.handle(Nanos(0), Event::Release { lease }),
-                _ => {}
-            }
+    /// Carries out an operation. Returns what was done, and in words how that differs from the recording.
+    fn play(&mut self, op: &Op, act: Act) -> Result<(Done, Option<String>), String> {
+        let ours = self.world.play(op, act)?;
+        self.world.evict(&op.evicted);
+        let Some(live) = &mut self.live else {
+            let difference = differs(op, &ours);
+            return Ok((ours, difference));
+        };
+        if self.diverged {
+            return Ok((ours, None));
         }
-        pages
+        let (added, marks) = live.play(op, act);
+        live.evict(&op.evicted);
+        Ok((ours, differs_in_pages(op, &added, &marks)))
     }
+}
+
+/// The first difference at the level *full*.
+fn differs(op: &Op, ours: &Done) -> Option<String> {
+    let tell = |what: &str, ours: String, theirs: String| Some(format!("{what} ours {ours}, the kernel's {theirs}"));
+    if let Some(theirs) = &op.calls
+        && let Some(at) = (0..theirs.len().max(ours.calls.len())).find(|&at| !same(ours.calls.get(at), theirs.get(at)))
+    {
+        let words = |call: Option<&Call>| call.map_or("none".to_string(), |call| format!("{call:?}"));
+        return tell(&format!("call {at}:"), words(ours.calls.get(at)), words(theirs.get(at)));
+    }
+    if let Some(theirs) = &op.added
+        && let Some(at) = (0..theirs.len().max(ours.added.len())).find(|&at| ours.added.get(at) != theirs.get(at))
+    {
+        let words = |folio: Option<&(u64, u32)>| folio.map_or("none".to_string(), |f| format!("{}:{}", f.0, f.1));
+        return tell(&format!("folio {at}:"), words(ours.added.get(at)), words(theirs.get(at)));
+    }
+    if let Some(theirs) = &op.marks
+        && theirs.iter().collect::<BTreeSet<_>>() != ours.marks.iter().collect()
+    {
+        return tell("marks", format!("{:?}", ours.marks), format!("{theirs:?}"));
+    }
+    let theirs = op.state.filter(|theirs| *theirs != ours.state)?;
+    tell("state", format!("{:?}", ours.state), format!("{theirs:?}"))
+}
+
+/// Equal, where a call that was recorded without the state before it is equal whatever that was.
+fn same(ours: Option<&Call>, theirs: Option<&Call>) -> bool {
+    match (ours, theirs) {
+        (Some(ours), Some(theirs)) => ours == theirs || ours.without_pre() == *theirs,
+        _ => false,
+    }
+}
+
+/// The first difference at the level *pages*.
+fn differs_in_pages(op: &Op, added: &BTreeSet<u64>, marks: &BTreeSet<u64>) -> Option<String> {
+    if let Some(theirs) = &op.added {
+        let theirs: BTreeSet<u64> = theirs.iter().flat_map(|&(first, order)| first..first + (1 << order)).collect();
+        if *added != theirs {
+            let (more, less): (Vec<_>, Vec<_>) =
+                (added.difference(&theirs).collect(), theirs.difference(added).collect());
+            return Some(format!("pages only ours {more:?}, only the kernel's {less:?}"));
+        }
+    }
+    let theirs: BTreeSet<u64> = op.marks.as_ref()?.iter().copied().collect();
+    (*marks != theirs).then(|| format!("marks ours {marks:?}, the kernel's {theirs:?}"))
 }

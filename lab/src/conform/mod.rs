@@ -4,3 +4,6 @@
 //! hint) is an input; everything else is predicted.
 
 pub mod linux;
+pub mod pages;
+pub mod recording;
+pub mod world;

@@ -1,0 +1,197 @@
+//! `linux-6.18:folios=on`: the current kernel's readahead where the file system makes large folios.
+//!
+//! The index shadows the cache: it holds the folios that are large or marked, and one of which a page is cached no
+//! more is gone. A mark counts for its whole folio; the cache's mark, on the folio's first page, only raises the
+//! question. Never: a folio of another size than the kernel's with blocks of one page; fault-around, which belongs to
+//! the mapping.
+//!
+//! ```text
+//!   Reader (of an open description) ─► window ─► placement ─► folios ─┬─► index of the file
+//!                    ▲ probes, marks: what is cached, index ◄─────────┴─► one range to read, its mark
+//! ```
+//!
+//! Source: spec linux-readahead section 4.
+
+use super::{
+    Ask, Outcome, Plan, Policy, Wants,
+    folios::{Folio, Placed, Shape, Sight},
+    folios_index::{Cursor, Folios},
+    linux_6_18_reader::{Reader, Todo, touch_of},
+    ondemand::{PAGE, fetch, hinted, wanted},
+};
+use crate::event::{Advice, Mapping};
+use crate::units::OpenId;
+use alloc::collections::BTreeMap;
+
+/// Folios of a file with huge pages built in, and blocks of one page (4.1).
+const SHAPE: Shape = Shape { large: true, min_order: 0, max_order: 9 };
+
+/// The index is swept of folios that are gone when it has grown to this, and again at twice what was left.
+const SWEEP_AT: usize = 1024;
+
+/// With folios: one file and all who have it open.
+pub struct Large {
+    fresh: Reader,
+    readers: BTreeMap<OpenId, Reader>,
+    turn: OpenId,
+    folios: Folios,
+    sweep_at: usize,
+    kernel_probes: bool,
+}
+
+impl Large {
+    /// Nobody has the file open and nothing of it is cached. `fresh` is the state of a new open description.
+    #[must_use]
+    pub fn new(fresh: Reader, kernel_probes: bool) -> Large {
+        Large {
+            fresh,
+            readers: BTreeMap::new(),
+            turn: OpenId(0),
+            folios: Folios::default(),
+            sweep_at: SWEEP_AT,
+            kernel_probes,
+        }
+    }
+
+    /// The folio that holds `page`, if all of it is still cached.
+    fn folio_at(&mut self, ask: &Ask<'_>, page: u64) -> Option<Folio> {
+        let folio = self.folios.at(page)?;
+        if !is_whole(ask, &folio) {
+            self.folios.remove(folio.first, folio.end());
+            return None;
+        }
+        Some(folio)
+    }
+
+    /// The same, if it bears the mark.
+    fn marked_at(&mut self, ask: &Ask<'_>, page: u64) -> Option<Folio> {
+        self.folio_at(ask, page).filter(|folio| folio.marked)
+    }
+
+    /// Puts a question about page `at` to the reader whose turn it is, and carries out the answer.
+    fn decide(
+        &mut self,
+        (ask, at): (&Ask<'_>, u64),
+        plan: &mut Plan,
+        question: impl FnOnce(&mut Reader, &Cursor<'_, &Ask<'_>>) -> Todo,
+    ) {
+        // The probes begin beside the page; what they begin in has to be there.
+        self.folio_at(ask, at + 1);
+        self.folio_at(ask, at.saturating_sub(1));
+        let folios = if self.kernel_probes { &self.folios } else { &Folios::NONE };
+        let fresh = &self.fresh;
+        let reader = self.readers.entry(self.turn).or_insert_with(|| fresh.clone());
+        let end = ask.file_size.div_ceil(PAGE);
+        let mut placed = Placed::default();
+        let todo = question(reader, &Cursor { folios, sight: ask });
+        if let Todo::Place { at, window } = todo {
+            placed = SHAPE.place(&ask, end, at, window);
+            reader.placed(placed.order);
+            fetch_placed(&placed, plan);
+        }
+        plan.keep_mark = todo == Todo::Keep;
+        for (i, nr) in todo.pieces() {
+            SHAPE.fetch(&ask, end, (i, nr, 0), &mut placed);
+            fetch(ask, i, nr, None, plan);
+        }
+        self.remember(ask, &placed);
+    }
+
+    /// Keeps what is large or marked of what is going to be cached; what was there before is gone.
+    fn remember(&mut self, ask: &Ask<'_>, placed: &Placed) {
+        if self.folios.len() >= self.sweep_at {
+            self.folios.retain(|folio| is_whole(ask, folio));
+            self.sweep_at = SWEEP_AT.max(2 * self.folios.len());
+        }
+        for folio in &placed.folios {
+            self.folios.remove(folio.first, folio.end());
+            if folio.marked || folio.order > 0 {
+                self.folios.insert(*folio);
+            }
+        }
+    }
+
+    /// A read meets the mark of the folio that holds `page`, if there is one.
+    fn meet(&mut self, ask: &Ask<'_>, page: u64, plan: &mut Plan) {
+        let Some(folio) = self.marked_at(ask, page) else { return };
+        let first = folio.first;
+        let req = ask.request.end().div_ceil(PAGE).saturating_sub(first);
+        self.decide((ask, first), plan, |reader, sight| reader.follow(sight, folio, first, req));
+        self.use_up(folio, plan);
+    }
+
+    fn use_up(&mut self, folio: Folio, plan: &Plan) {
+        if !plan.keep_mark {
+            self.folios.clear_mark(folio.first);
+        }
+    }
+}
+
+fn is_whole(ask: &Ask<'_>, folio: &Folio) -> bool {
+    ask.hole(folio.first, folio.pages()).is_none()
+}
+
+/// One range for each window, whatever its folios; what of it is cached the machine leaves out.
+fn fetch_placed(placed: &Placed, plan: &mut Plan) {
+    let (Some(first), Some(last)) = (placed.folios.first(), placed.folios.last()) else { return };
+    let mark = placed.folios.iter().find(|folio| folio.marked).map(|folio| folio.first * PAGE);
+    plan.read(first.first * PAGE, (last.end() - first.first) * PAGE, mark);
+}
+
+impl Policy for Large {
+    fn wants(&self) -> Wants {
+        Wants { read: true, read_end: true, outcome: true, shared: true }
+    }
+
+    fn on_turn(&mut self, open: OpenId) {
+        self.turn = open;
+    }
+
+    fn on_close(&mut self, open: OpenId) {
+        self.readers.remove(&open);
+    }
+
+    /// The cache's mark stands on the first page of a folio; a read that begins behind it meets it here.
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let page = ask.at / PAGE;
+        if !ask.request.is_empty() && self.folios.at(page).is_some_and(|folio| folio.first < page) {
+            self.meet(ask, page, plan);
+        }
+    }
+
+    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let (i, req) = wanted(ask);
+        self.decide((ask, i), plan, |reader, sight| reader.sync(sight, i, req));
+    }
+
+    fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        self.meet(ask, ask.at / PAGE, plan);
+    }
+
+    fn on_read_end(&mut self, end: u64) {
+        let fresh = &self.fresh;
+        self.readers.entry(self.turn).or_insert_with(|| fresh.clone()).prev_pos = Some(end);
+    }
+
+    fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, plan: &mut Plan) {
+        let touch = touch_of(ask, map);
+        self.decide((ask, touch.page), plan, |reader, sight| reader.fault(sight, &touch));
+    }
+
+    fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, _marked: bool, plan: &mut Plan) {
+        let touch = touch_of(ask, map);
+        let folio = self.marked_at(ask, touch.page);
+        self.decide((ask, touch.page), plan, |reader, sight| reader.fault_hit(sight, &touch, folio));
+        folio.into_iter().for_each(|folio| self.use_up(folio, plan));
+    }
+
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+        self.decide((ask, ask.at / PAGE), plan, |reader, _| reader.hint(advice, hinted(ask)));
+    }
+
+    fn on_outcome(&mut self, outcome: &Outcome) {
+        if let (Outcome::Failed { demand: true, .. }, Some(reader)) = (outcome, self.readers.get_mut(&self.turn)) {
+            reader.read_error();
+        }
+    }
+}

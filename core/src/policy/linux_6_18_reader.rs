@@ -1,0 +1,265 @@
+//! What the current kernel decides at a miss, a mark, a fault and a hint: the state of one open description.
+//!
+//! A decision is an answer, [`Todo`]; whoever asked carries it out, and tells the order that folio placement
+//! left ([`Reader::placed`]). So it stands once for the policy, with and without folios, and for the check against
+//! recordings. Never: places a folio, sees a byte.
+//!
+//! ```text
+//!   start                                 start+size
+//!     ├───────────────────┬───────────────────┤├──── next window ───►
+//!                         ▲◄──── async ──────►│
+//!                       mark: its first demand touch plans the next window
+//! ```
+//!
+//! Source: spec linux-readahead sections 4.2 to 4.10. Everything counts in pages of 4 KiB, `prev_pos` in bytes.
+
+use super::{
+    Ask,
+    folios::{Called, Folio, Sight, Window, counted},
+    ondemand::{self, FORCE_PIECE, MMAP_LOTSAMISS, PAGE, init, next},
+};
+use crate::event::{Advice, Mapping};
+
+/// Where the miss counter stops (4.10).
+const MMAP_MISS_TOP: u64 = 1000;
+
+/// An async window aligns its end to an order this much above that of the window before it (4.5).
+const ORDER_STEP: u32 = 2;
+
+/// Pages and order of a huge page, in which a mapping with huge-page advice is read (4.10 a).
+const HUGE: (u64, u32) = (512, 9);
+
+/// State of one open description.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    /// The device's maximum, to which hints go back.
+    device_max: u64,
+    /// The maximum now.
+    pub max: u64,
+    /// What the hardware likes to get in one command.
+    pub io: u64,
+    /// The latest window.
+    pub window: Window,
+    /// Byte where the last read ended; nothing read yet is none.
+    pub prev_pos: Option<u64>,
+    /// Faults that missed, less those that hit.
+    pub mmap_miss: u64,
+    random: bool,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Todo {
+    /// Nothing; a mark that raised the question is used up.
+    Nothing,
+    /// Nothing; the mark stays.
+    Keep,
+    /// Place this window from page `at`, which is its start but for huge pages.
+    Place {
+        /// First page.
+        at: u64,
+        /// Size, mark and order.
+        window: Window,
+    },
+    /// Read these pages as they are, without a mark.
+    Fetch {
+        /// First page.
+        i: u64,
+        /// How many.
+        nr: u64,
+    },
+    /// The same in large pieces (4.7).
+    Force {
+        /// First page.
+        i: u64,
+        /// How many.
+        nr: u64,
+    },
+}
+
+impl Todo {
+    /// The reads, one after the other, of an answer that is no window.
+    pub fn pieces(self) -> impl Iterator<Item = (u64, u64)> {
+        let (i, nr, piece) = match self {
+            Todo::Fetch { i, nr } => (i, nr, nr.max(1)),
+            Todo::Force { i, nr } => (i, nr, FORCE_PIECE),
+            _ => (0, 0, 1),
+        };
+        (0..nr).step_by(piece as usize).map(move |done| (i + done, piece.min(nr - done)))
+    }
+}
+
+/// A page fault, as the decision sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    /// The page of the file.
+    pub page: u64,
+    /// The page behind the mapping's last, in the file.
+    pub map_end: u64,
+    /// What the mapping's owner said: normal, sequential or random.
+    pub advice: Advice,
+    /// Huge pages were asked for.
+    pub huge: bool,
+    /// Mapped for execution.
+    pub executable: bool,
+}
+
+impl Reader {
+    /// A fresh open description on a device with these two limits, in pages.
+    #[must_use]
+    pub fn new(max: u64, io: u64) -> Reader {
+        let window = Window::default();
+        Reader { device_max: max, max, io, window, prev_pos: None, mmap_miss: 0, random: false }
+    }
+
+    /// 4.3: a request larger than the window may have a window of its own size, up to what the hardware likes.
+    fn max_for(&self, req: u64) -> u64 {
+        if req > self.max && self.io > self.max { req.min(self.io) } else { self.max }
+    }
+
+    /// 4.4: page `i` is absent and `req` pages from it are wanted.
+    pub fn sync(&mut self, sight: &impl Sight, i: u64, req: u64) -> Todo {
+        sight.called(Called { hit: false, index: i, req });
+        if self.max == 0 {
+            return self.force(i, 1);
+        }
+        if self.random {
+            return self.force(i, req);
+        }
+        let max = self.max_for(req);
+        let near = self.prev_pos.is_some_and(|p| i.checked_sub(p / PAGE).is_some_and(|gap| gap <= 1));
+        if i == 0 || req > max || near {
+            let size = init(req, max);
+            let async_size = if size > req { size - req } else { size / 2 };
+            return self.place(Window { start: i, size, async_size, order: 0 });
+        }
+        let (history, from_start) = sight.history(i, max);
+        if history <= req {
+            return Todo::Fetch { i, nr: req };
+        }
+        let history = if from_start { 2 * history } else { history };
+        self.place(Window { start: i, size: (history + req).min(max), async_size: 1, order: 0 })
+    }
+
+    /// 4.5: `folio` bears the mark, and `req` pages from page `x` of it are wanted.
+    pub fn follow(&mut self, sight: &impl Sight, folio: Folio, x: u64, req: u64) -> Todo {
+        if self.max == 0 {
+            return Todo::Keep;
+        }
+        sight.called(Called { hit: true, index: x, req });
+        let max = self.max_for(req);
+        let Window { start, size, async_size, order } = self.window;
+        let expected = (start + size).wrapping_sub(async_size) >> folio.order << folio.order;
+        let (start, size) = if x == expected {
+            (start + size, size.max(next(size, max)))
+        } else {
+            let Some(hole) = sight.hole(x + 1, max) else { return Todo::Nothing };
+            (hole, next(hole - x + req, max))
+        };
+        let order = order + ORDER_STEP;
+        // The end of the window goes down to a multiple of the alignment, unless nothing would be left.
+        let align = order.min(max.trailing_zeros());
+        let end = (start + size) >> align << align;
+        let size = if end > start { end - start } else { size };
+        self.place(Window { start, size, async_size: size, order })
+    }
+
+    /// 4.10, row 3: a fault on a page that is absent.
+    pub fn fault(&mut self, sight: &impl Sight, touch: &Touch) -> Todo {
+        let p = touch.page;
+        if touch.huge {
+            let (pages, order) = HUGE;
+            let window = Window { size: 2 * pages, async_size: pages, order, ..self.window };
+            self.window = window;
+            return Todo::Place { at: p / pages * pages, window };
+        }
+        if touch.advice == Advice::Random || self.max == 0 {
+            return Todo::Nothing;
+        }
+        if touch.advice == Advice::Sequential {
+            return self.sync(sight, p, self.max);
+        }
+        self.mmap_miss = (self.mmap_miss + 1).min(MMAP_MISS_TOP);
+        if self.mmap_miss > MMAP_LOTSAMISS {
+            return Todo::Nothing;
+        }
+        if touch.executable {
+            let size = (p + self.max).min(touch.map_end).saturating_sub(p);
+            return self.place(Window { start: p, size, async_size: 0, order: 0 });
+        }
+        let start = p.saturating_sub(self.max / 2);
+        self.place(Window { start, size: self.max, async_size: self.max / 4, order: 0 })
+    }
+
+    /// 4.10, row 2: a fault on a cached page, in `marked` if its folio bears the mark.
+    pub fn fault_hit(&mut self, sight: &impl Sight, touch: &Touch, marked: Option<Folio>) -> Todo {
+        if touch.advice == Advice::Random || self.max == 0 {
+            return Todo::Keep;
+        }
+        self.mmap_miss = self.mmap_miss.saturating_sub(1);
+        marked.map_or(Todo::Nothing, |folio| self.follow(sight, folio, touch.page, self.max))
+    }
+
+    /// 4.8: a hint; `wanted` are the first page and the pages that WILLNEED is about.
+    pub fn hint(&mut self, advice: Advice, wanted: Option<(u64, u64)>) -> Todo {
+        match advice {
+            Advice::Normal => (self.max, self.random) = (self.device_max, false),
+            Advice::Sequential => (self.max, self.random) = (2 * self.device_max, false),
+            Advice::Random => self.random = true,
+            Advice::WillNeed => {
+                if let Some((i, nr)) = wanted {
+                    return self.force(i, nr);
+                }
+            }
+            Advice::DontNeed => {}
+        }
+        Todo::Nothing
+    }
+
+    /// 4.8: an error that a reader had to see makes the window smaller until the next hint.
+    pub fn read_error(&mut self) {
+        self.max /= 4;
+    }
+
+    /// 4.6: the order that was used for the latest window is what the next one builds on.
+    pub fn placed(&mut self, order: u32) {
+        self.window.order = order;
+    }
+
+    /// Remembers the window.
+    fn place(&mut self, window: Window) -> Todo {
+        self.window = window;
+        Todo::Place { at: window.start, window }
+    }
+
+    /// 4.7: exactly this, without state or mark, up to a limit.
+    fn force(&self, i: u64, nr: u64) -> Todo {
+        Todo::Force { i, nr: nr.min(self.io.max(self.max)) }
+    }
+}
+
+/// The cache as the policy sees it, in pages.
+impl Sight for &Ask<'_> {
+    fn is_cached(&self, page: u64) -> bool {
+        self.probe.is_cached(page * PAGE)
+    }
+
+    fn hole(&self, from: u64, limit: u64) -> Option<u64> {
+        self.probe.next_hole(from * PAGE, limit * PAGE).map(|at| at / PAGE)
+    }
+
+    fn history(&self, i: u64, limit: u64) -> (u64, bool) {
+        counted(ondemand::history(self, i, limit), i, limit)
+    }
+}
+
+/// The fault that a policy is asked about.
+pub fn touch_of(ask: &Ask<'_>, map: &Mapping) -> Touch {
+    Touch {
+        page: ask.at / PAGE,
+        map_end: map.range.end().div_ceil(PAGE),
+        advice: map.advice,
+        huge: false,
+        executable: map.executable,
+    }
+}

@@ -1,0 +1,85 @@
+//! The level *pages*: an episode fed to the machine itself, as a live reader feeds it, with an empty cache that holds all.
+//!
+//! Never: looks inside a policy. What is compared are the pages that were fetched and the marks in the cache.
+//!
+//! ```text
+//!   op ──► event ──► machine ──► Submit (answered at once): pages added     marks: the machine's cache
+//! ```
+
+use super::recording::{Act, Op, PAGE};
+use foreread_core::event::{Action, Advice, Event};
+use foreread_core::machine::{Config, Machine};
+use foreread_core::policy::PolicySpec;
+use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use std::collections::BTreeSet;
+
+/// A machine with one file.
+pub struct Live {
+    machine: Machine,
+    size: u64,
+    reads: u64,
+}
+
+impl Live {
+    /// A file of `size` bytes, nothing of it cached, with `fds` fresh descriptors.
+    pub fn new(policy: PolicySpec, size: u64, fds: u32) -> Live {
+        let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
+        // Room for the whole file twice over: the kernel evicted nothing that the recording does not name.
+        let mut config = Config::new(page, 4 * size + (64 << 20));
+        config.max_fetch_bytes = 1 << 30;
+        config.max_in_flight = 1 << 16;
+        config.max_ahead_in_flight = (1 << 16) - 1;
+        let mut machine = Machine::new(config, policy);
+        for fd in 0..fds {
+            machine.handle(Nanos(0), Event::Open { open: OpenId(fd), file: FileId(0), size });
+        }
+        Live { machine, size, reads: 0 }
+    }
+
+    /// Carries out one operation; the pages that it brought in, and those of them that bear the mark.
+    pub fn play(&mut self, op: &Op, act: Act) -> (BTreeSet<u64>, BTreeSet<u64>) {
+        let open = OpenId(op.fd);
+        let end = if op.len == 0 { self.size.max(op.off) } else { op.off + op.len };
+        let range = ByteRange::between(op.off, end);
+        let event = match act {
+            Act::Read => {
+                self.reads += 1;
+                let range = ByteRange::between(op.off, op.off + op.len);
+                Event::Read { read: ReadId(self.reads), open, range, random: false }
+            }
+            Act::WillNeed => Event::Advise { open, advice: Advice::WillNeed, range },
+            Act::Hint(advice) => Event::Advise { open, advice, range },
+            // What dropping did is in the recording: it depends on what else held the pages.
+            Act::Other | Act::Map { .. } | Act::Touch => return Default::default(),
+        };
+        let added = self.send(event);
+        let marked = |page: &u64| self.machine.cache().group(FileId(0), page / 64).marked() >> (page % 64) & 1 != 0;
+        let marks = added.iter().copied().filter(marked).collect();
+        (added, marks)
+    }
+
+    /// Folios left the cache.
+    pub fn evict(&mut self, evicted: &[(u64, u32)]) {
+        for &(first, order) in evicted {
+            let range = ByteRange::between(first * PAGE, (first + (1 << order)) * PAGE);
+            self.send(Event::Invalidate { file: FileId(0), range });
+        }
+    }
+
+    /// Sends an event and answers every fetch at once. Returns the pages fetched.
+    fn send(&mut self, event: Event) -> BTreeSet<u64> {
+        let mut pages = BTreeSet::new();
+        self.machine.handle(Nanos(0), event);
+        while let Some(action) = self.machine.poll() {
+            match action {
+                Action::Submit { fetch, range, .. } => {
+                    pages.extend(range.start() / PAGE..range.end().div_ceil(PAGE));
+                    self.machine.handle(Nanos(0), Event::Done { fetch, bytes: range.len() });
+                }
+                Action::Serve { lease, .. } => self.machine.handle(Nanos(0), Event::Release { lease }),
+                _ => {}
+            }
+        }
+        pages
+    }
+}

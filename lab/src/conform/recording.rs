@@ -1,0 +1,327 @@
+//! A recording of a running kernel, line by line: spec linux-readahead, section 5.
+//!
+//! Every line is checked here, once, before anything is done with it: its form, its numbers, and that it agrees with
+//! the header. Never: more than one line in memory, or a number that could overflow later.
+//!
+//! ```text
+//!   header ── episode ── op ── op ── ... ── episode ── op ── ...
+//!              └ an empty cache, fresh descriptors     └ what was done │ answers (may be absent) │ evicted
+//! ```
+
+use super::world::{Call, State};
+use serde::Deserialize;
+use std::io::{BufRead, Read};
+
+/// The kernel's page.
+pub const PAGE: u64 = 4096;
+/// A line of a recording lists every page it brought in; the longest seen is 60 kB.
+const MAX_LINE: usize = 16 << 20;
+/// Descriptors of an episode.
+const MAX_FDS: u32 = 4096;
+/// Pages of `ra_pages` and `io_pages`: 1 GiB, what the policy takes.
+const MAX_WINDOW: u64 = 1 << 18;
+/// The largest file; recorded ones have 128 MiB.
+const MAX_FILE: u64 = 16 << 30;
+/// The largest folio is a huge page.
+const MAX_ORDER: u32 = 9;
+/// Offsets and lengths end below this, as the kernel's do.
+const MAX_OFFSET: u64 = 1 << 62;
+
+/// Why a recording could not be checked: what, where, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// Reading failed.
+    #[error("line {line}: {error}; the file is cut short or damaged")]
+    Io {
+        /// Which line.
+        line: u64,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A line is not what the format says.
+    #[error("line {line}: {what}; the file is no recording of version 1, or it is cut short")]
+    Format {
+        /// Which line.
+        line: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The recording has something this level does not cover.
+    #[error("line {line}: {what}; use the level 'full'")]
+    Level {
+        /// Which line.
+        line: u64,
+        /// What.
+        what: String,
+    },
+    /// The predictions could not be written.
+    #[error("cannot write the predictions: {0}; name a file that can be written")]
+    Write(std::io::Error),
+}
+
+/// What the recording was made on.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Header {
+    v: u32,
+    page_size: u64,
+    /// The device's readahead, in pages.
+    pub ra_pages: u64,
+    /// The device's largest command, in pages.
+    pub io_pages: u64,
+    /// The file system makes large folios.
+    pub large_folios: bool,
+    /// Their largest order.
+    pub max_order: u32,
+    /// Their smallest order.
+    pub min_order: u32,
+    /// There are page faults in it.
+    pub mmap: bool,
+}
+
+/// A file with an empty cache and descriptors that have read nothing.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Episode {
+    /// Its number.
+    pub ep: u64,
+    /// Bytes of the file.
+    pub file_size: u64,
+    /// Open descriptions, numbered from 0.
+    pub fds: u32,
+}
+
+/// One operation with the kernel's answers.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Op {
+    /// Its position in the episode.
+    pub i: u64,
+    /// What was done.
+    pub op: String,
+    /// On which descriptor.
+    #[serde(default)]
+    pub fd: u32,
+    /// From which byte.
+    #[serde(default)]
+    pub off: u64,
+    /// How many bytes.
+    #[serde(default)]
+    pub len: u64,
+    #[serde(default)]
+    advice: Advice,
+    /// First page mapped, of the file.
+    #[serde(default)]
+    pub pgoff: u64,
+    /// Pages mapped.
+    #[serde(default)]
+    pub npages: u64,
+    #[serde(default)]
+    prot: String,
+    /// Page touched, of the mapping.
+    #[serde(default)]
+    pub page: u64,
+    /// The kernel's decisions.
+    pub calls: Option<Vec<Call>>,
+    /// Folios it inserted, in order.
+    pub added: Option<Vec<(u64, u32)>>,
+    /// Those that bore the mark afterwards.
+    pub marks: Option<Vec<u64>>,
+    /// Folios that left. An input.
+    #[serde(default)]
+    pub evicted: Vec<(u64, u32)>,
+    /// The descriptor afterwards.
+    pub state: Option<State>,
+}
+
+/// A word for files, a number for mappings.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Advice {
+    Number(u32),
+    Word(String),
+}
+
+impl Default for Advice {
+    fn default() -> Advice {
+        Advice::Number(0)
+    }
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A read of `len` bytes from `off`.
+    Read,
+    /// A hint that changes the descriptor.
+    Hint(foreread_core::event::Advice),
+    /// A hint that reads: WILLNEED, `readahead(2)`.
+    WillNeed,
+    /// A hint that decides nothing; what left the cache is in `evicted`.
+    Other,
+    /// A new mapping, in place of the descriptor's last.
+    Map {
+        /// What its owner said of it.
+        advice: foreread_core::event::Advice,
+        /// Huge pages were asked for.
+        huge: bool,
+        /// For execution.
+        executable: bool,
+    },
+    /// A touch of a page of the mapping.
+    Touch,
+}
+
+/// One line.
+#[derive(Deserialize)]
+#[serde(tag = "t", rename_all = "lowercase")]
+enum Line {
+    Header(Header),
+    Episode(Episode),
+    Op(Op),
+}
+
+/// One line that agrees with those before it.
+pub enum Item {
+    /// The first line.
+    Header(Header),
+    /// A fresh file.
+    Episode(Episode),
+    /// An operation and what it does.
+    Op(Box<Op>, Act),
+}
+
+/// The lines of a recording.
+pub struct Lines<R> {
+    input: R,
+    number: u64,
+    header: Option<Header>,
+    episode: Option<Episode>,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Nothing read yet.
+    pub fn new(input: R) -> Lines<R> {
+        Lines { input, number: 0, header: None, episode: None }
+    }
+
+    /// Number of the line read last, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// An error in the line read last.
+    pub fn wrong(&self, what: impl Into<String>) -> CheckError {
+        CheckError::Format { line: self.number, what: what.into() }
+    }
+
+    /// The next line; nothing at the end.
+    ///
+    /// # Errors
+    /// The line cannot be read, is none of a recording, or disagrees with the header.
+    pub fn next(&mut self) -> Result<Option<Item>, CheckError> {
+        self.number += 1;
+        let mut text = Vec::new();
+        let mut limited = (&mut self.input).take(MAX_LINE as u64);
+        let got = limited.read_until(b'\n', &mut text).map_err(|error| CheckError::Io { line: self.number, error })?;
+        if got == 0 {
+            return if self.header.is_some() { Ok(None) } else { Err(self.wrong("there is no header")) };
+        }
+        if text.last() != Some(&b'\n') && got == MAX_LINE {
+            return Err(self.wrong(format!("longer than {MAX_LINE} bytes")));
+        }
+        let line = serde_json::from_slice(&text).map_err(|error| self.wrong(error.to_string()))?;
+        let item = match line {
+            Line::Header(header) => self.header(header).map(|()| Item::Header(header)),
+            Line::Episode(episode) => self.episode(episode).map(|()| Item::Episode(episode)),
+            Line::Op(op) => self.act(&op).map(|act| Item::Op(Box::new(op), act)),
+        };
+        item.map(Some).map_err(|what| self.wrong(what))
+    }
+
+    fn header(&mut self, header: Header) -> Result<(), String> {
+        let Header { v, page_size, ra_pages, io_pages, max_order, min_order, .. } = header;
+        if self.header.is_some() {
+            return Err("a second header".to_string());
+        }
+        if v != 1 || page_size != PAGE {
+            return Err(format!("version {v} with pages of {page_size} bytes"));
+        }
+        if ra_pages > MAX_WINDOW || io_pages > MAX_WINDOW {
+            return Err(format!("ra_pages {ra_pages}, io_pages {io_pages}: more than {MAX_WINDOW}"));
+        }
+        if max_order > MAX_ORDER || min_order > max_order {
+            return Err(format!("folios of order {min_order} to {max_order}: not within 0 to {MAX_ORDER}"));
+        }
+        self.header = Some(header);
+        Ok(())
+    }
+
+    fn episode(&mut self, episode: Episode) -> Result<(), String> {
+        let Episode { file_size, fds, .. } = episode;
+        if self.header.is_none() {
+            return Err("an episode before the header".to_string());
+        }
+        if fds > MAX_FDS {
+            return Err(format!("{fds} descriptors: more than {MAX_FDS}"));
+        }
+        if file_size > MAX_FILE {
+            return Err(format!("a file of {file_size} bytes: more than {MAX_FILE}"));
+        }
+        self.episode = Some(episode);
+        Ok(())
+    }
+
+    /// Checks an operation and says what it does.
+    fn act(&self, op: &Op) -> Result<Act, String> {
+        let header = self.header.ok_or("an operation before the header")?;
+        let episode = self.episode.ok_or("an operation before an episode")?;
+        if op.fd >= episode.fds {
+            return Err(format!("descriptor {} of {}", op.fd, episode.fds));
+        }
+        if op.off.checked_add(op.len).is_none_or(|end| end >= MAX_OFFSET) {
+            return Err(format!("{} bytes from {}: beyond any file", op.len, op.off));
+        }
+        if op.pgoff.checked_add(op.npages).is_none_or(|end| end > MAX_FILE / PAGE) {
+            return Err(format!("a mapping of {} pages from page {}: beyond any file", op.npages, op.pgoff));
+        }
+        op.added.iter().flatten().chain(&op.evicted).try_for_each(|&(first, order)| {
+            let most = if header.large_folios { header.max_order } else { header.min_order };
+            if !(header.min_order..=most).contains(&order) {
+                return Err(format!("a folio of order {order}, but the header has {} to {most}", header.min_order));
+            }
+            let fits = first < MAX_FILE / PAGE && first % (1 << order) == 0;
+            if fits { Ok(()) } else { Err(format!("a folio of order {order} at page {first}")) }
+        })?;
+        act_of(op, &header)
+    }
+}
+
+fn act_of(op: &Op, header: &Header) -> Result<Act, String> {
+    use foreread_core::event::Advice as Told;
+    let unknown = || Err(format!("operation '{}' with advice {:?} is unknown", op.op, op.advice));
+    if !header.mmap && matches!(op.op.as_str(), "mmap" | "touch") {
+        return Err(format!("operation '{}', but the header says that there are no page faults", op.op));
+    }
+    Ok(match (op.op.as_str(), &op.advice) {
+        ("pread", _) => Act::Read,
+        ("readahead", _) => Act::WillNeed,
+        ("touch", _) => Act::Touch,
+        ("fadvise", Advice::Word(word)) => match word.as_str() {
+            "normal" => Act::Hint(Told::Normal),
+            "sequential" => Act::Hint(Told::Sequential),
+            "random" => Act::Hint(Told::Random),
+            "willneed" => Act::WillNeed,
+            "dontneed" | "noreuse" => Act::Other,
+            _ => return unknown(),
+        },
+        ("mmap", Advice::Number(number)) => {
+            let (advice, huge) = match number {
+                0 => (Told::Normal, false),
+                1 => (Told::Random, false),
+                2 => (Told::Sequential, false),
+                14 => (Told::Normal, true),
+                _ => return unknown(),
+            };
+            Act::Map { advice, huge, executable: op.prot.contains('x') }
+        }
+        _ => return unknown(),
+    })
+}

@@ -1,0 +1,381 @@
+//! One file of a recording as the kernel keeps it: folios, descriptors, mappings. What is decided and where folios go
+//! is the policy's own code; here are the read call, the page fault and the page tables around it.
+//!
+//! ```text
+//!   read   ─► folios from page i ─► none: sync ─► (still none: one folio) ─► marked: async ─► go on behind them
+//!   fault  ─► mapped? ─► fault-around ─► cached: hit, async ─┐ absent: read-around, sync, ... ─► one folio
+//!               ▲──────────── again, until the page is mapped ┴──────────────────────────────────────┘
+//! ```
+//!
+//! Never: looks at what the kernel answered. Folios that left the cache are told, and nothing else.
+//!
+//! Source: spec linux-readahead 4.2 and 4.10; hints 4.8.
+
+use super::recording::{Act, Header, Op, PAGE};
+use foreread_core::event::Advice;
+use foreread_core::policy::folios::{Called, Folio, Placed, Shape, Sight, Window};
+use foreread_core::policy::folios_index::{Cursor, Folios};
+use foreread_core::policy::linux_6_18_reader::{Reader, Todo, Touch};
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+/// Pages that fault-around looks at: one aligned block (x86's default of 64 KiB).
+const FAULT_AROUND: u64 = 16;
+/// Pages of a page table, and of a huge page.
+const TABLE: u64 = 512;
+/// Folios of one file: 4 GiB in single pages. More than any recording has.
+const MAX_FOLIOS: usize = 1 << 20;
+
+/// An entry of `calls`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "t", rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the fields of the format")]
+pub enum Call {
+    /// A page was absent.
+    Sync {
+        index: u64,
+        req: u64,
+        #[serde(skip_serializing)]
+        pre: Option<Pre>,
+    },
+    /// A mark was met.
+    Async {
+        index: u64,
+        req: u64,
+        #[serde(skip_serializing)]
+        pre: Option<Pre>,
+    },
+    /// A window, as wanted.
+    Window { start: u64, order: u32, size: u64, async_size: u64 },
+    /// A read page by page.
+    Raw { index: u64, nr: u64, lookahead: u64 },
+}
+
+impl Call {
+    /// The same without the state before it.
+    pub fn without_pre(self) -> Call {
+        match self {
+            Call::Sync { index, req, .. } => Call::Sync { index, req, pre: None },
+            Call::Async { index, req, .. } => Call::Async { index, req, pre: None },
+            other => other,
+        }
+    }
+}
+
+/// A descriptor before a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of the format")]
+pub struct Pre {
+    pub order: u32,
+    pub size: u64,
+    pub async_size: u64,
+    pub ra_pages: u64,
+    pub mmap_miss: u64,
+    pub prev_pos: i64,
+}
+
+/// A descriptor after an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of the format")]
+pub struct State {
+    pub start: u64,
+    pub size: u64,
+    pub async_size: u64,
+    pub prev_pos: i64,
+}
+
+/// What an operation did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// Decisions, in order.
+    pub calls: Vec<Call>,
+    /// Folios inserted, in order.
+    pub added: Vec<(u64, u32)>,
+    /// Those of them that bear the mark at its end.
+    pub marks: Vec<u64>,
+    /// The descriptor at its end.
+    pub state: State,
+}
+
+/// A mapping and which of its pages are mapped, counted from its first.
+struct Mapping {
+    first: u64,
+    pages: u64,
+    advice: Advice,
+    huge: bool,
+    executable: bool,
+    mapped: BTreeSet<u64>,
+    /// Page tables that there are, by number.
+    tables: BTreeSet<u64>,
+}
+
+/// See the head of this file.
+pub struct World {
+    shape: Shape,
+    kernel_probes: bool,
+    size: u64,
+    folios: Folios,
+    readers: Vec<Reader>,
+    maps: Vec<Option<Mapping>>,
+    done: Done,
+}
+
+/// What is cached, with an ear for calls.
+struct Watch<'a, S> {
+    sight: S,
+    heard: &'a Cell<Option<Called>>,
+}
+
+impl<S: Sight> Sight for Watch<'_, S> {
+    fn is_cached(&self, page: u64) -> bool {
+        self.sight.is_cached(page)
+    }
+
+    fn hole(&self, from: u64, limit: u64) -> Option<u64> {
+        self.sight.hole(from, limit)
+    }
+
+    fn history(&self, i: u64, limit: u64) -> (u64, bool) {
+        self.sight.history(i, limit)
+    }
+
+    fn called(&self, call: Called) {
+        self.heard.set(Some(call));
+    }
+}
+
+impl World {
+    /// A file of `size` bytes, nothing of it cached, with `fds` fresh descriptors.
+    pub fn new(header: &Header, kernel_probes: bool, size: u64, fds: u32) -> World {
+        let Header { ra_pages, io_pages, large_folios: large, min_order, max_order, .. } = *header;
+        World {
+            shape: Shape { large, min_order, max_order },
+            kernel_probes,
+            size,
+            folios: Folios::default(),
+            readers: (0..fds).map(|_| Reader::new(ra_pages, io_pages)).collect(),
+            maps: (0..fds).map(|_| None).collect(),
+            done: Done::default(),
+        }
+    }
+
+    /// Carries out one operation.
+    ///
+    /// # Errors
+    /// It cannot be carried out, or the file has more folios than there is room for.
+    pub fn play(&mut self, op: &Op, act: Act) -> Result<Done, String> {
+        self.done = Done::default();
+        let fd = op.fd as usize;
+        match act {
+            Act::Read => self.read(fd, op.off, op.len)?,
+            Act::Hint(advice) => self.decide(fd, |reader, _| reader.hint(advice, None)),
+            Act::WillNeed => {
+                let first = op.off / PAGE;
+                let end = if op.len == 0 { self.end().max(first) } else { (op.off + op.len).div_ceil(PAGE) };
+                self.decide(fd, |reader, _| reader.hint(Advice::WillNeed, Some((first, end - first))));
+            }
+            Act::Other => {}
+            Act::Map { advice, huge, executable } => {
+                let (mapped, tables) = (BTreeSet::new(), BTreeSet::new());
+                let (first, pages) = (op.pgoff, op.npages);
+                self.maps[fd] = Some(Mapping { first, pages, advice, huge, executable, mapped, tables });
+            }
+            Act::Touch => self.touch(fd, op.page)?,
+        }
+        let mut done = std::mem::take(&mut self.done);
+        let marked = |&(first, _): &(u64, u32)| self.folios.at(first).is_some_and(|f| f.marked).then_some(first);
+        done.marks = done.added.iter().filter_map(marked).collect();
+        let Reader { window, prev_pos, .. } = &self.readers[fd];
+        let Window { start, size, async_size, .. } = *window;
+        done.state = State { start, size, async_size, prev_pos: position(*prev_pos) };
+        Ok(done)
+    }
+
+    /// Folios left the cache.
+    pub fn evict(&mut self, evicted: &[(u64, u32)]) {
+        for &(first, order) in evicted {
+            let end = first + (1 << order);
+            self.folios.remove(first, end);
+            for map in self.maps.iter_mut().flatten() {
+                map.mapped.retain(|page| !(first..end).contains(&(map.first + page)));
+            }
+        }
+    }
+
+    /// The page behind the last of the file.
+    fn end(&self) -> u64 {
+        self.size.div_ceil(PAGE)
+    }
+
+    /// 4.2.
+    fn read(&mut self, fd: usize, off: u64, len: u64) -> Result<(), String> {
+        let block = 1 << self.shape.min_order;
+        let end = (off + len).div_ceil(PAGE).next_multiple_of(block);
+        let (mut pos, stop) = (off, self.size.min(off + len));
+        while pos < stop {
+            let i = pos / PAGE;
+            if self.folios.at(i).is_none() {
+                self.decide(fd, |reader, sight| reader.sync(sight, i, end - i));
+                self.fill(i)?;
+            }
+            let last = self.batch(i, end);
+            if last.marked {
+                let (x, req) = (last.first, end.saturating_sub(last.first));
+                self.decide(fd, |reader, sight| reader.follow(sight, last, x, req));
+            }
+            pos = stop.min(last.end() * PAGE);
+        }
+        if stop > off {
+            self.readers[fd].prev_pos = Some(stop);
+        }
+        Ok(())
+    }
+
+    /// The last folio of the run from page `i` that a read up to page `end` takes at once.
+    fn batch(&self, i: u64, end: u64) -> Folio {
+        let mut last = self.folios.at(i).unwrap_or_else(|| unreachable!("page {i} was filled"));
+        while !last.marked && last.end() < end {
+            let Some(next) = self.folios.at(last.end()) else { break };
+            last = next;
+        }
+        last
+    }
+
+    /// Reads the smallest folio that holds page `i`, if nothing did yet.
+    fn fill(&mut self, i: u64) -> Result<(), String> {
+        if self.folios.at(i).is_none() {
+            let order = self.shape.min_order;
+            self.insert(&[Folio { first: i >> order << order, order, marked: false }]);
+        }
+        if self.folios.len() > MAX_FOLIOS {
+            return Err(format!("the file has more than {MAX_FOLIOS} folios cached"));
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, folios: &[Folio]) {
+        for &folio in folios {
+            self.folios.insert(folio);
+            self.done.added.push((folio.first, folio.order));
+        }
+    }
+
+    /// Puts a question to a descriptor's reader and carries the answer out.
+    fn decide(&mut self, fd: usize, question: impl FnOnce(&mut Reader, &Watch<'_, Cursor<'_, &Folios>>) -> Todo) {
+        let heard = Cell::new(None);
+        let folios = if self.kernel_probes { &self.folios } else { &Folios::NONE };
+        let watch = Watch { sight: Cursor { folios, sight: &self.folios }, heard: &heard };
+        let reader = &mut self.readers[fd];
+        let before = reader.clone();
+        let todo = question(reader, &watch);
+        if let Some(Called { hit, index, req }) = heard.get() {
+            // Of what a call finds only the miss counter may have changed since the question.
+            let pre = Some(pre_of(&before, reader.mmap_miss));
+            let call = if hit { Call::Async { index, req, pre } } else { Call::Sync { index, req, pre } };
+            self.done.calls.push(call);
+            if hit
+                && todo != Todo::Keep
+                && let Some(folio) = self.folios.at(index)
+            {
+                self.folios.clear_mark(folio.first);
+            }
+        }
+        if let Todo::Place { at, window } = todo {
+            let Window { start, size, async_size, order } = window;
+            self.done.calls.push(Call::Window { start, order, size, async_size });
+            let placed = self.shape.place(&&self.folios, self.end(), at, window);
+            self.readers[fd].placed(placed.order);
+            self.take_in(&placed);
+        }
+        for (i, nr) in todo.pieces() {
+            let mut placed = Placed::default();
+            self.shape.fetch(&&self.folios, self.end(), (i, nr, 0), &mut placed);
+            self.take_in(&placed);
+        }
+    }
+
+    fn take_in(&mut self, placed: &Placed) {
+        if let Some(raw) = placed.raw {
+            self.done.calls.push(Call::Raw { index: raw.index, nr: raw.nr, lookahead: raw.lookahead });
+        }
+        self.insert(&placed.folios);
+    }
+
+    /// 4.10: a touch of a page of a mapping.
+    fn touch(&mut self, fd: usize, page: u64) -> Result<(), String> {
+        let Some(map) = &self.maps[fd] else { return Err("a touch without a mapping".to_string()) };
+        if page >= map.pages {
+            return Err(format!("page {page} of a mapping of {}", map.pages));
+        }
+        let p = map.first + page;
+        // Behind the end of the file there is nothing to map: the toucher gets a signal.
+        if p >= self.end() || map.mapped.contains(&page) {
+            return Ok(());
+        }
+        let Mapping { advice, huge, executable, .. } = *map;
+        let touch = Touch { page: p, map_end: map.first + map.pages, advice, huge, executable };
+        while !self.fault_around(fd, page) {
+            let Some(folio) = self.folios.at(p) else {
+                self.decide(fd, |reader, sight| reader.fault(sight, &touch));
+                self.fill(p)?;
+                continue;
+            };
+            self.decide(fd, |reader, sight| reader.fault_hit(sight, &touch, folio.marked.then_some(folio)));
+            if !folio.marked || self.folios.at(p).is_some_and(|folio| folio.marked) {
+                self.map(fd, [page]);
+            }
+        }
+        Ok(())
+    }
+
+    /// 4.10, row 1: maps what is cached around a page, except what bears the mark. True when the page is mapped.
+    fn fault_around(&mut self, fd: usize, page: u64) -> bool {
+        let end = self.end();
+        let Some(map) = &self.maps[fd] else { return true };
+        if map.mapped.contains(&page) {
+            return true;
+        }
+        let block = page / FAULT_AROUND * FAULT_AROUND;
+        let around = block..(block + FAULT_AROUND).min(map.pages);
+        let folio_of = |page: &u64| self.folios.at(map.first + page).filter(|folio| !folio.marked);
+        let found: Vec<u64> = around.filter(|page| folio_of(page).is_some()).collect();
+        let Some(first) = found.first().and_then(folio_of) else { return false };
+        if !map.tables.contains(&(page / TABLE)) && first.end() >= end {
+            return false;
+        }
+        if let Some(all) = huge_pages(map, &first) {
+            self.map(fd, all);
+            return true;
+        }
+        let reader = &mut self.readers[fd];
+        reader.mmap_miss = reader.mmap_miss.saturating_sub(found.len() as u64);
+        let wanted = found.contains(&page);
+        self.map(fd, found);
+        wanted
+    }
+
+    fn map(&mut self, fd: usize, pages: impl IntoIterator<Item = u64>) {
+        let Some(map) = &mut self.maps[fd] else { return };
+        for page in pages {
+            map.mapped.insert(page);
+            map.tables.insert(page / TABLE);
+        }
+    }
+}
+
+/// 4.10, exception (ii): all pages of a huge folio that the mapping can map whole.
+fn huge_pages(map: &Mapping, folio: &Folio) -> Option<std::ops::Range<u64>> {
+    let page = folio.first.checked_sub(map.first)?;
+    let fits = folio.pages() == TABLE && page % TABLE == 0 && page + TABLE <= map.pages;
+    fits.then_some(page..page + TABLE)
+}
+
+fn position(prev_pos: Option<u64>) -> i64 {
+    prev_pos.map_or(-1, |p| i64::try_from(p).unwrap_or(i64::MAX))
+}
+
+fn pre_of(reader: &Reader, mmap_miss: u64) -> Pre {
+    let Window { size, async_size, order, .. } = reader.window;
+    Pre { order, size, async_size, ra_pages: reader.max, mmap_miss, prev_pos: position(reader.prev_pos) }
+}
