@@ -67,12 +67,12 @@ mod tests {
         let first = [2 * MIB, 8 * MIB, 32 * MIB, 128 * MIB, 512 * MIB, 2 * GIB, 8 * GIB, 32 * GIB, 128 * GIB];
         let later = [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * GIB, 16 * GIB];
         for (row, capacity) in first.into_iter().enumerate() {
-            let window = Some(4 * KIB << row);
+            let window = Some((4 * KIB) << row);
             assert_eq!(Cap::First.bytes(capacity), window, "{capacity}");
             assert_eq!(Cap::First.bytes(4 * capacity - 1), window, "just below {}", 4 * capacity);
         }
         for (row, capacity) in later.into_iter().enumerate() {
-            let window = Some(8 * KIB << row);
+            let window = Some((8 * KIB) << row);
             assert_eq!(Cap::Later.bytes(capacity), window, "{capacity}");
             assert_eq!(Cap::Later.bytes(4 * capacity - 1), window, "just below {}", 4 * capacity);
         }

@@ -143,7 +143,6 @@ workloads!(
     grep_ide,
     grep_virtio,
 );
-workloads!(sequential, random, interleaved, boot_ide, boot_virtio, grep_ide, grep_virtio);
 
 #[cfg(test)]
 mod tests {
