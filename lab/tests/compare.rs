@@ -63,7 +63,7 @@ fn a_simulation_repeats() {
 #[test]
 fn a_plan_without_a_workload_measures_the_usual_ones() {
     let on = Some(Where::Model("rbd".to_string()));
-    let policies = vec![PolicySpec::parse("none").expect("a policy")];
+    let policies = vec![PolicyDraft::parse("none").expect("a policy")];
     let plan = Plan { on, policies, runs: Some(1), ..Plan::default() };
     let tables = compare::run(&plan, &mut Silent).expect("tables");
     let names: Vec<&str> = tables.iter().map(|t| t.workload.as_str()).collect();
