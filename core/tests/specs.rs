@@ -65,7 +65,10 @@ fn defaults_need_no_text() {
 
 #[test]
 fn a_default_fills_what_the_text_leaves_open() {
-    let with = |text: &str, key, value| PolicySpec::parse(text).expect("a policy").with_default(key, value).values;
+    let with = |text: &str, key, value| {
+        let draft = PolicyDraft::parse(text).expect("a policy").with_default(key, value);
+        draft.ready(None).expect("nothing depends on a capacity").values
+    };
     assert_eq!(with("linux-2.6.0", "min", 8192), [128 << 10, 8192]);
     assert_eq!(with("linux-2.6.0:max=64K", "min", 8192), [64 << 10, 8192], "another key is written");
     assert_eq!(with("linux-2.6.0:min=16K", "min", 8192), [128 << 10, 16 << 10], "it is written");
