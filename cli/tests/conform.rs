@@ -21,7 +21,32 @@ fn a_difference_is_told() {
     let path = file.path().to_string_lossy().into_owned();
     let got = foreread(["conform", "linux", "--check", path.as_str()]);
     assert_eq!(got.code, Some(1), "{}", got.err);
+    assert!(got.out.contains("divergences 1") && got.err.contains("the kernel's 77777:0"), "{}", got.err);
+    let got = foreread(["conform", "linux", "--level", "pages", "--check", path.as_str()]);
+    assert_eq!(got.code, Some(1), "{}", got.err);
     assert!(got.out.contains("divergences 1") && got.err.contains("only the kernel's [77777]"), "{}", got.err);
+}
+
+/// The predictions are a file of one line for each operation, whatever the level.
+#[test]
+fn predictions_are_written() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let out = folder.path().join("ours.jsonl").to_string_lossy().into_owned();
+    let mut seen = Vec::new();
+    for level in ["full", "pages"] {
+        let args = ["conform", "linux", "--check", RECORDING, "--level", level, "--predict", out.as_str()];
+        assert!(foreread(args).is_done().starts_with("decisions 1028 divergences 0"));
+        let text = std::fs::read_to_string(&out).expect("predictions");
+        let operations = std::fs::read_to_string(RECORDING).expect("the recording").matches("\"t\":\"op\"").count();
+        assert_eq!(text.lines().count(), operations);
+        assert!(text.starts_with("{\"t\":\"op\",\"i\":0,\"op\":"), "{}", &text[..80]);
+        seen.push(text);
+    }
+    assert_eq!(seen[0], seen[1]);
+    let nowhere = folder.path().join("no/folder").to_string_lossy().into_owned();
+    let got = foreread(["conform", "linux", "--check", RECORDING, "--predict", nowhere.as_str()]);
+    assert_eq!(got.code, Some(2));
+    assert!(got.err.contains("cannot write the predictions"), "{}", got.err);
 }
 
 #[test]

@@ -192,6 +192,7 @@ golden! {
     linux_3_12: linux, "linux-3.12.txt", 115;
     linux_6_18: linux, "linux-6.18.txt", 60;
     hints: linux, "hints.txt", 84;
+    linux_6_18_folios: linux, "linux-6.18-folios.txt", 85;
     rbd_plain: rbd, "rbd-plain.txt", 60;
     rbd_aligned: rbd, "rbd-aligned.txt", 110;
     rbd_eager: rbd, "rbd-eager.txt", 11;

@@ -180,3 +180,95 @@ fn round_down(page: u64, order: u32) -> u64 {
 fn round_up(page: u64, order: u32) -> u64 {
     round_down(page + (1 << order) - 1, order)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::folios_index::Folios;
+    use alloc::format;
+    use alloc::string::String;
+
+    const ALL: Shape = Shape { large: true, min_order: 0, max_order: 9 };
+    const BLOCKS: Shape = Shape { min_order: 2, ..ALL };
+    const SINGLE: Shape = Shape { large: false, ..ALL };
+    const END: u64 = 4000;
+
+    fn cached(folios: &[(u64, u32)]) -> Folios {
+        let mut index = Folios::default();
+        folios.iter().for_each(|&(first, order)| index.insert(Folio { first, order, marked: false }));
+        index
+    }
+
+    /// `index:order`, marked ones with an m, the part read page by page, the order used.
+    fn told(placed: &Placed) -> String {
+        let folio = |f: &Folio| format!("{}:{}{} ", f.first, f.order, if f.marked { "m" } else { "" });
+        let folios: String = placed.folios.iter().map(folio).collect();
+        let raw = placed.raw.map_or(String::new(), |r| format!("raw {}+{}-{} ", r.index, r.nr, r.lookahead));
+        format!("{folios}{raw}o{}", placed.order)
+    }
+
+    fn place(shape: Shape, index: &Folios, end: u64, (start, size, async_size, order): (u64, u64, u64, u32)) -> String {
+        told(&shape.place(&index, end, start, Window { start, size, async_size, order }))
+    }
+
+    /// Section 4.12: the folios of sequential reads from page 0 and from page 1000.
+    #[test]
+    fn folios_of_sequential_reads() {
+        let empty = Folios::default();
+        for (window, folios) in [
+            ((0, 4, 3, 0), "0:0 1:0m 2:0 3:0 o0"),
+            ((4, 8, 8, 2), "4:2m 8:2 o2"),
+            ((12, 4, 4, 4), "12:2m o2"),
+            ((16, 8, 8, 4), "16:3m o3"),
+            ((32, 16, 16, 5), "32:4m o4"),
+            ((64, 32, 32, 6), "64:5m o5"),
+            ((1005, 7, 7, 2), "1005:0m 1006:1 1008:2 o2"),
+            ((1012, 12, 12, 4), "1012:2m 1016:3 o3"),
+            ((1024, 24, 24, 5), "1024:4m 1040:3 o4"),
+            ((0, 1024, 512, 9), "0:9 512:9m o9"),
+            ((1024, 4096, 4096, 12), "1024:9m 1536:9 2048:9 2560:9 3072:9 3584:8 3840:7 3968:5 o9"),
+        ] {
+            assert_eq!(place(ALL, &empty, END, window), folios, "{window:?}");
+        }
+    }
+
+    /// The end of the file limits the folios; what lies behind it is nothing.
+    #[test]
+    fn the_end_of_the_file() {
+        let empty = Folios::default();
+        assert_eq!(place(ALL, &empty, 11, (4, 8, 8, 2)), "4:2m 8:1 10:0 o2");
+        assert_eq!(place(ALL, &empty, 11, (12, 4, 4, 4)), "o2");
+        assert_eq!(place(SINGLE, &empty, 11, (4, 8, 8, 2)), "4:0 5:0 6:0 7:0 8:0 9:0 10:0 raw 4+7-8 o0");
+        assert_eq!(place(SINGLE, &empty, 11, (8, 4, 2, 0)), "8:0 9:0m 10:0 raw 8+3-2 o0");
+        assert_eq!(place(SINGLE, &empty, 11, (8, 8, 3, 0)), "8:0m 9:0 10:0 raw 8+3-3 o0");
+        assert_eq!(place(SINGLE, &empty, 11, (11, 4, 2, 0)), "o0");
+    }
+
+    /// A cached page ends the placement; the rest is read page by page, and a mark that is cached is lost.
+    #[test]
+    fn what_is_cached() {
+        assert_eq!(
+            place(ALL, &cached(&[(20, 0)]), END, (16, 8, 8, 4)),
+            "16:0 17:0 18:0 19:0 21:0 22:0 23:0 raw 16+8-8 o3".replace("16:0 ", "16:0m ")
+        );
+        assert_eq!(place(ALL, &cached(&[(21, 0)]), END, (16, 8, 8, 2)), "16:2m 20:0 22:0 23:0 raw 20+4-8 o2");
+        assert_eq!(place(ALL, &cached(&[(17, 0)]), END, (16, 4, 1, 0)), "16:0 18:0 19:0m raw 17+3-1 o0");
+        assert_eq!(place(ALL, &cached(&[(19, 0)]), END, (16, 4, 1, 0)), "16:0 17:0 18:0 raw 19+1-1 o0");
+        assert_eq!(place(SINGLE, &cached(&[(18, 1)]), END, (16, 6, 4, 5)), "16:0 17:0 20:0 21:0 raw 16+6-4 o0");
+    }
+
+    /// Blocks of four pages: whole blocks, from the one that the window begins in. If that is cached, nothing is read.
+    #[test]
+    fn smallest_folios() {
+        let empty = Folios::default();
+        assert_eq!(place(BLOCKS, &empty, END, (5, 8, 3, 0)), "4:2 8:2m 12:2 o2");
+        assert_eq!(place(BLOCKS, &cached(&[(4, 2)]), END, (5, 8, 3, 0)), "o2");
+        assert_eq!(place(BLOCKS, &cached(&[(8, 2)]), END, (4, 8, 3, 0)), "4:2 raw 8+4-3 o2");
+        let mut placed = Placed::default();
+        BLOCKS.fetch(&&empty, 6000, (5338, 6, 0), &mut placed);
+        assert_eq!(told(&placed), "5336:2 5340:2 raw 5338+6-0 o0");
+        let mut placed = Placed::default();
+        BLOCKS.fetch(&&empty, END, (100, 20, 10), &mut placed);
+        assert_eq!(told(&placed), "100:2 104:2 108:2 112:2m 116:2 raw 100+20-10 o0");
+    }
+}

@@ -156,3 +156,112 @@ impl<S: Sight> Sight for Cursor<'_, S> {
         counted(limit, i, limit)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cached(folios: &[(u64, u32)]) -> Folios {
+        let mut index = Folios::default();
+        folios.iter().for_each(|&(first, order)| index.insert(Folio { first, order, marked: false }));
+        index
+    }
+
+    fn cursor(index: &Folios) -> Cursor<'_, &Folios> {
+        Cursor { folios: index, sight: index }
+    }
+
+    #[test]
+    fn folios_do_not_meet() {
+        let mut index = cached(&[(0, 2), (4, 2), (8, 0), (16, 4)]);
+        assert_eq!(index.at(7).map(|f| f.first), Some(4));
+        assert_eq!((index.at(9), index.at(15), index.at(32)), (None, None, None));
+        index.insert(Folio { first: 6, order: 1, marked: true });
+        assert_eq!((index.at(4), index.len()), (None, 4));
+        index.clear_mark(6);
+        assert_eq!(index.at(6), Some(Folio { first: 6, order: 1, marked: false }));
+        index.remove(3, 17);
+        assert!(index.is_empty());
+    }
+
+    #[test]
+    fn exact_probes() {
+        let index = cached(&[(0, 2), (4, 2), (10, 0), (11, 0), (12, 2)]);
+        let exact = &index;
+        assert_eq!(
+            (exact.hole(1, 7), exact.hole(1, 8), exact.hole(8, 1), exact.hole(3, 5)),
+            (None, Some(8), Some(8), None)
+        );
+        assert_eq!(
+            (exact.history(16, 32), exact.history(15, 32), exact.history(10, 32)),
+            ((6, false), (5, false), (0, false))
+        );
+        assert_eq!(
+            (exact.history(8, 32), exact.history(8, 9), exact.history(8, 8)),
+            ((8, true), (8, true), (7, false))
+        );
+        assert_eq!(
+            (exact.history(16, 6), exact.history(16, 5), exact.history(0, 8)),
+            ((5, false), (4, false), (0, true))
+        );
+    }
+
+    /// Forward: as many pages too late as the probe begins behind the first of its folio (4.9).
+    #[test]
+    fn the_kernels_hole_is_late() {
+        let index = cached(&[(8, 3), (16, 2), (21, 0), (48, 4), (64, 1), (128, 6)]);
+        let kernel = cursor(&index);
+        assert_eq!((kernel.hole(8, 32), kernel.hole(16, 32), kernel.hole(20, 32)), (Some(20), Some(20), Some(20)));
+        assert_eq!((kernel.hole(9, 32), kernel.hole(11, 32), kernel.hole(17, 32)), (Some(21), Some(23), Some(21)));
+        assert_eq!((kernel.hole(9, 12), kernel.hole(9, 13)), (None, Some(21)), "the limit counts page numbers");
+        // Past page 64 number and slot agree, and the pages skipped with that are never seen: 64, 65 and 66.
+        assert_eq!((kernel.hole(49, 32), kernel.hole(50, 32), kernel.hole(51, 32)), (Some(66), Some(66), Some(67)));
+        assert_eq!((kernel.hole(51, 16), kernel.hole(51, 17)), (None, Some(67)));
+        // A folio of 64 pages fills a leaf; there is nothing to be out of step with.
+        assert_eq!((kernel.hole(129, 99), kernel.hole(190, 99)), (Some(192), Some(192)));
+    }
+
+    /// Backward: the folio before the miss counts as one page.
+    #[test]
+    fn the_kernels_history_is_short() {
+        let index = cached(&[(4, 0), (5, 0), (6, 1), (8, 3)]);
+        let kernel = cursor(&index);
+        assert_eq!(
+            (kernel.history(16, 32), kernel.history(15, 32), kernel.history(9, 32)),
+            ((5, false), (5, false), (5, false))
+        );
+        assert_eq!(
+            (kernel.history(8, 32), kernel.history(6, 32), kernel.history(20, 32)),
+            ((3, false), (2, false), (0, false))
+        );
+        assert_eq!(
+            (kernel.history(16, 5), kernel.history(16, 6), kernel.history(0, 6)),
+            ((4, false), (5, false), (0, true))
+        );
+    }
+
+    /// Over a multiple of 64: one page out of step catches up; more lands 64 pages too low, and before page 0 it ends
+    /// without having seen the start.
+    #[test]
+    fn the_kernels_history_over_a_leaf() {
+        let one = cached(&[(60, 1), (62, 1), (64, 1)]);
+        assert_eq!(cursor(&one).history(66, 32), (6, false), "in step from page 64 on");
+        let low = cached(&[(60, 2), (64, 2), (128, 2)]);
+        assert_eq!(
+            cursor(&low).history(132, 32),
+            (8, false),
+            "66, 65, 64 for 130 to 128, then 63 to 60 for 127 to 124"
+        );
+        let low = cached(&[(60, 2), (128, 2), (124, 2)]);
+        assert_eq!(cursor(&low).history(132, 32), (1, false), "page 66 is not there, and looked at for page 130");
+        let low = cached(&[(64, 2), (128, 2)]);
+        assert_eq!(cursor(&low).history(132, 32), (4, false), "pages 66, 65 and 64 for 130, 129 and 128");
+        let low = cached(&[(0, 5), (32, 5), (64, 2), (128, 2)]);
+        assert_eq!(cursor(&low).history(132, 400), (68, false), "over the next leaf it stays 64 too low");
+        let start = cached(&[(0, 2)]);
+        assert_eq!((cursor(&start).history(4, 32), cursor(&start).history(3, 32)), ((1, false), (1, false)));
+        let start = cached(&[(0, 1)]);
+        assert_eq!((cursor(&start).history(2, 32), cursor(&start).history(1, 32)), ((2, true), (1, true)));
+        assert_eq!(cursor(&start).history(2, 2), (1, false));
+    }
+}

@@ -98,10 +98,11 @@ pub struct Done {
     pub state: State,
 }
 
-/// A mapping and which of its pages are mapped, counted from its first.
+/// A mapping. Pages are the file's. Its address, which the recording does not tell, is taken to be aligned with the
+/// file, as that of a mapping with a huge page in it is.
 struct Mapping {
     first: u64,
-    pages: u64,
+    end: u64,
     advice: Advice,
     huge: bool,
     executable: bool,
@@ -117,6 +118,9 @@ pub struct World {
     size: u64,
     folios: Folios,
     readers: Vec<Reader>,
+    /// Where the latest window of each descriptor was placed. A huge page leaves the `start` of its state alone, but
+    /// what the recording calls the state is taken from the windows.
+    starts: Vec<u64>,
     maps: Vec<Option<Mapping>>,
     done: Done,
 }
@@ -155,6 +159,7 @@ impl World {
             size,
             folios: Folios::default(),
             readers: (0..fds).map(|_| Reader::new(ra_pages, io_pages)).collect(),
+            starts: vec![0; fds as usize],
             maps: (0..fds).map(|_| None).collect(),
             done: Done::default(),
         }
@@ -178,17 +183,18 @@ impl World {
             Act::Other => {}
             Act::Map { advice, huge, executable } => {
                 let (mapped, tables) = (BTreeSet::new(), BTreeSet::new());
-                let (first, pages) = (op.pgoff, op.npages);
-                self.maps[fd] = Some(Mapping { first, pages, advice, huge, executable, mapped, tables });
+                let (first, end) = (op.pgoff, op.pgoff + op.npages);
+                self.maps[fd] = Some(Mapping { first, end, advice, huge, executable, mapped, tables });
             }
             Act::Touch => self.touch(fd, op.page)?,
         }
+        self.room()?;
         let mut done = std::mem::take(&mut self.done);
         let marked = |&(first, _): &(u64, u32)| self.folios.at(first).is_some_and(|f| f.marked).then_some(first);
         done.marks = done.added.iter().filter_map(marked).collect();
         let Reader { window, prev_pos, .. } = &self.readers[fd];
-        let Window { start, size, async_size, .. } = *window;
-        done.state = State { start, size, async_size, prev_pos: position(*prev_pos) };
+        let Window { size, async_size, .. } = *window;
+        done.state = State { start: self.starts[fd], size, async_size, prev_pos: position(*prev_pos) };
         Ok(done)
     }
 
@@ -198,7 +204,7 @@ impl World {
             let end = first + (1 << order);
             self.folios.remove(first, end);
             for map in self.maps.iter_mut().flatten() {
-                map.mapped.retain(|page| !(first..end).contains(&(map.first + page)));
+                map.mapped.retain(|page| !(first..end).contains(page));
             }
         }
     }
@@ -217,7 +223,7 @@ impl World {
             let i = pos / PAGE;
             if self.folios.at(i).is_none() {
                 self.decide(fd, |reader, sight| reader.sync(sight, i, end - i));
-                self.fill(i)?;
+                self.fill(i);
             }
             let last = self.batch(i, end);
             if last.marked {
@@ -225,6 +231,7 @@ impl World {
                 self.decide(fd, |reader, sight| reader.follow(sight, last, x, req));
             }
             pos = stop.min(last.end() * PAGE);
+            self.room()?;
         }
         if stop > off {
             self.readers[fd].prev_pos = Some(stop);
@@ -243,15 +250,17 @@ impl World {
     }
 
     /// Reads the smallest folio that holds page `i`, if nothing did yet.
-    fn fill(&mut self, i: u64) -> Result<(), String> {
+    fn fill(&mut self, i: u64) {
         if self.folios.at(i).is_none() {
             let order = self.shape.min_order;
             self.insert(&[Folio { first: i >> order << order, order, marked: false }]);
         }
-        if self.folios.len() > MAX_FOLIOS {
-            return Err(format!("the file has more than {MAX_FOLIOS} folios cached"));
-        }
-        Ok(())
+    }
+
+    /// Refuses to keep more folios than there is room for.
+    fn room(&self) -> Result<(), String> {
+        let full = self.folios.len() > MAX_FOLIOS;
+        if full { Err(format!("the file has more than {MAX_FOLIOS} folios cached")) } else { Ok(()) }
     }
 
     fn insert(&mut self, folios: &[Folio]) {
@@ -282,8 +291,9 @@ impl World {
             }
         }
         if let Todo::Place { at, window } = todo {
-            let Window { start, size, async_size, order } = window;
-            self.done.calls.push(Call::Window { start, order, size, async_size });
+            let Window { size, async_size, order, .. } = window;
+            self.done.calls.push(Call::Window { start: at, order, size, async_size });
+            self.starts[fd] = at;
             let placed = self.shape.place(&&self.folios, self.end(), at, window);
             self.readers[fd].placed(placed.order);
             self.take_in(&placed);
@@ -305,47 +315,52 @@ impl World {
     /// 4.10: a touch of a page of a mapping.
     fn touch(&mut self, fd: usize, page: u64) -> Result<(), String> {
         let Some(map) = &self.maps[fd] else { return Err("a touch without a mapping".to_string()) };
-        if page >= map.pages {
-            return Err(format!("page {page} of a mapping of {}", map.pages));
+        let Mapping { first, end, advice, huge, executable, .. } = *map;
+        let page = first.saturating_add(page);
+        if page >= end {
+            return Err(format!("page {} of a mapping of {}", page - first, end - first));
         }
-        let p = map.first + page;
         // Behind the end of the file there is nothing to map: the toucher gets a signal.
-        if p >= self.end() || map.mapped.contains(&page) {
+        if page >= self.end() || map.mapped.contains(&page) {
             return Ok(());
         }
-        let Mapping { advice, huge, executable, .. } = *map;
-        let touch = Touch { page: p, map_end: map.first + map.pages, advice, huge, executable };
+        let touch = Touch { page, map_end: end, advice, huge, executable };
+        // A fault that has read goes back to fault-around, but a hit is counted and a mark met on the first try only.
+        let mut tried = false;
         while !self.fault_around(fd, page) {
-            let Some(folio) = self.folios.at(p) else {
-                self.decide(fd, |reader, sight| reader.fault(sight, &touch));
-                self.fill(p)?;
-                continue;
-            };
-            self.decide(fd, |reader, sight| reader.fault_hit(sight, &touch, folio.marked.then_some(folio)));
-            if !folio.marked || self.folios.at(p).is_some_and(|folio| folio.marked) {
-                self.map(fd, [page]);
+            match self.folios.at(page) {
+                None => {
+                    self.decide(fd, |reader, sight| reader.fault(sight, &touch));
+                    self.fill(page);
+                }
+                Some(folio) if !tried => {
+                    let marked = folio.marked.then_some(folio);
+                    self.decide(fd, |reader, sight| reader.fault_hit(sight, &touch, marked));
+                }
+                Some(_) => self.map(fd, [page]),
             }
+            tried = true;
         }
         Ok(())
     }
 
     /// 4.10, row 1: maps what is cached around a page, except what bears the mark. True when the page is mapped.
     fn fault_around(&mut self, fd: usize, page: u64) -> bool {
-        let end = self.end();
         let Some(map) = &self.maps[fd] else { return true };
         if map.mapped.contains(&page) {
             return true;
         }
         let block = page / FAULT_AROUND * FAULT_AROUND;
-        let around = block..(block + FAULT_AROUND).min(map.pages);
-        let folio_of = |page: &u64| self.folios.at(map.first + page).filter(|folio| !folio.marked);
-        let found: Vec<u64> = around.filter(|page| folio_of(page).is_some()).collect();
-        let Some(first) = found.first().and_then(folio_of) else { return false };
-        if !map.tables.contains(&(page / TABLE)) && first.end() >= end {
+        let around = block.max(map.first)..(block + FAULT_AROUND).min(map.end).min(self.end());
+        let unmarked = |page: &u64| self.folios.at(*page).filter(|folio| !folio.marked);
+        let found: Vec<u64> = around.filter(|page| unmarked(page).is_some()).collect();
+        let Some(folio) = found.first().and_then(unmarked) else { return false };
+        let no_table = !map.tables.contains(&(page / TABLE));
+        if no_table && folio.end() >= self.end() {
             return false;
         }
-        if let Some(all) = huge_pages(map, &first) {
-            self.map(fd, all);
+        if folio.pages() == TABLE && map.first <= folio.first && folio.end() <= map.end {
+            self.map(fd, folio.first..folio.end());
             return true;
         }
         let reader = &mut self.readers[fd];
@@ -362,13 +377,6 @@ impl World {
             map.tables.insert(page / TABLE);
         }
     }
-}
-
-/// 4.10, exception (ii): all pages of a huge folio that the mapping can map whole.
-fn huge_pages(map: &Mapping, folio: &Folio) -> Option<std::ops::Range<u64>> {
-    let page = folio.first.checked_sub(map.first)?;
-    let fits = folio.pages() == TABLE && page % TABLE == 0 && page + TABLE <= map.pages;
-    fits.then_some(page..page + TABLE)
 }
 
 fn position(prev_pos: Option<u64>) -> i64 {
