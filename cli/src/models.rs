@@ -4,6 +4,7 @@ use crate::catalog::{self, Entry};
 use crate::fail::Fail;
 use foreread_lab::device::disk::Slope;
 use foreread_lab::device::presets::{Model, PRESETS, Preset};
+use foreread_lab::report::number::size;
 use serde_json::{Value, json};
 
 /// Prints them.
@@ -14,7 +15,9 @@ pub fn run(as_json: bool) -> Result<(), Fail> {
 
 fn entry(preset: &Preset) -> Entry {
     let fit = format!("Fit: {}.", preset.fit_error);
+    let figures_text = format!("Figures: {}.", words(preset.model));
     let mut facts = vec![
+        ("kind", json!(kind(preset.model)), Some(figures_text)),
         ("calibrated", json!(preset.calibrated), None),
         ("fit_error", json!(preset.fit_error), Some(fit)),
         ("capacity_bytes", json!(preset.capacity_bytes), None),
@@ -32,6 +35,84 @@ fn entry(preset: &Preset) -> Entry {
     }
 }
 
+fn kind(model: Model) -> &'static str {
+    match model {
+        Model::Disk(_) => "disk",
+        Model::Hdd(_) => "hdd",
+        Model::Array(_) => "array",
+        Model::Ssd(_) => "ssd",
+        Model::Net(_) => "net",
+    }
+}
+
+/// `value` in a larger unit, to two places, without zeros at its end.
+fn per(value: u64, unit: f64) -> f64 {
+    (value as f64 / unit * 100.0).round() / 100.0
+}
+
+fn time(ns: u64) -> String {
+    if ns < 1_000_000 { format!("{} us", per(ns, 1e3)) } else { format!("{} ms", per(ns, 1e6)) }
+}
+
+/// The figures of the model, for people.
+fn words(model: Model) -> String {
+    let (us, ms, mb) = (|ns| per(ns, 1e3), |ns| per(ns, 1e6), |bytes| per(bytes, 1e6));
+    match model {
+        Model::Disk(disk) => {
+            let most = disk.max_transfer_bytes;
+            let of = if most < u64::MAX { format!(" of at most {}", size(most)) } else { String::new() };
+            let slope = |(n, s): (usize, &Slope)| {
+                let from = if n > 0 { format!(" from {} on", size(s.from_bytes)) } else { String::new() };
+                format!("{} us/KiB{from}", per(s.ps_per_kib, 1e6))
+            };
+            let slopes: Vec<String> = disk.slopes.iter().enumerate().map(slope).collect();
+            format!("{} us a transfer{of}, {}; one after the other", us(disk.command_ns), slopes.join(", "))
+        }
+        Model::Hdd(hdd) => {
+            let seek = hdd.seek;
+            let linear = format!(" up to {} of the way, {} ms for all of it", seek.linear_from, ms(seek.full_ns));
+            let linear = if seek.linear_from < 1.0 { linear } else { String::new() };
+            let settle = if seek.settle_ns > 0 { format!("{} ms + ", ms(seek.settle_ns)) } else { String::new() };
+            format!(
+                "{} us a command; seek {settle}{} ms * sqrt(share of the disk){linear}; {} rpm; {} to {} MB/s; \
+                 buffer {} times {}; the nearest of {} goes first",
+                us(hdd.command_ns),
+                ms(seek.root_ns),
+                hdd.rpm,
+                mb(hdd.bytes_per_s.0),
+                mb(hdd.bytes_per_s.1),
+                hdd.buffer.segments,
+                size(hdd.buffer.segment_bytes),
+                hdd.queue_depth,
+            )
+        }
+        Model::Array(array) => {
+            let row = |&(from, ns): &(u32, u64)| format!("{} us from {from}", us(ns));
+            let rows: Vec<String> = array.overhead_ns.iter().map(row).collect();
+            format!("{} us/KiB; a command costs, by readers: {}", per(array.ps_per_kib, 1e6), rows.join(", "))
+        }
+        Model::Ssd(ssd) => format!(
+            "{} us a command; {} channels of {} MB/s, {} dies each; page of {} in {} us; link {} MB/s; {} at once",
+            us(ssd.command_ns),
+            ssd.channels,
+            mb(ssd.channel_bytes_per_s),
+            ssd.dies_per_channel,
+            size(ssd.page_bytes),
+            us(ssd.read_ns),
+            mb(ssd.link_bytes_per_s),
+            ssd.queue_depth,
+        ),
+        Model::Net(net) => format!(
+            "first byte after {}{}; {} MB/s a connection, {} MB/s in total, {} connections",
+            time(net.rtt_ns),
+            net.rtt_p99_ns.map_or_else(String::new, |p99| format!(" (p99 {})", time(p99))),
+            mb(net.connection_bytes_per_s),
+            mb(net.link_bytes_per_s),
+            net.connections,
+        ),
+    }
+}
+
 /// The figures of the model, for the JSON.
 fn figures(model: Model) -> Vec<(&'static str, Value)> {
     match model {
@@ -40,26 +121,28 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
             // The largest number there is stands for no limit.
             let most = Some(disk.max_transfer_bytes).filter(|bytes| *bytes < u64::MAX);
             vec![
-                ("kind", json!("disk")),
                 ("command_ns", json!(disk.command_ns)),
                 ("max_transfer_bytes", json!(most)),
                 ("slopes", disk.slopes.iter().map(slope).collect()),
             ]
         }
         Model::Hdd(hdd) => vec![
-            ("kind", json!("hdd")),
             ("rpm", json!(hdd.rpm)),
             ("command_ns", json!(hdd.command_ns)),
             ("settle_ns", json!(hdd.seek.settle_ns)),
             ("seek_root_ns", json!(hdd.seek.root_ns)),
+            ("seek_linear_from", json!(hdd.seek.linear_from)),
+            ("seek_full_ns", json!(hdd.seek.full_ns)),
             ("outer_bytes_per_s", json!(hdd.bytes_per_s.0)),
             ("inner_bytes_per_s", json!(hdd.bytes_per_s.1)),
             ("buffer_segments", json!(hdd.buffer.segments)),
             ("buffer_segment_bytes", json!(hdd.buffer.segment_bytes)),
+            ("buffer_hit_ns", json!(hdd.buffer.hit_ns)),
+            ("interface_bytes_per_s", json!(hdd.buffer.interface_bytes_per_s)),
             ("queue_depth", json!(hdd.queue_depth)),
+            ("patience_ns", json!(hdd.patience_ns)),
         ],
         Model::Array(array) => vec![
-            ("kind", json!("array")),
             (
                 "overhead_ns",
                 array.overhead_ns.iter().map(|(from, ns)| json!({ "from_readers": from, "ns": ns })).collect(),
@@ -67,19 +150,20 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
             ("ps_per_kib", json!(array.ps_per_kib)),
         ],
         Model::Ssd(ssd) => vec![
-            ("kind", json!("ssd")),
             ("channels", json!(ssd.channels)),
             ("dies_per_channel", json!(ssd.dies_per_channel)),
             ("flash_page_bytes", json!(ssd.page_bytes)),
             ("command_ns", json!(ssd.command_ns)),
             ("read_ns", json!(ssd.read_ns)),
             ("read_p99_ns", json!(ssd.tail.map(|t| t.read_p99_ns))),
+            ("collisions_per_million", json!(ssd.tail.map(|t| t.collisions_per_million))),
+            ("program_ns", json!(ssd.tail.map(|t| t.program_ns))),
+            ("erase_ns", json!(ssd.tail.map(|t| t.erase_ns))),
             ("channel_bytes_per_s", json!(ssd.channel_bytes_per_s)),
             ("link_bytes_per_s", json!(ssd.link_bytes_per_s)),
             ("queue_depth", json!(ssd.queue_depth)),
         ],
         Model::Net(net) => vec![
-            ("kind", json!("net")),
             ("rtt_ns", json!(net.rtt_ns)),
             ("rtt_p99_ns", json!(net.rtt_p99_ns)),
             ("connection_bytes_per_s", json!(net.connection_bytes_per_s)),

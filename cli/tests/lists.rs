@@ -69,6 +69,43 @@ fn models_and_workloads() {
     }
 }
 
+/// For people: what it is made of and how far it is off, narrow enough for a terminal. As JSON: the kind and its figures.
+#[test]
+fn models_tell_figures_origin_and_fit() {
+    let presets = foreread_lab::device::presets::PRESETS;
+    let text = foreread(["models"]).is_done().to_string();
+    for word in ["\n  Origin: ", "\n  Figures: ", "\n  Fit: "] {
+        assert_eq!(text.matches(word).count(), presets.len(), "{word}\n{text}");
+    }
+    assert!(text.lines().all(|l| l.chars().count() <= 90), "{text}");
+    // One device of each kind, and words that only its own figures give.
+    let words: Vec<&str> = text.split_whitespace().collect();
+    for figures in [
+        "446 us a transfer of at most 120K, 48.25 us/KiB, 39.22 us/KiB from 16K on",
+        "300 us a command; seek 1 ms + 12.78 ms * sqrt(share of the disk) up to 0.3 of the way, 16 ms for all of it",
+        "50 us a command; seek 17.37 ms * sqrt(share of the disk); 7200 rpm; 52 to 31 MB/s",
+        "4.66 us/KiB; a command costs, by readers: 306 us from 1, 373 us from 2",
+        "8 channels of 400 MB/s, 4 dies each; page of 16K in 60 us; link 550 MB/s",
+        "first byte after 15 ms (p99 75 ms); 100 MB/s a connection, 1250 MB/s in total",
+    ] {
+        assert!(words.join(" ").contains(figures), "{figures}\n{text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(foreread(["models", "--json"]).is_done()).expect("JSON");
+    for (entry, preset) in json["models"].as_array().expect("an array").iter().zip(presets) {
+        assert_eq!((&entry["name"], &entry["calibrated"]), (&preset.name.into(), &preset.calibrated.into()));
+        assert_eq!((&entry["fit_error"], &entry["origin"]), (&preset.fit_error.into(), &preset.origin.into()));
+        let figure = match entry["kind"].as_str().expect("a kind") {
+            "disk" => "slopes",
+            "hdd" => "seek_root_ns",
+            "array" => "overhead_ns",
+            "ssd" => "dies_per_channel",
+            "net" => "rtt_ns",
+            other => panic!("{other}"),
+        };
+        assert!(!entry[figure].is_null(), "{} has no {figure}", preset.name);
+    }
+}
+
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     for args in [&["policies"][..], &["policies", "--json"], &["completions", "bash"], &["man"], &["compare", "--help"]]

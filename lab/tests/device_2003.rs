@@ -49,7 +49,7 @@ fn one_run(seed: u64, depth: u64, step: u64) -> f64 {
 #[test]
 fn three_published_figures() {
     for (depth, step, measured, stated, slack) in
-        [(1, RECORD, 8.54, 0.03, 0.02), (64, RECORD, 21.45, -0.02, 0.02), (64, 4096, 2.40, -0.06, 0.02)]
+        [(1, RECORD, 8.54, 0.03, 0.02), (64, RECORD, 21.45, -0.03, 0.02), (64, 4096, 2.40, -0.06, 0.02)]
     {
         let rate = mib_per_s(depth, step);
         let error = rate / measured - 1.0;

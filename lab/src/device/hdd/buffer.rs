@@ -117,7 +117,7 @@ impl Buffer {
         segment.start = segment.start.max(segment.asked.saturating_sub(self.model.segment_bytes));
         self.segments.push_back(segment);
         // One that was full had stopped, and waits for the turn.
-        let turn_ns = if stopped { platter.wait_ns(now_ns, reached) } else { 0 };
+        let turn_ns = if stopped { platter.wait_ns(platter.angle_at(now_ns), 0, platter.angle(reached)) } else { 0 };
         self.live_since_ns = self.live_since_ns.map(|since_ns| since_ns.max(now_ns) + turn_ns);
         head
     }

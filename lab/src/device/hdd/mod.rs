@@ -87,6 +87,7 @@ struct Pending {
     command: Command,
     /// Its first byte on the platter.
     at: u64,
+    angle: u64,
     since_ns: u64,
 }
 
@@ -113,22 +114,24 @@ impl Hdd {
         (base % self.model.capacity_bytes + start % self.model.capacity_bytes) % self.model.capacity_bytes
     }
 
-    /// Nanoseconds until byte `at` is under the head, for a command that is begun now.
-    fn access_ns(&self, now_ns: u64, at: u64) -> u64 {
+    /// Nanoseconds until byte `at`, which lies at `angle`, is under the head, for a command that is begun when the
+    /// platter is at `now`.
+    fn access_ns(&self, now: u64, at: u64, angle: u64) -> u64 {
         let there_ns = self.model.command_ns + self.platter.seek_ns(self.head, at);
-        there_ns + self.platter.wait_ns(now_ns + there_ns, at)
+        there_ns + self.platter.wait_ns(now, there_ns, angle)
     }
 
     /// Which command of the queue is next.
     fn pick(&self, now_ns: u64) -> usize {
         let choice = self.model.queue_depth as usize;
         let late = self.queue.front().is_some_and(|p| now_ns.saturating_sub(p.since_ns) > self.model.patience_ns);
-        if choice == 1 || late {
+        if choice == 1 || self.queue.len() == 1 || late {
             return 0;
         }
+        let now = self.platter.angle_at(now_ns);
         let cost = |p: &Pending| {
             let buffered = self.buffer.holds_first(p.command.file, p.at, now_ns, &self.platter);
-            if buffered { 0 } else { self.access_ns(now_ns, p.at) }
+            if buffered { 0 } else { self.access_ns(now, p.at, p.angle) }
         };
         let costs = self.queue.iter().take(choice).map(cost).enumerate();
         costs.min_by_key(|(_, ns)| *ns).map_or(0, |(n, _)| n)
@@ -160,7 +163,7 @@ impl Hdd {
             return end_ns;
         }
         self.head = self.buffer.stop(now_ns, &self.platter).unwrap_or(self.head);
-        let under_ns = now_ns + self.access_ns(now_ns, from);
+        let under_ns = now_ns + self.access_ns(self.platter.angle_at(now_ns), from, self.platter.angle(from));
         let end_ns = under_ns + self.platter.transfer_ns(from, end);
         self.head = end;
         self.buffer.fill(file, from, end, end_ns);
@@ -171,7 +174,8 @@ impl Hdd {
 impl Device for Hdd {
     fn submit(&mut self, now_ns: u64, command: Command) {
         let at = self.place(command.file, command.start);
-        self.queue.push_back(Pending { command, at, since_ns: now_ns });
+        let angle = self.platter.angle(at);
+        self.queue.push_back(Pending { command, at, angle, since_ns: now_ns });
         self.start(now_ns);
     }
 

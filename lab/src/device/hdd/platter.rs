@@ -11,13 +11,13 @@
 //!
 //!   pass(p)   the time the head needs to read from byte 0 to p without a break
 //!   angle(p)  pass(p) + phase, modulo one turn: tracks are skewed so that reading on never loses a turn
-//!   wait(p)   what is missing at a moment until angle(p) comes by
+//!   wait      what is missing at a moment until an angle comes by
 //! ```
 
 /// Zones of a platter. Chosen: enough that a step from one to the next is about 5 %, few enough to be looked up fast.
 const ZONES: u64 = 16;
 /// Time inside: 1024 ticks are a picosecond, so that `bytes * ps_per_kib` is a number of ticks, exactly.
-const TICKS_PER_NS: u128 = 1024 * 1000;
+const TICKS_PER_NS: u64 = 1024 * 1000;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
 /// How long the arm moves.
@@ -55,8 +55,8 @@ pub struct Platter {
     capacity_bytes: u64,
     zone_bytes: u64,
     zones: Vec<Zone>,
-    turn: u128,
-    phase: u128,
+    turn: u64,
+    phase: u64,
     seek: Seek,
 }
 
@@ -65,6 +65,7 @@ struct Zone {
     /// `pass` of its first byte, in ticks.
     pass: u128,
     ps_per_kib: u64,
+    track_bytes: u64,
 }
 
 impl Platter {
@@ -74,17 +75,17 @@ impl Platter {
     pub fn new(capacity_bytes: u64, rpm: u32, bytes_per_s: (u64, u64), seek: Seek, luck: u64) -> Platter {
         let (outer, inner) = bytes_per_s;
         let zone_bytes = capacity_bytes.div_ceil(ZONES).max(1);
+        let turn = 60 * PS_PER_S as u64 * 1024 / u64::from(rpm);
         let mut pass = 0;
         let zone = |n: u64| {
             let rate = outer - (outer - inner) * n / (ZONES - 1);
             let ps_per_kib = (PS_PER_S * 1024).div_ceil(u128::from(rate)) as u64;
-            let zone = Zone { pass, ps_per_kib };
+            let zone = Zone { pass, ps_per_kib, track_bytes: turn / ps_per_kib };
             pass += u128::from(zone_bytes) * u128::from(ps_per_kib);
             zone
         };
         let zones = (0..ZONES).map(zone).collect();
-        let turn = 60 * PS_PER_S * 1024 / u128::from(rpm);
-        Platter { capacity_bytes, zone_bytes, zones, turn, phase: u128::from(luck) % turn, seek }
+        Platter { capacity_bytes, zone_bytes, zones, turn, phase: luck % turn, seek }
     }
 
     fn zone(&self, at: u64) -> (u64, &Zone) {
@@ -100,13 +101,13 @@ impl Platter {
     /// Nanoseconds under the head from `start` to `end`, rounded up.
     #[must_use]
     pub fn transfer_ns(&self, start: u64, end: u64) -> u64 {
-        (self.pass(end) - self.pass(start)).div_ceil(TICKS_PER_NS) as u64
+        (self.pass(end) - self.pass(start)).div_ceil(u128::from(TICKS_PER_NS)) as u64
     }
 
     /// Bytes that pass the head in `ns` from `start` on, at the rate of that place.
     #[must_use]
     pub fn bytes_in(&self, start: u64, ns: u64) -> u64 {
-        let bytes = u128::from(ns) * TICKS_PER_NS / u128::from(self.zone(start).1.ps_per_kib);
+        let bytes = u128::from(ns) * u128::from(TICKS_PER_NS) / u128::from(self.zone(start).1.ps_per_kib);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
@@ -114,18 +115,29 @@ impl Platter {
     #[must_use]
     pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let distance = from.abs_diff(to);
-        if distance < self.bytes_in(to, (self.turn / TICKS_PER_NS) as u64) {
+        if distance < self.zone(to).1.track_bytes {
             return 0;
         }
         self.seek.ns(distance as f64 / self.capacity_bytes as f64)
     }
 
-    /// How long after `now_ns` byte `at` comes by.
+    /// Where in its turn the platter is when byte `at` comes by: ticks of a turn.
     #[must_use]
-    pub fn wait_ns(&self, now_ns: u64, at: u64) -> u64 {
-        let angle = (self.pass(at) + self.phase) % self.turn;
-        let now = u128::from(now_ns) * TICKS_PER_NS % self.turn;
-        ((angle + self.turn - now) % self.turn).div_ceil(TICKS_PER_NS) as u64
+    pub fn angle(&self, at: u64) -> u64 {
+        ((self.pass(at) + u128::from(self.phase)) % u128::from(self.turn)) as u64
+    }
+
+    /// Where in its turn the platter is at `now_ns`.
+    #[must_use]
+    pub fn angle_at(&self, now_ns: u64) -> u64 {
+        (u128::from(now_ns) * u128::from(TICKS_PER_NS) % u128::from(self.turn)) as u64
+    }
+
+    /// How long after a moment, which is `later_ns` (less than an hour) after the platter was at `from`, it is at `to`.
+    #[must_use]
+    pub fn wait_ns(&self, from: u64, later_ns: u64, to: u64) -> u64 {
+        let there = (from + later_ns * TICKS_PER_NS) % self.turn;
+        ((to + self.turn - there) % self.turn).div_ceil(TICKS_PER_NS)
     }
 }
 
@@ -171,18 +183,23 @@ mod tests {
         assert_eq!(platter.bytes_in(0, 10 * MS), 1_000_000);
     }
 
+    fn wait_ns(platter: &Platter, now_ns: u64, at: u64) -> u64 {
+        platter.wait_ns(platter.angle_at(now_ns), 0, platter.angle(at))
+    }
+
     /// A place comes by once a turn, the next byte right behind it, also in the next track; luck moves all alike.
     #[test]
     fn every_place_comes_by_once_a_turn() {
         let platter = platter(0);
-        assert_eq!(platter.wait_ns(0, 0), 0);
-        assert_eq!(platter.wait_ns(1, 0), 10 * MS - 1);
-        assert_eq!(platter.wait_ns(20 * MS, 0), 0);
-        assert_eq!(platter.wait_ns(0, 500_000), 5 * MS);
-        assert_eq!(platter.wait_ns(10 * MS, 1_000_000), 0);
-        assert!(platter.wait_ns(platter.transfer_ns(0, 250_000_000) - 1, 250_000_000) <= 1);
-        let quarter = u64::try_from(u128::from(25 * MS / 10) * TICKS_PER_NS).expect("small");
+        assert_eq!(wait_ns(&platter, 0, 0), 0);
+        assert_eq!(wait_ns(&platter, 1, 0), 10 * MS - 1);
+        assert_eq!(wait_ns(&platter, 20 * MS, 0), 0);
+        assert_eq!(wait_ns(&platter, 0, 500_000), 5 * MS);
+        assert_eq!(wait_ns(&platter, 10 * MS, 1_000_000), 0);
+        assert!(wait_ns(&platter, platter.transfer_ns(0, 250_000_000) - 1, 250_000_000) <= 1);
+        assert_eq!(platter.wait_ns(platter.angle_at(13 * MS), 31 * MS, platter.angle(0)), 6 * MS);
+        let quarter = 25 * MS / 10 * TICKS_PER_NS;
         let turned = Platter::new(1_600_000_000, 6_000, (100_000_000, 25_000_000), SEEK, quarter);
-        assert_eq!(turned.wait_ns(0, 0), 25 * MS / 10);
+        assert_eq!(wait_ns(&turned, 0, 0), 25 * MS / 10);
     }
 }

@@ -35,7 +35,7 @@ pub(super) const DISK_2003: Preset = Preset {
     summary: "disk of 2003: 7200 rpm, one head, a queue of 64 that is served nearest first",
     origin: "Suparna Bhattacharya, linux-kernel, August 2003: aio-stress, 64 KiB random reads of 1 GiB",
     calibrated: true,
-    fit_error: "64 KiB one at a time +3 %, 64 at once -2 %, page by page in 64 streams -6 % (8.54, 21.45, 2.40 MiB/s)",
+    fit_error: "64 KiB one at a time +3 %, 64 at once -3 %, page by page in 64 streams -6 % (8.54, 21.45, 2.40 MiB/s)",
     capacity_bytes: 36_000_000_000,
     host_ns_per_kib: 0,
     host_origin: NO_HOST,

@@ -2,7 +2,7 @@
 //!
 //! Never: a figure without an origin.
 
-use super::{HOST_NOW, KIB, MB_PER_S, Model, NCQ, NO_HOST, Preset, UNCALIBRATED};
+use super::{HOST_NOW, HOST_QUEUE, KIB, MB_PER_S, Model, NCQ, NO_HOST, Preset, UNCALIBRATED};
 use crate::device::disk::{DiskModel, Slope};
 use crate::device::ssd::{SsdModel, Tail};
 
@@ -33,7 +33,8 @@ pub(super) const X25_M: Preset = Preset {
 pub(super) const SANDISK_5000: Preset = Preset {
     name: "sandisk-5000",
     summary: "SATA SSD of 2010: SanDisk SATA 5000, 30 GB",
-    origin: "Wu Fengguang 2010, 'readahead: limit readahead size for small devices': dd at 9 readahead sizes, 3 runs",
+    origin: "Wu Fengguang 2010, 'readahead: limit readahead size for small devices': dd at 9 readahead sizes, 3 runs; \
+             sizes as its script sets them (4, 16, 32 KiB, ...), not as its table prints them (4, 8, 16, ...)",
     calibrated: true,
     fit_error: "throughput at most 2.9 % off the mean of three runs (rms 1.4 %)",
     capacity_bytes: 30_000_000_000,
@@ -56,7 +57,7 @@ pub(super) const USB_TECLAST: Preset = Preset {
     summary: "USB stick of 2010: Teclast CoolFlash, 32 GB",
     fit_error: "throughput at most 4.1 % off the mean of three runs (rms 1.6 %)",
     capacity_bytes: 32_000_000_000,
-    connections: 1,
+    connections: HOST_QUEUE,
     model: Model::Disk(DiskModel {
         command_ns: 410_000,
         max_transfer_bytes: USB_TRANSFER_BYTES,
@@ -105,7 +106,7 @@ pub(super) const TINY_USB: Preset = Preset {
     capacity_bytes: 505_000,
     host_ns_per_kib: 0,
     host_origin: NO_HOST,
-    connections: 1,
+    connections: HOST_QUEUE,
     model: Model::Disk(DiskModel {
         command_ns: 0,
         max_transfer_bytes: USB_TRANSFER_BYTES,

@@ -101,6 +101,8 @@ pub fn find(name: &str) -> Result<&'static Preset, SpecError> {
 
 /// Queue depth of SATA's native command queuing.
 const NCQ: u32 = 32;
+/// Commands that a host queues for a device that takes one at a time. Chosen: as many as for the others.
+const HOST_QUEUE: u32 = 32;
 const MS: u64 = 1_000_000;
 const MB_PER_S: u64 = 1_000_000;
 const KIB: u64 = 1024;
