@@ -73,7 +73,7 @@ Example:
 
 /// Measure readahead policies on a file, a disk or a model
 ///
-/// Without arguments it makes a scratch file, removes it again, and runs the usual workloads on it and on two models.
+/// Without arguments it makes a scratch file, removes it again, and runs four workloads on it and on two models.
 /// The runs are paired and interleaved: run i of every policy meets the same reads and, on a model, the same luck.
 /// A policy is marked as the fastest only if a paired t test, corrected for the number of comparisons, says so.
 ///
@@ -86,7 +86,7 @@ Examples:
   foreread compare --on model:rbd --policy linux-6.18:max=1M,rbd-plain
   foreread compare boot-ide --on model:rbd --json - | jq '.rows[].time_s.mean'")]
 pub struct CompareArgs {
-    /// NAME[:key=value,...] [default: the usual four]; 'foreread workloads' lists them
+    /// NAME[:key=value,...] [default: four usual ones]; 'foreread workloads' lists all
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// PATH, file:PATH or model:NAME; 'foreread models' lists them

@@ -6,9 +6,9 @@
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|
-//! | 128 KiB | 143 of 230 MB = 62 % | FIT1 |
-//! | 512 KiB | 138 of 248 MB = 55 % | FIT2 |
-//! | 1 MiB | 130 of 253 MB = 51 % | FIT3 |
+//! | 128 KiB | 143 of 230 MB = 62 % | 62.4 % |
+//! | 512 KiB | 138 of 248 MB = 55 % | 54.0 % |
+//! | 1 MiB | 130 of 253 MB = 51 % | 50.4 % |
 //!
 //! The ratios are the fit. The bytes are not, beyond the size of all files: here less is read at 128 KiB than was
 //! published, and more is used with larger sizes, where the desktop that was measured used less of more.
@@ -19,7 +19,7 @@ use super::Info;
 use super::population::{Habits, build, bytes, processes};
 
 /// Fitted.
-const HABITS: Habits = Habits { stretch: 24.0, gap: 16.0, long_gap: 192.0, long_share: 0.1 };
+const HABITS: Habits = Habits { stretch: 20.0, gap: 11.4, long_gap: 192.0, long_share: 0.1 };
 
 /// What there is to know of it.
 pub static INFO: Info = Info {
