@@ -222,6 +222,39 @@ fn a_policy_is_woken_when_it_asked_to_be_and_not_before() {
     world.settle();
 }
 
+/// Looks at the cache through its four questions, with pages 10 to 12 in it.
+struct Prober;
+
+impl Policy for Prober {
+    fn wants(&self) -> Wants {
+        Wants { read: true, ..Wants::default() }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let probe = ask.probe;
+        assert_eq!(probe.page_bytes(), PAGE);
+        if ask.request.start() == 0 {
+            let here = [9, 10, 12, 13].map(|page| probe.is_cached(page * PAGE + 5));
+            assert_eq!(here, [false, true, true, false]);
+            assert_eq!(probe.next_hole(10 * PAGE, 8 * PAGE), Some(13 * PAGE));
+            assert_eq!(probe.next_hole(10 * PAGE, 3 * PAGE), None);
+            assert_eq!([8, 2].map(|most| probe.history(13 * PAGE, most * PAGE)), [3 * PAGE, 2 * PAGE]);
+            plan.read(20 * PAGE, PAGE, None);
+        }
+    }
+}
+
+static PROBER: Info = Info { name: "prober", build: |_| Box::new(Prober), ..SLEEPER };
+
+#[test]
+fn a_policy_sees_the_cache_as_it_is() {
+    let mut world = World::of(PolicySpec::of(&PROBER), config(64), 1000 * PAGE);
+    world.read(10 * PAGE, 3 * PAGE);
+    world.settle();
+    world.read(0, PAGE);
+    assert_eq!(world.machine.stats().ra_planned_ops, 1, "it was asked");
+}
+
 #[test]
 fn a_refreshed_range_leaves_last() {
     let stays = |spec: PolicySpec| {

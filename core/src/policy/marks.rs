@@ -141,8 +141,9 @@ impl State {
 
     /// Reads the latest window. Its mark stays where it is when the end of the file cuts the window.
     pub fn submit(&self, ask: &Ask<'_>, plan: &mut Plan) {
+        // Without an asynchronous part it lies just outside, and is dropped.
         let mark = self.start + self.size - self.async_size;
-        fetch(ask, self.start, self.size, (self.async_size > 0).then_some(mark), plan);
+        fetch(ask, self.start, self.size, Some(mark), plan);
     }
 }
 

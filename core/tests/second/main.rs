@@ -110,6 +110,7 @@ fn decided(decisions: &[Decision], eof: i64) -> Vec<Decided> {
     let page = |byte: u64| byte as i64 / P;
     let cut = |d: &Decision| {
         let windows = d.windows.iter().filter_map(|w| {
+            assert!(!w.range.is_empty(), "an empty window: {d:?}");
             let (first, end) = (page(w.range.start()), (w.range.end() as i64 + P - 1) / P);
             let end = end.min(eof + 1);
             (first < end).then(|| (first, end, w.mark.map(page).filter(|m| (first..end).contains(m))))

@@ -9,7 +9,12 @@
 //! Decided where the texts are silent:
 //! - A read that returns nothing (no bytes, or past the end) leaves the previous position alone.
 //! - `req` counts the pages asked for, those past the end of the file too.
-//! - Faults before 2.6.31 are those of 2.6.31.
+//! - Faults before 2.6.31 are those of 2.6.31, and those of the thrash-safe series too. A fault is no read: it leaves the
+//!   previous position alone. The "near" test and the window without a mark are the early ones, gone by 3.12.
+//! - Without a maximum (off, or the early hint RANDOM) nothing is read around a fault, and the window stays what it was.
+//! - The series of 2010 takes the hint RANDOM as the kernels after it do, as a flag; `thrashed` is never cleared; `max` wins
+//!   over `min`, except where a window is halved.
+//! - WILLNEED of length 0 reaches to the end of the file; it works without a maximum too.
 //!
 //! Never: memory limits, congestion, write-back. Nothing here may look at the policies it is compared with.
 
@@ -153,7 +158,7 @@ impl File {
             self.sync(p, self.max, pages);
         } else if advice == Advice::Normal {
             self.mmap_miss += 1;
-            if self.mmap_miss <= MANY_MISSES {
+            if self.mmap_miss <= MANY_MISSES && self.max > 0 {
                 self.start = (p - self.max / 2).max(0);
                 self.size = self.max;
                 self.a = if late { self.max / 4 } else { 0 };

@@ -53,10 +53,12 @@ pub struct Story {
     pub max: i64,
     pub min: i64,
     pub size: i64,
+    /// Open descriptions that are read through.
+    opens: i64,
     pub ops: Vec<Op>,
 }
 
-/// Open descriptions of a story.
+/// Open descriptions that a story may have.
 pub const OPENS: u32 = 3;
 
 /// Policies and the values of `context`.
@@ -97,7 +99,8 @@ impl Story {
         let min = dice.pick(&[1, 1, 4, 4, 8, 8, 16, 40]);
         let pages = dice.pick(&[0, 1, 2, 5, 37, 200, 200, 1000, 1000, 5000, 5000, 1 << 40]);
         let size = pages * P + dice.pick(&[0, 0, 1, 123, 4095]);
-        let mut story = Story { policy, context, max, min, size, ops: Vec::new() };
+        let opens = dice.pick(&[1, 1, i64::from(OPENS)]);
+        let mut story = Story { policy, context, max, min, size, opens, ops: Vec::new() };
         let mut readers: Vec<Reader> = (0..1 + dice.below(4)).map(|_| story.reader(&mut dice)).collect();
         let wild = dice.pick(&[2, 3, 6, 12, 40]);
         let kind = dice.pick(&[Kind::Reads, Kind::Reads, Kind::Reads, Kind::Faults, Kind::Faults, Kind::Hints]);
@@ -131,7 +134,7 @@ impl Story {
             _ => len,
         };
         let at = if dice.one_in(2) { 0 } else { self.place(dice) };
-        Reader { open: dice.below(i64::from(OPENS)) as u32, at, step, len }
+        Reader { open: dice.below(self.opens) as u32, at, step, len }
     }
 
     /// Somewhere in the file, now and then at its end or past it; at its front most of the time when it is huge.
@@ -173,12 +176,12 @@ impl Story {
     }
 
     fn jump(&self, dice: &mut Dice, kind: Kind) -> Op {
-        let open = dice.below(i64::from(OPENS)) as u32;
+        let open = dice.below(self.opens) as u32;
         let start = self.place(dice);
         let deed = match kind {
             Kind::Reads => dice.below(14),
             Kind::Faults => dice.below(24),
-            Kind::Hints => dice.below(14) / 5,
+            Kind::Hints => dice.pick(&[0, 0, 0, 1, 4, 20, 20]),
         };
         match deed {
             0 => {
