@@ -332,6 +332,44 @@ fn what_a_policy_gives_up_leaves_at_once() {
     world.check_idle();
 }
 
+/// A policy that has second thoughts within one read.
+struct SecondThoughts;
+
+impl Policy for SecondThoughts {
+    fn wants(&self) -> Wants {
+        Wants { read: true, ..Wants::default() }
+    }
+
+    fn on_read(&mut self, _ask: &Ask<'_>, plan: &mut Plan) {
+        plan.read(10 * PAGE, 8 * PAGE, None);
+    }
+
+    fn on_miss(&mut self, _ask: &Ask<'_>, plan: &mut Plan) {
+        plan.drop.push(ByteRange::between(12 * PAGE, 13 * PAGE));
+    }
+}
+
+static SECOND_THOUGHTS: Info = Info {
+    name: "second-thoughts",
+    summary: "plans eight pages and gives up one of them",
+    origin: "a test",
+    scope: Scope::Open,
+    page_bytes: None,
+    params: &[],
+    build: |_| Box::new(SecondThoughts),
+};
+
+/// A page that was planned in the same event is on its way, too: it goes with the fetch that was to bring it.
+#[test]
+fn what_was_planned_a_moment_ago_can_be_given_up() {
+    let mut world = World::of(PolicySpec::of(&SECOND_THOUGHTS), config(64), 100 * PAGE);
+    world.read(0, PAGE);
+    world.settle();
+    let cached = |page: u64| world.machine.cache().is_cached(FILE, page);
+    assert!(cached(0) && !cached(12) && world.machine.stats().doomed_fetches == 1);
+    world.check_idle();
+}
+
 /// A hint without a length reaches to the end of the file, whatever the policy.
 #[test]
 fn an_empty_hint_is_the_rest_of_the_file() {

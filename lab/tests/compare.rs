@@ -107,16 +107,18 @@ fn a_maximum_by_the_capacity_of_the_model() {
 fn imitations_read_no_files() {
     let plan = |on| Plan {
         workload: Some("random:count=20".to_string()),
-        on: Some(on),
+        on,
         policies: vec![foreread_lab::peer::parse("peer-nbdkit").expect("an imitation")],
         runs: Some(1),
         ..Plan::default()
     };
     let file = tempfile::NamedTempFile::new().expect("a file");
     file.as_file().set_len(1 << 20).expect("longer");
-    let error = compare::run(&plan(Where::File(file.path().into())), &mut Silent).expect_err("refused");
-    assert!(matches!(error, CompareError::Peer { .. }) && error.to_string().contains("use --on model:NAME"), "{error}");
-    let table = compare::run(&plan(Where::Model("rbd".to_string())), &mut Silent).expect("a table").remove(0);
+    for on in [None, Some(Where::File(file.path().into()))] {
+        let error = compare::run(&plan(on), &mut Silent).expect_err("refused");
+        assert!(matches!(error, CompareError::Peer(_)) && error.to_string().contains("use --on model:NAME"), "{error}");
+    }
+    let table = compare::run(&plan(Some(Where::Model("rbd".to_string()))), &mut Silent).expect("a table").remove(0);
     assert!(table.policies[1].runs[0].stats.source_bytes > 20 * 4096);
 }
 

@@ -133,9 +133,9 @@ impl PolicyDraft {
     /// As above.
     pub fn parse_among(text: &str, lists: &[&[&'static Info]]) -> Result<PolicyDraft, SpecError> {
         let spec = Spec::parse(text)?;
-        let mut known = lists.iter().copied().flatten();
+        let known = lists.iter().copied().flatten();
         let Some(info) = known.clone().find(|i| i.name == spec.name) else {
-            return Err(SpecError::UnknownName { name: spec.name, known: known.by_ref().map(|i| i.name).collect() });
+            return Err(SpecError::UnknownName { name: spec.name, known: known.map(|i| i.name).collect() });
         };
         spec.only(info.params)?;
         let values = info.params.iter().map(|param| Value::read(&spec, param)).collect::<Result<_, _>>()?;

@@ -12,6 +12,7 @@
 mod place;
 
 use crate::live;
+use crate::peer;
 use crate::report::{PolicyRuns, Progress, RunResult, Table};
 use crate::sim;
 use crate::workload::{self, Chosen, Workload};
@@ -92,13 +93,8 @@ pub enum CompareError {
     #[error("{0}")]
     Policy(SpecError),
     /// An imitation was to read a file.
-    #[error("{policy} on {place}: an imitation of another program runs on models only; use --on model:NAME")]
-    Peer {
-        /// The policy.
-        policy: String,
-        /// Where.
-        place: String,
-    },
+    #[error("{0}: an imitation of another program runs on models only; use --on model:NAME")]
+    Peer(String),
     /// The cache page does not fit the policy or the storage.
     #[error("{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy")]
     Page {
@@ -121,6 +117,11 @@ pub enum CompareError {
 pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
     // The names first: a mistyped one should not cost a scratch file.
     let workloads = workloads(plan)?;
+    if !matches!(plan.on, Some(Where::Model(_)))
+        && let Some(peer) = plan.policies.iter().find(|p| peer::is_one(p.info))
+    {
+        return Err(CompareError::Peer(peer.to_string()));
+    }
     let places = place::all(plan, progress)?;
     let mut cases = Vec::new();
     for place in &places {

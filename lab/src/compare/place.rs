@@ -9,7 +9,6 @@ use super::{
 };
 use crate::device::presets::{self, Preset};
 use crate::live::{self, LiveError};
-use crate::peer;
 use crate::report::Progress;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use std::path::PathBuf;
@@ -159,12 +158,9 @@ impl Place {
     }
 
     /// A policy with all its values: `linux-*` without a `max` of its own gets the device's, and what goes by the
-    /// capacity goes by that of this place. Imitations of other programs do not read files.
+    /// capacity goes by that of this place.
     pub fn ready(&self, draft: PolicyDraft) -> Result<PolicySpec, CompareError> {
         let draft = match self {
-            Place::File(_) if peer::is_one(draft.info) => {
-                return Err(CompareError::Peer { policy: draft.to_string(), place: self.name() });
-            }
             Place::File(OnFile { readahead: Some(bytes), .. }) if draft.info.name.starts_with("linux-") => {
                 draft.with_default("max", *bytes)
             }
