@@ -10,6 +10,7 @@
 //! ```
 
 mod place;
+pub mod vary;
 
 use crate::live;
 use crate::peer;

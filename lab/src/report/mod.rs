@@ -4,15 +4,18 @@
 //!   Table (raw runs) ──►  row::Report  ──►  JSON            every number, schema foreread.compare/1
 //!                            │     └─────►  table::render   the terminal
 //!                         verdict    └───►  advice::advise  two sentences
+//!   several Reports ────►  series::Series ►  the same for a parameter that varies, and a picture (chart)
 //! ```
 //! The table and the advice are made from the [`Report`], so no text can say what the JSON does not.
 //! Never: runs anything, prints anything, or reads a clock or the environment.
 
 pub mod advice;
+pub mod chart;
 mod fill;
 pub mod number;
 pub mod progress;
 pub mod row;
+pub mod series;
 pub mod table;
 pub mod verdict;
 
@@ -22,6 +25,7 @@ use hdrhistogram::Histogram;
 pub use advice::{advise, by_source};
 pub use progress::{Progress, Silent};
 pub use row::{Report, Row, to_json};
+pub use series::Series;
 pub use table::render;
 
 /// One run of one policy.

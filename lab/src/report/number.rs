@@ -111,6 +111,15 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// `text` if it has no more than `most` characters, or its beginning and a sign that there is more.
+#[must_use]
+pub fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_string();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +170,7 @@ mod tests {
         }
         assert_eq!(wrap("aa bb cc", 5), ["aa bb", "  cc"]);
         assert_eq!(wrap("", 5), [""]);
+        assert_eq!(["four", "fives", ""].map(|text| cut(text, 4)), ["four", "fiv…", ""]);
         assert_eq!(wrap("wider-than-that b", 5), ["wider-than-that", "  b"]);
     }
 }

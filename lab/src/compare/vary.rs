@@ -1,0 +1,281 @@
+//! `--vary KEY=V1,V2,...`: one comparison at each of several values of one parameter.
+//!
+//! KEY is a parameter of the workload, `cache`, or `policy.KEY` for a parameter of the policies: of each that has it.
+//! Every value has its own pairs and its own tests, as a `compare` of it alone would. Never: runs anything before the
+//! last value has been found fit, and never sets a parameter that is written elsewhere too.
+//!
+//! ```text
+//!   "streams=1,2,4" + Plan ──parse──► Vary: a Plan for each value ──run──► Series: a Report for each
+//! ```
+
+use super::{Case, CompareError, Plan, chosen, place};
+use crate::report::series::{SCHEMA, Series, Value, Varied};
+use crate::report::{Progress, Report};
+use crate::workload::{self, Chosen};
+use foreread_core::policy::spec::Spec;
+use foreread_core::policy::{Param, PolicySpec, SpecError, Unit};
+use foreread_core::units::parse_size;
+
+/// Most values: a table that is still read, and a line that still has points.
+pub const MOST_VALUES: usize = 64;
+
+/// Before the name of a parameter of policies.
+const OF_POLICIES: &str = "policy.";
+/// The size of the cache.
+const CACHE: &str = "cache";
+
+/// A parameter, its values, and what is to be done for each.
+#[derive(Clone, Debug)]
+pub struct Vary {
+    base: Plan,
+    varied: Varied,
+    /// A plan and its workload for each value.
+    plans: Vec<(Plan, Chosen)>,
+}
+
+/// Why there can be no series: one line that says what, where and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum VaryError {
+    /// What was asked for is not a series.
+    #[error("{0}")]
+    Usage(String),
+    /// No such parameter. `known` are those that there are.
+    #[error("there is no parameter '{key}' to vary")]
+    Key {
+        /// What was asked for.
+        key: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// A value that a policy refuses.
+    #[error("{0}")]
+    Policy(SpecError),
+    /// A comparison that cannot be made.
+    #[error("{0}")]
+    Compare(#[from] CompareError),
+}
+
+fn usage<T>(what: impl Into<String>) -> Result<T, VaryError> {
+    Err(VaryError::Usage(what.into()))
+}
+
+impl Vary {
+    /// Reads `KEY=V1,V2,...` for a plan of one workload and one source.
+    ///
+    /// # Errors
+    /// See [`VaryError`].
+    pub fn parse(text: &str, plan: &Plan) -> Result<Vary, VaryError> {
+        let Some(workload) = plan.workload.as_deref() else {
+            return usage("no workload named: --vary; name the one to measure at each value");
+        };
+        if plan.on.is_none() {
+            return usage("no source named: --vary; name one with --on");
+        }
+        let Some((key, list)) = text.split_once('=').map(|(key, list)| (key.trim(), list)) else {
+            return usage(format!("no values named: --vary '{text}'; write --vary KEY=VALUE,VALUE"));
+        };
+        let texts: Vec<&str> = list.split(',').map(str::trim).collect();
+        if texts.contains(&"") {
+            return usage(format!("an empty value: --vary '{text}'; write --vary KEY=VALUE,VALUE"));
+        }
+        if texts.len() > MOST_VALUES {
+            return usage(format!("{} values are too many: --vary {key}; at most {MOST_VALUES}", texts.len()));
+        }
+        let base = workload::parse(workload).map_err(CompareError::Workload)?;
+        let asked = Asked { plan, workload: base, key, texts };
+        let (varied, plans) = if key == CACHE {
+            asked.of_cache()?
+        } else if let Some(key) = key.strip_prefix(OF_POLICIES) {
+            asked.of_policies(key)?
+        } else {
+            asked.of_workload()?
+        };
+        let labels: Vec<String> = varied.values.iter().map(|v| varied.label(v)).collect();
+        if let Some((_, label)) = labels.iter().enumerate().find(|(i, label)| labels[..*i].contains(label)) {
+            return usage(format!("a value named twice: {key}={label} in --vary; leave one out"));
+        }
+        Ok(Vary { base: plan.clone(), varied, plans })
+    }
+}
+
+/// Measures every value.
+///
+/// # Errors
+/// See [`VaryError`]; nothing is measured when one of the values cannot be.
+pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError> {
+    let places = place::all(&vary.base, progress)?;
+    let mut cases = Vec::new();
+    for ((plan, workload), value) in vary.plans.iter().zip(&vary.varied.values) {
+        let at = format!("{}={}", vary.varied.key, vary.varied.label(value));
+        let case = Case::new(plan, &places[0], workload, &[]).map_err(|error| naming(error, &at))?;
+        cases.push((case, at));
+    }
+    let total = cases.len();
+    let mut reports = Vec::new();
+    for (n, (case, at)) in cases.into_iter().enumerate() {
+        let name = format!("{at} on {}, {} of {total}", places[0].name(), n + 1);
+        reports.push(Report::of(&case.run(&mut Named { progress, name })?));
+    }
+    Ok(vary.series(reports))
+}
+
+impl Vary {
+    fn series(&self, reports: Vec<Report>) -> Series {
+        // A row bears the value in its name where a parameter of its policy varies; the series bears it once.
+        let (with, without) = (self.plans.first().map_or_else(Vec::new, |(p, _)| chosen(p)), chosen(&self.base));
+        let base_name = |row: &str| {
+            let found = with.iter().zip(&without).find(|(with, _)| with.to_string() == row);
+            found.map_or_else(|| row.to_string(), |(_, without)| without.to_string())
+        };
+        let rows = reports.first().map_or(&[][..], |r| &r.rows);
+        Series {
+            schema: SCHEMA.to_string(),
+            workload: self.base.workload.clone().unwrap_or_default(),
+            policies: rows.iter().map(|r| base_name(&r.policy)).collect(),
+            vary: self.varied.clone(),
+            reports,
+        }
+    }
+}
+
+/// What was asked for, before it is known to fit.
+struct Asked<'a> {
+    plan: &'a Plan,
+    workload: Chosen,
+    key: &'a str,
+    texts: Vec<&'a str>,
+}
+
+type Found = (Varied, Vec<(Plan, Chosen)>);
+
+impl Asked<'_> {
+    fn of_workload(&self) -> Result<Found, VaryError> {
+        let Some((i, param)) = find(self.workload.info.params, self.key) else { return self.unknown() };
+        let text = self.workload.to_string();
+        self.open(&text)?;
+        let mut plans = Vec::new();
+        let mut values = Vec::new();
+        for value in &self.texts {
+            let text = set(&text, self.key, value);
+            let workload = workload::parse(&text).map_err(CompareError::Workload)?;
+            values.push(value_of(param, workload.values[i]));
+            plans.push((Plan { workload: Some(text), ..self.plan.clone() }, workload));
+        }
+        Ok((self.varied(param.help, param.unit, values), plans))
+    }
+
+    fn of_cache(&self) -> Result<Found, VaryError> {
+        if self.plan.cache_bytes.is_some() {
+            return usage("cache is set twice: --cache and --vary cache; leave --cache out");
+        }
+        if self.plan.event_logs.is_some() {
+            return usage("one log would replace another: --event-log with --vary cache; measure one size at a time");
+        }
+        let mut plans = Vec::new();
+        let mut values = Vec::new();
+        for text in &self.texts {
+            let Some(bytes) = parse_size(text).ok().filter(|bytes| *bytes > 0) else {
+                return usage(format!("not a size: cache={text} in --vary; write one such as 64M"));
+            };
+            values.push(Value::Number(bytes));
+            plans.push((Plan { cache_bytes: Some(bytes), ..self.plan.clone() }, self.workload.clone()));
+        }
+        Ok((self.varied("size of the cache", Unit::Bytes, values), plans))
+    }
+
+    fn of_policies(&self, key: &str) -> Result<Found, VaryError> {
+        let policies = chosen(self.plan);
+        let Some((_, param)) = policies.iter().find_map(|p| find(p.info.params, key)) else { return self.unknown() };
+        for policy in policies.iter().filter(|p| find(p.info.params, key).is_some()) {
+            self.open(&policy.to_string())?;
+        }
+        let mut plans = Vec::new();
+        let mut values = Vec::new();
+        for value in &self.texts {
+            let mut number = None;
+            let mut varied = Vec::new();
+            for policy in &policies {
+                let Some((i, _)) = find(policy.info.params, key) else {
+                    varied.push(policy.clone());
+                    continue;
+                };
+                let policy = PolicySpec::parse(&set(&policy.to_string(), key, value)).map_err(VaryError::Policy)?;
+                number = number.or(Some(policy.values[i]));
+                varied.push(policy);
+            }
+            values.push(value_of(param, number.unwrap_or_default()));
+            plans.push((Plan { policies: varied, ..self.plan.clone() }, self.workload.clone()));
+        }
+        Ok((self.varied(param.help, param.unit, values), plans))
+    }
+
+    /// Refuses a parameter that `text` sets already: it cannot be told which of the two is meant.
+    fn open(&self, text: &str) -> Result<(), VaryError> {
+        let key = self.key.strip_prefix(OF_POLICIES).unwrap_or(self.key);
+        let written = Spec::parse(text).is_ok_and(|spec| spec.pairs.iter().any(|(k, _)| k == key));
+        if !written {
+            return Ok(());
+        }
+        usage(format!("{key} is set twice: in '{text}' and in --vary {}; leave it out of the first", self.key))
+    }
+
+    fn unknown<T>(&self) -> Result<T, VaryError> {
+        let mut known: Vec<String> = self.workload.info.params.iter().map(|p| p.key.to_string()).collect();
+        known.push(CACHE.to_string());
+        for param in chosen(self.plan).iter().flat_map(|p| p.info.params) {
+            let key = format!("{OF_POLICIES}{}", param.key);
+            if !known.contains(&key) {
+                known.push(key);
+            }
+        }
+        Err(VaryError::Key { key: self.key.to_string(), known })
+    }
+
+    fn varied(&self, about: &str, unit: Unit, values: Vec<Value>) -> Varied {
+        let bytes = matches!(unit, Unit::Bytes);
+        Varied { key: self.key.to_string(), about: about.to_string(), bytes, values }
+    }
+}
+
+fn find<'a>(params: &'a [Param], key: &str) -> Option<(usize, &'a Param)> {
+    params.iter().enumerate().find(|(_, p)| p.key == key)
+}
+
+fn value_of(param: &Param, value: u64) -> Value {
+    match param.unit {
+        Unit::Word(words) => Value::Word(words[value as usize].to_string()),
+        Unit::Bytes | Unit::Count => Value::Number(value),
+    }
+}
+
+/// `NAME` or `NAME:key=value` with one more pair.
+fn set(text: &str, key: &str, value: &str) -> String {
+    let joint = if text.contains(':') { ',' } else { ':' };
+    format!("{text}{joint}{key}={value}")
+}
+
+/// The error of a workload, with the value at which it came up where that is not in it.
+fn naming(error: CompareError, at: &str) -> CompareError {
+    match error {
+        CompareError::Workload(SpecError::Value { name, key, value, why }) if !at.starts_with(&format!("{key}=")) => {
+            CompareError::Workload(SpecError::Value { name, key, value, why: format!("{why}, with {at}") })
+        }
+        error => error,
+    }
+}
+
+/// Progress that says which value it is.
+struct Named<'a> {
+    progress: &'a mut dyn Progress,
+    name: String,
+}
+
+impl Progress for Named<'_> {
+    fn stage(&mut self, _text: &str) {
+        self.progress.stage(&self.name);
+    }
+
+    fn step(&mut self, done: u64, total: u64) {
+        self.progress.step(done, total);
+    }
+}

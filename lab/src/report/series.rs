@@ -1,0 +1,383 @@
+//! A series: the reports of one comparison at several values of one parameter, for people, programs and a picture.
+//!
+//! Schema `foreread.vary/1`: `reports` holds a report of schema `foreread.compare/1` for each value, in the order of
+//! the values; the promise of that schema holds here too. Rows stand in the same order in every report.
+//! Never: a figure that is not in one of the reports.
+
+use super::chart::{self, Chart, Panel, Point};
+use super::number::{self, or_dash};
+use super::row::{Report, Row};
+use super::table::WIDTH;
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the layout below.
+pub const SCHEMA: &str = "foreread.vary/1";
+
+/// One workload on one source under several policies, at several values of one parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The workload, as it was asked for, without the parameter that varies.
+    pub workload: String,
+    /// The policies in the order of the rows, as they were asked for, without the parameter that varies.
+    pub policies: Vec<String>,
+    /// What varies.
+    pub vary: Varied,
+    /// The report of each value.
+    pub reports: Vec<Report>,
+}
+
+/// A parameter and the values it took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Varied {
+    /// The parameter in the notation of `--vary`.
+    pub key: String,
+    /// What it is, for people.
+    pub about: String,
+    /// True for sizes: the values are bytes.
+    pub bytes: bool,
+    /// The values, in the order they were asked for.
+    pub values: Vec<Value>,
+}
+
+/// One value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A count, or a size in bytes.
+    Number(u64),
+    /// One of a few words.
+    Word(String),
+}
+
+impl Varied {
+    /// A value as people write it: `16K`, `4`, `on`.
+    #[must_use]
+    pub fn label(&self, value: &Value) -> String {
+        match value {
+            Value::Number(bytes) if self.bytes => number::size(*bytes),
+            Value::Number(count) => count.to_string(),
+            Value::Word(word) => word.clone(),
+        }
+    }
+
+    fn labels(&self) -> Vec<String> {
+        self.values.iter().map(|v| self.label(v)).collect()
+    }
+}
+
+impl Series {
+    /// The series as JSON; ends with a newline.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a struct of numbers and strings can always be written") + "\n"
+    }
+
+    /// The series as text, at most [`WIDTH`] wide: a title, a row of times and a row of bytes for each value, a legend,
+    /// the notes. Ends with a newline.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut lines = number::wrap(&format!("{}: {}", self.title(), self.how()), WIDTH);
+        lines.push(String::new());
+        lines.extend(self.block(&["s", "ratio", "MB/s"], times));
+        lines.extend(self.block(&["read MB", "overfetch"], |_, row| {
+            let mb = |bytes: u64| number::three(bytes as f64 / number::MB);
+            vec![or_dash(row.source_bytes, mb), or_dash(row.overfetch, number::three)]
+        }));
+        lines.extend(number::wrap(&self.legend(), WIDTH));
+        lines
+            .push("s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.".into());
+        lines.extend(self.notes().iter().flat_map(|note| number::wrap(&format!("Note: {note}."), WIDTH)));
+        lines.join("\n") + "\n"
+    }
+
+    /// The series as a picture.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
+        let number = |value: &Value| match value {
+            Value::Number(number) => Some(*number as f64),
+            Value::Word(_) => None,
+        };
+        let numbers: Option<Vec<f64>> = self.vary.values.iter().map(number).collect();
+        let points = |of: &dyn Fn(&Row) -> Option<Point>| -> Vec<Vec<Option<Point>>> {
+            (0..self.policies.len())
+                .map(|i| self.reports.iter().map(|r| r.rows.get(i).and_then(of)).collect())
+                .collect()
+        };
+        let spread = self.reports.iter().any(|r| r.runs > 1);
+        let bars = if spread { "; bars: 95% intervals" } else { "" };
+        let unit = if self.vary.bytes { " (bytes, K = 1024)" } else { "" };
+        chart::render(&Chart {
+            title: self.title(),
+            note: self.how() + bars,
+            x_title: format!("{}: {}{unit}", self.vary.key, self.vary.about),
+            // Words stand in the order they were asked for, at equal distances.
+            x: numbers.unwrap_or_else(|| (0..self.vary.values.len()).map(|i| i as f64).collect()),
+            x_labels: self.vary.labels(),
+            lines: self.policies.clone(),
+            panels: vec![
+                Panel { title: "Throughput, MB/s (more is better)".to_string(), points: points(&throughput) },
+                Panel { title: "Read from the source, MB (less is better)".to_string(), points: points(&source) },
+            ],
+        })
+    }
+
+    fn title(&self) -> String {
+        let source = self.reports.first().map_or("", |r| &r.source);
+        format!("{} on {source} by {}", self.workload, self.vary.key)
+    }
+
+    /// How it was measured. What is not the same in every report is left out.
+    fn how(&self) -> String {
+        let same = |show: &dyn Fn(&Report) -> String| {
+            let first = self.reports.first().map(show)?;
+            self.reports.iter().all(|r| show(r) == first).then_some(first).filter(|text| !text.is_empty())
+        };
+        let runs = |r: &Report| match r.runs {
+            1 => "1 run at each value".to_string(),
+            n => format!("{n} runs at each value"),
+        };
+        let parts = [
+            same(&|r| r.source_about.clone()),
+            same(&runs),
+            same(&|r| format!("cache {}", number::size(r.cache_bytes))),
+            same(&|r| format!("page {}", number::size(r.page_bytes))),
+            same(&|r| format!("seed {}", r.seed)),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
+    fn legend(&self) -> String {
+        let tests: Vec<usize> =
+            self.reports.iter().map(|r| r.comparisons.iter().filter(|c| c.p_value.is_some()).count()).collect();
+        match (tests.iter().max(), self.reports.first()) {
+            (Some(most), Some(report)) if *most > 0 => format!(
+                "In each row: * fastest, = fastest, not told apart (paired t tests, Holm over {most} pair{} in a row, \
+                 alpha {}).",
+                if *most == 1 { "" } else { "s" },
+                report.alpha
+            ),
+            _ => "Nothing is marked: no test was possible.".to_string(),
+        }
+    }
+
+    /// What holds at every value, then what holds at some, with the value.
+    fn notes(&self) -> Vec<String> {
+        let everywhere = |note: &&String| self.reports.iter().all(|r| r.notes.contains(note));
+        let mut notes: Vec<String> =
+            self.reports.iter().take(1).flat_map(|r| &r.notes).filter(everywhere).cloned().collect();
+        let mut some = Vec::new();
+        for (label, report) in self.vary.labels().iter().zip(&self.reports) {
+            let here = report.notes.iter().filter(|note| !everywhere(note));
+            some.extend(here.map(|note| format!("{}={label}: {note}", self.vary.key)));
+        }
+        let more = some.len().saturating_sub(MOST_NOTES);
+        notes.extend(some.into_iter().take(MOST_NOTES));
+        if more > 0 {
+            notes.push(format!("{more} more at single values are in the JSON"));
+        }
+        notes
+    }
+
+    /// Rows of values, a group of columns for each policy; in several blocks where one would be too wide. Each block
+    /// ends with an empty line.
+    fn block(&self, heads: &[&str], cells: impl Fn(&Report, &Row) -> Vec<String>) -> Vec<String> {
+        let first = column(&self.vary.key, &[""], &self.vary.labels().into_iter().map(|l| vec![l]).collect::<Vec<_>>());
+        let groups = self.policies.iter().enumerate().map(|(i, policy)| {
+            let cells: Vec<Vec<String>> =
+                self.reports.iter().map(|r| r.rows.get(i).map_or_else(Vec::new, |row| cells(r, row))).collect();
+            column(policy, heads, &cells)
+        });
+        let mut blocks: Vec<Vec<Vec<String>>> = Vec::new();
+        let width = |column: &[String]| column.first().map_or(0, |l| l.chars().count()) + 2;
+        for group in groups {
+            let used = blocks.last().map(|block| block.iter().map(|c| width(c)).sum::<usize>());
+            if used.is_none_or(|used| used + width(&group) > WIDTH + 2) {
+                blocks.push(vec![first.clone()]);
+            }
+            blocks.last_mut().expect("there is one now").push(group);
+        }
+        blocks.iter().flat_map(|block| beside(block)).collect()
+    }
+}
+
+/// Time, ratio to none and throughput, behind the mark of the fastest.
+fn times(report: &Report, row: &Row) -> Vec<String> {
+    let mark = match (report.best.contains(&row.policy), report.best.len()) {
+        _ if report.rows.len() < 2 => "",
+        (true, 1) => "* ",
+        (true, _) => "= ",
+        (false, _) => "",
+    };
+    vec![
+        format!("{mark}{}", or_dash(row.time_s.as_ref(), |t| number::span_s(t.mean, None))),
+        or_dash(row.ratio_to_none, number::times),
+        or_dash(row.throughput_mb_s, number::three),
+    ]
+}
+
+/// Throughput; its interval is that of the time, turned into rates. An interval of time that reaches down to zero has
+/// no upper end as a rate.
+fn throughput(row: &Row) -> Option<Point> {
+    let (value, time) = (row.throughput_mb_s?, row.time_s.as_ref()?);
+    let rate = |time_s: f64| if time_s > 0.0 { value * time.mean / time_s } else { f64::INFINITY };
+    Some(Point { value, interval: [rate(time.ci95[1]), rate(time.ci95[0])] })
+}
+
+/// Bytes from the source: a mean that is reported without an interval.
+fn source(row: &Row) -> Option<Point> {
+    let value = row.source_bytes? as f64 / number::MB;
+    Some(Point { value, interval: [value, value] })
+}
+
+/// Lines of equal width: the name over the heads over a row of cells for each value, all to the right.
+fn column(name: &str, heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
+    let widths: Vec<usize> = (0..heads.len())
+        .map(|i| rows.iter().filter_map(|r| r.get(i)).map(|c| length(c)).max().unwrap_or(0).max(length(heads[i])))
+        .collect();
+    let row = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        padded.collect::<Vec<_>>().join(" ")
+    };
+    let mut lines = vec![number::cut(name, NAME), row(&mut heads.iter().copied())];
+    lines.extend(rows.iter().map(|cells| row(&mut cells.iter().map(String::as_str))));
+    let widest = lines.iter().map(|l| length(l)).max().unwrap_or(0);
+    lines.into_iter().map(|line| format!("{line:>widest$}")).collect()
+}
+
+/// Most notes on single values; more is not read.
+const MOST_NOTES: usize = 4;
+
+/// Most letters of a name over its column. The picture and the JSON have all of it.
+const NAME: usize = 30;
+
+/// Columns, two blanks apart, and an empty line.
+fn beside(columns: &[Vec<String>]) -> Vec<String> {
+    let rows = columns.first().map_or(0, Vec::len);
+    let line = |i: usize| columns.iter().map(|c| c[i].as_str()).collect::<Vec<_>>().join("  ").trim_end().to_string();
+    (0..rows).map(line).chain([String::new()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Table, samples};
+    use super::*;
+
+    /// `boot` with a cache of 64M and one of 1M, where the last policy loses what it has.
+    fn series() -> Series {
+        let mut small = samples::boot();
+        small.cache_bytes = 1 << 20;
+        small.notes = vec!["The cache was small".to_string()];
+        small.policies[2] = samples::runs("rbd-plain", &[12.9, 13.1, 13.1, 12.8, 13.2], 3_932_160, 38_010, 8_200_000);
+        of(&[samples::boot(), small], &[64 << 20, 1 << 20])
+    }
+
+    fn of(tables: &[Table], values: &[u64]) -> Series {
+        let reports: Vec<Report> = tables.iter().map(Report::of).collect();
+        Series {
+            schema: SCHEMA.to_string(),
+            workload: reports[0].workload.clone(),
+            policies: reports[0].rows.iter().map(|r| r.policy.clone()).collect(),
+            vary: Varied {
+                key: "cache".to_string(),
+                about: "size of the cache".to_string(),
+                bytes: true,
+                values: values.iter().map(|v| Value::Number(*v)).collect(),
+            },
+            reports,
+        }
+    }
+
+    #[test]
+    fn the_whole_text() {
+        let want = "\
+boot-ide on model:rbd by cache: 0.690 ms a read, 62.5 MB/s; 5 runs at each value; page 4K; seed 1
+
+cache              none          linux-6.18           rbd-plain
+           s ratio MB/s        s ratio MB/s        s ratio MB/s
+  64M  46.20 x1.00 0.09    13.00 x0.28 0.32  * 11.42 x0.25 0.36
+   1M  46.20 x1.00 0.09  = 13.00 x0.28 0.32  = 13.02 x0.28 0.31
+
+cache               none         linux-6.18          rbd-plain
+       read MB overfetch  read MB overfetch  read MB overfetch
+  64M     4.10      1.00     5.50      1.34     4.20      1.03
+   1M     4.10      1.00     5.50      1.34     8.20      2.00
+
+In each row: * fastest, = fastest, not told apart (paired t tests, Holm over 3 pairs in a row, alpha
+  0.05).
+s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.
+Note: cache=1M: The cache was small.
+";
+        let got = series().render();
+        assert_eq!(got, want, "\n{got}");
+    }
+
+    #[test]
+    fn many_policies_take_several_blocks_and_no_line_is_too_wide() {
+        let mut table = samples::boot();
+        for i in 0..9 {
+            let mut more = samples::runs("", &[12_345.6, 12_345.7, 12_345.8], 3_932_160, 3_801_088, 123_456_000_000);
+            more.policy = format!("linux-6.18:max={i}K,{}", "x".repeat(i * 9));
+            table.policies.push(more);
+        }
+        table.notes = (0..7).map(|i| format!("note {i}")).collect();
+        let mut other = table.clone();
+        other.notes = vec!["note 3".to_string()];
+        let text = of(&[table, other], &[1, u64::MAX]).render();
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+        }
+        assert_eq!(text.matches("rbd-plain").count(), 2, "{text}");
+        assert!(text.lines().filter(|l| l.starts_with("               cache")).count() >= 6, "{text}");
+        // What holds everywhere first, then four of the six that do not, then their number.
+        assert!(
+            text.contains("Note: note 3.\nNote: cache=1: note 0.") && text.contains("Note: cache=1: note 4."),
+            "{text}"
+        );
+        assert!(text.ends_with("more at single values are in the JSON.\n") && !text.contains("note 5"), "{text}");
+    }
+
+    #[test]
+    fn the_json_has_its_shape_and_reads_back() {
+        let json = series().to_json();
+        let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!((value["schema"].as_str(), value["vary"]["key"].as_str()), (Some("foreread.vary/1"), Some("cache")));
+        assert_eq!(value["vary"]["values"], serde_json::json!([64 << 20, 1 << 20]));
+        assert_eq!(value["policies"], serde_json::json!(["none", "linux-6.18", "rbd-plain"]));
+        assert_eq!(value["reports"][1]["schema"], "foreread.compare/1");
+        let back: Series = serde_json::from_str(&json).expect("what was written can be read");
+        assert_eq!((back.vary, back.reports.len()), (series().vary, 2));
+        let word = serde_json::to_string(&Value::Word("on".to_string())).expect("JSON");
+        assert_eq!(word, "\"on\"");
+    }
+
+    #[test]
+    fn the_interval_of_a_rate_is_that_of_the_time() {
+        let report = Report::of(&samples::boot());
+        let point = throughput(&report.rows[2]).expect("measured");
+        let time = report.rows[2].time_s.as_ref().expect("measured");
+        let rate = |s: f64| 4.096 / s;
+        assert!((point.value - rate(time.mean)).abs() < 1e-9, "{point:?}");
+        assert!((point.interval[0] - rate(time.ci95[1])).abs() < 1e-9 && point.interval[1] > point.value, "{point:?}");
+        // So few and so different runs that the time may be anything.
+        let wild = Report::of(&samples::table("w", "s", vec![samples::runs("none", &[1.0, 9.0], 0, 0, 0)]));
+        assert_eq!(throughput(&wild.rows[0]).expect("measured").interval[1], f64::INFINITY);
+    }
+
+    /// A row of the kernel has no bytes of ours, a single run no interval: both are left out, and nothing is marked.
+    #[test]
+    fn what_was_not_measured_is_not_shown() {
+        let mut table = samples::table("w", "s", vec![samples::runs("kernel", &[2.0], 0, 0, 0)]);
+        table.policies[0].runs[0].kernel = true;
+        let series = of(&[table.clone(), table], &[1, 2]);
+        let text = series.render();
+        assert!(text.contains("   1  2.000     - 2.05\n") && text.contains("   1        -         -\n"), "{text}");
+        assert!(text.contains("\nNothing is marked: no test was possible.\n"), "{text}");
+        let svg = series.to_svg();
+        // One marker in the legend, two in the first panel, none in the second; no bar, and no word of bars.
+        assert_eq!(svg.matches("class=\"point\"").count(), 3, "{svg}");
+        assert!(!svg.contains("class=\"bar\"") && !svg.contains("intervals"), "{svg}");
+    }
+}

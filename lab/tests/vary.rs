@@ -1,0 +1,161 @@
+//! `--vary` from text to series: each value is the comparison that it would be alone, and what does not fit is said
+//! before anything runs.
+
+use foreread_core::policy::PolicySpec;
+use foreread_lab::compare::vary::{self, Vary, VaryError};
+use foreread_lab::compare::{self, Plan, Where};
+use foreread_lab::report::series::Value;
+use foreread_lab::report::{Progress, Report, Series, Silent};
+
+fn plan(workload: &str, policies: &[&str]) -> Plan {
+    Plan {
+        workload: Some(workload.to_string()),
+        on: Some(Where::Model("hdd-theory".to_string())),
+        policies: policies.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect(),
+        runs: Some(2),
+        seed: 1,
+        size_bytes: Some(16 << 20),
+        ..Plan::default()
+    }
+}
+
+fn series(text: &str, plan: &Plan) -> Series {
+    vary::run(&Vary::parse(text, plan).expect(text), &mut Silent).expect(text)
+}
+
+/// The comparison of a single value, asked for alone.
+fn alone(plan: &Plan) -> Report {
+    Report::of(&compare::run(plan, &mut Silent).expect("a table")[0])
+}
+
+#[test]
+fn a_parameter_of_the_workload() {
+    let plan = plan("interleaved:record=32K", &["none", "linux-2.6.23", "linux-2.6.31"]);
+    let got = series("streams=1,8", &plan);
+    assert_eq!((got.workload.as_str(), got.vary.key.as_str()), ("interleaved:record=32K", "streams"));
+    assert_eq!(got.vary.values, [Value::Number(1), Value::Number(8)]);
+    assert_eq!(got.policies, ["none", "linux-2.6.23", "linux-2.6.31"]);
+    for (report, streams) in got.reports.iter().zip([1, 8]) {
+        let workload = Some(format!("interleaved:record=32K,streams={streams}"));
+        assert_eq!(*report, alone(&Plan { workload, ..plan.clone() }));
+    }
+    // What the sweep is for: one state for each open description cannot follow eight streams.
+    let ratio = |value: usize, row: usize| got.reports[value].rows[row].ratio_to_none.expect("measured");
+    assert!(ratio(0, 1) < 0.3 && ratio(1, 1) > 0.9 && ratio(1, 2) < 0.3, "{}", got.render());
+}
+
+#[test]
+fn a_parameter_of_the_policies_that_have_it() {
+    let plan = plan("sequential", &["linux-2.6.31", "none", "rbd-plain:trigger=3"]);
+    let got = series(" policy.max = 128K , 1M ", &plan);
+    assert_eq!(got.policies, ["linux-2.6.31", "none", "rbd-plain:trigger=3"]);
+    assert_eq!(got.vary.values, [Value::Number(128 << 10), Value::Number(1 << 20)]);
+    let names: Vec<&str> = got.reports[1].rows.iter().map(|r| r.policy.as_str()).collect();
+    assert_eq!(names, ["linux-2.6.31:max=1M", "none", "rbd-plain:trigger=3,max=1M"]);
+    let policies = names.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect();
+    assert_eq!(got.reports[1], alone(&Plan { policies, ..plan.clone() }));
+    let time = |value: usize, row: usize| got.reports[value].rows[row].time_s.as_ref().expect("measured").mean;
+    assert!(time(1, 0) < time(0, 0) / 2.0, "larger windows, fewer of the disk's 8 ms: {}", got.render());
+    assert_eq!(time(0, 1), time(1, 1));
+}
+
+#[test]
+fn words_and_the_usual_policies() {
+    let got = series("policy.context=slow-ramp,off", &plan("interleaved", &["linux-3.12"]));
+    assert_eq!((got.vary.bytes, got.policies.len()), (false, 2));
+    assert_eq!(got.vary.values, ["slow-ramp", "off"].map(|word| Value::Word(word.to_string())));
+    assert!(got.to_svg().contains(">off</text>"));
+    let usual = series("policy.max=128K,4M", &plan("sequential", &[]));
+    assert_eq!(usual.policies, compare::USUAL_POLICIES);
+}
+
+#[test]
+fn the_cache() {
+    let plan = plan("interleaved:streams=64", &["none", "linux-2.6.31"]);
+    let got = series("cache=16M,1M", &plan);
+    let sizes: Vec<u64> = got.reports.iter().map(|r| r.cache_bytes).collect();
+    assert_eq!((sizes, got.vary.bytes), (vec![16 << 20, 1 << 20], true));
+    assert_eq!(got.reports[1], alone(&Plan { cache_bytes: Some(1 << 20), ..plan }));
+    let overfetch = |value: usize| got.reports[value].rows[1].overfetch.expect("demand");
+    assert!(overfetch(1) > overfetch(0), "64 windows do not fit in 1 MiB: {}", got.render());
+}
+
+/// On a file the kernel's row comes last, without bytes of ours.
+#[test]
+fn a_file() {
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    std::fs::write(file.path(), vec![7; 1 << 20]).expect("written");
+    let on = Some(Where::File(file.path().to_path_buf()));
+    let got = series("record=16K,64K", &Plan { on, ..plan("sequential", &["none", "rbd-plain"]) });
+    assert_eq!(got.policies, ["none", "rbd-plain", "kernel"]);
+    assert!(got.reports.iter().all(|r| r.rows[2].source_bytes.is_none() && r.rows[2].throughput_mb_s.is_some()));
+    // A marker for each row in the legend, for each row and value of the times, and for our rows and values below.
+    assert_eq!(got.to_svg().matches("class=\"point\"").count(), 3 + 6 + 4);
+}
+
+/// Counts what it is told, to see that nothing ran, and remembers the stages.
+#[derive(Default)]
+struct Spy(u64, Vec<String>);
+
+impl Progress for Spy {
+    fn stage(&mut self, text: &str) {
+        self.1.push(text.to_string());
+    }
+    fn step(&mut self, _done: u64, _total: u64) {
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_named_before_anything_runs() {
+    let asked = Vary::parse("streams=1,2,9999", &plan("interleaved", &[])).expect("a number of streams");
+    let mut spy = Spy::default();
+    let error = vary::run(&asked, &mut spy).expect_err("too many for 16 MiB").to_string();
+    assert!(error.contains("9999 records of 16384 bytes") && error.ends_with("with streams=9999"), "{error}");
+    assert_eq!((spy.0, spy.1.len()), (0, 0));
+    let asked = Vary::parse("streams=1,2", &plan("interleaved", &["none"])).expect("fits");
+    vary::run(&asked, &mut spy).expect("a series");
+    assert_eq!(spy.1, ["streams=1 on model:hdd-theory, 1 of 2", "streams=2 on model:hdd-theory, 2 of 2"]);
+}
+
+#[test]
+fn what_is_no_series_is_refused() {
+    let refused = |text: &str, plan: &Plan| Vary::parse(text, plan).expect_err(text);
+    let here = plan("interleaved", &["none", "linux-2.6.31", "rbd-plain:max=1M"]);
+    let many = format!("streams={}", (1..=65).map(|i| i.to_string()).collect::<Vec<_>>().join(","));
+    for (text, part) in [
+        ("", "no values named"),
+        ("streams", "no values named"),
+        ("streams=", "an empty value"),
+        ("streams=1,,2", "an empty value"),
+        ("streams=0", "streams=0 is not between 1"),
+        ("streams=1,x", "streams=x is not a whole number"),
+        ("streams=1=2", "streams=1=2 is not a whole number"),
+        ("streams=2,1,2", "a value named twice: streams=2"),
+        ("record=1024,1K", "a value named twice: record=1K"),
+        (&many, "65 values are too many"),
+        ("cache=0", "not a size: cache=0"),
+        ("cache=16M,x", "not a size: cache=x"),
+        ("cache=99999999999999999999", "not a size"),
+        ("policy.max=1M,2M", "max is set twice: in 'rbd-plain:max=1M' and in --vary policy.max"),
+        ("policy.trigger=1,99999999999999999999", "is not a whole number"),
+    ] {
+        let error = refused(text, &here).to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+    assert!(Vary::parse(&many.replace(",65", ""), &here).is_ok(), "64 are not too many");
+    let twice = refused("streams=1", &plan("interleaved:streams=4", &[])).to_string();
+    assert!(twice.contains("streams is set twice: in 'interleaved:streams=4'"), "{twice}");
+    assert!(refused("cache=1M", &Plan { cache_bytes: Some(1), ..here.clone() }).to_string().contains("set twice"));
+    let logs = Plan { event_logs: Some("logs".into()), ..here.clone() };
+    assert!(refused("cache=1M", &logs).to_string().contains("--event-log") && Vary::parse("streams=1", &logs).is_ok());
+    let nowhere = Plan { on: None, ..here.clone() };
+    assert!(refused("streams=1", &nowhere).to_string().contains("no source"));
+    let nothing = Plan { workload: None, ..here.clone() };
+    assert!(refused("streams=1", &nothing).to_string().contains("no workload"));
+    for key in ["streems", "policy.maxx", "policy.", "", "max"] {
+        let VaryError::Key { known, .. } = refused(&format!("{key}=1"), &here) else { panic!("{key}") };
+        assert_eq!(known[..3], ["streams", "record", "cache"]);
+        assert!(known.iter().filter(|k| *k == "policy.max").count() == 1, "{known:?}");
+    }
+}
