@@ -86,10 +86,10 @@ Examples:
   foreread compare --on model:rbd --policy linux-6.18:max=1M,rbd-plain
   foreread compare boot-ide --on model:rbd --json - | jq '.rows[].time_s.mean'")]
 pub struct CompareArgs {
-    /// NAME[:key=value,...] [default: four usual ones]; 'foreread workloads' lists all
+    /// NAME[:key=value,...] [default: four usual]; see 'foreread workloads'
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
-    /// PATH, file:PATH or model:NAME; 'foreread models' lists them
+    /// PATH, file:PATH or model:NAME; see 'foreread models'
     ///
     /// A file is only read. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
@@ -123,9 +123,22 @@ pub struct CompareArgs {
     /// it makes the runs slower.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub event_log: Option<PathBuf>,
+    /// Measure at each of several values of a parameter
+    ///
+    /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'cache', or 'policy.KEY' for a parameter of each policy
+    /// that has it ('policy.max=32K,128K,512K'). It needs one workload and one source, and takes at most 64 values.
+    /// Shown is a series: a row for each value, a column for each policy, the fastest of each row marked.
+    #[arg(long, value_name = "KEY=V,...")]
+    pub vary: Option<String>,
+    /// Draw what --vary measures to this file
+    ///
+    /// Throughput with 95 % intervals and bytes from the source over the values, as an SVG picture that needs nothing
+    /// else. A file that is there is replaced when the picture is whole.
+    #[arg(long, value_name = "FILE", requires = "vary")]
+    pub svg: Option<OsString>,
     /// Write JSON to a file, or '-' for stdout
     ///
-    /// Schema foreread.compare/1. With '-' the JSON takes the place of the tables.
+    /// Schema foreread.compare/1, or foreread.vary/1 with --vary. With '-' the JSON takes the place of the tables.
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<OsString>,
 }

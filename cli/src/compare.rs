@@ -9,6 +9,7 @@ use crate::out::{self, JsonTo, json_to};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::source::{self, On};
+use crate::vary;
 use foreread_lab::compare::{self, CompareError, Plan, Where};
 use foreread_lab::report::{Progress, Report, Table, advise, by_source, number, render, table, to_json};
 
@@ -16,6 +17,9 @@ use foreread_lab::report::{Progress, Report, Table, advise, by_source, number, r
 pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let plan = check(args)?;
     let json = json_to(args.json.as_ref())?;
+    if let Some(text) = &args.vary {
+        return vary::run(text, &plan, json.as_ref(), args.svg.as_deref());
+    }
     let tables = {
         let mut bar = Bar::new();
         measure(&plan, &mut bar)?
@@ -44,12 +48,17 @@ fn check(args: &CompareArgs) -> Result<Plan, Fail> {
 
 /// The one place that calls the lab.
 fn measure(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Fail> {
-    compare::run(plan, progress).map_err(|error| match error {
+    compare::run(plan, progress).map_err(refused)
+}
+
+/// The message for a plan that cannot be carried out.
+pub fn refused(error: CompareError) -> Fail {
+    match error {
         CompareError::Workload(error) => names::refused("workload", &error, "foreread workloads"),
         CompareError::Model(error) => names::refused("model", &error, "foreread models"),
         CompareError::Policy(error) => names::refused("policy", &error, "foreread policies"),
         error => Fail::Input(error.to_string()),
-    })
+    }
 }
 
 fn show(tables: &[Table], json: Option<&JsonTo>) -> Result<(), Fail> {

@@ -26,6 +26,7 @@ mod policy_list;
 mod progress;
 mod replay_log;
 mod source;
+mod vary;
 mod workloads;
 
 use args::{Args, Command};

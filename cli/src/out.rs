@@ -1,12 +1,14 @@
-//! Where results go: stdout, or the file that `--json` names.
+//! Where results go: stdout, or the file that `--json` or `--svg` names.
 //!
-//! Never: panics because a pipe was closed (`foreread policies | head -1` is good use).
+//! A file is looked at before anything is measured for it, and replaced only by a whole result: that is written beside
+//! it under another name first. Never: panics because a pipe was closed (`foreread policies | head -1` is good use).
 
 use crate::fail::Fail;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::{OpenOptions, Permissions};
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 /// Prints a whole result.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Fail> {
@@ -37,32 +39,67 @@ impl JsonTo {
         if text == "-" {
             return Ok(JsonTo::Stdout);
         }
-        if text.is_empty() {
-            return Err(Fail::input("no file named", "--json ''", "write --json FILE, or --json - for stdout"));
-        }
-        let path = PathBuf::from(text);
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-        if parent.is_some_and(|p| !p.is_dir()) {
-            return Err(refused(text, "its directory does not exist"));
-        }
-        if path.is_dir() {
-            return Err(refused(text, "it is a directory"));
-        }
-        if path.is_file() {
-            OpenOptions::new().append(true).open(&path).map_err(|error| refused(text, error))?;
-        }
-        Ok(JsonTo::File(path))
+        writable("json", text).map(JsonTo::File)
     }
 
     /// Writes the result.
     pub fn write(&self, json: &str) -> Result<(), Fail> {
         match self {
             JsonTo::Stdout => print(json),
-            JsonTo::File(path) => File::create(path)
-                .and_then(|mut file| file.write_all(json.as_bytes()))
-                .map_err(|error| refused(path.as_os_str(), error)),
+            JsonTo::File(path) => write("json", path, json),
         }
     }
+}
+
+/// The file that `--OPTION` names, if it can be written.
+pub fn writable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
+    if text.is_empty() {
+        return Err(Fail::input("no file named", format!("--{option} ''"), &format!("write --{option} FILE")));
+    }
+    let path = PathBuf::from(text);
+    if !beside(&path).is_dir() {
+        return Err(refused(option, text, "its directory does not exist"));
+    }
+    if path.is_dir() {
+        return Err(refused(option, text, "it is a directory"));
+    }
+    let looked = if is_replaced(&path) {
+        // What cannot be opened for writing is not replaced either, though the directory would allow it.
+        let may = if path.exists() { OpenOptions::new().append(true).open(&path).map(drop) } else { Ok(()) };
+        may.and_then(|()| tempfile::Builder::new().tempfile_in(beside(&path)).map(drop))
+    } else {
+        OpenOptions::new().append(true).open(&path).map(drop)
+    };
+    looked.map(|()| path).map_err(|error| refused(option, text, error))
+}
+
+/// Writes the whole result to a file that was found writable: it has the old bytes or the new ones at any time.
+pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
+    let written = if is_replaced(path) { replace(path, text) } else { std::fs::write(path, text) };
+    written.map_err(|error| refused(option, path.as_os_str(), error))
+}
+
+/// True for a file, there or not. A device or a pipe is written to as it is.
+fn is_replaced(path: &Path) -> bool {
+    std::fs::metadata(path).map_or(true, |meta| meta.is_file())
+}
+
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    // A link stays one: what it points to is replaced.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut file = tempfile::Builder::new().permissions(mode(&path)).tempfile_in(beside(&path))?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(&path).map(drop).map_err(|error| error.error)
+}
+
+/// The mode of the file that is replaced; of a new one, what the umask leaves.
+fn mode(path: &Path) -> Permissions {
+    std::fs::metadata(path).map_or_else(|_| Permissions::from_mode(0o666), |meta| meta.permissions())
+}
+
+fn beside(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The same for an option that may be absent.
@@ -70,6 +107,6 @@ pub fn json_to(option: Option<&OsString>) -> Result<Option<JsonTo>, Fail> {
     option.map(|text| JsonTo::new(text)).transpose()
 }
 
-fn refused(path: &OsStr, why: impl std::fmt::Display) -> Fail {
-    Fail::input("cannot write", format!("--json {}: {why}", path.display()), "name another file, or - for stdout")
+fn refused(option: &str, path: &OsStr, why: impl std::fmt::Display) -> Fail {
+    Fail::input("cannot write", format!("--{option} {}: {why}", path.display()), "name another file")
 }
