@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use foreread_core::units::{PageSize, SizeError, parse_size};
+use foreread_lab::report::Price;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -97,7 +98,8 @@ pub struct CompareArgs {
     /// 'all', 'peers', a,b:key=value,... [default: usual three]
     ///
     /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
-    /// it is missing: the others are measured against it.
+    /// it is missing: the others are measured against it. On a model 'oracle' may be among them, and is unless the list
+    /// names others: it knows all that will be read, so it is a limit and not a choice.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
     /// Runs of each policy; one run allows no test
@@ -117,6 +119,13 @@ pub struct CompareArgs {
     /// It is the size of the scratch file, too. By default the size of the file, or what the workload likes.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
+    /// Add what a run costs: requests=USD,gb=USD or s3-2026-11
+    ///
+    /// USD for a million reads of the source and USD for 10^9 bytes of it: S3's 0.0004 for 1,000 GETs is
+    /// requests=0.40. List prices by name: s3-2026-11 (same region), s3-internet-2026-11 (out to the internet); as
+    /// generally known in that month, check yours. The column takes the place of MB/s.
+    #[arg(long, value_name = "PRICE", hide_short_help = true, value_parser = Price::parse)]
+    pub price: Option<Price>,
     /// Write the event log of every run on a file to this directory
     ///
     /// One log a run, WORKLOAD-POLICY-RUN.log; 'foreread replay-log' checks that a fresh core decides the same. Writing

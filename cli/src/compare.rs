@@ -24,7 +24,8 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
         let mut bar = Bar::new();
         measure(&plan, &mut bar)?
     };
-    show(&tables, json.as_ref())
+    let reports: Vec<Report> = tables.iter().map(|t| Report::of(t).priced(args.price.as_ref())).collect();
+    show(&reports, json.as_ref())
 }
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
@@ -33,10 +34,12 @@ fn check(args: &CompareArgs) -> Result<Plan, Fail> {
         On::File(path) => Where::File(path),
         On::Model(preset) => Where::Model(preset.name.to_string()),
     });
+    let (policies, oracle) = policy_list::parse(args.policy.as_deref())?;
     Ok(Plan {
         workload: args.workload.clone(),
         on,
-        policies: policy_list::parse(args.policy.as_deref())?,
+        policies,
+        oracle,
         runs: args.runs,
         cache_bytes: args.cache,
         page: args.page,
@@ -57,16 +60,16 @@ pub fn refused(error: CompareError) -> Fail {
         CompareError::Workload(error) => names::refused("workload", &error, "foreread workloads"),
         CompareError::Model(error) => names::refused("model", &error, "foreread models"),
         CompareError::Policy(error) => names::refused("policy", &error, "foreread policies"),
+        error @ CompareError::Impossible { .. } => Fail::Check(error.to_string()),
         error => Fail::Input(error.to_string()),
     }
 }
 
-fn show(tables: &[Table], json: Option<&JsonTo>) -> Result<(), Fail> {
-    let reports: Vec<Report> = tables.iter().map(Report::of).collect();
+fn show(reports: &[Report], json: Option<&JsonTo>) -> Result<(), Fail> {
     if json != Some(&JsonTo::Stdout) {
-        out::print(in_words(&reports, table::Style { bold: out::may_style() }))?;
+        out::print(in_words(reports, table::Style { bold: out::may_style() }))?;
     }
-    json.map_or(Ok(()), |to| to.write(&to_json(&reports)))
+    json.map_or(Ok(()), |to| to.write(&to_json(reports)))
 }
 
 /// Every table, then the advice for each source.

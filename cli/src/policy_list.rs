@@ -7,17 +7,20 @@
 use crate::fail::Fail;
 use crate::names;
 use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
+use foreread_lab::compare::OracleRow;
+use foreread_lab::limits::ORACLE;
 use foreread_lab::peer;
 
 const LIST: &str = "foreread policies";
 
-/// The policies, in the order written; none where nothing is written, for the lab to choose.
-pub fn parse(text: Option<&str>) -> Result<Vec<PolicyDraft>, Fail> {
-    let texts = match text {
-        None => return Ok(Vec::new()),
-        Some("all") => ALL.iter().map(|info| info.name.to_string()).collect(),
-        Some("peers") => peer::ALL.iter().map(|info| info.name.to_string()).collect(),
-        Some(text) => split(text)?,
+/// The policies, in the order written, and whether the oracle is to be beside them; no policies where nothing is
+/// written, for the lab to choose.
+pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> {
+    let (texts, mut oracle) = match text {
+        None => return Ok((Vec::new(), OracleRow::Usual)),
+        Some("all") => (ALL.iter().map(|info| info.name.to_string()).collect(), OracleRow::OnModels),
+        Some("peers") => (peer::ALL.iter().map(|info| info.name.to_string()).collect(), OracleRow::Usual),
+        Some(text) => (split(text)?, OracleRow::Usual),
     };
     let mut policies = Vec::new();
     for text in &texts {
@@ -28,12 +31,16 @@ pub fn parse(text: Option<&str>) -> Result<Vec<PolicyDraft>, Fail> {
         if texts.iter().filter(|t| *t == text).count() > 1 {
             return Err(Fail::input("named twice", format!("'{text}' in --policy"), "leave one out"));
         }
+        if text == ORACLE {
+            oracle = OracleRow::Asked;
+            continue;
+        }
         policies.push(peer::parse(text).map_err(|error| names::refused("policy", &error, LIST))?);
     }
     if policies.iter().all(|p| p.info.name != "none") {
         policies.insert(0, PolicySpec::none().into());
     }
-    Ok(policies)
+    Ok((policies, oracle))
 }
 
 /// Splits the list into `NAME` and `NAME:key=value,...`.
@@ -63,7 +70,7 @@ mod tests {
     use super::*;
 
     fn texts(list: &str) -> Vec<String> {
-        parse(Some(list)).expect(list).iter().map(ToString::to_string).collect()
+        parse(Some(list)).expect(list).0.iter().map(ToString::to_string).collect()
     }
 
     fn error(list: &str) -> String {
@@ -87,7 +94,7 @@ mod tests {
     fn none_comes_first_where_it_is_missing() {
         assert_eq!(texts("rbd-plain"), ["none", "rbd-plain"]);
         assert_eq!(texts("rbd-plain,none"), ["rbd-plain", "none"]);
-        assert!(parse(None).expect("the usual").is_empty());
+        assert!(parse(None).expect("the usual").0.is_empty());
         assert_eq!(texts("all").len(), ALL.len());
         assert!(texts("all").iter().all(|name| !name.starts_with("peer-")));
     }

@@ -2,7 +2,7 @@
 //! reads back as the same policy.
 
 use foreread_core::policy::spec::Spec;
-use foreread_core::policy::{ALL, PolicySpec};
+use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
 
 fn values(text: &str) -> Vec<u64> {
     PolicySpec::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).values

@@ -12,6 +12,8 @@
 mod place;
 pub mod vary;
 
+use crate::device::presets::Preset;
+use crate::limits::{self, bound::Bound, oracle};
 use crate::live;
 use crate::peer;
 use crate::report::{PolicyRuns, Progress, RunResult, Table};
@@ -32,6 +34,8 @@ pub struct Plan {
     pub on: Option<Where>,
     /// Policies in the order of their rows; [`USUAL_POLICIES`] when empty. `none` is added where missing.
     pub policies: Vec<PolicyDraft>,
+    /// Which tables get a row of the oracle.
+    pub oracle: OracleRow,
     /// Runs of each policy; [`MODEL_RUNS`], [`FILE_RUNS`] or [`SCRATCH_RUNS`] when open.
     pub runs: Option<u32>,
     /// Size of the cache in bytes; [`CACHE_BYTES`] when open.
@@ -44,6 +48,18 @@ pub struct Plan {
     pub size_bytes: Option<u64>,
     /// Directory for the event log of every run on a file.
     pub event_logs: Option<PathBuf>,
+}
+
+/// Which tables get a row of the oracle ([`crate::limits`]). There is none on a file: nobody knows its luck beforehand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OracleRow {
+    /// Those on models, if the plan names no policies.
+    #[default]
+    Usual,
+    /// Those on models.
+    OnModels,
+    /// It was named: a plan with a file is refused.
+    Asked,
 }
 
 /// A place to read from.
@@ -73,7 +89,8 @@ pub const SPAN_BYTES: u64 = 1 << 30;
 pub const SCRATCH_BYTES: u64 = 1 << 30;
 /// Bytes of the scratch file that a workload spans which does not need more: 90 seconds have to do for all.
 pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
-/// What people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too.
+/// What people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
+/// the oracle stands below them, as a limit.
 pub const USUAL_POLICIES: [&str; 3] = ["none", "linux-6.18", "rbd-plain"];
 /// The common case, the case that readahead must not make slower, the one that many lose, and a machine's start.
 /// All of them would not do in 90 seconds.
@@ -106,6 +123,26 @@ pub enum CompareError {
         /// What was asked for.
         page: u64,
     },
+    /// The oracle was asked for where it cannot be.
+    #[error("the oracle needs a model, because nobody knows beforehand what {0} will do; add --on model:NAME")]
+    Oracle(String),
+    /// A run was faster than is possible: the simulator or the model is broken, and no figure of it is to be trusted.
+    #[error(
+        "broken model: {policy} read {workload} on {place} in {got_ns} ns, but nothing can in less than {bound_ns}; \
+         please report it"
+    )]
+    Impossible {
+        /// The row.
+        policy: String,
+        /// The workload.
+        workload: String,
+        /// The model.
+        place: String,
+        /// The time of the run.
+        got_ns: u64,
+        /// Its lower bound.
+        bound_ns: u64,
+    },
     /// Reading failed.
     #[error("{0}")]
     Live(#[from] live::LiveError),
@@ -122,6 +159,13 @@ pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Compa
         && let Some(peer) = plan.policies.iter().find(|p| peer::is_one(p.info))
     {
         return Err(CompareError::Peer(peer.to_string()));
+    }
+    match &plan.on {
+        Some(Where::File(path)) if plan.oracle == OracleRow::Asked => {
+            return Err(CompareError::Oracle(path.display().to_string()));
+        }
+        None if plan.oracle == OracleRow::Asked => return Err(CompareError::Oracle("the scratch file".to_string())),
+        _ => {}
     }
     let places = place::all(plan, progress)?;
     let mut cases = Vec::new();
@@ -175,13 +219,24 @@ struct Case<'a> {
     runs: u32,
     cache_bytes: u64,
     size: u64,
+    /// What no run can be below, run by run; only a model has it.
+    bounds: Vec<Bound>,
+}
+
+/// Who reads ahead in a row.
+enum Who {
+    /// A policy of ours.
+    Policy(PolicySpec),
+    /// The kernel.
+    Kernel,
+    /// One that knows the future.
+    Oracle,
 }
 
 /// One row of it.
 struct Row {
     policy: String,
-    /// None: the kernel's page cache.
-    spec: Option<PolicySpec>,
+    who: Who,
     page: PageSize,
 }
 
@@ -196,7 +251,8 @@ impl<'a> Case<'a> {
         let size = place.size(plan, workload.info.least_bytes);
         let notes = left_out.to_vec();
         let runs = place.runs(plan);
-        let mut case = Case { plan, place, workload, notes, rows: Vec::new(), runs, cache_bytes, size };
+        let rows = Vec::new();
+        let mut case = Case { plan, place, workload, notes, rows, runs, cache_bytes, size, bounds: Vec::new() };
         let first = case.workload(0)?;
         if place.path().is_some() {
             live::check(&first)?;
@@ -209,13 +265,27 @@ impl<'a> Case<'a> {
                 case.notes.push(format!("{spec} is {} here: {}", spec.canonical(), place.capacity_in_words()));
             }
             let page = case.page_for(&spec, natural)?;
-            case.rows.push(Row { policy: spec.to_string(), spec: Some(spec), page });
+            case.rows.push(Row { policy: spec.to_string(), who: Who::Policy(spec), page });
         }
         if place.path().is_some() {
             let page = PageSize::new(4096).unwrap_or(case.rows[0].page);
-            case.rows.push(Row { policy: "kernel".to_string(), spec: None, page });
+            case.rows.push(Row { policy: "kernel".to_string(), who: Who::Kernel, page });
         }
+        case.add_oracle(natural)?;
         Ok(case)
+    }
+
+    /// The row of the oracle, where there is to be one: with the page that a policy without wishes gets.
+    fn add_oracle(&mut self, natural: u64) -> Result<(), CompareError> {
+        let wanted = match self.plan.oracle {
+            OracleRow::Usual => self.plan.policies.is_empty(),
+            OracleRow::OnModels | OracleRow::Asked => true,
+        };
+        if wanted && matches!(self.place, Place::Model(_)) {
+            let page = self.page_for(&PolicySpec::none(), natural)?;
+            self.rows.push(Row { policy: limits::ORACLE.to_string(), who: Who::Oracle, page });
+        }
+        Ok(())
     }
 
     fn workload(&self, run: u32) -> Result<Workload, CompareError> {
@@ -238,7 +308,7 @@ impl<'a> Case<'a> {
         PageSize::new(page).ok_or_else(refused)
     }
 
-    fn run(self, progress: &mut dyn Progress) -> Result<Table, CompareError> {
+    fn run(mut self, progress: &mut dyn Progress) -> Result<Table, CompareError> {
         progress.stage(&format!("{} on {}", self.workload, self.place.name()));
         let rows = self.rows.len();
         let total = u64::from(self.runs) * rows as u64;
@@ -251,10 +321,16 @@ impl<'a> Case<'a> {
                 break;
             }
             let workload = self.workload(run)?;
+            if let Place::Model(preset) = self.place {
+                self.bounds.push(Bound::of(&workload, preset));
+            }
             for turn in 0..rows {
                 // A Latin square: each row goes first, second, ... equally often.
                 let at = (turn + run as usize) % rows;
-                results[at].push(self.run_once(&self.rows[at], &workload, run)?);
+                if let Some(result) = self.run_once(&self.rows[at], &workload, run)? {
+                    self.check(&self.rows[at], &result)?;
+                    results[at].push(result);
+                }
                 done += 1;
                 progress.step(done, total);
             }
@@ -262,18 +338,12 @@ impl<'a> Case<'a> {
         Ok(self.table(results))
     }
 
-    fn run_once(&self, row: &Row, workload: &Workload, run: u32) -> Result<RunResult, CompareError> {
+    /// Nothing for an oracle that has too much to know.
+    fn run_once(&self, row: &Row, workload: &Workload, run: u32) -> Result<Option<RunResult>, CompareError> {
         let seed = self.plan.seed.wrapping_add(u64::from(run));
-        Ok(match (self.place, &row.spec) {
-            (Place::Model(preset), Some(spec)) => {
-                let mut config = Config::new(row.page, self.cache_bytes);
-                config.max_in_flight = preset.connections;
-                config.max_ahead_in_flight = preset.connections / 2;
-                let host_ns_per_kib = preset.host_ns_per_kib;
-                let setup = sim::Setup { workload, policy: spec, config: config.bounded(), host_ns_per_kib };
-                sim::run(&setup, preset.build(seed))
-            }
-            (Place::File(file), Some(spec)) => {
+        let result = match (self.place, &row.who) {
+            (Place::Model(preset), who) => return Ok(self.simulate(preset, who, row.page, workload, seed)),
+            (Place::File(file), Who::Policy(spec)) => {
                 let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
                 let setup = live::Setup {
                     policy: spec,
@@ -283,8 +353,45 @@ impl<'a> Case<'a> {
                 };
                 live::engine(&file.path, workload, &setup)?
             }
-            (Place::File(file), None) => live::kernel(&file.path, workload)?,
-            (Place::Model(_), None) => unreachable!("a model has no kernel row"),
+            (Place::File(file), Who::Kernel) => live::kernel(&file.path, workload)?,
+            (Place::File(_), Who::Oracle) => unreachable!("a file has no row of the oracle"),
+        };
+        Ok(Some(result))
+    }
+
+    fn simulate(
+        &self,
+        preset: &Preset,
+        who: &Who,
+        page: PageSize,
+        workload: &Workload,
+        seed: u64,
+    ) -> Option<RunResult> {
+        let mut config = Config::new(page, self.cache_bytes);
+        config.max_in_flight = preset.connections;
+        config.max_ahead_in_flight = preset.connections / 2;
+        let (config, host_ns_per_kib) = (config.bounded(), preset.host_ns_per_kib);
+        match who {
+            Who::Policy(policy) => {
+                Some(sim::run(&sim::Setup { workload, policy, config, host_ns_per_kib }, preset.build(seed)))
+            }
+            Who::Oracle => {
+                let bound = self.bounds.last().copied().unwrap_or_default();
+                oracle::run(&oracle::Setup { workload, config, preset, seed, bound })
+            }
+            Who::Kernel => unreachable!("a model has no kernel row"),
+        }
+    }
+
+    /// A run that is faster than is possible is no result.
+    fn check(&self, row: &Row, result: &RunResult) -> Result<(), CompareError> {
+        let Some(bound) = self.bounds.last().filter(|b| result.time_s < b.ns() as f64 / 1e9) else { return Ok(()) };
+        Err(CompareError::Impossible {
+            policy: row.policy.clone(),
+            workload: self.workload.to_string(),
+            place: self.place.name(),
+            got_ns: (result.time_s * 1e9).round() as u64,
+            bound_ns: bound.ns(),
         })
     }
 
@@ -299,6 +406,12 @@ impl<'a> Case<'a> {
         let runs = results.first().map_or(0, |runs| runs.len() as u32);
         let mut notes = self.place.notes();
         notes.extend(self.notes);
+        if self.rows.iter().zip(&results).any(|(row, runs)| matches!(row.who, Who::Oracle) && runs.is_empty()) {
+            notes.push(format!(
+                "The oracle was left out: it cannot keep more than {} reads in mind",
+                limits::MAX_TOUCHES
+            ));
+        }
         let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
         if pages.iter().any(|p| *p != pages[0]) {
             let list: Vec<String> = self.rows.iter().map(|r| format!("{} {}", r.policy, r.page.bytes())).collect();
@@ -314,6 +427,7 @@ impl<'a> Case<'a> {
             cache_bytes: self.cache_bytes,
             page_bytes: pages[0],
             notes,
+            bounds: self.bounds,
             policies: policies.collect(),
         }
     }

@@ -24,7 +24,8 @@ const WARNINGS: usize = 2;
 pub fn advise(reports: &[Report]) -> String {
     let Some(first) = reports.first() else { return String::new() };
     let place = Place { reports, source: &first.source };
-    if reports.iter().all(|r| r.comparisons.iter().all(|c| c.p_value.is_none())) {
+    let mut pairs = reports.iter().flat_map(|r| &r.comparisons).peekable();
+    if pairs.peek().is_some() && pairs.all(|c| c.p_value.is_none()) {
         return place.untested();
     }
     let Some(choice) = place.choose() else {
@@ -64,7 +65,7 @@ struct Choice<'a> {
 impl<'a> Place<'a> {
     /// The best policy that stands in every table; the leaner one of two that are as fast.
     fn choose(&self) -> Option<Choice<'a>> {
-        let candidates = self.reports[0].rows.iter().filter(|r| !r.is_kernel() && !is_none(&r.policy));
+        let candidates = self.reports[0].rows.iter().filter(|r| r.is_choice());
         let mut choices: Vec<Choice> = candidates.filter_map(|r| self.choice(&r.policy)).collect();
         let least = choices.iter().map(|c| c.score).min_by(f64::total_cmp)?;
         choices.retain(|c| c.score < least + WORTH_SAYING);
@@ -82,8 +83,10 @@ impl<'a> Place<'a> {
 
     fn untested(&self) -> String {
         let rows = || self.reports.iter().flat_map(|r| r.rows.iter().map(move |row| (r, row)));
-        let fastest =
-            rows().filter_map(|(r, row)| Some((r, row, row.ratio_to_none?))).min_by(|a, b| a.2.total_cmp(&b.2));
+        let fastest = rows()
+            .filter(|(_, row)| !row.limit)
+            .filter_map(|(r, row)| Some((r, row, row.ratio_to_none?)))
+            .min_by(|a, b| a.2.total_cmp(&b.2));
         let seen = fastest.map_or_else(String::new, |(r, row, ratio)| {
             format!(" ({} on {} was lowest, at {} of the time of none)", row.policy, r.workload, number::times(ratio))
         });
@@ -95,7 +98,7 @@ impl<'a> Place<'a> {
     }
 
     fn no_gain(&self) -> String {
-        let rows = || self.reports.iter().flat_map(|r| &r.rows).filter(|r| !r.is_kernel() && !is_none(&r.policy));
+        let rows = || self.reports.iter().flat_map(|r| &r.rows).filter(|r| r.is_choice());
         let spread = rows().filter_map(|r| r.ratio_to_none).map(|r| (r - 1.0).abs()).fold(0.0, f64::max);
         let workloads = list(self.reports.iter().map(|r| r.workload.clone()).collect());
         if rows().any(|r| r.differs_from_none == Some(true) && (change(r) - 1.0).abs() > 0.0) {
@@ -194,7 +197,7 @@ impl<'a> Place<'a> {
 
     fn worst(&self, of: impl Fn(&str) -> bool, measure: impl Fn(&Row) -> Option<f64>) -> Option<(&'a str, &'a Row)> {
         let rows = self.reports.iter().flat_map(|r| r.rows.iter().map(move |row| (r.workload.as_str(), row)));
-        let ours = rows.filter(|(_, row)| !row.is_kernel() && !is_none(&row.policy) && of(&row.policy));
+        let ours = rows.filter(|(_, row)| row.is_choice() && of(&row.policy));
         let measured = ours.filter_map(|(workload, row)| measure(row).map(|m| (m, workload, row)));
         measured.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, workload, row)| (workload, row))
     }

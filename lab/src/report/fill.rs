@@ -3,8 +3,9 @@
 //! Never: takes a mean of ratios. Sums over the runs first, one division last.
 
 use super::row::{Comparison, Report, Row, SCHEMA, Time};
-use super::verdict::Verdict;
+use super::verdict::{Verdict, WORTH_SAYING};
 use super::{PolicyRuns, RunResult, Table, number};
+use crate::limits::bound::Bound;
 use crate::stats::{ALPHA, Summary, latency_histogram, percentile_ns, ratio};
 use foreread_core::stats::Stats;
 
@@ -29,11 +30,29 @@ impl Report {
             page_bytes: table.page_bytes,
             alpha: ALPHA,
             notes: table.notes.iter().cloned().chain(own_notes(table)).collect(),
+            bound_s: mean_s(&table.bounds, Bound::ns),
+            bound_device_s: mean_s(&table.bounds, |b| b.device_ns),
+            bound_readers_s: mean_s(&table.bounds, |b| b.readers_ns),
+            price: None,
             best: verdict.best.iter().map(|&i| table.policies[i].policy.clone()).collect(),
             rows: (0..table.policies.len()).map(|i| row(table, i, none, &verdict)).collect(),
             comparisons: comparisons(table, &verdict),
         }
     }
+}
+
+/// The mean of a bound over the runs, in seconds.
+fn mean_s(bounds: &[Bound], part: fn(&Bound) -> u64) -> Option<f64> {
+    let sum: u128 = bounds.iter().map(|b| u128::from(part(b))).sum();
+    ratio(sum as f64 / NS_PER_S, bounds.len() as f64)
+}
+
+/// The part that a row reaches of what the oracle gains.
+fn score(table: &Table, index: usize, none: Option<usize>) -> Option<f64> {
+    let mean = |policy: &PolicyRuns| Summary::of(&policy.times_s()).map(|t| t.mean);
+    let none = mean(&table.policies[none?])?;
+    let gain = none - mean(table.policies.iter().find(|p| p.is_limit())?)?;
+    ratio(none - mean(&table.policies[index])?, gain).filter(|_| gain >= none * WORTH_SAYING)
 }
 
 fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> Row {
@@ -52,6 +71,9 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
     let missed = of_none.map(|p| Sums::of(p).per_run(|s| s.source_bytes));
     Row {
         policy: policy.policy.clone(),
+        limit: policy.is_limit(),
+        score: score(table, index, none),
+        usd: None,
         ratio_to_none: part(time.map(|t| t.mean), of_none.and_then(|p| Summary::of(&p.times_s())).map(|t| t.mean)),
         p_value,
         differs_from_none: p_value.map(|p| p < ALPHA),
@@ -153,7 +175,9 @@ impl Latency {
 fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
     let mean = |i: usize| Summary::of(&table.policies[i].times_s()).map(|s| s.mean);
     let rows = table.policies.len();
+    let choice = |i: &usize| !table.policies[*i].is_limit();
     let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));
+    let pairs = pairs.filter(|(a, b)| choice(a) && choice(b));
     let compare = |(a, b): (usize, usize)| Comparison {
         a: table.policies[a].policy.clone(),
         b: table.policies[b].policy.clone(),

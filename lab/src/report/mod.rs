@@ -13,16 +13,19 @@ pub mod advice;
 pub mod chart;
 mod fill;
 pub mod number;
+pub mod price;
 pub mod progress;
 pub mod row;
 pub mod series;
 pub mod table;
 pub mod verdict;
 
+use crate::limits::{ORACLE, bound::Bound};
 use foreread_core::stats::Stats;
 use hdrhistogram::Histogram;
 
 pub use advice::{advise, by_source};
+pub use price::Price;
 pub use progress::{Progress, Silent};
 pub use row::{Report, Row, to_json};
 pub use series::Series;
@@ -65,6 +68,12 @@ impl PolicyRuns {
         self.runs.iter().any(|r| r.kernel)
     }
 
+    /// True for a row that shows a limit and is no choice: the oracle.
+    #[must_use]
+    pub fn is_limit(&self) -> bool {
+        self.policy == ORACLE
+    }
+
     /// The times in seconds, in the order of the pairs.
     #[must_use]
     pub fn times_s(&self) -> Vec<f64> {
@@ -91,6 +100,8 @@ pub struct Table {
     pub page_bytes: u64,
     /// What a reader of the table must know ("O_DIRECT was refused"), a sentence each.
     pub notes: Vec<String>,
+    /// What no run can be below, run by run; empty on a file.
+    pub bounds: Vec<Bound>,
     /// The rows, in the order they are shown in.
     pub policies: Vec<PolicyRuns>,
 }

@@ -65,10 +65,23 @@ pub fn latency_us(us: f64) -> String {
     }
 }
 
-/// A part of one as whole per cents, three characters: `0`, `<1`, `97`, `>99`, `100`.
+/// Money, at most six characters: `0`, `3e-5`, `0.0033`, `0.097`, `1.23`.
+#[must_use]
+pub fn money(usd: f64) -> String {
+    match usd {
+        _ if usd == 0.0 => "0".to_string(),
+        _ if usd < 0.000_95 => format!("{usd:.0e}"),
+        _ if usd < 0.099_95 => format!("{usd:.4}"),
+        _ if usd < 0.9995 => format!("{usd:.3}"),
+        _ => three(usd),
+    }
+}
+
+/// A part of one as whole per cents, three characters: `<0`, `0`, `<1`, `97`, `>99`, `100`.
 #[must_use]
 pub fn percent(part: f64) -> String {
     match part * 100.0 {
+        p if p > -0.5 && p < 0.0 => "<0".to_string(),
         p if p > 0.0 && p < 0.5 => "<1".to_string(),
         p if p > 99.5 && p < 100.0 => ">99".to_string(),
         p => format!("{p:.0}"),
@@ -155,11 +168,30 @@ mod tests {
         assert_eq!(latency_us(690.4), "690us");
         assert_eq!(latency_us(999.6), "1.00ms");
         assert_eq!(latency_us(1_234_567.0), "1.23s");
-        for (part, text) in [(0.0, "0"), (0.001, "<1"), (0.97, "97"), (0.996, ">99"), (1.0, "100")] {
+        for (part, text) in [(-0.001, "<0"), (0.0, "0"), (0.001, "<1"), (0.97, "97"), (0.996, ">99"), (1.0, "100")] {
             assert_eq!(percent(part), text);
         }
         assert_eq!(times(1.0), "x1.00");
         assert_eq!(or_dash(None, percent), "-");
+    }
+
+    #[test]
+    fn money_is_narrow_and_never_free_by_rounding() {
+        let cases = [
+            (0.0, "0"),
+            (0.000_033, "3e-5"),
+            (0.000_949, "9e-4"),
+            (0.000_96, "0.0010"),
+            (0.003_28, "0.0033"),
+            (0.0999, "0.0999"),
+            (0.9994, "0.999"),
+            (0.9996, "1.00"),
+            (27.0, "27.0"),
+        ];
+        for (usd, text) in cases {
+            assert_eq!(money(usd), text);
+            assert!(text.len() <= 6);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Times keep every run. Counters are means of a run, rounded to whole numbers; ratios are made from the sums
 //! of all runs, before any rounding. Never: a number that was not measured.
 
+use super::Price;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
@@ -36,12 +37,20 @@ pub struct Report {
     pub alpha: f64,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// A time that no run can be below, as a mean of the runs: the larger of the next two, run by run. Null on a file.
+    pub bound_s: Option<f64>,
+    /// The least in which the model gives the distinct bytes that are read, once.
+    pub bound_device_s: Option<f64>,
+    /// The thinking and copying of the job that has most of it.
+    pub bound_readers_s: Option<f64>,
+    /// The prices behind `usd` of the rows. Null where none were given.
+    pub price: Option<Price>,
     /// The policies that may claim to be the fastest: one, or several that no corrected test tells apart (or that
     /// lie within half a per cent). Empty where no test was possible, as with a single run.
     pub best: Vec<String>,
     /// One row for each policy.
     pub rows: Vec<Row>,
-    /// Every pair of rows, tested.
+    /// Every pair of rows that are no limits, tested.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -78,10 +87,15 @@ pub struct Time {
 pub struct Row {
     /// The policy, as it was asked for.
     pub policy: String,
+    /// A limit and not a choice (`oracle`): it takes no part in `best`, `comparisons` and the advice.
+    pub limit: bool,
     /// Time from the first read to the end of the last. Null without runs.
     pub time_s: Option<Time>,
     /// Mean time / mean time of the row `none`.
     pub ratio_to_none: Option<f64>,
+    /// (none - this) / (none - oracle) of the mean times: the part that it reaches of what there is to gain. Null
+    /// without an oracle, and where the oracle gains less than half a per cent.
+    pub score: Option<f64>,
     /// Two-sided paired t test against the row `none`, corrected by Holm over all pairs of the table.
     pub p_value: Option<f64>,
     /// Whether the test calls it different from `none`: `p_value < alpha`. Null where no test was possible.
@@ -148,6 +162,8 @@ pub struct Row {
     pub timeliness: Option<f64>,
     /// Source bytes / distinct demanded bytes, the latter rounded out to cache pages. Null without demand.
     pub overfetch: Option<f64>,
+    /// What `source_reads` and `source_bytes` of a run cost, in USD by `price`. Null without one.
+    pub usd: Option<f64>,
 }
 
 impl Report {
@@ -158,7 +174,25 @@ impl Report {
     }
 }
 
+impl Report {
+    /// The same with what every row costs.
+    #[must_use]
+    pub fn priced(mut self, price: Option<&Price>) -> Report {
+        self.price = price.cloned();
+        for row in &mut self.rows {
+            row.usd = price.zip(row.source_reads.zip(row.source_bytes)).map(|(p, (reads, bytes))| p.usd(reads, bytes));
+        }
+        self
+    }
+}
+
 impl Row {
+    /// True for a policy that reads ahead and can be chosen: neither `none` nor the kernel nor a limit.
+    #[must_use]
+    pub fn is_choice(&self) -> bool {
+        !self.limit && !self.is_kernel() && super::name_of(&self.policy) != "none"
+    }
+
     /// True for a row without counters of ours.
     #[must_use]
     pub fn is_kernel(&self) -> bool {

@@ -37,7 +37,10 @@ const HEADER: [&str; 13] = [
     "\np99",
 ];
 
-/// The report as text: a title, the table, two lines of legend, the notes. Ends with a newline.
+/// Which column gives way to money where there are prices: throughput, which is the size over the time. JSON has both.
+const MONEY_AT: usize = 3;
+
+/// The report as text: a title, the table, the legend, the limits, the notes. Ends with a newline.
 #[must_use]
 pub fn render(report: &Report, style: Style) -> String {
     let mut lines = number::wrap(&title(report), WIDTH);
@@ -45,6 +48,7 @@ pub fn render(report: &Report, style: Style) -> String {
     lines.extend(grid(report, style));
     lines.push(String::new());
     lines.extend(legend(report));
+    lines.extend(limits(report).iter().flat_map(|line| number::wrap(line, WIDTH)));
     for note in &report.notes {
         lines.extend(number::wrap(&format!("Note: {note}."), WIDTH));
     }
@@ -61,7 +65,11 @@ fn title(report: &Report) -> String {
 fn grid(report: &Report, style: Style) -> Vec<String> {
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    grid.set_header(aligned(HEADER));
+    let mut header = HEADER;
+    if report.price.is_some() {
+        header[MONEY_AT] = "USD\na run";
+    }
+    grid.set_header(aligned(header));
     // How many lines each row takes, to find the best one's again.
     let mut heights = Vec::new();
     for row in &report.rows {
@@ -110,7 +118,10 @@ fn cells(report: &Report, row: &Row) -> Vec<String> {
         policy_lines(mark(report, row), &row.policy),
         or_dash(row.time_s.as_ref(), time),
         or_dash(row.ratio_to_none, number::times),
-        or_dash(row.throughput_mb_s, number::three),
+        match report.price {
+            Some(_) => or_dash(row.usd, number::money),
+            None => or_dash(row.throughput_mb_s, number::three),
+        },
         count(row.ra_ops),
         mb(row.ra_bytes),
         count(row.source_reads),
@@ -173,6 +184,24 @@ fn legend(report: &Report) -> Vec<String> {
         format!("{marks}{how}. MB = 10^6 bytes."),
         "time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes.".to_string(),
     ]
+}
+
+/// What no row can beat, how much of what can be gained each row gains, and what the money is.
+fn limits(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(bound), Some(device), Some(readers)) = (report.bound_s, report.bound_device_s, report.bound_readers_s)
+    {
+        let s = |seconds| if seconds > 0.0 { number::span_s(seconds, None) } else { "0".to_string() };
+        lines.push(format!("No row can be faster than {} s: device {}, readers {}.", s(bound), s(device), s(readers)));
+    }
+    if report.rows.iter().any(|r| r.limit) {
+        let part = |r: &Row| Some(format!("{} {} %", r.policy, number::percent(r.score?)));
+        let parts: Vec<String> = report.rows.iter().filter(|r| r.is_choice()).filter_map(part).collect();
+        let gained = if parts.is_empty() { String::new() } else { format!(" Of its gain: {}.", parts.join(", ")) };
+        lines.push(format!("oracle knows what will be read: a limit, not a choice.{gained}"));
+    }
+    lines.extend(report.price.as_ref().map(|price| format!("USD: {price}.")));
+    lines
 }
 
 #[cfg(test)]

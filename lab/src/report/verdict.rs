@@ -25,7 +25,9 @@ impl Verdict {
     /// Tests every pair of rows.
     #[must_use]
     pub fn of(table: &Table) -> Verdict {
-        let times: Vec<Vec<f64>> = table.policies.iter().map(super::PolicyRuns::times_s).collect();
+        // A limit is not a choice: without times it is neither tested nor best.
+        let of = |p: &super::PolicyRuns| if p.is_limit() { Vec::new() } else { p.times_s() };
+        let times: Vec<Vec<f64>> = table.policies.iter().map(of).collect();
         let rows = times.len();
         let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));
         let family: Vec<Option<f64>> = pairs.map(|(a, b)| paired_t_test(&times[a], &times[b])).collect();

@@ -40,6 +40,12 @@ pub struct Setup<'a> {
     pub host_ns_per_kib: u64,
 }
 
+/// What a reader spends on `bytes` that it gets. Rounded up, so that a read in parts never takes less than in one.
+#[must_use]
+pub fn copy_ns(bytes: u64, host_ns_per_kib: u64) -> u64 {
+    (bytes * host_ns_per_kib).div_ceil(1024)
+}
+
 /// One of the `depth` requests that a job keeps going.
 #[derive(Clone, Copy)]
 struct Slot {
@@ -278,7 +284,7 @@ impl<'a> Sim<'a> {
     fn act(&mut self, now: u64, action: Action) {
         match action {
             Action::Serve { read, lease, file, range, last } => {
-                let copied = now + range.len() * self.setup.host_ns_per_kib / 1024;
+                let copied = now + copy_ns(range.len(), self.setup.host_ns_per_kib);
                 let slot = &mut self.slots[read.0 as usize];
                 (slot.lease, slot.last) = (Some(lease), last);
                 if std::mem::take(&mut slot.touch) {

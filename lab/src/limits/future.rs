@@ -1,0 +1,295 @@
+//! All that will be read: which bytes, in which order, and when each is wanted next.
+//!
+//! Pages that are always read together are one *extent*; a *touch* is one request reading one extent. Touches are
+//! numbered in the order in which the readers would come to them if nothing but the bytes themselves cost time, so
+//! that the touch an extent waits for says how soon it is wanted. One job keeps its order exactly; between jobs it is
+//! a guess, and a reader that is ahead of it is served all the same (`oracle.rs`).
+//!
+//! ```text
+//!   requests     |----0----|   |-----2-----|         extents: bytes between two boundaries of requests
+//!                     |----1----|                    touches: 0a 0b  1b 1c 1d  2d 2e
+//!   extents      |-a--|-b--|-c-|-d-|---e---|         next use of b: 0b, then 1b, then never
+//! ```
+//!
+//! Never: bytes that nobody reads.
+
+use crate::workload::{Job, Request, Workload};
+
+/// The next use of what is not wanted any more.
+pub const NEVER: u32 = u32::MAX;
+
+/// Longest extent in bytes: a fetch is a run of whole extents, so this is its grain.
+const LONGEST_EXTENT: u64 = 256 << 10;
+
+/// The most touches that are kept: 17 bytes each, so 570 MB. As many as a workload may have reads.
+pub const MAX_TOUCHES: usize = 1 << 25;
+
+/// Pages that are always read together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The file.
+    pub file: u32,
+    /// First byte; the start of a page.
+    pub start: u64,
+    /// One past the last byte; the end of a page or of the file.
+    pub end: u64,
+}
+
+impl Extent {
+    /// Number of bytes.
+    pub fn len(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// See the head of this file.
+#[derive(Clone)]
+pub struct Future {
+    /// In the order of their places.
+    pub extents: Vec<Extent>,
+    page_bytes: u64,
+    /// The extent of each touch.
+    touched: Vec<u32>,
+    /// The touch of the same extent after each touch.
+    after: Vec<u32>,
+    done: Vec<bool>,
+    /// The first touch of each extent that is not done.
+    next: Vec<u32>,
+    /// The first touch of each request, job by job.
+    starts: Vec<Vec<u32>>,
+    /// Pages by the touch they wait for.
+    wanted: Sums,
+}
+
+impl Future {
+    /// Looks at the whole workload. `most_pages` is the longest extent, beside [`LONGEST_EXTENT`]; `cost` what a
+    /// request takes at least. Nothing when there are more touches than [`MAX_TOUCHES`].
+    pub fn of(workload: &Workload, page_bytes: u64, most_pages: u64, cost: impl Fn(&Request) -> u64) -> Option<Future> {
+        let longest = (LONGEST_EXTENT / page_bytes).clamp(1, most_pages.max(1)) * page_bytes;
+        let extents = extents(workload, page_bytes, longest);
+        let mut future = Future {
+            page_bytes,
+            touched: Vec::new(),
+            after: Vec::new(),
+            done: Vec::new(),
+            next: vec![NEVER; extents.len()],
+            starts: workload.jobs.iter().map(|j| vec![0; j.requests.len()]).collect(),
+            wanted: Sums::default(),
+            extents,
+        };
+        let mut last = vec![NEVER; future.extents.len()];
+        for (job, request) in in_order(&workload.jobs, cost) {
+            future.starts[job][request] = future.touched.len() as u32;
+            let Job { file, requests, .. } = &workload.jobs[job];
+            future.add_touches(*file, &requests[request], &mut last);
+            if future.touched.len() > MAX_TOUCHES {
+                return None;
+            }
+        }
+        future.done = vec![false; future.touched.len()];
+        future.wanted = Sums::new(future.touched.len());
+        for extent in 0..future.extents.len() as u32 {
+            future.wanted.add(future.next[extent as usize], future.pages(extent) as i64);
+        }
+        Some(future)
+    }
+
+    fn add_touches(&mut self, file: u32, request: &Request, last: &mut [u32]) {
+        let first = self.extents.partition_point(|e| (e.file, e.end) <= (file, request.offset));
+        let end = request.offset + request.len;
+        let inside = |e: &&Extent| e.file == file && e.start < end && request.len > 0;
+        for extent in first..first + self.extents[first..].iter().take_while(inside).count() {
+            let touch = self.touched.len() as u32;
+            match last[extent] {
+                NEVER => self.next[extent] = touch,
+                before => self.after[before as usize] = touch,
+            }
+            last[extent] = touch;
+            self.touched.push(extent as u32);
+            self.after.push(NEVER);
+        }
+    }
+
+    /// The first touch of a request; it has as many as it takes to reach its end.
+    pub fn first_touch(&self, job: u32, request: usize) -> u32 {
+        self.starts[job as usize][request]
+    }
+
+    /// The extent of a touch.
+    pub fn extent_of(&self, touch: u32) -> u32 {
+        self.touched[touch as usize]
+    }
+
+    /// Pages of an extent.
+    pub fn pages(&self, extent: u32) -> u64 {
+        self.extents[extent as usize].len().div_ceil(self.page_bytes)
+    }
+
+    /// The touch that an extent is wanted for next, or [`NEVER`].
+    pub fn next_use(&self, extent: u32) -> u32 {
+        self.next[extent as usize]
+    }
+
+    /// Pages that are wanted up to and with this touch, each counted once.
+    pub fn pages_until(&self, touch: u32) -> u64 {
+        self.wanted.until(touch)
+    }
+
+    /// A touch has been made; returns the next use of its extent.
+    pub fn finish(&mut self, touch: u32) -> u32 {
+        self.done[touch as usize] = true;
+        let extent = self.extent_of(touch);
+        let before = self.next[extent as usize];
+        let mut next = before;
+        while next != NEVER && self.done[next as usize] {
+            next = self.after[next as usize];
+        }
+        if next != before {
+            let pages = self.pages(extent) as i64;
+            self.wanted.add(before, -pages);
+            self.wanted.add(next, pages);
+            self.next[extent as usize] = next;
+        }
+        next
+    }
+
+    /// True when `b` begins where `a` ends.
+    pub fn follows(&self, a: u32, b: u32) -> bool {
+        let (a, b) = (&self.extents[a as usize], &self.extents[b as usize]);
+        a.file == b.file && a.end == b.start
+    }
+}
+
+/// Every request as (job, its place in it), in the order of the time each would begin at if the ones before it in
+/// its job took what they cost at least.
+fn in_order(jobs: &[Job], cost: impl Fn(&Request) -> u64) -> Vec<(usize, usize)> {
+    let mut keys = Vec::new();
+    for (number, job) in jobs.iter().enumerate() {
+        let mut at = 0_u64;
+        for (i, request) in job.requests.iter().enumerate() {
+            at = at.saturating_add(request.think_ns);
+            keys.push((at / u64::from(job.depth.max(1)), i, number));
+            at = at.saturating_add(cost(request));
+        }
+    }
+    keys.sort_unstable();
+    keys.into_iter().map(|(_, i, job)| (job, i)).collect()
+}
+
+/// The pages of all requests, cut where one begins or ends and at multiples of `longest`.
+fn extents(workload: &Workload, page_bytes: u64, longest: u64) -> Vec<Extent> {
+    let mut all = Vec::new();
+    for (file, &size) in workload.files.iter().enumerate() {
+        let jobs = workload.jobs.iter().filter(|job| job.file as usize == file);
+        let reads = jobs.flat_map(|job| &job.requests).filter(|r| r.len > 0 && r.offset < size);
+        let page_start = |at: u64| at & !(page_bytes - 1);
+        let mut ranges: Vec<(u64, u64)> =
+            reads.map(|r| (page_start(r.offset), page_start(r.offset + r.len + page_bytes - 1).min(size))).collect();
+        ranges.sort_unstable();
+        ranges.dedup();
+        let mut edges: Vec<u64> = ranges.iter().flat_map(|r| [r.0, r.1]).collect();
+        edges.sort_unstable();
+        let (mut reached, mut edge) = (0, 0);
+        for (start, end) in ranges {
+            let mut at = start.max(reached);
+            while at < end {
+                let cut = (at / longest + 1) * longest;
+                while edges[edge] <= at {
+                    edge += 1;
+                }
+                let stop = cut.min(edges[edge]);
+                all.push(Extent { file: file as u32, start: at, end: stop });
+                at = stop;
+            }
+            reached = reached.max(end);
+        }
+    }
+    all
+}
+
+/// Sums of the first numbers of a row whose numbers change (Fenwick 1994).
+#[derive(Clone, Default)]
+struct Sums(Vec<i64>);
+
+impl Sums {
+    fn new(len: usize) -> Sums {
+        Sums(vec![0; len])
+    }
+
+    /// Adds to the number at `at`; to none for [`NEVER`].
+    fn add(&mut self, at: u32, value: i64) {
+        let mut i = at as usize;
+        while i < self.0.len() {
+            self.0[i] += value;
+            i |= i + 1;
+        }
+    }
+
+    /// The sum up to and with `at`.
+    fn until(&self, at: u32) -> u64 {
+        let mut i = (at as usize + 1).min(self.0.len());
+        let mut sum = 0;
+        while i > 0 {
+            sum += self.0[i - 1];
+            i &= i - 1;
+        }
+        sum as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(jobs: &[&[(u64, u64)]]) -> Workload {
+        let job = |reads: &&[(u64, u64)]| Job {
+            file: 0,
+            open: 0,
+            depth: 1,
+            requests: reads.iter().map(|r| Request::read(r.0, r.1)).collect(),
+        };
+        let jobs = jobs.iter().map(job).collect();
+        Workload { name: "test".to_string(), files: vec![10_000], page_bytes: 512, jobs }
+    }
+
+    fn future(jobs: &[&[(u64, u64)]]) -> Future {
+        Future::of(&workload(jobs), 512, 4, |r| r.len).expect("small")
+    }
+
+    #[test]
+    fn extents_are_cut_at_every_edge_and_cover_what_is_read() {
+        let f = future(&[&[(0, 1000), (600, 1000), (9_900, 100), (4096, 4096), (1, 0)]]);
+        let ranges: Vec<(u64, u64)> = f.extents.iter().map(|e| (e.start, e.end)).collect();
+        let want = [(0, 512), (512, 1024), (1024, 2048), (4096, 6144), (6144, 8192), (9728, 10_000)];
+        assert_eq!(ranges, want);
+        assert_eq!(
+            f.extents.iter().map(Extent::len).sum::<u64>(),
+            workload(&[&[(0, 1000), (600, 1000), (9_900, 100), (4096, 4096)]]).distinct_bytes(512)
+        );
+        assert_eq!((f.pages(2), f.pages(5)), (2, 1));
+        assert!(f.follows(0, 1) && f.follows(3, 4) && !f.follows(2, 3));
+    }
+
+    #[test]
+    fn next_uses_are_in_the_order_of_the_requests() {
+        let mut f = future(&[&[(0, 512), (512, 512), (0, 1024)]]);
+        assert_eq!((f.first_touch(0, 0), f.first_touch(0, 1), f.first_touch(0, 2)), (0, 1, 2));
+        assert_eq!([0, 1, 2, 3].map(|t| f.extent_of(t)), [0, 1, 0, 1]);
+        assert_eq!((f.next_use(0), f.next_use(1)), (0, 1));
+        assert_eq!((f.pages_until(0), f.pages_until(1), f.pages_until(3)), (1, 2, 2));
+        assert_eq!(f.finish(0), 2);
+        assert_eq!((f.pages_until(0), f.pages_until(1), f.pages_until(2)), (0, 1, 2));
+        // Out of order: the later touch is made first.
+        assert_eq!(f.finish(3), 1);
+        assert_eq!(f.finish(1), NEVER);
+        assert_eq!((f.finish(2), f.pages_until(3)), (NEVER, 0));
+    }
+
+    #[test]
+    fn jobs_are_merged_by_the_time_they_would_take() {
+        // The second job reads twice as much in one request: its second comes after two of the first.
+        let f = future(&[&[(0, 512), (512, 512), (1024, 512)], &[(5120, 1024), (6144, 512)]]);
+        let starts: Vec<u32> = (0..3).map(|i| f.first_touch(0, i)).chain((0..2).map(|i| f.first_touch(1, i))).collect();
+        assert_eq!(starts, [0, 2, 4, 1, 3]);
+    }
+}

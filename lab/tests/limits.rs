@@ -1,0 +1,214 @@
+//! The limits beside the rows of a comparison: no row is below the bound, no policy beats the oracle, and the oracle
+//! reads nothing in vain.
+//!
+//! Small sizes, so that every workload, model and policy of the house can meet.
+
+use foreread_core::machine::Config;
+use foreread_core::policy::{ALL, PolicySpec};
+use foreread_core::units::PageSize;
+use foreread_lab::compare::{self, CompareError, OracleRow, Plan, Where};
+use foreread_lab::device::presets::{self, PRESETS};
+use foreread_lab::limits::bound::Bound;
+use foreread_lab::limits::oracle;
+use foreread_lab::report::{Report, RunResult, Silent, Table};
+use foreread_lab::workload::{self, Job, Request, Workload};
+
+/// What stands for each kind of workload, and the size that it spans here.
+fn small_workloads() -> Vec<(&'static str, u64)> {
+    let mut all = vec![
+        ("sequential", 24 << 20),
+        ("sequential:record=4K,depth=4", 4 << 20),
+        ("sequential:record=16K,think=300", 8 << 20),
+        ("random:count=300", 1 << 30),
+        ("interleaved:streams=5", 24 << 20),
+    ];
+    for info in workload::ALL {
+        if all.iter().all(|(name, _)| name.split(':').next() != Some(info.name)) {
+            all.push((info.name, info.least_bytes.max(16 << 20)));
+        }
+    }
+    all
+}
+
+fn tables(workload: &str, model: &str, size: u64, runs: u32, policies: &[&str], cache: Option<u64>) -> Table {
+    let plan = Plan {
+        workload: Some(workload.to_string()),
+        on: Some(Where::Model(model.to_string())),
+        policies: policies.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect(),
+        oracle: OracleRow::Asked,
+        runs: Some(runs),
+        seed: 1,
+        size_bytes: Some(size),
+        cache_bytes: cache,
+        ..Plan::default()
+    };
+    let mut made = compare::run(&plan, &mut Silent).unwrap_or_else(|e| panic!("{workload} on {model}: {e}"));
+    made.remove(0)
+}
+
+fn row<'a>(table: &'a Table, policy: &str) -> &'a [RunResult] {
+    &table.policies.iter().find(|p| p.policy == policy).expect("a row").runs
+}
+
+/// A wide reader: what the oracle's choice of fetches may cost it once, at the start of a run that is not bound by the
+/// device (see `oracle.rs`).
+const START: f64 = 1.0005;
+
+#[test]
+fn nothing_is_below_the_bound_and_no_policy_beats_the_oracle() {
+    let names: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+    for (name, size) in small_workloads() {
+        for preset in PRESETS {
+            let table = tables(name, preset.name, size, 1, &names, None);
+            let bound = table.bounds[0].ns() as f64 / 1e9;
+            let oracle = &row(&table, "oracle")[0];
+            assert!(bound > 0.0, "{name} on {}: no bound", preset.name);
+            assert!((oracle.stats.source_bytes, oracle.stats.unused_bytes) == (oracle.distinct_bytes, 0));
+            for policy in &table.policies {
+                let what = format!("{} reads {name} on {}", policy.policy, preset.name);
+                let time = policy.runs[0].time_s;
+                assert!(time >= bound, "{what} in {time} s, below {bound} s");
+                assert!(time * START >= oracle.time_s, "{what} in {time} s, the oracle in {} s", oracle.time_s);
+            }
+        }
+    }
+}
+
+/// With a cache of a few reads things are fetched again, but not in vain: every byte that arrives is read or evicted for
+/// one that is wanted sooner.
+#[test]
+fn a_small_cache_is_enough_to_end() {
+    for cache in [0, 4096, 20_000, 300_000] {
+        for name in ["sequential:depth=3", "interleaved:streams=5", "random:count=200,record=64K"] {
+            for model in ["hdd-theory", "nvme", "object-near"] {
+                let table = tables(name, model, 8 << 20, 1, &["none"], Some(cache));
+                let (oracle, none) = (&row(&table, "oracle")[0], &row(&table, "none")[0]);
+                assert_eq!(oracle.stats.demand_reads, none.stats.demand_reads, "{name} {model} {cache}");
+                assert_eq!(oracle.stats.demand_bytes, none.stats.demand_bytes, "{name} {model} {cache}");
+                assert_eq!(oracle.stats.source_bytes, oracle.distinct_bytes, "nothing is read twice here");
+            }
+        }
+    }
+}
+
+/// The counters of a row: reads by what they met, readahead by what became of it.
+#[test]
+fn the_counters_add_up() {
+    for (name, size) in small_workloads() {
+        let table = tables(name, "object-near", size, 2, &["none"], Some(3 << 20));
+        for run in row(&table, "oracle") {
+            let s = run.stats;
+            assert_eq!(s.demand_reads, s.hits + s.late_hits + s.misses, "{name}");
+            assert_eq!(s.ra_bytes, s.used_bytes + s.unused_bytes, "{name}");
+            assert!(s.ra_bytes <= s.source_bytes && s.late_bytes <= s.used_bytes, "{name}");
+            assert_eq!(run.latency.len(), s.demand_reads, "{name}");
+            assert!(s.misses <= s.source_reads && s.ra_ops <= s.source_reads, "{name}");
+        }
+    }
+}
+
+fn oracle_run(workload: &Workload, model: &str, cache_bytes: u64) -> RunResult {
+    let preset = presets::find(model).expect("a preset");
+    let page = PageSize::new(4096).expect("a page");
+    let mut config = Config::new(page, cache_bytes);
+    config.max_in_flight = preset.connections;
+    let bound = Bound::of(workload, preset);
+    let setup = oracle::Setup { workload, config: config.bounded(), preset, seed: 1, bound };
+    oracle::run(&setup).expect("few touches")
+}
+
+fn jobs(jobs: &[&[u64]]) -> Workload {
+    let job = |pages: &&[u64]| Job {
+        file: 0,
+        open: 0,
+        depth: 1,
+        requests: pages.iter().map(|p| Request::read(p * 4096, 4096)).collect(),
+    };
+    let jobs = jobs.iter().map(job).collect();
+    Workload { name: "test".to_string(), files: vec![1 << 30], page_bytes: 4096, jobs }
+}
+
+/// Room for four pages. Belady, by hand: 10 20 30 40 fill it; 50 takes the place of 20, 30 or 40, whichever is wanted
+/// last; LRU would drop 10, which is wanted next.
+#[test]
+fn what_is_wanted_last_leaves() {
+    let cyclic: Vec<u64> = (0..5).cycle().take(50).map(|n| n * 10).collect();
+    let run = oracle_run(&jobs(&[&cyclic]), "hdd-theory", 4 * 4096);
+    // LRU misses all 50. Belady misses the 5 first ones and then one in four.
+    let least = 5 + 45_u64.div_ceil(4);
+    assert!((least..=least + 2).contains(&run.stats.source_reads), "{} fetches", run.stats.source_reads);
+    assert!(run.stats.evicted_pages > 0);
+    let ample = oracle_run(&jobs(&[&cyclic]), "hdd-theory", 5 * 4096);
+    assert_eq!((ample.stats.source_reads, ample.stats.evicted_pages), (5, 0));
+}
+
+/// By hand: two reads of neighbouring pages on the disk of 8 ms are one command, and so are two in the other order.
+#[test]
+fn neighbours_share_a_command() {
+    let ms = |kib: f64| (8.0 + kib / 102.4) / 1e3;
+    for order in [[0, 1], [1, 0]] {
+        let run = oracle_run(&jobs(&[&order]), "hdd-theory", 1 << 20);
+        assert_eq!((run.stats.source_reads, run.stats.source_bytes), (1, 8192), "{order:?}");
+        assert!((run.time_s - ms(8.0)).abs() < 1e-6, "{order:?}: {}", run.time_s);
+    }
+    // A gap is never read, however cheap.
+    assert_eq!(oracle_run(&jobs(&[&[0, 2]]), "hdd-theory", 1 << 20).stats.source_bytes, 8192);
+}
+
+#[test]
+fn several_jobs_end_even_when_they_want_the_whole_cache() {
+    let down: Vec<u64> = (0..300).rev().collect();
+    let up: Vec<u64> = (0..300).collect();
+    let far: Vec<u64> = (0..100).map(|n| n * 7 % 300).collect();
+    for cache in [4, 5, 8, 64] {
+        let run = oracle_run(&jobs(&[&down, &up, &far, &up]), "nvme", cache * 4096);
+        assert_eq!(run.stats.demand_reads, 1000, "{cache} pages");
+    }
+}
+
+#[test]
+fn a_limit_is_no_choice() {
+    let table = tables("sequential", "rbd", 24 << 20, 5, &["none", "linux-6.18"], None);
+    let report = Report::of(&table);
+    let oracle = report.rows.last().expect("rows");
+    assert!(oracle.limit && oracle.policy == "oracle" && report.rows.iter().filter(|r| r.limit).count() == 1);
+    assert_eq!((oracle.p_value, oracle.differs_from_none, oracle.score), (None, None, Some(1.0)));
+    assert_eq!(report.rows[0].score, Some(0.0));
+    let score = report.rows[1].score.expect("there is something to gain");
+    assert!(score > 0.9 && score <= 1.0, "{score}");
+    assert_eq!(report.comparisons.len(), 1, "none and linux-6.18");
+    assert_eq!(report.best, ["linux-6.18"]);
+    let advice = foreread_lab::report::advise(std::slice::from_ref(&report));
+    assert!(advice.starts_with("Use linux-6.18 on model:rbd") && !advice.contains("oracle"), "{advice}");
+    let bound = report.bound_s.expect("a model has one");
+    assert!(bound <= oracle.time_s.as_ref().expect("runs").mean);
+    assert!(report.bound_device_s.expect("both parts") <= bound && report.bound_readers_s == Some(0.0));
+}
+
+/// Nothing to gain: a single read. The score would be a quotient of nothings.
+#[test]
+fn without_a_gain_there_is_no_score() {
+    let report = Report::of(&tables("random:count=1", "rbd", 1 << 20, 2, &["none", "rbd-plain"], None));
+    assert!(report.rows.iter().all(|r| r.score.is_none()));
+}
+
+#[test]
+fn which_tables_have_an_oracle() {
+    let rows = |oracle, policies: Vec<PolicySpec>| {
+        let on = Some(Where::Model("rbd".to_string()));
+        let workload = Some("random:count=5".to_string());
+        let plan = Plan { workload, on, oracle, policies, runs: Some(2), ..Plan::default() };
+        let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
+        table.policies.into_iter().map(|p| p.policy).collect::<Vec<_>>()
+    };
+    let none = || vec![PolicySpec::none()];
+    assert_eq!(rows(OracleRow::Usual, Vec::new()), ["none", "linux-6.18", "rbd-plain", "oracle"]);
+    assert_eq!(rows(OracleRow::Usual, none()), ["none"]);
+    assert_eq!(rows(OracleRow::OnModels, none()), ["none", "oracle"]);
+    assert_eq!(rows(OracleRow::Asked, none()), ["none", "oracle"]);
+    let file = |path: &str| Plan { on: Some(Where::File(path.into())), oracle: OracleRow::Asked, ..Plan::default() };
+    let error = compare::run(&file("Cargo.toml"), &mut Silent).expect_err("refused");
+    assert!(matches!(error, CompareError::Oracle(_)) && error.to_string().contains("--on model:NAME"), "{error}");
+    let scratch = Plan { oracle: OracleRow::Asked, ..Plan::default() };
+    assert!(matches!(compare::run(&scratch, &mut Silent), Err(CompareError::Oracle(_))));
+}
