@@ -3,7 +3,7 @@
 //! `boot-ide` has a file of its own. Figures of the posting stand here as published; how far a modelled one may be off
 //! is what was seen, rounded up. Never: more than one seed of a grep, which takes a second without optimisation.
 
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, Plan, Where};
 use foreread_lab::report::{RunResult, Silent};
 use foreread_lab::workload::parse;
@@ -26,7 +26,7 @@ fn run(workload: &str, runs: u32) -> Vec<Mean> {
     let plan = Plan {
         workload: Some(workload.to_string()),
         on: Some(Where::Model("rbd".to_string())),
-        policies: DETECTORS.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect(),
+        policies: DETECTORS.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
         runs: Some(runs),
         seed: 1,
         ..Plan::default()

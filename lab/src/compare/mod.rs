@@ -155,6 +155,20 @@ pub enum CompareError {
 pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
     // The names first: a mistyped one should not cost a scratch file.
     let workloads = workloads(plan)?;
+    possible(plan)?;
+    let places = place::all(plan, progress)?;
+    let mut cases = Vec::new();
+    for place in &places {
+        let (fit, left_out) = fitting(plan, place, &workloads);
+        for workload in fit {
+            cases.push(Case::new(plan, place, workload, &left_out)?);
+        }
+    }
+    cases.into_iter().map(|case| case.run(progress)).collect()
+}
+
+/// Refuses what only a model can do anywhere else, before a scratch file is made.
+fn possible(plan: &Plan) -> Result<(), CompareError> {
     if !matches!(plan.on, Some(Where::Model(_)))
         && let Some(peer) = plan.policies.iter().find(|p| peer::is_one(p.info))
     {
@@ -167,15 +181,7 @@ pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Compa
         None if plan.oracle == OracleRow::Asked => return Err(CompareError::Oracle("the scratch file".to_string())),
         _ => {}
     }
-    let places = place::all(plan, progress)?;
-    let mut cases = Vec::new();
-    for place in &places {
-        let (fit, left_out) = fitting(plan, place, &workloads);
-        for workload in fit {
-            cases.push(Case::new(plan, place, workload, &left_out)?);
-        }
-    }
-    cases.into_iter().map(|case| case.run(progress)).collect()
+    Ok(())
 }
 
 fn workloads(plan: &Plan) -> Result<Vec<Chosen>, CompareError> {

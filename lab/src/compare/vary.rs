@@ -9,11 +9,12 @@
 //! ```
 
 use super::{Case, CompareError, Plan, chosen, place};
+use crate::peer;
 use crate::report::series::{SCHEMA, Series, Value, Varied};
 use crate::report::{Progress, Report};
 use crate::workload::{self, Chosen};
 use foreread_core::policy::spec::Spec;
-use foreread_core::policy::{Param, PolicySpec, SpecError, Unit};
+use foreread_core::policy::{Param, SpecError, Unit};
 use foreread_core::units::parse_size;
 
 /// Most values: a table that is still read, and a line that still has points.
@@ -103,6 +104,9 @@ impl Vary {
 /// # Errors
 /// See [`VaryError`]; nothing is measured when one of the values cannot be.
 pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError> {
+    for (plan, _) in &vary.plans {
+        super::possible(plan)?;
+    }
     let places = place::all(&vary.base, progress)?;
     let mut cases = Vec::new();
     for ((plan, workload), value) in vary.plans.iter().zip(&vary.varied.values) {
@@ -192,18 +196,20 @@ impl Asked<'_> {
         let mut plans = Vec::new();
         let mut values = Vec::new();
         for value in &self.texts {
-            let mut number = None;
+            let mut shown = None;
             let mut varied = Vec::new();
             for policy in &policies {
                 let Some((i, _)) = find(policy.info.params, key) else {
                     varied.push(policy.clone());
                     continue;
                 };
-                let policy = PolicySpec::parse(&set(&policy.to_string(), key, value)).map_err(VaryError::Policy)?;
-                number = number.or(Some(policy.values[i]));
-                varied.push(policy);
+                let draft = peer::parse(&set(&policy.to_string(), key, value)).map_err(VaryError::Policy)?;
+                // One that goes by the capacity has no number before the storage is known.
+                let ready = draft.clone().ready(None);
+                shown = shown.or(Some(ready.map_or(Value::Word(value.to_string()), |p| value_of(param, p.values[i]))));
+                varied.push(draft);
             }
-            values.push(value_of(param, number.unwrap_or_default()));
+            values.extend(shown);
             plans.push((Plan { policies: varied, ..self.plan.clone() }, self.workload.clone()));
         }
         Ok((self.varied(param.help, param.unit, values), plans))
@@ -232,7 +238,7 @@ impl Asked<'_> {
     }
 
     fn varied(&self, about: &str, unit: Unit, values: Vec<Value>) -> Varied {
-        let bytes = matches!(unit, Unit::Bytes);
+        let bytes = matches!(unit, Unit::Bytes | Unit::Capped);
         Varied { key: self.key.to_string(), about: about.to_string(), bytes, values }
     }
 }
@@ -244,7 +250,7 @@ fn find<'a>(params: &'a [Param], key: &str) -> Option<(usize, &'a Param)> {
 fn value_of(param: &Param, value: u64) -> Value {
     match param.unit {
         Unit::Word(words) => Value::Word(words[value as usize].to_string()),
-        Unit::Bytes | Unit::Count => Value::Number(value),
+        Unit::Bytes | Unit::Capped | Unit::Count => Value::Number(value),
     }
 }
 

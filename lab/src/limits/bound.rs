@@ -63,9 +63,9 @@ mod tests {
 
     fn workload(depth: u32, thinks: &[u64]) -> Workload {
         let request =
-            |(i, think_ns): (usize, &u64)| Request { offset: i as u64 * 1024, len: 1024, think_ns: *think_ns };
+            |(i, think_ns): (usize, &u64)| Request { think_ns: *think_ns, ..Request::read(i as u64 * 1024, 1024) };
         let requests = thinks.iter().enumerate().map(request).collect();
-        let job = Job { file: 0, open: 0, depth, requests };
+        let job = Job { depth, ..Job::new(0, 0, requests) };
         Workload { name: "test".to_string(), files: vec![1 << 20], page_bytes: 512, jobs: vec![job] }
     }
 
