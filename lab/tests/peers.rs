@@ -108,7 +108,7 @@ fn golden_table() {
 /// One reader of reads of `len` bytes, in a file of `size`.
 fn reader(size: u64, len: u64, offsets: impl Iterator<Item = u64>) -> Workload {
     let requests = offsets.map(|offset| Request::read(offset, len)).collect();
-    let job = Job { file: 0, open: 0, depth: 1, requests };
+    let job = Job::new(0, 0, requests);
     Workload { name: "measured".to_string(), files: vec![size], page_bytes: 4096, jobs: vec![job] }
 }
 
