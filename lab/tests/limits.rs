@@ -4,7 +4,7 @@
 //! Small sizes, so that every workload, model and policy of the house can meet.
 
 use foreread_core::machine::Config;
-use foreread_core::policy::{ALL, PolicySpec};
+use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareError, OracleRow, Plan, Where};
 use foreread_lab::device::presets::{self, PRESETS};
@@ -34,7 +34,7 @@ fn tables(workload: &str, model: &str, size: u64, runs: u32, policies: &[&str], 
     let plan = Plan {
         workload: Some(workload.to_string()),
         on: Some(Where::Model(model.to_string())),
-        policies: policies.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect(),
+        policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
         oracle: OracleRow::Asked,
         runs: Some(runs),
         seed: 1,
@@ -118,12 +118,7 @@ fn oracle_run(workload: &Workload, model: &str, cache_bytes: u64) -> RunResult {
 }
 
 fn jobs(jobs: &[&[u64]]) -> Workload {
-    let job = |pages: &&[u64]| Job {
-        file: 0,
-        open: 0,
-        depth: 1,
-        requests: pages.iter().map(|p| Request::read(p * 4096, 4096)).collect(),
-    };
+    let job = |pages: &&[u64]| Job::new(0, 0, pages.iter().map(|p| Request::read(p * 4096, 4096)).collect());
     let jobs = jobs.iter().map(job).collect();
     Workload { name: "test".to_string(), files: vec![1 << 30], page_bytes: 4096, jobs }
 }
@@ -194,14 +189,14 @@ fn without_a_gain_there_is_no_score() {
 
 #[test]
 fn which_tables_have_an_oracle() {
-    let rows = |oracle, policies: Vec<PolicySpec>| {
+    let rows = |oracle, policies: Vec<PolicyDraft>| {
         let on = Some(Where::Model("rbd".to_string()));
         let workload = Some("random:count=5".to_string());
         let plan = Plan { workload, on, oracle, policies, runs: Some(2), ..Plan::default() };
         let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
         table.policies.into_iter().map(|p| p.policy).collect::<Vec<_>>()
     };
-    let none = || vec![PolicySpec::none()];
+    let none = || vec![PolicyDraft::from(PolicySpec::none())];
     assert_eq!(rows(OracleRow::Usual, Vec::new()), ["none", "linux-6.18", "rbd-plain", "oracle"]);
     assert_eq!(rows(OracleRow::Usual, none()), ["none"]);
     assert_eq!(rows(OracleRow::OnModels, none()), ["none", "oracle"]);

@@ -1,7 +1,7 @@
 //! `--vary` from text to series: each value is the comparison that it would be alone, and what does not fit is said
 //! before anything runs.
 
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::vary::{self, Vary, VaryError};
 use foreread_lab::compare::{self, Plan, Where};
 use foreread_lab::report::series::Value;
@@ -11,7 +11,7 @@ fn plan(workload: &str, policies: &[&str]) -> Plan {
     Plan {
         workload: Some(workload.to_string()),
         on: Some(Where::Model("hdd-theory".to_string())),
-        policies: policies.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect(),
+        policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
         runs: Some(2),
         seed: 1,
         size_bytes: Some(16 << 20),
@@ -52,7 +52,7 @@ fn a_parameter_of_the_policies_that_have_it() {
     assert_eq!(got.vary.values, [Value::Number(128 << 10), Value::Number(1 << 20)]);
     let names: Vec<&str> = got.reports[1].rows.iter().map(|r| r.policy.as_str()).collect();
     assert_eq!(names, ["linux-2.6.31:max=1M", "none", "rbd-plain:trigger=3,max=1M"]);
-    let policies = names.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect();
+    let policies = names.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect();
     assert_eq!(got.reports[1], alone(&Plan { policies, ..plan.clone() }));
     let time = |value: usize, row: usize| got.reports[value].rows[row].time_s.as_ref().expect("measured").mean;
     assert!(time(1, 0) < time(0, 0) / 2.0, "larger windows, fewer of the disk's 8 ms: {}", got.render());

@@ -1,6 +1,6 @@
 //! What the tests of published figures share: a table from a model, and figures out of it.
 
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, Plan, Where};
 use foreread_lab::report::{PolicyRuns, Silent, Table};
 
@@ -9,7 +9,7 @@ pub fn table(workload: &str, model: &str, policies: &[&str], runs: u32, cache_by
     let plan = Plan {
         workload: Some(workload.to_string()),
         on: Some(Where::Model(model.to_string())),
-        policies: policies.iter().map(|p| PolicySpec::parse(p).expect("a policy")).collect(),
+        policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
         runs: Some(runs),
         seed: 1,
         cache_bytes,
