@@ -4,7 +4,7 @@
 //! The order of the published rows is what has to come out; one of the three ratios was fitted. Never: the published
 //! queries a second, of which the device is unknown.
 
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, Plan, Where};
 use foreread_lab::report::Silent;
 
@@ -14,7 +14,7 @@ const CONTEXTS: [&str; 4] = ["off", "conservative", "slow-ramp", "original"];
 
 /// Seconds of one run of each variant.
 fn times(workload: &str, size: u64, cache: u64) -> [f64; 4] {
-    let policy = |context| PolicySpec::parse(&format!("linux-3.12:context={context}")).expect("a policy");
+    let policy = |context| PolicyDraft::parse(&format!("linux-3.12:context={context}")).expect("a policy");
     let plan = Plan {
         workload: Some(workload.to_string()),
         on: Some(Where::Model("x25-m".to_string())),
