@@ -94,42 +94,49 @@ impl Buffer {
         self.find(file, at, now_ns, platter).map_or(at, |n| self.end(n, now_ns, platter))
     }
 
-    /// When the head, which is reading on behind `at`, will have read to `end`; nothing if it is not, or has stopped.
-    pub(super) fn streams_to(&self, file: u32, at: u64, end: u64, now_ns: u64, platter: &Platter) -> Option<u64> {
-        let n = self.find(file, at, now_ns, platter)?;
-        let since_ns = self.live_since_ns.filter(|_| n + 1 == self.segments.len())?;
-        let segment = &self.segments[n];
-        let stopped = self.end(n, now_ns, platter) == self.limit(segment);
-        (!stopped).then(|| since_ns + platter.transfer_ns(segment.end, end))
-    }
-
-    /// A command took `at..end`, the last byte of it at `now_ns`. Tells where the head is, if it was reading on.
-    pub(super) fn consume(&mut self, file: u32, at: u64, end: u64, now_ns: u64, platter: &Platter) -> Option<u64> {
-        let n = self.find(file, at, now_ns, platter)?;
-        let reached = self.end(n, now_ns, platter).max(end);
-        let stopped = reached == self.limit(&self.segments[n]);
-        // A hit in a segment of the past takes the drive's attention: the head stays where it is.
-        let head =
-            if n + 1 == self.segments.len() { self.live_since_ns.map(|_| reached) } else { self.stop(now_ns, platter) };
-        let mut segment = self.segments.remove(n)?;
-        segment.asked = segment.asked.max(end);
-        segment.end = reached;
-        segment.start = segment.start.max(segment.asked.saturating_sub(self.model.segment_bytes));
-        self.segments.push_back(segment);
-        // One that was full had stopped, and waits for the turn.
-        let turn_ns = if stopped { platter.wait_ns(platter.angle_at(now_ns), 0, platter.angle(reached)) } else { 0 };
-        self.live_since_ns = self.live_since_ns.map(|since_ns| since_ns.max(now_ns) + turn_ns);
-        head
-    }
-
-    /// A command sends the head elsewhere. Tells where it was, if it read on.
-    pub(super) fn stop(&mut self, now_ns: u64, platter: &Platter) -> Option<u64> {
+    /// Where the head is, if it is reading on.
+    pub(super) fn head(&self, now_ns: u64, platter: &Platter) -> Option<u64> {
         self.live_since_ns?;
-        let last = self.segments.len().checked_sub(1)?;
-        let end = self.end(last, now_ns, platter);
-        self.segments[last].end = end;
+        Some(self.end(self.segments.len().checked_sub(1)?, now_ns, platter))
+    }
+
+    /// A command begins at `now_ns` that wants `at..end`. Tells when all of it is in the buffer, if it needs nothing
+    /// but what is there and what the head reads on. What is asked for makes room: a head that had stopped reads on
+    /// when its place comes by again.
+    pub(super) fn take(&mut self, file: u32, at: u64, end: u64, now_ns: u64, platter: &Platter) -> Option<u64> {
+        let n = self.find(file, at, now_ns, platter)?;
+        let held = self.end(n, now_ns, platter);
+        let live_since_ns = self.live_since_ns.filter(|_| n + 1 == self.segments.len());
+        if live_since_ns.is_none() {
+            if held < end {
+                return None;
+            }
+            // A hit in a segment of the past takes the drive's attention: the head stays where it is.
+            self.stop(now_ns, platter);
+        }
+        let stopped = held == self.limit(&self.segments[n]);
+        let mut segment = self.segments.remove(n)?;
+        segment.end = held;
+        self.live_since_ns = live_since_ns.map(|since_ns| {
+            let turn_ns = if stopped { platter.wait_ns(platter.angle_at(now_ns), 0, platter.angle(held)) } else { 0 };
+            since_ns.max(now_ns) + turn_ns
+        });
+        let read_on_ns = || self.live_since_ns.map_or(now_ns, |since_ns| since_ns + platter.transfer_ns(held, end));
+        let ready_ns = if end <= held { now_ns } else { read_on_ns() };
+        segment.asked = segment.asked.max(end);
+        segment.start = segment.start.max(segment.asked.saturating_sub(self.model.segment_bytes)).min(held);
+        self.segments.push_back(segment);
+        Some(ready_ns)
+    }
+
+    /// A command sends the head elsewhere.
+    pub(super) fn stop(&mut self, now_ns: u64, platter: &Platter) {
+        if let Some(end) = self.head(now_ns, platter)
+            && let Some(last) = self.segments.back_mut()
+        {
+            last.end = end;
+        }
         self.live_since_ns = None;
-        Some(end)
     }
 
     /// The head has read `start..end` and stays there, from `now_ns` on.

@@ -142,6 +142,7 @@ impl Hdd {
         if self.active.is_some() || self.queue.is_empty() {
             return;
         }
+        self.head = self.buffer.head(now_ns, &self.platter).unwrap_or(self.head);
         let Some(Pending { command, at, .. }) = self.queue.remove(self.pick(now_ns)) else { return };
         let end_ns = self.serve(now_ns, &command, at);
         self.active = Some(Active { command, end_ns });
@@ -149,20 +150,14 @@ impl Hdd {
 
     /// Moves arm and buffer to where they are when the command is done, and tells when that is.
     fn serve(&mut self, now_ns: u64, command: &Command, at: u64) -> u64 {
-        let end = at.saturating_add(command.len);
-        let file = command.file;
+        let (file, end) = (command.file, at.saturating_add(command.len));
+        if command.len > 0
+            && let Some(ready_ns) = self.buffer.take(file, at, end, now_ns, &self.platter)
+        {
+            return ready_ns.max(now_ns + self.model.buffer.hit_ns(command.len));
+        }
         let from = self.buffer.held_until(file, at, now_ns, &self.platter).min(end);
-        let hit_ns = now_ns + self.model.buffer.hit_ns(command.len);
-        if from == end && from > at {
-            self.head = self.buffer.consume(file, at, end, hit_ns, &self.platter).unwrap_or(self.head);
-            return hit_ns;
-        }
-        if let Some(read_ns) = self.buffer.streams_to(file, at, end, now_ns, &self.platter) {
-            let end_ns = read_ns.max(hit_ns);
-            self.head = self.buffer.consume(file, at, end, end_ns, &self.platter).unwrap_or(end);
-            return end_ns;
-        }
-        self.head = self.buffer.stop(now_ns, &self.platter).unwrap_or(self.head);
+        self.buffer.stop(now_ns, &self.platter);
         let under_ns = now_ns + self.access_ns(self.platter.angle_at(now_ns), from, self.platter.angle(from));
         let end_ns = under_ns + self.platter.transfer_ns(from, end);
         self.head = end;
@@ -274,6 +269,28 @@ mod tests {
         // 10,000 bytes are 0.1 ms: they have just gone by when the next command is understood.
         assert_eq!(chase(PLAIN), [TURN + 100_000; 3]);
         assert_eq!(chase(BUFFERED), [100_000; 3], "the head reads on while the command travels");
+    }
+
+    /// Windows as long as a segment, each asked for when the last has come: the head never stops. Late ones find it
+    /// stopped, and lose what is left of the turn, once.
+    #[test]
+    fn windows_of_a_whole_segment_stream() {
+        let window = 256 * KIB;
+        let mut disk = Hdd::new(BUFFERED, 7);
+        let (mut at, mut ends, mut out) = (0, Vec::new(), Vec::new());
+        for n in 0..8 {
+            disk.submit(at, Command { id: n, file: 0, start: n * window, len: window });
+            at = disk.next_time().expect("under way");
+            disk.advance(at, &mut out);
+            ends.push(at);
+            at += if n == 4 { 300 * MS } else { 1000 };
+        }
+        let spans: Vec<u64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let bytes = 10 * window;
+        assert!(spans[..4].iter().all(|ns| ns.abs_diff(bytes) < 100), "{spans:?}");
+        assert_eq!(spans[4], 300 * MS + 50_000 + window, "a hit");
+        assert!((bytes..bytes + TURN).contains(&spans[5]), "{spans:?}");
+        assert!(spans[6].abs_diff(bytes) < 100, "{spans:?}");
     }
 
     #[test]
