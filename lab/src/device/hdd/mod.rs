@@ -326,6 +326,22 @@ mod tests {
         assert!(ends(BUFFERED, &[(0, 0, 0, 10_000), (100 * MS, 1, 0, 1000)])[1] > 100 * MS + 51_000);
     }
 
+    /// Two files that lie in one place are still two.
+    #[test]
+    fn a_hit_needs_the_same_file() {
+        let place = Hdd::new(BUFFERED, 7).place(1, 0);
+        let took = |file, start| ends(BUFFERED, &[(0, 1, 0, 10_000), (100 * MS, file, start, 1000)])[1] - 100 * MS;
+        assert_eq!(took(1, 0), 51_000);
+        assert!(took(0, place) > 100_000);
+    }
+
+    /// 0.2 MB behind the end of a long read is 2 ms away, without a move: the arm is where the read ended.
+    #[test]
+    fn the_arm_ends_where_the_bytes_end() {
+        let ends = ends(PLAIN, &[(0, 0, 0, 100_000_000), (0, 0, 100_200_000, 100_000)]);
+        assert!((ends[1] - ends[0]).abs_diff(2 * MS + MS) <= 2, "{ends:?}");
+    }
+
     #[test]
     fn the_nearest_goes_first_where_there_is_a_choice() {
         let order = |model: HddModel| {
