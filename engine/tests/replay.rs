@@ -205,7 +205,7 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
     let log = dir.path().join("log");
     let policy = "linux-3.12:max=512K+capacity-2010b";
     let open = |size| Reader::open(Arc::new(named(size)), Options::default().policy(policy).event_log(&log));
-    for (size, max) in [(4 << 20, 16 << 10), (1 << 20, 8 << 10), (505_000, 4 << 10)] {
+    for (size, max) in [(4 << 20, 16 << 10), ((4 << 20) - 1, 8 << 10), (505_000, 4 << 10)] {
         let reader = open(size).expect("opens");
         assert_eq!((reader.policy().values[0], reader.policy().to_string().as_str()), (max, policy));
         let mut buf = vec![0; 100_000];
