@@ -169,3 +169,26 @@ impl Place {
         draft.ready(Some(self.capacity())).map_err(CompareError::Policy)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_spans_what_it_needs_if_there_is_so_much() {
+        let file = |size| {
+            let [name, about] = [String::new(), String::new()];
+            let (path, notes) = (PathBuf::new(), Vec::new());
+            let place = OnFile { path, name, size, about, smallest_page: 512, readahead: None, scratch: None, notes };
+            Place::File(place)
+        };
+        let model = model("rbd").expect("a preset");
+        let (plan, least) = (Plan::default(), 5 << 30);
+        for place in [&file(8 << 30), &model] {
+            assert_eq!((place.size(&plan, 1), place.size(&plan, least)), (SPAN_BYTES, least));
+        }
+        assert_eq!(file(2 << 30).size(&plan, least), 2 << 30);
+        let asked = Plan { size_bytes: Some(6 << 30), ..Plan::default() };
+        assert_eq!(model.size(&asked, least), 6 << 30);
+    }
+}
