@@ -429,3 +429,47 @@ fn a_maximum_by_capacity() {
         assert_eq!(ready(text, device, capacity), max, "{text}, {device:?}, {capacity} bytes");
     }
 }
+/// Pages that the last decision of a read planned.
+fn planned(world: &mut World, open: OpenId, page: u64) -> u64 {
+    world.read_on(open, page * PAGE, PAGE);
+    world.settle();
+    world.machine.take_decisions().last().map_or(0, |d| d.windows[0].range.len() / PAGE)
+}
+
+/// With folios one state serves all readers of the file, and still each has a window of its own: an error that one had
+/// to see makes only his window smaller, and a number that is used again begins anew.
+#[test]
+fn readers_of_a_shared_state_stay_apart() {
+    for policy in ["linux-6.18", "linux-6.18:folios=on"] {
+        let mut world = World::with(policy, config(1 << 12), 4000 * PAGE);
+        world.machine.watch();
+        let (first, second) = (OpenId(7), OpenId(8));
+        for open in [first, second] {
+            world.send(Event::Open { open, file: FILE, size: world.size });
+        }
+        let failed = world.read_on(first, 1000 * PAGE, PAGE);
+        world.fail(only(&world));
+        assert_eq!(world.ended[&failed], Err(Error::Io(5)), "{policy}");
+        assert_eq!((planned(&mut world, first, 2000), planned(&mut world, second, 3000)), (1, 1), "{policy}");
+        assert_eq!((planned(&mut world, first, 2001), planned(&mut world, second, 3001)), (2, 4), "{policy}");
+        assert_eq!(planned(&mut world, second, 500), 1, "{policy}");
+        world.send(Event::Close { open: second });
+        world.send(Event::Open { open: second, file: FILE, size: world.size });
+        assert_eq!(planned(&mut world, second, 501), 1, "{policy}: it has read nothing yet");
+        assert_eq!(planned(&mut world, second, 502), 4, "{policy}");
+        world.check_idle();
+    }
+}
+
+/// A long file through a small cache: folios whose pages have left are forgotten, and the stream goes on.
+#[test]
+fn folios_of_a_file_larger_than_the_cache() {
+    let mut world = World::with("linux-6.18:folios=on", config(256), 40_000 * PAGE);
+    for page in 0..40_000 {
+        world.read(page * PAGE, PAGE);
+        world.settle();
+    }
+    let stats = world.machine.stats();
+    assert!(stats.misses < 5, "{stats:?}");
+    world.check_idle();
+}
