@@ -71,7 +71,7 @@ pub fn check(
     let mut verdict = Verdict::default();
     let mut header = None;
     let mut playing: Option<Playing> = None;
-    while let Some(item) = lines.next()? {
+    while let Some(item) = lines.read()? {
         match item {
             Item::Header(read) => {
                 if level == Level::Pages && (read.large_folios || read.min_order > 0 || read.mmap) {

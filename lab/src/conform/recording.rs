@@ -175,7 +175,7 @@ pub enum Act {
 enum Line {
     Header(Header),
     Episode(Episode),
-    Op(Op),
+    Op(Box<Op>),
 }
 
 /// One line that agrees with those before it.
@@ -216,7 +216,7 @@ impl<R: BufRead> Lines<R> {
     ///
     /// # Errors
     /// The line cannot be read, is none of a recording, or disagrees with the header.
-    pub fn next(&mut self) -> Result<Option<Item>, CheckError> {
+    pub fn read(&mut self) -> Result<Option<Item>, CheckError> {
         self.number += 1;
         let mut text = Vec::new();
         let mut limited = (&mut self.input).take(MAX_LINE as u64);
@@ -231,7 +231,7 @@ impl<R: BufRead> Lines<R> {
         let item = match line {
             Line::Header(header) => self.header(header).map(|()| Item::Header(header)),
             Line::Episode(episode) => self.episode(episode).map(|()| Item::Episode(episode)),
-            Line::Op(op) => self.act(&op).map(|act| Item::Op(Box::new(op), act)),
+            Line::Op(op) => self.act(&op).map(|act| Item::Op(op, act)),
         };
         item.map(Some).map_err(|what| self.wrong(what))
     }
