@@ -108,6 +108,15 @@ mod tests {
     }
 
     #[test]
+    fn the_oracle_is_no_policy() {
+        let (policies, oracle) = parse(Some("rbd-plain,oracle")).expect("a list");
+        assert_eq!((policies.len(), oracle), (2, OracleRow::Asked));
+        assert_eq!(parse(Some("all")).expect("all").1, OracleRow::OnModels);
+        assert_eq!(parse(Some("none")).expect("one").1, OracleRow::Usual);
+        assert!(error("oracle,oracle").contains("named twice"));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_a_remedy() {
         for (list, part) in [
             ("", "no policy named"),

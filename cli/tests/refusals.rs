@@ -42,6 +42,15 @@ fn sizes_and_numbers() {
 }
 
 #[test]
+fn prices_and_the_oracle() {
+    for price in ["", "gb=-1", "gb=NaN", "requests=inf", "reqests=1", "gb=1,gb=1", "s3"] {
+        refused(&["compare", "--price", price], &["--price", "requests=USD,gb=USD", "s3-2026-11"]);
+    }
+    refused(&["compare", "--policy", "oracle"], &["scratch file", "--on model:NAME"]);
+    refused(&["compare", "--policy", "oracle", "--on", "Cargo.toml"], &["Cargo.toml", "--on model:NAME"]);
+}
+
+#[test]
 fn sources_that_cannot_be_measured() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let empty = dir.path().join("empty");

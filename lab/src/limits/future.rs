@@ -3,7 +3,7 @@
 //! Pages that are always read together are one *extent*; a *touch* is one request reading one extent. Touches are
 //! numbered in the order in which the readers would come to them if nothing but the bytes themselves cost time, so
 //! that the touch an extent waits for says how soon it is wanted. One job keeps its order exactly; between jobs it is
-//! a guess, and a reader that is ahead of it is served all the same (`oracle.rs`).
+//! a guess, and a reader that is ahead of it is served all the same (`oracle/`).
 //!
 //! ```text
 //!   requests     |----0----|   |-----2-----|         extents: bytes between two boundaries of requests
@@ -98,13 +98,14 @@ impl Future {
         let first = self.extents.partition_point(|e| (e.file, e.end) <= (file, request.offset));
         let end = request.offset + request.len;
         let inside = |e: &&Extent| e.file == file && e.start < end && request.len > 0;
-        for extent in first..first + self.extents[first..].iter().take_while(inside).count() {
+        let count = self.extents[first..].iter().take_while(inside).count();
+        for (extent, last) in last.iter_mut().enumerate().skip(first).take(count) {
             let touch = self.touched.len() as u32;
-            match last[extent] {
+            match *last {
                 NEVER => self.next[extent] = touch,
                 before => self.after[before as usize] = touch,
             }
-            last[extent] = touch;
+            *last = touch;
             self.touched.push(extent as u32);
             self.after.push(NEVER);
         }

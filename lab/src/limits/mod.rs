@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `bound.rs` | a time that no run can be below, computed from the workload and the model |
 //! | `future.rs` | all that will be read, cut into extents, with the next use of each |
-//! | `oracle.rs` | a run of a readahead that knows it, on the same device with the same luck |
+//! | `oracle/` | a run of a readahead that knows it, on the same device with the same luck |
 //!
 //! Never: a policy. What is here knows the future, so it is for measuring others, and serves nobody.
 

@@ -14,12 +14,20 @@
 //! It is a limit for those who fetch what is read and nothing else. Where a command costs more than the bytes of a
 //! gap (a disk), reading the gap too can be faster; the computed bound (`bound.rs`) holds even then.
 //!
+//! A page is fetched as soon as it may be (*aggressive*, in the words of Cao, Felten, Karlin and Li 1995), which in a
+//! cache of a few reads costs some fetches more than the fewest there can be; one of the rules fetches only what is
+//! asked for and has the fewest. What stays: in a cache of a few reads, or at the start of a run that waits for its
+//! readers, a policy may be ahead by a hair; and on a disk that turns, whose own buffer reads on while nobody asks,
+//! by more than that, for no rule plans with the turns.
+//!
 //! Never: looks at what a policy does, or takes part in a verdict.
+
+mod fetches;
 
 use super::bound::Bound;
 use super::future::{Extent, Future, NEVER};
-use crate::device::presets::{Model, Preset};
-use crate::device::{Arrival, Command, Device};
+use crate::device::Device;
+use crate::device::presets::Preset;
 use crate::report::RunResult;
 use crate::sim::copy_ns;
 use crate::stats::{latency_histogram, record_latency};
@@ -56,16 +64,21 @@ struct Rule {
     cache_part: u64,
     /// Fetches at once, as far as the device takes them.
     flights: u32,
+    /// What nobody waits for is fetched too.
+    ahead: bool,
 }
 
 /// What is tried: the fewest commands; the earliest first byte, with one command or a few on the link before the one
-/// that is waited for; the least that lies between a byte and who waits for it.
-const RULES: [Rule; 5] = [
-    Rule { first_bytes: u64::MAX, backward: true, cache_part: 1, flights: u32::MAX },
-    Rule { first_bytes: 1, backward: false, cache_part: 1, flights: u32::MAX },
-    Rule { first_bytes: 64 << 10, backward: false, cache_part: 1, flights: 4 },
-    Rule { first_bytes: u64::MAX, backward: false, cache_part: 16, flights: u32::MAX },
-    Rule { first_bytes: 1, backward: false, cache_part: 16, flights: 4 },
+/// that is waited for; the least that lies between a byte and who waits for it; one command at a time, which leaves a
+/// disk that turns the time to read on into its buffer; and the fewest bytes, where the cache is short.
+const RULES: [Rule; 7] = [
+    Rule { first_bytes: u64::MAX, backward: true, cache_part: 1, flights: u32::MAX, ahead: true },
+    Rule { first_bytes: 1, backward: false, cache_part: 1, flights: u32::MAX, ahead: true },
+    Rule { first_bytes: 64 << 10, backward: false, cache_part: 1, flights: 4, ahead: true },
+    Rule { first_bytes: u64::MAX, backward: false, cache_part: 16, flights: u32::MAX, ahead: true },
+    Rule { first_bytes: 1, backward: false, cache_part: 16, flights: 4, ahead: true },
+    Rule { first_bytes: u64::MAX, backward: true, cache_part: 1, flights: 1, ahead: true },
+    Rule { first_bytes: u64::MAX, backward: false, cache_part: 1, flights: u32::MAX, ahead: false },
 ];
 
 /// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
@@ -90,14 +103,6 @@ pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
         }
     }
     best
-}
-
-/// How many commands a device works on at once: more would wait in it, and could not be changed any more.
-fn lanes(preset: &Preset) -> u32 {
-    match preset.model {
-        Model::Disk(_) | Model::Hdd(_) | Model::Array(_) => 1,
-        Model::Ssd(_) | Model::Net(_) => preset.connections,
-    }
 }
 
 /// Where an extent is.
@@ -217,7 +222,7 @@ impl<'a> Oracle<'a> {
             setup,
             rule,
             device: setup.preset.build(setup.seed),
-            lanes: lanes(setup.preset),
+            lanes: fetches::lanes(setup.preset),
             future,
             steps: BinaryHeap::new(),
             order: 0,
@@ -462,156 +467,5 @@ impl<'a> Oracle<'a> {
             self.absent_bytes += bytes;
             self.absent.insert((next, extent));
         }
-    }
-
-    // ---- fetches ----
-
-    fn arrive(&mut self, now: u64, Arrival { id, bytes, done }: Arrival) {
-        let page = self.setup.config.page.bytes();
-        let Fetch { end, start, mut next } = self.fetches[id as usize];
-        let reached = start + bytes;
-        while next < end {
-            let extent = self.future.extents[next as usize];
-            let state = &mut self.states[next as usize];
-            let whole = extent.end <= reached;
-            // A page is there when all of it is.
-            state.arrived = if whole { extent.len() } else { reached.saturating_sub(extent.start) / page * page };
-            if whole {
-                state.place = Place::Present;
-                self.settle(next);
-            }
-            self.wake(now, next);
-            if !whole {
-                break;
-            }
-            next += 1;
-        }
-        self.fetches[id as usize].next = next;
-        self.flying -= u32::from(done);
-    }
-
-    /// Readers that wait for an extent look at it again.
-    fn wake(&mut self, now: u64, extent: u32) {
-        let mut woken = Vec::new();
-        self.waiting.retain(|&(of, slot)| {
-            of != extent || {
-                woken.push(slot);
-                false
-            }
-        });
-        for slot in woken {
-            let s = &mut self.slots[slot as usize];
-            s.waited_ns += now - s.waiting_since.take().unwrap_or(now);
-            self.go_on(now, slot);
-        }
-    }
-
-    /// Fetches while there is something to fetch, a place in flight and room.
-    fn pump(&mut self, now: u64) {
-        // A device that does one command after the other needs one in work and one behind it.
-        let limit = self.setup.config.max_in_flight.min(self.lanes.saturating_add(1)).min(self.rule.flights);
-        while self.flying < limit {
-            let Some(extent) = self.most_urgent() else { return };
-            let (first, end) = self.with_neighbours(extent);
-            self.submit(now, first, end);
-        }
-    }
-
-    /// What a reader waits for, or else what is wanted soonest, if there is room; its room is taken.
-    fn most_urgent(&mut self) -> Option<u32> {
-        while self.asked.front().is_some_and(|e| self.states[*e as usize].place != Place::Absent) {
-            self.asked.pop_front();
-        }
-        if let Some(&asked) = self.asked.front()
-            && self.make_room(asked)
-        {
-            return Some(asked);
-        }
-        // Of all that is absent the one wanted soonest always finds room when nothing flies: no reader waits for ever.
-        let soonest = self.absent.first()?.1;
-        let due = self.states[soonest as usize].asked || self.is_due(soonest);
-        (due && self.make_room(soonest)).then_some(soonest)
-    }
-
-    /// Everything that is wanted up to this extent fits into the cache together, so it takes no room that something
-    /// wanted sooner needs.
-    fn is_due(&self, extent: u32) -> bool {
-        let until = self.future.pages_until(self.future.next_use(extent));
-        until + self.pinned_pages <= self.setup.config.capacity_pages
-    }
-
-    /// Lets what is wanted later leave until there is room for this extent, and takes it.
-    fn make_room(&mut self, extent: u32) -> bool {
-        let pages = self.future.pages(extent);
-        let next = self.future.next_use(extent);
-        while self.held_pages + pages > self.setup.config.capacity_pages {
-            let Some(&(use_, last)) = self.idle.last() else { return false };
-            if use_ < next {
-                return false;
-            }
-            self.leave(last);
-        }
-        self.held_pages += pages;
-        self.absent.remove(&(next, extent));
-        self.states[extent as usize].place = Place::Flying;
-        true
-    }
-
-    /// The run of absent extents around one that are due too, as long as a fetch may be.
-    fn with_neighbours(&mut self, extent: u32) -> (u32, u32) {
-        let (mut first, mut end) = (extent, extent + 1);
-        let mut bytes = self.future.extents[extent as usize].len();
-        let most = self.longest();
-        while (end as usize) < self.states.len() && self.future.follows(end - 1, end) && self.joins(end, bytes, most) {
-            bytes += self.future.extents[end as usize].len();
-            end += 1;
-        }
-        while self.rule.backward
-            && first > 0
-            && self.future.follows(first - 1, first)
-            && self.joins(first - 1, bytes, most)
-        {
-            first -= 1;
-            bytes += self.future.extents[first as usize].len();
-        }
-        self.ramp_bytes = self.ramp_bytes.max(bytes).saturating_mul(2);
-        (first, end)
-    }
-
-    fn joins(&mut self, extent: u32, bytes: u64, most: u64) -> bool {
-        let fits = bytes + self.future.extents[extent as usize].len() <= most;
-        let absent = self.states[extent as usize].place == Place::Absent;
-        fits && absent && self.future.next_use(extent) != NEVER && self.is_due(extent) && self.make_room(extent)
-    }
-
-    /// The longest fetch now: what is left is shared between the lanes of the device, so that none is idle at the end.
-    fn longest(&self) -> u64 {
-        let most = self.setup.config.max_fetch_bytes;
-        let lanes = u64::from(self.lanes.max(1));
-        let share = self.absent_bytes.div_ceil(lanes);
-        let room = self.setup.config.capacity_pages * self.setup.config.page.bytes() / self.rule.cache_part;
-        most.min(share).min(self.ramp_bytes).min(room / lanes)
-    }
-
-    fn submit(&mut self, now: u64, first: u32, end: u32) {
-        let (head, tail) = (self.future.extents[first as usize], self.future.extents[end as usize - 1]);
-        let bytes = tail.end - head.start;
-        self.absent_bytes -= bytes;
-        let mut ahead = 0;
-        for extent in first..end {
-            let state = &mut self.states[extent as usize];
-            state.ahead = !std::mem::take(&mut state.asked);
-            ahead += if state.ahead { self.future.extents[extent as usize].len() } else { 0 };
-        }
-        self.stats.source_reads += 1;
-        self.stats.source_bytes += bytes;
-        self.stats.ra_ops += u64::from(ahead > 0);
-        self.stats.ra_bytes += ahead;
-        self.stats.ra_planned_ops += u64::from(ahead > 0);
-        self.stats.ra_planned_bytes += ahead;
-        self.flying += 1;
-        self.device
-            .submit(now, Command { id: self.fetches.len() as u64, file: head.file, start: head.start, len: bytes });
-        self.fetches.push(Fetch { end, next: first, start: head.start });
     }
 }
