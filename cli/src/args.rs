@@ -40,7 +40,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure readahead policies on a file, a disk or a model
-    Compare(CompareArgs),
+    Compare(Box<CompareArgs>),
     /// List the policies: parameters, defaults, units, origin
     #[command(after_help = "\
 Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
