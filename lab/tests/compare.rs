@@ -139,6 +139,17 @@ fn a_maximum_by_the_size_of_the_file() {
     assert!(note.contains("linux-2.6.31:max=8192 here") && note.ends_with("holds 8388608 bytes"), "{note}");
 }
 
+/// A workload that no file can serve is tried on the two models, and the table says why there is no file.
+#[test]
+fn no_scratch_file_for_nothing() {
+    let plan =
+        Plan { workload: Some("readers".to_string()), runs: Some(1), size_bytes: Some(1 << 20), ..Plan::default() };
+    let tables = compare::run(&plan, &mut Silent).expect("tables");
+    assert_eq!(tables.iter().map(|t| t.source.as_str()).collect::<Vec<_>>(), ["model:rbd", "model:object-near"]);
+    let why = "No scratch file: readers opens 4 files of its own,";
+    assert!(tables.iter().all(|t| t.notes.iter().any(|n| n.starts_with(why))), "{:?}", tables[0].notes);
+}
+
 #[test]
 fn plans_that_cannot_be_carried_out() {
     let bad = |plan: Plan| compare::run(&plan, &mut Silent).expect_err("an error");

@@ -156,10 +156,12 @@ pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Compa
     // The names first: a mistyped one should not cost a scratch file.
     let workloads = workloads(plan)?;
     possible(plan)?;
-    let places = place::all(plan, progress)?;
+    let no_file = no_file(plan, &workloads);
+    let places = place::all(plan, no_file.is_none(), progress)?;
     let mut cases = Vec::new();
     for place in &places {
-        let (fit, left_out) = fitting(plan, place, &workloads);
+        let (fit, mut left_out) = fitting(plan, place, &workloads);
+        left_out.extend(no_file.clone());
         for workload in fit {
             cases.push(Case::new(plan, place, workload, &left_out)?);
         }
@@ -192,27 +194,21 @@ fn workloads(plan: &Plan) -> Result<Vec<Chosen>, CompareError> {
     names.into_iter().map(|name| workload::parse(name).map_err(CompareError::Workload)).collect()
 }
 
+/// Why no scratch file is to be written, where one would be and a model has to do.
+fn no_file(plan: &Plan, workloads: &[Chosen]) -> Option<String> {
+    let size = plan.size_bytes.unwrap_or(SPAN_BYTES);
+    let refusal = |w: &Chosen| w.build(size, plan.seed).ok().and_then(|w| live::check(&w).err());
+    let refusals: Option<Vec<_>> = workloads.iter().map(refusal).collect();
+    let error = refusals?.into_iter().next()?;
+    plan.on.is_none().then(|| format!("No scratch file: {error}"))
+}
+
 /// The workloads that fit the place, and a word on each that does not. One that was asked for by name is always tried.
 fn fitting<'a>(plan: &Plan, place: &Place, all: &'a [Chosen]) -> (Vec<&'a Chosen>, Vec<String>) {
-    let (mut fit, mut left_out) = (Vec::new(), Vec::new());
-    for workload in all {
-        let least = workload.info.least_bytes;
-        let size = place.size(plan, least);
-        let why = if plan.workload.is_some() {
-            None
-        } else if size < least {
-            Some(format!("it needs {least} bytes"))
-        } else if place.path().is_some() && workload.build(size, plan.seed).is_ok_and(|w| live::check(&w).is_err()) {
-            Some("it needs more than one file to read; models have that".to_string())
-        } else {
-            None
-        };
-        match why {
-            None => fit.push(workload),
-            Some(why) => left_out.push(format!("{workload} was left out: {why}")),
-        }
-    }
-    (fit, left_out)
+    let fits = |w: &&Chosen| plan.workload.is_some() || place.size(plan, w.info.least_bytes) >= w.info.least_bytes;
+    let (fit, not): (Vec<&Chosen>, Vec<&Chosen>) = all.iter().partition(fits);
+    let word = |w: &Chosen| format!("{w} was left out: it needs {} bytes", w.info.least_bytes);
+    (fit, not.into_iter().map(word).collect())
 }
 
 /// One table to be.
@@ -259,11 +255,7 @@ impl<'a> Case<'a> {
         let runs = place.runs(plan);
         let rows = Vec::new();
         let mut case = Case { plan, place, workload, notes, rows, runs, cache_bytes, size, bounds: Vec::new() };
-        let first = case.workload(0)?;
-        if place.path().is_some() {
-            live::check(&first)?;
-        }
-        let natural = first.page_bytes;
+        let natural = case.workload(0)?.page_bytes;
         for draft in chosen(plan) {
             let by_capacity = draft.wants_capacity();
             let spec = place.ready(draft)?;

@@ -37,11 +37,12 @@ pub struct OnFile {
     notes: Vec<String>,
 }
 
-/// The places of a plan.
-pub fn all(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Place>, CompareError> {
+/// The places of a plan. Where it names none, a scratch file is among them if `scratch`.
+pub fn all(plan: &Plan, scratch: bool, progress: &mut dyn Progress) -> Result<Vec<Place>, CompareError> {
     match &plan.on {
         Some(Where::Model(name)) => Ok(vec![model(name)?]),
         Some(Where::File(path)) => Ok(vec![Place::File(OnFile::open(path.clone(), path.display().to_string(), None)?)]),
+        None if !scratch => SUITE_MODELS.iter().map(|name| model(name)).collect(),
         None => {
             let bytes = plan.size_bytes.unwrap_or(SCRATCH_BYTES);
             progress.stage("writing a scratch file");

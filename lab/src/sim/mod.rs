@@ -80,8 +80,8 @@ struct Sim<'a> {
     machine: Machine,
     slots: Vec<Slot>,
     jobs: Vec<Progress>,
-    /// For each open description, the jobs through it that have not ended, and whether it is open.
-    opens: Vec<(u32, bool)>,
+    /// The jobs through each open description that have not ended.
+    opens: Vec<u32>,
     mapped: Mapped,
     steps: BinaryHeap<Step>,
     wakes: BinaryHeap<Reverse<u64>>,
@@ -123,7 +123,7 @@ impl<'a> Sim<'a> {
             machine: Machine::new(setup.config, setup.policy.clone()),
             slots: Vec::new(),
             jobs: vec![Progress::default(); jobs.len()],
-            opens: vec![(0, false); jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
+            opens: vec![0; jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
             mapped: Mapped::default(),
             steps: BinaryHeap::new(),
             wakes: BinaryHeap::new(),
@@ -138,7 +138,7 @@ impl<'a> Sim<'a> {
             sim.jobs[number].first_slot = sim.slots.len() as u32;
             sim.jobs[number].busy = job.depth.max(1);
             sim.slots.extend((0..job.depth.max(1)).map(|_| slot));
-            sim.opens[job.open as usize].0 += 1;
+            sim.opens[job.open as usize] += 1;
             if let Some(before) = job.after {
                 sim.jobs[before as usize].followers.push(number as u32);
             }
@@ -149,13 +149,11 @@ impl<'a> Sim<'a> {
         sim
     }
 
-    /// A job begins: its file is opened, unless an earlier one has done that, and its slots go to work.
+    /// A job begins: its file is opened (nothing happens if an earlier job has done that), its slots go to work.
     fn begin(&mut self, now: u64, number: u32) {
         let job = &self.setup.workload.jobs[number as usize];
-        if !std::mem::replace(&mut self.opens[job.open as usize].1, true) {
-            let size = self.setup.workload.files[job.file as usize];
-            self.tell(now, Event::Open { open: OpenId(job.open), file: FileId(job.file), size });
-        }
+        let size = self.setup.workload.files[job.file as usize];
+        self.tell(now, Event::Open { open: OpenId(job.open), file: FileId(job.file), size });
         let Progress { first_slot, busy, .. } = self.jobs[number as usize];
         (first_slot..first_slot + busy).for_each(|slot| self.step_at(now, slot));
     }
@@ -168,7 +166,7 @@ impl<'a> Sim<'a> {
             return;
         }
         let job = &self.setup.workload.jobs[number];
-        let users = &mut self.opens[job.open as usize].0;
+        let users = &mut self.opens[job.open as usize];
         *users -= 1;
         if *users == 0 {
             self.mapped.close(job.file, job.open);

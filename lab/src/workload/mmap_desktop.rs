@@ -46,6 +46,8 @@ mod tests {
         assert!((0.3..0.6).contains(&share), "{share}");
         assert_eq!(workload.jobs.iter().filter(|j| j.after.is_none()).count(), 8);
         assert!(workload.jobs.iter().any(|j| j.executable) && workload.jobs.iter().any(|j| !j.executable));
+        let stays = workload.jobs.windows(2).filter(|w| w[0].file == w[1].file).count();
+        assert!(stays < workload.jobs.len() / 5, "{stays} of {} stay in their file", workload.jobs.len());
         let error = parse("mmap-desktop").expect("valid").build(1 << 20, 1).expect_err("too small").to_string();
         assert_eq!(error, "mmap-desktop: size=1048576 is less than bytes=253755392");
     }
