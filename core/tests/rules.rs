@@ -430,8 +430,8 @@ fn a_maximum_by_capacity() {
     }
 }
 /// Pages that the last decision of a read planned.
-fn planned(world: &mut World, open: OpenId, page: u64) -> u64 {
-    world.read_on(open, page * PAGE, PAGE);
+fn planned(world: &mut World, open: OpenId, page: u64, pages: u64) -> u64 {
+    world.read_on(open, page * PAGE, pages * PAGE);
     world.settle();
     world.machine.take_decisions().last().map_or(0, |d| d.windows[0].range.len() / PAGE)
 }
@@ -450,13 +450,13 @@ fn readers_of_a_shared_state_stay_apart() {
         let failed = world.read_on(first, 1000 * PAGE, PAGE);
         world.fail(only(&world));
         assert_eq!(world.ended[&failed], Err(Error::Io(5)), "{policy}");
-        assert_eq!((planned(&mut world, first, 2000), planned(&mut world, second, 3000)), (1, 1), "{policy}");
-        assert_eq!((planned(&mut world, first, 2001), planned(&mut world, second, 3001)), (2, 4), "{policy}");
-        assert_eq!(planned(&mut world, second, 500), 1, "{policy}");
+        assert_eq!((planned(&mut world, first, 2000, 5), planned(&mut world, second, 3000, 5)), (5, 5), "{policy}");
+        assert_eq!((planned(&mut world, first, 2005, 5), planned(&mut world, second, 3005, 5)), (8, 16), "{policy}");
+        assert_eq!(planned(&mut world, second, 500, 1), 1, "{policy}");
         world.send(Event::Close { open: second });
         world.send(Event::Open { open: second, file: FILE, size: world.size });
-        assert_eq!(planned(&mut world, second, 501), 1, "{policy}: it has read nothing yet");
-        assert_eq!(planned(&mut world, second, 502), 4, "{policy}");
+        assert_eq!(planned(&mut world, second, 501, 1), 1, "{policy}: it has read nothing yet");
+        assert_eq!(planned(&mut world, second, 502, 1), 4, "{policy}");
         world.check_idle();
     }
 }

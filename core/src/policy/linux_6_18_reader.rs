@@ -263,3 +263,26 @@ pub fn touch_of(ask: &Ask<'_>, map: &Mapping) -> Touch {
         executable: map.executable,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::folios_index::Folios;
+
+    /// Section 4.10: after many misses it takes 900 hits until a miss reads around again.
+    #[test]
+    fn the_miss_counter_stops_at_a_thousand() {
+        let mut reader = Reader::new(32, 320);
+        let advice = Advice::Normal;
+        let touch = Touch { page: 7, map_end: 99, advice, huge: false, executable: false };
+        let nothing = &Folios::default();
+        for _ in 0..2000 {
+            reader.fault(&nothing, &touch);
+        }
+        (0..900).for_each(|_| assert_eq!(reader.fault_hit(&nothing, &touch, None), Todo::Nothing));
+        assert_eq!(reader.fault(&nothing, &touch), Todo::Nothing);
+        (0..2).for_each(|_| assert_eq!(reader.fault_hit(&nothing, &touch, None), Todo::Nothing));
+        let window = Window { start: 0, size: 32, async_size: 8, order: 0 };
+        assert_eq!(reader.fault(&nothing, &touch), Todo::Place { at: 0, window });
+    }
+}
