@@ -6,6 +6,7 @@ use crate::out;
 use foreread_lab::conform::linux::{self, Level};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::path::Path;
 
 const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
 
@@ -23,6 +24,10 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         let place = predict.as_ref().map_or(String::new(), |path| path.display().to_string());
         Fail::input("cannot write the predictions", format!("{place}: {error}"), "name a file that can be written")
     };
+    let whole = |path: &Path| path.canonicalize().ok();
+    if predict.as_deref().and_then(whole).is_some_and(|out| Some(out) == whole(check)) {
+        return Err(Fail::input("the predictions would take the recording's place", place, "name another file"));
+    }
     let mut out = predict.as_ref().map(File::create).transpose().map_err(unwritable)?.map(BufWriter::new);
     let verdict = linux::check(recording, level, out.as_mut().map(|out| out as &mut dyn Write))
         .map_err(|error| Fail::Input(format!("{place}: {error}")))?;

@@ -47,6 +47,13 @@ fn predictions_are_written() {
     let got = foreread(["conform", "linux", "--check", RECORDING, "--predict", nowhere.as_str()]);
     assert_eq!(got.code, Some(2));
     assert!(got.err.contains("cannot write the predictions"), "{}", got.err);
+    std::fs::copy(RECORDING, &out).expect("a copy");
+    let got = foreread(["conform", "linux", "--check", out.as_str(), "--predict", out.as_str()]);
+    assert!(got.code == Some(2) && got.err.contains("name another file"), "{}", got.err);
+    assert!(
+        foreread(["conform", "linux", "--check", out.as_str()]).is_done().starts_with("decisions 1028"),
+        "untouched"
+    );
 }
 
 #[test]
