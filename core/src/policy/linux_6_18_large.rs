@@ -75,8 +75,7 @@ impl Large {
         plan: &mut Plan,
         question: impl FnOnce(&mut Reader, &Cursor<'_, &Ask<'_>>) -> Todo,
     ) {
-        // The probes begin beside the page; what they begin in has to be there.
-        self.folio_at(ask, at + 1);
+        // The history begins in the folio before; that has to be there. A search for a hole begins in a folio that was met.
         self.folio_at(ask, at.saturating_sub(1));
         let folios = if self.kernel_probes { &self.folios } else { &Folios::NONE };
         let fresh = &self.fresh;
