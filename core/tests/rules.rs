@@ -473,3 +473,21 @@ fn folios_of_a_file_larger_than_the_cache() {
     assert!(stats.misses < 5, "{stats:?}");
     world.check_idle();
 }
+
+/// Forgetting those that are gone leaves the others: a second stream that paused meanwhile meets its mark.
+#[test]
+fn folios_that_are_there_are_kept() {
+    let mut world = World::with("linux-6.18:folios=on", config(1 << 17), 90_000 * PAGE);
+    let paused = OpenId(5);
+    world.send(Event::Open { open: paused, file: FILE, size: world.size });
+    let mut go = |open: OpenId, pages: std::ops::Range<u64>| {
+        for page in pages {
+            world.read_on(open, page * PAGE, PAGE);
+            world.settle();
+        }
+        world.machine.stats().misses
+    };
+    let before = go(paused, 80_000..80_011);
+    let between = go(OPEN, 0..70_000);
+    assert_eq!((before, go(paused, 80_011..80_100)), (2, between));
+}
