@@ -2,7 +2,7 @@
 //!
 //! Never: takes room that something wanted sooner needs, unless a reader waits for it.
 
-use super::{Fetch, Oracle, Place, State};
+use super::{Fetch, Oracle, Place};
 use crate::device::presets::{Model, Preset};
 use crate::device::{Arrival, Command};
 use crate::limits::future::NEVER;
@@ -79,7 +79,7 @@ impl Oracle<'_> {
         }
         // Of all that is absent the one wanted soonest always finds room when nothing flies: no reader waits for ever.
         let soonest = self.absent.first()?.1;
-        let due = self.states[soonest as usize].asked || (self.rule.ahead && self.is_due(soonest));
+        let due = self.states[soonest as usize].asked || self.is_due(soonest);
         (due && self.make_room(soonest)).then_some(soonest)
     }
 
@@ -130,9 +130,8 @@ impl Oracle<'_> {
 
     fn joins(&mut self, extent: u32, bytes: u64, most: u64) -> bool {
         let fits = bytes + self.future.extents[extent as usize].len() <= most;
-        let State { place, asked, .. } = self.states[extent as usize];
-        let wanted = place == Place::Absent && (self.rule.ahead || asked);
-        fits && wanted && self.future.next_use(extent) != NEVER && self.is_due(extent) && self.make_room(extent)
+        let absent = self.states[extent as usize].place == Place::Absent;
+        fits && absent && self.future.next_use(extent) != NEVER && self.is_due(extent) && self.make_room(extent)
     }
 
     /// The longest fetch now: what is left is shared between the lanes of the device, so that none is idle at the end.

@@ -15,10 +15,10 @@
 //! gap (a disk), reading the gap too can be faster; the computed bound (`bound.rs`) holds even then.
 //!
 //! A page is fetched as soon as it may be (*aggressive*, in the words of Cao, Felten, Karlin and Li 1995), which in a
-//! cache of a few reads costs some fetches more than the fewest there can be; one of the rules fetches only what is
-//! asked for and has the fewest. What stays: in a cache of a few reads, or at the start of a run that waits for its
+//! cache of a few reads costs some fetches more than the fewest there can be. What stays: in a cache of a few reads, or at the start of a run that waits for its
 //! readers, a policy may be ahead by a hair; and on a disk that turns, whose own buffer reads on while nobody asks,
-//! by more than that, for no rule plans with the turns.
+//! by more than that, for no rule plans with the turns. Where round trips are drawn, a short run of one lucky command
+//! may beat one that draws many.
 //!
 //! Never: looks at what a policy does, or takes part in a verdict.
 
@@ -64,21 +64,16 @@ struct Rule {
     cache_part: u64,
     /// Fetches at once, as far as the device takes them.
     flights: u32,
-    /// What nobody waits for is fetched too.
-    ahead: bool,
 }
 
 /// What is tried: the fewest commands; the earliest first byte, with one command or a few on the link before the one
-/// that is waited for; the least that lies between a byte and who waits for it; one command at a time, which leaves a
-/// disk that turns the time to read on into its buffer; and the fewest bytes, where the cache is short.
-const RULES: [Rule; 7] = [
-    Rule { first_bytes: u64::MAX, backward: true, cache_part: 1, flights: u32::MAX, ahead: true },
-    Rule { first_bytes: 1, backward: false, cache_part: 1, flights: u32::MAX, ahead: true },
-    Rule { first_bytes: 64 << 10, backward: false, cache_part: 1, flights: 4, ahead: true },
-    Rule { first_bytes: u64::MAX, backward: false, cache_part: 16, flights: u32::MAX, ahead: true },
-    Rule { first_bytes: 1, backward: false, cache_part: 16, flights: 4, ahead: true },
-    Rule { first_bytes: u64::MAX, backward: true, cache_part: 1, flights: 1, ahead: true },
-    Rule { first_bytes: u64::MAX, backward: false, cache_part: 1, flights: u32::MAX, ahead: false },
+/// that is waited for; the least that lies between a byte and who waits for it.
+const RULES: [Rule; 5] = [
+    Rule { first_bytes: u64::MAX, backward: true, cache_part: 1, flights: u32::MAX },
+    Rule { first_bytes: 1, backward: false, cache_part: 1, flights: u32::MAX },
+    Rule { first_bytes: 64 << 10, backward: false, cache_part: 1, flights: 4 },
+    Rule { first_bytes: u64::MAX, backward: false, cache_part: 16, flights: u32::MAX },
+    Rule { first_bytes: 1, backward: false, cache_part: 16, flights: 4 },
 ];
 
 /// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
