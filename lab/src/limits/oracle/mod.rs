@@ -68,12 +68,13 @@ struct Rule {
 
 /// What is tried: the fewest commands; the earliest first byte, with one command or a few on the link before the one
 /// that is waited for; the least that lies between a byte and who waits for it.
-const RULES: [Rule; 5] = [
+const RULES: [Rule; 6] = [
     Rule { first_bytes: u64::MAX, backward: true, cache_part: 1, flights: u32::MAX },
     Rule { first_bytes: 1, backward: false, cache_part: 1, flights: u32::MAX },
     Rule { first_bytes: 64 << 10, backward: false, cache_part: 1, flights: 4 },
     Rule { first_bytes: u64::MAX, backward: false, cache_part: 16, flights: u32::MAX },
     Rule { first_bytes: 1, backward: false, cache_part: 16, flights: 4 },
+    Rule { first_bytes: 1, backward: false, cache_part: 2048, flights: 4 },
 ];
 
 /// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
