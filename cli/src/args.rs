@@ -124,8 +124,8 @@ pub struct CompareArgs {
     /// USD for a million reads of the source and USD for 10^9 bytes of it: S3's 0.0004 for 1,000 GETs is
     /// requests=0.40. List prices by name: s3-2026-11 (same region), s3-internet-2026-11 (out to the internet); as
     /// generally known in that month, check yours. The column takes the place of MB/s.
-    #[arg(long, value_name = "PRICE", hide_short_help = true, value_parser = Price::parse)]
-    pub price: Option<Price>,
+    #[arg(long, value_name = "PRICE", hide_short_help = true, value_parser = price)]
+    pub price: Option<Box<Price>>,
     /// Write the event log of every run on a file to this directory
     ///
     /// One log a run, WORKLOAD-POLICY-RUN.log; 'foreread replay-log' checks that a fresh core decides the same. Writing
@@ -276,6 +276,10 @@ fn size(text: &str) -> Result<u64, String> {
         Err(SizeError::NotASize) => Err("it is not a size such as 512, 128K or 2G".to_string()),
         Err(SizeError::TooLarge) => Err("it is too large; a file has at most 4194304T".to_string()),
     }
+}
+
+fn price(text: &str) -> Result<Box<Price>, String> {
+    Price::parse(text).map(Box::new).map_err(|error| error.to_string())
 }
 
 fn page_size(text: &str) -> Result<PageSize, String> {

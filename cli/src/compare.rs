@@ -24,7 +24,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
         let mut bar = Bar::new();
         measure(&plan, &mut bar)?
     };
-    let reports: Vec<Report> = tables.iter().map(|t| Report::of(t).priced(args.price.as_ref())).collect();
+    let reports: Vec<Report> = tables.iter().map(|t| Report::of(t).priced(args.price.as_deref())).collect();
     show(&reports, json.as_ref())
 }
 
