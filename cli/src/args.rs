@@ -87,7 +87,7 @@ Examples:
   foreread compare --on model:rbd --policy linux-6.18:max=1M,rbd-plain
   foreread compare boot-ide --on model:rbd --json - | jq '.rows[].time_s.mean'")]
 pub struct CompareArgs {
-    /// NAME[:key=value,...] [default: four usual]; see 'foreread workloads'
+    /// NAME[:key=value,...]; see 'foreread workloads' [default: four]
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// PATH, file:PATH or model:NAME; see 'foreread models'
@@ -95,7 +95,7 @@ pub struct CompareArgs {
     /// A file is only read. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<OsString>,
-    /// 'all', 'peers', a,b:key=value,... [default: usual three]
+    /// 'all', 'peers', or a,b:key=value [default: the usual]
     ///
     /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
     /// it is missing: the others are measured against it. On a model 'oracle' may be among them, and is unless the list

@@ -5,8 +5,8 @@
 use crate::fail::Fail;
 use foreread_core::policy::SpecError;
 
-/// From this likeness on a name may have been meant. The value clap uses for its own suggestions.
-const LIKE: f64 = 0.7;
+/// From this likeness on a name may have been meant: two letters of five swapped are 0.7, one of three wrong is 0.6.
+const LIKE: f64 = 0.6;
 
 /// Most names in a suggestion.
 const NAMES: usize = 3;
@@ -23,7 +23,8 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
 /// 1 for the same, 0 for nothing in common. A name that contains the other is as good as nearly the same:
 /// `linux` for `linux-6.18`, `plain` for `rbd-plain`.
 fn likeness(name: &str, known: &str) -> f64 {
-    let score = strsim::jaro_winkler(name, known);
+    // The first alone likes a common beginning so much that it takes `rdb` for `raid-6disk`; the second knows swaps.
+    let score = f64::midpoint(strsim::jaro_winkler(name, known), strsim::normalized_damerau_levenshtein(name, known));
     if name.len() > 1 && known.contains(name) { score.max(0.9) } else { score }
 }
 

@@ -40,7 +40,7 @@ fn what_does_not_fit_is_refused() {
         ("none:max=1K", "'none' has no parameter 'max'"),
         ("linux-3.12:max", "'max' in 'linux-3.12:max' is not one key=value"),
         ("linux-3.12:max=1,max=2", "'max=2' in 'linux-3.12:max=1,max=2' is not one key=value"),
-        ("linux-3.12:max=x", "linux-3.12: max=x is not a size such as 128K"),
+        ("linux-3.12:max=x", "linux-3.12: max=x is no size such as 128K, nor capacity or capacity-2010b"),
         ("linux-3.12:max=99999999T", "linux-3.12: max=99999999T is too large"),
         ("linux-3.12:context=some", "context=some is not one of off, conservative, slow-ramp, original"),
         ("linux-2.6.0:min=4095", "linux-2.6.0: min=4095 is not between 4096 and 1073741824"),

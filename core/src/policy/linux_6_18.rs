@@ -120,7 +120,7 @@ pub static INFO: Info = Info {
             unit: Unit::Word(&["exact", "kernel"]),
             default: "exact",
             range: (0, 1),
-            help: "with folios: probe the cache exactly, or as the kernel does",
+            help: "with folios: exact probes of the cache, or the kernel's",
         },
     ],
     build: |v| {

@@ -107,7 +107,7 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
     for (plan, _) in &vary.plans {
         super::possible(plan)?;
     }
-    let places = place::all(&vary.base, progress)?;
+    let places = place::all(&vary.base, true, progress)?;
     let mut cases = Vec::new();
     for ((plan, workload), value) in vary.plans.iter().zip(&vary.varied.values) {
         let at = format!("{}={}", vary.varied.key, vary.varied.label(value));
