@@ -87,8 +87,8 @@ mod tests {
         let preset = presets::find("hdd-theory").expect("a preset");
         let mut w = workload(1, &[0, 0, 0]);
         let once = Bound::of(&w, preset);
-        // 8 ms and 3 KiB at 102,400 KiB/s.
-        assert_eq!((once.device_ns, once.ns()), (8_029_296, 8_029_296));
+        // 8 ms and 3 KiB at 102,400 KiB/s, rounded up.
+        assert_eq!((once.device_ns, once.ns()), (8_029_297, 8_029_297));
         w.jobs.push(w.jobs[0].clone());
         assert_eq!(Bound::of(&w, preset).device_ns, once.device_ns);
     }
