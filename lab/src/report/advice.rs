@@ -266,6 +266,16 @@ mod tests {
         );
     }
 
+    /// Nobody can set a policy that is an imitation of another program.
+    #[test]
+    fn an_imitation_is_not_advised() {
+        let mut tables = boot();
+        tables.policies[1].policy = "peer-nbdkit:max=1M".to_string();
+        tables.policies.swap(1, 2);
+        tables.policies.push(runs("peer-fsspec-blockcache", &[1.0, 1.1, 1.0, 1.1, 1.0], 4096, 4096, 4_096_000));
+        assert!(advice(&[tables]).starts_with("Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast"));
+    }
+
     #[test]
     fn nothing_differs() {
         let noise = table(

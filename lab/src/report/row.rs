@@ -7,6 +7,7 @@
 //! of all runs, before any rounding. Never: a number that was not measured.
 
 use super::Price;
+use crate::peer;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
@@ -187,10 +188,12 @@ impl Report {
 }
 
 impl Row {
-    /// True for a policy that reads ahead and can be chosen: neither `none` nor the kernel nor a limit.
+    /// True for a policy that reads ahead and can be chosen: neither `none` nor the kernel, a limit or an imitation.
     #[must_use]
     pub fn is_choice(&self) -> bool {
-        !self.limit && !self.is_kernel() && super::name_of(&self.policy) != "none"
+        let name = super::name_of(&self.policy);
+        let imitation = peer::ALL.iter().any(|peer| peer.name == name);
+        !self.limit && !self.is_kernel() && !imitation && name != "none"
     }
 
     /// True for a row without counters of ours.

@@ -10,8 +10,8 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, preset
 /// Widest line, in characters.
 pub const WIDTH: usize = 100;
 
-/// Widest name of a policy with its parameters before it is broken into lines; what is left of [`WIDTH`] when
-/// all other columns are full.
+/// Width that a policy with its parameters always has before it is broken into lines: what is left of [`WIDTH`] when
+/// all other columns are full. It gets more where they are not.
 const POLICY_WIDTH: usize = 16;
 
 /// What the terminal can do.
@@ -62,7 +62,14 @@ fn title(report: &Report) -> String {
     format!("{} on {}{about}: {runs}, cache {cache}, page {page}, seed {}", report.workload, report.source, report.seed)
 }
 
+/// The table, with as much room for the policies as the other columns leave.
 fn grid(report: &Report, style: Style) -> Vec<String> {
+    let narrow = grid_of(report, Style::default(), POLICY_WIDTH);
+    let widest = narrow.iter().map(|l| l.chars().count()).max().unwrap_or(0);
+    grid_of(report, style, POLICY_WIDTH + WIDTH.saturating_sub(widest))
+}
+
+fn grid_of(report: &Report, style: Style, policy_width: usize) -> Vec<String> {
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     let mut header = HEADER;
@@ -73,7 +80,7 @@ fn grid(report: &Report, style: Style) -> Vec<String> {
     // How many lines each row takes, to find the best one's again.
     let mut heights = Vec::new();
     for row in &report.rows {
-        let cells = cells(report, row);
+        let cells = cells(report, row, policy_width);
         heights.push(cells[0].lines().count());
         grid.add_row(aligned(cells));
     }
@@ -104,7 +111,7 @@ fn sole_best(report: &Report) -> Option<usize> {
     }
 }
 
-fn cells(report: &Report, row: &Row) -> Vec<String> {
+fn cells(report: &Report, row: &Row, policy_width: usize) -> Vec<String> {
     let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
     let count = |n: Option<u64>| or_dash(n, number::count);
     let part = |a: Option<u64>, b: Option<u64>| {
@@ -115,7 +122,7 @@ fn cells(report: &Report, row: &Row) -> Vec<String> {
         number::span_s(t.mean, half)
     };
     vec![
-        policy_lines(mark(report, row), &row.policy),
+        policy_lines(mark(report, row), &row.policy, policy_width),
         or_dash(row.time_s.as_ref(), time),
         or_dash(row.ratio_to_none, number::times),
         match report.price {
@@ -145,16 +152,16 @@ fn mark(report: &Report, row: &Row) -> char {
 }
 
 /// The name after its mark, broken behind `:` and `,` where it is too long.
-fn policy_lines(mark: char, policy: &str) -> String {
+fn policy_lines(mark: char, policy: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for part in policy.split_inclusive([':', ',']) {
         let line = lines.last_mut().expect("there is one from the start");
-        if !line.is_empty() && line.chars().count() + part.chars().count() > POLICY_WIDTH {
+        if !line.is_empty() && line.chars().count() + part.chars().count() > width {
             lines.push(String::new());
         }
         let mut line = lines.last_mut().expect("there is one from the start");
         for letter in part.chars() {
-            if line.chars().count() == POLICY_WIDTH {
+            if line.chars().count() == width {
                 lines.push(String::new());
                 line = lines.last_mut().expect("just pushed");
             }
@@ -247,11 +254,13 @@ time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readah
     fn the_best_row_alone_is_bold_with_all_its_lines() {
         let mut table = samples::boot();
         table.policies[1].policy = "linux-6.18:max=1M,second=8K".to_string();
-        table.policies[2].policy = "rbd-plain:trigger=3,max=1M,min=128K".to_string();
+        table.policies[2].policy =
+            "rbd-plain:trigger=3,max=1M,min=128K,disable-after=50M,page=512,object=4M".to_string();
         let text = render(&Report::of(&table), Style { bold: true });
         let bold: Vec<&str> = text.lines().filter(|l| l.contains('\x1b')).collect();
         assert_eq!(bold.len(), 3, "{text}");
-        assert!(bold[0].starts_with("\x1b[1m* rbd-plain:") && bold[1].contains("  trigger=3,"), "{text}");
+        assert!(text.lines().any(|l| l.starts_with("  linux-6.18:max=1M,second=8K ")), "there is room for it: {text}");
+        assert!(bold[0].starts_with("\x1b[1m* rbd-plain:") && bold[1].contains("disable-after=50M,"), "{text}");
         assert!(bold.iter().all(|l| l.ends_with("\x1b[0m")), "{text}");
         assert!(!render(&Report::of(&table), Style { bold: false }).contains('\x1b'));
     }
