@@ -88,10 +88,10 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// A ratio to the row `none`: `x0.25`, `x1.00`.
+/// A ratio to the row `none`: `x0.25`, `x1.00`, `x<.01`.
 #[must_use]
 pub fn times(ratio: f64) -> String {
-    format!("x{}", three(ratio))
+    if ratio > 0.0 && ratio < 0.005 { "x<.01".to_string() } else { format!("x{}", three(ratio)) }
 }
 
 /// A size in bytes with a unit of a power of two where it is a whole number of it: `64M`, `512`, `4K`.
@@ -105,18 +105,23 @@ pub fn size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// `text` broken at spaces into lines of at most `width` characters, the later ones indented by two.
-/// A longer word stands alone.
+/// What keeps two words on one line in [`wrap`].
+pub const TIE: char = '\u{a0}';
+
+/// `text` broken at spaces into lines of at most `width` characters, the later ones indented by two. A longer word
+/// stands alone; a per cent sign stays with its number, and words that are joined by a [`TIE`] stay together.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    let tied = text.replace(" %", &format!("{TIE}%"));
+    for word in tied.split(|c: char| c.is_whitespace() && c != TIE).filter(|word| !word.is_empty()) {
+        let word = word.replace(TIE, " ");
         let line = lines.last_mut().expect("there is one from the start");
         if line.is_empty() {
-            line.push_str(word);
+            line.push_str(&word);
         } else if line.chars().count() + 1 + word.chars().count() <= width {
             line.push(' ');
-            line.push_str(word);
+            line.push_str(&word);
         } else {
             lines.push(format!("  {word}"));
         }
@@ -172,6 +177,7 @@ mod tests {
             assert_eq!(percent(part), text);
         }
         assert_eq!(times(1.0), "x1.00");
+        assert_eq!((times(0.0049), times(0.005), times(0.0)), ("x<.01".into(), "x0.01".into(), "x0".into()));
         assert_eq!(or_dash(None, percent), "-");
     }
 
@@ -202,6 +208,7 @@ mod tests {
         }
         assert_eq!(wrap("aa bb cc", 5), ["aa bb", "  cc"]);
         assert_eq!(wrap("", 5), [""]);
+        assert_eq!(wrap("aa 12 %, bb\u{a0}7", 6), ["aa", "  12 %,", "  bb 7"]);
         assert_eq!(["four", "fives", ""].map(|text| cut(text, 4)), ["four", "fiv…", ""]);
         assert_eq!(wrap("wider-than-that b", 5), ["wider-than-that", "  b"]);
     }

@@ -2,7 +2,7 @@
 //!
 //! Never: asks whether there is a terminal or what it can do. The caller says so ([`Style`]).
 
-use super::number::{self, or_dash};
+use super::number::{self, TIE, or_dash};
 use super::row::{Report, Row, Time};
 use crate::stats::ratio;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
@@ -59,7 +59,10 @@ fn title(report: &Report) -> String {
     let about = if report.source_about.is_empty() { String::new() } else { format!(" ({})", report.source_about) };
     let runs = if report.runs == 1 { "1 run".to_string() } else { format!("{} runs", report.runs) };
     let (cache, page) = (number::size(report.cache_bytes), number::size(report.page_bytes));
-    format!("{} on {}{about}: {runs}, cache {cache}, page {page}, seed {}", report.workload, report.source, report.seed)
+    format!(
+        "{} on {}{about}: {runs}, cache {cache}, page {page}, seed{TIE}{}",
+        report.workload, report.source, report.seed
+    )
 }
 
 /// The table, with as much room for the policies as the other columns leave.
@@ -202,7 +205,9 @@ fn limits(report: &Report) -> Vec<String> {
         lines.push(format!("No row can be faster than {} s: device {}, readers {}.", s(bound), s(device), s(readers)));
     }
     if report.rows.iter().any(|r| r.limit) {
-        let part = |r: &Row| Some(format!("{} {} %", r.policy, number::percent(r.score?)));
+        // A shade less than nothing is nothing.
+        let score = |r: &Row| r.score.map(|s| if (-0.005..0.0).contains(&s) { 0.0 } else { s });
+        let part = |r: &Row| Some(format!("{} {} %", r.policy, number::percent(score(r)?)));
         let parts: Vec<String> = report.rows.iter().filter(|r| r.is_choice()).filter_map(part).collect();
         let gained = if parts.is_empty() { String::new() } else { format!(" Of its gain: {}.", parts.join(", ")) };
         lines.push(format!("oracle knows what will be read: a limit, not a choice.{gained}"));
@@ -287,7 +292,7 @@ time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readah
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
         }
-        assert!(text.contains("x3e-4") && text.contains("123456") && text.contains("30141"), "{text}");
+        assert!(text.contains("x<.01") && text.contains("123456") && text.contains("30141"), "{text}");
     }
 
     #[test]
