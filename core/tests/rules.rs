@@ -5,7 +5,7 @@ mod common;
 use common::{FILE, OPEN, World};
 use foreread_core::event::{Advice, Class, Error, Event};
 use foreread_core::machine::Config;
-use foreread_core::policy::{Ask, Info, Plan, Policy, PolicyDraft, PolicySpec, Scope, Wants};
+use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Scope, Wants};
 use foreread_core::units::{ByteRange, Nanos, OpenId, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
@@ -385,50 +385,6 @@ fn an_empty_hint_is_the_rest_of_the_file() {
     assert_eq!(world.held.len(), 0);
 }
 
-/// One line that says what is missing, and numbers once it is there.
-#[test]
-fn a_maximum_by_capacity() {
-    let refused = |text| PolicySpec::parse(text).expect_err("no capacity here").to_string();
-    assert_eq!(
-        refused("linux-2.6.31:max=capacity"),
-        "linux-2.6.31:max=capacity: the capacity that max goes by is not known here; write max as a size"
-    );
-    assert!(refused("linux-6.18:max=capacity_").contains("is no size such as 128K, nor capacity or capacity-2010b"));
-    assert!(refused("linux-6.18:max=99G+capacity").contains("max=99G is not between"), "{}", refused("none:a=1"));
-    assert!(refused("linux-6.18:max=1M+").contains("max=1M+ is no size"));
-    assert!(refused("linux-6.18:io=capacity").contains("io=capacity is not a size"), "max alone goes by it");
-    assert!(refused("rbd-plain:max=capacity").contains("is not a size such as 128K"));
-    let ready = |text: &str, device: Option<u64>, capacity| {
-        let draft = PolicyDraft::parse(text).expect("a policy");
-        assert_eq!(draft.wants_capacity(), text.contains("capacity"));
-        let draft = device.map_or(draft.clone(), |bytes| draft.with_default("max", bytes));
-        let spec = draft.ready(Some(capacity)).expect("a capacity");
-        assert_eq!(spec.to_string(), text, "shown as it was written");
-        let again = PolicySpec::parse(&spec.canonical()).expect("plain numbers");
-        assert_eq!(again.canonical(), spec.canonical());
-        spec.values[0]
-    };
-    const KIB: u64 = 1 << 10;
-    for (text, device, capacity, max) in [
-        ("linux-2.6.31:max=capacity", None, 505_000, 4 * KIB),
-        ("linux-2.6.31:max=capacity", None, 0, 4 * KIB),
-        ("linux-2.6.31:max=capacity-2010b", None, 0, 128 * KIB),
-        ("linux-2.6.31:max=capacity", None, 512 << 20, 64 * KIB),
-        ("linux-2.6.31:max=capacity-2010b", None, 512 << 20, 128 * KIB),
-        // Never more than the device would have: its own setting, what was written, the default.
-        ("linux-2.6.31:max=capacity", Some(8 * KIB), 512 << 20, 8 * KIB),
-        ("linux-2.6.31:max=capacity", Some(1024 * KIB), 8 << 30, 256 * KIB),
-        ("linux-2.6.31:max=512K+capacity", Some(8 * KIB), 8 << 30, 256 * KIB),
-        ("linux-2.6.31:max=512K+capacity-2010b", None, 1 << 40, 512 * KIB),
-        ("linux-2.6.31:max=0+capacity", None, 1 << 40, 0),
-        ("linux-2.6.31:max=64K", Some(8 * KIB), 0, 64 * KIB),
-        ("linux-2.6.31", Some(1), 0, 1),
-        ("linux-2.6.31", Some(1 << 50), 0, 1 << 30),
-        ("linux-2.6.31", None, 0, 128 * KIB),
-    ] {
-        assert_eq!(ready(text, device, capacity), max, "{text}, {device:?}, {capacity} bytes");
-    }
-}
 /// Pages that the last decision of a read planned.
 fn planned(world: &mut World, open: OpenId, page: u64, pages: u64) -> u64 {
     world.read_on(open, page * PAGE, pages * PAGE);
@@ -490,4 +446,14 @@ fn folios_that_are_there_are_kept() {
     let before = go(paused, 80_000..80_011);
     let between = go(OPEN, 0..70_000);
     assert_eq!((before, go(paused, 80_011..80_100)), (2, between));
+}
+
+/// A read as long as a file can be is told to the 2003 policies page by page, and still has to begin some day.
+#[test]
+fn a_very_long_read_is_told_up_to_a_limit() {
+    for policy in ["linux-2.6.0-mm", "linux-2.6.0-mm-fix"] {
+        let mut world = World::with(policy, config(64), 1 << 50);
+        world.read(0, 1 << 50);
+        assert!(world.machine.stats().ra_planned_bytes < 3 << 30, "{policy}");
+    }
 }

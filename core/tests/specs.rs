@@ -87,3 +87,47 @@ fn what_is_written_reads_back() {
     assert_eq!(canonical("none"), "none");
     assert_eq!(canonical("linux-3.12:max=1M"), "linux-3.12:max=1048576,context=conservative");
 }
+
+/// One line that says what is missing, and numbers once it is there.
+#[test]
+fn a_maximum_by_capacity() {
+    assert_eq!(
+        refused("linux-2.6.31:max=capacity"),
+        "linux-2.6.31:max=capacity: the capacity that max goes by is not known here; write max as a size"
+    );
+    assert!(refused("linux-6.18:max=capacity_").contains("is no size such as 128K, nor capacity or capacity-2010b"));
+    assert!(refused("linux-6.18:max=99G+capacity").contains("max=99G is not between"), "{}", refused("none:a=1"));
+    assert!(refused("linux-6.18:max=1M+").contains("max=1M+ is no size"));
+    assert!(refused("linux-6.18:io=capacity").contains("io=capacity is not a size"), "max alone goes by it");
+    assert!(refused("rbd-plain:max=capacity").contains("is not a size such as 128K"));
+    let ready = |text: &str, device: Option<u64>, capacity| {
+        let draft = PolicyDraft::parse(text).expect("a policy");
+        assert_eq!(draft.wants_capacity(), text.contains("capacity"));
+        let draft = device.map_or(draft.clone(), |bytes| draft.with_default("max", bytes));
+        let spec = draft.ready(Some(capacity)).expect("a capacity");
+        assert_eq!(spec.to_string(), text, "shown as it was written");
+        let again = PolicySpec::parse(&spec.canonical()).expect("plain numbers");
+        assert_eq!(again.canonical(), spec.canonical());
+        spec.values[0]
+    };
+    const KIB: u64 = 1 << 10;
+    for (text, device, capacity, max) in [
+        ("linux-2.6.31:max=capacity", None, 505_000, 4 * KIB),
+        ("linux-2.6.31:max=capacity", None, 0, 4 * KIB),
+        ("linux-2.6.31:max=capacity-2010b", None, 0, 128 * KIB),
+        ("linux-2.6.31:max=capacity", None, 512 << 20, 64 * KIB),
+        ("linux-2.6.31:max=capacity-2010b", None, 512 << 20, 128 * KIB),
+        // Never more than the device would have: its own setting, what was written, the default.
+        ("linux-2.6.31:max=capacity", Some(8 * KIB), 512 << 20, 8 * KIB),
+        ("linux-2.6.31:max=capacity", Some(1024 * KIB), 8 << 30, 256 * KIB),
+        ("linux-2.6.31:max=512K+capacity", Some(8 * KIB), 8 << 30, 256 * KIB),
+        ("linux-2.6.31:max=512K+capacity-2010b", None, 1 << 40, 512 * KIB),
+        ("linux-2.6.31:max=0+capacity", None, 1 << 40, 0),
+        ("linux-2.6.31:max=64K", Some(8 * KIB), 0, 64 * KIB),
+        ("linux-2.6.31", Some(1), 0, 1),
+        ("linux-2.6.31", Some(1 << 50), 0, 1 << 30),
+        ("linux-2.6.31", None, 0, 128 * KIB),
+    ] {
+        assert_eq!(ready(text, device, capacity), max, "{text}, {device:?}, {capacity} bytes");
+    }
+}
