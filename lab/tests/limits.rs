@@ -3,14 +3,17 @@
 //!
 //! Small sizes, so that every workload, model and policy of the house can meet.
 
+use foreread_core::event::Advice;
 use foreread_core::machine::Config;
 use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareError, OracleRow, Plan, Where};
-use foreread_lab::device::presets::{self, Model, PRESETS};
+use foreread_lab::device::presets::{self, Model, PRESETS, Preset};
 use foreread_lab::limits::bound::Bound;
 use foreread_lab::limits::oracle;
+use foreread_lab::peer;
 use foreread_lab::report::{Report, RunResult, Silent, Table};
+use foreread_lab::sim;
 use foreread_lab::workload::{self, Job, Request, Workload};
 
 /// What stands for each kind of workload, and the size that it spans here.
@@ -34,7 +37,7 @@ fn tables(workload: &str, model: &str, size: u64, runs: u32, policies: &[&str], 
     let plan = Plan {
         workload: Some(workload.to_string()),
         on: Some(Where::Model(model.to_string())),
-        policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
+        policies: policies.iter().map(|p| peer::parse(p).expect("a policy")).collect(),
         oracle: OracleRow::Asked,
         runs: Some(runs),
         seed: 1,
@@ -53,36 +56,77 @@ fn row<'a>(table: &'a Table, policy: &str) -> &'a [RunResult] {
 /// What the oracle's choice of fetches may cost it once, at the start of a run that is not bound by the device (see `limits/oracle`).
 const START: f64 = 1.0005;
 
-#[test]
-fn nothing_is_below_the_bound_and_no_policy_beats_the_oracle() {
-    let names: Vec<&str> = ALL.iter().map(|info| info.name).collect();
-    for (name, size) in small_workloads() {
-        let least = workload::parse(name).expect("a workload").info.least_bytes;
-        for preset in PRESETS.iter().filter(|p| p.capacity_bytes >= least) {
-            let table = tables(name, preset.name, size, 1, &names, None);
-            let bound = table.bounds[0].ns() as f64 / 1e9;
-            let oracle = &row(&table, "oracle")[0];
-            assert!(bound > 0.0, "{name} on {}: no bound", preset.name);
-            assert!((oracle.stats.source_bytes, oracle.stats.unused_bytes) == (oracle.distinct_bytes, 0));
-            for policy in &table.policies {
-                let what = format!("{} reads {name} on {}", policy.policy, preset.name);
-                let time = policy.runs[0].time_s;
-                assert!(time >= bound, "{what} in {time} s, below {bound} s");
-                // On a device with luck of its own one lucky command may beat many of average luck in a run this short,
-                // and what a turning drive's buffer reads while nobody asks is nothing that the oracle plans with.
-                let lucky = match preset.model {
-                    Model::Hdd(_) | Model::Ssd(_) => true,
-                    Model::Net(net) => net.rtt_p99_ns.is_some(),
-                    Model::Disk(_) | Model::Array(_) => false,
-                };
-                assert!(
-                    lucky || time * START >= oracle.time_s,
-                    "{what} in {time} s, the oracle in {} s",
-                    oracle.time_s
-                );
-            }
+/// The same, for the mean of a few runs on a device with luck of its own: a turning drive's buffer reads on while nobody
+/// asks, and dies are busy with something else.
+const LUCK: f64 = 1.05;
+const LUCKY_RUNS: u32 = 3;
+
+/// No run of these policies is below the bound, none that reads what is wanted and nothing else beats the oracle, and
+/// the oracle reads nothing in vain. Where a command costs more than the bytes of a gap, reading the gap may win.
+fn check_limits(name: &str, size: u64, preset: &Preset, policies: &[&str], beaten: &mut Vec<String>) {
+    // Where round trips are drawn, few commands of a short run may all be lucky: the oracle is given one long one more.
+    let (lucky, slack, long_s) = match preset.model {
+        Model::Hdd(_) | Model::Ssd(_) => (true, LUCK, 0.0),
+        Model::Net(net) => (net.rtt_p99_ns.is_some(), START, net.rtt_p99_ns.unwrap_or(0) as f64 / 1e9),
+        Model::Disk(_) | Model::Array(_) => (false, START, 0.0),
+    };
+    let table = tables(name, preset.name, size, if lucky { LUCKY_RUNS } else { 1 }, policies, None);
+    let mean = |runs: &[RunResult]| runs.iter().map(|r| r.time_s).sum::<f64>() / runs.len() as f64;
+    let oracle = row(&table, "oracle");
+    for (run, none) in oracle.iter().zip(row(&table, "none")) {
+        let s = run.stats;
+        assert_eq!((s.source_bytes, s.unused_bytes), (run.distinct_bytes, 0), "{name} on {}", preset.name);
+        assert_eq!(s.demand_reads, none.stats.demand_reads, "{name} on {}", preset.name);
+    }
+    for policy in &table.policies {
+        let what = format!("{} reads {name} on {}", policy.policy, preset.name);
+        for (run, bound) in policy.runs.iter().zip(&table.bounds) {
+            let bound = bound.ns() as f64 / 1e9;
+            assert!(bound > 0.0 && run.time_s >= bound, "{what} in {} s, the bound is {bound} s", run.time_s);
+        }
+        let in_vain = policy.runs.iter().any(|r| r.stats.source_bytes > r.distinct_bytes);
+        let (time, best) = (mean(&policy.runs), mean(oracle));
+        if !in_vain && time * slack + long_s < best {
+            beaten.push(format!("{what} in {time} s, the oracle in {best} s"));
         }
     }
+}
+
+/// Every workload on every model that holds it.
+fn pairs() -> impl Iterator<Item = (usize, &'static str, u64, &'static Preset)> {
+    let fits = |name: &str, p: &Preset| p.capacity_bytes >= workload::parse(name).expect("a workload").info.least_bytes;
+    let all = small_workloads().into_iter().flat_map(|(name, size)| PRESETS.iter().map(move |p| (name, size, p)));
+    all.filter(move |(name, _, p)| fits(name, p)).enumerate().map(|(n, (name, size, p))| (n, name, size, p))
+}
+
+fn every_policy() -> Vec<&'static str> {
+    ALL.iter().chain(peer::ALL).map(|info| info.name).collect()
+}
+
+/// One pair of workload and model in a few, with one policy in a few, and in turn all of them.
+#[test]
+fn nothing_is_below_the_bound_and_no_policy_beats_the_oracle() {
+    let (all, mut beaten) = (every_policy(), Vec::new());
+    for (n, name, size, preset) in pairs() {
+        let long =
+            ["boot-ide", "boot-virtio", "grep-ide", "grep-virtio", "mmap-desktop", "mmap-console"].contains(&name);
+        let some = all.iter().enumerate().filter(|(i, p)| **p == "none" || i % 7 == n % 7).map(|(_, p)| *p);
+        if n % if long { 11 } else { 2 } == 0 {
+            check_limits(name, size, preset, &some.collect::<Vec<_>>(), &mut beaten);
+        }
+    }
+    assert!(beaten.is_empty(), "{}", beaten.join("\n"));
+}
+
+/// The same with nothing left out.
+#[test]
+#[ignore = "minutes, even in release"]
+fn nothing_is_below_the_bound_and_no_policy_beats_the_oracle_anywhere() {
+    let mut beaten = Vec::new();
+    for (_, name, size, preset) in pairs() {
+        check_limits(name, size, preset, &every_policy(), &mut beaten);
+    }
+    assert!(beaten.is_empty(), "{}", beaten.join("\n"));
 }
 
 /// With a cache of a few reads things are fetched again, but not in vain: every byte that arrives is read or evicted for
@@ -123,7 +167,7 @@ fn oracle_run(workload: &Workload, model: &str, cache_bytes: u64) -> RunResult {
     let page = PageSize::new(4096).expect("a page");
     let mut config = Config::new(page, cache_bytes);
     config.max_in_flight = preset.connections;
-    let bound = Bound::of(workload, preset);
+    let bound = Bound::of(workload, preset, page.bytes());
     let setup = oracle::Setup { workload, config: config.bounded(), preset, seed: 1, bound };
     oracle::run(&setup).expect("few touches")
 }
@@ -142,7 +186,7 @@ fn what_is_wanted_last_leaves() {
     let run = oracle_run(&jobs(&[&cyclic]), "hdd-theory", 4 * 4096);
     // LRU misses all 50; the fewest are the first 5 and one in four after them. Fetching as soon as may be costs some
     // of what lies between, and waiting for nobody.
-    let fewest = 5 + 45_u64.div_ceil(4);
+    let fewest = 5 + 45 / 4;
     assert!((fewest..=2 * fewest).contains(&run.stats.source_reads), "{} fetches", run.stats.source_reads);
     assert!(run.stats.evicted_pages > 0);
     let ample = oracle_run(&jobs(&[&cyclic]), "hdd-theory", 5 * 4096);
@@ -171,6 +215,84 @@ fn several_jobs_end_even_when_they_want_the_whole_cache() {
         let run = oracle_run(&jobs(&[&down, &up, &far, &up]), "nvme", cache * 4096);
         assert_eq!(run.stats.demand_reads, 1000, "{cache} pages");
     }
+}
+
+fn chain(parts: Vec<Vec<Request>>, opens: &[u32], gap_ns: u64) -> Workload {
+    let mut workload = jobs(&[]);
+    for (n, mut requests) in parts.into_iter().enumerate() {
+        requests[0].think_ns = gap_ns;
+        workload.jobs.push(Job { after: (n as u32).checked_sub(1), ..Job::new(0, opens[n], requests) });
+    }
+    workload
+}
+
+/// The same requests under the simulator without readahead.
+fn sim_run(workload: &Workload, model: &str, cache_bytes: u64) -> RunResult {
+    let preset = presets::find(model).expect("a preset");
+    let config = Config::new(PageSize::new(4096).expect("a page"), cache_bytes).bounded();
+    let policy = PolicySpec::none();
+    let setup = sim::Setup { workload, policy: &policy, config, host_ns_per_kib: preset.host_ns_per_kib };
+    sim::run(&setup, preset.build(1))
+}
+
+/// By hand, on the disk of 8 ms: jobs of a chain think one after the other, those without one at the same time, and
+/// what comes after the last read counts for nobody.
+#[test]
+fn a_job_begins_when_the_one_before_has_ended() {
+    const S: u64 = 1_000_000_000;
+    let read = |page: u64| vec![Request::read(page * 4096, 4096)];
+    let mut workload = chain(vec![read(0), read(1), read(2)], &[0, 1, 2], S);
+    let bound = |w: &Workload| Bound::of(w, presets::find("hdd-theory").expect("a preset"), 4096).readers_ns;
+    let run = oracle_run(&workload, "hdd-theory", 1 << 20);
+    // All of it is there before the first has thought.
+    assert_eq!((run.time_s, run.stats.source_reads, bound(&workload)), (3.0, 1, 3 * S));
+    workload.jobs[2].after = Some(0);
+    assert_eq!((oracle_run(&workload, "hdd-theory", 1 << 20).time_s, bound(&workload)), (2.0, 2 * S));
+    let late = Request { think_ns: 9 * S, ..Request::hint(Advice::WillNeed, 0, 1 << 30) };
+    workload.jobs[1].requests.push(late);
+    assert_eq!((oracle_run(&workload, "hdd-theory", 1 << 20).time_s, bound(&workload)), (2.0, 2 * S));
+    assert!((sim_run(&workload, "hdd-theory", 1 << 20).time_s - 2.0).abs() < 0.05);
+    // The job after the hint waits for it.
+    workload.jobs[2].after = Some(1);
+    assert_eq!((oracle_run(&workload, "hdd-theory", 1 << 20).time_s, bound(&workload)), (12.0, 12 * S));
+}
+
+/// A hint over a whole file is no byte of it.
+#[test]
+fn hints_cost_nothing() {
+    let hint = |advice| Request::hint(advice, 0, 1 << 30);
+    let plain = chain(vec![vec![Request::read(0, 8192)]], &[0], 0);
+    let hinted = chain(vec![vec![hint(Advice::WillNeed), hint(Advice::Random), Request::read(0, 8192)]], &[0], 0);
+    for model in ["x25-m", "nvme"] {
+        let preset = presets::find(model).expect("a preset");
+        assert_eq!(Bound::of(&hinted, preset, 512), Bound::of(&plain, preset, 512));
+        let (one, two) = (oracle_run(&plain, model, 1 << 20), oracle_run(&hinted, model, 1 << 20));
+        assert_eq!((one.time_s, one.stats, one.latency), (two.time_s, two.stats, two.latency));
+    }
+}
+
+/// Only the first touch of a page through its mapping is a fault, and another once the page has left; the same
+/// faults as the simulator's.
+#[test]
+fn a_mapped_page_is_no_event() {
+    let touches = |pages: &[u64]| pages.iter().map(|p| Request::touch(p * 4096 + 17)).collect::<Vec<_>>();
+    let again = || vec![touches(&[3, 3, 4]), touches(&[3, 4, 3])];
+    // (open descriptions, faults): the second job has the mapping of the first, or its own.
+    for (opens, faults) in [([0, 0], 2), ([0, 1], 4)] {
+        let workload = chain(again(), &opens, 0);
+        let run = oracle_run(&workload, "x25-m", 1 << 20);
+        assert_eq!((run.stats.demand_reads, run.stats.demand_bytes), (faults, faults * 4096));
+        assert_eq!((run.stats.source_bytes, run.latency.len()), (8192, faults));
+        assert_eq!(sim_run(&workload, "x25-m", 1 << 20).stats.demand_reads, faults);
+        // 400 ns for each KiB of a fault.
+        let bound = Bound::of(&workload, presets::find("x25-m").expect("a preset"), 4096);
+        assert_eq!(bound.readers_ns, faults * 1600);
+    }
+    // Room for four pages: the fifth drives one out, and a page that left is not mapped any more.
+    let cyclic: Vec<u64> = (0..5).cycle().take(50).map(|n| n * 10).collect();
+    let run = oracle_run(&chain(vec![touches(&cyclic)], &[0], 0), "hdd-theory", 4 * 4096);
+    assert!(run.stats.evicted_pages > 0 && run.stats.source_reads >= 16);
+    assert!(run.stats.demand_reads >= run.stats.source_reads && run.stats.demand_reads < 50, "{:?}", run.stats);
 }
 
 #[test]

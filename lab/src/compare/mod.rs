@@ -320,7 +320,8 @@ impl<'a> Case<'a> {
             }
             let workload = self.workload(run)?;
             if let Place::Model(preset) = self.place {
-                self.bounds.push(Bound::of(&workload, preset));
+                let smallest = self.rows.iter().map(|r| r.page.bytes()).min().unwrap_or(1);
+                self.bounds.push(Bound::of(&workload, preset, smallest));
             }
             for turn in 0..rows {
                 // A Latin square: each row goes first, second, ... equally often.

@@ -1,7 +1,7 @@
 //! All that will be read: which bytes, in which order, and when each is wanted next.
 //!
-//! Pages that are always read together are one *extent*; a *touch* is one request reading one extent. Touches are
-//! numbered in the order in which the readers would come to them if nothing but the bytes themselves cost time, so
+//! Pages that are always read together are one *extent*; a *touch* is one request reading one extent, or touching the
+//! page that is one (it may turn out to be mapped: a use all the same). A hint touches nothing. Touches are numbered in the order in which the readers would come to them if nothing but the bytes themselves cost time, so
 //! that the touch an extent waits for says how soon it is wanted. One job keeps its order exactly; between jobs it is
 //! a guess, and a reader that is ahead of it is served all the same (`oracle/`).
 //!
@@ -14,6 +14,7 @@
 //! Never: bytes that nobody reads.
 
 use crate::workload::{Job, Request, Workload};
+use std::collections::BTreeMap;
 
 /// The next use of what is not wanted any more.
 pub const NEVER: u32 = u32::MAX;
@@ -81,7 +82,9 @@ impl Future {
         for (job, request) in in_order(&workload.jobs, cost) {
             future.starts[job][request] = future.touched.len() as u32;
             let Job { file, requests, .. } = &workload.jobs[job];
-            future.add_touches(*file, &requests[request], &mut last);
+            if requests[request].demands() {
+                future.add_touches(*file, &requests[request], &mut last);
+            }
             if future.touched.len() > MAX_TOUCHES {
                 return None;
             }
@@ -162,16 +165,20 @@ impl Future {
 }
 
 /// Every request as (job, its place in it), in the order of the time each would begin at if the ones before it in
-/// its job took what they cost at least.
+/// its job, and the jobs before that, took what they cost at least.
 fn in_order(jobs: &[Job], cost: impl Fn(&Request) -> u64) -> Vec<(usize, usize)> {
     let mut keys = Vec::new();
+    let mut ends = vec![0_u64; jobs.len()];
     for (number, job) in jobs.iter().enumerate() {
+        let begin = job.after.map_or(0, |before| ends[before as usize]);
+        let depth = u64::from(job.depth.max(1));
         let mut at = 0_u64;
         for (i, request) in job.requests.iter().enumerate() {
             at = at.saturating_add(request.think_ns);
-            keys.push((at / u64::from(job.depth.max(1)), i, number));
-            at = at.saturating_add(cost(request));
+            keys.push((begin.saturating_add(at / depth), i, number));
+            at = at.saturating_add(if request.demands() { cost(request) } else { 0 });
         }
+        ends[number] = begin.saturating_add(at / depth);
     }
     keys.sort_unstable();
     keys.into_iter().map(|(_, i, job)| (job, i)).collect()
@@ -179,33 +186,41 @@ fn in_order(jobs: &[Job], cost: impl Fn(&Request) -> u64) -> Vec<(usize, usize)>
 
 /// The pages of all requests, cut where one begins or ends and at multiples of `longest`.
 fn extents(workload: &Workload, page_bytes: u64, longest: u64) -> Vec<Extent> {
+    let page_start = |at: u64| at & !(page_bytes - 1);
+    let mut of_files: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+    for job in &workload.jobs {
+        let size = workload.files[job.file as usize];
+        let wanted = job.requests.iter().filter(|r| r.demands() && r.len > 0 && r.offset < size);
+        let pages = |r: &Request| (page_start(r.offset), page_start(r.offset + r.len + page_bytes - 1).min(size));
+        of_files.entry(job.file).or_default().extend(wanted.map(pages));
+    }
     let mut all = Vec::new();
-    for (file, &size) in workload.files.iter().enumerate() {
-        let jobs = workload.jobs.iter().filter(|job| job.file as usize == file);
-        let reads = jobs.flat_map(|job| &job.requests).filter(|r| r.len > 0 && r.offset < size);
-        let page_start = |at: u64| at & !(page_bytes - 1);
-        let mut ranges: Vec<(u64, u64)> =
-            reads.map(|r| (page_start(r.offset), page_start(r.offset + r.len + page_bytes - 1).min(size))).collect();
+    for (file, mut ranges) in of_files {
         ranges.sort_unstable();
         ranges.dedup();
-        let mut edges: Vec<u64> = ranges.iter().flat_map(|r| [r.0, r.1]).collect();
-        edges.sort_unstable();
-        let (mut reached, mut edge) = (0, 0);
-        for (start, end) in ranges {
-            let mut at = start.max(reached);
-            while at < end {
-                let cut = (at / longest + 1) * longest;
-                while edges[edge] <= at {
-                    edge += 1;
-                }
-                let stop = cut.min(edges[edge]);
-                all.push(Extent { file: file as u32, start: at, end: stop });
-                at = stop;
-            }
-            reached = reached.max(end);
-        }
+        cut(file, &ranges, longest, &mut all);
     }
     all
+}
+
+/// Cuts the sorted ranges of one file.
+fn cut(file: u32, ranges: &[(u64, u64)], longest: u64, all: &mut Vec<Extent>) {
+    let mut edges: Vec<u64> = ranges.iter().flat_map(|r| [r.0, r.1]).collect();
+    edges.sort_unstable();
+    let (mut reached, mut edge) = (0, 0);
+    for &(start, end) in ranges {
+        let mut at = start.max(reached);
+        while at < end {
+            let cut = (at / longest + 1) * longest;
+            while edges[edge] <= at {
+                edge += 1;
+            }
+            let stop = cut.min(edges[edge]);
+            all.push(Extent { file, start: at, end: stop });
+            at = stop;
+        }
+        reached = reached.max(end);
+    }
 }
 
 /// Sums of the first numbers of a row whose numbers change (Fenwick 1994).
@@ -287,5 +302,21 @@ mod tests {
         let f = future(&[&[(0, 512), (512, 512), (1024, 512)], &[(5120, 1024), (6144, 512)]]);
         let starts: Vec<u32> = (0..3).map(|i| f.first_touch(0, i)).chain((0..2).map(|i| f.first_touch(1, i))).collect();
         assert_eq!(starts, [0, 2, 4, 1, 3]);
+    }
+
+    /// The second job of a chain begins behind the first; a touch is of its page; a hint is of nothing.
+    #[test]
+    fn a_chain_comes_in_its_order() {
+        let mut w = workload(&[&[(0, 512), (512, 512)], &[(1024, 512)], &[(2048, 512)]]);
+        w.jobs[1].after = Some(0);
+        w.jobs[0].requests[0] = Request::hint(foreread_core::event::Advice::WillNeed, 0, 10_000);
+        w.jobs[2].requests.push(Request::touch(700));
+        let f = Future::of(&w, 512, 4, |r| r.len).expect("small");
+        let ranges: Vec<(u64, u64)> = f.extents.iter().map(|e| (e.start, e.end)).collect();
+        assert_eq!(ranges, [(512, 1024), (1024, 1536), (2048, 2560)]);
+        let of = |job, request| f.extents[f.extent_of(f.first_touch(job, request)) as usize].start;
+        assert_eq!((of(0, 1), of(1, 0), of(2, 0), of(2, 1)), (512, 1024, 2048, 512));
+        let order = [f.first_touch(2, 0), f.first_touch(0, 1), f.first_touch(1, 0), f.first_touch(2, 1)];
+        assert_eq!(order, [0, 1, 2, 3]);
     }
 }

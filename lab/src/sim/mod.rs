@@ -13,7 +13,7 @@
 //! Opening a file and a hint take no time, and no more does a touch of a page that is mapped (`mapped.rs`). A fault
 //! costs the host what a read of a page does.
 
-mod mapped;
+pub(crate) mod mapped;
 
 use crate::device::{Arrival, Command, Device};
 use crate::report::RunResult;

@@ -7,6 +7,10 @@ use crate::device::presets::{Model, Preset};
 use crate::device::{Arrival, Command};
 use crate::limits::future::NEVER;
 
+/// Absent extents that are looked at for one that is due, in the order of their places. Chosen: so few that a fetch is
+/// cheap to choose where the cache is small and little is due.
+const LOOK: usize = 256;
+
 /// How many commands a device works on at once: more would wait in it, and could not be changed any more.
 pub(super) fn lanes(preset: &Preset) -> u32 {
     match preset.model {
@@ -58,8 +62,10 @@ impl Oracle<'_> {
 
     /// Fetches while there is something to fetch, a place in flight and room.
     pub(super) fn pump(&mut self, now: u64) {
-        // A device that does one command after the other needs one in work and one behind it.
-        let limit = self.setup.config.max_in_flight.min(self.lanes.saturating_add(1)).min(self.rule.flights);
+        // A device that does one command after the other needs one in work and one behind it. A drive with a queue goes
+        // over that in an order of its own, and the longer it is the shorter its ways.
+        let lanes = if self.rule.sweep { u32::MAX } else { self.lanes.saturating_add(1) };
+        let limit = self.setup.config.max_in_flight.min(lanes).min(self.rule.flights);
         while self.flying < limit {
             let Some(extent) = self.most_urgent() else { return };
             let (first, end) = self.with_neighbours(extent);
@@ -69,7 +75,14 @@ impl Oracle<'_> {
 
     /// What a reader waits for, or else what is wanted soonest, if there is room; its room is taken.
     fn most_urgent(&mut self) -> Option<u32> {
-        while self.asked.front().is_some_and(|e| self.states[*e as usize].place != Place::Absent) {
+        if self.rule.sweep
+            && let Some(extent) = self.next_in_place()
+            && self.make_room(extent)
+        {
+            return Some(extent);
+        }
+        // What was fetched meanwhile is in the list still; even if it has left since, nobody waits for it any more.
+        while self.asked.front().is_some_and(|e| !self.states[*e as usize].asked) {
             self.asked.pop_front();
         }
         if let Some(&asked) = self.asked.front()
@@ -79,8 +92,14 @@ impl Oracle<'_> {
         }
         // Of all that is absent the one wanted soonest always finds room when nothing flies: no reader waits for ever.
         let soonest = self.absent.first()?.1;
-        let due = self.states[soonest as usize].asked || self.is_due(soonest);
+        let due = self.states[soonest as usize].asked || self.rule.ahead && self.is_due(soonest);
         (due && self.make_room(soonest)).then_some(soonest)
+    }
+
+    /// The next that is due behind the latest fetch, or else from the start on, as far as a look goes.
+    fn next_in_place(&self) -> Option<u32> {
+        let behind = self.absent_places.range(self.head..).take(LOOK);
+        behind.chain(self.absent_places.range(..self.head).take(LOOK)).copied().find(|&extent| self.is_due(extent))
     }
 
     /// Everything that is wanted up to this extent fits into the cache together, so it takes no room that something
@@ -103,6 +122,7 @@ impl Oracle<'_> {
         }
         self.held_pages += pages;
         self.absent.remove(&(next, extent));
+        self.absent_places.remove(&extent);
         self.states[extent as usize].place = Place::Flying;
         true
     }
@@ -131,13 +151,14 @@ impl Oracle<'_> {
     fn joins(&mut self, extent: u32, bytes: u64, most: u64) -> bool {
         let fits = bytes + self.future.extents[extent as usize].len() <= most;
         let absent = self.states[extent as usize].place == Place::Absent;
-        fits && absent && self.future.next_use(extent) != NEVER && self.is_due(extent) && self.make_room(extent)
+        let due = self.rule.ahead || self.states[extent as usize].asked;
+        fits && absent && due && self.future.next_use(extent) != NEVER && self.is_due(extent) && self.make_room(extent)
     }
 
-    /// The longest fetch now: what is left is shared between the lanes of the device, so that none is idle at the end.
+    /// The longest fetch now: what is left is shared between the lanes that are used, so that none is idle at the end.
     fn longest(&self) -> u64 {
         let most = self.setup.config.max_fetch_bytes;
-        let lanes = u64::from(self.lanes.max(1));
+        let lanes = u64::from(self.lanes.min(self.rule.flights).max(1));
         let share = self.absent_bytes.div_ceil(lanes);
         let room = self.setup.config.capacity_pages * self.setup.config.page.bytes() / self.rule.cache_part;
         most.min(share).min(self.ramp_bytes).min(room / lanes)
@@ -147,6 +168,7 @@ impl Oracle<'_> {
         let (head, tail) = (self.future.extents[first as usize], self.future.extents[end as usize - 1]);
         let bytes = tail.end - head.start;
         self.absent_bytes -= bytes;
+        self.head = end;
         let mut ahead = 0;
         for extent in first..end {
             let state = &mut self.states[extent as usize];

@@ -3,7 +3,7 @@
 //! It fetches what is wanted soonest and absent, with its neighbours that it would fetch soon anyway; what is wanted
 //! last leaves (Belady 1966), and nothing is fetched ahead into room that something wanted sooner needs. It never
 //! fetches a byte that nobody reads. How long its fetches are best is a matter of the device and the workload, so
-//! every run is tried under a few [`RULES`] and the fastest counts.
+//! every run is tried under a few rules (`rules.rs`) and the fastest counts.
 //!
 //! ```text
 //!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next
@@ -15,14 +15,16 @@
 //! gap (a disk), reading the gap too can be faster; the computed bound (`bound.rs`) holds even then.
 //!
 //! A page is fetched as soon as it may be (*aggressive*, in the words of Cao, Felten, Karlin and Li 1995), which in a
-//! cache of a few reads costs some fetches more than the fewest there can be. What stays: in a cache of a few reads, or at the start of a run that waits for its
-//! readers, a policy may be ahead by a hair; and on a disk that turns, whose own buffer reads on while nobody asks,
-//! by more than that, for no rule plans with the turns. Where round trips are drawn, a short run of one lucky command
-//! may beat one that draws many.
+//! cache of a few reads costs some fetches more than the fewest there can be. What stays: in a cache of a few reads, or
+//! at the start of a run that waits for its readers, a policy may be ahead by a hair, and on a disk that turns, whose
+//! own buffer reads on while nobody asks, by a little more. Where round trips are drawn, a short run of a few lucky
+//! commands may beat one that draws many.
 //!
 //! Never: looks at what a policy does, or takes part in a verdict.
 
 mod fetches;
+mod readers;
+mod rules;
 
 use super::bound::Bound;
 use super::future::{Extent, Future, NEVER};
@@ -30,11 +32,13 @@ use crate::device::Device;
 use crate::device::presets::Preset;
 use crate::report::RunResult;
 use crate::sim::copy_ns;
-use crate::stats::{latency_histogram, record_latency};
-use crate::workload::{Job, Request, Workload};
+use crate::sim::mapped::Mapped;
+use crate::stats::latency_histogram;
+use crate::workload::{Kind, Request, Workload};
 use foreread_core::machine::Config;
 use foreread_core::stats::Stats;
 use hdrhistogram::Histogram;
+use rules::{ARM_RULES, LANE_RULES, RULES, Rule};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
@@ -53,29 +57,9 @@ pub struct Setup<'a> {
     pub bound: Bound,
 }
 
-/// How long fetches are and how many there are at once.
-#[derive(Clone, Copy, Debug)]
-struct Rule {
-    /// The first fetch is at most this long, each further one twice as long as the longest before it.
-    first_bytes: u64,
-    /// Absent neighbours before the extent that is wanted are fetched with it, not only those behind it.
-    backward: bool,
-    /// All lanes of the device together fetch at most this part of the cache.
-    cache_part: u64,
-    /// Fetches at once, as far as the device takes them.
-    flights: u32,
-}
-
-/// What is tried: the fewest commands; the earliest first byte, with one command or a few on the link before the one
-/// that is waited for; the least that lies between a byte and who waits for it.
-const RULES: [Rule; 6] = [
-    Rule { first_bytes: u64::MAX, backward: true, cache_part: 1, flights: u32::MAX },
-    Rule { first_bytes: 1, backward: false, cache_part: 1, flights: u32::MAX },
-    Rule { first_bytes: 64 << 10, backward: false, cache_part: 1, flights: 4 },
-    Rule { first_bytes: u64::MAX, backward: false, cache_part: 16, flights: u32::MAX },
-    Rule { first_bytes: 1, backward: false, cache_part: 16, flights: 4 },
-    Rule { first_bytes: 1, backward: false, cache_part: 2048, flights: 4 },
-];
+/// Events for each extent, and as many more, after which a run in which no reader got on is taken for one that never
+/// ends. Chosen: an extent of 256 KiB arrives in 512 sectors at most, and is then copied.
+const PATIENCE: u64 = 1024;
 
 /// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
 const NEAR: f64 = 1e-4;
@@ -86,10 +70,14 @@ const NEAR: f64 = 1e-4;
 pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
     let page = setup.config.page.bytes();
     let most = (setup.config.max_fetch_bytes / page).min(setup.config.capacity_pages / 4);
-    let cost = |r: &Request| copy_ns(r.len, setup.preset.host_ns_per_kib) + r.len;
+    let cost = |r: &Request| {
+        let bytes = if r.kind == Kind::Touch { page } else { r.len };
+        copy_ns(bytes, setup.preset.host_ns_per_kib) + bytes
+    };
     let future = Future::of(setup.workload, page, most, cost)?;
     let mut best: Option<RunResult> = None;
-    for rule in RULES {
+    let own: &[Rule] = if fetches::lanes(setup.preset) == 1 { &ARM_RULES } else { &LANE_RULES };
+    for &rule in RULES.iter().chain(own) {
         let run = Oracle::new(*setup, rule, future.clone()).run();
         if best.as_ref().is_none_or(|b| run.time_s < b.time_s) {
             best = Some(run);
@@ -128,6 +116,8 @@ struct State {
 struct Slot {
     job: u32,
     request: Option<usize>,
+    /// It has waited as long as its next request wants.
+    rested: bool,
     /// The touch it is at.
     touch: u32,
     /// First byte it has not copied.
@@ -139,6 +129,35 @@ struct Slot {
     waiting_since: Option<u64>,
     waited_ns: u64,
     met: Met,
+}
+
+impl Slot {
+    fn new(job: u32) -> Slot {
+        Slot {
+            job,
+            request: None,
+            rested: false,
+            touch: 0,
+            at: 0,
+            copied_to: 0,
+            issued_at: 0,
+            waiting_since: None,
+            waited_ns: 0,
+            met: Met::Hit,
+        }
+    }
+}
+
+/// How far a job is.
+#[derive(Clone, Default)]
+struct Progress {
+    /// Its next request.
+    next: usize,
+    /// Its slots, from the first on, and how many of them are not at their end.
+    first_slot: u32,
+    busy: u32,
+    /// Jobs that begin when it ends.
+    followers: Vec<u32>,
 }
 
 /// The worst that a request has met.
@@ -165,13 +184,18 @@ struct Oracle<'a> {
     future: Future,
     states: Vec<State>,
     slots: Vec<Slot>,
-    /// The next request of each job.
-    issued: Vec<usize>,
+    jobs: Vec<Progress>,
+    /// The jobs through each open description that have not ended.
+    opens: Vec<u32>,
+    mapped: Mapped,
     /// Readers' steps: time, order, slot.
     steps: BinaryHeap<Reverse<(u64, u64, u32)>>,
     order: u64,
     /// Absent extents that will be wanted, by their next use.
     absent: BTreeSet<(u32, u32)>,
+    /// The same by their places, and the extent behind the latest fetch.
+    absent_places: BTreeSet<u32>,
+    head: u32,
     /// Extents that a reader waits for and that are absent.
     asked: VecDeque<u32>,
     /// Present extents that nobody copies from, by their next use.
@@ -191,30 +215,26 @@ struct Oracle<'a> {
     stats: Stats,
     latency: Histogram<u64>,
     ended_at: u64,
+    /// Events since a reader last got on, and the most there may be: all extents fly and arrive while everybody thinks.
+    idle_events: u64,
+    patience: u64,
 }
 
 impl<'a> Oracle<'a> {
     fn new(setup: Setup<'a>, rule: Rule, future: Future) -> Oracle<'a> {
         let state = State { place: Place::Absent, asked: false, ahead: false, pins: 0, arrived: 0 };
-        let slot = |job: usize| Slot {
-            job: job as u32,
-            request: None,
-            touch: 0,
-            at: 0,
-            copied_to: 0,
-            issued_at: 0,
-            waiting_since: None,
-            waited_ns: 0,
-            met: Met::Hit,
-        };
         let jobs = &setup.workload.jobs;
-        let slots = jobs.iter().enumerate().flat_map(|(n, job)| (0..job.depth.max(1)).map(move |_| n));
         let mut oracle = Oracle {
             states: vec![state; future.extents.len()],
             absent: (0..future.extents.len() as u32).map(|e| (future.next_use(e), e)).collect(),
+            absent_places: (0..future.extents.len() as u32).collect(),
+            head: 0,
             absent_bytes: future.extents.iter().map(Extent::len).sum(),
-            slots: slots.map(slot).collect(),
-            issued: vec![0; jobs.len()],
+            slots: Vec::new(),
+            jobs: vec![Progress::default(); jobs.len()],
+            opens: vec![0; jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
+            mapped: Mapped::default(),
+            patience: PATIENCE * (1 + future.extents.len() as u64),
             setup,
             rule,
             device: setup.preset.build(setup.seed),
@@ -233,22 +253,26 @@ impl<'a> Oracle<'a> {
             stats: Stats::default(),
             latency: latency_histogram(),
             ended_at: 0,
+            idle_events: 0,
         };
-        for slot in 0..oracle.slots.len() as u32 {
-            let think = oracle.job(slot).requests.first().map_or(0, |r| r.think_ns);
-            oracle.step_at(think, slot);
-        }
+        oracle.enrol();
         oracle
     }
 
     /// # Panics
-    /// When a read never ends: the oracle or the device model is broken, and a figure would be a lie.
+    /// When a read never ends or nothing gets on: the oracle or the device model is broken, and a figure would be a lie.
     fn run(mut self) -> RunResult {
         let mut arrivals = Vec::new();
         let mut now = 0;
         self.pump(now);
         while let Some(at) = self.next_time() {
             now = now.max(at);
+            self.idle_events += 1;
+            assert!(
+                self.idle_events <= self.patience,
+                "the oracle makes no progress: {} events and no reader got on",
+                self.patience
+            );
             if self.device.next_time().is_some_and(|t| t <= now) {
                 self.device.advance(now, &mut arrivals);
                 arrivals.drain(..).for_each(|arrival| self.arrive(now, arrival));
@@ -261,6 +285,7 @@ impl<'a> Oracle<'a> {
             self.pump(now);
         }
         assert!(self.waiting.is_empty(), "a read of the oracle never ended");
+        assert!(self.jobs.iter().all(|j| j.busy == 0), "a job of the oracle never ended");
         RunResult {
             time_s: self.ended_at as f64 / 1e9,
             stats: self.stats,
@@ -273,144 +298,6 @@ impl<'a> Oracle<'a> {
     fn next_time(&self) -> Option<u64> {
         [self.steps.peek().map(|s| s.0.0), self.device.next_time()].into_iter().flatten().min()
     }
-
-    fn job(&self, slot: u32) -> &'a Job {
-        &self.setup.workload.jobs[self.slots[slot as usize].job as usize]
-    }
-
-    /// The bytes of a slot's request that are in its file.
-    fn range(&self, slot: u32) -> Option<(u64, u64)> {
-        let job = self.job(slot);
-        let request = job.requests.get(self.slots[slot as usize].request?)?;
-        let size = self.setup.workload.files[job.file as usize];
-        Some((request.offset.min(size), request.offset.saturating_add(request.len).min(size)))
-    }
-
-    fn step_at(&mut self, at: u64, slot: u32) {
-        self.order += 1;
-        self.steps.push(Reverse((at, self.order, slot)));
-    }
-
-    // ---- readers ----
-
-    /// A reader begins, has thought, or has copied a part.
-    fn step(&mut self, now: u64, slot: u32) {
-        let s = &mut self.slots[slot as usize];
-        if s.request.is_none() {
-            return self.ask(now, slot, false);
-        }
-        s.at = s.copied_to;
-        self.copied(now, slot);
-    }
-
-    /// The next request of the job, when its thinking is over.
-    fn ask(&mut self, now: u64, slot: u32, after_another: bool) {
-        let job = self.slots[slot as usize].job;
-        let number = self.issued[job as usize];
-        let Some(request) = self.job(slot).requests.get(number) else { return };
-        if after_another && request.think_ns > 0 {
-            return self.step_at(now + request.think_ns, slot);
-        }
-        self.issued[job as usize] += 1;
-        let touch = self.future.first_touch(job, number);
-        let s = &mut self.slots[slot as usize];
-        (s.request, s.touch, s.issued_at, s.waited_ns, s.met) = (Some(number), touch, now, 0, Met::Hit);
-        let Some((start, end)) = self.range(slot).filter(|(start, end)| start < end) else {
-            return self.end(now, slot, 0);
-        };
-        self.slots[slot as usize].at = start;
-        self.meet(touch, end, slot);
-        self.go_on(now, slot);
-    }
-
-    /// What the request meets at its issue: counted, and fetched first where it is absent.
-    fn meet(&mut self, first: u32, end: u64, slot: u32) {
-        let mut touch = first;
-        loop {
-            let extent = self.future.extent_of(touch);
-            let bytes = self.future.extents[extent as usize].len();
-            let state = &mut self.states[extent as usize];
-            let met = match state.place {
-                Place::Present => Met::Hit,
-                Place::Flying => Met::Late,
-                Place::Absent => Met::Miss,
-            };
-            if std::mem::take(&mut state.ahead) {
-                self.stats.used_bytes += bytes;
-                self.stats.late_bytes += if met == Met::Late { bytes } else { 0 };
-            }
-            if met == Met::Miss {
-                state.asked = true;
-                self.asked.push_back(extent);
-            }
-            let s = &mut self.slots[slot as usize];
-            s.met = s.met.max(met);
-            if self.future.extents[extent as usize].end >= end {
-                return;
-            }
-            touch += 1;
-        }
-    }
-
-    /// Copies what is there of the extent the reader is at, or waits for it.
-    fn go_on(&mut self, now: u64, slot: u32) {
-        let Slot { touch, at, .. } = self.slots[slot as usize];
-        let Some((start, end)) = self.range(slot) else { return };
-        let extent = self.future.extent_of(touch);
-        let Extent { start: from, end: to, .. } = self.future.extents[extent as usize];
-        let there = (from + self.states[extent as usize].arrived).min(end).min(to);
-        let s = &mut self.slots[slot as usize];
-        if there <= at {
-            s.waiting_since = Some(now);
-            self.waiting.push((extent, slot));
-            if self.states[extent as usize].place == Place::Absent && !self.states[extent as usize].asked {
-                self.states[extent as usize].asked = true;
-                self.asked.push_back(extent);
-            }
-            return;
-        }
-        s.copied_to = there;
-        let host = self.setup.preset.host_ns_per_kib;
-        // Differences of rounded sums: a request copied in parts takes no longer than in one.
-        let copy = copy_ns(there - start, host) - copy_ns(at - start, host);
-        self.pin(extent);
-        self.step_at(now + copy, slot);
-    }
-
-    /// A part has been copied: on to the rest, the next extent, or the end.
-    fn copied(&mut self, now: u64, slot: u32) {
-        let Slot { touch, at, .. } = self.slots[slot as usize];
-        let Some((start, end)) = self.range(slot) else { return };
-        let extent = self.future.extent_of(touch);
-        let used = at >= end || at >= self.future.extents[extent as usize].end;
-        self.unpin(extent, used.then_some(touch));
-        if at >= end {
-            return self.end(now, slot, end - start);
-        }
-        self.slots[slot as usize].touch += u32::from(used);
-        self.go_on(now, slot);
-    }
-
-    /// A request is over.
-    fn end(&mut self, now: u64, slot: u32, bytes: u64) {
-        let s = &mut self.slots[slot as usize];
-        s.request = None;
-        record_latency(&mut self.latency, now - s.issued_at);
-        self.ended_at = self.ended_at.max(now);
-        if bytes > 0 {
-            self.stats.demand_reads += 1;
-            self.stats.demand_bytes += bytes;
-            self.stats.stall_ns += s.waited_ns;
-            match s.met {
-                Met::Hit => self.stats.hits += 1,
-                Met::Late => self.stats.late_hits += 1,
-                Met::Miss => self.stats.misses += 1,
-            }
-        }
-        self.ask(now, slot, true);
-    }
-
-    // ---- cache ----
 
     fn pin(&mut self, extent: u32) {
         let state = &mut self.states[extent as usize];
@@ -449,7 +336,11 @@ impl<'a> Oracle<'a> {
 
     fn leave(&mut self, extent: u32) {
         let pages = self.future.pages(extent);
+        let Extent { file, start, .. } = self.future.extents[extent as usize];
         let bytes = self.future.extents[extent as usize].len();
+        // A touch is of one page, so what is mapped is an extent of its own.
+        let page = self.setup.config.page.page_of(start);
+        self.mapped.unmap(file, page / 64, 1 << (page % 64));
         let next = self.future.next_use(extent);
         let state = &mut self.states[extent as usize];
         (state.place, state.arrived) = (Place::Absent, 0);
@@ -462,6 +353,74 @@ impl<'a> Oracle<'a> {
             self.stats.evicted_pages += pages;
             self.absent_bytes += bytes;
             self.absent.insert((next, extent));
+            self.absent_places.insert(extent);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rules::LONG;
+    use super::*;
+    use crate::device::presets;
+    use crate::device::{Arrival, Command};
+    use foreread_core::units::PageSize;
+
+    /// It always has something to say, and never says it.
+    struct Mute(u64);
+
+    impl Device for Mute {
+        fn submit(&mut self, _: u64, _: Command) {}
+
+        fn next_time(&self) -> Option<u64> {
+            Some(self.0 + 1)
+        }
+
+        fn advance(&mut self, now_ns: u64, _: &mut Vec<Arrival>) {
+            self.0 = now_ns;
+        }
+    }
+
+    fn with_oracle<T>(pages: u64, run: impl FnOnce(Oracle<'_>) -> T) -> T {
+        let requests = (0..pages).map(|page| Request::read(page * 4096, 4096)).collect();
+        let jobs = vec![crate::workload::Job::new(0, 0, requests)];
+        let workload = Workload { name: "test".to_string(), files: vec![1 << 20], page_bytes: 4096, jobs };
+        let preset = presets::find("hdd-theory").expect("a preset");
+        let config = Config::new(PageSize::new(4096).expect("a page"), 4096).bounded();
+        let setup = Setup { workload: &workload, config, preset, seed: 1, bound: Bound::default() };
+        let future = Future::of(&workload, 4096, 1, |r| r.len).expect("small");
+        run(Oracle::new(setup, LONG, future))
+    }
+
+    #[test]
+    #[should_panic(expected = "the oracle makes no progress: 4096 events and no reader got on")]
+    fn a_run_without_progress_ends_in_a_word() {
+        with_oracle(3, |mut oracle| {
+            oracle.device = Box::new(Mute(0));
+            oracle.run()
+        });
+    }
+
+    /// More events than a standstill may have, and a reader that gets on between them.
+    #[test]
+    fn a_long_run_is_no_standstill() {
+        let run = with_oracle(200, |mut oracle| {
+            oracle.patience = 8;
+            oracle.run()
+        });
+        assert_eq!(run.stats.demand_reads, 200);
+    }
+
+    /// One fetch at a time, and one that was asked for is in the list of those still when it has come and gone: it is
+    /// not fetched again for nobody.
+    #[test]
+    fn what_was_asked_for_is_fetched_once() {
+        for ahead in [false, true] {
+            let run = with_oracle(2, |mut oracle| {
+                oracle.rule = Rule { flights: 1, first_bytes: 1, ahead, ..LONG };
+                oracle.run()
+            });
+            assert_eq!((run.stats.source_bytes, run.stats.demand_reads), (8192, 2));
         }
     }
 }
