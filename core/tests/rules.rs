@@ -89,6 +89,21 @@ fn readahead_in_flight_takes_half_the_cache() {
     world.check_idle();
 }
 
+/// What is refused is a part of what was planned, also where a read is served in pieces and each plans for all of it.
+#[test]
+fn no_more_is_refused_than_was_planned() {
+    for policy in ["linux-6.18", "rbd-plain:trigger=1"] {
+        let mut world = World::with(policy, config(8), 1 << 20);
+        for i in 0..8 {
+            world.read(i * 64 * PAGE + 7, 64 * PAGE);
+            world.settle();
+        }
+        let stats = world.machine.stats();
+        let (planned, refused) = (stats.ra_planned_bytes, stats.ra_refused_bytes);
+        assert!(refused > 0 && refused <= planned, "{policy}: {refused} of {planned}");
+    }
+}
+
 /// Readahead never takes the last slot.
 #[test]
 fn a_slot_is_left_for_demand() {

@@ -81,7 +81,7 @@ impl Machine {
             let beyond = window.range.len() - window.range.intersect(request).len();
             self.stats.ra_planned_bytes += beyond;
             self.stats.ra_planned_ops += u64::from(beyond > 0);
-            self.apply_window(file, open, piece, window, read);
+            self.apply_window(file, open, piece, request, window, read);
         }
         self.plan.windows = windows;
         for i in 0..self.plan.refresh.len() {
@@ -94,7 +94,15 @@ impl Machine {
         }
     }
 
-    fn apply_window(&mut self, file: FileId, open: OpenId, piece: PageRange, window: &Window, read: Option<u32>) {
+    fn apply_window(
+        &mut self,
+        file: FileId,
+        open: OpenId,
+        piece: PageRange,
+        request: ByteRange,
+        window: &Window,
+        read: Option<u32>,
+    ) {
         let pages = self.config.page.cover(self.clip_range(file, window.range));
         let number = next_window(&self.fresh);
         let mark = window.mark.map(|m| self.config.page.page_of(m)).filter(|m| (pages.first..pages.end).contains(m));
@@ -116,8 +124,12 @@ impl Machine {
                     self.met(slot, Verdict::Miss);
                 }
             }
-            self.send_ahead(Fresh { file, pages: before, ahead: true, window: number, planner: open.0 });
-            self.send_ahead(Fresh { file, pages: after, ahead: true, window: number, planner: open.0 });
+            for pages in [before, after] {
+                let refused = self.send_ahead(Fresh { file, pages, ahead: true, window: number, planner: open.0 });
+                // Of what was planned alone, as `ra_planned_bytes` counts it: what the read asks for comes by demand.
+                let refused = self.clip(file, refused).intersect(window.range);
+                self.stats.ra_refused_bytes += refused.len() - refused.intersect(request).len();
+            }
             at = run.end;
         }
         if let (true, Some(mark)) = (mark_absent, mark) {
@@ -132,10 +144,11 @@ impl Machine {
     }
 
     /// Ahead pages go on their way as far as there is room: half the cache may be in flight, and what reads hold or may
-    /// still fetch stays free for them, so that whatever is not held or on its way can leave for a demand page.
-    fn send_ahead(&mut self, mut fresh: Fresh) {
+    /// still fetch stays free for them, so that whatever is not held or on its way can leave for a demand page. Returns
+    /// the rest, which is refused.
+    fn send_ahead(&mut self, mut fresh: Fresh) -> PageRange {
         if fresh.pages.is_empty() {
-            return;
+            return fresh.pages;
         }
         let capacity = self.config.capacity_pages;
         let in_flight = self.cache.pages_in_flight();
@@ -145,12 +158,12 @@ impl Machine {
         let freed = if wanted > free { self.evict(wanted - free) } else { 0 };
         let granted = wanted.min(free + freed);
         let refused = PageRange { first: fresh.pages.first + granted, end: fresh.pages.end };
-        self.stats.ra_refused_bytes += self.clip(fresh.file, refused).len();
         fresh.pages.end = refused.first;
         if granted > 0 {
             self.cache.depart(fresh.file, fresh.pages, true, fresh.planner);
             self.fresh.push(fresh);
         }
+        refused
     }
 
     /// Demand pages go on their way.
