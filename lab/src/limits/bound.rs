@@ -171,8 +171,8 @@ mod tests {
         let branched = vec![job(1, None, &[0]), job(0, Some(0), &[0]), job(0, Some(0), &[512])];
         assert_eq!(of(branched, 512), 200);
         // The end of the file is no whole page.
-        let last = vec![Workload { files: vec![600], jobs: vec![job(0, None, &[599])], ..workload(1, &[]) }];
-        assert_eq!(Bound::of(&last[0], preset, 512).readers_ns, 34, "88 bytes");
+        let last = Workload { files: vec![600], jobs: vec![job(0, None, &[599])], ..workload(1, &[]) };
+        assert_eq!(Bound::of(&last, preset, 512).readers_ns, 34, "88 bytes");
     }
 
     /// Pauses before requests that are made at once are no pauses, and those after the last read are nobody's.
