@@ -206,6 +206,17 @@ fn neighbours_share_a_command() {
     assert_eq!(oracle_run(&jobs(&[&[0, 2]]), "hdd-theory", 1 << 20).stats.source_bytes, 8192);
 }
 
+/// An arm goes the shortest way over what is due, with a long queue: several times as fast as in the order of the
+/// readers.
+#[test]
+fn an_arm_sweeps() {
+    for (model, times) in [("hdd-7200", 5.0), ("disk-2003", 3.0)] {
+        let table = tables("random:count=2000", model, 256 << 20, 1, &["none"], None);
+        let (none, oracle) = (row(&table, "none")[0].time_s, row(&table, "oracle")[0].time_s);
+        assert!(oracle * times < none, "{model}: {oracle} s, {none} s without readahead");
+    }
+}
+
 #[test]
 fn several_jobs_end_even_when_they_want_the_whole_cache() {
     let down: Vec<u64> = (0..300).rev().collect();

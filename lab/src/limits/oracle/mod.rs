@@ -381,11 +381,11 @@ mod tests {
         }
     }
 
-    fn with_oracle<T>(pages: u64, run: impl FnOnce(Oracle<'_>) -> T) -> T {
+    fn with_oracle<T>(model: &str, pages: u64, run: impl FnOnce(Oracle<'_>) -> T) -> T {
         let requests = (0..pages).map(|page| Request::read(page * 4096, 4096)).collect();
         let jobs = vec![crate::workload::Job::new(0, 0, requests)];
         let workload = Workload { name: "test".to_string(), files: vec![1 << 20], page_bytes: 4096, jobs };
-        let preset = presets::find("hdd-theory").expect("a preset");
+        let preset = presets::find(model).expect("a preset");
         let config = Config::new(PageSize::new(4096).expect("a page"), 4096).bounded();
         let setup = Setup { workload: &workload, config, preset, seed: 1, bound: Bound::default() };
         let future = Future::of(&workload, 4096, 1, |r| r.len).expect("small");
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "the oracle makes no progress: 4096 events and no reader got on")]
     fn a_run_without_progress_ends_in_a_word() {
-        with_oracle(3, |mut oracle| {
+        with_oracle("hdd-theory", 3, |mut oracle| {
             oracle.device = Box::new(Mute(0));
             oracle.run()
         });
@@ -404,7 +404,7 @@ mod tests {
     /// More events than a standstill may have, and a reader that gets on between them.
     #[test]
     fn a_long_run_is_no_standstill() {
-        let run = with_oracle(200, |mut oracle| {
+        let run = with_oracle("hdd-theory", 200, |mut oracle| {
             oracle.patience = 8;
             oracle.run()
         });
@@ -416,11 +416,24 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_fetched_once() {
         for ahead in [false, true] {
-            let run = with_oracle(2, |mut oracle| {
+            let run = with_oracle("hdd-theory", 2, |mut oracle| {
                 oracle.rule = Rule { flights: 1, first_bytes: 1, ahead, ..LONG };
                 oracle.run()
             });
             assert_eq!((run.stats.source_bytes, run.stats.demand_reads), (8192, 2));
+        }
+    }
+
+    /// As much as the cache holds, to the page, and one flight takes all of it, however many lanes there are.
+    #[test]
+    fn one_flight_fills_the_cache() {
+        for model in ["hdd-theory", "rbd"] {
+            let run = with_oracle(model, 4, |mut oracle| {
+                oracle.rule = Rule { flights: 1, ..LONG };
+                assert_eq!(oracle.setup.config.capacity_pages, 4);
+                oracle.run()
+            });
+            assert_eq!(run.stats.source_reads, 1, "{model}");
         }
     }
 }
