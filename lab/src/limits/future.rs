@@ -22,8 +22,8 @@ pub const NEVER: u32 = u32::MAX;
 /// Longest extent in bytes: a fetch is a run of whole extents, so this is its grain.
 const LONGEST_EXTENT: u64 = 256 << 10;
 
-/// The most touches that are kept: 17 bytes each, so 570 MB. As many as a workload may have reads.
-pub const MAX_TOUCHES: usize = 1 << 25;
+/// The most touches that are kept, 17 bytes each: a run of the oracle under all its rules then takes some ten seconds.
+pub const MAX_TOUCHES: usize = 1 << 20;
 
 /// Pages that are always read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
