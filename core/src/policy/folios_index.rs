@@ -180,6 +180,9 @@ mod tests {
         assert_eq!((index.at(4), index.len()), (None, 4));
         index.clear_mark(6);
         assert_eq!(index.at(6), Some(Folio { first: 6, order: 1, marked: false }));
+        assert!(!index.is_empty());
+        index.retain(|folio| folio.first == 8);
+        assert_eq!((index.len(), index.at(6), index.at(8).map(|f| f.first)), (1, None, Some(8)));
         index.remove(3, 17);
         assert!(index.is_empty());
     }
@@ -217,6 +220,14 @@ mod tests {
         // Past page 64 number and slot agree, and the pages skipped with that are never seen: 64, 65 and 66.
         assert_eq!((kernel.hole(49, 32), kernel.hole(50, 32), kernel.hole(51, 32)), (Some(66), Some(66), Some(67)));
         assert_eq!((kernel.hole(51, 16), kernel.hole(51, 17)), (None, Some(67)));
+        assert_eq!((kernel.is_cached(21), kernel.is_cached(20)), (true, false), "what is there is known exactly");
+        // A folio that ends with its leaf: the page number crosses one page later than the slot.
+        let index = cached(&[(62, 1), (64, 1), (96, 5), (128, 5)]);
+        let at_the_edge = cursor(&index);
+        assert_eq!(
+            (at_the_edge.hole(63, 32), at_the_edge.hole(97, 48), at_the_edge.hole(97, 64)),
+            (Some(66), None, Some(160))
+        );
         // A folio of 64 pages fills a leaf; there is nothing to be out of step with.
         assert_eq!((kernel.hole(129, 99), kernel.hole(190, 99)), (Some(192), Some(192)));
     }

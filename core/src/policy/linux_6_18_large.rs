@@ -185,7 +185,8 @@ impl Policy for Large {
     }
 
     fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
-        self.decide((ask, ask.at / PAGE), plan, |reader, _| reader.hint(advice, hinted(ask)));
+        // A hint is about no page in particular.
+        self.decide((ask, 0), plan, |reader, _| reader.hint(advice, hinted(ask)));
     }
 
     fn on_outcome(&mut self, outcome: &Outcome) {
