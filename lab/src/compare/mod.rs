@@ -38,7 +38,7 @@ pub struct Plan {
     pub oracle: OracleRow,
     /// Runs of each policy; [`MODEL_RUNS`], [`FILE_RUNS`] or [`SCRATCH_RUNS`] when open.
     pub runs: Option<u32>,
-    /// Size of the cache in bytes; [`CACHE_BYTES`] when open.
+    /// Size of the cache in bytes; the workload's own or [`CACHE_BYTES`] when open.
     pub cache_bytes: Option<u64>,
     /// Size of a cache page; the workload's own when open.
     pub page: Option<PageSize>,
@@ -249,7 +249,7 @@ impl<'a> Case<'a> {
         workload: &'a Chosen,
         left_out: &[String],
     ) -> Result<Case<'a>, CompareError> {
-        let cache_bytes = plan.cache_bytes.unwrap_or(CACHE_BYTES);
+        let cache_bytes = plan.cache_bytes.or(workload.info.cache_bytes).unwrap_or(CACHE_BYTES);
         let size = place.size(plan, workload.info.least_bytes);
         let notes = left_out.to_vec();
         let runs = place.runs(plan);

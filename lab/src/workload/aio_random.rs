@@ -46,6 +46,7 @@ pub static INFO: Info = Info {
     summary: "large records at random, 64 outstanding, each once",
     origin: "Suparna Bhattacharya, 'Readahead issues and AIO read speedup', linux-kernel 2003: aio-stress, 1 GiB",
     least_bytes: 64 << 10,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };

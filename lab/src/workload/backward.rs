@@ -23,6 +23,7 @@ pub static INFO: Info = Info {
     summary: "one reader, the whole file from its end to its start",
     origin: "invented here: the order that forward readahead cannot follow",
     least_bytes: 1,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };

@@ -25,6 +25,7 @@ pub static INFO: Info = Info {
     summary: "two reads of 17 KiB together, by which a small device is recognised",
     origin: "Wu Fengguang, 'readahead: limit readahead size for small devices', 2010: Linus Torvalds's report on blkid",
     least_bytes: LEAST,
+    cache_bytes: None,
     params: &[Param {
         key: "advice",
         unit: Unit::Word(&["normal", "random"]),

@@ -47,6 +47,7 @@ pub static INFO: Info = Info {
     summary: "boot of a virtual machine from IDE: 57,516 reads, 407 MB, mostly runs of single sectors; needs 1 GiB",
     origin: "Adam Crume, ceph-devel 2014: made to meet the published counts, not a recording",
     least_bytes: MIN_BYTES,
+    cache_bytes: None,
     params: &[],
     build,
 };

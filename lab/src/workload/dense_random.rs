@@ -59,6 +59,7 @@ pub static INFO: Info = Info {
     summary: "one reader, aligned records at random, some again, until a part of the file has been read",
     origin: "Wu Fengguang 2013, on conservative context readahead: moderately dense random reads on SSD",
     least_bytes: 1,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };

@@ -34,6 +34,7 @@ pub static INFO: Info = Info {
     summary: "grep in a virtual machine, IDE: 130,104 reads, 3044 MB, one at a time; needs 5 GiB",
     origin: "Adam Crume, ceph-devel 2014: made to meet the published counts, not a recording",
     least_bytes: SHAPE.least_bytes,
+    cache_bytes: None,
     params: &[],
     build: |_, size, seed| SHAPE.build(size, seed),
 };

@@ -39,6 +39,7 @@ pub static INFO: Info = Info {
     summary: "grep in a virtual machine, virtio: 130,061 reads, 2820 MB, 4 outstanding; needs 5 GiB",
     origin: "Adam Crume, ceph-devel 2014: made to meet the published counts, not a recording",
     least_bytes: SHAPE.least_bytes,
+    cache_bytes: None,
     params: &[],
     build: |_, size, seed| SHAPE.build(size, seed),
 };

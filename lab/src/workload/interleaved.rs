@@ -26,6 +26,7 @@ pub static INFO: Info = Info {
     summary: "several sequential streams through one open description, in turn",
     origin: "the case that one state for each open description cannot follow",
     least_bytes: 1,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };

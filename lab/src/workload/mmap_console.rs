@@ -24,6 +24,7 @@ pub static INFO: Info = Info {
     summary: "page faults of a console's programs; all invented but what it was fitted to: how much of read-around is used",
     origin: "Wu Fengguang 2010, the posting of readers: 53 and 51 % used at 128 KiB and 1 MiB on the console",
     least_bytes: 64 << 20,
+    cache_bytes: None,
     params: &[bytes("57M"), processes("3")],
     build: |values, size, seed| build(&INFO, &HABITS, values, size, seed),
 };

@@ -27,6 +27,7 @@ pub static INFO: Info = Info {
     summary: "page faults of a desktop's programs; all invented but what it was fitted to: how much of read-around is used",
     origin: "Wu Fengguang 2010, the posting of readers: 62, 55 and 51 % used at 128 KiB, 512 KiB and 1 MiB under X",
     least_bytes: 256 << 20,
+    cache_bytes: None,
     params: &[bytes("242M"), processes("8")],
     build: |values, size, seed| build(&INFO, &HABITS, values, size, seed),
 };

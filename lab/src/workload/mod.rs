@@ -38,6 +38,8 @@ pub struct Info {
     pub origin: &'static str,
     /// Smallest file that it can be made for, in bytes.
     pub least_bytes: u64,
+    /// The cache that it is about, in bytes; none where any will do.
+    pub cache_bytes: Option<u64>,
     /// Its parameters.
     pub params: &'static [Param],
     /// Makes the requests from the values of `params` in their order, already checked, the size in bytes (of its file,

@@ -34,6 +34,7 @@ pub static INFO: Info = Info {
     summary: "the whole file in order, but one read of each group comes before the others",
     origin: "invented here: the most reported case of readahead lost, reads of one stream carried by several threads",
     least_bytes: 1,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };

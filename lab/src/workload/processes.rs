@@ -40,6 +40,7 @@ pub static INFO: Info = Info {
     summary: "processes at once that read in order, at random, and through a tree of small files",
     origin: "the case that one setting for the whole machine has to serve; made up",
     least_bytes: 16 << 20,
+    cache_bytes: None,
     params: &[
         count("sequential", "2", "processes that read a file in order"),
         count("random", "2", "processes that read records of one file at random"),

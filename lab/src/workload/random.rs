@@ -33,6 +33,7 @@ pub static INFO: Info = Info {
     summary: "one reader, aligned records at random, each at most once",
     origin: "the case that readahead must not make slower",
     least_bytes: 1,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };

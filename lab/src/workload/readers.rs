@@ -42,6 +42,7 @@ pub static INFO: Info = Info {
     summary: "sequential readers at once, a file each",
     origin: "Wu Fengguang, 'readahead: bump up the default readahead size', 2010: measurements by Vivek Goyal",
     least_bytes: 4 * (32 << 10),
+    cache_bytes: None,
     params: &[streams("4"), RECORD, BYTES, think("0")],
     build: |values, size, _seed| build_streams(INFO.name, values, size),
 };

@@ -23,6 +23,7 @@ pub static INFO: Info = Info {
     summary: "one reader, the whole file in order",
     origin: "the common case",
     least_bytes: 1,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };

@@ -27,6 +27,7 @@ pub static INFO: Info = Info {
     summary: "one reader, in order with parts left out: reads 399 records, skips 99",
     origin: "the pattern that users of mountpoint-s3 report; the size of a record is chosen here",
     least_bytes: 1,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };

@@ -33,6 +33,7 @@ pub static INFO: Info = Info {
     summary: "one reader, a record at every stride",
     origin: "invented here: the gap that ZFS and mountpoint-s3 users ask their readahead to step over",
     least_bytes: 1,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };

@@ -2,8 +2,7 @@
 //!
 //! A reader that is given windows of `W` bytes has up to two of them in the cache, and what leaves is what was touched
 //! least recently. So the readers thrash as soon as `streams * 2 * W` is more than the cache: with windows of 128 KiB
-//! and a cache of 16 MiB (`--cache 16M`) from 64 readers on, with 512 KiB from 16, with 1 MiB from 8. In the usual
-//! cache of 256 MiB the default number of streams does not thrash.
+//! and a cache of 16 MiB (its own, unless told otherwise) from 64 readers on, with 512 KiB from 16, with 1 MiB from 8.
 //!
 //! They pause between reads, as clients of a server do that show or store what they are sent. Readers that never pause
 //! wait for the device together; what is read ahead is then on its way rather than here, and the limit on that (half
@@ -22,9 +21,10 @@ use super::readers::{BYTES, RECORD, build_streams, streams, think};
 /// What there is to know of it.
 pub static INFO: Info = Info {
     name: "thrash",
-    summary: "so many slow sequential readers that their windows do not fit into a cache of 16 MiB (--cache 16M)",
+    summary: "so many slow sequential readers that their windows do not fit into its cache of 16 MiB",
     origin: "Wu Fengguang 2010, the posting of readers: it names readahead thrashing and measures none; made up",
     least_bytes: 96 * (32 << 10),
+    cache_bytes: Some(16 << 20),
     params: &[streams("96"), RECORD, BYTES, think("500000")],
     build: |values, size, _seed| build_streams(INFO.name, values, size),
 };

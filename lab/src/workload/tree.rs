@@ -51,6 +51,7 @@ pub static INFO: Info = Info {
     summary: "many small files, each opened and read whole, one after the other",
     origin: "the case that readahead cannot help; sizes from general knowledge of source trees",
     least_bytes: 128 << 20,
+    cache_bytes: None,
     params: PARAMS,
     build,
 };
