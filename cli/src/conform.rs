@@ -32,6 +32,9 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     let verdict = linux::check(recording, level, out.as_mut().map(|out| out as &mut dyn Write))
         .map_err(|error| Fail::Input(format!("{place}: {error}")))?;
     out.map_or(Ok(()), |mut out| out.flush()).map_err(unwritable)?;
+    if verdict.operations == 0 {
+        return Err(Fail::input("nothing to check", format!("{place} has no operation"), "record something first"));
+    }
     out::print(format!("decisions {} divergences {}\n", verdict.decisions, verdict.divergences))?;
     match verdict.first {
         None => Ok(()),

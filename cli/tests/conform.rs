@@ -72,4 +72,10 @@ fn what_is_no_recording_is_said_in_one_line() {
         assert!(got.err.contains(part) && got.err.trim_end().lines().count() == 1, "{text}: {}", got.err);
     }
     assert_eq!(foreread(["conform", "linux", "--check", "does/not/exist"]).code, Some(2));
+    // A check of nothing proves nothing.
+    let header =
+        std::fs::read_to_string(RECORDING).expect("the recording").lines().next().expect("a header").to_string();
+    std::fs::write(file.path(), header + "\n").expect("written");
+    let got = foreread(["conform", "linux", "--check", path.as_str()]);
+    assert!(got.code == Some(2) && got.out.is_empty() && got.err.contains("nothing to check"), "{}", got.err);
 }
