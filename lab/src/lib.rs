@@ -14,4 +14,5 @@ pub mod peer;
 pub mod report;
 pub mod sim;
 pub mod stats;
+pub mod trace;
 pub mod workload;

@@ -1,0 +1,87 @@
+//! The arguments of `foreread compare`. Never: looks at a file or a registry.
+
+use super::values::{page_size, price, size};
+use foreread_core::units::PageSize;
+use foreread_lab::report::Price;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Measure readahead policies on a file, a disk or a model
+///
+/// Without arguments it makes a scratch file, removes it again, and runs four workloads on it and on two models.
+/// The runs are paired and interleaved: run i of every policy meets the same reads and, on a model, the same luck.
+/// A policy is marked as the fastest only if a paired t test, corrected for the number of comparisons, says so.
+///
+/// On a file the storage is read past the page cache (O_DIRECT), and a row 'kernel' reads the same through it, at
+/// the device's own read_ahead_kb, with the file's pages dropped before each run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread compare sequential --on disk.img
+  foreread compare --on model:rbd --policy linux-6.18:max=1M,rbd-plain
+  foreread compare boot-ide --on model:rbd --json - | jq '.rows[].time_s.mean'")]
+pub struct CompareArgs {
+    /// NAME[:key=value,...]; see 'foreread workloads' [default: four]
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: Option<String>,
+    /// PATH, file:PATH or model:NAME; see 'foreread models'
+    ///
+    /// A file is only read. By default a scratch file and two models.
+    #[arg(long, value_name = "SOURCE")]
+    pub on: Option<OsString>,
+    /// 'all', 'peers', or a,b:key=value [default: the usual]
+    ///
+    /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
+    /// it is missing: the others are measured against it. On a model 'oracle' may be among them, and is unless the list
+    /// names others: it knows all that will be read, so it is a limit and not a choice.
+    #[arg(long, value_name = "LIST")]
+    pub policy: Option<String>,
+    /// Runs of each policy; one run allows no test
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+    /// Size of the cache, such as 64M
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub cache: Option<u64>,
+    /// Size of a cache page: a power of two from 512 to 1M
+    #[arg(long, value_name = "SIZE", value_parser = page_size)]
+    pub page: Option<PageSize>,
+    /// Seed of the first run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Bytes that the workload spans, such as 1G
+    ///
+    /// It is the size of the scratch file, too. By default the size of the file, or what the workload likes.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub size: Option<u64>,
+    /// Add what a run costs: requests=USD,gb=USD or s3-2026-11
+    ///
+    /// USD for a million reads of the source and USD for 10^9 bytes of it: S3's 0.0004 for 1,000 GETs is
+    /// requests=0.40. List prices by name: s3-2026-11 (same region), s3-internet-2026-11 (out to the internet); as
+    /// generally known in that month, check yours. The column takes the place of MB/s.
+    #[arg(long, value_name = "PRICE", hide_short_help = true, value_parser = price)]
+    pub price: Option<Box<Price>>,
+    /// Write the event log of every run on a file to this directory
+    ///
+    /// One log a run, WORKLOAD-POLICY-RUN.log; 'foreread replay-log' checks that a fresh core decides the same. Writing
+    /// it makes the runs slower.
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    pub event_log: Option<PathBuf>,
+    /// Measure at each of several values of a parameter
+    ///
+    /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'cache', or 'policy.KEY' for a parameter of each policy
+    /// that has it ('policy.max=32K,128K,512K'). It needs one workload and one source, and takes at most 64 values.
+    /// Shown is a series: a row for each value, a column for each policy, the fastest of each row marked.
+    #[arg(long, value_name = "KEY=V,...")]
+    pub vary: Option<String>,
+    /// Draw what --vary measures to this file
+    ///
+    /// Throughput with 95 % intervals and bytes from the source over the values, as an SVG picture that needs nothing
+    /// else. A file that is there is replaced when the picture is whole.
+    #[arg(long, value_name = "FILE", requires = "vary")]
+    pub svg: Option<OsString>,
+    /// Write JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.compare/1, or foreread.vary/1 with --vary. With '-' the JSON takes the place of the tables.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+}

@@ -1,0 +1,197 @@
+//! The arguments of every command, and the one line that a wrong one gets.
+//!
+//! `-h` shows the first paragraph of each comment and fits 24 lines of 80 columns; `--help` shows all of it.
+//! Never: looks at a file or a registry. What an argument means is its command's matter.
+
+mod compare;
+mod conform;
+mod values;
+
+pub use compare::CompareArgs;
+pub use conform::{ConformArgs, ConformLevel, ConformWhat};
+
+use crate::fail::Fail;
+use crate::names;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Measures which readahead a workload needs on a storage, and what it gains
+///
+/// Readahead is a guess about what will be read next. 'foreread compare' runs a workload under several published
+/// readahead policies, on a file, a block device or a model of a storage, and shows what each one gains, what it
+/// reads in vain, and whether the difference is more than chance.
+///
+/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
+#[derive(Debug, Parser)]
+#[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  foreread compare                                 a scratch file, two models
+  foreread compare boot-ide --on model:rbd
+  foreread compare random --on /dev/sdb --policy none,linux-6.18:max=1M"
+)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure readahead policies on a file, a disk or a model
+    Compare(Box<CompareArgs>),
+    /// List the policies: parameters, defaults, units, origin
+    #[command(after_help = "\
+Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
+
+Example:
+  foreread compare --policy linux-6.18:max=1M,rbd-plain:trigger=3,max=1M")]
+    Policies(ListArgs),
+    /// List the device models: what they are, origin, how far they are off
+    #[command(after_help = "\
+Example:
+  foreread compare --on model:rbd")]
+    Models(ListArgs),
+    /// List the workloads: parameters, defaults, units, origin
+    #[command(after_help = "\
+Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
+
+Example:
+  foreread compare random:record=16K --on model:nvme")]
+    Workloads(ListArgs),
+    /// Feed a recorded event log to a fresh core, compare its actions
+    ReplayLog(ReplayLogArgs),
+    /// Check our decisions against those recorded from a running kernel
+    Conform(ConformArgs),
+    /// Measure foreread itself
+    Bench(BenchArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write all of them
+    Man(ManArgs),
+}
+
+/// A list of what there is.
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Feed a recorded event log to a fresh core, compare its actions
+///
+/// The engine can write every event it feeds to its core and every action it gets. A fresh core fed with the same
+/// events must give the same actions; then what the simulator says is what the engine does.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Prints 'identical: N events, M actions', or the first difference (exit code 1).
+
+Example:
+  foreread replay-log run.log")]
+pub struct ReplayLogArgs {
+    /// The event log
+    #[arg(value_name = "LOG")]
+    pub log: PathBuf,
+}
+
+/// What to measure of foreread itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchWhat {
+    /// Reads a second that the core and the simulator decide
+    Sim,
+    /// Cached reads a second, against pread from the page cache
+    Hit,
+}
+
+/// Measure foreread itself
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread bench sim
+  foreread bench hit --json -")]
+pub struct BenchArgs {
+    /// What to measure
+    #[arg(value_name = "WHAT")]
+    pub what: BenchWhat,
+    /// Write JSON to a file, or '-' for stdout
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+}
+
+/// Print a completion script for a shell
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  foreread completions bash > /etc/bash_completion.d/foreread")]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Print the manual page, or write all of them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread man | man -l -
+  foreread man ~/.local/share/man/man1")]
+pub struct ManArgs {
+    /// Write foreread.1 and a page for each command to this directory
+    #[arg(value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// Answers what the parser refused: help and version are results, everything else is one line.
+pub fn refuse(error: &clap::Error) -> Result<(), Fail> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().map_err(|e| match e.kind() {
+            std::io::ErrorKind::BrokenPipe => Fail::Closed,
+            _ => Fail::input("cannot write", format!("stdout: {e}"), "free some space or write elsewhere"),
+        }),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // The help screen is what a bare `foreread` asks for; it goes to stderr, since nothing was done.
+            let _ = error.print();
+            Err(Fail::Said)
+        }
+        ErrorKind::InvalidSubcommand => {
+            let name = match error.get(ContextKind::InvalidSubcommand) {
+                Some(ContextValue::String(name)) => name.as_str(),
+                _ => "",
+            };
+            let command = Args::command();
+            let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+            Err(names::unknown("command", name, &known, "foreread -h"))
+        }
+        _ => Err(Fail::Input(in_one_line(error))),
+    }
+}
+
+/// The parser's complaint and its tips without its usage, and the command that helps.
+fn in_one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let mut parts = Vec::new();
+    for paragraph in text.split("\n\n") {
+        let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some(what) = line.strip_prefix("error: ") {
+            parts.push(what.to_string());
+        } else if let Some(tip) = line.strip_prefix("tip: ") {
+            parts.push(tip.to_string());
+        }
+    }
+    parts.push(format!("see 'foreread{} -h'", command_asked()));
+    parts.join("; ")
+}
+
+/// ` compare`, if that is the command that was asked for. The parser does not always tell.
+fn command_asked() -> String {
+    let asked = std::env::args_os().nth(1).unwrap_or_default();
+    let known = Args::command().get_subcommands().any(|c| asked == c.get_name());
+    if known { format!(" {}", asked.display()) } else { String::new() }
+}

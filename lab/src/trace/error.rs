@@ -1,0 +1,62 @@
+//! Why a trace cannot be read: one line that says which record, what is wrong with it, and what to do.
+//!
+//! Never: the content of a record in full (it may be megabytes of somebody's data).
+
+use std::path::{Path, PathBuf};
+
+/// Where in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The trace as a whole.
+    Whole,
+    /// A line of text, counted from 1.
+    Line(u64),
+    /// The record number, counted from 1, that begins at this byte of the decompressed data.
+    Byte {
+        /// Which record.
+        record: u64,
+        /// Where it begins.
+        byte: u64,
+    },
+    /// A record, counted from 1, wherever it stands.
+    Record(u64),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Whole => Ok(()),
+            Place::Line(line) => write!(f, ", line {line}"),
+            Place::Byte { record, byte } => write!(f, ", record {record} at byte {byte}"),
+            Place::Record(record) => write!(f, ", record {record}"),
+        }
+    }
+}
+
+/// A trace that cannot be read or written: `WHAT: FILE, record N; REMEDY`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {}{place}; {remedy}", path.display())]
+pub struct TraceError {
+    /// What is wrong, in a few words.
+    pub what: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it.
+    pub place: Place,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl TraceError {
+    /// An error at `place` of the file `path`.
+    #[must_use]
+    pub fn new(path: &Path, place: Place, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
+        TraceError { what: what.into(), path: path.to_path_buf(), place, remedy: remedy.into() }
+    }
+
+    /// The system refused to read or write the file.
+    #[must_use]
+    pub fn io(path: &Path, place: Place, error: &std::io::Error) -> TraceError {
+        TraceError::new(path, place, format!("cannot be read ({error})"), "check the file and its permissions")
+    }
+}

@@ -1,0 +1,129 @@
+//! The formats: what each is called, how it is recognised, who reads and writes it.
+//!
+//! A format is written `NAME` or `NAME:key=value,...`, as policies and workloads are. Recognition is by content alone
+//! and refuses what would be a guess. Adding a format is one file and one row of [`ALL`]. Never: reads beyond the head.
+
+use super::error::{Place, TraceError};
+use super::input::Input;
+use super::{Header, Import, Items};
+use std::io::Write;
+use std::path::Path;
+
+/// How well the first bytes of a file fit a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// It is something else.
+    No,
+    /// It could be this, and could be something else with other units: not taken without being named.
+    Maybe,
+    /// It is this: a magic number, a header line, or a shape that nothing else here has.
+    Sure,
+}
+
+/// `key=value` pairs behind a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pairs(Vec<(String, String)>);
+
+impl Pairs {
+    /// Takes `key` out, if it is there.
+    pub fn take(&mut self, key: &str) -> Option<String> {
+        let at = self.0.iter().position(|(k, _)| k == key)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Refuses what nobody has taken; `known` are the keys that there are.
+    ///
+    /// # Errors
+    /// A key is left.
+    pub fn finish(&self, path: &Path, format: &str, known: &[&str]) -> Result<(), TraceError> {
+        let Some((key, _)) = self.0.first() else { return Ok(()) };
+        let remedy = match known {
+            [] => format!("{format} has no keys"),
+            known => format!("{format} has the keys {}", known.join(", ")),
+        };
+        Err(TraceError::new(path, Place::Whole, format!("unknown key '{key}' of the format {format}"), remedy))
+    }
+}
+
+/// Opens a trace: its inputs (several only where the format is one file for each CPU), and the keys of `--format`.
+pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
+
+/// Writes a trace.
+pub type ExportFn = fn(&Header, Items, Output) -> Result<Exported, TraceError>;
+
+/// Where a trace is written to.
+pub struct Output {
+    /// What errors call it.
+    pub path: std::path::PathBuf,
+    /// Where the bytes go.
+    pub to: Box<dyn Write + Send>,
+}
+
+/// What an exporter did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Records written.
+    pub records: u64,
+    /// What the format cannot say and was left out or changed, with how often ("hints", 3).
+    pub left_out: Vec<(&'static str, u64)>,
+}
+
+/// A format of traces.
+pub struct Format {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it is, in one line, with its units.
+    pub summary: &'static str,
+    /// The keys of `NAME:key=value`, each with what it means.
+    pub keys: &'static [(&'static str, &'static str)],
+    /// Whether these are the first bytes of one.
+    pub detect: fn(&[u8]) -> Fit,
+    /// Reads it.
+    pub import: Option<ImportFn>,
+    /// Writes it.
+    pub export: Option<ExportFn>,
+}
+
+/// Every format. A file is asked in this order; the order decides nothing but the order of lists.
+pub static ALL: &[&Format] = &[];
+
+/// A format by its name, and the pairs behind it.
+///
+/// # Errors
+/// It does not exist, or a pair is not one. `path` is what the error is about.
+pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
+    let whole = |what: String, remedy: String| TraceError::new(path, Place::Whole, what, remedy);
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let names = || ALL.iter().map(|f| f.name).collect::<Vec<_>>().join(", ");
+    let format = ALL.iter().find(|f| f.name == name);
+    let format = *format.ok_or_else(|| whole(format!("unknown format '{name}'"), format!("one of {}", names())))?;
+    let mut pairs = Vec::new();
+    for pair in rest.split(',').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair
+            .split_once('=')
+            .ok_or_else(|| whole(format!("'{pair}' is no key=value"), format!("write {name}:key=value,...")))?;
+        pairs.push((key.to_string(), value.to_string()));
+    }
+    Ok((format, Pairs(pairs)))
+}
+
+/// The format of what begins with `head`.
+///
+/// # Errors
+/// None fits, or several might.
+pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
+    let fits = |least: Fit| ALL.iter().copied().filter(move |f| (f.detect)(head) >= least).collect::<Vec<_>>();
+    let names = |formats: &[&Format]| formats.iter().map(|f| f.name).collect::<Vec<_>>().join(" or ");
+    match (fits(Fit::Sure).as_slice(), fits(Fit::Maybe).as_slice()) {
+        ([one], _) => Ok(one),
+        ([], []) => {
+            let known: Vec<&str> = ALL.iter().filter(|f| f.import.is_some()).map(|f| f.name).collect();
+            let remedy = format!("name its format with --format, one of {}", known.join(", "));
+            Err(TraceError::new(path, Place::Whole, "no known format of traces", remedy))
+        }
+        (_, may) => {
+            let what = format!("it could be {}", names(may));
+            Err(TraceError::new(path, Place::Whole, what, "say which with --format, since their units differ"))
+        }
+    }
+}

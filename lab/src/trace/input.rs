@@ -1,0 +1,221 @@
+//! The bytes of a trace: a file, plain or compressed by gzip or zstd, read in pieces of bounded size.
+//!
+//! Compression is seen by its first bytes, not by a name. A line or a record has a largest size, so a bomb costs time
+//! and never memory. Never: the whole of a file, or a byte skipped without being counted.
+
+use super::error::{Place, TraceError};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Longest line. Lines of strace with long file names and those of blkparse stay far below.
+pub const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// What a detector sees of a file: at most this many of its first bytes, decompressed.
+pub const HEAD_BYTES: usize = 64 << 10;
+
+/// Largest window of a zstd frame, as a power of two: 8 MiB, what the command zstd writes up to level 19.
+const MAX_ZSTD_WINDOW_LOG: u32 = 23;
+
+/// A trace's bytes from the first one on.
+pub struct Input {
+    path: PathBuf,
+    reader: BufReader<Box<dyn Read + Send>>,
+    /// Bytes taken so far.
+    taken: u64,
+    /// Lines, or records, taken so far.
+    number: u64,
+    /// The latest line.
+    line: Vec<u8>,
+}
+
+impl Input {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// It cannot be opened or read.
+    pub fn open(path: &Path) -> Result<Input, TraceError> {
+        let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
+        let file = File::open(path).map_err(io)?;
+        if file.metadata().map_err(io)?.is_dir() {
+            return Err(TraceError::new(path, Place::Whole, "a directory is no trace", "name a file in it"));
+        }
+        Input::of(path, Box::new(file))
+    }
+
+    /// Reads from `bytes`; `path` is what errors call them.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn of(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Input, TraceError> {
+        let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
+        let mut raw = BufReader::with_capacity(HEAD_BYTES, bytes);
+        let start = raw.fill_buf().map_err(io)?;
+        let plain: Box<dyn Read + Send> = if start.starts_with(&[0x1f, 0x8b]) {
+            Box::new(flate2::bufread::MultiGzDecoder::new(raw))
+        } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            let mut decoder = zstd::Decoder::with_buffer(raw).map_err(io)?;
+            decoder.window_log_max(MAX_ZSTD_WINDOW_LOG).map_err(io)?;
+            Box::new(decoder)
+        } else {
+            Box::new(raw)
+        };
+        let reader = BufReader::with_capacity(HEAD_BYTES, plain);
+        Ok(Input { path: path.to_path_buf(), reader, taken: 0, number: 0, line: Vec::new() })
+    }
+
+    /// What errors call it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its first bytes, at most [`HEAD_BYTES`], still to be taken. May be fewer than there are.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn head(&mut self) -> Result<&[u8], TraceError> {
+        self.reader.fill_buf().map_err(|error| TraceError::io(&self.path, Place::Whole, &error))
+    }
+
+    /// The place of the line that was taken last.
+    #[must_use]
+    pub fn at_line(&self) -> Place {
+        Place::Line(self.number)
+    }
+
+    /// The next line without its end, nothing after the last one.
+    ///
+    /// # Errors
+    /// It cannot be read, or is longer than [`MAX_LINE_BYTES`].
+    pub fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
+        self.line.clear();
+        let mut limited = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1);
+        let got = limited.read_until(b'\n', &mut self.line);
+        self.number += 1;
+        let got = got.map_err(|error| TraceError::io(&self.path, Place::Line(self.number), &error))?;
+        if got == 0 {
+            return Ok(None);
+        }
+        self.taken += got as u64;
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        } else if got > MAX_LINE_BYTES {
+            return Err(self.error("a line of over 64 KiB", "this is no trace of this format; see --format"));
+        }
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        Ok(Some(&self.line))
+    }
+
+    /// An error about the line that was taken last.
+    #[must_use]
+    pub fn error(&self, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
+        TraceError::new(&self.path, self.at_line(), what, remedy)
+    }
+
+    /// Fills `buf` with the next record; false if there is none any more.
+    ///
+    /// # Errors
+    /// It cannot be read, or ends in the middle of the record.
+    pub fn record(&mut self, buf: &mut [u8]) -> Result<bool, TraceError> {
+        self.number += 1;
+        let (got, wanted) = (self.fill(buf)?, buf.len());
+        match got {
+            0 => Ok(false),
+            n if n == wanted => Ok(true),
+            n => Err(self.record_error(
+                n as u64,
+                format!("the trace ends in the middle of a record ({n} of {wanted} bytes)"),
+                "copy it again, or cut it before this record",
+            )),
+        }
+    }
+
+    /// Fills `buf` with what follows inside the record that was begun last.
+    ///
+    /// # Errors
+    /// It cannot be read, or ends before that.
+    pub fn rest(&mut self, buf: &mut [u8]) -> Result<(), TraceError> {
+        let (got, wanted) = (self.fill(buf)?, buf.len());
+        if got == wanted {
+            return Ok(());
+        }
+        let what = format!("the trace ends in the middle of a record ({got} of {wanted} bytes)");
+        Err(self.record_error(got as u64, what, "copy it again, or cut it before this record"))
+    }
+
+    /// An error about the record that was taken last, `len` bytes of which have been taken.
+    #[must_use]
+    pub fn record_error(&self, len: u64, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
+        let place = Place::Byte { record: self.number, byte: self.taken.saturating_sub(len) };
+        TraceError::new(&self.path, place, what, remedy)
+    }
+
+    fn fill(&mut self, buf: &mut [u8]) -> Result<usize, TraceError> {
+        let mut got = 0;
+        while got < buf.len() {
+            match self.reader.read(&mut buf[got..]) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let place = Place::Byte { record: self.number, byte: self.taken };
+                    return Err(TraceError::io(&self.path, place, &error));
+                }
+            }
+        }
+        self.taken += got as u64;
+        Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn of(bytes: Vec<u8>) -> Input {
+        Input::of(Path::new("t"), Box::new(std::io::Cursor::new(bytes))).expect("readable")
+    }
+
+    #[test]
+    fn lines_come_without_their_ends_from_all_three_wrappings() {
+        let text = b"one\r\n\ntwo";
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(text).expect("memory");
+        let wrapped = [text.to_vec(), gz.finish().expect("memory"), zstd::encode_all(&text[..], 1).expect("memory")];
+        for bytes in wrapped {
+            let mut input = of(bytes);
+            assert_eq!(input.head().expect("readable"), text);
+            for want in [Some(&b"one"[..]), Some(b""), Some(b"two"), None] {
+                assert_eq!(input.line().expect("readable"), want);
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_has_a_largest_length_and_a_record_is_whole() {
+        let mut input = of([vec![b'x'; MAX_LINE_BYTES], vec![b'\n'], vec![b'x'; MAX_LINE_BYTES + 1]].concat());
+        assert_eq!(input.line().expect("just short enough").map(<[u8]>::len), Some(MAX_LINE_BYTES));
+        let error = input.line().expect_err("too long").to_string();
+        assert!(error.starts_with("a line of over 64 KiB: t, line 2; "), "{error}");
+        let mut input = of(vec![7; 10]);
+        let mut buf = [0; 4];
+        assert!(input.record(&mut buf).expect("whole") && input.record(&mut buf).expect("whole"));
+        let error = input.record(&mut buf).expect_err("cut").to_string();
+        assert!(error.starts_with("the trace ends in the middle of a record (2 of 4 bytes): t, record 3 at byte 8;"));
+        assert!(!of(Vec::new()).record(&mut buf).expect("at its end"));
+    }
+
+    /// A frame that asks for a gigabyte of window is refused before it gets it.
+    #[test]
+    fn a_zstd_window_has_a_limit() {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("memory");
+        encoder.window_log(27).expect("a window");
+        encoder.write_all(&vec![1; 1 << 20]).expect("memory");
+        let mut input = of(encoder.finish().expect("memory"));
+        assert!(input.head().is_err());
+    }
+}
