@@ -6,7 +6,7 @@ use super::row::{Comparison, Report, Row, SCHEMA, Time};
 use super::verdict::{Verdict, WORTH_SAYING};
 use super::{PolicyRuns, RunResult, Table, number};
 use crate::limits::bound::Bound;
-use crate::stats::{ALPHA, Summary, latency_histogram, percentile_ns, ratio};
+use crate::stats::{ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95};
 use foreread_core::stats::Stats;
 
 const NS_PER_S: f64 = 1e9;
@@ -75,6 +75,7 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
         score: score(table, index, none),
         usd: None,
         ratio_to_none: part(time.map(|t| t.mean), of_none.and_then(|p| Summary::of(&p.times_s())).map(|t| t.mean)),
+        ratio_to_none_ci95: of_none.and_then(|none| ratio_ci95(&none.times_s(), &policy.times_s())),
         p_value,
         differs_from_none: p_value.map(|p| p < ALPHA),
         throughput_mb_s: demand(|s| s.demand_bytes)
@@ -173,7 +174,8 @@ impl Latency {
 }
 
 fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
-    let mean = |i: usize| Summary::of(&table.policies[i].times_s()).map(|s| s.mean);
+    let times = |i: usize| table.policies[i].times_s();
+    let mean = |i: usize| Summary::of(&times(i)).map(|s| s.mean);
     let rows = table.policies.len();
     let choice = |i: &usize| !table.policies[*i].is_limit();
     let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));
@@ -182,6 +184,8 @@ fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
         a: table.policies[a].policy.clone(),
         b: table.policies[b].policy.clone(),
         ratio: mean(b).zip(mean(a)).and_then(|(b, a)| ratio(b, a)),
+        ratio_ci95: ratio_ci95(&times(a), &times(b)),
+        difference_ci95_s: difference_ci95(&times(a), &times(b)),
         p_value: verdict.p_value(a, b),
         differs: verdict.differ(a, b),
     };

@@ -64,6 +64,10 @@ pub struct Comparison {
     pub b: String,
     /// Mean time of `b` / mean time of `a`.
     pub ratio: Option<f64>,
+    /// Ends of its 95 % interval, by bootstrap over the pairs: too narrow with few of them. Null with one run.
+    pub ratio_ci95: Option<[f64; 2]>,
+    /// Ends of the 95 % interval of the mean of (time of `b` - time of `a`) of a pair (Student's t), in seconds.
+    pub difference_ci95_s: Option<[f64; 2]>,
     /// Two-sided paired t test on the times, corrected by Holm over the pairs of this table.
     pub p_value: Option<f64>,
     /// `p_value < alpha`.
@@ -94,6 +98,8 @@ pub struct Row {
     pub time_s: Option<Time>,
     /// Mean time / mean time of the row `none`.
     pub ratio_to_none: Option<f64>,
+    /// Ends of its 95 % interval, by bootstrap over the pairs: too narrow with few of them. Null with one run.
+    pub ratio_to_none_ci95: Option<[f64; 2]>,
     /// (none - this) / (none - oracle) of the mean times: the part that it reaches of what there is to gain. Null
     /// without an oracle, and where the oracle gains less than half a per cent.
     pub score: Option<f64>,

@@ -5,6 +5,10 @@
 //! difference is judged on the differences of the pairs. Never: calls two things different because their
 //! numbers are, and never answers NaN. What is not defined is `None`.
 
+mod bootstrap;
+
+pub use bootstrap::ratio_ci95;
+
 use hdrhistogram::Histogram;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
@@ -75,6 +79,16 @@ pub fn paired_t_test(a: &[f64], b: &[f64]) -> Option<f64> {
     let t = mean(&differences) / standard_error(&differences)?;
     let student = StudentsT::new(0.0, 1.0, (a.len() - 1) as f64).ok()?;
     Some((2.0 * student.sf(t.abs())).min(1.0))
+}
+
+/// Ends of the 95 % interval of the mean of `b[i] - a[i]`, by Student's t. Undefined where [`paired_t_test`] is.
+#[must_use]
+pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
+    if a.len() != b.len() || a.len() < 2 {
+        return None;
+    }
+    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
+    Summary::of(&differences).map(|d| d.ci95)
 }
 
 /// A mean as it was published: with a margin of error and without the runs behind it.
@@ -198,6 +212,16 @@ mod tests {
         assert!(paired_t_test(&a, &b).expect("defined") < 0.001);
         // Differences 1, 2, 3: t = 2 / (1 / sqrt 3) = 3.4641 with 2 degrees of freedom.
         near(paired_t_test(&[2.0, 4.0, 6.0], &[1.0, 2.0, 3.0]).expect("defined"), 0.07418, 0.0001);
+    }
+
+    #[test]
+    fn the_interval_of_a_difference_is_that_of_the_pairs() {
+        // Differences 1, 2, 3: 2 with a standard error of 0.57735 and t = 4.303.
+        let [low, high] = difference_ci95(&[1.0, 2.0, 3.0], &[2.0, 4.0, 6.0]).expect("defined");
+        near(low, 2.0 - 2.4842, 0.001);
+        near(high, 2.0 + 2.4842, 0.001);
+        assert_eq!(difference_ci95(&[1.0, 2.0], &[2.0, 3.0]), Some([1.0, 1.0]));
+        assert_eq!((difference_ci95(&[1.0], &[2.0]), difference_ci95(&[1.0, 2.0], &[2.0])), (None, None));
     }
 
     #[test]
