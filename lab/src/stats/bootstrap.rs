@@ -58,7 +58,7 @@ mod tests {
         let a: Vec<f64> = (1..=20).map(f64::from).collect();
         let b: Vec<f64> = a.iter().enumerate().map(|(i, v)| v * if i % 2 == 0 { 1.09 } else { 1.11 }).collect();
         let [low, high] = ratio_ci95(&a, &b).expect("defined");
-        assert!(1.09 <= low && low < 1.1 && 1.1 < high && high <= 1.11, "{low} {high}");
+        assert!((1.09..1.1).contains(&low) && high > 1.1 && high <= 1.11, "{low} {high}");
     }
 
     #[test]
