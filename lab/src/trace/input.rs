@@ -64,6 +64,22 @@ impl Input {
         Ok(Input { path: path.to_path_buf(), reader, taken: 0, number: 0, line: Vec::new() })
     }
 
+    /// The only one of `inputs`, for formats that are one file.
+    ///
+    /// # Errors
+    /// There are several.
+    pub fn only(inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
+        let mut inputs = inputs.into_iter();
+        match (inputs.next(), inputs.next()) {
+            (Some(input), None) => Ok(input),
+            (_, second) => {
+                let path = second.map_or_else(PathBuf::new, |input| input.path);
+                let what = format!("a trace in the format {format} is one file");
+                Err(TraceError::new(&path, Place::Whole, what, "name one file"))
+            }
+        }
+    }
+
     /// What errors call it.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -153,7 +169,12 @@ impl Input {
         TraceError::new(&self.path, place, what, remedy)
     }
 
-    fn fill(&mut self, buf: &mut [u8]) -> Result<usize, TraceError> {
+    /// Fills as much of `buf` as there is, and says how much that is: less than all of it only at the end. For formats
+    /// that say themselves what a cut means.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn fill(&mut self, buf: &mut [u8]) -> Result<usize, TraceError> {
         let mut got = 0;
         while got < buf.len() {
             match self.reader.read(&mut buf[got..]) {

@@ -16,9 +16,13 @@ pub mod check;
 pub mod error;
 pub mod format;
 pub mod input;
+pub mod open;
 
 pub use error::TraceError;
 use foreread_core::event::Advice;
+pub use open::open;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,19 +201,46 @@ pub struct Import {
 
 /// How many entries of a trace were passed over, by reason ("trims"). Shared by an importer and whoever reports.
 #[derive(Clone, Debug, Default)]
-pub struct LeftOut(std::sync::Arc<std::sync::Mutex<std::collections::BTreeMap<&'static str, u64>>>);
+pub struct LeftOut(Arc<Mutex<Reasons>>);
+
+#[derive(Debug, Default)]
+struct Reasons {
+    now: BTreeMap<&'static str, u64>,
+    earlier: BTreeMap<String, u64>,
+}
 
 impl LeftOut {
     /// One more entry is passed over for `reason`, a plural ("trims", "records without a reply").
     pub fn count(&self, reason: &'static str) {
-        let mut map = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *map.entry(reason).or_default() += 1;
+        *self.reasons().now.entry(reason).or_default() += 1;
     }
 
     /// How many for each reason, so far.
     #[must_use]
     pub fn so_far(&self) -> Vec<(&'static str, u64)> {
-        let map = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        map.iter().map(|(reason, n)| (*reason, *n)).collect()
+        self.reasons().now.iter().map(|(reason, n)| (*reason, *n)).collect()
+    }
+
+    /// `n` entries were passed over for `reason` when this file was made of another one: our own format keeps that.
+    pub fn earlier(&self, reason: String, n: u64) {
+        let mut reasons = self.reasons();
+        let sum = reasons.earlier.entry(reason).or_default();
+        *sum = sum.saturating_add(n);
+    }
+
+    /// How many for each reason, by this reading and by earlier ones.
+    #[must_use]
+    pub fn in_all(&self) -> BTreeMap<String, u64> {
+        let reasons = self.reasons();
+        let mut all = reasons.earlier.clone();
+        for (reason, n) in &reasons.now {
+            let sum = all.entry((*reason).to_string()).or_default();
+            *sum = sum.saturating_add(*n);
+        }
+        all
+    }
+
+    fn reasons(&self) -> MutexGuard<'_, Reasons> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,117 @@
+//! The one door to a trace: opens the files, finds out their format, and checks what comes out of them.
+//!
+//! ```text
+//!   paths ──► Input (unpacked) ──► named or detected ──► importer ──► Checked ──► Import
+//! ```
+//!
+//! Never: mixes formats, or takes several files where one would do (each importer says whether it takes several).
+
+use super::Import;
+use super::check::Checked;
+use super::error::{Place, TraceError};
+use super::format::{self, Format, Pairs};
+use super::input::Input;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Files of one trace: a tracer writes one for each CPU, and no machine has more.
+pub const MAX_INPUTS: usize = 4096;
+
+/// Opens the trace in `paths`, in the format that is named (`NAME` or `NAME:key=value,...`), or in the one that it
+/// looks like. Its items have passed [`Checked`].
+///
+/// # Errors
+/// A file cannot be read, the format is not known or would be a guess, or the importer refuses what it sees first.
+pub fn open(paths: &[PathBuf], format: Option<&str>) -> Result<Import, TraceError> {
+    open_watched(paths, format, &Watch::default())
+}
+
+/// The same, and `watch` tells how far it has come.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn open_watched(paths: &[PathBuf], format: Option<&str>, watch: &Watch) -> Result<Import, TraceError> {
+    let Some(first) = paths.first() else {
+        return Err(TraceError::new(Path::new("nothing"), Place::Whole, "no trace is named", "name a file"));
+    };
+    if paths.len() > MAX_INPUTS {
+        return Err(TraceError::new(first, Place::Whole, "more than 4096 files", "name those of one trace"));
+    }
+    let inputs = paths.iter().map(|path| watch.input(path)).collect::<Result<Vec<_>, _>>()?;
+    read(inputs, format)
+}
+
+/// The same for what is open already.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, TraceError> {
+    let Some(first) = inputs.first() else {
+        return Err(TraceError::new(Path::new("nothing"), Place::Whole, "no trace is named", "name a file"));
+    };
+    let path = first.path().to_path_buf();
+    let (format, pairs) = match format {
+        Some(text) => format::parse(text, &path)?,
+        None => (detected(&mut inputs)?, Pairs::default()),
+    };
+    let Some(import) = format.import else {
+        let what = format!("the format {} is only written, never read", format.name);
+        return Err(TraceError::new(&path, Place::Whole, what, "see 'foreread trace formats'"));
+    };
+    let Import { header, items, left_out } = import(inputs, pairs)?;
+    Ok(Import { header, items: Box::new(Checked::new(items, &path)), left_out })
+}
+
+/// The one format that all of them look like.
+fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
+    let mut found: Option<&'static Format> = None;
+    for input in inputs {
+        let path = input.path().to_path_buf();
+        let this = format::detect(input.head()?, &path)?;
+        match found {
+            Some(first) if !std::ptr::eq(first, this) => {
+                let what = format!("it is {}, and the file before it is {}", this.name, first.name);
+                return Err(TraceError::new(&path, Place::Whole, what, "name the files of one trace"));
+            }
+            _ => found = Some(this),
+        }
+    }
+    found.ok_or_else(|| TraceError::new(Path::new("nothing"), Place::Whole, "no trace is named", "name a file"))
+}
+
+/// How many bytes of the files of a trace have been read, as they are on disk. Clones share one count.
+#[derive(Clone, Debug, Default)]
+pub struct Watch(Arc<AtomicU64>);
+
+impl Watch {
+    /// Bytes so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn input(&self, path: &Path) -> Result<Input, TraceError> {
+        let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
+        let file = File::open(path).map_err(io)?;
+        if file.metadata().map_err(io)?.is_dir() {
+            return Err(TraceError::new(path, Place::Whole, "a directory is no trace", "name a file in it"));
+        }
+        Input::of(path, Box::new(Watched { file, watch: self.clone() }))
+    }
+}
+
+struct Watched {
+    file: File,
+    watch: Watch,
+}
+
+impl Read for Watched {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let got = self.file.read(buf)?;
+        self.watch.0.fetch_add(got as u64, Ordering::Relaxed);
+        Ok(got)
+    }
+}
