@@ -48,8 +48,8 @@ impl Pairs {
 /// Opens a trace: its inputs (several only where the format is one file for each CPU), and the keys of `--format`.
 pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
 
-/// Writes a trace.
-pub type ExportFn = fn(&Header, Items, Output) -> Result<Exported, TraceError>;
+/// Writes a trace: what holds for it, the keys of `--format`, its items, and where to.
+pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<Exported, TraceError>;
 
 /// Where a trace is written to.
 pub struct Output {
