@@ -22,6 +22,7 @@
 
 pub mod array;
 pub mod disk;
+pub mod fit;
 pub mod hdd;
 pub mod net;
 pub mod presets;
