@@ -11,6 +11,7 @@ pub mod draw;
 pub mod limits;
 pub mod live;
 pub mod peer;
+pub mod probe;
 pub mod report;
 pub mod reproduce;
 pub mod sim;
