@@ -40,6 +40,7 @@ use reads::Read;
 use slab::Slab;
 
 pub use fetches::FetchView;
+pub use reads::Verdict;
 
 /// Files and open descriptions are numbered below this by their owner; a higher number is refused.
 pub const MAX_IDS: u32 = 1 << 20;

@@ -11,8 +11,11 @@ use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId}
 /// What a read has met so far, the worst of all its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
+    /// Every page was present.
     Hit,
+    /// A page was in flight, none was missing.
     Late,
+    /// A page was neither present nor in flight.
     Miss,
 }
 
@@ -337,6 +340,12 @@ impl Machine {
         }
         let (read, file) = (read.id, read.file);
         self.actions.push_back(Action::Serve { read, lease: LeaseId(slot), file, range, last });
+    }
+
+    /// What the read has met that holds this lease.
+    #[must_use]
+    pub fn verdict(&self, lease: LeaseId) -> Option<Verdict> {
+        self.reads.get(lease.0).map(|read| read.verdict)
     }
 
     /// The bytes of a piece have been copied out: on to the next, or to the end.

@@ -14,6 +14,7 @@
 //! costs the host what a read of a page does.
 
 pub(crate) mod mapped;
+pub mod outcomes;
 
 use crate::device::{Arrival, Command, Device};
 use crate::report::RunResult;
@@ -25,6 +26,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, ReadId};
 use hdrhistogram::Histogram;
 use mapped::Mapped;
+use outcomes::{OutcomeMap, Outcomes};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -90,6 +92,8 @@ struct Sim<'a> {
     arrivals: Vec<Arrival>,
     /// When the last reader had what it wanted. Readahead may still be on its way.
     ended: u64,
+    /// Who looks on, if anybody does.
+    outcomes: Option<Box<Outcomes>>,
 }
 
 /// Runs the workload to its end.
@@ -98,20 +102,41 @@ struct Sim<'a> {
 /// When a read never ends: the machine or the device model is broken, and a figure would be a lie.
 #[must_use]
 pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
+    Sim::new(setup, device).finish().0
+}
+
+/// The same, and where and when its reads hit, were late or missed.
+///
+/// # Panics
+/// As [`run`].
+#[must_use]
+pub fn run_mapped(setup: &Setup<'_>, device: Box<dyn Device>) -> (RunResult, OutcomeMap) {
     let mut sim = Sim::new(setup, device);
-    let mut now = 0;
-    while let Some(at) = sim.next_time() {
-        now = now.max(at);
-        sim.advance(now);
-    }
-    assert_eq!(sim.machine.reads_in_progress(), 0, "a simulated read never ended");
-    assert!(sim.jobs.iter().all(|j| j.busy == 0), "a simulated job never ended");
-    RunResult {
-        time_s: sim.ended as f64 / 1e9,
-        stats: sim.machine.stats(),
-        latency: sim.latency,
-        distinct_bytes: setup.workload.distinct_bytes(setup.config.page.bytes()),
-        kernel: false,
+    sim.outcomes = Some(Box::new(Outcomes::new(setup.workload, setup.config.page)));
+    let (result, outcomes) = sim.finish();
+    let map = outcomes.map(|o| o.finish(result.time_s));
+    (result, map.expect("it was set above"))
+}
+
+impl Sim<'_> {
+    /// Runs until nothing is due.
+    fn finish(self) -> (RunResult, Option<Box<Outcomes>>) {
+        let (mut sim, mut now) = (self, 0);
+        while let Some(at) = sim.next_time() {
+            now = now.max(at);
+            sim.advance(now);
+        }
+        assert_eq!(sim.machine.reads_in_progress(), 0, "a simulated read never ended");
+        assert!(sim.jobs.iter().all(|j| j.busy == 0), "a simulated job never ended");
+        let Setup { workload, config, .. } = sim.setup;
+        let result = RunResult {
+            time_s: sim.ended as f64 / 1e9,
+            stats: sim.machine.stats(),
+            latency: sim.latency,
+            distinct_bytes: workload.distinct_bytes(config.page.bytes()),
+            kernel: false,
+        };
+        (result, sim.outcomes)
     }
 }
 
@@ -131,6 +156,7 @@ impl<'a> Sim<'a> {
             latency: crate::stats::latency_histogram(),
             arrivals: Vec::new(),
             ended: 0,
+            outcomes: None,
             setup,
         };
         for (number, job) in jobs.iter().enumerate() {
@@ -275,6 +301,10 @@ impl<'a> Sim<'a> {
     fn tell(&mut self, now: u64, event: Event) {
         self.machine.handle(Nanos(now), event);
         while let Some(action) = self.machine.poll() {
+            if let Some(outcomes) = &mut self.outcomes {
+                let issued_at = |read: ReadId| self.slots[read.0 as usize].issued_at;
+                outcomes.see(now, &action, issued_at, &self.machine);
+            }
             self.act(now, action);
         }
     }
