@@ -42,7 +42,7 @@ impl Fail {
 }
 
 /// `text` with control characters written out (a terminal must not obey an argument), and not too long.
-fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let mut line = String::new();
     for (n, letter) in text.trim().chars().enumerate() {
         if n == LONGEST {

@@ -16,6 +16,7 @@ mod catalog;
 mod compare;
 mod completions;
 mod conform;
+mod convert;
 mod fail;
 mod man;
 mod models;
@@ -26,6 +27,7 @@ mod policy_list;
 mod progress;
 mod replay_log;
 mod source;
+mod trace;
 mod vary;
 mod workloads;
 
@@ -45,6 +47,9 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Fail> {
     match command {
         Command::Compare(asked) => compare::run(asked),
+        Command::Import(asked) => convert::import(asked),
+        Command::Export(asked) => convert::export(asked),
+        Command::Trace(asked) => trace::run(&asked.command),
         Command::Policies(asked) => policies::run(asked.json),
         Command::Models(asked) => models::run(asked.json),
         Command::Workloads(asked) => workloads::run(asked.json),

@@ -4,8 +4,20 @@ mod common;
 use common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 9] =
-    ["compare", "conform", "policies", "models", "workloads", "replay-log", "bench", "completions", "man"];
+const COMMANDS: [&str; 12] = [
+    "compare",
+    "import",
+    "export",
+    "trace",
+    "conform",
+    "policies",
+    "models",
+    "workloads",
+    "replay-log",
+    "bench",
+    "completions",
+    "man",
+];
 
 #[test]
 fn short_help_fits_24_lines_of_80_columns() {
@@ -20,6 +32,9 @@ fn short_help_fits_24_lines_of_80_columns() {
     for command in COMMANDS {
         assert!(top.out.contains(command), "{command} is not listed");
         check(command, foreread([command, "-h"]).is_done());
+    }
+    for command in ["formats"] {
+        check(command, foreread(["trace", command, "-h"]).is_done());
     }
     assert!(top.out.contains("Examples:"));
     assert!(foreread(["compare", "-h"]).out.contains("Examples:"));

@@ -5,10 +5,12 @@
 
 mod compare;
 mod conform;
+mod trace;
 mod values;
 
 pub use compare::CompareArgs;
 pub use conform::{ConformArgs, ConformLevel, ConformWhat};
+pub use trace::{ExportArgs, ImportArgs, TraceArgs, TraceCommand};
 
 use crate::fail::Fail;
 use crate::names;
@@ -17,6 +19,15 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+macro_rules! examples {
+    () => {
+        "\
+Examples:
+  foreread compare boot-ide --on model:rbd --policy none,linux-6.18:max=1M
+  foreread import disk.vscsi.gz -o disk.frt"
+    };
+}
 
 /// Measures which readahead a workload needs on a storage, and what it gains
 ///
@@ -27,13 +38,15 @@ use std::path::PathBuf;
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
 #[derive(Debug, Parser)]
 #[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
+// 14 commands leave no room for a line of each option. Manual pages have the examples from the second place.
 #[command(
     arg_required_else_help = true,
-    after_help = "\
-Examples:
-  foreread compare                                 a scratch file, two models
-  foreread compare boot-ide --on model:rbd
-  foreread compare random --on /dev/sdb --policy none,linux-6.18:max=1M"
+    help_template = concat!(
+        "{about-with-newline}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
+        "Options: -h, --help (short, long), -V, --version\n",
+        examples!()
+    ),
+    after_help = examples!()
 )]
 pub struct Args {
     /// What to do.
@@ -46,6 +59,12 @@ pub struct Args {
 pub enum Command {
     /// Measure readahead policies on a file, a disk or a model
     Compare(Box<CompareArgs>),
+    /// Turn a trace of any known format into foreread's own
+    Import(ImportArgs),
+    /// Write a trace in another format
+    Export(ExportArgs),
+    /// Show what is in a trace; list the formats
+    Trace(TraceArgs),
     /// List the policies: parameters, defaults, units, origin
     #[command(after_help = "\
 Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
@@ -53,7 +72,7 @@ Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 Example:
   foreread compare --policy linux-6.18:max=1M,rbd-plain:trigger=3,max=1M")]
     Policies(ListArgs),
-    /// List the device models: what they are, origin, how far they are off
+    /// List the device models: figures, origin, how far they are off
     #[command(after_help = "\
 Example:
   foreread compare --on model:rbd")]

@@ -59,4 +59,15 @@ impl TraceError {
     pub fn io(path: &Path, place: Place, error: &std::io::Error) -> TraceError {
         TraceError::new(path, place, format!("cannot be read ({error})"), "check the file and its permissions")
     }
+
+    /// The system refused to write the file.
+    #[must_use]
+    pub fn not_written(path: &Path, error: &std::io::Error) -> TraceError {
+        TraceError::new(
+            path,
+            Place::Whole,
+            format!("cannot be written ({error})"),
+            "free some space or write elsewhere",
+        )
+    }
 }

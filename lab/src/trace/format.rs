@@ -86,7 +86,7 @@ pub struct Format {
 
 /// Every format. A file is asked in this order; the order decides nothing but the order of lists.
 pub static ALL: &[&Format] = &[
-    // One row a line.
+    &super::own::FORMAT, // one row a line
 ];
 
 /// A format by its name, and the pairs behind it.

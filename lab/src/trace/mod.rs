@@ -17,6 +17,8 @@ pub mod error;
 pub mod format;
 pub mod input;
 pub mod open;
+pub mod own;
+pub mod whole;
 
 pub use error::TraceError;
 use foreread_core::event::Advice;

@@ -1,0 +1,74 @@
+//! The arguments of `foreread import`, `export` and `trace`. Never: looks at a file or a registry.
+
+use super::ListArgs;
+use clap::Subcommand;
+use std::path::PathBuf;
+
+/// Turn a trace of any known format into foreread's own
+///
+/// The format is recognised by its content; where that would be a guess it has to be named. Nothing is lost: units
+/// become nanoseconds and bytes, what the format lacks is noted in the header, what was passed over is counted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread import disk.vscsi.gz
+  foreread import sda.blktrace.* -o sda.frt
+  foreread import spc.csv --format spc -o spc.frt")]
+pub struct ImportArgs {
+    /// The trace; several only where a trace is one file for each CPU
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Where to write it, or - [default: beside it, FILE.frt]
+    #[arg(short, long, value_name = "OUT")]
+    pub out: Option<PathBuf>,
+    /// NAME[:key=value,...]; see 'foreread trace formats'
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Write a trace in another format
+///
+/// What that format cannot say is left out, and how much of it is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread export disk.frt --format csv -o disk.csv
+  foreread export disk.vscsi.gz --format fio -o - | head")]
+pub struct ExportArgs {
+    /// The trace, of any format that is read
+    #[arg(value_name = "TRACE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Where to write it, or '-' for stdout
+    #[arg(short, long, value_name = "OUT")]
+    pub out: PathBuf,
+    /// What to write, NAME[:key=value,...]; see 'foreread trace formats'
+    #[arg(long, value_name = "FORMAT")]
+    pub format: String,
+    /// The format of TRACE, NAME[:key=value,...]
+    #[arg(long, value_name = "FORMAT")]
+    pub from: Option<String>,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// What is in a trace, and which formats there are
+#[derive(Debug, clap::Args)]
+pub struct TraceArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: TraceCommand,
+}
+
+/// What there is to do about traces.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// List the formats: what is read and written, units, keys
+    #[command(after_help = "\
+Example:
+  foreread import spc.csv --format spc")]
+    Formats(ListArgs),
+}

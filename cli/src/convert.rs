@@ -1,0 +1,175 @@
+//! `foreread import` and `foreread export`: a trace of one format becomes one of another.
+//!
+//! Never: a half file under its name, a file replaced that nobody said to replace, or a count kept back of what was
+//! left out.
+
+use crate::args::{ExportArgs, ImportArgs};
+use crate::fail::{Fail, one_line};
+use crate::out;
+use crate::progress::Bar;
+use foreread_lab::report::Progress;
+use foreread_lab::report::number::count;
+use foreread_lab::trace::format::{self, Exported, Output};
+use foreread_lab::trace::open::{Watch, open_watched};
+use foreread_lab::trace::whole::Whole;
+use foreread_lab::trace::{Import, Item, Items, TraceError, own};
+use std::collections::BTreeMap;
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// Converts to our own format.
+pub fn import(args: &ImportArgs) -> Result<(), Fail> {
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => default_out(&args.files)?,
+    };
+    let trace = open(&args.files, args.format.as_deref())?;
+    if trace.header.format == own::FORMAT.name && args.out.is_none() {
+        let place = args.files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
+        return Err(Fail::input("a foreread trace already", place, "use it as it is, or name another file with -o"));
+    }
+    let (header, left_out) = (trace.header.clone(), trace.left_out.clone());
+    let done = written(&out, args.force, |output| own::write(&header, trace.items, &left_out, output))?;
+    if out == Path::new("-") {
+        return Ok(());
+    }
+    let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
+    let mut text = format!("{}: {}, {}", out.display(), records(done.records), size_of(bytes));
+    text.push_str(&format!(", read as {}\n", header.format));
+    text.push_str(&passed_over(left_out.in_all()));
+    header.notes.iter().for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
+    out::print(text)
+}
+
+/// Converts to any format that is written.
+pub fn export(args: &ExportArgs) -> Result<(), Fail> {
+    let (format, pairs) = format::parse(&args.format, &args.out).map_err(refused)?;
+    let Some(export) = format.export else {
+        let written: Vec<&str> = format::ALL.iter().filter(|f| f.export.is_some()).map(|f| f.name).collect();
+        return Err(Fail::input("a format that is only read", format.name, &format!("one of {}", written.join(", "))));
+    };
+    let trace = open(&args.files, args.from.as_deref())?;
+    let left_out = trace.left_out.clone();
+    let done = written(&args.out, args.force, |output| export(&trace.header, pairs, trace.items, output))?;
+    if args.out == Path::new("-") {
+        return Ok(());
+    }
+    let mut all = left_out.in_all();
+    done.left_out.iter().for_each(|(reason, n)| *all.entry((*reason).to_string()).or_default() += n);
+    let text = format!("{}: {}, as {}\n", args.out.display(), records(done.records), format.name);
+    out::print(text + &passed_over(all))
+}
+
+/// Opens a trace whose items move a bar while they are taken.
+pub fn open(files: &[PathBuf], format: Option<&str>) -> Result<Import, Fail> {
+    let watch = Watch::default();
+    let mut import = open_watched(files, format, &watch).map_err(refused)?;
+    let total = files.iter().map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len())).sum();
+    let mut bar = Bar::new();
+    bar.stage(&format!("{}, MiB", one_line(&files[0].display().to_string())));
+    import.items = Box::new(Moving { items: import.items, bar, watch, total, taken: 0 });
+    Ok(import)
+}
+
+/// The message for a trace that is refused.
+pub fn refused(error: TraceError) -> Fail {
+    Fail::Input(error.to_string())
+}
+
+struct Moving {
+    items: Items,
+    bar: Bar,
+    watch: Watch,
+    total: u64,
+    taken: u64,
+}
+
+impl Iterator for Moving {
+    type Item = Result<Item, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.taken.is_multiple_of(1 << 14) {
+            self.bar.step(self.watch.bytes().min(self.total) >> 20, (self.total >> 20).max(1));
+        }
+        self.taken += 1;
+        self.items.next()
+    }
+}
+
+/// Has `write` fill `out`, or stdout.
+fn written(
+    out: &Path,
+    force: bool,
+    write: impl FnOnce(Output) -> Result<Exported, TraceError>,
+) -> Result<Exported, Fail> {
+    if out == Path::new("-") {
+        if std::io::stdout().is_terminal() {
+            return Err(Fail::input("a trace is not for a terminal", "-o -", "send it to a file or a pipe"));
+        }
+        let to: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, std::io::stdout()));
+        return write(Output { path: PathBuf::from("stdout"), to }).map_err(refused);
+    }
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => Fail::input("it is there already", out.display(), "name another, or add --force"),
+        _ => Fail::input("cannot write", format!("{}: {error}", out.display()), "name another file with -o"),
+    };
+    let whole = Whole::create(out, force).map_err(failed)?;
+    let file = whole.writer().map_err(failed)?;
+    let to = Box::new(BufWriter::with_capacity(1 << 18, file));
+    let done = write(Output { path: out.to_path_buf(), to }).map_err(refused)?;
+    whole.keep().map_err(failed)?;
+    Ok(done)
+}
+
+/// Beside the file, with `.frt` behind its name: `disk.vscsi.gz` becomes `disk.vscsi.frt`, `sda.blktrace.0` and its
+/// siblings `sda.blktrace.frt`.
+fn default_out(files: &[PathBuf]) -> Result<PathBuf, Fail> {
+    let mut out = files[0].clone();
+    if out.extension().is_some_and(|e| e == "gz" || e == "zst") {
+        out.set_extension("");
+    }
+    if files.len() > 1 && out.extension().and_then(|e| e.to_str()).is_some_and(|e| e.parse::<u32>().is_ok()) {
+        out.set_extension("");
+    }
+    let Some(name) = out.file_name() else {
+        return Err(Fail::input("no file named", out.display(), "name a trace"));
+    };
+    let mut name = name.to_os_string();
+    name.push(".frt");
+    Ok(out.with_file_name(name))
+}
+
+fn records(n: u64) -> String {
+    if n == 1 { "1 record".to_string() } else { format!("{n} records") }
+}
+
+fn size_of(bytes: u64) -> String {
+    if bytes < 10_000 { format!("{bytes} bytes") } else { format!("{:.2} MB", bytes as f64 / 1e6) }
+}
+
+/// `left out: 3 trims`, or nothing.
+fn passed_over(left_out: BTreeMap<String, u64>) -> String {
+    if left_out.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> = left_out.iter().map(|(reason, n)| format!("{} {}", count(*n), one_line(reason))).collect();
+    format!("left out: {}\n", each.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_name_stands_beside_the_trace() {
+        let name = |files: &[&str]| {
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            default_out(&files).expect("a name").display().to_string()
+        };
+        assert_eq!(name(&["a/disk.vscsi.gz"]), "a/disk.vscsi.frt");
+        assert_eq!(name(&["t.csv"]), "t.csv.frt");
+        assert_eq!(name(&["sda.blktrace.0"]), "sda.blktrace.0.frt");
+        assert_eq!(name(&["sda.blktrace.0", "sda.blktrace.1"]), "sda.blktrace.frt");
+        assert!(default_out(&[PathBuf::from("/")]).is_err());
+    }
+}
