@@ -4,6 +4,7 @@
 //! and refuses what would be a guess. Adding a format is one file and one row of [`ALL`]. Never: reads beyond the head.
 
 use super::error::{Place, TraceError};
+use super::formats;
 use super::input::Input;
 use super::{Header, Import, Items};
 use std::io::Write;
@@ -87,6 +88,11 @@ pub struct Format {
 /// Every format. A file is asked in this order; the order decides nothing but the order of lists.
 pub static ALL: &[&Format] = &[
     &super::own::FORMAT, // one row a line
+    // One row a line.
+    &formats::blkparse::FORMAT,
+    &formats::blktrace::FORMAT,
+    &formats::fio::FORMAT,
+    &formats::vscsi::FORMAT,
 ];
 
 /// A format by its name, and the pairs behind it.

@@ -15,10 +15,12 @@
 pub mod check;
 pub mod error;
 pub mod format;
+pub mod formats;
 pub mod input;
 pub mod open;
 pub mod own;
 pub mod whole;
+pub mod order;
 
 pub use error::TraceError;
 use foreread_core::event::Advice;

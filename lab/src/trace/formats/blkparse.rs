@@ -1,0 +1,167 @@
+//! The text of blkparse, in its default format.
+//!
+//! ```text
+//!   maj,min cpu  seq  seconds.ns  pid  ACTION RWBS  sector + sectors [process]
+//!     8,16   5     2 0.000001850 18615  Q   RA 1444645666 + 256 [java]
+//!     8,16   5     9 0.000901850     0  C   RA 1444645666 + 256 [0]          errno, not a process
+//!     8,16   5     1 0.000000000 18615  A   RA 1444645666 + 256 <- (8,17) 1444645632
+//!     8,16   5     3 0.000002000 18615  P   N [java]                         no sector
+//! ```
+//!
+//! The first line that does not begin with a device ends the trace: a summary follows. A line that does begin with one
+//! has to be whole. Never: the name of a process (it may hold anything).
+
+use super::super::error::TraceError;
+use super::super::format::{Fit, Format, Pairs};
+use super::super::input::Input;
+use super::super::order::Sorter;
+use super::super::{Import, Item, LeftOut};
+use super::block::{self, Action, Device, Event, Kind, Requests, SECTOR};
+use super::scan;
+use super::step::{self, Fault, Lines, Text};
+use std::collections::VecDeque;
+
+/// Text of blkparse.
+pub static FORMAT: Format = Format {
+    name: "blkparse",
+    summary: "text of blkparse (default format); ns, 512 B sectors",
+    keys: block::KEYS,
+    detect,
+    import: Some(import),
+    export: None,
+};
+
+const DAMAGED: &str = "the trace is damaged or not blkparse's default format; cut it before this line";
+const CUT: Fault = ("a line of blkparse that is not whole", DAMAGED);
+
+/// Lines of the head that are certainly whole.
+fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
+    head[..end].split(|b| *b == b'\n')
+}
+
+fn detect(head: &[u8]) -> Fit {
+    match whole_lines(head).next().map(parse) {
+        Some(Ok(Some(_))) => Fit::Sure,
+        _ => Fit::No,
+    }
+}
+
+fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+    let mut input = scan::one(inputs, FORMAT.name)?;
+    let first: Vec<Action> = whole_lines(input.head()?).map_while(|l| parse(l).ok()?).map(|e| e.action).collect();
+    let wanted = block::wanted(&mut pairs, FORMAT.name, input.path(), &first)?;
+    let left_out = LeftOut::default();
+    let requests = Requests::new(wanted, left_out.clone());
+    let lines = Blkparse { sorter: Sorter::default(), requests };
+    let items = step::items(Text { input, lines });
+    Ok(Import { header: block::header(FORMAT.name, wanted), items, left_out })
+}
+
+struct Blkparse {
+    sorter: Sorter<Event>,
+    requests: Requests,
+}
+
+impl Lines for Blkparse {
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        let Some(event) = parse(line)? else { return Ok(false) };
+        if event.action != Action::Other
+            && let Some(event) = self.sorter.push(event.at_ns, event)?
+        {
+            self.requests.event(&event, out)?;
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        while let Some(event) = self.sorter.pop() {
+            self.requests.event(&event, out)?;
+        }
+        self.requests.end(out);
+        Ok(())
+    }
+}
+
+/// Major and minor, `8,16`.
+fn device(text: &[u8]) -> Option<Device> {
+    let comma = text.iter().position(|b| *b == b',')?;
+    let part = |text| scan::number(text).and_then(|n| u32::try_from(n).ok());
+    Some((part(&text[..comma])?, part(&text[comma + 1..])?))
+}
+
+/// The kind of a request, and whether it is readahead: `R`, `WS`, `RAM`, `FWFS`.
+fn rwbs(text: &[u8]) -> (Kind, bool) {
+    let ahead = text.contains(&b'A');
+    let after_flush = text.strip_prefix(b"F").unwrap_or(text);
+    let kind = match after_flush.first() {
+        Some(b'R') => Kind::Read,
+        Some(b'W') => Kind::Write,
+        Some(b'D') => Kind::Discard,
+        _ => Kind::Nothing,
+    };
+    (kind, ahead)
+}
+
+/// A line; nothing where it is none of the trace.
+fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
+    let mut rest = line;
+    let Some(device) = device(scan::word(&mut rest)) else { return Ok(None) };
+    let mut next = || scan::word(&mut rest);
+    let (cpu, sequence, time, pid, action, flags) = (next(), next(), next(), next(), next(), next());
+    scan::number(cpu).and(scan::number(sequence)).ok_or(CUT)?;
+    let at_ns = scan::seconds(time).ok_or(("a time that is not seconds with nine decimals", DAMAGED))?;
+    let pid = scan::number(pid).and_then(|pid| u32::try_from(pid).ok()).ok_or(CUT)?;
+    if action.is_empty() || flags.is_empty() {
+        return Err(CUT);
+    }
+    let (kind, ahead) = rwbs(flags);
+    let action = match action {
+        b"Q" => Action::Queue,
+        b"D" => Action::Issue,
+        b"C" => Action::Complete { failed: false },
+        b"R" => Action::Requeue,
+        b"A" => Action::Remap { from: (0, 0) },
+        _ => Action::Other,
+    };
+    let event = Event { at_ns, device, action, kind, ahead, sector: 0, bytes: 0, pid };
+    if action == Action::Other { Ok(Some(event)) } else { extent(event, rest.trim_ascii()).map(Some) }
+}
+
+/// The sectors of a request and what stands behind them.
+fn extent(mut event: Event, rest: &[u8]) -> Result<Event, Fault> {
+    let remap = matches!(event.action, Action::Remap { .. });
+    if !remap && rest.last() != Some(&b']') {
+        return Err(CUT);
+    }
+    let mut tail = rest;
+    let Some(sector) = scan::number(scan::word(&mut tail)) else {
+        // A flush has none: the process or the errno follows at once.
+        event.kind = Kind::Nothing;
+        return if rest.starts_with(b"[") { Ok(event) } else { Err(CUT) };
+    };
+    event.sector = sector;
+    match scan::word(&mut tail) {
+        b"+" => {}
+        // The bytes of a command stand in parentheses.
+        [b'(', ..] => return Ok(Event { kind: Kind::Command, sector: 0, ..event }),
+        [b'[', ..] => return Ok(Event { kind: Kind::Nothing, ..event }),
+        _ => return Err(CUT),
+    }
+    let sectors = scan::number(scan::word(&mut tail)).ok_or(CUT)?;
+    event.bytes = sectors.checked_mul(SECTOR).ok_or(("more sectors than 2^63 bytes", DAMAGED))?;
+    match event.action {
+        Action::Remap { .. } => {
+            let arrow = scan::word(&mut tail);
+            let from = scan::word(&mut tail).strip_prefix(b"(").and_then(|text| text.strip_suffix(b")"));
+            scan::number(scan::word(&mut tail)).filter(|_| arrow == b"<-").ok_or(CUT)?;
+            event.action = Action::Remap { from: from.and_then(device).ok_or(CUT)? };
+        }
+        Action::Complete { .. } => {
+            let errno = tail.iter().rposition(|b| *b == b'[').ok_or(CUT)?;
+            event.action = Action::Complete { failed: &tail[errno..] != b"[0]" };
+        }
+        _ => {}
+    }
+    Ok(event)
+}

@@ -1,0 +1,271 @@
+//! The files of blktrace, as the kernel writes them: one for each CPU.
+//!
+//! ```text
+//!   0 magic|version u32 · 4 sequence u32 · 8 ns u64 · 16 sector u64 · 24 bytes u32 · 28 action u32
+//!   32 pid u32 · 36 device u32 (major << 20 | minor) · 40 cpu u32 · 44 error u16 · 46 payload length u16 · payload
+//! ```
+//!
+//! In the byte order of the traced host, which the magic number shows; only a remap's payload is big-endian always. The
+//! files are merged by time, and time begins with the first event. Never: a version other than 7 (its records may be
+//! longer), or the names and messages among the events.
+
+use super::super::error::{Place, TraceError};
+use super::super::format::{Fit, Format, Pairs};
+use super::super::input::Input;
+use super::super::order::Sorter;
+use super::super::{Import, Item, LeftOut};
+use super::block::{self, Action, Event, Kind, Requests};
+use super::step::{self, Step};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Files of blktrace.
+pub static FORMAT: Format = Format {
+    name: "blktrace",
+    summary: "binary files of blktrace, all CPUs' at once; ns, 512 B sectors, either byte order",
+    keys: block::KEYS,
+    detect,
+    import: Some(import),
+    export: None,
+};
+
+/// Files of one trace: as many as Linux has CPUs at most.
+pub const MAX_CPUS: usize = 8192;
+/// Bytes of a record before its payload.
+const RECORD: usize = 48;
+const VERSION: u8 = 7;
+/// `eat` in the upper bytes of the first word.
+const MAGIC: [u8; 3] = [0x65, 0x61, 0x74];
+/// A remap's payload: device from, device to, sector from, all big-endian.
+const REMAP_PAYLOAD: usize = 16;
+/// The bits of an action above the low sixteen.
+mod category {
+    pub const WRITE: u32 = 1 << 1;
+    pub const COMMAND: u32 = 1 << 9;
+    pub const NOTIFY: u32 = 1 << 10;
+    pub const AHEAD: u32 = 1 << 11;
+    pub const DISCARD: u32 = 1 << 13;
+}
+
+/// Whether the first word of a record is big-endian, and its version.
+fn order_of(word: &[u8]) -> Option<(bool, u8)> {
+    match *word {
+        [version, t, a, e, ..] if [e, a, t] == MAGIC => Some((false, version)),
+        [e, a, t, version, ..] if [e, a, t] == MAGIC => Some((true, version)),
+        _ => None,
+    }
+}
+
+fn detect(head: &[u8]) -> Fit {
+    // A version below 32 is no letter: text that begins with "eat" is not meant.
+    match order_of(head) {
+        Some((_, version)) if version < 32 => Fit::Sure,
+        _ => Fit::No,
+    }
+}
+
+fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+    let path = inputs.first().map_or_else(|| "-".into(), |input| input.path().to_path_buf());
+    if inputs.len() > MAX_CPUS {
+        return Err(TraceError::new(&path, Place::Whole, "over 8192 files", "name the files of one device"));
+    }
+    let (mut sources, mut first) = (Vec::new(), Vec::new());
+    for mut input in inputs {
+        let head = input.head()?;
+        let big = order_of(head).is_some_and(|(big, _)| big);
+        actions(head, big, &mut first);
+        sources.push(Source { input, big, payload: Vec::new() });
+    }
+    let wanted = block::wanted(&mut pairs, FORMAT.name, &path, &first)?;
+    let left_out = LeftOut::default();
+    let requests = Requests::new(wanted, left_out.clone());
+    let merge =
+        Merge { sources, next: BinaryHeap::new(), begun: false, base_ns: None, sorter: Sorter::default(), requests };
+    Ok(Import { header: block::header(FORMAT.name, wanted), items: step::items(merge), left_out })
+}
+
+/// The actions of the whole records at the beginning of a file.
+fn actions(mut head: &[u8], big: bool, to: &mut Vec<Action>) {
+    while let Some(record) = head.first_chunk::<RECORD>() {
+        let fields = Fields { record, big };
+        to.extend(fields.event(&[]).map(|event| event.action));
+        head = head.get(RECORD + usize::from(fields.u16(46))..).unwrap_or_default();
+    }
+}
+
+struct Fields<'a> {
+    record: &'a [u8; RECORD],
+    big: bool,
+}
+
+impl Fields<'_> {
+    fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.record[at..at + N]);
+        if self.big {
+            bytes.reverse();
+        }
+        bytes
+    }
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_le_bytes(self.bytes(at))
+    }
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.bytes(at))
+    }
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.bytes(at))
+    }
+
+    /// The event; nothing where it is a note of the tracer's.
+    fn event(&self, payload: &[u8]) -> Option<Event> {
+        let (action, bytes, device) = (self.u32(28), self.u32(24), self.u32(36));
+        let category = action >> 16;
+        let is = |bit| category & bit != 0;
+        if is(category::NOTIFY) {
+            return None;
+        }
+        let kind = match () {
+            () if is(category::COMMAND) => Kind::Command,
+            () if is(category::DISCARD) => Kind::Discard,
+            () if is(category::WRITE) => Kind::Write,
+            () if bytes > 0 => Kind::Read,
+            () => Kind::Nothing,
+        };
+        let action = match action & 0xffff {
+            1 => Action::Queue,
+            6 => Action::Requeue,
+            7 => Action::Issue,
+            8 => Action::Complete { failed: self.u16(44) != 0 },
+            15 => match payload.first_chunk::<REMAP_PAYLOAD>() {
+                Some([a, b, c, d, ..]) => Action::Remap { from: numbers(u32::from_be_bytes([*a, *b, *c, *d])) },
+                None => Action::Other,
+            },
+            _ => Action::Other,
+        };
+        Some(Event {
+            at_ns: self.u64(8),
+            device: numbers(device),
+            action,
+            kind,
+            ahead: is(category::AHEAD),
+            sector: self.u64(16),
+            bytes: u64::from(bytes),
+            pid: self.u32(32),
+        })
+    }
+}
+
+/// Major and minor of a device.
+fn numbers(device: u32) -> (u32, u32) {
+    (device >> 20, device & 0xf_ffff)
+}
+
+/// The file of one CPU.
+struct Source {
+    input: Input,
+    big: bool,
+    payload: Vec<u8>,
+}
+
+impl Source {
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            let mut record = [0; RECORD];
+            if !self.input.record(&mut record)? {
+                return Ok(None);
+            }
+            let error = |what: String, remedy: &str| Err(self.input.record_error(RECORD as u64, what, remedy));
+            match order_of(&record) {
+                Some((big, VERSION)) if big == self.big => {}
+                Some((big, version)) if big == self.big => {
+                    let what = format!("a blktrace of version {version}, known is {VERSION}");
+                    return error(what, "use blkparse of the same host, and import its text");
+                }
+                _ => {
+                    let what = "no magic number where a record should begin".to_string();
+                    return error(what, "the file is damaged; cut it before this record");
+                }
+            }
+            let fields = Fields { record: &record, big: self.big };
+            self.payload.resize(usize::from(fields.u16(46)), 0);
+            self.input.rest(&mut self.payload)?;
+            if let Some(event) = fields.event(&self.payload) {
+                return Ok(Some(event));
+            }
+        }
+    }
+}
+
+/// The files of all CPUs.
+struct Merge {
+    sources: Vec<Source>,
+    /// The next event of each file, the earliest first.
+    next: BinaryHeap<Reverse<(u64, usize, Next)>>,
+    begun: bool,
+    /// The time of the first event.
+    base_ns: Option<u64>,
+    sorter: Sorter<Event>,
+    requests: Requests,
+}
+
+/// An event that is equal to any other: time and file decide.
+struct Next(Event);
+
+impl PartialEq for Next {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+impl Eq for Next {}
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Next {
+    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}
+
+impl Merge {
+    fn refill(&mut self, file: usize) -> Result<(), TraceError> {
+        if let Some(event) = self.sources[file].next()? {
+            self.next.push(Reverse((event.at_ns, file, Next(event))));
+        }
+        Ok(())
+    }
+
+    fn sorted(&mut self, mut event: Event, file: usize, out: &mut VecDeque<Item>) -> Result<(), TraceError> {
+        event.at_ns -= *self.base_ns.get_or_insert(event.at_ns);
+        let done = self.requests.event(&event, out);
+        done.map_err(|(what, remedy)| self.sources[file].input.record_error(RECORD as u64, what, remedy))
+    }
+}
+
+impl Step for Merge {
+    fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError> {
+        if !self.begun {
+            self.begun = true;
+            for file in 0..self.sources.len() {
+                self.refill(file)?;
+            }
+        }
+        let Some(Reverse((at_ns, file, Next(event)))) = self.next.pop() else {
+            while let Some(event) = self.sorter.pop() {
+                self.sorted(event, 0, out)?;
+            }
+            self.requests.end(out);
+            return Ok(false);
+        };
+        let pushed = self.sorter.push(at_ns, event);
+        let pushed =
+            pushed.map_err(|(what, remedy)| self.sources[file].input.record_error(RECORD as u64, what, remedy))?;
+        if let Some(event) = pushed {
+            self.sorted(event, file, out)?;
+        }
+        self.refill(file)?;
+        Ok(true)
+    }
+}

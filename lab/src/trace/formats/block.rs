@@ -1,0 +1,301 @@
+//! What the two forms of a block trace share: from events of the block layer to requests with their ends.
+//!
+//! ```text
+//!   A remap   Q queue ──► (merged, split) ──► D issue ──► C complete
+//!                │                              │            │
+//!                └── action=Q starts here       └── or D     └── ends what it covers, by device and sector
+//! ```
+//!
+//! One action makes a request, never two: Q is what was asked of the block layer, D what the device saw. A completion
+//! may cover several requests (they were merged) or a part of one (it was split). Where a mapped device and the one
+//! below it were both traced, the request of the lower one is passed over. Never: a request without bytes, one that
+//! failed, or one twice.
+
+use super::super::error::{Place, TraceError};
+use super::super::format::Pairs;
+use super::super::order::Held;
+use super::super::{FileInfo, Flags, Header, Item, Lacks, LeftOut, Level, Op, Record};
+use super::scan;
+use super::step::Fault;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::Path;
+
+/// Remaps whose request is still to come: it follows at once, on the same CPU.
+const MAX_REMAPS: usize = 64;
+/// Requests before the first sector of a completion that are looked at for one that reaches into it.
+const LOOK_BACK: usize = 8;
+/// Bytes of a sector of the block layer, whatever the device's own are.
+pub const SECTOR: u64 = 512;
+
+/// A device, major and minor.
+pub type Device = (u32, u32);
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Q.
+    Queue,
+    /// D.
+    Issue,
+    /// C, with whether it failed.
+    Complete {
+        /// It ended with an error.
+        failed: bool,
+    },
+    /// R: it goes back and is issued again.
+    Requeue,
+    /// A: a request of another device becomes one of this.
+    Remap {
+        /// The other device.
+        from: Device,
+    },
+    /// Anything else.
+    Other,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads bytes.
+    Read,
+    /// Writes bytes.
+    Write,
+    /// Gives blocks back.
+    Discard,
+    /// A command of the device's own.
+    Command,
+    /// No bytes: a flush.
+    Nothing,
+}
+
+/// One event.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// When, in ns.
+    pub at_ns: u64,
+    /// On which device.
+    pub device: Device,
+    /// What.
+    pub action: Action,
+    /// Of what kind of request.
+    pub kind: Kind,
+    /// The request is readahead.
+    pub ahead: bool,
+    /// First sector.
+    pub sector: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Who.
+    pub pid: u32,
+}
+
+/// Which action makes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Q.
+    Queue,
+    /// D.
+    Issue,
+}
+
+/// The keys of both formats.
+pub const KEYS: &[(&str, &str)] =
+    &[("action", "Q, requests as they were queued (the default where there are any), or D, as the device got them")];
+
+/// Takes the keys; without one, Q is wanted if there is one among the first events, else D.
+///
+/// # Errors
+/// An unknown key or value, or neither Q nor D among the first events.
+pub fn wanted(pairs: &mut Pairs, format: &str, path: &Path, first: &[Action]) -> Result<Wanted, TraceError> {
+    let asked = scan::choice(pairs, "action", &["Q", "D"], path)?;
+    pairs.finish(path, format, &["action"])?;
+    match asked {
+        Some(0) => Ok(Wanted::Queue),
+        Some(_) => Ok(Wanted::Issue),
+        None if first.contains(&Action::Queue) => Ok(Wanted::Queue),
+        None if first.contains(&Action::Issue) => Ok(Wanted::Issue),
+        None => {
+            let what = "neither queued (Q) nor issued (D) requests at the beginning";
+            Err(TraceError::new(path, Place::Whole, what, format!("say {format}:action=Q or {format}:action=D")))
+        }
+    }
+}
+
+/// What holds for a block trace.
+#[must_use]
+pub fn header(format: &str, wanted: Wanted) -> Header {
+    let note = match wanted {
+        Wanted::Queue => "requests as they were queued (Q); an end is the completion, so time in the queue is in it",
+        Wanted::Issue => "requests as they were issued to the device (D), merged or split; an end is the completion",
+    };
+    Header {
+        format: format.to_string(),
+        time_unit: "ns".to_string(),
+        offset_unit: "512 B sectors".to_string(),
+        lacks: Lacks { opens: true, threads: wanted == Wanted::Issue, ..Lacks::default() },
+        level: Level::BelowCache,
+        notes: vec![note.to_string()],
+    }
+}
+
+/// Device number, whether it writes, first byte, ticket.
+type Key = (u32, bool, u64, u64);
+
+/// A request under way.
+struct Open {
+    /// Its last byte and one.
+    end: u64,
+    /// Bytes that are not complete.
+    left: u64,
+}
+
+/// Turns events in order of time into records in order of time.
+pub struct Requests {
+    wanted: Wanted,
+    devices: HashMap<Device, u32>,
+    held: Held<Record>,
+    open: BTreeMap<Key, Open>,
+    remaps: VecDeque<(Device, u64)>,
+    left_out: LeftOut,
+}
+
+const FAR: Fault = ("a sector beyond 2^63 bytes", "the trace is damaged; cut it before this entry");
+
+impl Requests {
+    /// None yet.
+    #[must_use]
+    pub fn new(wanted: Wanted, left_out: LeftOut) -> Requests {
+        Requests {
+            wanted,
+            devices: HashMap::new(),
+            held: Held::default(),
+            open: BTreeMap::new(),
+            remaps: VecDeque::new(),
+            left_out,
+        }
+    }
+
+    /// Takes the next event; what may leave goes to `out`.
+    ///
+    /// # Errors
+    /// Its sectors are beyond any device.
+    pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        match (event.action, self.wanted) {
+            (Action::Queue, Wanted::Queue) | (Action::Issue, Wanted::Issue) => self.request(event, out)?,
+            (Action::Complete { failed }, _) => self.complete(event, failed)?,
+            (Action::Requeue, Wanted::Issue) => self.requeue(event),
+            (Action::Remap { from }, Wanted::Queue) if self.devices.contains_key(&from) => {
+                self.remaps.push_back((event.device, event.sector));
+                if self.remaps.len() > MAX_REMAPS {
+                    self.remaps.pop_front();
+                }
+            }
+            _ => {}
+        }
+        self.leave(false, out);
+        Ok(())
+    }
+
+    /// The trace is over: what has not completed leaves without an end.
+    pub fn end(&mut self, out: &mut VecDeque<Item>) {
+        self.leave(true, out);
+    }
+
+    fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
+        while let Some((ticket, record, complete)) = self.held.next(all) {
+            if !complete {
+                self.open.remove(&(record.file, record.op == Op::Write, record.offset, ticket));
+            }
+            out.push_back(Item::Record(record));
+        }
+    }
+
+    fn request(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        let op = match event.kind {
+            Kind::Read if event.bytes > 0 => Op::Read,
+            Kind::Write if event.bytes > 0 => Op::Write,
+            Kind::Discard => return self.pass("discards"),
+            Kind::Command => return self.pass("commands of the device's own"),
+            _ => return self.pass("requests without bytes (flushes)"),
+        };
+        let offset = event.sector.checked_mul(SECTOR).ok_or(FAR)?;
+        let end = offset.checked_add(event.bytes).ok_or(FAR)?;
+        if let Some(at) = self.remaps.iter().position(|remap| *remap == (event.device, event.sector)) {
+            self.remaps.remove(at);
+            return self.pass("requests of a mapped device, seen again below it");
+        }
+        let next = u32::try_from(self.devices.len()).map_err(|_| FAR)?;
+        let device = *self.devices.entry(event.device).or_insert_with(|| {
+            let (major, minor) = event.device;
+            out.push_back(Item::File(FileInfo { name: format!("{major},{minor}"), size: None }));
+            next
+        });
+        let record = Record {
+            op,
+            thread: if self.wanted == Wanted::Queue { event.pid } else { 0 },
+            start_ns: Some(event.at_ns),
+            flags: if event.ahead { Flags::AHEAD } else { Flags::default() },
+            ..Record::read(device, offset, event.bytes)
+        };
+        let ticket = self.held.open(record);
+        self.open.insert((device, op == Op::Write, offset, ticket), Open { end, left: event.bytes });
+        Ok(())
+    }
+
+    fn pass(&self, what: &'static str) -> Result<(), Fault> {
+        self.left_out.count(what);
+        Ok(())
+    }
+
+    /// Each byte that completes is taken off one request only: of two for the same sectors, the earlier one's.
+    fn complete(&mut self, event: &Event, failed: bool) -> Result<(), Fault> {
+        let Some(&device) = self.devices.get(&event.device) else { return Ok(()) };
+        let write = event.kind == Kind::Write;
+        let first = event.sector.checked_mul(SECTOR).ok_or(FAR)?;
+        let last = first.checked_add(event.bytes).ok_or(FAR)?;
+        if last == first {
+            return Ok(());
+        }
+        let low = (device, write, first, 0);
+        let before = self.open.range((device, write, 0, 0)..low).rev().take(LOOK_BACK);
+        let reach = before.filter(|(_, open)| open.end > first).map(|(key, _)| *key).last();
+        let mut at = first;
+        let mut ended = Vec::new();
+        for (key, open) in self.open.range_mut(reach.unwrap_or(low)..(device, write, last, 0)) {
+            let (from, to) = (key.2.max(at), open.end.min(last));
+            if from >= to {
+                continue;
+            }
+            at = to;
+            open.left = open.left.saturating_sub(to - from);
+            if open.left == 0 || failed {
+                ended.push(*key);
+            }
+            if at == last {
+                break;
+            }
+        }
+        for key in ended {
+            self.open.remove(&key);
+            if failed {
+                self.held.cancel(key.3);
+                self.left_out.count("requests that failed");
+            } else {
+                self.held.done(key.3, |record| record.end_ns = Some(event.at_ns));
+            }
+        }
+        Ok(())
+    }
+
+    fn requeue(&mut self, event: &Event) {
+        let Some(&device) = self.devices.get(&event.device) else { return };
+        let Some(offset) = event.sector.checked_mul(SECTOR) else { return };
+        let (device, write) = (device, event.kind == Kind::Write);
+        let mut same = self.open.range((device, write, offset, 0)..=(device, write, offset, u64::MAX));
+        if let Some((&key, _)) = same.next() {
+            self.open.remove(&key);
+            self.held.cancel(key.3);
+            self.left_out.count("requests that went back to the queue, to be issued again");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The log of fio's I/O: versions 2 and 3, in and out.
+//!
+//! ```text
+//!   2:     FILE add|open|close          FILE read|write|trim|sync|datasync|wait OFFSET LENGTH
+//!   3:  US FILE add|open|close       US FILE read|write|trim|sync|datasync      OFFSET LENGTH
+//! ```
+//!
+//! Times of version 3 are microseconds since the run began. Version 2 has none but its waits, and fio's manual and fio
+//! differ about those: the manual says microseconds from the line before, fio 3.33 waits until so many milliseconds after
+//! its start (measured). We do as fio does; `wait=relative-us` reads them as the manual says. A reader of version 3
+//! forgets the first gap when it begins at 0 (measured), so ours begin at 1 or later. fio parts fields at spaces and
+//! keeps lengths in 32 bits: what does not fit is refused, both ways.
+//!
+//! Never: names with spaces, empty requests (fio 3.33 ends its replay at one), or a time that is not in the log.
+
+use super::super::error::{Place, TraceError};
+use super::super::format::{Exported, Fit, Format, Output, Pairs};
+use super::super::input::Input;
+use super::super::{FileInfo, Flags, Header, Import, Item, Items, Lacks, LeftOut, Level, Op, Record};
+use super::scan::{self, Names};
+use super::step::{self, Fault, Lines, Text};
+use std::collections::VecDeque;
+use std::io::{BufWriter, Write};
+
+/// Bytes of a file name that fio reads whole.
+pub const MAX_NAME: usize = 255;
+
+/// fio's log of I/O.
+pub static FORMAT: Format = Format {
+    name: "fio",
+    summary: "fio's iolog, version 2 (no times) and 3 (us); offsets in bytes",
+    keys: &[
+        ("version", "export: 3, or 2 (the default where there are no times)"),
+        ("wait", "import of version 2: absolute-ms as fio does, or relative-us as its manual says"),
+    ],
+    detect,
+    import: Some(import),
+    export: Some(export),
+};
+
+const MAGIC: &[u8] = b"fio version ";
+const SPACES: Fault =
+    ("a line with too many or too few fields", "fio cannot have spaces in file names; rename the file");
+const UNKNOWN: Fault = ("an action that fio does not have", "the file is damaged; cut it before this line");
+
+fn detect(head: &[u8]) -> Fit {
+    if head.starts_with(MAGIC) { Fit::Sure } else { Fit::No }
+}
+
+fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+    let mut input = scan::one(inputs, FORMAT.name)?;
+    let path = input.path().to_path_buf();
+    let asked = scan::choice(&mut pairs, "wait", &["absolute-ms", "relative-us"], &path)?;
+    pairs.finish(&path, FORMAT.name, &["wait"])?;
+    let head = input.head()?;
+    let waits = asked.is_some() || head.split(|b| *b == b'\n').any(is_wait);
+    let version = match input.line()? {
+        Some(b"fio version 2 iolog") => 2,
+        Some(b"fio version 3 iolog") => 3,
+        _ => {
+            let remedy = "versions 2 and 3 can be read; record it again with fio 3.31 or later";
+            return Err(input.error("no first line 'fio version 3 iolog'", remedy));
+        }
+    };
+    let timed = version == 3 || waits;
+    let mut notes = Vec::new();
+    if version == 2 && waits {
+        notes
+            .push("version 2 says when to wait, not when a request began: times are the earliest possible".to_string());
+    }
+    let header = Header {
+        format: FORMAT.name.to_string(),
+        time_unit: if version == 3 {
+            "us"
+        } else if waits {
+            "waits"
+        } else {
+            "none"
+        }
+        .to_string(),
+        offset_unit: "bytes".to_string(),
+        lacks: Lacks { starts: !timed, ends: true, threads: true, ..Lacks::default() },
+        level: Level::Program,
+        notes,
+    };
+    let left_out = LeftOut::default();
+    let lines = Log {
+        version,
+        relative: asked == Some(1),
+        clock_ns: timed.then_some(0),
+        names: Names::default(),
+        opens: Vec::new(),
+        next_open: 0,
+        left_out: left_out.clone(),
+    };
+    Ok(Import { header, items: step::items(Text { input, lines }), left_out })
+}
+
+fn is_wait(mut line: &[u8]) -> bool {
+    scan::word(&mut line);
+    scan::word(&mut line) == b"wait"
+}
+
+/// A log that is being read.
+struct Log {
+    version: u8,
+    /// Waits are microseconds from the one before.
+    relative: bool,
+    /// The time of the log, in a version 2 without waits nothing.
+    clock_ns: Option<u64>,
+    names: Names,
+    /// For each file the number of its latest open.
+    opens: Vec<u32>,
+    next_open: u32,
+    left_out: LeftOut,
+}
+
+impl Log {
+    fn file(&mut self, name: &[u8], action: &[u8], out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        let known = self.names.get(name);
+        match (action, known) {
+            (b"add", Some(_)) => Ok(()),
+            (b"add", None) => {
+                if name.len() > MAX_NAME {
+                    return Err(("a file name of over 255 bytes", "fio cannot read it either; rename the file"));
+                }
+                self.names.add(name).ok_or(("file names of over 64 MiB together", "cut the log in parts"))?;
+                self.opens.push(self.next_open);
+                self.next_open = self.next_open.wrapping_add(1);
+                let name = String::from_utf8_lossy(name).into_owned();
+                out.push_back(Item::File(FileInfo { name, size: None }));
+                Ok(())
+            }
+            (b"open", Some(file)) => {
+                self.opens[file as usize] = self.next_open;
+                self.next_open = self.next_open.wrapping_add(1);
+                Ok(())
+            }
+            (b"close", Some(_)) => Ok(()),
+            (b"open" | b"close", None) => Err(NOT_ADDED),
+            _ => Err(SPACES),
+        }
+    }
+
+    fn wait(&mut self, amount: u64) -> Result<(), Fault> {
+        let long = ("a wait of over 500 years", "the file is damaged; cut it before this line");
+        let late = ("the first wait comes late", "say fio:wait=absolute-ms (as fio does) or fio:wait=relative-us");
+        let clock = self.clock_ns.ok_or(late)?;
+        let next = if self.relative {
+            amount.checked_mul(1000).and_then(|ns| clock.checked_add(ns))
+        } else {
+            amount.checked_mul(1_000_000).map(|ns| ns.max(clock))
+        };
+        self.clock_ns = Some(next.ok_or(long)?);
+        Ok(())
+    }
+}
+
+const NOT_ADDED: Fault = ("a file that was not added before", "the file is damaged; cut it before this line");
+
+impl Lines for Log {
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        let mut rest = line;
+        if self.version == 3 {
+            let us = scan::number(scan::word(&mut rest)).and_then(|us| us.checked_mul(1000));
+            self.clock_ns = Some(us.ok_or(("no time in microseconds at the start of the line", SPACES.1))?);
+        }
+        let (name, action) = (scan::word(&mut rest), scan::word(&mut rest));
+        let (offset, len) = (scan::word(&mut rest), scan::word(&mut rest));
+        if action.is_empty() || !scan::word(&mut rest).is_empty() {
+            return Err(SPACES);
+        }
+        if offset.is_empty() {
+            return self.file(name, action, out).map(|()| true);
+        }
+        let digits = ("an offset or a length that is no number", SPACES.1);
+        let (offset, len) = (scan::number(offset).ok_or(digits)?, scan::number(len).ok_or(digits)?);
+        let op = match action {
+            b"read" => Op::Read,
+            b"write" => Op::Write,
+            b"trim" => return Ok(self.leave("trims")),
+            b"sync" | b"datasync" => return Ok(self.leave("syncs")),
+            b"wait" if self.version == 2 => return self.wait(offset).map(|()| true),
+            b"wait" => return Err(("a wait in a log that has times", "take it out, or make it a version 2 log")),
+            _ => return Err(UNKNOWN),
+        };
+        if len > u64::from(u32::MAX) {
+            return Err(("a length of over 32 bits", "fio cannot read it either; cut the request in parts"));
+        }
+        let file = self.names.get(name).ok_or(NOT_ADDED)?;
+        let open = self.opens[file as usize];
+        let record = Record { op, open, start_ns: self.clock_ns, ..Record::read(file, offset, len) };
+        out.push_back(Item::Record(record));
+        Ok(true)
+    }
+
+    fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn leave(&self, what: &'static str) -> bool {
+        self.left_out.count(what);
+        true
+    }
+}
+
+fn export(header: &Header, mut pairs: Pairs, items: Items, to: Output) -> Result<Exported, TraceError> {
+    let versions = if header.lacks.starts { ["2", "3"] } else { ["3", "2"] };
+    let version = versions[scan::choice(&mut pairs, "version", &versions, &to.path)?.unwrap_or(0)];
+    pairs.finish(&to.path, FORMAT.name, &["version"])?;
+    let mut log = Writer {
+        path: to.path,
+        to: BufWriter::new(to.to),
+        timed: version == "3",
+        now: u64::from(version == "3"),
+        shift: None,
+        names: Names::default(),
+        files: Vec::new(),
+        done: Exported::default(),
+    };
+    log.put(format_args!("fio version {version} iolog"))?;
+    for item in items {
+        match item? {
+            Item::File(file) => log.add(file)?,
+            Item::Record(record) => log.record(&record)?,
+        }
+    }
+    log.finish()
+}
+
+/// A log that is being written.
+struct Writer {
+    path: std::path::PathBuf,
+    to: BufWriter<Box<dyn Write + Send>>,
+    /// Version 3.
+    timed: bool,
+    /// The time of the latest line: us in version 3, ms of the latest wait in version 2.
+    now: u64,
+    /// How many us later everything is, so that the first request is not at 0.
+    shift: Option<u64>,
+    names: Names,
+    /// The name of each file; those with the same name are the same for fio.
+    files: Vec<String>,
+    done: Exported,
+}
+
+impl Writer {
+    fn refuse(&self, what: impl Into<String>, remedy: &str) -> TraceError {
+        TraceError::new(&self.path, Place::Record(self.done.records + 1), what, remedy)
+    }
+
+    fn put(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), TraceError> {
+        let done = writeln!(self.to, "{line}");
+        done.map_err(|error| self.refuse(format!("cannot be written ({error})"), "make room, or name another file"))
+    }
+
+    fn leave(&mut self, what: &'static str) {
+        match self.done.left_out.iter_mut().find(|(reason, _)| *reason == what) {
+            Some((_, n)) => *n += 1,
+            None => self.done.left_out.push((what, 1)),
+        }
+    }
+
+    fn of_file(&mut self, name: &str, action: &str) -> Result<(), TraceError> {
+        let now = self.now;
+        if self.timed {
+            self.put(format_args!("{now} {name} {action}"))
+        } else {
+            self.put(format_args!("{name} {action}"))
+        }
+    }
+
+    fn add(&mut self, file: FileInfo) -> Result<(), TraceError> {
+        let name = file.name;
+        if name.is_empty() || name.len() > MAX_NAME || name.contains(|c: char| c.is_whitespace() || c == '\0') {
+            let what = "a file name that fio cannot read (empty, with a space, or over 255 bytes)";
+            return Err(self.refuse(what, "rename the file, or export to another format"));
+        }
+        if self.names.get(name.as_bytes()).is_some() {
+            self.leave("files with the name of another one");
+        } else {
+            let many =
+                || TraceError::new(&self.path, Place::Whole, "file names of over 64 MiB together", "cut the trace");
+            self.names.add(name.as_bytes()).ok_or_else(many)?;
+            self.of_file(&name, "add")?;
+            self.of_file(&name, "open")?;
+        }
+        self.files.push(name);
+        Ok(())
+    }
+
+    /// Puts the time on: the us of the line in version 3, a line of its own in version 2.
+    fn time(&mut self, record: &Record, name: &str) -> Result<(), TraceError> {
+        let Some(ns) = record.start_ns else {
+            if self.timed {
+                return Err(self.refuse("a record without a time", "export it to fio:version=2, which has none"));
+            }
+            return Ok(());
+        };
+        let unit = if self.timed { 1000 } else { 1_000_000 };
+        if !ns.is_multiple_of(unit) {
+            self.leave(if self.timed { "parts of a microsecond" } else { "parts of a millisecond" });
+        }
+        let time = ns / unit;
+        if self.timed {
+            let shift = *self.shift.get_or_insert(u64::from(time == 0));
+            self.now = time + shift;
+        } else if time > self.now {
+            self.now = time;
+            self.put(format_args!("{name} wait {time} 0"))?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), TraceError> {
+        let action = match record.op {
+            Op::Read if record.len > 0 => Ok("read"),
+            Op::Write if record.len > 0 => Ok("write"),
+            Op::Read | Op::Write => Err("empty requests"),
+            Op::Fault => Err("page faults"),
+            Op::Hint(_) => Err("hints"),
+        };
+        let action = match action {
+            Ok(action) => action,
+            Err(what) => {
+                self.leave(what);
+                return Ok(());
+            }
+        };
+        let (offset, len) = (record.offset, record.len);
+        if len > u64::from(u32::MAX) {
+            return Err(self.refuse("a request of 4 GiB or more", "fio keeps 32 bits of it; cut it in parts"));
+        }
+        let Some(name) = self.files.get(record.file as usize).cloned() else {
+            return Err(self.refuse("a record of a file that was not named before it", "the trace is damaged"));
+        };
+        let lost = [
+            (record.end_ns.is_some(), "times of completion"),
+            (record.returned.is_some_and(|n| n != len), "lengths that came"),
+            (record.flags != Flags::default(), "flags"),
+            (!record.after.is_empty(), "dependencies"),
+        ];
+        lost.iter().filter(|(is, _)| *is).for_each(|(_, what)| self.leave(what));
+        self.time(record, &name)?;
+        let now = self.now;
+        if self.timed {
+            self.put(format_args!("{now} {name} {action} {offset} {len}"))?;
+        } else {
+            self.put(format_args!("{name} {action} {offset} {len}"))?;
+        }
+        self.done.records += 1;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Exported, TraceError> {
+        let mut closed = Names::default();
+        for name in std::mem::take(&mut self.files) {
+            if closed.get(name.as_bytes()).is_none() {
+                closed.add(name.as_bytes());
+                self.of_file(&name, "close")?;
+            }
+        }
+        let flushed = self.to.flush();
+        flushed
+            .map_err(|error| self.refuse(format!("cannot be written ({error})"), "make room, or name another file"))?;
+        Ok(self.done)
+    }
+}

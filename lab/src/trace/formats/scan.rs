@@ -1,0 +1,147 @@
+//! Small parts of text parsers: words, numbers and times out of bytes, without copying them.
+//!
+//! Never: a float (seconds with a fraction are decimal, 2^53 is not enough), or a number that wraps.
+
+use super::super::error::TraceError;
+use super::super::format::Pairs;
+use super::super::input::Input;
+use std::collections::HashMap;
+
+/// Names of one trace, all together: a hostile trace may name a million files, its reader keeps each name once.
+pub const MAX_NAMES_BYTES: usize = 64 << 20;
+
+/// Takes the next word, words being parted by spaces and tabs. Empty at the end.
+pub fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    let start = rest.iter().position(|b| !matches!(b, b' ' | b'\t')).unwrap_or(rest.len());
+    let tail = &rest[start..];
+    let end = tail.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(tail.len());
+    *rest = &tail[end..];
+    &tail[..end]
+}
+
+/// A decimal number that is nothing but digits and fits.
+#[must_use]
+pub fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 20 {
+        return None;
+    }
+    let mut value = 0_u64;
+    for digit in text {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(value)
+}
+
+/// Seconds with up to nine decimals (`12.000034`), in nanoseconds.
+#[must_use]
+pub fn seconds(text: &[u8]) -> Option<u64> {
+    let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
+    let whole = number(&text[..dot])?.checked_mul(1_000_000_000)?;
+    let Some(decimals) = text.get(dot + 1..) else { return Some(whole) };
+    if decimals.len() > 9 {
+        return None;
+    }
+    let scale = 10_u64.pow(9 - u32::try_from(decimals.len()).ok()?);
+    whole.checked_add(number(decimals)? * scale)
+}
+
+/// The one input of a format that is one file.
+///
+/// # Errors
+/// There are several, or none.
+pub fn one(mut inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
+    let last = inputs.pop();
+    let whole = super::super::error::Place::Whole;
+    match last {
+        Some(input) if inputs.is_empty() => Ok(input),
+        Some(input) => {
+            let what = format!("a trace of the format {format} is one file");
+            Err(TraceError::new(input.path(), whole, what, "import them one by one"))
+        }
+        None => Err(TraceError::new(std::path::Path::new("-"), whole, "no input", "name a file")),
+    }
+}
+
+/// Takes a key that has few values: which of them it has, if it is given.
+///
+/// # Errors
+/// It has another value.
+pub fn choice(pairs: &mut Pairs, key: &str, of: &[&str], path: &std::path::Path) -> Result<Option<usize>, TraceError> {
+    let Some(value) = pairs.take(key) else { return Ok(None) };
+    of.iter().position(|known| *known == value).map(Some).ok_or_else(|| {
+        let what = format!("'{key}={value}' is not known");
+        TraceError::new(path, super::super::error::Place::Whole, what, format!("one of {key}={}", of.join(", ")))
+    })
+}
+
+/// Names in the order they first came, each with its number.
+#[derive(Default)]
+pub struct Names {
+    numbers: HashMap<Box<[u8]>, u32>,
+    bytes: usize,
+    /// The latest, since most traces stay with a file for a while.
+    latest: Option<(Vec<u8>, u32)>,
+}
+
+impl Names {
+    /// The number of `name`, if it has one.
+    pub fn get(&mut self, name: &[u8]) -> Option<u32> {
+        if let Some((latest, number)) = &self.latest
+            && latest == name
+        {
+            return Some(*number);
+        }
+        let number = *self.numbers.get(name)?;
+        let latest = self.latest.get_or_insert_default();
+        latest.0.clear();
+        latest.0.extend_from_slice(name);
+        latest.1 = number;
+        Some(number)
+    }
+
+    /// Gives `name` the next number; nothing where the names become too many ([`MAX_NAMES_BYTES`]).
+    pub fn add(&mut self, name: &[u8]) -> Option<u32> {
+        self.bytes += name.len();
+        let number = u32::try_from(self.numbers.len()).ok()?;
+        if self.bytes > MAX_NAMES_BYTES {
+            return None;
+        }
+        self.numbers.insert(name.into(), number);
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_numbers_and_seconds() {
+        let mut rest = &b"  one\ttwo  "[..];
+        assert_eq!((word(&mut rest), word(&mut rest), word(&mut rest)), (&b"one"[..], &b"two"[..], &b""[..]));
+        assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
+        for bad in [&b""[..], b"18446744073709551616", b"-1", b"+1", b"1x", b"000000000000000000001"] {
+            assert_eq!(number(bad), None);
+        }
+        assert_eq!(seconds(b"1700000000.123456"), Some(1_700_000_000_123_456_000));
+        assert_eq!(seconds(b"0.000001850"), Some(1850));
+        assert_eq!(seconds(b"7"), Some(7_000_000_000));
+        for bad in [&b"1."[..], b".5", b"1.1234567890", b"18446744074.0", b"1.-1"] {
+            assert_eq!(seconds(bad), None);
+        }
+    }
+
+    #[test]
+    fn names_are_kept_once_and_up_to_a_limit() {
+        let mut names = Names::default();
+        assert_eq!(names.get(b"a"), None);
+        assert_eq!((names.add(b"a"), names.add(b"b")), (Some(0), Some(1)));
+        assert_eq!((names.get(b"b"), names.get(b"b"), names.get(b"a")), (Some(1), Some(1), Some(0)));
+        names.bytes = MAX_NAMES_BYTES - 1;
+        assert_eq!((names.add(b"c"), names.add(b"d")), (Some(2), None));
+    }
+}

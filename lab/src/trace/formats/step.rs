@@ -1,0 +1,95 @@
+//! How an importer becomes a stream of items: it takes a step (a line, a record) and may add items to a queue.
+//!
+//! ```text
+//!   step ──► queue of items ──► next, next, ... ──► step
+//! ```
+//!
+//! Never: takes a step while there are items, so the queue stays as short as one step makes it.
+
+use super::super::error::TraceError;
+use super::super::input::Input;
+use super::super::{Item, Items};
+use std::collections::VecDeque;
+
+/// An importer at work.
+pub trait Step: Send {
+    /// Takes the next line or record; what it yields goes to the end of `out`. False when there is nothing any more.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not what the format says.
+    fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError>;
+}
+
+struct Steps<S> {
+    step: S,
+    queue: VecDeque<Item>,
+    ended: bool,
+}
+
+/// The items of an importer. They end after its first error.
+pub fn items<S: Step + 'static>(step: S) -> Items {
+    Box::new(Steps { step, queue: VecDeque::new(), ended: false })
+}
+
+impl<S: Step> Iterator for Steps<S> {
+    type Item = Result<Item, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(item) = self.queue.pop_front() {
+                return Some(Ok(item));
+            }
+            if self.ended {
+                return None;
+            }
+            match self.step.step(&mut self.queue) {
+                Ok(more) => self.ended = !more,
+                Err(error) => {
+                    self.ended = true;
+                    self.queue.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with a line, and what to do about it.
+pub type Fault = (&'static str, &'static str);
+
+/// An importer of lines of text.
+pub trait Lines: Send {
+    /// Takes a line without its end. False when the trace ends here, whatever follows.
+    ///
+    /// # Errors
+    /// It is not what the format says.
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault>;
+
+    /// There are no more lines.
+    ///
+    /// # Errors
+    /// The trace is not whole; the line that is named is the last one.
+    fn end(&mut self, out: &mut VecDeque<Item>) -> Result<(), Fault>;
+}
+
+/// An importer of lines, and where they are from.
+pub struct Text<L> {
+    /// The lines.
+    pub input: Input,
+    /// What they mean.
+    pub lines: L,
+}
+
+impl<L: Lines> Step for Text<L> {
+    fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError> {
+        let more = match self.input.line()? {
+            Some(line) => self.lines.line(line, out),
+            None => Ok(false),
+        };
+        let more = match more {
+            Ok(false) => self.lines.end(out).map(|()| false),
+            other => other,
+        };
+        more.map_err(|(what, remedy)| self.input.error(what, remedy))
+    }
+}
