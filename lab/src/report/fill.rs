@@ -12,6 +12,12 @@ use foreread_core::stats::Stats;
 const NS_PER_S: f64 = 1e9;
 const NS_PER_US: f64 = 1e3;
 
+/// The per cents of a latency curve: close enough for its steps to be seen, closer where few reads wait long.
+const CURVE: [f64; 27] = [
+    1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0, 75.0, 80.0, 85.0, 90.0,
+    95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0,
+];
+
 impl Report {
     /// Works out everything from the raw runs.
     #[must_use]
@@ -108,6 +114,7 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
         p99_us: latency.percentile(99.0),
         p999_us: latency.percentile(99.9),
         max_us: latency.percentile(100.0),
+        latency_us: CURVE.into_iter().filter_map(|percent| Some([percent, latency.percentile(percent)?])).collect(),
         accuracy: part(used, planned),
         coverage: part(stats.map(|_| sums.per_run(|s| s.used_bytes)), missed),
         timeliness: part(bytes(|s| s.late_bytes), used).map(|late| 1.0 - late),
@@ -249,6 +256,9 @@ mod tests {
         assert_eq!((none.accuracy, none.timeliness, none.p_value), (None, None, None));
         assert_eq!((rbd.differs_from_none, &report.best[..]), (Some(true), &["rbd-plain".to_string()][..]));
         assert!(rbd.p99_us.is_some_and(|p| (989.0..=991.0).contains(&p)), "{:?}", rbd.p99_us);
+        // A thousand latencies from 1 to 1000 us in each run: the curve is a straight line.
+        let near_line = |[percent, us]: &[f64; 2]| (us / percent / 10.0 - 1.0).abs() < 0.002;
+        assert!(rbd.latency_us.len() == 27 && rbd.latency_us.iter().all(near_line), "{:?}", rbd.latency_us);
     }
 
     #[test]

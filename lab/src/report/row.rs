@@ -161,6 +161,10 @@ pub struct Row {
     pub p999_us: Option<f64>,
     /// The largest of it.
     pub max_us: Option<f64>,
+    /// Pairs of a per cent and the latency in microseconds that so many of the reads did not exceed, in ascending order
+    /// of both, from 1 to 100 %. Empty without reads.
+    #[serde(default)]
+    pub latency_us: Vec<[f64; 2]>,
     /// Used / readahead bytes (U / P). Null without readahead.
     pub accuracy: Option<f64>,
     /// Used bytes / bytes missed with readahead off, that is, fetched by the row `none` in the same cache (U / Dm).
@@ -234,7 +238,7 @@ mod tests {
         let row = one["rows"][1].as_object().expect("a row is an object");
         let promised = "policy time_s throughput_mb_s demand_reads demand_bytes ra_planned_ops ra_planned_bytes ra_ops \
             ra_bytes source_reads source_bytes used_bytes unused_bytes unresolved_bytes hits late_hits misses stall_s \
-            p50_us p99_us max_us accuracy coverage timeliness overfetch";
+            p50_us p99_us max_us latency_us accuracy coverage timeliness overfetch";
         for key in promised.split_whitespace() {
             assert!(row.contains_key(key), "{key} is missing");
         }
@@ -258,6 +262,10 @@ mod tests {
         let row = &report.rows[0];
         assert_eq!((row.overfetch, row.ratio_to_none, row.throughput_mb_s, row.p99_us), (None, None, None, None));
         assert_eq!((report.rows[1].time_s.clone(), report.rows[1].hits), (None, None));
-        assert!(!json.contains("NaN") && !json.contains("inf"));
+        assert!(!json.contains("NaN") && !json.contains("inf") && row.latency_us.is_empty());
+        // What an earlier version wrote can be read.
+        let mut old: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        old["rows"][0].as_object_mut().expect("an object").remove("latency_us").expect("it was there");
+        assert_eq!(serde_json::from_value::<Report>(old).expect("readable"), report);
     }
 }
