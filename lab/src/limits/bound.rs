@@ -14,6 +14,7 @@
 //! Never: an estimate. Where the model draws its round trips, none is counted, for a lucky one may be as short as it
 //! likes.
 
+use super::future::begin_ns;
 use crate::device::presets::Preset;
 use crate::sim::copy_ns;
 use crate::workload::{Job, Kind, Request, Workload};
@@ -49,7 +50,8 @@ impl Bound {
 fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64 {
     let shared = shared_opens(&workload.jobs);
     let mut touched = BTreeSet::new();
-    let (mut ends, mut latest) = (Vec::with_capacity(workload.jobs.len()), 0);
+    let (mut starts, mut ends) = (Vec::with_capacity(workload.jobs.len()), Vec::with_capacity(workload.jobs.len()));
+    let mut latest = 0;
     for job in &workload.jobs {
         let size = workload.files[job.file as usize];
         let clipped = |start: u64, len: u64| start.saturating_add(len).min(size).saturating_sub(start);
@@ -64,10 +66,19 @@ fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64
             Kind::Hint(_) => None,
         };
         let got: Vec<Option<u64>> = job.requests.iter().map(&mut bytes).collect();
-        let begin: u64 = job.after.map_or(0, |before| ends[before as usize]);
+        let begin = begin_ns(job, &starts, &ends);
+        if job.timed {
+            // Each request comes at its time, whoever still waits, so that nothing is known of them together.
+            let served = begin.max(timed_ns(job, &got, host_ns_per_kib));
+            latest = latest.max(served);
+            starts.push(begin);
+            ends.push(served);
+            continue;
+        }
         if let Some(last) = got.iter().rposition(Option::is_some) {
             latest = latest.max(begin.saturating_add(job_ns(job, &got[..=last], host_ns_per_kib)));
         }
+        starts.push(begin.saturating_add(job.requests.first().map_or(0, |r| r.think_ns)));
         ends.push(begin.saturating_add(job_ns(job, &got, host_ns_per_kib)));
     }
     latest
@@ -92,6 +103,14 @@ fn job_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
         least.saturating_mul(thinks.count() as u64)
     };
     reads.saturating_add(touches.saturating_mul(host_ns_per_kib) / 1024).saturating_add(think) / depth
+}
+
+/// When the last request of a timed job that surely is one can be served at the earliest. A touch may turn out to be of
+/// a mapped page, whoever was there before: requests overtake each other.
+fn timed_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
+    let reads = job.requests.iter().zip(got).filter(|(r, _)| r.kind == Kind::Read);
+    let served = reads.map(|(r, bytes)| r.think_ns.saturating_add(copy_ns(bytes.unwrap_or(0), host_ns_per_kib)));
+    served.max().unwrap_or(0)
 }
 
 /// Open descriptions of jobs that may run at the same time: not all of them one after the other in one chain. There

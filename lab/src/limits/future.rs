@@ -13,7 +13,8 @@
 //!
 //! Never: bytes that nobody reads.
 
-use crate::workload::{Job, Request, Workload};
+use crate::workload::waits::links;
+use crate::workload::{Job, Link, Request, Workload};
 use std::collections::BTreeMap;
 
 /// The next use of what is not wanted any more.
@@ -168,9 +169,10 @@ impl Future {
 /// its job, and the jobs before that, took what they cost at least.
 fn in_order(jobs: &[Job], cost: impl Fn(&Request) -> u64) -> Vec<(usize, usize)> {
     let mut keys = Vec::new();
-    let mut ends = vec![0_u64; jobs.len()];
+    let (mut starts, mut ends) = (vec![0_u64; jobs.len()], vec![0_u64; jobs.len()]);
     for (number, job) in jobs.iter().enumerate() {
-        let begin = job.after.map_or(0, |before| ends[before as usize]);
+        let begin = begin_ns(job, &starts, &ends);
+        starts[number] = begin.saturating_add(job.requests.first().map_or(0, |r| r.think_ns));
         let depth = u64::from(job.depth.max(1));
         let mut at = 0_u64;
         for (i, request) in job.requests.iter().enumerate() {
@@ -182,6 +184,12 @@ fn in_order(jobs: &[Job], cost: impl Fn(&Request) -> u64) -> Vec<(usize, usize)>
     }
     keys.sort_unstable();
     keys.into_iter().map(|(_, i, job)| (job, i)).collect()
+}
+
+/// When a job begins, if those that it waits for start and end at these times.
+pub(super) fn begin_ns(job: &Job, starts: &[u64], ends: &[u64]) -> u64 {
+    let happened = |link: &Link| if link.end { ends[link.job as usize] } else { starts[link.job as usize] };
+    links(job).map(|link| happened(&link).saturating_add(link.delay_ns)).max().unwrap_or(0)
 }
 
 /// The pages of all requests, cut where one begins or ends and at multiples of `longest`.

@@ -19,6 +19,7 @@ pub mod outcomes;
 use crate::device::{Arrival, Command, Device};
 use crate::report::RunResult;
 use crate::stats::record_latency;
+use crate::workload::waits::Waits;
 use crate::workload::{Job, Kind, Request, Workload};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
@@ -66,11 +67,14 @@ struct Slot {
 struct Progress {
     /// Its next request.
     next: usize,
-    /// Its slots, from the first on, and how many of them are not at their end.
+    /// Its first slot, how many it has, and how many of them are not at their end. A timed job gets more as it needs
+    /// them.
     first_slot: u32,
+    slots: u32,
     busy: u32,
-    /// Jobs that begin when it ends.
-    followers: Vec<u32>,
+    /// A timed job's slots that have nothing to do, and whether one waits for the time of the next request.
+    spare: Vec<u32>,
+    has_clock: bool,
 }
 
 /// A reader's next step, by time and then by the order in which it was set.
@@ -82,6 +86,7 @@ struct Sim<'a> {
     machine: Machine,
     slots: Vec<Slot>,
     jobs: Vec<Progress>,
+    waits: Waits,
     /// The jobs through each open description that have not ended.
     opens: Vec<u32>,
     mapped: Mapped,
@@ -148,6 +153,7 @@ impl<'a> Sim<'a> {
             machine: Machine::new(setup.config, setup.policy.clone()),
             slots: Vec::new(),
             jobs: vec![Progress::default(); jobs.len()],
+            waits: Waits::of(jobs),
             opens: vec![0; jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
             mapped: Mapped::default(),
             steps: BinaryHeap::new(),
@@ -160,28 +166,37 @@ impl<'a> Sim<'a> {
             setup,
         };
         for (number, job) in jobs.iter().enumerate() {
-            let slot = Slot { job: number as u32, issued_at: 0, lease: None, last: true, touch: false, rested: false };
             sim.jobs[number].first_slot = sim.slots.len() as u32;
-            sim.jobs[number].busy = job.depth.max(1);
-            sim.slots.extend((0..job.depth.max(1)).map(|_| slot));
+            (0..if job.timed { 1 } else { job.depth.max(1) }).for_each(|_| _ = sim.add_slot(number as u32));
             sim.opens[job.open as usize] += 1;
-            if let Some(before) = job.after {
-                sim.jobs[before as usize].followers.push(number as u32);
-            }
         }
-        for number in (0..jobs.len()).filter(|&n| jobs[n].after.is_none()) {
-            sim.begin(0, number as u32);
+        for number in sim.waits.free() {
+            sim.begin(0, number, 0);
         }
         sim
     }
 
-    /// A job begins: its file is opened (nothing happens if an earlier job has done that), its slots go to work.
-    fn begin(&mut self, now: u64, number: u32) {
+    /// A job begins: its file is opened (nothing happens if an earlier job has done that), its slots go to work from `at`
+    /// on.
+    fn begin(&mut self, now: u64, number: u32, at: u64) {
         let job = &self.setup.workload.jobs[number as usize];
         let size = self.setup.workload.files[job.file as usize];
         self.tell(now, Event::Open { open: OpenId(job.open), file: FileId(job.file), size });
-        let Progress { first_slot, busy, .. } = self.jobs[number as usize];
-        (first_slot..first_slot + busy).for_each(|slot| self.step_at(now, slot));
+        let progress = &mut self.jobs[number as usize];
+        (progress.busy, progress.has_clock) = (progress.slots, job.timed);
+        let slots = progress.first_slot..progress.first_slot + progress.slots;
+        slots.for_each(|slot| self.step_at(at.max(now), slot));
+    }
+
+    fn add_slot(&mut self, job: u32) -> u32 {
+        self.jobs[job as usize].slots += 1;
+        self.slots.push(Slot { job, issued_at: 0, lease: None, last: true, touch: false, rested: false });
+        self.slots.len() as u32 - 1
+    }
+
+    /// Jobs that had waited may begin.
+    fn begin_all(&mut self, now: u64, ready: Vec<(u32, u64)>) {
+        ready.into_iter().for_each(|(number, at)| self.begin(now, number, at));
     }
 
     /// A slot has nothing more to do. When none of the job has, the next ones begin.
@@ -198,9 +213,12 @@ impl<'a> Sim<'a> {
             self.mapped.close(job.file, job.open);
             self.tell(now, Event::Close { open: OpenId(job.open) });
         }
-        for follower in std::mem::take(&mut self.jobs[number].followers) {
-            self.begin(now, follower);
+        if job.requests.is_empty() {
+            let ready = self.waits.started(number as u32, now);
+            self.begin_all(now, ready);
         }
+        let ready = self.waits.ended(number as u32, now);
+        self.begin_all(now, ready);
     }
 
     fn job(&self, slot: u32) -> &'a Job {
@@ -252,20 +270,59 @@ impl<'a> Sim<'a> {
             }
             self.ended = now;
         }
-        let requests = &self.job(slot).requests;
+        if self.job(slot).timed && self.jobs[job as usize].has_clock && lease.is_some() {
+            // Another slot waits for the time of the next request.
+            self.jobs[job as usize].spare.push(slot);
+            return self.end(now, slot);
+        }
+        self.go_on(now, slot);
+    }
+
+    /// The next request that there is something to wait for, or the end.
+    fn go_on(&mut self, now: u64, slot: u32) {
+        let Job { ref requests, timed, .. } = *self.job(slot);
+        let number = self.slots[slot as usize].job;
         loop {
-            let next = &mut self.jobs[job as usize].next;
-            let Some(request) = requests.get(*next) else { return self.end(now, slot) };
+            let next = self.jobs[number as usize].next;
+            let Some(request) = requests.get(next) else {
+                self.jobs[number as usize].has_clock = timed;
+                return self.end(now, slot);
+            };
             let rested = std::mem::take(&mut self.slots[slot as usize].rested);
-            if request.think_ns > 0 && !rested {
+            let pause = if timed { request.think_ns.saturating_sub(now) } else { request.think_ns };
+            if pause > 0 && !rested {
                 // Not taken yet: it is issued, by whoever comes first, when the thinking is over.
                 self.slots[slot as usize].rested = true;
-                return self.step_at(now + request.think_ns, slot);
+                self.jobs[number as usize].has_clock = timed;
+                return self.step_at(now.saturating_add(pause), slot);
             }
-            *next += 1;
+            self.jobs[number as usize].next += 1;
+            if next == 0 {
+                let ready = self.waits.started(number, now);
+                self.begin_all(now, ready);
+            }
             if self.issue(now, slot, request) {
-                return;
+                return self.pass_on(now, number);
             }
+        }
+    }
+
+    /// The slot that waited for the next request of a timed job is taken: another one waits from now on, if there may be
+    /// one more. Otherwise the first that has been served does.
+    fn pass_on(&mut self, now: u64, number: u32) {
+        let Job { timed, depth, .. } = self.setup.workload.jobs[number as usize];
+        if !timed {
+            return;
+        }
+        let progress = &mut self.jobs[number as usize];
+        progress.has_clock = !progress.spare.is_empty() || progress.slots < depth.max(1);
+        if progress.has_clock {
+            progress.busy += 1;
+            let slot = match progress.spare.pop() {
+                Some(slot) => slot,
+                None => self.add_slot(number),
+            };
+            self.step_at(now, slot);
         }
     }
 
@@ -274,7 +331,8 @@ impl<'a> Sim<'a> {
         let job = self.job(slot);
         let range = ByteRange::between(request.offset, request.offset.saturating_add(request.len));
         let (read, open) = (ReadId(u64::from(slot)), OpenId(job.open));
-        self.slots[slot as usize].issued_at = now;
+        // What a timed request waits before it is issued, it waits.
+        self.slots[slot as usize].issued_at = if job.timed { request.think_ns } else { now };
         match request.kind {
             Kind::Read => self.tell(now, Event::Read { read, open, range, random: false }),
             Kind::Touch => return self.touch(now, slot, request.offset),

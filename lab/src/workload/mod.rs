@@ -16,11 +16,13 @@
 
 mod model;
 mod population;
+pub mod waits;
 
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::{Spec, SpecError};
 
 pub use model::{Job, Kind, Request, Workload};
+pub use waits::Link;
 
 /// The page of a workload whose reads are those of a program above a page cache.
 const PAGE_BYTES: u64 = 4096;

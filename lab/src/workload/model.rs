@@ -14,6 +14,7 @@
 //! Never: writes, bytes, or a look at the clock. Never, too: a request beyond the end of its file.
 
 use super::PAGE_BYTES;
+use super::waits::Link;
 use foreread_core::event::{Advice, Mapping};
 use foreread_core::units::ByteRange;
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub struct Request {
     /// Number of bytes; 1 for a touch.
     pub len: u64,
     /// How long the reader waits before it issues this one, counted from when it was served the one before, in
-    /// nanoseconds.
+    /// nanoseconds. Of a job that is [`Job::timed`], since the run began.
     pub think_ns: u64,
     /// Read, touch or hint.
     pub kind: Kind,
@@ -80,6 +81,12 @@ pub struct Job {
     pub depth: u32,
     /// The earlier job, an index into [`Workload::jobs`], that has to end before this one begins; none begins at once.
     pub after: Option<u32>,
+    /// What else has to happen before it begins.
+    pub links: Vec<Link>,
+    /// Its requests are issued at times of their own, whoever still waits: [`Request::think_ns`] is counted from the
+    /// beginning of the run, and never falls. At most `depth` are outstanding; one more is issued when it may be, and has
+    /// waited since its time.
+    pub timed: bool,
     /// The mapping that its touches go to is one of code. It is always of the whole file, without advice of its own.
     pub executable: bool,
     /// What it asks for, in order.
@@ -90,7 +97,7 @@ impl Job {
     /// One that begins at once and has one request outstanding.
     #[must_use]
     pub fn new(file: u32, open: u32, requests: Vec<Request>) -> Job {
-        Job { file, open, depth: 1, after: None, executable: false, requests }
+        Job { file, open, depth: 1, after: None, links: Vec::new(), timed: false, executable: false, requests }
     }
 
     /// The mapping that its touches go to, of a file of `size` bytes.

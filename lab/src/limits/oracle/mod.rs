@@ -34,6 +34,7 @@ use crate::report::RunResult;
 use crate::sim::copy_ns;
 use crate::sim::mapped::Mapped;
 use crate::stats::latency_histogram;
+use crate::workload::waits::Waits;
 use crate::workload::{Kind, Request, Workload};
 use foreread_core::machine::Config;
 use foreread_core::stats::Stats;
@@ -65,9 +66,13 @@ const PATIENCE: u64 = 1024;
 const NEAR: f64 = 1e-4;
 
 /// The fastest run under any of the rules, each on a device of its own. Nothing for a workload with
-/// more touches than [`super::MAX_TOUCHES`].
+/// more touches than [`super::MAX_TOUCHES`], nor for one with a timed job: when its requests come is no matter of
+/// readahead, and how long a run takes no measure of it.
 #[must_use]
 pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
+    if timed(setup.workload) {
+        return None;
+    }
     let page = setup.config.page.bytes();
     let most = (setup.config.max_fetch_bytes / page).min(setup.config.capacity_pages / 4);
     let cost = |r: &Request| {
@@ -87,6 +92,11 @@ pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
         }
     }
     best
+}
+
+/// Whether any request comes at a time of its own.
+fn timed(workload: &Workload) -> bool {
+    workload.jobs.iter().any(|job| job.timed)
 }
 
 /// Where an extent is.
@@ -149,15 +159,13 @@ impl Slot {
 }
 
 /// How far a job is.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy, Default)]
 struct Progress {
     /// Its next request.
     next: usize,
     /// Its slots, from the first on, and how many of them are not at their end.
     first_slot: u32,
     busy: u32,
-    /// Jobs that begin when it ends.
-    followers: Vec<u32>,
 }
 
 /// The worst that a request has met.
@@ -185,6 +193,7 @@ struct Oracle<'a> {
     states: Vec<State>,
     slots: Vec<Slot>,
     jobs: Vec<Progress>,
+    waits: Waits,
     /// The jobs through each open description that have not ended.
     opens: Vec<u32>,
     mapped: Mapped,
@@ -232,6 +241,7 @@ impl<'a> Oracle<'a> {
             absent_bytes: future.extents.iter().map(Extent::len).sum(),
             slots: Vec::new(),
             jobs: vec![Progress::default(); jobs.len()],
+            waits: Waits::of(jobs),
             opens: vec![0; jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
             mapped: Mapped::default(),
             patience: PATIENCE * (1 + future.extents.len() as u64),

@@ -27,18 +27,17 @@ impl<'a> Oracle<'a> {
             (self.jobs[number].first_slot, self.jobs[number].busy) = (self.slots.len() as u32, busy);
             self.slots.extend((0..busy).map(|_| Slot::new(number as u32)));
             self.opens[job.open as usize] += 1;
-            if let Some(before) = job.after {
-                self.jobs[before as usize].followers.push(number as u32);
-            }
         }
-        for number in (0..jobs.len()).filter(|&n| jobs[n].after.is_none()) {
-            self.begin(0, number as u32);
-        }
+        let free = self.waits.free().into_iter().map(|number| (number, 0)).collect();
+        self.begin_all(free);
     }
 
-    fn begin(&mut self, now: u64, number: u32) {
-        let Progress { first_slot, busy, .. } = self.jobs[number as usize];
-        (first_slot..first_slot + busy).for_each(|slot| self.step_at(now, slot));
+    /// These jobs begin, each from a time on.
+    fn begin_all(&mut self, ready: Vec<(u32, u64)>) {
+        for (number, at) in ready {
+            let Progress { first_slot, busy, .. } = self.jobs[number as usize];
+            (first_slot..first_slot + busy).for_each(|slot| self.step_at(at, slot));
+        }
     }
 
     /// A slot has nothing more to do. When none of the job has, its mapping may go and the next jobs begin.
@@ -48,14 +47,18 @@ impl<'a> Oracle<'a> {
         if self.jobs[number].busy > 0 {
             return;
         }
-        let Job { file, open, .. } = self.setup.workload.jobs[number];
+        let Job { file, open, .. } = &self.setup.workload.jobs[number];
+        let (file, open) = (*file, *open);
         self.opens[open as usize] -= 1;
         if self.opens[open as usize] == 0 {
             self.mapped.close(file, open);
         }
-        for follower in std::mem::take(&mut self.jobs[number].followers) {
-            self.begin(now, follower);
+        if self.setup.workload.jobs[number].requests.is_empty() {
+            let ready = self.waits.started(number as u32, now);
+            self.begin_all(ready);
         }
+        let ready = self.waits.ended(number as u32, now);
+        self.begin_all(ready);
     }
 
     fn job(&self, slot: u32) -> &'a Job {
@@ -101,10 +104,14 @@ impl<'a> Oracle<'a> {
             if request.think_ns > 0 && !rested {
                 // Not taken yet: it is issued, by whoever comes first, when the thinking is over.
                 self.slots[slot as usize].rested = true;
-                return self.step_at(now + request.think_ns, slot);
+                return self.step_at(now.saturating_add(request.think_ns), slot);
             }
             self.jobs[number].next += 1;
             self.idle_events = 0;
+            if next == 0 {
+                let ready = self.waits.started(number as u32, now);
+                self.begin_all(ready);
+            }
             if request.demands() && !self.is_mapped(slot, request, self.future.first_touch(number as u32, next)) {
                 return self.issue(now, slot, next);
             }
