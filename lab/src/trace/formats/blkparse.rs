@@ -125,7 +125,7 @@ fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
         _ => Action::Other,
     };
     let event = Event { at_ns, device, action, kind, ahead, sector: 0, bytes: 0, pid };
-    if action == Action::Other { Ok(Some(event)) } else { extent(event, rest.trim_ascii()).map(Some) }
+    if action == Action::Other { Ok(Some(event)) } else { extent(event, rest.trim_ascii())?.checked().map(Some) }
 }
 
 /// The sectors of a request and what stands behind them.

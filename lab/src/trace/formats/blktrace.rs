@@ -191,7 +191,9 @@ impl Source {
             self.payload.resize(usize::from(fields.u16(46)), 0);
             self.input.rest(&mut self.payload)?;
             if let Some(event) = fields.event(&self.payload) {
-                return Ok(Some(event));
+                let len = RECORD as u64 + self.payload.len() as u64;
+                let checked = event.checked().map(Some);
+                return checked.map_err(|(what, remedy)| self.input.record_error(len, what, remedy));
             }
         }
     }

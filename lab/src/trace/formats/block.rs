@@ -89,6 +89,17 @@ pub struct Event {
     pub pid: u32,
 }
 
+impl Event {
+    /// Itself, if its bytes can be counted: said where its place in the trace is known, which is before it is sorted.
+    ///
+    /// # Errors
+    /// Its sectors are beyond any device.
+    pub fn checked(self) -> Result<Event, Fault> {
+        let end = self.sector.checked_mul(SECTOR).and_then(|first| first.checked_add(self.bytes));
+        if end.is_some() { Ok(self) } else { Err(FAR) }
+    }
+}
+
 /// Which action makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
