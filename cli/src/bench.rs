@@ -6,7 +6,7 @@ use crate::out::{self, json_to};
 use foreread_lab::report::number::{or_dash, three};
 
 /// Names and numbers, in the order they are printed in. What is not defined is null.
-type Figures = Vec<(&'static str, Option<f64>)>;
+type Figures = Vec<(String, Option<f64>)>;
 
 /// Measures and prints: `name: number` lines, or JSON.
 pub fn run(args: &BenchArgs) -> Result<(), Fail> {
@@ -20,29 +20,31 @@ pub fn run(args: &BenchArgs) -> Result<(), Fail> {
 
 /// The one place that calls the lab.
 fn measure(what: BenchWhat) -> Result<Figures, Fail> {
+    let named = |figures: &[(&str, Option<f64>)]| figures.iter().map(|(name, n)| ((*name).to_string(), *n)).collect();
     match what {
+        BenchWhat::Import => foreread_lab::trace::bench::import().map_err(|error| Fail::Input(error.to_string())),
         BenchWhat::Sim => {
             let figures = foreread_lab::bench::sim().map_err(|error| Fail::Input(error.to_string()))?;
-            Ok(vec![
+            Ok(named(&[
                 ("hit_reads_per_s", Some(figures.hit_reads_per_s)),
                 ("timed_reads_per_s", Some(figures.timed_reads_per_s)),
                 ("bytes_per_page_dense", Some(figures.bytes_per_page_dense)),
                 ("bytes_per_page_sparse", Some(figures.bytes_per_page_sparse)),
-            ])
+            ]))
         }
         BenchWhat::Hit => {
             let figures = foreread_lab::bench::hit().map_err(|error| Fail::Input(error.to_string()))?;
-            Ok(vec![
+            Ok(named(&[
                 ("ours_reads_per_s", Some(figures.ours_reads_per_s)),
                 ("pread_reads_per_s", Some(figures.pread_reads_per_s)),
                 ("ratio", Some(figures.ratio)),
-            ])
+            ]))
         }
     }
 }
 
 fn to_json(figures: &Figures) -> String {
-    let field = |(name, value): &(&str, Option<f64>)| format!("\"{name}\":{}", serde_json::json!(value));
+    let field = |(name, value): &(String, Option<f64>)| format!("\"{name}\":{}", serde_json::json!(value));
     format!("{{{}}}\n", figures.iter().map(field).collect::<Vec<_>>().join(","))
 }
 
@@ -56,7 +58,7 @@ mod tests {
 
     #[test]
     fn figures_for_people_and_for_programs() {
-        let figures = vec![("ours_reads_per_s", Some(1_234_567.0)), ("ratio", None)];
+        let figures = vec![("ours_reads_per_s".to_string(), Some(1_234_567.0)), ("ratio".to_string(), None)];
         assert_eq!(in_words(&figures), "ours_reads_per_s: 1.23M\nratio: -\n");
         assert_eq!(to_json(&figures), "{\"ours_reads_per_s\":1234567.0,\"ratio\":null}\n");
     }

@@ -1,10 +1,12 @@
 //! `foreread trace`: what is in a trace, and which formats there are.
 
-use crate::args::TraceCommand;
+use crate::args::{InfoArgs, TraceCommand};
+use crate::convert;
 use crate::fail::Fail;
-use crate::out;
+use crate::out::{self, JsonTo, json_to};
 use foreread_lab::report::number::wrap;
 use foreread_lab::trace::format::{ALL, Format};
+use foreread_lab::trace::info;
 use serde_json::{Value, json};
 
 /// Widest line for people.
@@ -13,8 +15,18 @@ const WIDTH: usize = 90;
 /// Does what is asked.
 pub fn run(command: &TraceCommand) -> Result<(), Fail> {
     match command {
+        TraceCommand::Info(asked) => info(asked),
         TraceCommand::Formats(asked) => out::print(if asked.json { to_json() } else { in_words() }),
     }
+}
+
+fn info(args: &InfoArgs) -> Result<(), Fail> {
+    let json = json_to(args.json.as_ref())?;
+    let info = info::of(convert::open(&args.files, args.format.as_deref())?).map_err(convert::refused)?;
+    if json != Some(JsonTo::Stdout) {
+        out::print(info.render())?;
+    }
+    json.map_or(Ok(()), |to| to.write(&info.to_json()))
 }
 
 /// Schema `foreread.formats/1`: `{"schema":..,"formats":[{"name","summary","read","write","keys":[{"key","help"}]}]}`.

@@ -33,7 +33,7 @@ fn short_help_fits_24_lines_of_80_columns() {
         assert!(top.out.contains(command), "{command} is not listed");
         check(command, foreread([command, "-h"]).is_done());
     }
-    for command in ["formats"] {
+    for command in ["info", "formats"] {
         check(command, foreread(["trace", command, "-h"]).is_done());
     }
     assert!(top.out.contains("Examples:"));

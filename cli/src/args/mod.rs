@@ -10,7 +10,7 @@ mod values;
 
 pub use compare::CompareArgs;
 pub use conform::{ConformArgs, ConformLevel, ConformWhat};
-pub use trace::{ExportArgs, ImportArgs, TraceArgs, TraceCommand};
+pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 
 use crate::fail::Fail;
 use crate::names;
@@ -63,7 +63,7 @@ pub enum Command {
     Import(ImportArgs),
     /// Write a trace in another format
     Export(ExportArgs),
-    /// Show what is in a trace; list the formats
+    /// Show what is in a trace, and which formats there are
     Trace(TraceArgs),
     /// List the policies: parameters, defaults, units, origin
     #[command(after_help = "\
@@ -127,6 +127,8 @@ pub enum BenchWhat {
     Sim,
     /// Cached reads a second, against pread from the page cache
     Hit,
+    /// Records of traces a second in and out, and the memory that takes
+    Import,
 }
 
 /// Measure foreread itself

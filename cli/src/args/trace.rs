@@ -2,6 +2,7 @@
 
 use super::ListArgs;
 use clap::Subcommand;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Turn a trace of any known format into foreread's own
@@ -66,9 +67,34 @@ pub struct TraceArgs {
 /// What there is to do about traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
+    /// Show what is in a trace, and what it lacks
+    Info(InfoArgs),
     /// List the formats: what is read and written, units, keys
     #[command(after_help = "\
 Example:
   foreread import spc.csv --format spc")]
     Formats(ListArgs),
+}
+
+/// Show what is in a trace, and what it lacks
+///
+/// Counts, sizes, streams, reuse, span, latency. Memory is bounded: what a large trace has too much of becomes an
+/// estimate, and is called one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread trace info disk.frt
+  foreread trace info disk.vscsi.gz --json - | jq .streams")]
+pub struct InfoArgs {
+    /// The trace, of any format that is read
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// NAME[:key=value,...]; see 'foreread trace formats'
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Write JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.trace-info/1.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
 }

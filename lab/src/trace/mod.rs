@@ -12,10 +12,13 @@
 //! Never: guesses a unit (what a format does not say is asked for, or left open), bytes of what was read, or a record
 //! changed on its way without a note in the [`Header`].
 
+pub mod bench;
 pub mod check;
 pub mod error;
 pub mod format;
 pub mod formats;
+pub mod fuzz;
+pub mod info;
 pub mod input;
 pub mod open;
 pub mod own;

@@ -15,6 +15,7 @@ mod read;
 mod write;
 
 pub use read::import;
+pub(super) use write::around;
 pub use write::{export, write};
 
 use super::format::{Fit, Format};

@@ -39,6 +39,18 @@ pub fn write(header: &Header, items: Items, left_out: &LeftOut, output: Output) 
     writer.finish(left_out)
 }
 
+/// A file with these bytes as the items of its one block, and without an end: for fuzzing.
+pub fn around(plain: &[u8], items: u32) -> Vec<u8> {
+    let json = to_json(&Header::default());
+    let packed = zstd::bulk::compress(plain, LEVEL).unwrap_or_default();
+    let (stored, plain) = (packed.len() as u32, plain.len() as u32);
+    let head = BlockHead { tag: BLOCK, stored, plain, items, crc: 0 }.sealed(&packed);
+    let mut crc = flate2::Crc::new();
+    crc.update(&json);
+    let (len, sum) = ((json.len() as u32).to_le_bytes(), crc.sum().to_le_bytes());
+    [&MAGIC, &len[..], &sum, &json, &head.bytes(), &packed].concat()
+}
+
 struct Writer {
     output: Output,
     packer: zstd::bulk::Compressor<'static>,

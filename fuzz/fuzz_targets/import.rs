@@ -1,0 +1,26 @@
+//! Any bytes, read as the format that FOREREAD_FORMAT names ("foreread" by default; "foreread-sealed": the bytes are the
+//! items of one block, so no checksum keeps them away). One target serves all formats: a new one needs nothing here.
+//! Never: looks at what the items mean.
+
+#![no_main]
+
+use foreread_lab::trace::fuzz::{by_name, one, sealed};
+use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
+
+static NAME: LazyLock<String> =
+    LazyLock::new(|| std::env::var("FOREREAD_FORMAT").unwrap_or_else(|_| "foreread".to_string()));
+
+fuzz_target!(|data: &[u8]| {
+    let forged;
+    let (name, data) = match (NAME.as_str(), data.split_first()) {
+        ("foreread-sealed", Some((items, plain))) => {
+            forged = sealed(plain, u32::from(*items));
+            ("foreread", forged.as_slice())
+        }
+        ("foreread-sealed", None) => return,
+        (name, _) => (name, data),
+    };
+    let format = by_name(name).expect("FOREREAD_FORMAT names a format");
+    one(format, data).expect("what every importer owes");
+});

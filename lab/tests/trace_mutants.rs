@@ -1,0 +1,254 @@
+//! The fixtures of every format, damaged in a few thousand ways that are the same each time: no importer may panic, go
+//! on for ever, or say more than one clean line. And each fixture is detected as what it is, or refused.
+//!
+//! Two importers that are broken on purpose must be found, or this test is worth nothing. Longer: `./test-long fuzz`.
+
+use foreread_lab::draw::Rng;
+use foreread_lab::trace::error::{Place, TraceError};
+use foreread_lab::trace::format::{self, ALL, Fit, Format, Pairs};
+use foreread_lab::trace::fuzz::{Outcome, one, sealed};
+use foreread_lab::trace::input::{HEAD_BYTES, Input};
+use foreread_lab::trace::{Header, Import, Item, LeftOut, Record};
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+
+/// Cases for each fixture.
+const CASES: usize = 150;
+
+/// Which format the fixtures are whose paths begin like this. A longer beginning stands before a shorter one.
+const FORMATS: &[(&str, &str)] = &[
+    // One row a line.
+    ("foreread/", "foreread"),
+];
+
+/// Fixtures that no detection can tell, with the reason: they are refused, not mistaken.
+const NOT_DETECTED: &[&str] = &[
+    // One row a line.
+];
+
+struct Fixture {
+    /// Below `traces`.
+    name: String,
+    format: &'static Format,
+    bytes: Vec<u8>,
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder of fixtures").flatten() {
+        let path = entry.path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+/// Every trace below `tests/traces`: not what it should become (`.txt`, `.items`), nor what explains it.
+fn fixtures() -> Vec<Fixture> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    let mut all = Vec::new();
+    for path in files(&root) {
+        let name = path.strip_prefix(&root).expect("below it").display().to_string();
+        if [".txt", ".items", ".md", ".rs"].iter().any(|end| name.ends_with(end)) {
+            continue;
+        }
+        let known = FORMATS.iter().find(|(start, _)| name.starts_with(start));
+        let (_, format) = known.unwrap_or_else(|| panic!("{name}: name its format in FORMATS"));
+        let format = foreread_lab::trace::fuzz::by_name(format).expect("a known format");
+        all.push(Fixture { bytes: bytes(&path), name, format });
+    }
+    all
+}
+
+/// The trace in a file; `.hex` is hexadecimal digits with comments.
+fn bytes(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).expect("readable");
+    if path.extension().is_none_or(|e| e != "hex") {
+        return bytes;
+    }
+    let text = String::from_utf8(bytes).expect("text");
+    let digits: Vec<u8> = text
+        .lines()
+        .flat_map(|line| line.split('#').next().unwrap_or("").bytes())
+        .filter(u8::is_ascii_hexdigit)
+        .collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hexadecimal");
+    digits.chunks(2).map(byte).collect()
+}
+
+#[test]
+fn every_format_that_is_read_has_a_fixture() {
+    let fixtures = fixtures();
+    for format in ALL.iter().filter(|format| format.import.is_some()) {
+        let has = fixtures.iter().any(|fixture| std::ptr::eq(fixture.format, *format));
+        assert!(has, "no fixture of {} below tests/traces", format.name);
+    }
+}
+
+/// What a detector sees is the head of the unpacked bytes. Those of a wrong length or a broken header may be refused;
+/// nothing may be taken for another format.
+#[test]
+fn each_fixture_is_detected_as_itself_or_refused() {
+    let mut detected = 0;
+    for Fixture { name, format, bytes } in fixtures() {
+        let mut input = Input::of(Path::new(&name), Box::new(std::io::Cursor::new(bytes))).expect("unpacks");
+        let head = input.head().expect("unpacks").to_vec();
+        assert!(head.len() <= HEAD_BYTES);
+        match format::detect(&head, Path::new(&name)) {
+            Ok(found) => {
+                assert_eq!(found.name, format.name, "{name}");
+                assert!(!NOT_DETECTED.contains(&name.as_str()), "{name} is detected after all");
+                detected += 1;
+            }
+            Err(error) => {
+                let ambiguous = (format.detect)(&head) == Fit::Maybe;
+                let broken = name.contains("bad");
+                assert!(ambiguous || broken || NOT_DETECTED.contains(&name.as_str()), "{error}");
+            }
+        }
+    }
+    assert!(detected > 0, "some fixture is detected");
+}
+
+/// Texts and bytes that break what counts on less.
+const NASTY: &[&[u8]] = &[
+    b"18446744073709551615",
+    b"18446744073709551616",
+    b"9223372036854775808",
+    b"-1",
+    b"0",
+    b"1e999",
+    b"NaN",
+    b"99999999999.999999999999",
+    b"\n",
+    b"\r",
+    b",",
+    b",,,,,,,,",
+    b"\x1b[31m",
+    b"\0",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff",
+    b"\xff\xff\xff\x7f",
+    b"\"",
+    b"\xc3\x28",
+];
+
+/// The bytes with one to four damages.
+fn damaged(bytes: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=rng.below(4) {
+        let at = rng.below(bytes.len() as u64 + 1) as usize;
+        let end = (at + rng.below(16) as usize).min(bytes.len());
+        match rng.below(8) {
+            0 => bytes.truncate(at),
+            1 => drop(bytes.drain(at..end)),
+            2 => {
+                let again = bytes[at..end].to_vec();
+                bytes.splice(at..at, again);
+            }
+            3 => {
+                let from = rng.below(other.len() as u64 + 1) as usize;
+                bytes.splice(at.., other[from..].iter().copied());
+            }
+            4 | 5 => {
+                let what = NASTY[rng.below(NASTY.len() as u64) as usize];
+                let over = if rng.below(2) == 0 { at } else { (at + what.len()).min(bytes.len()) };
+                bytes.splice(at..over, what.iter().copied());
+            }
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << rng.below(8);
+                }
+            }
+        }
+    }
+    bytes
+}
+
+/// The first case in which an importer does not pay what it owes, and how many were refused or read before.
+fn hunt(format: &Format, seeds: &[&[u8]], cases: usize, rng: &mut Rng) -> Result<[usize; 2], String> {
+    let mut seen = [0; 2];
+    for seed in seeds {
+        for case in 0..cases {
+            let other = seeds[rng.below(seeds.len() as u64) as usize];
+            let bytes = damaged(seed, other, rng);
+            let shown = || format!("{} case {case}: {}", format.name, bytes.escape_ascii());
+            match catch_unwind(|| one(format, &bytes)) {
+                Err(_) => return Err(format!("a panic: {}", shown())),
+                Ok(Err(owed)) => return Err(format!("{owed}: {}", shown())),
+                Ok(Ok(Outcome::Refused(_))) => seen[0] += 1,
+                Ok(Ok(_)) => seen[1] += 1,
+            }
+        }
+    }
+    Ok(seen)
+}
+
+#[test]
+fn no_damage_does_more_than_be_refused() {
+    let fixtures = fixtures();
+    let mut rng = Rng::new(20);
+    for format in ALL.iter().filter(|format| format.import.is_some()) {
+        let of_it = fixtures.iter().filter(|fixture| std::ptr::eq(fixture.format, *format));
+        let seeds: Vec<&[u8]> = of_it.map(|fixture| fixture.bytes.as_slice()).collect();
+        let [refused, _] = hunt(format, &seeds, CASES, &mut rng).unwrap_or_else(|found| panic!("{found}"));
+        assert!(refused > 0, "{}: not one case was refused", format.name);
+    }
+}
+
+/// Bytes behind a checksum are only reached when it is made anew.
+#[test]
+fn no_sealed_damage_does_more_than_be_refused() {
+    let format = foreread_lab::trace::fuzz::by_name("foreread").expect("ours");
+    let mut rng = Rng::new(21);
+    // A file "a", a read with all fields, reads that follow.
+    let plain = [0, 1, b'a', 0x91, 31, 0, 0, 0, 0, 8, 5, 3, 0, 1, 1, 3, 9, 0x71, 0, 0, 0, 1, 1, 2, 3];
+    let mut reached = 0;
+    for _ in 0..4000 {
+        let bytes = sealed(&damaged(&plain, &plain, &mut rng), 1 + rng.below(6) as u32);
+        match one(format, &bytes).expect("what it owes") {
+            Outcome::Refused(line) => reached += usize::from(!line.contains("checksum")),
+            outcome => panic!("it has no end, and yet: {outcome:?}"),
+        }
+    }
+    assert_eq!(reached, 4000);
+}
+
+/// An importer that takes the first byte of a line as it comes: broken on purpose.
+fn broken(inputs: Vec<Input>, careless: fn(u8) -> Result<(), String>) -> Result<Import, TraceError> {
+    let mut input = Input::only(inputs, "broken")?;
+    while let Some(line) = input.line()? {
+        let first = line.first().copied().unwrap_or(b'0');
+        careless(first).map_err(|what| TraceError::new(input.path(), Place::Whole, what, "mend it"))?;
+    }
+    let items = vec![Ok(Item::Record(Record::read(0, 0, 1)))];
+    Ok(Import { header: Header::default(), items: Box::new(items.into_iter()), left_out: LeftOut::default() })
+}
+
+static PANICS: Format = Format {
+    name: "panics",
+    summary: "panics at what is no ASCII",
+    keys: &[],
+    detect: |_| Fit::No,
+    import: Some(|inputs: Vec<Input>, _: Pairs| broken(inputs, |b| if b < 128 { Ok(()) } else { panic!("found") })),
+    export: None,
+};
+
+static TALKS: Format = Format {
+    name: "talks",
+    summary: "repeats what it cannot read",
+    keys: &[],
+    detect: |_| Fit::No,
+    import: Some(|inputs: Vec<Input>, _: Pairs| {
+        broken(inputs, |b| if b.is_ascii_digit() { Ok(()) } else { Err(format!("bad letter {}", b as char)) })
+    }),
+    export: None,
+};
+
+#[test]
+fn broken_importers_are_found() {
+    let seed: &[u8] = b"1,2\n3,4\n5,6\n7,8\n";
+    let found = hunt(&PANICS, &[seed], 4 * CASES, &mut Rng::new(22)).expect_err("must be found");
+    assert!(found.starts_with("a panic: panics case"), "{found}");
+    let found = hunt(&TALKS, &[seed], 4 * CASES, &mut Rng::new(22)).expect_err("must be found");
+    assert!(found.starts_with("an error with control characters: "), "{found}");
+}
