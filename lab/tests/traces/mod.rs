@@ -75,12 +75,15 @@ pub fn refusal(format: &str, bytes: impl Into<Vec<u8>>) -> String {
     error
 }
 
+/// The bytes of a trace, and what was left out of it.
+pub type Written = (Vec<u8>, Vec<(&'static str, u64)>);
+
 /// Writes items as `format`; what was written, or the line that it was refused with.
-pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<(Vec<u8>, Vec<(&'static str, u64)>), String> {
+pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, String> {
     let to = Shared::default();
     let path = Path::new("out");
     let (format, pairs) = format::parse(format, path).map_err(|e| e.to_string())?;
-    let owned: Items = Box::new(items.to_vec().into_iter().map(Ok));
+    let owned: Items = Box::new(items.iter().cloned().map(Ok).collect::<Vec<_>>().into_iter());
     let output = Output { path: path.to_path_buf(), to: Box::new(to.clone()) };
     let done = format.export.expect("it can be written")(header, pairs, owned, output).map_err(|e| e.to_string())?;
     let bytes = to.0.lock().expect("no panic").clone();

@@ -6,4 +6,5 @@ mod block;
 pub mod fio;
 mod scan;
 mod step;
+pub mod strace;
 pub mod vscsi;

@@ -1,0 +1,301 @@
+//! The output of strace: what a program asked for, call by call.
+//!
+//! ```text
+//!   line ──► text: thread, time, call ──► whole call ──► calls: which description, which bytes ──► record
+//!                  unfinished: it waits for its rest, and keeps its place                           in order of start
+//! ```
+//!
+//! A read has no offset: [`fds`] follows each open description, so a read is known from the `openat` on that is in the
+//! trace. Record with `strace -f -ttt -T -y -o FILE`. strace slows what it watches (2 to 10 times) and does not see the
+//! page faults of mappings. Never: a position that is a guess, or the bytes of a buffer.
+
+mod calls;
+mod fds;
+mod text;
+
+use super::super::error::{Place, TraceError};
+use super::super::format::{Fit, Format, Pairs};
+use super::super::input::Input;
+use super::super::order::Held;
+use super::super::{Header, Import, Item, Lacks, LeftOut, Level, Record};
+use super::scan::{self, Names};
+use super::step::{self, Fault, Lines, Text};
+use calls::{Call, Name};
+use fds::Tables;
+use std::collections::{HashMap, VecDeque};
+use text::{Arguments, Entry};
+
+/// Text of strace.
+pub static FORMAT: Format = Format {
+    name: "strace",
+    summary: "text of strace -f -ttt -T -y; us, bytes",
+    keys: &[],
+    detect,
+    import: Some(import),
+    export: None,
+};
+
+/// Bytes of calls that wait for their rest, all together.
+pub const MAX_UNFINISHED_BYTES: usize = 16 << 20;
+
+const DAMAGED: &str = "record with strace -o FILE, so that nothing else is in it, or cut it before this line";
+const CUT: Fault = ("a line of strace that is not whole", DAMAGED);
+const TIMES: Fault = ("no time since 1970 before the call", "record with strace -f -ttt -T -y -o FILE");
+
+/// The first lines that have a call, a signal or an end.
+fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, Entry<'_>)> {
+    let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
+    let lines = head[..end].split(|b| *b == b'\n').map(|line| line.trim_ascii_end());
+    lines.filter(|line| !line.is_empty()).map_while(|line| {
+        let prefix = text::prefix(line)?;
+        Some((prefix, text::entry(prefix.rest)?))
+    })
+}
+
+fn detect(head: &[u8]) -> Fit {
+    let fits = |(_, entry)| match entry {
+        Entry::Call(_, text) => Arguments::of(text).and_then(|arguments| arguments.outcome()).is_some(),
+        _ => true,
+    };
+    if entries(head).next().is_some_and(fits) { Fit::Sure } else { Fit::No }
+}
+
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+    let mut input = scan::one(inputs, FORMAT.name)?;
+    pairs.finish(input.path(), FORMAT.name, &[])?;
+    let path = input.path().to_path_buf();
+    let head = input.head()?;
+    let Some((first, _)) = entries(head).next() else {
+        return Err(TraceError::new(&path, Place::Line(1), "no call of strace at its beginning", TIMES.1));
+    };
+    let timed = first.at_ns.is_some();
+    let took = |(_, entry)| match entry {
+        Entry::Call(_, text) | Entry::Resumed(_, text) => {
+            Arguments::of(text).and_then(|a| a.outcome()).is_some_and(|o| o.took_ns.is_some())
+        }
+        _ => false,
+    };
+    let header = Header {
+        format: FORMAT.name.to_string(),
+        time_unit: if timed { "us" } else { "none" }.to_string(),
+        offset_unit: "bytes".to_string(),
+        lacks: Lacks {
+            starts: !timed,
+            ends: !timed || !entries(head).any(took),
+            threads: first.pid == 0,
+            ..Lacks::default()
+        },
+        level: Level::Program,
+        notes: [
+            "page faults of mappings are invisible to strace",
+            "strace slows a program down: the times between calls are too long",
+            "where strace cut off a vector of buffers, its length is what came",
+        ]
+        .map(str::to_string)
+        .to_vec(),
+    };
+    let left_out = LeftOut::default();
+    let lines = Strace {
+        timed,
+        base_ns: first.at_ns.unwrap_or(0),
+        latest_ns: 0,
+        tables: Tables::default(),
+        names: Names::default(),
+        files: Vec::new(),
+        next_file: 0,
+        unfinished: HashMap::new(),
+        unfinished_bytes: 0,
+        held: Held::default(),
+        left_out: left_out.clone(),
+    };
+    Ok(Import { header, items: step::items(Text { input, lines }), left_out })
+}
+
+/// A call of which the beginning is there.
+struct Unfinished {
+    call: Call,
+    text: Vec<u8>,
+    at_ns: u64,
+    /// Its place among the records, if it can become one.
+    ticket: Option<u64>,
+    /// It has begun a thread that was seen before it returned.
+    begun: bool,
+}
+
+/// A call that is whole.
+struct Whole<'a> {
+    call: Call,
+    thread: u32,
+    arguments: Arguments<'a>,
+    outcome: text::Outcome<'a>,
+    start_ns: Option<u64>,
+    end_ns: Option<u64>,
+    ticket: Option<u64>,
+}
+
+struct Strace {
+    timed: bool,
+    base_ns: u64,
+    latest_ns: u64,
+    tables: Tables,
+    names: Names,
+    /// What each name stands for.
+    files: Vec<Name>,
+    next_file: u32,
+    unfinished: HashMap<u32, Unfinished>,
+    unfinished_bytes: usize,
+    /// Records in the order of their calls; nothing where a call is still unfinished.
+    held: Held<Option<Record>>,
+    left_out: LeftOut,
+}
+
+impl Lines for Strace {
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        let line = line.trim_ascii_end();
+        if line.is_empty() || line.starts_with(b"strace: ") {
+            return Ok(true);
+        }
+        let prefix = text::prefix(line).ok_or(TIMES)?;
+        if prefix.at_ns.is_some() != self.timed {
+            return Err(TIMES);
+        }
+        let at_ns = match prefix.at_ns {
+            Some(at) => at.checked_sub(self.base_ns).filter(|at| *at >= self.latest_ns),
+            None => Some(0),
+        };
+        let at_ns = at_ns.ok_or(("time goes backwards", "the clock was set; cut the trace before this line"))?;
+        self.latest_ns = at_ns;
+        let thread = prefix.pid;
+        let entry = text::entry(prefix.rest).ok_or(CUT)?;
+        if !self.tables.knows(thread) && entry != Entry::Gone {
+            self.first_seen(thread)?;
+        }
+        match entry {
+            Entry::Call(name, text) => self.whole(thread, name, text, at_ns, out)?,
+            Entry::Begun(name, text) => self.begun(thread, name, text, at_ns)?,
+            Entry::Resumed(name, text) => self.resumed(thread, name, text, at_ns, out)?,
+            Entry::Gone => {
+                self.abandon(thread);
+                self.tables.exit(thread);
+            }
+            Entry::Other => {}
+        }
+        self.leave(false, out);
+        Ok(true)
+    }
+
+    fn end(&mut self, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        self.leave(true, out);
+        Ok(())
+    }
+}
+
+impl Strace {
+    fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
+        while let Some((_, record, _)) = self.held.next(all) {
+            match record {
+                Some(record) => out.push_back(Item::Record(record)),
+                None => self.left_out.count("calls that did not return"),
+            }
+        }
+    }
+
+    /// A thread may be seen before the call that began it returns: then its parent is one whose call is unfinished.
+    fn first_seen(&mut self, thread: u32) -> Result<(), Fault> {
+        let beginning = |u: &&mut Unfinished| u.call == Call::Clone && !u.begun;
+        let mut parents = self.unfinished.iter_mut().map(|(pid, u)| (*pid, u)).filter(|(_, u)| beginning(u));
+        let (parent, others) = (parents.next(), parents.next());
+        match (parent, others) {
+            (Some((parent, unfinished)), None) => {
+                unfinished.begun = true;
+                let share = calls::shares(&unfinished.text);
+                self.tables.fork(parent, thread, share)
+            }
+            (Some(_), Some(_)) => {
+                self.left_out.count("threads whose parent is not certain (their descriptors are not known)");
+                self.tables.begin(thread)
+            }
+            _ => self.tables.begin(thread),
+        }
+    }
+
+    /// A call that a thread will not come back to.
+    fn abandon(&mut self, thread: u32) {
+        if let Some(before) = self.unfinished.remove(&thread) {
+            self.unfinished_bytes -= before.text.len();
+            if let Some(ticket) = before.ticket
+                && self.held.cancel(ticket).is_some()
+            {
+                self.left_out.count("calls that did not return");
+            }
+        }
+    }
+
+    fn begun(&mut self, thread: u32, name: &[u8], text: &[u8], at_ns: u64) -> Result<(), Fault> {
+        self.abandon(thread);
+        let Some(call) = Call::of(name) else { return Ok(()) };
+        if self.unfinished_bytes + text.len() > MAX_UNFINISHED_BYTES {
+            return Err(("unfinished calls of over 16 MiB together", "record with strace -s 0"));
+        }
+        // Whoever opens meanwhile may get the number: what counts is the beginning.
+        if call == Call::Close
+            && let Some((descriptor, _)) = text::descriptor(text.strip_suffix(b")").unwrap_or(text))
+        {
+            self.tables.close(thread, descriptor);
+            return Ok(());
+        }
+        self.unfinished_bytes += text.len();
+        let ticket = call.is_data().then(|| self.held.open(None));
+        self.unfinished.insert(thread, Unfinished { call, text: text.to_vec(), at_ns, ticket, begun: false });
+        Ok(())
+    }
+
+    fn resumed(
+        &mut self,
+        thread: u32,
+        name: &[u8],
+        rest: &[u8],
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) -> Result<(), Fault> {
+        let Some(call) = Call::of(name) else { return Ok(()) };
+        let Some(mut before) = self.unfinished.remove(&thread) else {
+            // A thread that runs another program comes back with the number of its process.
+            if call == Call::Exec && rest.trim_ascii_start().starts_with(b") = 0") {
+                return self.tables.exec(thread);
+            }
+            return Ok(());
+        };
+        self.unfinished_bytes -= before.text.len();
+        if before.call != call {
+            return Err(("another call is resumed than was begun", DAMAGED));
+        }
+        before.text.extend_from_slice(rest);
+        let arguments = Arguments::of(&before.text).ok_or(CUT)?;
+        let outcome = arguments.outcome().ok_or(CUT)?;
+        if call == Call::Clone && before.begun {
+            return Ok(());
+        }
+        let start_ns = self.timed.then_some(before.at_ns);
+        let took = |start: u64| outcome.took_ns.map_or(at_ns, |took| start.saturating_add(took));
+        let (end_ns, ticket) = (start_ns.map(took), before.ticket);
+        self.done(&Whole { call, thread, arguments, outcome, start_ns, end_ns, ticket }, out)
+    }
+
+    fn whole(
+        &mut self,
+        thread: u32,
+        name: &[u8],
+        text: &[u8],
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) -> Result<(), Fault> {
+        self.abandon(thread);
+        let Some(call) = Call::of(name) else { return Ok(()) };
+        let arguments = Arguments::of(text).ok_or(CUT)?;
+        let outcome = arguments.outcome().ok_or(CUT)?;
+        let start_ns = self.timed.then_some(at_ns);
+        let end_ns = start_ns.and_then(|start| Some(start.saturating_add(outcome.took_ns?)));
+        self.done(&Whole { call, thread, arguments, outcome, start_ns, end_ns, ticket: None }, out)
+    }
+}
