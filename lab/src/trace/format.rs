@@ -94,6 +94,17 @@ pub static ALL: &[&Format] = &[
     &formats::fio::FORMAT,
     &formats::strace::FORMAT,
     &formats::vscsi::FORMAT,
+    &super::formats::alibaba::FORMAT,
+    &super::formats::arc::FORMAT,
+    &super::formats::csv::FORMAT,
+    &super::formats::disksim::FORMAT,
+    &super::formats::lirs::FORMAT,
+    &super::formats::msr::FORMAT,
+    &super::formats::oracle_general::FORMAT,
+    &super::formats::rbd_replay::FORMAT,
+    &super::formats::spc::FORMAT,
+    &super::formats::systor::FORMAT,
+    &super::formats::tencent::FORMAT,
 ];
 
 /// A format by its name, and the pairs behind it.

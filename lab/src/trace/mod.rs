@@ -21,9 +21,10 @@ pub mod fuzz;
 pub mod info;
 pub mod input;
 pub mod open;
-pub mod own;
-pub mod whole;
 pub mod order;
+pub mod own;
+pub mod sorted;
+pub mod whole;
 
 pub use error::TraceError;
 use foreread_core::event::Advice;

@@ -1,10 +1,22 @@
 //! One file for each format of traces, and what several of them share. Never: known by name outside `trace::format`.
 
+pub mod alibaba;
+pub mod arc;
 pub mod blkparse;
 pub mod blktrace;
 mod block;
+pub mod csv;
+pub mod disksim;
 pub mod fio;
+pub mod lirs;
+pub mod msr;
+pub mod oracle_general;
+pub mod rbd_replay;
 mod scan;
+pub mod spc;
 mod step;
 pub mod strace;
+pub mod systor;
+mod table;
+pub mod tencent;
 pub mod vscsi;
