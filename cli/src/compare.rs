@@ -8,10 +8,12 @@ use crate::names;
 use crate::out::{self, JsonTo, json_to};
 use crate::policy_list;
 use crate::progress::Bar;
+use crate::reads::{self, Asked};
 use crate::source::{self, On};
 use crate::vary;
 use foreread_lab::compare::{self, CompareError, Plan, Where};
 use foreread_lab::report::{Progress, Report, Table, advise, by_source, number, render, table, to_json};
+use std::sync::Arc;
 
 /// Measures and prints.
 pub fn run(args: &CompareArgs) -> Result<(), Fail> {
@@ -35,8 +37,17 @@ fn check(args: &CompareArgs) -> Result<Plan, Fail> {
         On::Model(preset) => Where::Model(preset.name.to_string()),
     });
     let (policies, oracle) = policy_list::parse(args.policy.as_deref())?;
+    let (workload, replay) = match reads::parse(args.workload.as_deref())? {
+        Asked::Usual => (None, None),
+        Asked::Workload(name) => (Some(name), None),
+        Asked::Trace(path) => (None, Some(Arc::new(reads::replay(&path, args)?))),
+    };
+    if replay.is_none() {
+        reads::no_trace(args)?;
+    }
     Ok(Plan {
-        workload: args.workload.clone(),
+        workload,
+        replay,
         on,
         policies,
         oracle,
@@ -100,6 +111,7 @@ mod tests {
             latency: latency_histogram(),
             distinct_bytes: 1,
             kernel: false,
+            late_p99_ns: None,
         };
         let policy = |name: &str, times: [f64; 2]| PolicyRuns { policy: name.to_string(), runs: times.map(run).into() };
         Report::of(&Table {

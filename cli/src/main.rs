@@ -25,6 +25,7 @@ mod out;
 mod policies;
 mod policy_list;
 mod progress;
+mod reads;
 mod replay_log;
 mod source;
 mod trace;

@@ -12,6 +12,7 @@ pub mod limits;
 pub mod live;
 pub mod peer;
 pub mod probe;
+pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod sim;

@@ -1,10 +1,24 @@
 //! The arguments of `foreread compare`. Never: looks at a file or a registry.
 
 use super::values::{page_size, price, size};
+use clap::ValueEnum;
 use foreread_core::units::PageSize;
 use foreread_lab::report::Price;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// How a replay keeps time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReplayMode {
+    /// As fast as possible: a reader's next read begins when the one before has ended
+    Afap,
+    /// The same, after the pause that was recorded between the two
+    Closed,
+    /// Each read at its recorded time; latencies count from there
+    Open,
+    /// Each read when what it waits for has happened, and its recorded delay has passed
+    Deps,
+}
 
 /// Measure readahead policies on a file, a disk or a model
 ///
@@ -21,9 +35,12 @@ Examples:
   foreread compare --on model:rbd --policy linux-6.18:max=1M,rbd-plain
   foreread compare boot-ide --on model:rbd --json - | jq '.rows[].time_s.mean'")]
 pub struct CompareArgs {
-    /// NAME[:key=value,...]; see 'foreread workloads' [default: four]
-    #[arg(value_name = "WORKLOAD")]
-    pub workload: Option<String>,
+    /// NAME[:key=value,...], or a trace to replay [default: four]
+    ///
+    /// 'foreread workloads' lists the names, 'foreread trace formats' the formats of traces. What is no name of a
+    /// workload is taken for the file of a trace; trace:FILE is always one.
+    #[arg(value_name = "WORKLOAD|TRACE")]
+    pub workload: Option<OsString>,
     /// PATH, file:PATH or model:NAME; see 'foreread models'
     ///
     /// A file is only read. By default a scratch file and two models.
@@ -45,6 +62,23 @@ pub struct CompareArgs {
     /// Size of a cache page: a power of two from 512 to 1M
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
     pub page: Option<PageSize>,
+    /// How the replay of a trace keeps time [default: the best that the trace allows]
+    ///
+    /// Figures of two modes do not compare.
+    #[arg(long, value_name = "MODE", hide_short_help = true)]
+    pub mode: Option<ReplayMode>,
+    /// A factor on the recorded pauses of a trace: 0, 0.5, 1, 2
+    ///
+    /// In mode afap, which has none, the factor is on the gaps between the starts of reads: for a trace whose think time
+    /// is unknown, 0, 0.5, 1 and 2 show how much it matters ('--vary think=0,0.5,1,2').
+    #[arg(long, value_name = "FACTOR", hide_short_help = true)]
+    pub think: Option<f64>,
+    /// Replay only the first N records of a trace
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// The format of the trace, NAME[:key=value,...]; by default what its content shows
+    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
+    pub format: Option<String>,
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

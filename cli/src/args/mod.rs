@@ -8,7 +8,7 @@ mod conform;
 mod trace;
 mod values;
 
-pub use compare::CompareArgs;
+pub use compare::{CompareArgs, ReplayMode};
 pub use conform::{ConformArgs, ConformLevel, ConformWhat};
 pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 

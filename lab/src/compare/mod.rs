@@ -10,26 +10,33 @@
 //! ```
 
 mod place;
+mod reads;
 pub mod vary;
 
 use crate::device::presets::Preset;
 use crate::limits::{self, bound::Bound, oracle};
 use crate::live;
 use crate::peer;
-use crate::report::{PolicyRuns, Progress, RunResult, Table};
+use crate::replay::Replay;
+use crate::report::{Paced, PolicyRuns, Progress, RunResult, Table};
 use crate::sim;
-use crate::workload::{self, Chosen, Workload};
+use crate::workload::Workload;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec, SpecError};
 use foreread_core::units::PageSize;
 use place::Place;
+use reads::Reads;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What is to be compared. What is left open is chosen here.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// `NAME:key=value,...`; [`USUAL_WORKLOADS`] when open.
     pub workload: Option<String>,
+    /// A trace, in the place of a workload.
+    pub replay: Option<Arc<Replay>>,
     /// Where; a scratch file and two models when open.
     pub on: Option<Where>,
     /// Policies in the order of their rows; [`USUAL_POLICIES`] when empty. `none` is added where missing.
@@ -143,6 +150,16 @@ pub enum CompareError {
         /// Its lower bound.
         bound_ns: u64,
     },
+    /// A trace that is larger than the file.
+    #[error("{what}, and {place} has {size}; name a larger one, or use --on model:NAME")]
+    TooLarge {
+        /// What the trace needs.
+        what: crate::replay::LayoutError,
+        /// Which file.
+        place: String,
+        /// Its size in bytes.
+        size: u64,
+    },
     /// Reading failed.
     #[error("{0}")]
     Live(#[from] live::LiveError),
@@ -154,13 +171,13 @@ pub enum CompareError {
 /// See [`CompareError`]; nothing is measured when the plan cannot be carried out.
 pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
     // The names first: a mistyped one should not cost a scratch file.
-    let workloads = workloads(plan)?;
+    let workloads = reads::all(plan)?;
     possible(plan)?;
-    let no_file = no_file(plan, &workloads);
+    let no_file = reads::no_file(plan, &workloads);
     let places = place::all(plan, no_file.is_none(), progress)?;
     let mut cases = Vec::new();
     for place in &places {
-        let (fit, mut left_out) = fitting(plan, place, &workloads);
+        let (fit, mut left_out) = reads::fitting(plan, place, &workloads);
         left_out.extend(no_file.clone());
         for workload in fit {
             cases.push(Case::new(plan, place, workload, &left_out)?);
@@ -186,36 +203,11 @@ fn possible(plan: &Plan) -> Result<(), CompareError> {
     Ok(())
 }
 
-fn workloads(plan: &Plan) -> Result<Vec<Chosen>, CompareError> {
-    let names: Vec<&str> = match &plan.workload {
-        Some(name) => vec![name],
-        None => USUAL_WORKLOADS.to_vec(),
-    };
-    names.into_iter().map(|name| workload::parse(name).map_err(CompareError::Workload)).collect()
-}
-
-/// Why no scratch file is to be written, where one would be and a model has to do.
-fn no_file(plan: &Plan, workloads: &[Chosen]) -> Option<String> {
-    let size = plan.size_bytes.unwrap_or(SPAN_BYTES);
-    let refusal = |w: &Chosen| w.build(size, plan.seed).ok().and_then(|w| live::check(&w).err());
-    let refusals: Option<Vec<_>> = workloads.iter().map(refusal).collect();
-    let error = refusals?.into_iter().next()?;
-    plan.on.is_none().then(|| format!("No scratch file: {error}"))
-}
-
-/// The workloads that fit the place, and a word on each that does not. One that was asked for by name is always tried.
-fn fitting<'a>(plan: &Plan, place: &Place, all: &'a [Chosen]) -> (Vec<&'a Chosen>, Vec<String>) {
-    let fits = |w: &&Chosen| plan.workload.is_some() || place.size(plan, w.info.least_bytes) >= w.info.least_bytes;
-    let (fit, not): (Vec<&Chosen>, Vec<&Chosen>) = all.iter().partition(fits);
-    let word = |w: &Chosen| format!("{w} was left out: it needs {} bytes", w.info.least_bytes);
-    (fit, not.into_iter().map(word).collect())
-}
-
 /// One table to be.
 struct Case<'a> {
     plan: &'a Plan,
     place: &'a Place,
-    workload: &'a Chosen,
+    workload: &'a Reads,
     notes: Vec<String>,
     rows: Vec<Row>,
     runs: u32,
@@ -246,12 +238,13 @@ impl<'a> Case<'a> {
     fn new(
         plan: &'a Plan,
         place: &'a Place,
-        workload: &'a Chosen,
+        workload: &'a Reads,
         left_out: &[String],
     ) -> Result<Case<'a>, CompareError> {
-        let cache_bytes = plan.cache_bytes.or(workload.info.cache_bytes).unwrap_or(CACHE_BYTES);
-        let size = place.size(plan, workload.info.least_bytes);
-        let notes = left_out.to_vec();
+        let cache_bytes = plan.cache_bytes.or(workload.cache_bytes()).unwrap_or(CACHE_BYTES);
+        let size = place.size(plan, workload.least_bytes());
+        let mut notes = left_out.to_vec();
+        notes.extend(workload.notes(place));
         let runs = place.runs(plan);
         let rows = Vec::new();
         let mut case = Case { plan, place, workload, notes, rows, runs, cache_bytes, size, bounds: Vec::new() };
@@ -286,9 +279,9 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    fn workload(&self, run: u32) -> Result<Workload, CompareError> {
+    fn workload(&self, run: u32) -> Result<Cow<'a, Workload>, CompareError> {
         let seed = self.plan.seed.wrapping_add(u64::from(run));
-        self.workload.build(self.size, seed).map_err(CompareError::Workload)
+        self.workload.build(self.place, self.size, seed)
     }
 
     /// The page of a policy: what was asked for, what the policy needs, what the storage can, what the workload likes.
@@ -406,10 +399,10 @@ impl<'a> Case<'a> {
         let mut notes = self.place.notes();
         notes.extend(self.notes);
         if self.rows.iter().zip(&results).any(|(row, runs)| matches!(row.who, Who::Oracle) && runs.is_empty()) {
-            notes.push(format!(
-                "The oracle was left out: it cannot keep more than {} reads in mind",
-                limits::MAX_TOUCHES
-            ));
+            notes.push(match self.workload.pace() {
+                Some(Paced { mode: "open", .. }) => ORACLE_IS_OF_TIME.to_string(),
+                _ => format!("The oracle was left out: it cannot keep more than {} reads in mind", limits::MAX_TOUCHES),
+            });
         }
         let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
         if pages.iter().any(|p| *p != pages[0]) {
@@ -427,10 +420,15 @@ impl<'a> Case<'a> {
             page_bytes: pages[0],
             notes,
             bounds: self.bounds,
+            pace: self.workload.pace(),
             policies: policies.collect(),
         }
     }
 }
+
+/// Why a replay in mode open has no oracle.
+const ORACLE_IS_OF_TIME: &str =
+    "The oracle was left out: it is a limit of time, and here the reads keep the times of the trace";
 
 /// The policies of a plan, `none` first where nobody named it.
 fn chosen(plan: &Plan) -> Vec<PolicyDraft> {

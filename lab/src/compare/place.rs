@@ -146,7 +146,7 @@ impl Place {
     }
 
     /// How many bytes it holds.
-    fn capacity(&self) -> u64 {
+    pub fn capacity(&self) -> u64 {
         match self {
             Place::Model(preset) => preset.capacity_bytes,
             Place::File(file) => file.size,

@@ -8,14 +8,17 @@
 //!   "streams=1,2,4" + Plan ──parse──► Vary: a Plan for each value ──run──► Series: a Report for each
 //! ```
 
+use super::reads::{self, Reads};
 use super::{Case, CompareError, Plan, chosen, place};
 use crate::peer;
+use crate::replay::{Mode, Replay};
 use crate::report::series::{SCHEMA, Series, Value, Varied};
 use crate::report::{Progress, Report};
 use crate::workload::{self, Chosen};
 use foreread_core::policy::spec::Spec;
 use foreread_core::policy::{Param, SpecError, Unit};
 use foreread_core::units::parse_size;
+use std::sync::Arc;
 
 /// Most values: a table that is still read, and a line that still has points.
 pub const MOST_VALUES: usize = 64;
@@ -24,6 +27,8 @@ pub const MOST_VALUES: usize = 64;
 const OF_POLICIES: &str = "policy.";
 /// The size of the cache.
 const CACHE: &str = "cache";
+/// The factor on the pauses of a trace.
+const THINK: &str = "think";
 
 /// A parameter, its values, and what is to be done for each.
 #[derive(Clone, Debug)]
@@ -31,7 +36,7 @@ pub struct Vary {
     base: Plan,
     varied: Varied,
     /// A plan and its workload for each value.
-    plans: Vec<(Plan, Chosen)>,
+    plans: Vec<(Plan, Reads)>,
 }
 
 /// Why there can be no series: one line that says what, where and what to do.
@@ -66,9 +71,9 @@ impl Vary {
     /// # Errors
     /// See [`VaryError`].
     pub fn parse(text: &str, plan: &Plan) -> Result<Vary, VaryError> {
-        let Some(workload) = plan.workload.as_deref() else {
+        if plan.workload.is_none() && plan.replay.is_none() {
             return usage("no workload named: --vary; name the one to measure at each value");
-        };
+        }
         if plan.on.is_none() {
             return usage("no source named: --vary; name one with --on");
         }
@@ -82,14 +87,20 @@ impl Vary {
         if texts.len() > MOST_VALUES {
             return usage(format!("{} values are too many: --vary {key}; at most {MOST_VALUES}", texts.len()));
         }
-        let base = workload::parse(workload).map_err(CompareError::Workload)?;
-        let asked = Asked { plan, workload: base, key, texts };
+        if plan.replay.as_ref().is_some_and(|replay| replay.mode == Mode::Open) {
+            return usage("a series shows times, and mode open keeps those of the trace: --vary; use another mode");
+        }
+        let asked = Asked { plan, workload: reads::all(plan)?.swap_remove(0), key, texts };
         let (varied, plans) = if key == CACHE {
             asked.of_cache()?
         } else if let Some(key) = key.strip_prefix(OF_POLICIES) {
             asked.of_policies(key)?
         } else {
-            asked.of_workload()?
+            match &asked.workload {
+                Reads::Named(chosen) => asked.of_workload(chosen)?,
+                Reads::Trace(replay) if asked.key == THINK => asked.of_think(replay)?,
+                Reads::Trace(_) => return asked.unknown(),
+            }
         };
         let labels: Vec<String> = varied.values.iter().map(|v| varied.label(v)).collect();
         if let Some((_, label)) = labels.iter().enumerate().find(|(i, label)| labels[..*i].contains(label)) {
@@ -124,6 +135,12 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
 }
 
 impl Vary {
+    /// As it was asked for.
+    fn workload_text(&self) -> String {
+        let of_trace = self.base.replay.as_ref().map(|replay| replay.workload.name.clone());
+        of_trace.or_else(|| self.base.workload.clone()).unwrap_or_default()
+    }
+
     fn series(&self, reports: Vec<Report>) -> Series {
         // A row bears the value in its name where a parameter of its policy varies; the series bears it once.
         let (with, without) = (self.plans.first().map_or_else(Vec::new, |(p, _)| chosen(p)), chosen(&self.base));
@@ -134,7 +151,7 @@ impl Vary {
         let rows = reports.first().map_or(&[][..], |r| &r.rows);
         Series {
             schema: SCHEMA.to_string(),
-            workload: self.base.workload.clone().unwrap_or_default(),
+            workload: self.workload_text(),
             policies: rows.iter().map(|r| base_name(&r.policy)).collect(),
             vary: self.varied.clone(),
             reports,
@@ -145,17 +162,17 @@ impl Vary {
 /// What was asked for, before it is known to fit.
 struct Asked<'a> {
     plan: &'a Plan,
-    workload: Chosen,
+    workload: Reads,
     key: &'a str,
     texts: Vec<&'a str>,
 }
 
-type Found = (Varied, Vec<(Plan, Chosen)>);
+type Found = (Varied, Vec<(Plan, Reads)>);
 
 impl Asked<'_> {
-    fn of_workload(&self) -> Result<Found, VaryError> {
-        let Some((i, param)) = find(self.workload.info.params, self.key) else { return self.unknown() };
-        let text = self.workload.to_string();
+    fn of_workload(&self, chosen: &Chosen) -> Result<Found, VaryError> {
+        let Some((i, param)) = find(chosen.info.params, self.key) else { return self.unknown() };
+        let text = chosen.to_string();
         self.open(&text)?;
         let mut plans = Vec::new();
         let mut values = Vec::new();
@@ -163,9 +180,24 @@ impl Asked<'_> {
             let text = set(&text, self.key, value);
             let workload = workload::parse(&text).map_err(CompareError::Workload)?;
             values.push(value_of(param, workload.values[i]));
-            plans.push((Plan { workload: Some(text), ..self.plan.clone() }, workload));
+            plans.push((Plan { workload: Some(text), ..self.plan.clone() }, Reads::Named(workload)));
         }
         Ok((self.varied(param.help, param.unit, values), plans))
+    }
+
+    fn of_think(&self, replay: &Replay) -> Result<Found, VaryError> {
+        let mut plans = Vec::new();
+        let mut values = Vec::new();
+        for text in &self.texts {
+            let Ok(think) = text.parse::<f64>() else {
+                return usage(format!("not a factor: think={text} in --vary; write one such as 0.5"));
+            };
+            let varied = Replay::of(&replay.loaded, Some(replay.mode), Some(think));
+            let varied = Arc::new(varied.map_err(|error| VaryError::Usage(error.to_string()))?);
+            values.push(Value::Word(think.to_string()));
+            plans.push((Plan { replay: Some(varied.clone()), ..self.plan.clone() }, Reads::Trace(varied)));
+        }
+        Ok((self.varied("factor on recorded pauses", Unit::Count, values), plans))
     }
 
     fn of_cache(&self) -> Result<Found, VaryError> {
@@ -226,7 +258,10 @@ impl Asked<'_> {
     }
 
     fn unknown<T>(&self) -> Result<T, VaryError> {
-        let mut known: Vec<String> = self.workload.info.params.iter().map(|p| p.key.to_string()).collect();
+        let mut known: Vec<String> = match &self.workload {
+            Reads::Named(chosen) => chosen.info.params.iter().map(|p| p.key.to_string()).collect(),
+            Reads::Trace(_) => vec![THINK.to_string()],
+        };
         known.push(CACHE.to_string());
         for param in chosen(self.plan).iter().flat_map(|p| p.info.params) {
             let key = format!("{OF_POLICIES}{}", param.key);

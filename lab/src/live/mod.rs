@@ -208,7 +208,7 @@ pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> 
 
 fn result((time, latency): Timed, stats: Stats, workload: &Workload, page_bytes: u64, kernel: bool) -> RunResult {
     let distinct_bytes = workload.distinct_bytes(page_bytes);
-    RunResult { time_s: time.as_secs_f64(), stats, latency, distinct_bytes, kernel }
+    RunResult { time_s: time.as_secs_f64(), stats, latency, distinct_bytes, kernel, late_p99_ns: None }
 }
 
 /// Wall-clock time of a run, and the latency of each read.

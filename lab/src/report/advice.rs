@@ -253,7 +253,15 @@ fn apart(report: &Report, from: &str, to: &str) -> Option<f64> {
 /// "4.05 times as fast (11.42 s instead of 46.20 s)".
 fn faster(ratio: f64, report: &Report, row: &Row) -> String {
     let how = format!("{} times as fast", number::three(ratio.recip()));
-    let mean = |row: Option<&Row>| row.and_then(|r| r.time_s.as_ref()).map(|t| number::span_s(t.mean, None));
+    let mean = |row: Option<&Row>| row.and_then(Row::judged).map(|t| t.mean);
+    if row.latency_s.is_some() {
+        let ms = |s: f64| number::latency_us(s * 1e6);
+        return match (mean(Some(row)), mean(report.none())) {
+            (Some(now), Some(before)) => format!("wait {} instead of {} a read", ms(now), ms(before)),
+            _ => how,
+        };
+    }
+    let mean = |row: Option<&Row>| mean(row).map(|s| number::span_s(s, None));
     match (mean(Some(row)), mean(report.none())) {
         (Some(now), Some(before)) => format!("{how} ({now} s instead of {before} s)"),
         _ => how,

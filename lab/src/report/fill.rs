@@ -4,7 +4,7 @@
 
 use super::row::{Comparison, Report, Row, SCHEMA, Time};
 use super::verdict::{Verdict, WORTH_SAYING};
-use super::{PolicyRuns, RunResult, Table, number};
+use super::{Judge, PolicyRuns, RunResult, Table, number};
 use crate::limits::bound::Bound;
 use crate::stats::{ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95};
 use foreread_core::stats::Stats;
@@ -40,6 +40,9 @@ impl Report {
             bound_device_s: mean_s(&table.bounds, |b| b.device_ns),
             bound_readers_s: mean_s(&table.bounds, |b| b.readers_ns),
             price: None,
+            mode: table.pace.map(|pace| pace.mode.to_string()),
+            think: table.pace.and_then(|pace| pace.think),
+            judged_by: if table.judge() == Judge::Latency { "latency_s" } else { "time_s" }.to_string(),
             best: verdict.best.iter().map(|&i| table.policies[i].policy.clone()).collect(),
             rows: (0..table.policies.len()).map(|i| row(table, i, none, &verdict)).collect(),
             comparisons: comparisons(table, &verdict),
@@ -55,7 +58,7 @@ fn mean_s(bounds: &[Bound], part: fn(&Bound) -> u64) -> Option<f64> {
 
 /// The part that a row reaches of what the oracle gains.
 fn score(table: &Table, index: usize, none: Option<usize>) -> Option<f64> {
-    let mean = |policy: &PolicyRuns| Summary::of(&policy.times_s()).map(|t| t.mean);
+    let mean = |policy: &PolicyRuns| Summary::of(&policy.judged_s(table.judge())).map(|t| t.mean);
     let none = mean(&table.policies[none?])?;
     let gain = none - mean(table.policies.iter().find(|p| p.is_limit())?)?;
     ratio(none - mean(&table.policies[index])?, gain).filter(|_| gain >= none * WORTH_SAYING)
@@ -64,7 +67,10 @@ fn score(table: &Table, index: usize, none: Option<usize>) -> Option<f64> {
 fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> Row {
     let policy = &table.policies[index];
     let sums = Sums::of(policy);
-    let time = Summary::of(&policy.times_s());
+    let time = |values: Vec<f64>| {
+        Summary::of(&values).map(|t| Time { mean: t.mean, median: t.median, ci95: t.ci95, runs: values })
+    };
+    let judged = |policy: &PolicyRuns| Summary::of(&policy.judged_s(table.judge())).map(|t| t.mean);
     let of_none = none.map(|i| &table.policies[i]);
     let p_value = none.and_then(|n| verdict.p_value(index, n));
     let stats = sums.ours();
@@ -80,14 +86,16 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
         limit: policy.is_limit(),
         score: score(table, index, none),
         usd: None,
-        ratio_to_none: part(time.map(|t| t.mean), of_none.and_then(|p| Summary::of(&p.times_s())).map(|t| t.mean)),
+        ratio_to_none: part(judged(policy), of_none.and_then(judged)),
         ratio_to_none_ci95: of_none.and_then(|none| ratio_ci95(&none.times_s(), &policy.times_s())),
         p_value,
         differs_from_none: p_value.map(|p| p < ALPHA),
         throughput_mb_s: demand(|s| s.demand_bytes)
             .and_then(|_| ratio(sums.total(|s| s.demand_bytes), policy.times_s().iter().sum::<f64>()))
             .map(|bytes_s| bytes_s / number::MB),
-        time_s: time.map(|t| Time { mean: t.mean, median: t.median, ci95: t.ci95, runs: policy.times_s() }),
+        time_s: time(policy.times_s()),
+        latency_s: (table.judge() == Judge::Latency).then(|| time(policy.latencies_s())).flatten(),
+        late_p99_us: policy.runs.iter().filter_map(|r| r.late_p99_ns).max().map(|ns| ns as f64 / NS_PER_US),
         demand_reads: demand(|s| s.demand_reads),
         demand_bytes: demand(|s| s.demand_bytes),
         ra_planned_ops: count(|s| s.ra_planned_ops),

@@ -44,6 +44,8 @@ pub struct RunResult {
     pub distinct_bytes: u64,
     /// The kernel's page cache served the reads: there are no counters of ours, and they become null.
     pub kernel: bool,
+    /// How late the reader itself was at issuing reads, as a 99th percentile in nanoseconds; only a live replay knows.
+    pub late_p99_ns: Option<u64>,
 }
 
 /// The runs of one policy. Run `i` of every policy of a table met the same trace, seed and storage: a pair.
@@ -79,6 +81,30 @@ impl PolicyRuns {
     pub fn times_s(&self) -> Vec<f64> {
         self.runs.iter().map(|r| r.time_s).collect()
     }
+
+    /// The mean latency of each run, in seconds, in the order of the pairs.
+    #[must_use]
+    pub fn latencies_s(&self) -> Vec<f64> {
+        self.runs.iter().map(|r| r.latency.mean() / 1e9).collect()
+    }
+
+    /// What rows are compared by, run by run, in seconds.
+    #[must_use]
+    pub fn judged_s(&self, by: Judge) -> Vec<f64> {
+        match by {
+            Judge::Time => self.times_s(),
+            Judge::Latency => self.latencies_s(),
+        }
+    }
+}
+
+/// What rows are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    /// The time of a run.
+    Time,
+    /// The mean latency of its reads: where each read has its own time, all policies take that of the trace.
+    Latency,
 }
 
 /// One workload on one source under several policies: what the comparison hands over.
@@ -102,8 +128,27 @@ pub struct Table {
     pub notes: Vec<String>,
     /// What no run can be below, run by run; empty on a file.
     pub bounds: Vec<Bound>,
+    /// How a replayed trace kept time; nothing for workloads of ours.
+    pub pace: Option<Paced>,
     /// The rows, in the order they are shown in.
     pub policies: Vec<PolicyRuns>,
+}
+
+impl Table {
+    /// What its rows are compared by.
+    #[must_use]
+    pub fn judge(&self) -> Judge {
+        if self.pace.is_some_and(|pace| pace.mode == "open") { Judge::Latency } else { Judge::Time }
+    }
+}
+
+/// How a replay keeps time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Paced {
+    /// `afap`, `closed`, `open` or `deps`.
+    pub mode: &'static str,
+    /// The factor on recorded pauses; none where pauses take no part.
+    pub think: Option<f64>,
 }
 
 /// The name in `NAME:key=value,...`.
@@ -142,7 +187,7 @@ pub(crate) mod samples {
             unused_bytes: ra - used,
             ..Stats::default()
         };
-        RunResult { time_s, stats, latency, distinct_bytes: 4_096_000, kernel: false }
+        RunResult { time_s, stats, latency, distinct_bytes: 4_096_000, kernel: false, late_p99_ns: None }
     }
 
     pub fn runs(policy: &str, times: &[f64], ra: u64, used: u64, source: u64) -> PolicyRuns {

@@ -46,6 +46,16 @@ pub struct Report {
     pub bound_readers_s: Option<f64>,
     /// The prices behind `usd` of the rows. Null where none were given.
     pub price: Option<Price>,
+    /// How a replayed trace kept time: `afap`, `closed`, `open` or `deps`. Null for a workload of ours.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// The factor on recorded pauses. Null where pauses take no part.
+    #[serde(default)]
+    pub think: Option<f64>,
+    /// Which key of the rows `best`, `comparisons`, `ratio_to_none`, `p_value`, `differs_from_none` and `score` are about:
+    /// `time_s`; in mode open, where every row takes the time of the trace, `latency_s`.
+    #[serde(default = "by_time")]
+    pub judged_by: String,
     /// The policies that may claim to be the fastest: one, or several that no corrected test tells apart (or that
     /// lie within half a per cent). Empty where no test was possible, as with a single run.
     pub best: Vec<String>,
@@ -53,6 +63,11 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Every pair of rows that are no limits, tested.
     pub comparisons: Vec<Comparison>,
+}
+
+/// What reports were judged by before there was a choice.
+fn by_time() -> String {
+    "time_s".to_string()
 }
 
 /// Two rows, compared.
@@ -96,6 +111,14 @@ pub struct Row {
     pub limit: bool,
     /// Time from the first read to the end of the last. Null without runs.
     pub time_s: Option<Time>,
+    /// Mean latency of the demand reads of a run, in seconds, counted from the time at which each was to begin. Null but
+    /// in mode open.
+    #[serde(default)]
+    pub latency_s: Option<Time>,
+    /// How late the reader itself was at issuing reads: of the 99th percentiles of the runs the largest, in microseconds.
+    /// Null where it is never late, as on a model.
+    #[serde(default)]
+    pub late_p99_us: Option<f64>,
     /// Mean time / mean time of the row `none`.
     pub ratio_to_none: Option<f64>,
     /// Ends of its 95 % interval, by bootstrap over the pairs: too narrow with few of them. Null with one run.
@@ -198,6 +221,12 @@ impl Report {
 }
 
 impl Row {
+    /// What rows are compared by: the latency where there is one to judge by, the time otherwise.
+    #[must_use]
+    pub fn judged(&self) -> Option<&Time> {
+        self.latency_s.as_ref().or(self.time_s.as_ref())
+    }
+
     /// True for a policy that reads ahead and can be chosen: neither `none` nor the kernel, a limit or an imitation.
     #[must_use]
     pub fn is_choice(&self) -> bool {

@@ -76,6 +76,9 @@ fn grid_of(report: &Report, style: Style, policy_width: usize) -> Vec<String> {
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     let mut header = HEADER;
+    if by_latency(report) {
+        header[1] = "wait\nms ±95%";
+    }
     if report.price.is_some() {
         header[MONEY_AT] = "USD\na run";
     }
@@ -122,11 +125,12 @@ fn cells(report: &Report, row: &Row, policy_width: usize) -> Vec<String> {
     };
     let time = |t: &Time| {
         let half = (t.runs.len() > 1).then(|| (t.ci95[1] - t.ci95[0]) / 2.0);
-        number::span_s(t.mean, half)
+        let unit = if by_latency(report) { 1e3 } else { 1.0 };
+        number::span_s(t.mean * unit, half.map(|half| half * unit))
     };
     vec![
         policy_lines(mark(report, row), &row.policy, policy_width),
-        or_dash(row.time_s.as_ref(), time),
+        or_dash(row.judged(), time),
         or_dash(row.ratio_to_none, number::times),
         match report.price {
             Some(_) => or_dash(row.usd, number::money),
@@ -190,10 +194,16 @@ fn legend(report: &Report) -> Vec<String> {
             report.alpha
         )
     };
+    let what = if by_latency(report) { "wait, p99: of a read since it was due. wait" } else { "time" };
     vec![
         format!("{marks}{how}. MB = 10^6 bytes."),
-        "time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes.".to_string(),
+        format!("{what}: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes."),
     ]
+}
+
+/// Whether the rows are compared by latency: then the table shows it in the place of the time.
+fn by_latency(report: &Report) -> bool {
+    report.rows.iter().any(|row| row.latency_s.is_some())
 }
 
 /// What no row can beat, how much of what can be gained each row gains, and what the money is.

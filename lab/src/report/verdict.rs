@@ -1,6 +1,6 @@
 //! Which rows of a table differ, and which is best.
 //!
-//! Every pair of rows is tested (paired t on the times) and the family of all pairs of the table is
+//! Every pair of rows is tested (paired t on the times, or on what the rows are judged by: see [`super::Judge`]) and the family of all pairs of the table is
 //! corrected by Holm, because the best row is picked after looking. Never: calls a row best while a test
 //! leaves it open that another is as good.
 
@@ -26,7 +26,7 @@ impl Verdict {
     #[must_use]
     pub fn of(table: &Table) -> Verdict {
         // A limit is not a choice: without times it is neither tested nor best.
-        let of = |p: &super::PolicyRuns| if p.is_limit() { Vec::new() } else { p.times_s() };
+        let of = |p: &super::PolicyRuns| if p.is_limit() { Vec::new() } else { p.judged_s(table.judge()) };
         let times: Vec<Vec<f64>> = table.policies.iter().map(of).collect();
         let rows = times.len();
         let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));

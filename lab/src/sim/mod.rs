@@ -140,6 +140,7 @@ impl Sim<'_> {
             latency: sim.latency,
             distinct_bytes: workload.distinct_bytes(config.page.bytes()),
             kernel: false,
+            late_p99_ns: None,
         };
         (result, sim.outcomes)
     }

@@ -121,6 +121,9 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// The page of a workload whose reads are those of a program above a page cache.
+    pub const PAGE_BYTES: u64 = PAGE_BYTES;
+
     /// A workload of one job on one file.
     pub(super) fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
         let job = Job { depth, ..Job::new(0, 0, requests) };

@@ -302,6 +302,7 @@ impl<'a> Oracle<'a> {
             latency: self.latency,
             distinct_bytes: self.setup.workload.distinct_bytes(self.setup.config.page.bytes()),
             kernel: false,
+            late_p99_ns: None,
         }
     }
 

@@ -1,0 +1,136 @@
+//! Reads `WORKLOAD|TRACE` of `compare`: the name of a workload, or the file of a trace.
+//!
+//! ```text
+//!   trace:FILE                             a trace
+//!   NAME[:key=value,...], NAME is known    a workload, even if there is a file of this name
+//!   anything else                          a trace if there is such a file, an error that helps if not
+//! ```
+//! Never: opens what is neither a file nor a block device (a FIFO would wait for ever).
+
+use crate::args::{CompareArgs, ReplayMode};
+use crate::fail::Fail;
+use crate::names;
+use foreread_lab::replay::{self, Loaded, Mode, Replay};
+use foreread_lab::trace;
+use foreread_lab::workload;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is to be read, as far as it is known before anything is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The usual workloads.
+    Usual,
+    /// `NAME:key=value,...`, for the lab to look into.
+    Workload(String),
+    /// A trace in a file.
+    Trace(PathBuf),
+}
+
+const REMEDY: &str = "name the file of a trace, or a workload ('foreread workloads' lists them)";
+
+/// Tells a workload from a trace.
+pub fn parse(text: Option<&OsStr>) -> Result<Asked, Fail> {
+    let Some(text) = text else { return Ok(Asked::Usual) };
+    if let Some(path) = text.as_bytes().strip_prefix(b"trace:") {
+        return file(Path::new(OsStr::from_bytes(path)), text).map(Asked::Trace);
+    }
+    let name = text.to_string_lossy();
+    let known: Vec<&str> = workload::ALL.iter().map(|info| info.name).collect();
+    if known.contains(&name.split(':').next().unwrap_or_default()) {
+        return Ok(Asked::Workload(name.into_owned()));
+    }
+    let path = Path::new(text);
+    if path.exists() || name.contains(['/', '.']) {
+        return file(path, text).map(Asked::Trace);
+    }
+    let Fail::Input(line) = names::unknown("workload", &name, &known, "foreread workloads") else {
+        return Ok(Asked::Workload(name.into_owned()));
+    };
+    Err(Fail::Input(format!("{line}, and there is no file of this name to replay")))
+}
+
+/// A path behind which there is something to read.
+fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
+    let what = match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "no such trace".to_string(),
+        Err(error) => error.to_string(),
+        Ok(meta) if meta.is_dir() => "a directory is no trace".to_string(),
+        Ok(meta) if !meta.is_file() => "not a regular file".to_string(),
+        Ok(_) => return Ok(path.to_path_buf()),
+    };
+    Err(Fail::input(&what, text.display(), REMEDY))
+}
+
+/// Reads the trace and makes it ready.
+pub fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
+    if args.size.is_some() {
+        let remedy = "leave it out; --limit N replays the first N records";
+        return Err(Fail::input("a trace has a size of its own", "--size", remedy));
+    }
+    let varied = args.vary.as_deref().is_some_and(|vary| vary.trim_start().starts_with("think="));
+    if varied && args.think.is_some() {
+        return Err(Fail::input("think is set twice", "--think and --vary think", "leave --think out"));
+    }
+    let refused = |error: &dyn std::fmt::Display| Fail::Input(error.to_string());
+    let import = trace::open(&[path.to_path_buf()], args.format.as_deref()).map_err(|e| refused(&e))?;
+    let loaded: Loaded = replay::load(&path.display().to_string(), import, args.limit).map_err(|e| refused(&e))?;
+    Replay::of(&Arc::new(loaded), args.mode.map(mode), args.think).map_err(|e| refused(&e))
+}
+
+/// Refuses what only a trace has, where there is none.
+pub fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
+    let given = [
+        ("--mode", args.mode.is_some()),
+        ("--think", args.think.is_some()),
+        ("--limit", args.limit.is_some()),
+        ("--format", args.format.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(Fail::input("only a trace can be replayed that way", option, REMEDY)),
+        None => Ok(()),
+    }
+}
+
+fn mode(mode: ReplayMode) -> Mode {
+    match mode {
+        ReplayMode::Afap => Mode::Afap,
+        ReplayMode::Closed => Mode::Closed,
+        ReplayMode::Open => Mode::Open,
+        ReplayMode::Deps => Mode::Deps,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+
+    fn error(text: &OsString) -> String {
+        match parse(Some(text)) {
+            Err(Fail::Input(text)) => text,
+            other => panic!("{text:?} gives {other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_come_before_files_and_files_before_errors() {
+        let dir = tempfile::tempdir().expect("a scratch directory");
+        let path = dir.path().join("random");
+        std::fs::write(&path, b"x").expect("written");
+        let marked = |path: &Path| [OsStr::new("trace:"), path.as_os_str()].into_iter().collect::<OsString>();
+        assert!(matches!(parse(Some(path.as_os_str())), Ok(Asked::Trace(p)) if p == path));
+        assert!(matches!(parse(Some(&marked(&path))), Ok(Asked::Trace(p)) if p == path));
+        let is = |text: &str| parse(Some(OsStr::new(text))).ok();
+        assert_eq!(is("random:count=3"), Some(Asked::Workload("random:count=3".to_string())));
+        assert_eq!(parse(None).ok(), Some(Asked::Usual));
+        assert!(error(&dir.path().join("gone").into()).starts_with("no such trace: "));
+        assert!(error(&marked(Path::new("random"))).starts_with("no such trace: trace:random;"));
+        assert!(error(&dir.path().into()).starts_with("a directory is no trace"));
+        assert!(error(&"/dev/null".into()).starts_with("not a regular file"));
+        let typo = error(&"seqential".into());
+        assert!(typo.starts_with("unknown workload: 'seqential'; nearest: sequential") && typo.contains("no file"));
+    }
+}

@@ -1,0 +1,119 @@
+//! What a comparison reads: workloads of ours by their names, or a trace.
+//!
+//! Never: measures, or decides where.
+
+use super::place::Place;
+use super::{CompareError, Plan, SPAN_BYTES, USUAL_WORKLOADS};
+use crate::live;
+use crate::replay::{Replay, laid_out};
+use crate::report::Paced;
+use crate::workload::{self, Chosen, Workload};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub enum Reads {
+    /// A workload of ours, with values for all its parameters.
+    Named(Chosen),
+    /// A recorded trace.
+    Trace(Arc<Replay>),
+}
+
+/// All that a plan asks for.
+pub fn all(plan: &Plan) -> Result<Vec<Reads>, CompareError> {
+    if let Some(replay) = &plan.replay {
+        return Ok(vec![Reads::Trace(replay.clone())]);
+    }
+    let names: Vec<&str> = match &plan.workload {
+        Some(name) => vec![name],
+        None => USUAL_WORKLOADS.to_vec(),
+    };
+    let named = |name| workload::parse(name).map(Reads::Named).map_err(CompareError::Workload);
+    names.into_iter().map(named).collect()
+}
+
+/// Why no scratch file is to be written, where one would be and a model has to do.
+pub fn no_file(plan: &Plan, all: &[Reads]) -> Option<String> {
+    if plan.on.is_some() {
+        return None;
+    }
+    let size = plan.size_bytes.unwrap_or(SPAN_BYTES);
+    let refusal = |reads: &Reads| match reads {
+        Reads::Trace(_) => Some("a trace is replayed on models unless --on names a file of its size".to_string()),
+        Reads::Named(w) => w.build(size, plan.seed).ok().and_then(|w| live::check(&w).err()).map(|e| e.to_string()),
+    };
+    let refusals: Option<Vec<String>> = all.iter().map(refusal).collect();
+    refusals?.into_iter().next().map(|why| format!("No scratch file: {why}"))
+}
+
+/// Those that fit the place, and a word on each that does not. One that was asked for by name is always tried.
+pub fn fitting<'a>(plan: &Plan, place: &Place, all: &'a [Reads]) -> (Vec<&'a Reads>, Vec<String>) {
+    let asked = plan.workload.is_some() || plan.replay.is_some();
+    let fits = |r: &&Reads| asked || place.size(plan, r.least_bytes()) >= r.least_bytes();
+    let (fit, not): (Vec<&Reads>, Vec<&Reads>) = all.iter().partition(fits);
+    let word = |r: &Reads| format!("{r} was left out: it needs {} bytes", r.least_bytes());
+    (fit, not.into_iter().map(word).collect())
+}
+
+impl Reads {
+    /// The requests, in a file of `size` bytes where the size is ours to choose.
+    pub fn build(&self, place: &Place, size: u64, seed: u64) -> Result<Cow<'_, Workload>, CompareError> {
+        match (self, place) {
+            (Reads::Named(chosen), _) => chosen.build(size, seed).map(Cow::Owned).map_err(CompareError::Workload),
+            (Reads::Trace(replay), Place::Model(_)) => Ok(Cow::Borrowed(&replay.workload)),
+            (Reads::Trace(replay), Place::File(_)) => {
+                let size = place.capacity();
+                let too_large = |what| CompareError::TooLarge { what, place: place.name(), size };
+                laid_out(&replay.workload, size).map(Cow::Owned).map_err(too_large)
+            }
+        }
+    }
+
+    /// The smallest file that it can be made for.
+    pub fn least_bytes(&self) -> u64 {
+        if let Reads::Named(chosen) = self { chosen.info.least_bytes } else { 0 }
+    }
+
+    /// The cache that it is about.
+    pub fn cache_bytes(&self) -> Option<u64> {
+        if let Reads::Named(chosen) = self { chosen.info.cache_bytes } else { None }
+    }
+
+    /// How a replay keeps time.
+    pub fn pace(&self) -> Option<Paced> {
+        let Reads::Trace(replay) = self else { return None };
+        Some(Paced { mode: replay.mode.name(), think: replay.think })
+    }
+
+    /// What a reader of its figures at this place must know.
+    pub fn notes(&self, place: &Place) -> Vec<String> {
+        let Reads::Trace(replay) = self else { return Vec::new() };
+        let mut notes = replay.notes.clone();
+        let files = &replay.workload.files;
+        match place {
+            Place::File(_) if files.len() > 1 => notes.push(format!(
+                "The {} files of the trace lie one after the other in {}, each from a whole MiB on",
+                files.len(),
+                place.name()
+            )),
+            Place::Model(preset) if files.iter().any(|size| *size > preset.capacity_bytes) => notes.push(format!(
+                "The trace reaches beyond the {} bytes of {}: what lies behind is taken as if it lay within",
+                preset.capacity_bytes,
+                place.name()
+            )),
+            _ => {}
+        }
+        notes
+    }
+}
+
+/// As it was written.
+impl std::fmt::Display for Reads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reads::Named(chosen) => chosen.fmt(f),
+            Reads::Trace(replay) => f.write_str(&replay.workload.name),
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! What of a trace is replayed: its records, read by read, the sizes of its files, and the count of what is left out.
+//!
+//! A trace is kept whole, since a workload is run again and again: so there is a limit of records, and a way to take the
+//! first ones only. Never: keeps bytes of a file, or a time that is not in the trace.
+
+use crate::trace::error::Place;
+use crate::trace::{After, Flags, Header, Import, Item, Level, Op, Record, TraceError};
+use crate::workload::Workload;
+use foreread_core::event::Advice;
+use foreread_core::machine::MAX_IDS;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The most records that are replayed, some 250 bytes each with all that is made of them: 512 MiB.
+pub const MAX_RECORDS: u64 = 1 << 21;
+
+/// What a record does in a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It reads.
+    Read,
+    /// It touches a page of a mapping.
+    Touch,
+    /// It gives a hint.
+    Hint(Advice),
+    /// It is passed over, and is kept for those that wait for it.
+    Nothing,
+}
+
+/// A record, as far as a replay needs it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    pub what: What,
+    /// An index into [`Loaded::opens`].
+    pub open: u32,
+    pub thread: u32,
+    pub offset: u64,
+    pub len: u64,
+    pub start_ns: Option<u64>,
+    pub end_ns: Option<u64>,
+    pub executable: bool,
+    pub after: Vec<After>,
+}
+
+/// How much was passed over, clipped or taken for granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Writes.
+    pub writes: u64,
+    /// Somebody's readahead.
+    pub ahead: u64,
+    /// Reads that asked for nothing, or began at the end of their file or behind it.
+    pub empty: u64,
+    /// Reads that ended behind the end of their file.
+    pub clipped: u64,
+    /// Files without a size of their own.
+    pub unsized_files: u64,
+    /// Records were left when the limit was reached that the user had set.
+    pub cut: bool,
+}
+
+/// A trace in memory.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// As it was named.
+    pub name: String,
+    /// What it says of itself.
+    pub header: Header,
+    /// The size of each file that is read, in bytes.
+    pub files: Vec<u64>,
+    /// The file of each open description.
+    pub opens: Vec<u32>,
+    pub(super) records: Vec<Kept>,
+    /// What was left out.
+    pub counts: Counts,
+    /// When the first record that is replayed began.
+    pub first_ns: u64,
+    /// Whether all that is replayed has a start, and all reads and touches an end.
+    pub has_starts: bool,
+    /// See there.
+    pub has_ends: bool,
+    /// Some record waits for others.
+    pub has_deps: bool,
+}
+
+/// Reads a trace, up to its end or to its first `limit` records. `name` is what it is called.
+///
+/// # Errors
+/// The trace's own, more than [`MAX_RECORDS`], nothing that could be replayed, or times that are too far apart.
+pub fn load(name: &str, import: Import, limit: Option<u64>) -> Result<Loaded, TraceError> {
+    load_at_most(MAX_RECORDS, name, import, limit)
+}
+
+fn load_at_most(most: u64, name: &str, import: Import, limit: Option<u64>) -> Result<Loaded, TraceError> {
+    let mut loading = Loading::default();
+    for item in import.items {
+        match item? {
+            Item::File(file) => loading.sizes.push((file.size, 0)),
+            Item::Record(_) if limit.is_some_and(|limit| loading.records.len() as u64 >= limit) => {
+                loading.counts.cut = true;
+                break;
+            }
+            Item::Record(_) if loading.records.len() as u64 == most => {
+                let what = format!("more than {most} records");
+                return Err(whole(name, what, "replay its first part with --limit 1000000"));
+            }
+            Item::Record(record) => loading.take(name, record)?,
+        }
+    }
+    loading.finish(name, import.header)
+}
+
+fn whole(name: &str, what: impl Into<String>, remedy: &str) -> TraceError {
+    TraceError::new(Path::new(name), Place::Whole, what, remedy)
+}
+
+#[derive(Default)]
+struct Loading {
+    /// Of each file of the trace: its size where it is told, and the largest end seen.
+    sizes: Vec<(Option<u64>, u64)>,
+    /// Open descriptions by the trace's number and the file.
+    opens: HashMap<(u32, u32), u32>,
+    files_of_opens: Vec<u32>,
+    records: Vec<Kept>,
+    counts: Counts,
+}
+
+impl Loading {
+    fn take(&mut self, name: &str, record: Record) -> Result<(), TraceError> {
+        let Record { op, file, open, thread, offset, len, returned, start_ns, end_ns, flags, after } = record;
+        // What came back tells where a file ends better than what was asked for.
+        let end = offset.saturating_add(returned.unwrap_or(len).min(len).max(u64::from(op == Op::Fault)));
+        if let Some((_, seen)) = self.sizes.get_mut(file as usize)
+            && !matches!(op, Op::Hint(_))
+        {
+            *seen = (*seen).max(end);
+        }
+        let what = match op {
+            Op::Write => What::Nothing,
+            _ if flags.has(Flags::AHEAD) => What::Nothing,
+            Op::Read => What::Read,
+            Op::Fault => What::Touch,
+            Op::Hint(advice) => What::Hint(advice),
+        };
+        self.counts.writes += u64::from(op == Op::Write);
+        self.counts.ahead += u64::from(op != Op::Write && what == What::Nothing);
+        let fresh = self.files_of_opens.len() as u32;
+        let number = *self.opens.entry((open, file)).or_insert(fresh);
+        if number == fresh {
+            if fresh == MAX_IDS {
+                let what = format!("more than {MAX_IDS} open descriptions");
+                return Err(whole(name, what, "replay its first part with --limit 1000000"));
+            }
+            self.files_of_opens.push(file);
+        }
+        let executable = flags.has(Flags::EXECUTABLE);
+        self.records.push(Kept { what, open: number, thread, offset, len, start_ns, end_ns, executable, after });
+        Ok(())
+    }
+
+    fn finish(mut self, name: &str, header: Header) -> Result<Loaded, TraceError> {
+        self.clip();
+        let has_deps = self.records.iter().any(|r| !r.after.is_empty());
+        if !has_deps {
+            self.records.retain(|r| r.what != What::Nothing);
+        }
+        let demands = |r: &&Kept| matches!(r.what, What::Read | What::Touch);
+        if !self.records.iter().any(|r| demands(&r)) {
+            return Err(whole(name, "nothing in it is a read that could be replayed", "name a trace with reads"));
+        }
+        let (files, opens) = self.used_files();
+        let replayed = || self.records.iter().filter(|r| r.what != What::Nothing);
+        let has_starts = replayed().all(|r| r.start_ns.is_some());
+        let has_ends = has_starts && replayed().filter(demands).all(|r| r.end_ns.is_some());
+        let first_ns = replayed().filter_map(|r| r.start_ns).min().unwrap_or(0);
+        let last_ns = replayed().filter_map(|r| r.end_ns.or(r.start_ns)).max().unwrap_or(0);
+        if last_ns - first_ns > super::MAX_SPAN_NS {
+            return Err(whole(name, "more than 400 days from its first to its last record", "cut it in parts"));
+        }
+        let (records, counts) = (self.records, self.counts);
+        let name = name.to_string();
+        Ok(Loaded { name, header, files, opens, records, counts, first_ns, has_starts, has_ends, has_deps })
+    }
+
+    /// Clips every record to its file, once all sizes are known.
+    fn clip(&mut self) {
+        for record in &mut self.records {
+            let (told, seen) = self.sizes[self.files_of_opens[record.open as usize] as usize];
+            let size = told.unwrap_or(seen);
+            let room = size.saturating_sub(record.offset);
+            match record.what {
+                What::Nothing => {}
+                // A hint without a length is about all that follows.
+                What::Hint(_) => {
+                    record.offset = record.offset.min(size);
+                    record.len = if record.len == 0 { room } else { record.len.min(room) };
+                }
+                What::Read | What::Touch if room == 0 || (record.what == What::Read && record.len == 0) => {
+                    record.what = What::Nothing;
+                    self.counts.empty += 1;
+                }
+                What::Read | What::Touch => {
+                    self.counts.clipped += u64::from(record.what == What::Read && record.len > room);
+                    record.len = record.len.min(room);
+                }
+            }
+        }
+    }
+
+    /// The sizes of the files that are replayed, and for each open description which of them it is of.
+    fn used_files(&mut self) -> (Vec<u64>, Vec<u32>) {
+        let mut used = vec![false; self.sizes.len()];
+        for record in self.records.iter().filter(|r| r.what != What::Nothing) {
+            used[self.files_of_opens[record.open as usize] as usize] = true;
+        }
+        let mut files = Vec::new();
+        let mut numbers = vec![0_u32; self.sizes.len()];
+        for (file, (told, seen)) in self.sizes.iter().enumerate().filter(|(file, _)| used[*file]) {
+            numbers[file] = files.len() as u32;
+            files.push(told.unwrap_or(*seen));
+            self.counts.unsized_files += u64::from(told.is_none());
+        }
+        (files, self.files_of_opens.iter().map(|file| numbers[*file as usize]).collect())
+    }
+}
+
+impl Loaded {
+    /// Whether it is of the calls of a program.
+    pub(super) fn is_program(&self) -> bool {
+        self.header.level == Level::Program
+    }
+
+    /// The cache page that fits: sectors where a device's requests are of sectors, the page of a page cache otherwise.
+    pub(super) fn page_bytes(&self) -> u64 {
+        let reads = || self.records.iter().filter(|r| r.what == What::Read);
+        let whole = |unit: u64| reads().all(|r| r.offset % unit == 0 && r.len % unit == 0);
+        if !self.is_program() && whole(SECTOR_BYTES) && !whole(Workload::PAGE_BYTES) {
+            return SECTOR_BYTES;
+        }
+        Workload::PAGE_BYTES
+    }
+}
+
+/// The grain of a disk's requests.
+const SECTOR_BYTES: u64 = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{FileInfo, Lacks, LeftOut};
+
+    fn import(items: Vec<Item>, level: Level) -> Import {
+        let header = Header { level, ..Header::default() };
+        Import { header, items: Box::new(items.into_iter().map(Ok)), left_out: LeftOut::default() }
+    }
+
+    fn file(size: Option<u64>) -> Item {
+        Item::File(FileInfo { name: "f".to_string(), size })
+    }
+
+    fn loaded(items: Vec<Item>) -> Loaded {
+        load("t", import(items, Level::Program), None).expect("readable")
+    }
+
+    #[test]
+    fn what_is_no_demand_is_left_out_and_counted() {
+        let read = |offset, len| Record::read(0, offset, len);
+        let ahead = Record { flags: Flags::AHEAD, ..read(0, 4096) };
+        let write = Record { op: Op::Write, ..read(0, 500_000) };
+        let records = [read(0, 10), ahead, write, read(90_000, 20_000), read(100_000, 1), read(5, 0)];
+        let items = || records.iter().cloned().map(Item::Record);
+        let all = loaded([file(Some(100_000))].into_iter().chain(items()).collect());
+        let counts = Counts { writes: 1, ahead: 1, empty: 2, clipped: 1, ..Counts::default() };
+        assert_eq!((all.counts, all.files.as_slice()), (counts, &[100_000][..]));
+        assert_eq!(all.records.iter().map(|r| (r.offset, r.len)).collect::<Vec<_>>(), [(0, 10), (90_000, 10_000)]);
+        // Without a size of its own the file ends where the last record does, a write among them.
+        let all = loaded([file(None)].into_iter().chain(items()).collect());
+        assert_eq!((all.files[0], all.counts.unsized_files, all.counts.clipped), (500_000, 1, 0));
+        // What came back tells the end.
+        let short = Record { returned: Some(40), ..read(100, 4096) };
+        let all = loaded(vec![file(None), Item::Record(short)]);
+        assert_eq!((all.files[0], all.records[0].len), (140, 40));
+    }
+
+    #[test]
+    fn hints_are_about_what_is_there() {
+        let hint = |offset, len| {
+            let op = Op::Hint(Advice::WillNeed);
+            Item::Record(Record { op, ..Record::read(0, offset, len) })
+        };
+        let read = Item::Record(Record::read(0, 0, 1000));
+        let all = loaded(vec![file(None), read, hint(100, 0), hint(900, 500), hint(5000, 0)]);
+        let hints: Vec<(u64, u64)> = all.records[1..].iter().map(|r| (r.offset, r.len)).collect();
+        assert_eq!((hints, all.files[0]), (vec![(100, 900), (900, 100), (1000, 0)], 1000));
+    }
+
+    #[test]
+    fn files_that_nobody_reads_take_no_room() {
+        let write = Record { op: Op::Write, ..Record::read(0, 0, 1 << 40) };
+        let items = vec![file(None), file(Some(77)), Item::Record(write), Item::Record(Record::read(1, 0, 7))];
+        let all = loaded(items);
+        assert_eq!((all.files, all.opens), (vec![77], vec![0, 0]));
+    }
+
+    /// One number of an open description for two files is two descriptions.
+    #[test]
+    fn an_open_description_is_of_one_file() {
+        let read = |file| Item::Record(Record { open: 3, ..Record::read(file, 0, 7) });
+        let all = loaded(vec![file(None), file(None), read(0), read(1), read(0)]);
+        assert_eq!(all.opens, [0, 1]);
+        assert_eq!(all.records.iter().map(|r| r.open).collect::<Vec<_>>(), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_trace_has_a_limit_and_the_remedy_says_how_to_cut() {
+        let items =
+            |n: u64| [file(None)].into_iter().chain((0..n).map(|i| Item::Record(Record::read(0, i, 1)))).collect();
+        let of = |n, limit| load_at_most(10, "t", import(items(n), Level::Program), limit);
+        assert_eq!(of(10, None).expect("at the limit").records.len(), 10);
+        let error = of(11, None).expect_err("over it").to_string();
+        assert_eq!(error, "more than 10 records: t; replay its first part with --limit 1000000");
+        let cut = of(11, Some(7)).expect("cut");
+        assert_eq!((cut.records.len(), cut.counts.cut), (7, true));
+        assert!(!of(7, Some(7)).expect("just as many").counts.cut);
+    }
+
+    #[test]
+    fn a_trace_without_reads_and_one_of_years_are_refused() {
+        let error = |items| load("t", import(items, Level::Program), None).expect_err("refused").to_string();
+        let write = Item::Record(Record { op: Op::Write, ..Record::read(0, 0, 5) });
+        assert!(error(vec![file(None), write]).starts_with("nothing in it is a read that could be replayed: t;"));
+        assert!(error(Vec::new()).starts_with("nothing in it is a read"));
+        let at = |ns| Item::Record(Record { start_ns: Some(ns), ..Record::read(0, 0, 5) });
+        let span = super::super::MAX_SPAN_NS;
+        assert!(error(vec![file(None), at(5), at(span + 6)]).starts_with("more than 400 days"));
+        let all = loaded(vec![file(None), at(5), at(span + 5)]);
+        assert_eq!((all.first_ns, all.has_starts, all.has_ends), (5, true, false));
+    }
+
+    #[test]
+    fn the_page_is_a_sector_where_requests_are_of_sectors() {
+        let page = |level, offset, len| {
+            let items = vec![file(None), Item::Record(Record::read(0, offset, len))];
+            load("t", import(items, level), None).expect("readable").page_bytes()
+        };
+        assert_eq!(page(Level::BelowCache, 512, 1024), 512);
+        assert_eq!(page(Level::Unknown, 512, 4096), 512);
+        assert_eq!((page(Level::BelowCache, 4096, 8192), page(Level::Unknown, 3, 512)), (4096, 4096));
+        assert_eq!(page(Level::Program, 512, 1024), 4096);
+        assert!(!Lacks::default().threads);
+    }
+}

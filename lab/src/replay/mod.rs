@@ -1,0 +1,209 @@
+//! Replays: from a recorded trace to a workload that the simulator and the live side can run.
+//!
+//! ```text
+//!   items ──load──► Loaded ──as_mode──► Replay: a Workload and what its reader must know
+//!           what is replayed  │ afap    each thread's next read when the one before has ended      lanes.rs
+//!           and what is not,  │ closed  the same, after the recorded pause                         lanes.rs
+//!           sizes of files    │ open    each read at its recorded time, whoever still waits        here
+//!                             └ deps    what each record waits for has happened, and its delay     here
+//! ```
+//!
+//! A mode is how time is kept, and figures of two modes do not compare: a table has one. Never: writes, or a read that
+//! was not recorded as somebody's demand (what a trace says of readahead is left out, and counted).
+
+mod lanes;
+mod layout;
+mod load;
+mod notes;
+
+use crate::trace::TraceError;
+use crate::workload::{Job, Link, Request, Workload};
+use load::{Kept, What};
+use std::sync::Arc;
+
+pub use layout::{LayoutError, laid_out};
+pub use load::{Loaded, MAX_RECORDS, load};
+
+/// Reads of one open description that are outstanding at once in mode open; what comes on top waits, and is counted as
+/// waiting since its time.
+pub const MAX_OUTSTANDING: u32 = 1 << 14;
+/// From the first to the last record, in nanoseconds: 400 days, more than anybody has recorded.
+pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
+/// The largest factor on recorded pauses.
+pub const MAX_THINK: f64 = 100.0;
+
+/// How time is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As fast as possible: a thread's next read when the one before has ended.
+    Afap,
+    /// Closed loop: the same, after the pause that was recorded between the two.
+    Closed,
+    /// Open loop: each read at its recorded time.
+    Open,
+    /// Each read when what it was recorded to wait for has happened, and its delay has passed.
+    Deps,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Mode; 4] = [Mode::Afap, Mode::Closed, Mode::Open, Mode::Deps];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Afap => "afap",
+            Mode::Closed => "closed",
+            Mode::Open => "open",
+            Mode::Deps => "deps",
+        }
+    }
+}
+
+/// Why a trace cannot be replayed as it was asked for: one line that says what, where and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// It cannot be read, or not be kept.
+    #[error("{0}")]
+    Trace(#[from] TraceError),
+    /// The mode needs what the trace does not tell.
+    #[error("{0}")]
+    Mode(String),
+}
+
+/// A trace that is ready to be run.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// What is read, when.
+    pub workload: Workload,
+    /// How time is kept.
+    pub mode: Mode,
+    /// The factor on recorded pauses; none where pauses take no part.
+    pub think: Option<f64>,
+    /// What a reader of its figures must know, a sentence each.
+    pub notes: Vec<String>,
+    /// What it was made of.
+    pub loaded: Arc<Loaded>,
+}
+
+impl Replay {
+    /// Makes a trace ready: in `mode`, or else in the best that it allows. `think` is a factor on the recorded pauses.
+    ///
+    /// # Errors
+    /// [`ReplayError::Mode`]: the trace does not tell what the mode needs.
+    pub fn of(loaded: &Arc<Loaded>, mode: Option<Mode>, think: Option<f64>) -> Result<Replay, ReplayError> {
+        let (best, why) = best(loaded);
+        let mode_used = mode.unwrap_or(best);
+        let factor = factor(loaded, mode_used, think)?;
+        let made = match mode_used {
+            Mode::Afap | Mode::Closed => lanes::jobs(loaded, mode_used, factor.unwrap_or(0.0)),
+            Mode::Open => lanes::Made::plain(timed(loaded)),
+            Mode::Deps => lanes::Made::plain(dependent(loaded, factor.unwrap_or(1.0))?),
+        };
+        let files = loaded.files.clone();
+        let workload = Workload { name: loaded.name.clone(), files, page_bytes: loaded.page_bytes(), jobs: made.jobs };
+        let notes = notes::all(loaded, mode_used, factor, mode.is_none().then_some(why), made.overlap);
+        Ok(Replay { workload, mode: mode_used, think: factor, notes, loaded: loaded.clone() })
+    }
+}
+
+/// The best mode that a trace allows, and why.
+fn best(loaded: &Loaded) -> (Mode, &'static str) {
+    match () {
+        () if loaded.has_deps => (Mode::Deps, "the trace says what each record waits for"),
+        () if loaded.has_ends && loaded.is_program() => {
+            (Mode::Closed, "the trace has the calls of a program with their starts and ends")
+        }
+        () if loaded.has_ends => (Mode::Afap, "the trace does not come from a program's calls"),
+        () => (Mode::Afap, "without ends of reads in the trace the think time is unknown"),
+    }
+}
+
+/// The factor on pauses, where the mode has any.
+fn factor(loaded: &Loaded, mode: Mode, asked: Option<f64>) -> Result<Option<f64>, ReplayError> {
+    let refuse = |what: &str, remedy: &str| {
+        Err(ReplayError::Mode(format!("{what}: {}, mode {}; {remedy}", loaded.name, mode.name())))
+    };
+    if asked.is_some_and(|think| !(0.0..=MAX_THINK).contains(&think)) {
+        return refuse("a factor on pauses below 0 or above 100", "use --think 0, 0.5, 1 or 2");
+    }
+    match (mode, asked) {
+        (Mode::Closed, _) if !loaded.has_ends => {
+            refuse("the think time is unknown, because the trace does not say when reads ended", "use --mode afap")
+        }
+        (Mode::Open, _) if !loaded.has_starts => {
+            refuse("the trace does not say when each read began", "use --mode afap")
+        }
+        (Mode::Deps, _) if !loaded.has_deps => {
+            refuse("the trace does not say what its records wait for", "use --mode closed or afap")
+        }
+        (Mode::Open, Some(_)) => refuse("there is no pause to lengthen in mode open", "leave --think out"),
+        (Mode::Afap, Some(think)) if think > 0.0 && !loaded.has_starts => {
+            refuse("there is no pause to lengthen, because the trace has no times", "leave --think out")
+        }
+        (Mode::Open, None) => Ok(None),
+        (Mode::Afap, think) => Ok(think.filter(|think| *think > 0.0)),
+        (Mode::Closed | Mode::Deps, think) => Ok(Some(think.unwrap_or(1.0))),
+    }
+}
+
+/// A pause by a factor.
+fn scaled(ns: u64, factor: f64) -> u64 {
+    // Times below 2^53 ns, 104 days, stay exact; a factor of 1 changes nothing at all.
+    if factor == 1.0 { ns } else { (ns as f64 * factor).round() as u64 }
+}
+
+/// A job for each open description, with every request at its time.
+fn timed(loaded: &Loaded) -> Vec<Job> {
+    let mut of_open: Vec<Option<u32>> = vec![None; loaded.opens.len() * 2];
+    let mut jobs: Vec<Job> = Vec::new();
+    for record in loaded.records.iter() {
+        let Some(mut request) = record.request() else { continue };
+        request.think_ns = record.start_ns.unwrap_or(0) - loaded.first_ns;
+        let number = *of_open[record.open as usize * 2 + usize::from(record.executable)].get_or_insert_with(|| {
+            jobs.push(Job { depth: MAX_OUTSTANDING, timed: true, ..record.job(loaded, Vec::new()) });
+            jobs.len() as u32 - 1
+        });
+        jobs[number as usize].requests.push(request);
+    }
+    jobs
+}
+
+/// A job for each record, that begins when what it waits for has happened. What is passed over happens at once.
+fn dependent(loaded: &Loaded, factor: f64) -> Result<Vec<Job>, ReplayError> {
+    let mut earliest: Vec<u64> = Vec::with_capacity(loaded.records.len());
+    let mut jobs = Vec::with_capacity(loaded.records.len());
+    for record in &loaded.records {
+        let links: Vec<Link> = (record.after.iter())
+            .map(|after| Link { job: after.record as u32, end: after.end, delay_ns: scaled(after.delay_ns, factor) })
+            .collect();
+        let begin = links.iter().map(|link| earliest[link.job as usize].saturating_add(link.delay_ns)).max();
+        let begin = begin.unwrap_or(0);
+        if begin > MAX_SPAN_NS {
+            let what = format!("delays of over 400 days in all: {}, record {}", loaded.name, jobs.len() + 1);
+            return Err(ReplayError::Mode(format!("{what}; use --think 0, or the trace is damaged")));
+        }
+        earliest.push(begin);
+        jobs.push(Job { links, ..record.job(loaded, record.request().into_iter().collect()) });
+    }
+    Ok(jobs)
+}
+
+impl Kept {
+    /// What it becomes, without a pause; nothing for what is passed over.
+    fn request(&self) -> Option<Request> {
+        match self.what {
+            What::Read => Some(Request::read(self.offset, self.len)),
+            What::Touch => Some(Request::touch(self.offset)),
+            What::Hint(advice) => Some(Request::hint(advice, self.offset, self.len)),
+            What::Nothing => None,
+        }
+    }
+
+    /// A job of its own open description.
+    fn job(&self, loaded: &Loaded, requests: Vec<Request>) -> Job {
+        let file = loaded.opens[self.open as usize];
+        Job { executable: self.executable, ..Job::new(file, self.open, requests) }
+    }
+}

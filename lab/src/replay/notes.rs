@@ -1,0 +1,108 @@
+//! What a reader of a replay's figures must know: how time was kept and why, what was left out, what the trace lacks.
+//!
+//! Never: a figure of a run.
+
+use super::load::{Counts, Loaded};
+use super::{MAX_OUTSTANDING, Mode};
+use crate::trace::Level;
+
+/// All of it, a sentence each. `why` tells why the mode was chosen where nobody named one; `overlap` is how many readers
+/// keep several reads going, and how many at most.
+pub fn all(
+    loaded: &Loaded,
+    mode: Mode,
+    think: Option<f64>,
+    why: Option<&str>,
+    overlap: Option<(u64, u64)>,
+) -> Vec<String> {
+    let why = why.map_or_else(String::new, |why| format!(", because {why}"));
+    let mut notes = vec![format!("Replayed in mode {}{why}: {}", mode.name(), in_words(mode, think))];
+    if matches!(mode, Mode::Afap | Mode::Closed) {
+        notes.extend(readers(loaded, overlap));
+    }
+    if mode == Mode::Afap && think.is_none() && loaded.has_starts && !loaded.has_ends {
+        notes
+            .push("How much unknown think time would matter: --think 0.5, 1 and 2 take the gaps between starts".into());
+    }
+    if mode == Mode::Deps && loaded.counts.writes + loaded.counts.ahead + loaded.counts.empty > 0 {
+        notes.push("What is passed over counts as done at once for the records that wait for it".into());
+    }
+    if mode == Mode::Open {
+        notes.push(format!("A latency counts from the recorded time; up to {MAX_OUTSTANDING} reads wait at once"));
+    }
+    notes.extend(left_out(&loaded.counts));
+    notes.extend(sizes(loaded));
+    if loaded.header.level == Level::BelowCache {
+        notes.push(
+            "The trace was taken below a cache: hits are missing and somebody's readahead is already in it, so it is \
+             biased for judging readahead"
+                .into(),
+        );
+    }
+    notes
+}
+
+fn in_words(mode: Mode, think: Option<f64>) -> String {
+    let by = match think {
+        Some(factor) if factor != 1.0 => format!(" times {factor}"),
+        _ => String::new(),
+    };
+    match (mode, think) {
+        (Mode::Afap, None) => "each reader's next read begins when the one before has ended".to_string(),
+        (Mode::Afap, Some(_)) => {
+            format!(
+                "each reader's next read begins the recorded gap between the starts{by} after the one before has ended"
+            )
+        }
+        (Mode::Closed, _) => {
+            format!("each reader's next read begins the recorded pause{by} after the one before has ended")
+        }
+        (Mode::Open, _) => "each read begins at its recorded time".to_string(),
+        (Mode::Deps, _) => {
+            format!("each read begins when what it waits for has happened, and its recorded delay{by} has passed")
+        }
+    }
+}
+
+fn readers(loaded: &Loaded, overlap: Option<(u64, u64)>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let lacks = loaded.header.lacks;
+    if lacks.threads {
+        let each = if lacks.opens { "file" } else { "open description" };
+        notes.push(format!("The trace tells no threads: each {each} has a reader of its own"));
+    }
+    if let Some((readers, most)) = overlap {
+        let who = if readers == 1 { "One reader keeps".to_string() } else { format!("{readers} readers keep") };
+        notes.push(format!("{who} several reads going, as recorded: up to {most}"));
+    }
+    notes
+}
+
+fn left_out(counts: &Counts) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |n: u64, one: &str, many: &str| {
+        if n > 0 {
+            notes.push(if n == 1 { format!("1 {one}") } else { format!("{n} {many}") });
+        }
+    };
+    note(counts.writes, "write was passed over", "writes were passed over");
+    note(
+        counts.ahead,
+        "record of somebody's readahead was left out: it is no demand",
+        "records of somebody's readahead were left out: they are no demand",
+    );
+    note(counts.empty, "read of nothing was left out", "reads of nothing, or behind the end, were left out");
+    note(counts.clipped, "read was clipped to its file's end", "reads were clipped to their file's end");
+    if counts.cut {
+        notes.push("Only the first records of the trace were replayed, as --limit says".to_string());
+    }
+    notes
+}
+
+fn sizes(loaded: &Loaded) -> Option<String> {
+    match (loaded.counts.unsized_files, loaded.files.len()) {
+        (0, _) => None,
+        (1, 1) => Some("The file's size is not in the trace: it ends where the last record does".to_string()),
+        (n, _) => Some(format!("The sizes of {n} files are not in the trace: each ends where its last record does")),
+    }
+}

@@ -1,0 +1,307 @@
+//! Replays in the simulator: hand-made traces on a device that takes the same time for every page, to the nanosecond.
+//!
+//! Never: a real file (`replay_live.rs`), or a format of traces.
+
+use foreread_core::machine::Config;
+use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread_core::units::PageSize;
+use foreread_lab::compare::{self, OracleRow, Plan, Where};
+use foreread_lab::device::presets;
+use foreread_lab::limits::bound::Bound;
+use foreread_lab::replay::{Loaded, Mode, Replay, load};
+use foreread_lab::report::{Report, RunResult, Silent, table};
+use foreread_lab::sim;
+use foreread_lab::trace::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
+use std::sync::Arc;
+
+const PAGE: u64 = 4096;
+/// What a page costs on hdd-theory: 8 ms and 4 KiB of 102,400 KiB/s, in nanoseconds, rounded up.
+const PAGE_NS: u64 = 8_039_063;
+const MS: u64 = 1_000_000;
+
+fn trace(records: Vec<Record>) -> Arc<Loaded> {
+    let files = records.iter().map(|r| r.file).max().unwrap_or(0) + 1;
+    let info = |n| Item::File(FileInfo { name: format!("f{n}"), size: Some(64 << 20) });
+    let items: Vec<Item> = (0..files).map(info).chain(records.into_iter().map(Item::Record)).collect();
+    let header = Header { level: Level::Program, ..Header::default() };
+    let items = Box::new(items.into_iter().map(Ok));
+    Arc::new(load("test.trace", Import { header, items, left_out: LeftOut::default() }, None).expect("readable"))
+}
+
+/// A read of one page, far from all others, between two times in milliseconds.
+fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
+    Record {
+        thread,
+        open: thread,
+        start_ns: Some(ms.0 * MS),
+        end_ns: Some(ms.1 * MS),
+        ..Record::read(0, page * 64 * PAGE, PAGE)
+    }
+}
+
+fn replay(loaded: &Arc<Loaded>, mode: Mode, think: Option<f64>) -> Replay {
+    Replay::of(loaded, Some(mode), think).expect("the trace tells what the mode needs")
+}
+
+fn simulate(replay: &Replay) -> RunResult {
+    simulate_with(replay, "none")
+}
+
+fn simulate_with(replay: &Replay, policy: &str) -> RunResult {
+    let config = Config::new(PageSize::new(PAGE).expect("a page size"), 64 << 20);
+    let policy = PolicySpec::parse(policy).expect("a policy");
+    let preset = presets::find("hdd-theory").expect("a preset");
+    let setup = sim::Setup { workload: &replay.workload, policy: &policy, config, host_ns_per_kib: 0 };
+    let result = sim::run(&setup, preset.build(1));
+    let bound = Bound::of(&replay.workload, preset, PAGE);
+    assert!(bound.ns() <= ns(&result), "{bound:?} of a run of {} ns", ns(&result));
+    result
+}
+
+fn ns(result: &RunResult) -> u64 {
+    (result.time_s * 1e9).round() as u64
+}
+
+fn time(loaded: &Arc<Loaded>, mode: Mode, think: Option<f64>) -> u64 {
+    ns(&simulate(&replay(loaded, mode, think)))
+}
+
+/// Within what a histogram of three digits keeps.
+fn near(got: u64, want: u64) -> bool {
+    got.abs_diff(want) * 500 <= want
+}
+
+#[test]
+fn as_fast_as_possible_there_are_no_pauses() {
+    let one = trace(vec![read(0, 0, (0, 1)), read(0, 1, (5, 6)), read(0, 2, (60, 70))]);
+    assert_eq!(time(&one, Mode::Afap, None), 3 * PAGE_NS);
+    // A second thread reads at the same time: the device has work for both, and each waits for the other.
+    let two = trace(vec![read(0, 0, (0, 1)), read(1, 9, (100, 101)), read(0, 1, (105, 106))]);
+    let run = simulate(&replay(&two, Mode::Afap, None));
+    assert_eq!(ns(&run), 3 * PAGE_NS);
+    assert!(near(run.latency.max(), 2 * PAGE_NS), "the second reader waited for the first: {}", run.latency.max());
+}
+
+#[test]
+fn a_closed_loop_takes_its_gaps_and_the_device() {
+    let one = trace(vec![read(0, 0, (10, 11)), read(0, 1, (15, 16)), read(0, 2, (16, 70)), read(0, 3, (71, 72))]);
+    assert_eq!(time(&one, Mode::Closed, None), 4 * PAGE_NS + 5 * MS);
+    assert_eq!(time(&one, Mode::Closed, Some(0.5)), 4 * PAGE_NS + 5 * MS / 2);
+    assert_eq!(time(&one, Mode::Closed, Some(2.0)), 4 * PAGE_NS + 10 * MS);
+    assert_eq!(time(&one, Mode::Closed, Some(0.0)), 4 * PAGE_NS);
+    // A thread that reads one file after the other keeps its gaps; one that begins later does.
+    let other = |record: Record| Record { file: 1, open: 7, ..record };
+    let two = vec![read(0, 0, (0, 1)), other(read(0, 1, (4, 5))), read(0, 2, (6, 7)), read(1, 3, (50, 51))];
+    let run = simulate(&replay(&trace(two), Mode::Closed, None));
+    assert_eq!(ns(&run), 50 * MS + PAGE_NS, "three pages and 4 ms are less");
+    assert!(near(run.latency.max(), PAGE_NS), "nobody waited for another");
+}
+
+/// Two reads of one thread that overlapped overlap again; in a closed loop the third follows the one it followed.
+#[test]
+fn what_overlapped_overlaps() {
+    let records = || vec![read(0, 0, (0, 30)), read(0, 1, (1, 9)), read(0, 2, (11, 12)), read(0, 3, (13, 14))];
+    let closed = replay(&trace(records()), Mode::Closed, None);
+    let pauses: Vec<Vec<u64>> =
+        closed.workload.jobs.iter().map(|j| j.requests.iter().map(|r| r.think_ns / MS).collect()).collect();
+    assert_eq!(pauses, [vec![0], vec![1, 2, 1]]);
+    let afap = replay(&trace(records()), Mode::Afap, None);
+    assert_eq!((afap.workload.jobs.len(), afap.workload.jobs[0].depth), (1, 2));
+    assert!(afap.notes.iter().any(|n| n == "One reader keeps several reads going, as recorded: up to 2"));
+    let run = simulate(&afap);
+    assert_eq!(ns(&run), 4 * PAGE_NS);
+    assert!(near(run.latency.max(), 2 * PAGE_NS), "{}", run.latency.max());
+}
+
+#[test]
+fn without_ends_a_factor_is_on_the_gaps_between_starts() {
+    let no_end = |record: Record| Record { end_ns: None, ..record };
+    let one = trace([read(0, 0, (3, 3)), read(0, 1, (10, 10)), read(0, 2, (14, 14))].map(no_end).into());
+    assert_eq!(time(&one, Mode::Afap, None), 3 * PAGE_NS);
+    assert_eq!(time(&one, Mode::Afap, Some(0.0)), 3 * PAGE_NS);
+    assert_eq!(time(&one, Mode::Afap, Some(1.0)), 3 * PAGE_NS + 11 * MS);
+    let refused = |mode, think| Replay::of(&one, Some(mode), think).expect_err("refused").to_string();
+    assert_eq!(
+        refused(Mode::Closed, None),
+        "the think time is unknown, because the trace does not say when reads ended: test.trace, mode closed; use --mode \
+         afap"
+    );
+    assert!(refused(Mode::Deps, None).starts_with("the trace does not say what its records wait for"));
+    assert!(refused(Mode::Open, Some(1.0)).starts_with("there is no pause to lengthen in mode open"));
+    assert!(refused(Mode::Afap, Some(-1.0)).starts_with("a factor on pauses below 0 or above 100"));
+    assert!(refused(Mode::Afap, Some(f64::NAN)).starts_with("a factor on pauses below 0 or above 100"));
+    let none = trace(vec![Record::read(0, 0, PAGE)]);
+    let refused = |mode, think| Replay::of(&none, Some(mode), think).expect_err("refused").to_string();
+    assert!(refused(Mode::Open, None).starts_with("the trace does not say when each read began"));
+    assert!(
+        refused(Mode::Afap, Some(0.5)).starts_with("there is no pause to lengthen, because the trace has no times")
+    );
+}
+
+/// Latency counts from the recorded time: a read that cannot be served at once has waited since then.
+#[test]
+fn an_open_loop_counts_from_the_recorded_time() {
+    let one = trace(vec![read(0, 0, (5, 6)), read(0, 1, (6, 7)), read(0, 2, (7, 8)), read(0, 3, (105, 106))]);
+    let run = simulate(&replay(&one, Mode::Open, None));
+    assert_eq!(ns(&run), 100 * MS + PAGE_NS);
+    let latencies: Vec<u64> = run.latency.iter_recorded().map(|v| v.value_iterated_to()).collect();
+    let want = [PAGE_NS, PAGE_NS, 2 * PAGE_NS - MS, 3 * PAGE_NS - 2 * MS];
+    let mut want: Vec<u64> = want.into();
+    want.dedup();
+    assert_eq!(latencies.len(), want.len());
+    assert!(latencies.iter().zip(&want).all(|(got, want)| near(*got, *want)), "{latencies:?} {want:?}");
+}
+
+/// Coordinated omission: the device stalls for a long read, and the small reads that were due meanwhile have waited.
+#[test]
+fn a_stall_shows_in_the_high_percentiles() {
+    let mut records: Vec<Record> = (0..99).map(|n| read(0, n, (10 * n, 10 * n + 9))).collect();
+    // 20 MiB: 208 ms, beside the others, through a description of its own.
+    let long = Record { offset: 32 << 20, len: 20 << 20, ..read(1, 0, (500, 700)) };
+    records.insert(51, long);
+    let stalled = trace(records);
+    let open = simulate(&replay(&stalled, Mode::Open, None)).latency;
+    let closed = simulate(&replay(&stalled, Mode::Closed, None)).latency;
+    let (open, closed) = (open.value_at_quantile(0.9), closed.value_at_quantile(0.9));
+    assert!(open > 100 * MS, "ten reads and more were due in 208 ms: {open}");
+    assert!(closed < 10 * MS, "in a closed loop one read waits, and nobody else asks: {closed}");
+}
+
+#[test]
+fn dependencies_are_kept() {
+    let after = |record, end, delay_ns| After { record, end, delay_ns };
+    let waiting = |page: u64, after: Vec<After>| Record { after, ..Record::read(0, page * 64 * PAGE, PAGE) };
+    let three = trace(vec![
+        waiting(0, vec![]),
+        waiting(1, vec![after(0, true, 20 * MS)]),
+        waiting(2, vec![after(0, false, MS)]),
+    ]);
+    assert_eq!(Replay::of(&three, None, None).expect("fine").mode, Mode::Deps);
+    // The third waits in the device's queue while the first is served; the second comes 20 ms after the first.
+    assert_eq!(time(&three, Mode::Deps, None), 2 * PAGE_NS + 20 * MS);
+    assert_eq!(time(&three, Mode::Deps, Some(0.5)), 2 * PAGE_NS + 10 * MS);
+    assert_eq!(time(&three, Mode::Deps, Some(0.0)), 3 * PAGE_NS);
+    let run = simulate(&replay(&three, Mode::Deps, None));
+    assert!(near(run.latency.max(), 2 * PAGE_NS - MS), "{}", run.latency.max());
+    // A write takes no time, but who waits for it waits for what it waited for.
+    let write = Record { op: Op::Write, ..waiting(5, vec![after(0, true, 3 * MS)]) };
+    let through = trace(vec![waiting(0, vec![]), write, waiting(1, vec![after(1, true, 4 * MS), after(0, true, MS)])]);
+    assert_eq!(time(&through, Mode::Deps, None), 2 * PAGE_NS + 7 * MS);
+    // Its start counts, too.
+    let write = Record { op: Op::Write, ..waiting(5, vec![]) };
+    let started = trace(vec![write, waiting(1, vec![after(0, false, 4 * MS)])]);
+    assert_eq!(time(&started, Mode::Deps, None), PAGE_NS + 4 * MS);
+    let long = trace(vec![waiting(0, vec![]), waiting(1, vec![after(0, true, u64::MAX)])]);
+    let error = Replay::of(&long, None, None).expect_err("centuries").to_string();
+    assert_eq!(error, "delays of over 400 days in all: test.trace, record 2; use --think 0, or the trace is damaged");
+}
+
+#[test]
+fn faults_are_touches_and_hints_are_heard() {
+    let fault = |ms| Record { op: Op::Fault, ..read(0, 0, (ms, ms + 1)) };
+    let hint = Record {
+        op: Op::Hint(foreread_core::event::Advice::WillNeed),
+        ..Record { len: 64 * PAGE, end_ns: None, ..read(0, 1, (40, 40)) }
+    };
+    let one = trace(vec![fault(0), fault(30), hint, read(0, 1, (900, 901))]);
+    for mode in [Mode::Afap, Mode::Closed, Mode::Open] {
+        let s = simulate_with(&replay(&one, mode, None), "linux-2.6.23").stats;
+        // The second fault is none: its page is mapped.
+        assert_eq!((s.demand_reads, s.misses), (2, 1), "{mode:?}");
+        assert!(s.ra_bytes >= 64 * PAGE, "the hint reads it all: {s:?}");
+    }
+}
+
+/// The mode that is chosen, and the sentence that says so.
+#[test]
+fn the_best_mode_is_chosen_and_said() {
+    let full = trace(vec![read(0, 0, (0, 1)), read(0, 1, (2, 3))]);
+    let chosen = Replay::of(&full, None, None).expect("fine");
+    assert_eq!((chosen.mode, chosen.think), (Mode::Closed, Some(1.0)));
+    assert_eq!(
+        chosen.notes,
+        [
+            "Replayed in mode closed, because the trace has the calls of a program with their starts and ends: each reader's \
+          next read begins the recorded pause after the one before has ended"
+        ]
+    );
+    let none = trace(vec![Record::read(0, 0, PAGE)]);
+    assert_eq!(Replay::of(&none, None, None).expect("fine").mode, Mode::Afap);
+}
+
+fn compared(replay: Replay, model: &str, oracle: OracleRow) -> foreread_lab::report::Table {
+    let policies = ["none", "linux-6.18"].map(|p| PolicyDraft::parse(p).expect("a policy")).into();
+    let plan = Plan {
+        replay: Some(Arc::new(replay)),
+        on: Some(Where::Model(model.to_string())),
+        policies,
+        oracle,
+        runs: Some(3),
+        seed: 1,
+        ..Plan::default()
+    };
+    compare::run(&plan, &mut Silent).expect("a table").remove(0)
+}
+
+/// On every model and in every mode no row is below its bound, and the oracle, where there is one, is a limit.
+#[test]
+fn limits_hold_in_every_mode() {
+    let mut records: Vec<Record> = Vec::new();
+    for n in 0..200_u64 {
+        let thread = (n % 3) as u32;
+        let at = Record { offset: (n / 3) * 2 * PAGE, len: 2 * PAGE, ..read(thread, 0, (n * 2, n * 2 + 5)) };
+        let after = n.checked_sub(2).map(|record| After { record, end: n % 2 == 0, delay_ns: MS / 2 });
+        records.push(Record { file: thread, after: after.into_iter().collect(), ..at });
+    }
+    let loaded = trace(records);
+    for model in ["hdd-theory", "rbd", "nvme", "object-near", "hdd-7200"] {
+        for mode in Mode::ALL {
+            let table = compared(replay(&loaded, mode, None), model, OracleRow::Asked);
+            let report = Report::of(&table);
+            assert_eq!(report.mode.as_deref(), Some(mode.name()));
+            let mean = |policy: &str| table.policies.iter().find(|p| p.policy == policy).expect("a row").times_s();
+            let oracle = mean("oracle");
+            assert_eq!(oracle.is_empty(), mode == Mode::Open, "{model} {mode:?}");
+            let best = mean("none").into_iter().zip(mean("linux-6.18")).map(|(a, b)| a.min(b));
+            for (oracle, best) in oracle.into_iter().zip(best) {
+                assert!(oracle <= best * 1.0001, "{model} {mode:?}: {oracle} of {best}");
+            }
+        }
+    }
+}
+
+/// In mode open the rows are judged by how long reads wait, and the table says so.
+#[test]
+fn open_loops_are_judged_by_latency() {
+    let records = (0..400).map(|n| Record { offset: n * PAGE, ..read(0, 0, (n, n + 1)) }).collect();
+    let table = compared(replay(&trace(records), Mode::Open, None), "rbd", OracleRow::Usual);
+    let report = Report::of(&table);
+    assert_eq!((report.judged_by.as_str(), report.think), ("latency_s", None));
+    assert_eq!(report.best, ["linux-6.18"]);
+    let row = |policy: &str| report.rows.iter().find(|r| r.policy == policy).expect("a row");
+    let mean = |policy: &str| row(policy).latency_s.as_ref().expect("judged by it").mean;
+    assert_eq!(row("linux-6.18").ratio_to_none, Some(mean("linux-6.18") / mean("none")));
+    assert!(row("linux-6.18").ratio_to_none.expect("some") < 0.5);
+    let times = |policy: &str| row(policy).time_s.as_ref().expect("measured").mean;
+    assert!(times("linux-6.18") / times("none") > 0.98, "both take the time of the trace");
+    let text = table::render(&report, table::Style::default());
+    assert!(text.contains("wait") && text.contains("ms ±95%") && text.contains("since it was due"), "{text}");
+    let advice = foreread_lab::report::advise(std::slice::from_ref(&report));
+    assert!(advice.contains("makes test.trace wait ") && advice.contains(" a read"), "{advice}");
+}
+
+/// Readers of a trace without threads are its open descriptions.
+#[test]
+fn without_threads_each_description_is_a_reader() {
+    let records = || vec![read(0, 0, (0, 1)), read(1, 1, (2, 3))].into_iter().map(|r| Record { thread: 0, ..r });
+    let jobs = |lacks: Lacks| {
+        let items = [Item::File(FileInfo::default())].into_iter().chain(records().map(Item::Record)).map(Ok);
+        let header = Header { lacks, ..Header::default() };
+        let import =
+            Import { header, items: Box::new(items.collect::<Vec<_>>().into_iter()), left_out: LeftOut::default() };
+        let loaded = Arc::new(load("t", import, None).expect("readable"));
+        replay(&loaded, Mode::Afap, None).workload.jobs.iter().map(|j| j.after).collect::<Vec<_>>()
+    };
+    assert_eq!(jobs(Lacks::default()), [None, Some(0)]);
+    assert_eq!(jobs(Lacks { threads: true, ..Lacks::default() }), [None, None]);
+}
