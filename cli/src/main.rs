@@ -27,6 +27,7 @@ mod policy_list;
 mod progress;
 mod reads;
 mod replay_log;
+mod reproduce;
 mod source;
 mod trace;
 mod vary;
@@ -57,6 +58,7 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::ReplayLog(asked) => replay_log::run(&asked.log),
         Command::Bench(asked) => bench::run(asked),
         Command::Conform(asked) => conform::run(asked),
+        Command::Reproduce(asked) => reproduce::run(asked),
         Command::Completions(asked) => completions::run(asked.shell),
         Command::Man(asked) => man::run(asked.dir.as_deref()),
     }

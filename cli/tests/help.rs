@@ -4,7 +4,7 @@ mod common;
 use common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "compare",
     "import",
     "export",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 12] = [
     "workloads",
     "replay-log",
     "bench",
+    "reproduce",
     "completions",
     "man",
 ];

@@ -5,11 +5,13 @@
 
 mod compare;
 mod conform;
+mod reproduce;
 mod trace;
 mod values;
 
 pub use compare::{CompareArgs, ReplayMode};
 pub use conform::{ConformArgs, ConformLevel, ConformWhat};
+pub use reproduce::ReproduceArgs;
 pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 
 use crate::fail::Fail;
@@ -88,6 +90,8 @@ Example:
     ReplayLog(ReplayLogArgs),
     /// Check our decisions against those recorded from a running kernel
     Conform(ConformArgs),
+    /// Make the published tables again, beside the printed figures
+    Reproduce(ReproduceArgs),
     /// Measure foreread itself
     Bench(BenchArgs),
     /// Print a completion script for a shell

@@ -70,12 +70,14 @@ pub enum OracleRow {
 }
 
 /// A place to read from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Where {
     /// A file or block device.
     File(PathBuf),
     /// A device model by its name.
     Model(String),
+    /// A device model that has no name in the list.
+    Preset(&'static Preset),
 }
 
 /// Runs on a model: cheap, and evaluation asks for at least 20 seeds.
@@ -188,7 +190,7 @@ pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Compa
 
 /// Refuses what only a model can do anywhere else, before a scratch file is made.
 fn possible(plan: &Plan) -> Result<(), CompareError> {
-    if !matches!(plan.on, Some(Where::Model(_)))
+    if !matches!(plan.on, Some(Where::Model(_) | Where::Preset(_)))
         && let Some(peer) = plan.policies.iter().find(|p| peer::is_one(p.info))
     {
         return Err(CompareError::Peer(peer.to_string()));

@@ -41,6 +41,7 @@ pub struct OnFile {
 pub fn all(plan: &Plan, scratch: bool, progress: &mut dyn Progress) -> Result<Vec<Place>, CompareError> {
     match &plan.on {
         Some(Where::Model(name)) => Ok(vec![model(name)?]),
+        Some(Where::Preset(preset)) => Ok(vec![Place::Model(preset)]),
         Some(Where::File(path)) => Ok(vec![Place::File(OnFile::open(path.clone(), path.display().to_string(), None)?)]),
         None if !scratch => SUITE_MODELS.iter().map(|name| model(name)).collect(),
         None => {

@@ -10,10 +10,29 @@
 //! `check`: that would be a proof by what was to be proved. Never: a published figure outside `published`, a result
 //! that was not computed in this run, or a row left out because it does not fit.
 
+mod blkid;
+pub mod published;
+pub mod runs;
+mod seed_000;
+mod seed_001;
+mod seed_002;
+mod seed_003;
+mod seed_004;
+pub mod sweep;
+pub mod text;
+
+use crate::compare::CompareError;
+use crate::device::presets::Preset;
+use crate::report::Progress;
+use runs::Runs;
+
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below: keys are only ever added. What is not defined is null.
 pub const SCHEMA: &str = "foreread.reproduce/1";
+
+/// How the column of an order begins.
+pub const ORDER: &str = "of ";
 
 /// What a row is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,12 +61,60 @@ impl Role {
     }
 }
 
+/// The seeds, in their order.
+pub const SEEDS: [&str; 5] = ["000", "001", "002", "003", "004"];
+
+/// What is to be reproduced, and how thoroughly.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which of [`SEEDS`]; none are all.
+    pub seeds: Vec<String>,
+    /// At most so many runs of each experiment. Open: as many as it takes.
+    pub most_runs: Option<u32>,
+    /// Models that take the place of those of the same name, so that a test can see a check fail.
+    pub instead: Vec<&'static Preset>,
+}
+
+/// Why nothing was reproduced: one line.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproduceError {
+    /// Something that is not there.
+    #[error("{0}")]
+    Asked(String),
+    /// An experiment was refused.
+    #[error("{0}")]
+    Compare(#[from] CompareError),
+}
+
+/// Makes the tables of the seeds again.
+///
+/// # Errors
+/// A seed that is not there, or an experiment that cannot be made.
+pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproduction, ReproduceError> {
+    if let Some(unknown) = options.seeds.iter().find(|s| !SEEDS.contains(&s.as_str())) {
+        return Err(ReproduceError::Asked(format!("no such seed: {unknown}; take one of {}", SEEDS.join(", "))));
+    }
+    let mut runs = Runs::new(options, progress);
+    let mut tables = Vec::new();
+    for seed in SEEDS.into_iter().filter(|s| options.seeds.is_empty() || options.seeds.iter().any(|o| o == s)) {
+        tables.extend(match seed {
+            "000" => seed_000::tables(&mut runs)?,
+            "001" => seed_001::tables(&mut runs)?,
+            "002" => seed_002::tables(&mut runs)?,
+            "003" => seed_003::tables(&mut runs)?,
+            _ => seed_004::tables(&mut runs)?,
+        });
+    }
+    Ok(Reproduction { schema: SCHEMA.to_string(), tables })
+}
+
 /// One published figure and ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Which row of the table. In a table by readahead size it is that size alone, in KiB or MiB: `4K`, `128K`, `1M`.
     pub label: String,
-    /// Which column, with its unit.
+    /// Which column, with its unit. One that begins with [`ORDER`] is a ratio of two rows of which only the side of 1
+    /// counts: which of the two is larger.
     pub column: String,
     /// The printed figure. Null where nothing was printed.
     pub published: Option<f64>,
@@ -83,6 +150,14 @@ pub struct Reproduction {
     pub tables: Vec<Table>,
 }
 
+impl Table {
+    /// A table of the seed.
+    #[must_use]
+    pub fn new(seed: &str, table: impl Into<String>, rows: Vec<Row>) -> Table {
+        Table { seed: seed.to_string(), table: table.into(), rows }
+    }
+}
+
 impl Row {
     /// A row without a target: nothing is asked of it.
     #[must_use]
@@ -109,6 +184,21 @@ impl Row {
     pub fn within(self, role: Role, part: f64) -> Row {
         let ok = self.error.is_some_and(|e| e.abs() <= part);
         self.judged(role, ok)
+    }
+
+    /// The same as a check of an order: ok where ours is on the published side of 1, by as little as may be. Without a
+    /// published ratio it has to be above 1.
+    #[must_use]
+    pub fn ordered(self) -> Row {
+        let above = self.published.is_none_or(|published| published > 1.0);
+        let ok = self.ours.is_some_and(|ours| if above { ours > 1.0 } else { ours < 1.0 });
+        self.judged(Role::Check, ok)
+    }
+
+    /// The same without an error, for figures that are equal or not.
+    #[must_use]
+    pub fn exact(self) -> Row {
+        Row { error: None, ..self }
     }
 
     /// The same with a reason.

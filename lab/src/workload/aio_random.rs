@@ -10,17 +10,25 @@
 //! The original submits its requests eight at a time and waits while more than 64 are outstanding. Here each goes out
 //! when another ends: a device that always has 56 or more of them cannot tell the difference.
 //!
-//! Never: a record twice, or the rest of the file behind the last whole record.
+//! With `places=again` a read begins at any page of the file, independent of the others: so aio-stress draws (general
+//! knowledge of the program; the posting does not say). Then reads overlap, and a cache that holds the file serves a
+//! part of them, which a run past the cache cannot have.
+//!
+//! Never (unless `places=again`): a record twice, or the rest of the file behind the last whole record.
 //!
 //! ```text
 //!   |   |-2-|   |   |-65|   |-1-|   |-4-|   |-3-| ...      1 to 64 go out together, 65 when the first of them ends
 //! ```
 
 use super::random::distinct;
-use super::{Info, MAX_READS, Request, Workload, too_small};
+use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, too_small};
+use crate::draw::Rng;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
+
+/// The value of `places` of this word.
+const AGAIN: u64 = 1;
 
 const PARAMS: &[Param] = &[
     Param { key: "record", unit: Unit::Bytes, default: "64K", range: (1, MAX_OFFSET), help: "bytes of a read" },
@@ -38,6 +46,13 @@ const PARAMS: &[Param] = &[
         range: (1, MAX_READS),
         help: "reads; at most one for each record of the file",
     },
+    Param {
+        key: "places",
+        unit: Unit::Word(&["once", "again"]),
+        default: "once",
+        range: (0, 0),
+        help: "each record at most once, or any page each time, as aio-stress draws",
+    },
 ];
 
 /// What there is to know of it.
@@ -52,13 +67,19 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, depth, count] = *values else { unreachable!("three parameters") };
+    let [record, depth, count, places] = *values else { unreachable!("four parameters") };
     let slots = size / record;
     if slots == 0 {
         return Err(too_small(INFO.name, size, format!("is less than one record of {record} bytes")));
     }
-    let read = |slot| Request::read(slot * record, record);
-    let requests = distinct(slots, count.min(slots), seed).map(read).collect();
+    let requests = if places == AGAIN {
+        let mut rng = Rng::new(seed);
+        let last = (size - record) / PAGE_BYTES;
+        (0..count).map(|_| Request::read(rng.below(last + 1) * PAGE_BYTES, record)).collect()
+    } else {
+        let read = |slot| Request::read(slot * record, record);
+        distinct(slots, count.min(slots), seed).map(read).collect()
+    };
     Ok(Workload::single(INFO.name, size, depth as u32, requests))
 }
 
@@ -75,6 +96,20 @@ mod tests {
         assert!(requests.iter().all(|r| r.offset % 65_536 == 0 && r.len == 65_536));
         let next = requests.windows(2).filter(|w| w[0].offset + w[0].len == w[1].offset).count();
         assert!(next < 10, "{next} follow each other: not random");
+    }
+
+    #[test]
+    fn any_page_each_time() {
+        let build = |text: &str, size| parse(text).expect("valid").build(size, 1).expect("fits");
+        let workload = build("aio-random:places=again", 1 << 30);
+        assert_eq!((workload.reads(), workload.bytes()), (16_384, 1 << 30));
+        let requests = &workload.jobs[0].requests;
+        assert!(requests.iter().all(|r| r.offset % 4096 == 0 && r.offset + r.len <= 1 << 30));
+        assert!(requests.iter().any(|r| r.offset % 65_536 != 0));
+        // As much as the file holds, thrown at it at random: 1 - 1/e of it is met.
+        let part = workload.distinct_bytes(4096) as f64 / (1u64 << 30) as f64;
+        assert!((part - 0.632).abs() < 0.01, "{part}");
+        assert!(build("aio-random:places=again,count=9", 65_536).jobs[0].requests.iter().all(|r| r.offset == 0));
     }
 
     #[test]

@@ -13,10 +13,7 @@
 //! Never: a read. Kernels of the time had no fault-around, and the simulator maps one page for each fault.
 
 use super::Info;
-use super::population::{Habits, build, bytes, processes};
-
-/// Fitted.
-const HABITS: Habits = Habits { stretch: 11.0, gap: 9.8, long_gap: 64.0, long_share: 0.02 };
+use super::population::{build, bytes, gap, long_gap, long_share, processes, stretch};
 
 /// What there is to know of it.
 pub static INFO: Info = Info {
@@ -25,8 +22,9 @@ pub static INFO: Info = Info {
     origin: "Wu Fengguang 2010, the posting of readers: 53 and 51 % used at 128 KiB and 1 MiB on the console",
     least_bytes: 64 << 20,
     cache_bytes: None,
-    params: &[bytes("57M"), processes("3")],
-    build: |values, size, seed| build(&INFO, &HABITS, values, size, seed),
+    // The last four are fitted.
+    params: &[bytes("57M"), processes("3"), stretch("11"), gap("89"), long_gap("64"), long_share("2")],
+    build: |values, size, seed| build(&INFO, values, size, seed),
 };
 
 #[cfg(test)]

@@ -16,10 +16,7 @@
 //! Never: a read. Kernels of the time had no fault-around, and the simulator maps one page for each fault.
 
 use super::Info;
-use super::population::{Habits, build, bytes, processes};
-
-/// Fitted.
-const HABITS: Habits = Habits { stretch: 20.0, gap: 11.4, long_gap: 192.0, long_share: 0.1 };
+use super::population::{build, bytes, gap, long_gap, long_share, processes, stretch};
 
 /// What there is to know of it.
 pub static INFO: Info = Info {
@@ -28,8 +25,9 @@ pub static INFO: Info = Info {
     origin: "Wu Fengguang 2010, the posting of readers: 62, 55 and 51 % used at 128 KiB, 512 KiB and 1 MiB under X",
     least_bytes: 256 << 20,
     cache_bytes: None,
-    params: &[bytes("242M"), processes("8")],
-    build: |values, size, seed| build(&INFO, &HABITS, values, size, seed),
+    // The last four are fitted.
+    params: &[bytes("242M"), processes("8"), stretch("20"), gap("57"), long_gap("192"), long_share("10")],
+    build: |values, size, seed| build(&INFO, values, size, seed),
 };
 
 #[cfg(test)]

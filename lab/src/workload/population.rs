@@ -27,15 +27,18 @@ use foreread_core::policy::{Param, Unit};
 /// Median and 0.99 quantile of the files, in pages.
 const FILE_PAGES: (f64, f64) = (128.0, 2048.0);
 
+/// The longest mean length of a stretch or a gap, in pages: 4 GiB.
+const MOST_PAGES: u64 = 1 << 20;
+
 /// The mean lengths that make a population, in pages.
-pub struct Habits {
+struct Habits {
     /// A touched stretch.
-    pub stretch: f64,
+    stretch: f64,
     /// A short gap.
-    pub gap: f64,
+    gap: f64,
     /// A long gap, and how many of the gaps are long.
-    pub long_gap: f64,
-    pub long_share: f64,
+    long_gap: f64,
+    long_share: f64,
 }
 
 pub const fn bytes(default: &'static str) -> Param {
@@ -45,9 +48,32 @@ pub const fn processes(default: &'static str) -> Param {
     Param { key: "processes", unit: Unit::Count, default, range: (1, 1024), help: "that touch their files at once" }
 }
 
-/// The workload of the values of [`bytes`] and [`processes`].
-pub fn build(info: &Info, habits: &Habits, values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [bytes, processes] = *values else { unreachable!("two parameters") };
+/// The keys of the habits, in the order of [`Habits`]: pages, and per cents.
+pub const fn stretch(default: &'static str) -> Param {
+    Param { key: "stretch", unit: Unit::Count, default, range: (1, MOST_PAGES), help: "pages touched in a row, mean" }
+}
+pub const fn gap(default: &'static str) -> Param {
+    let help = "pages of a short gap, mean, in percent of a stretch";
+    Param { key: "gap-percent", unit: Unit::Count, default, range: (1, 10_000), help }
+}
+pub const fn long_gap(default: &'static str) -> Param {
+    Param { key: "long-gap", unit: Unit::Count, default, range: (1, MOST_PAGES), help: "pages of a long gap, mean" }
+}
+pub const fn long_share(default: &'static str) -> Param {
+    Param { key: "long-percent", unit: Unit::Count, default, range: (0, 100), help: "gaps that are long, percent" }
+}
+
+/// The workload of the values of [`bytes`], [`processes`], [`stretch`], [`gap`], [`long_gap`] and [`long_share`].
+pub fn build(info: &Info, values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [bytes, processes, stretch, gap_percent, long_gap, long_percent] = *values else {
+        unreachable!("six parameters")
+    };
+    let habits = Habits {
+        stretch: stretch as f64,
+        gap: stretch as f64 * gap_percent as f64 / 100.0,
+        long_gap: long_gap as f64,
+        long_share: long_percent as f64 / 100.0,
+    };
     if size < bytes {
         return Err(too_small(info.name, size, format!("is less than bytes={bytes}")));
     }

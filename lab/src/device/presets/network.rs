@@ -3,7 +3,7 @@
 //! Never: a figure without an origin.
 
 use super::{HOST_NOW, MB_PER_S, MS, Model, NO_HOST, Preset, UNCALIBRATED};
-use crate::device::net::NetModel;
+use crate::device::net::{CHUNK_BYTES, NetModel};
 
 /// Capacity and connections are not published. 16 is more than a detector with windows of 4 MiB has in flight.
 pub(super) const RBD: Preset = Preset {
@@ -22,6 +22,7 @@ pub(super) const RBD: Preset = Preset {
         connection_bytes_per_s: 62_500_000,
         link_bytes_per_s: 62_500_000,
         connections: 16,
+        chunk_bytes: CHUNK_BYTES,
     }),
 };
 
@@ -44,6 +45,7 @@ pub(super) const NVME: Preset = Preset {
         connection_bytes_per_s: 3_000 * MB_PER_S,
         link_bytes_per_s: 6_500 * MB_PER_S,
         connections: 64,
+        chunk_bytes: CHUNK_BYTES,
     }),
 };
 
@@ -64,6 +66,7 @@ pub(super) const OBJECT_NEAR: Preset = Preset {
         connection_bytes_per_s: 100 * MB_PER_S,
         link_bytes_per_s: 1_250 * MB_PER_S,
         connections: 32,
+        chunk_bytes: CHUNK_BYTES,
     }),
 };
 
@@ -78,6 +81,7 @@ pub(super) const OBJECT_FAR: Preset = Preset {
         connection_bytes_per_s: 100 * MB_PER_S,
         link_bytes_per_s: 1_250 * MB_PER_S,
         connections: 32,
+        chunk_bytes: CHUNK_BYTES,
     }),
     ..OBJECT_NEAR
 };

@@ -1,0 +1,30 @@
+//! The arguments of `foreread reproduce`. Never: looks at a file or a registry.
+
+use std::ffi::OsString;
+
+/// Make the tables of the five publications again, beside the printed figures
+///
+/// Each printed figure stands beside ours with the error and a role: 'input' (we put it in), 'fit' (a model or a workload
+/// was fitted to it), 'check' (it was predicted), 'shown' (no target, or not explained; the reason says which). What was
+/// fitted is never a check. The exit code is 1 when a check is not met.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread reproduce
+  foreread reproduce 004
+  foreread reproduce 001 --json - | jq '.tables[].rows[] | select(.role==\"check\")'")]
+pub struct ReproduceArgs {
+    /// Which publication, or all of them
+    #[arg(value_name = "SEED", default_value = "all", value_parser = ["000", "001", "002", "003", "004", "all"])]
+    pub seed: String,
+    /// At most so many runs of each experiment
+    ///
+    /// By default as many as the table takes: 1 where nothing is drawn, up to 20 where something is.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+    /// Write JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.reproduce/1. With '-' the JSON takes the place of the tables.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+}

@@ -1,0 +1,39 @@
+//! `foreread reproduce`: has the lab make the published tables again, prints them, and fails where a check does.
+//!
+//! Never: judges a figure.
+
+use crate::args::ReproduceArgs;
+use crate::fail::Fail;
+use crate::out::{self, JsonTo, json_to};
+use crate::progress::Bar;
+use foreread_lab::reproduce::{self, Options, ReproduceError, Reproduction, text};
+
+/// Makes the tables and prints them.
+pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
+    let json = json_to(args.json.as_ref())?;
+    let seeds = if args.seed == "all" { Vec::new() } else { vec![args.seed.clone()] };
+    let options = Options { seeds, most_runs: args.runs, instead: Vec::new() };
+    let done = {
+        let mut bar = Bar::new();
+        reproduce::run(&options, &mut bar).map_err(refused)?
+    };
+    show(&done, json.as_ref())?;
+    match done.missed().count() {
+        0 => Ok(()),
+        missed => Err(Fail::Check(text::missed_line(&done, missed))),
+    }
+}
+
+fn refused(error: ReproduceError) -> Fail {
+    match error {
+        ReproduceError::Compare(error) => crate::compare::refused(error),
+        error => Fail::Input(error.to_string()),
+    }
+}
+
+fn show(done: &Reproduction, json: Option<&JsonTo>) -> Result<(), Fail> {
+    if json != Some(&JsonTo::Stdout) {
+        out::print(text::render(done))?;
+    }
+    json.map_or(Ok(()), |to| to.write(&done.to_json()))
+}

@@ -1,0 +1,122 @@
+//! Seed 004: Adam Crume, ceph-devel, 2014, RBD readahead strategies.
+//!
+//! Never: a figure of another publication.
+
+use crate::stats::{Published, holm, z_test};
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// Mean seconds.
+    pub time_s: f64,
+    /// "the margin of error with 99.7% confidence".
+    pub margin_s: f64,
+    /// "RA ops".
+    pub ra_ops: f64,
+    /// "RA MB".
+    pub ra_mb: f64,
+}
+
+/// A workload and its four lines, in the order of [`STRATEGIES`].
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// The name, as ours.
+    pub name: &'static str,
+    /// "read ops".
+    pub reads: u64,
+    /// "read MB".
+    pub mb: u64,
+    /// none, plain, aligned, eager.
+    pub lines: [Line; 4],
+}
+
+/// The strategies, and the policies that they are here.
+pub const STRATEGIES: [(&str, &str); 4] =
+    [("none", "none"), ("plain", "rbd-plain"), ("aligned", "rbd-aligned"), ("eager", "rbd-eager")];
+
+/// How many standard errors a margin holds: 99.7 % is the rule of three sigma (inference; n is not stated).
+pub const SIGMAS: f64 = 3.0;
+
+const fn line(time_s: f64, margin_s: f64, ra_ops: f64, ra_mb: f64) -> Line {
+    Line { time_s, margin_s, ra_ops, ra_mb }
+}
+
+/// The whole table.
+pub const WORKLOADS: [Workload; 4] = [
+    Workload {
+        name: "boot-ide",
+        reads: 57_516,
+        mb: 407,
+        lines: [
+            line(46.22, 0.41, 0.0, 0.0),
+            line(11.42, 0.25, 281.0, 203.0),
+            line(11.46, 0.13, 276.0, 201.0),
+            line(12.48, 0.61, 111.0, 303.0),
+        ],
+    },
+    Workload {
+        name: "boot-virtio",
+        reads: 11_851,
+        mb: 393,
+        lines: [
+            line(9.05, 0.25, 0.0, 0.0),
+            line(8.05, 0.38, 451.0, 221.0),
+            line(7.86, 0.27, 452.0, 213.0),
+            line(9.17, 0.34, 249.0, 600.0),
+        ],
+    },
+    Workload {
+        name: "grep-ide",
+        reads: 130_104,
+        mb: 3044,
+        lines: [
+            line(138.55, 1.67, 0.0, 0.0),
+            line(136.07, 1.57, 397.0, 867.0),
+            line(137.30, 1.77, 379.0, 844.0),
+            line(138.77, 1.52, 346.0, 993.0),
+        ],
+    },
+    Workload {
+        name: "grep-virtio",
+        reads: 130_061,
+        mb: 2820,
+        lines: [
+            line(120.73, 1.33, 0.0, 0.0),
+            line(121.29, 1.28, 1186.0, 1485.0),
+            line(123.32, 1.29, 1139.0, 1409.0),
+            line(127.75, 1.32, 842.0, 2218.0),
+        ],
+    },
+];
+
+/// A pair of strategies that the published means and margins tell apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Ordering {
+    /// Of which workload, by its place in [`WORKLOADS`].
+    pub workload: usize,
+    /// The faster strategy, by its place in [`STRATEGIES`].
+    pub faster: usize,
+    /// The slower one.
+    pub slower: usize,
+    /// Corrected by Holm over all 24 pairs.
+    pub p_value: f64,
+}
+
+/// Every pair that is told apart at `alpha`, all 24 pairs as one family.
+#[must_use]
+pub fn orderings(alpha: f64) -> Vec<Ordering> {
+    let (mut pairs, mut family) = (Vec::new(), Vec::new());
+    for (workload, of) in WORKLOADS.iter().enumerate() {
+        let published = |i: usize| Published { mean: of.lines[i].time_s, margin: of.lines[i].margin_s };
+        for i in 0..STRATEGIES.len() {
+            for j in i + 1..STRATEGIES.len() {
+                let (faster, slower) = if of.lines[i].time_s < of.lines[j].time_s { (i, j) } else { (j, i) };
+                pairs.push((workload, faster, slower));
+                family.push(z_test(published(i), published(j), SIGMAS));
+            }
+        }
+    }
+    let called = pairs.into_iter().zip(holm(&family)).filter_map(|(pair, p)| p.map(|p| (pair, p)));
+    let called = called.filter(|(_, p)| *p < alpha);
+    called.map(|((workload, faster, slower), p_value)| Ordering { workload, faster, slower, p_value }).collect()
+}
