@@ -24,6 +24,7 @@ mod names;
 mod out;
 mod policies;
 mod policy_list;
+mod probe;
 mod progress;
 mod reads;
 mod replay_log;
@@ -53,8 +54,9 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::Export(asked) => convert::export(asked),
         Command::Trace(asked) => trace::run(&asked.command),
         Command::Policies(asked) => policies::run(asked.json),
-        Command::Models(asked) => models::run(asked.json),
+        Command::Models(asked) => models::run(asked),
         Command::Workloads(asked) => workloads::run(asked.json),
+        Command::Probe(asked) => probe::run(asked),
         Command::ReplayLog(asked) => replay_log::run(&asked.log),
         Command::Bench(asked) => bench::run(asked),
         Command::Conform(asked) => conform::run(asked),

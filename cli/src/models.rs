@@ -1,16 +1,23 @@
 //! `foreread models`: every device model with its figures, where they come from and how far they are off.
 
+use crate::args::ModelsArgs;
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
-use foreread_lab::device::disk::Slope;
-use foreread_lab::device::presets::{Model, PRESETS, Preset};
+use crate::names;
+use crate::out;
+use foreread_lab::device::disk::{DiskModel, Slope};
+use foreread_lab::device::presets::{self, Model, PRESETS, Preset};
 use foreread_lab::report::number::size;
 use serde_json::{Value, json};
 
-/// Prints them.
-pub fn run(as_json: bool) -> Result<(), Fail> {
+/// Prints them, or one as a model file.
+pub fn run(args: &ModelsArgs) -> Result<(), Fail> {
+    if let Some(name) = &args.toml {
+        let preset = presets::find(name).map_err(|error| names::refused("model", &error, "foreread models"))?;
+        return out::print(foreread_lab::probe::model_toml(preset));
+    }
     let entries: Vec<Entry> = PRESETS.iter().map(entry).collect();
-    catalog::print("models", &entries, as_json)
+    catalog::print("models", &entries, args.json)
 }
 
 fn entry(preset: &Preset) -> Entry {
@@ -42,6 +49,7 @@ fn kind(model: Model) -> &'static str {
         Model::Array(_) => "array",
         Model::Ssd(_) => "ssd",
         Model::Net(_) => "net",
+        Model::Lanes(_) => "lanes",
     }
 }
 
@@ -54,20 +62,30 @@ fn time(ns: u64) -> String {
     if ns < 1_000_000 { format!("{} us", per(ns, 1e3)) } else { format!("{} ms", per(ns, 1e6)) }
 }
 
+/// What a command alone takes, for people.
+fn alone(disk: &DiskModel) -> String {
+    let most = disk.max_transfer_bytes;
+    let of = if most < u64::MAX { format!(" of at most {}", size(most)) } else { String::new() };
+    let slope = |(n, s): (usize, &Slope)| {
+        let from = if n > 0 { format!(" from {} on", size(s.from_bytes)) } else { String::new() };
+        format!("{} us/KiB{from}", per(s.ps_per_kib, 1e6))
+    };
+    let slopes: Vec<String> = disk.slopes.iter().enumerate().map(slope).collect();
+    format!("{} us a transfer{of}, {}", per(disk.command_ns, 1e3), slopes.join(", "))
+}
+
 /// The figures of the model, for people.
 fn words(model: Model) -> String {
     let (us, ms, mb) = (|ns| per(ns, 1e3), |ns| per(ns, 1e6), |bytes| per(bytes, 1e6));
     match model {
-        Model::Disk(disk) => {
-            let most = disk.max_transfer_bytes;
-            let of = if most < u64::MAX { format!(" of at most {}", size(most)) } else { String::new() };
-            let slope = |(n, s): (usize, &Slope)| {
-                let from = if n > 0 { format!(" from {} on", size(s.from_bytes)) } else { String::new() };
-                format!("{} us/KiB{from}", per(s.ps_per_kib, 1e6))
-            };
-            let slopes: Vec<String> = disk.slopes.iter().enumerate().map(slope).collect();
-            format!("{} us a transfer{of}, {}; one after the other", us(disk.command_ns), slopes.join(", "))
-        }
+        Model::Disk(disk) => format!("{}; one after the other", alone(&disk)),
+        Model::Lanes(lanes) => format!(
+            "{}; {} at once, each holds the gate for {} and {} us/KiB",
+            alone(&lanes.alone),
+            lanes.lanes,
+            time(lanes.gate_ns),
+            per(lanes.gate_ps_per_kib, 1e6),
+        ),
         Model::Hdd(hdd) => {
             let seek = hdd.seek;
             let linear = format!(" up to {} of the way, {} ms for all of it", seek.linear_from, ms(seek.full_ns));
@@ -126,6 +144,12 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
                 ("slopes", disk.slopes.iter().map(slope).collect()),
             ]
         }
+        Model::Lanes(lanes) => vec![
+            ("lanes", json!(lanes.lanes)),
+            ("command_ns", json!(lanes.alone.command_ns)),
+            ("gate_ns", json!(lanes.gate_ns)),
+            ("gate_ps_per_kib", json!(lanes.gate_ps_per_kib)),
+        ],
         Model::Hdd(hdd) => vec![
             ("rpm", json!(hdd.rpm)),
             ("command_ns", json!(hdd.command_ns)),

@@ -1,11 +1,12 @@
-//! Reads `--on SOURCE`: a path, `file:PATH` or `model:NAME`.
+//! Reads `--on SOURCE`: a path, `file:PATH`, `model:NAME` or `model:FILE.toml`.
 //!
 //! Looks at a file before anything is measured, so that a wrong one costs a second and one line. Never: opens
 //! what is neither a file nor a block device (a FIFO would wait for ever).
 
 use crate::fail::Fail;
 use crate::names;
-use foreread_lab::device::presets::{self, Preset};
+use foreread_lab::device::custom::{self, FindError};
+use foreread_lab::device::presets::Preset;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -27,8 +28,11 @@ pub enum On {
 pub fn parse(text: &OsStr) -> Result<On, Fail> {
     let bytes = text.as_bytes();
     if let Some(name) = bytes.strip_prefix(b"model:") {
-        let found = presets::find(&String::from_utf8_lossy(name));
-        return found.map(On::Model).map_err(|error| names::refused("model", &error, "foreread models"));
+        let found = custom::find(&String::from_utf8_lossy(name));
+        return found.map(On::Model).map_err(|error| match error {
+            FindError::Name(error) => names::refused("model", &error, "foreread models"),
+            FindError::File(error) => Fail::Input(error.to_string()),
+        });
     }
     let path = Path::new(OsStr::from_bytes(bytes.strip_prefix(b"file:").unwrap_or(bytes)));
     if path.as_os_str().is_empty() {

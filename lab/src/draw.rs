@@ -20,7 +20,7 @@
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The 0.99 quantile of the standard normal distribution.
-const Z99: f64 = 2.326_347_874_040_841;
+pub(crate) const Z99: f64 = 2.326_347_874_040_841;
 
 /// Scrambles 64 bits so that each bit of the answer depends on each bit of `x`; one to one. It is the finaliser
 /// of splitmix64 (Stafford's variant 13).

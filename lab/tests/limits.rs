@@ -68,7 +68,7 @@ fn check_limits(name: &str, size: u64, preset: &Preset, policies: &[&str], beate
     let (lucky, slack, long_s) = match preset.model {
         Model::Hdd(_) | Model::Ssd(_) => (true, LUCK, 0.0),
         Model::Net(net) => (net.rtt_p99_ns.is_some(), START, net.rtt_p99_ns.unwrap_or(0) as f64 / 1e9),
-        Model::Disk(_) | Model::Array(_) => (false, START, 0.0),
+        Model::Disk(_) | Model::Array(_) | Model::Lanes(_) => (false, START, 0.0),
     };
     let table = tables(name, preset.name, size, if lucky { LUCKY_RUNS } else { 1 }, policies, None);
     let mean = |runs: &[RunResult]| runs.iter().map(|r| r.time_s).sum::<f64>() / runs.len() as f64;

@@ -7,12 +7,16 @@ mod compare;
 mod conform;
 mod reproduce;
 mod trace;
+mod models;
+mod probe;
 mod values;
 
 pub use compare::{CompareArgs, ReplayMode};
 pub use conform::{ConformArgs, ConformLevel, ConformWhat};
 pub use reproduce::ReproduceArgs;
 pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
+pub use models::ModelsArgs;
+pub use probe::ProbeArgs;
 
 use crate::fail::Fail;
 use crate::names;
@@ -75,10 +79,7 @@ Example:
   foreread compare --policy linux-6.18:max=1M,rbd-plain:trigger=3,max=1M")]
     Policies(ListArgs),
     /// List the device models: figures, origin, how far they are off
-    #[command(after_help = "\
-Example:
-  foreread compare --on model:rbd")]
-    Models(ListArgs),
+    Models(ModelsArgs),
     /// List the workloads: parameters, defaults, units, origin
     #[command(after_help = "\
 Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
@@ -86,6 +87,8 @@ Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 Example:
   foreread compare random:record=16K --on model:nvme")]
     Workloads(ListArgs),
+    /// Measure a storage, fit a model to it, say what to set
+    Probe(ProbeArgs),
     /// Feed a recorded event log to a fresh core, compare its actions
     ReplayLog(ReplayLogArgs),
     /// Check our decisions against those recorded from a running kernel

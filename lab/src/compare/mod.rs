@@ -13,6 +13,7 @@ mod place;
 mod reads;
 pub mod vary;
 
+use crate::device::custom::{FindError, ModelFileError};
 use crate::device::presets::Preset;
 use crate::limits::{self, bound::Bound, oracle};
 use crate::live;
@@ -116,6 +117,9 @@ pub enum CompareError {
     /// A model that is not there.
     #[error("{0}")]
     Model(SpecError),
+    /// A file that is no model.
+    #[error("{0}")]
+    ModelFile(ModelFileError),
     /// A policy that does not fit the place.
     #[error("{0}")]
     Policy(SpecError),
@@ -165,6 +169,15 @@ pub enum CompareError {
     /// Reading failed.
     #[error("{0}")]
     Live(#[from] live::LiveError),
+}
+
+impl From<FindError> for CompareError {
+    fn from(error: FindError) -> CompareError {
+        match error {
+            FindError::Name(error) => CompareError::Model(error),
+            FindError::File(error) => CompareError::ModelFile(error),
+        }
+    }
 }
 
 /// Measures everything that the plan asks for.

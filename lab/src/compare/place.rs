@@ -7,7 +7,8 @@ use super::{
     CompareError, FILE_RUNS, MODEL_RUNS, Plan, SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SPAN_BYTES, SPAN_BYTES,
     SUITE_MODELS, Where,
 };
-use crate::device::presets::{self, Preset};
+use crate::device::custom;
+use crate::device::presets::Preset;
 use crate::live::{self, LiveError};
 use crate::report::Progress;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
@@ -56,7 +57,7 @@ pub fn all(plan: &Plan, scratch: bool, progress: &mut dyn Progress) -> Result<Ve
 }
 
 fn model(name: &str) -> Result<Place, CompareError> {
-    presets::find(name).map(Place::Model).map_err(CompareError::Model)
+    custom::find(name).map(Place::Model).map_err(CompareError::from)
 }
 
 impl OnFile {

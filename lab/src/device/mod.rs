@@ -21,9 +21,11 @@
 //! A kind of device is a file here; a device with figures is a row in [`presets`].
 
 pub mod array;
+pub mod custom;
 pub mod disk;
 pub mod fit;
 pub mod hdd;
+pub mod lanes;
 pub mod net;
 pub mod presets;
 pub mod ssd;

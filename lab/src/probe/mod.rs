@@ -11,6 +11,23 @@
 //!
 //! Schema `foreread.probe/1`: keys are only ever added. What is not defined is null. MB is 10^6 bytes.
 
+mod advice;
+mod error;
+mod fit;
+mod forms;
+pub mod grid;
+mod live;
+mod measure;
+mod run;
+mod settings;
+mod table;
+pub mod verify;
+mod virt;
+
+pub use error::ProbeError;
+pub use run::{Asked, Found, Where, model_toml, probe};
+pub use table::render;
+
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
@@ -97,6 +114,31 @@ pub struct Spread {
     pub low: f64,
     /// Third quartile; the largest of fewer than four.
     pub high: f64,
+}
+
+impl Spread {
+    /// Nothing.
+    pub(crate) const ZERO: Spread = Spread { median: 0.0, low: 0.0, high: 0.0 };
+
+    /// Of some values; nothing of none, or of one that is not finite.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
+            return None;
+        }
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        let edge = if n < 4 { 0 } else { n / 4 };
+        let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
+        Some(Spread { median, low: sorted[edge], high: sorted[n - 1 - edge] })
+    }
+
+    /// (third quartile - first) / median.
+    #[must_use]
+    pub fn relative(&self) -> Option<f64> {
+        crate::stats::ratio(self.high - self.low, self.median)
+    }
 }
 
 /// The model and how well it fits.

@@ -15,6 +15,7 @@ use super::Device;
 use super::array::{Array, ArrayModel};
 use super::disk::{Disk, DiskModel};
 use super::hdd::{Hdd, HddModel};
+use super::lanes::{Lanes, LanesModel};
 use super::net::{Net, NetModel};
 use super::ssd::{Ssd, SsdModel};
 use foreread_core::policy::spec::SpecError;
@@ -57,6 +58,8 @@ pub enum Model {
     Ssd(SsdModel),
     /// Many at once over a shared link.
     Net(NetModel),
+    /// Several at once behind one gate: what a probe fits.
+    Lanes(LanesModel),
 }
 
 impl Preset {
@@ -69,6 +72,7 @@ impl Preset {
             Model::Array(model) => Box::new(Array::new(model)),
             Model::Ssd(model) => Box::new(Ssd::new(model, seed)),
             Model::Net(model) => Box::new(Net::new(model, seed)),
+            Model::Lanes(model) => Box::new(Lanes::new(model)),
         }
     }
 
@@ -84,6 +88,7 @@ impl Preset {
             Model::Array(model) => model.least_ns(bytes),
             Model::Ssd(model) => model.least_ns(bytes),
             Model::Net(model) => model.least_ns(bytes),
+            Model::Lanes(model) => model.least_ns(bytes),
         }
     }
 }

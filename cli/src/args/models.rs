@@ -1,0 +1,17 @@
+//! The arguments of `foreread models`. Never: looks at a file or a registry.
+
+/// List the device models: what they are, origin, how far they are off
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread compare --on model:rbd
+  foreread models --toml rbd > mine.toml
+  foreread compare --on model:mine.toml")]
+pub struct ModelsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print one as a model file, to begin with
+    #[arg(long, value_name = "NAME", conflicts_with = "json")]
+    pub toml: Option<String>,
+}

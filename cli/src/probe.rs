@@ -1,0 +1,73 @@
+//! `foreread probe`: hands a source to the lab, prints what it found, writes the model and the JSON.
+//!
+//! Never: writes to the source; there is nothing to clean up when it is interrupted.
+
+use crate::args::ProbeArgs;
+use crate::compare::refused;
+use crate::fail::Fail;
+use crate::out::{self, JsonTo, json_to};
+use crate::progress::Bar;
+use crate::source::{self, On};
+use foreread_lab::probe::{self, Asked, Found, Where, verify};
+use serde::Serialize;
+
+/// Measures and prints.
+pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
+    let on = source::parse(&args.source)?;
+    let json = json_to(args.json.as_ref())?;
+    if let Some(model) = &args.verify {
+        return check(args, on, model, json.as_ref());
+    }
+    let output = args.output.as_ref().map(|path| out::writable("output", path)).transpose()?;
+    if let Some(path) = output.as_ref().filter(|p| p.extension().is_none_or(|e| e != "toml")) {
+        return Err(Fail::input(
+            "a model file ends in .toml",
+            format!("--output {}", path.display()),
+            "name it FILE.toml",
+        ));
+    }
+    let source = match on {
+        On::File(path) => Where::File(path),
+        On::Model(preset) => Where::Model(preset),
+    };
+    let asked = Asked { source, seconds: f64::from(args.seconds), size_bytes: args.size, buffered: args.buffered };
+    let Found { probe, model } = {
+        let mut bar = Bar::new();
+        probe::probe(&asked, &mut bar).map_err(|error| Fail::Input(error.to_string()))?
+    };
+    if let Some(path) = &output {
+        out::write("output", path, &model.to_toml())?;
+    }
+    show(&probe::render(&probe), &probe, json.as_ref())
+}
+
+/// The truth check.
+fn check(args: &ProbeArgs, on: On, model: &str, json: Option<&JsonTo>) -> Result<(), Fail> {
+    let On::File(path) = on else {
+        let remedy = "name the file or block device that was probed";
+        return Err(Fail::input("a model cannot vouch for a model", args.source.display(), remedy));
+    };
+    let model = model.strip_prefix("model:").unwrap_or(model);
+    let verified = {
+        let mut bar = Bar::new();
+        verify::verify(path, model, args.workload.clone(), args.runs, args.size, &mut bar).map_err(refused)?
+    };
+    show(&verified.render(), &verified, json)?;
+    if verified.agrees {
+        return Ok(());
+    }
+    let wrong = verified.pairs.iter().filter(|p| !p.agrees).count();
+    Err(Fail::Check(format!(
+        "{wrong} of {} pairs are ranked otherwise by {model}; probe again when the machine is quiet",
+        verified.pairs.len()
+    )))
+}
+
+fn show(text: &str, whole: &impl Serialize, json: Option<&JsonTo>) -> Result<(), Fail> {
+    if json != Some(&JsonTo::Stdout) {
+        out::print(text)?;
+    }
+    let Some(to) = json else { return Ok(()) };
+    let json = serde_json::to_string_pretty(whole).expect("a struct of numbers and strings can always be written");
+    to.write(&(json + "\n"))
+}

@@ -1,0 +1,218 @@
+//! The ranges of a model file: the first key that is outside, and why. Never: a number that the simulator could choke
+//! on (no time, no rate, a sum that does not fit).
+
+use super::SCHEMA;
+use super::file::{ArrayFile, HddFile, LanesFile, ModelFile, NetFile, SlopeFile, SsdFile};
+use foreread_core::units::MAX_OFFSET;
+
+/// Longest text, in characters.
+pub const MOST_TEXT: usize = 500;
+/// Most slopes, and most rows of an overhead.
+pub const MOST_ROWS: usize = 64;
+/// Most points that were measured.
+pub const MOST_POINTS: usize = 1024;
+/// Longest single time: an hour, in nanoseconds.
+const MOST_NS: u64 = 3_600_000_000_000;
+/// Slowest and fastest rate, in bytes a second.
+const RATES: (u64, u64) = (1000, 1_000_000_000_000);
+/// The same, in picoseconds for a KiB; 0 where bytes cost nothing.
+const PS_PER_KIB: (u64, u64) = (0, 1_024_000_000_000);
+/// Most commands at once, lanes, connections, segments.
+const MOST_AT_ONCE: u64 = 1 << 16;
+/// Most dies, and channels, of a drive.
+const MOST_DIES: u64 = 1024;
+/// Slowest reader: a millisecond for a KiB.
+const MOST_HOST_NS: u64 = 1_000_000;
+
+/// The key, and what is wrong with it.
+type Refusal = (String, String);
+
+fn range(key: &str, value: u64, (low, high): (u64, u64)) -> Result<(), Refusal> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err((key.to_string(), format!("{value} is not between {low} and {high}")))
+}
+
+fn refuse<T>(key: &str, why: &str) -> Result<T, Refusal> {
+    Err((key.to_string(), why.to_string()))
+}
+
+fn ranges(table: &str, values: &[(&str, u64, (u64, u64))]) -> Result<(), Refusal> {
+    values.iter().try_for_each(|(key, value, allowed)| range(&format!("{table}.{key}"), *value, *allowed))
+}
+
+const TIME: (u64, u64) = (0, MOST_NS);
+
+impl ModelFile {
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        if self.schema != SCHEMA {
+            return refuse("schema", &format!("this version reads {SCHEMA} only"));
+        }
+        let date = self.date.as_ref().map(|d| ("date", d));
+        let texts = [
+            ("summary", &self.summary),
+            ("origin", &self.origin),
+            ("fit_error", &self.fit_error),
+            ("host_origin", &self.host_origin),
+        ];
+        let source = self.fit.as_ref().map(|f| ("fit.source", &f.source));
+        for (key, text) in texts.into_iter().chain(date).chain(source) {
+            if text.chars().count() > MOST_TEXT || text.chars().any(char::is_control) {
+                return refuse(key, &format!("it is not one line of at most {MOST_TEXT} characters"));
+            }
+        }
+        range("capacity_bytes", self.capacity_bytes, (1, MAX_OFFSET))?;
+        range("commands_at_once", u64::from(self.commands_at_once), (1, MOST_AT_ONCE))?;
+        range("host_ns_per_kib", self.host_ns_per_kib, (0, MOST_HOST_NS))?;
+        self.one_kind()?;
+        if let Some(disk) = &self.disk {
+            ranges("disk", &[("command_ns", disk.command_ns, TIME)])?;
+            max_transfer("disk", disk.max_transfer_bytes)?;
+            slopes("disk.slopes", &disk.slopes)?;
+        }
+        self.lanes.as_ref().map_or(Ok(()), lanes)?;
+        self.hdd.as_ref().map_or(Ok(()), hdd)?;
+        self.array.as_ref().map_or(Ok(()), array)?;
+        self.ssd.as_ref().map_or(Ok(()), ssd)?;
+        self.net.as_ref().map_or(Ok(()), net)?;
+        self.words_for_people()
+    }
+
+    fn one_kind(&self) -> Result<(), Refusal> {
+        let there = [
+            self.disk.is_some(),
+            self.lanes.is_some(),
+            self.hdd.is_some(),
+            self.array.is_some(),
+            self.ssd.is_some(),
+            self.net.is_some(),
+        ];
+        match there.iter().filter(|t| **t).count() {
+            1 => Ok(()),
+            _ => refuse("figures", "there must be one table of [disk], [lanes], [hdd], [array], [ssd] and [net]"),
+        }
+    }
+
+    fn words_for_people(&self) -> Result<(), Refusal> {
+        if let Some(fit) = &self.fit
+            && ![fit.worst_error, fit.median_error].iter().all(|e| e.is_finite())
+        {
+            return refuse("fit", "an error is not a number");
+        }
+        if self.points.len() > MOST_POINTS {
+            return refuse("points", &format!("more than {MOST_POINTS}"));
+        }
+        let finite = |p: &super::PointFile| {
+            p.mb_per_s.iter().chain([&p.latency_us]).chain(p.error.as_ref()).all(|v| v.is_finite())
+        };
+        match self.points.iter().position(|p| !finite(p)) {
+            Some(at) => refuse(&format!("points[{at}]"), "a figure is not a number"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn max_transfer(table: &str, bytes: Option<u64>) -> Result<(), Refusal> {
+    bytes.map_or(Ok(()), |bytes| ranges(table, &[("max_transfer_bytes", bytes, (512, MAX_OFFSET))]))
+}
+
+fn slopes(key: &str, slopes: &[SlopeFile]) -> Result<(), Refusal> {
+    if slopes.is_empty() || slopes.len() > MOST_ROWS {
+        return refuse(key, &format!("there must be 1 to {MOST_ROWS}"));
+    }
+    if slopes[0].from_bytes != 0 || !slopes.is_sorted_by(|a, b| a.from_bytes < b.from_bytes) {
+        return refuse(key, "from_bytes must begin at 0 and rise");
+    }
+    slopes.iter().try_for_each(|s| range(&format!("{key}.ps_per_kib"), s.ps_per_kib, PS_PER_KIB))
+}
+
+fn lanes(f: &LanesFile) -> Result<(), Refusal> {
+    ranges(
+        "lanes",
+        &[
+            ("lanes", u64::from(f.lanes), (1, MOST_AT_ONCE)),
+            ("command_ns", f.command_ns, TIME),
+            ("gate_ns", f.gate_ns, TIME),
+            ("gate_ps_per_kib", f.gate_ps_per_kib, PS_PER_KIB),
+        ],
+    )?;
+    max_transfer("lanes", f.max_transfer_bytes)?;
+    slopes("lanes.slopes", &f.slopes)
+}
+
+fn hdd(f: &HddFile) -> Result<(), Refusal> {
+    if !(0.0..=1.0).contains(&f.seek_linear_from) {
+        return refuse("hdd.seek_linear_from", "it is not between 0 and 1");
+    }
+    ranges(
+        "hdd",
+        &[
+            ("rpm", u64::from(f.rpm), (60, 100_000)),
+            ("command_ns", f.command_ns, TIME),
+            ("settle_ns", f.settle_ns, TIME),
+            ("seek_root_ns", f.seek_root_ns, TIME),
+            ("seek_full_ns", f.seek_full_ns, TIME),
+            ("inner_bytes_per_s", f.inner_bytes_per_s, RATES),
+            ("outer_bytes_per_s", f.outer_bytes_per_s, (f.inner_bytes_per_s, RATES.1)),
+            ("buffer_segments", u64::from(f.buffer_segments), (0, MOST_AT_ONCE)),
+            ("buffer_segment_bytes", f.buffer_segment_bytes, (1, 1 << 40)),
+            ("buffer_hit_ns", f.buffer_hit_ns, TIME),
+            ("interface_bytes_per_s", f.interface_bytes_per_s, RATES),
+            ("queue_depth", u64::from(f.queue_depth), (1, MOST_AT_ONCE)),
+            ("patience_ns", f.patience_ns, TIME),
+        ],
+    )
+}
+
+fn array(f: &ArrayFile) -> Result<(), Refusal> {
+    ranges("array", &[("ps_per_kib", f.ps_per_kib, PS_PER_KIB)])?;
+    if f.overhead.is_empty() || f.overhead.len() > MOST_ROWS {
+        return refuse("array.overhead", &format!("there must be 1 to {MOST_ROWS} rows"));
+    }
+    if f.overhead[0].from_readers != 1 || !f.overhead.is_sorted_by(|a, b| a.from_readers < b.from_readers) {
+        return refuse("array.overhead", "from_readers must begin at 1 and rise");
+    }
+    f.overhead.iter().try_for_each(|row| range("array.overhead.ns", row.ns, TIME))
+}
+
+fn ssd(f: &SsdFile) -> Result<(), Refusal> {
+    ranges(
+        "ssd",
+        &[
+            ("channels", u64::from(f.channels), (1, MOST_DIES)),
+            ("dies_per_channel", u64::from(f.dies_per_channel), (1, MOST_DIES)),
+            ("flash_page_bytes", f.flash_page_bytes, (512, 1 << 30)),
+            ("command_ns", f.command_ns, TIME),
+            ("read_ns", f.read_ns, (1, MOST_NS)),
+            ("channel_bytes_per_s", f.channel_bytes_per_s, RATES),
+            ("link_bytes_per_s", f.link_bytes_per_s, RATES),
+            ("queue_depth", u64::from(f.queue_depth), (1, MOST_AT_ONCE)),
+        ],
+    )?;
+    let Some(tail) = &f.tail else { return Ok(()) };
+    ranges(
+        "ssd.tail",
+        &[
+            ("read_p99_ns", tail.read_p99_ns, (f.read_ns, MOST_NS)),
+            ("collisions_per_million", tail.collisions_per_million, (0, 1_000_000)),
+            ("program_ns", tail.program_ns, TIME),
+            ("erase_ns", tail.erase_ns, TIME),
+        ],
+    )
+}
+
+fn net(f: &NetFile) -> Result<(), Refusal> {
+    // A tail is a multiple of its median, which then is not nothing.
+    let least_ns = u64::from(f.rtt_p99_ns.is_some());
+    ranges(
+        "net",
+        &[
+            ("rtt_ns", f.rtt_ns, (least_ns, MOST_NS)),
+            ("rtt_p99_ns", f.rtt_p99_ns.unwrap_or(f.rtt_ns), (f.rtt_ns, MOST_NS)),
+            ("link_bytes_per_s", f.link_bytes_per_s, RATES),
+            ("connection_bytes_per_s", f.connection_bytes_per_s, (RATES.0, f.link_bytes_per_s)),
+            ("server_connections", u64::from(f.server_connections), (1, MOST_AT_ONCE)),
+        ],
+    )
+}

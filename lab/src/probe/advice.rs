@@ -1,0 +1,174 @@
+//! What the points say about readahead, by stated rules. The words to paste are `settings.rs`'s.
+//!
+//! - The **plateau** is the smallest sequential request, one at a time, whose throughput is at least 98 % of the best such
+//!   (seed 001's mark): a readahead of that size gets what there is to get, a larger one nothing.
+//! - **90 %** of it is what most of the gain costs least.
+//! - The **depth** is the fewest reads at once that get 90 % of the best throughput of all points, at the size where
+//!   fewest are needed.
+//!
+//! Never: a rule that reads the fitted model. What is advised was measured.
+
+use super::{Advice, Pattern, Point, settings};
+use crate::report::number::size;
+use foreread_core::policy::capacity::Cap;
+
+/// Part of the best that is the plateau.
+const PLATEAU: f64 = 0.98;
+/// Part of the best that is most of it.
+const MOST: f64 = 0.90;
+/// A size whose quartiles reach the plateau is on it as well, where the measurement is this noisy or more.
+const NOISY: f64 = 0.05;
+
+/// What the settings need to know beside the points.
+pub(super) struct Context<'a> {
+    pub capacity_bytes: u64,
+    pub readahead_bytes: Option<u64>,
+    pub noise: Option<f64>,
+    pub disk: Option<&'a settings::Disk>,
+    pub is_model: bool,
+}
+
+/// The advice for these points.
+pub(super) fn advise(points: &[Point], context: &Context<'_>) -> Advice {
+    let in_order = |p: &&Point| p.pattern == Pattern::Sequential && p.depth == 1;
+    let line: Vec<&Point> = points.iter().filter(in_order).collect();
+    let rate = |p: &Point| p.throughput_mb_s.median;
+    let best = line.iter().map(|p| rate(p)).max_by(f64::total_cmp);
+    let first = |part: f64| {
+        let enough = best? * part;
+        line.iter().find(|p| rate(p) >= enough).map(|p| p.request_bytes)
+    };
+    let (plateau, request_90) = (first(PLATEAU), first(MOST));
+    let best_deep = points.iter().map(rate).max_by(f64::total_cmp);
+    let deep = best_deep.and_then(|best| {
+        let fit = points.iter().filter(|p| rate(p) >= best * MOST);
+        fit.min_by_key(|p| (p.depth, p.request_bytes)).map(|p| (p.depth, p.request_bytes))
+    });
+    let mut advice = Advice {
+        best_mb_s: best,
+        request_90_bytes: request_90,
+        plateau_bytes: plateau,
+        best_deep_mb_s: best_deep,
+        depth_90: deep.map(|(depth, _)| depth),
+        depth_90_bytes: deep.map(|(_, bytes)| bytes),
+        capacity_cap_bytes: Cap::Later.bytes(context.capacity_bytes),
+        findings: Vec::new(),
+        settings: Vec::new(),
+    };
+    advice.findings = findings(&advice, &line, context);
+    advice.settings = settings::for_paste(&advice, context);
+    advice
+}
+
+fn findings(advice: &Advice, line: &[&Point], context: &Context<'_>) -> Vec<String> {
+    let mut said = Vec::new();
+    let mb = |v: f64| crate::report::number::three(v);
+    if let (Some(best), Some(plateau), Some(most)) = (advice.best_mb_s, advice.plateau_bytes, advice.request_90_bytes) {
+        said.push(format!(
+            "One read at a time, in order: {} MB/s at best; {} gets 90 % of it, and {} gets 98 %: a larger readahead gains \
+             nothing here",
+            mb(best),
+            size(most),
+            size(plateau)
+        ));
+        if line.last().is_some_and(|p| p.request_bytes == plateau) && line.len() > 1 {
+            said.push(format!("Throughput still rose at {}, the largest size measured", size(plateau)));
+        }
+        if let Some(finding) = context.readahead_bytes.and_then(|now| present(now, advice, line)) {
+            said.push(finding);
+        }
+        if context.noise.is_some_and(|noise| noise > NOISY) {
+            said.push("The machine was too busy for the 98 % to be exact: sizes next to it are as good".to_string());
+        }
+    }
+    if let (Some(depth), Some(bytes), Some(best)) = (advice.depth_90, advice.depth_90_bytes, advice.best_deep_mb_s) {
+        said.push(match depth {
+            1 => {
+                format!("One read at a time of {} gets 90 % of all there is: several at once gain little", size(bytes))
+            }
+            _ => format!("{depth} reads of {} at once get 90 % of all there is, {} MB/s", size(bytes), mb(best)),
+        });
+    }
+    if let (Some(cap), Some(plateau)) = (advice.capacity_cap_bytes, advice.plateau_bytes) {
+        let beside = if cap < plateau {
+            "below what was measured: the formula would hold this device back"
+        } else {
+            "at or above what was measured: the formula costs nothing here"
+        };
+        said.push(format!("The formula of 2010 caps a device of this capacity at {}, {beside}", size(cap)));
+    }
+    said
+}
+
+/// What the present setting gets of the best.
+fn present(now: u64, advice: &Advice, line: &[&Point]) -> Option<String> {
+    let at = line.iter().rev().find(|p| p.request_bytes <= now)?;
+    let part = at.throughput_mb_s.median / advice.best_mb_s?;
+    let gain = if part >= PLATEAU || now >= advice.plateau_bytes? {
+        "there is nothing to gain by a larger one".to_string()
+    } else {
+        format!("up to {:.0} % more with {}", (1.0 / part - 1.0) * 100.0, size(advice.plateau_bytes?))
+    };
+    Some(format!("The present readahead, {}: {gain}", size(now)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::Spread;
+
+    fn point(pattern: Pattern, bytes: u64, depth: u32, rate: f64) -> Point {
+        let spread = Spread { median: rate, low: rate, high: rate };
+        Point {
+            pattern,
+            request_bytes: bytes,
+            depth,
+            rounds: 9,
+            reads: 100,
+            throughput_mb_s: spread,
+            latency_us: spread,
+            latency_p99_us: None,
+            model_mb_s: None,
+            error: None,
+        }
+    }
+
+    fn line(rates: &[f64]) -> Vec<Point> {
+        rates.iter().enumerate().map(|(n, r)| point(Pattern::Sequential, 4096 << n, 1, *r)).collect()
+    }
+
+    const CONTEXT: Context<'static> = Context {
+        capacity_bytes: 32 << 30,
+        readahead_bytes: Some(8192),
+        noise: Some(0.0),
+        disk: None,
+        is_model: false,
+    };
+
+    #[test]
+    fn the_marks_are_the_first_sizes_that_reach_their_part() {
+        let mut points = line(&[50.0, 89.9, 90.0, 97.9, 98.0, 99.0, 100.0]);
+        points.push(point(Pattern::Random, 4096, 8, 1000.0));
+        points.push(point(Pattern::Random, 65536, 4, 901.0));
+        points.push(point(Pattern::Random, 4096, 4, 899.0));
+        let advice = advise(&points, &CONTEXT);
+        assert_eq!((advice.request_90_bytes, advice.plateau_bytes), (Some(16384), Some(65536)));
+        assert_eq!((advice.depth_90, advice.depth_90_bytes), (Some(4), Some(65536)));
+        assert_eq!(advice.capacity_cap_bytes, Some(1 << 20));
+        let said = advice.findings.join("\n");
+        assert!(said.contains("The present readahead, 8K: up to 11 % more with 64K"), "{said}");
+        assert!(!said.contains("still rose"), "{said}");
+    }
+
+    #[test]
+    fn where_more_gains_nothing_it_says_so() {
+        let context = Context { readahead_bytes: Some(128 << 10), ..CONTEXT };
+        let advice = advise(&line(&[99.0, 100.0, 99.5]), &context);
+        let said = advice.findings.join("\n");
+        assert!(said.contains("The present readahead, 128K: there is nothing to gain"), "{said}");
+        assert!(said.contains("One read at a time of 4K gets 90 % of all"), "{said}");
+        assert!(advise(&line(&[1.0, 2.0]), &CONTEXT).findings.join("\n").contains("still rose at 8K"));
+        assert_eq!(advise(&[], &CONTEXT).plateau_bytes, None);
+        assert!(advise(&[], &CONTEXT).findings.is_empty());
+    }
+}

@@ -1,0 +1,184 @@
+//! The forms a model may have, and their figures for given points: closed formulas, so that trying many is cheap.
+//!
+//! ```text
+//!   disk    T(S), one after the other                              2 figures, each knee +2, a longest transfer +1
+//!   array   the same with an overhead for reads at random          +1
+//!   net     rtt + S / connection, so many at once over a link      4, with a tail +1
+//!   lanes   T(S), so many at once behind a gate                    those of the disk, +2 or +3
+//! ```
+//!
+//! Never: a figure below 0, or one that the points leave open.
+
+use super::{Pattern, Point};
+use crate::device::fit::{Fit as Alone, Form as AloneForm, Point as Time, relative_least_squares};
+
+/// Lanes that are tried; the last is as many as were ever kept busy.
+pub(super) const LANES: [u32; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64];
+/// Of two numbers of lanes that fit about as well the larger is taken: a limit has to show.
+const LANES_TIE: f64 = 1.02;
+/// A tail is worth a figure where the 99th percentile of the latency is this many medians.
+const TAIL: f64 = 1.15;
+
+/// A model as far as its formulas go.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shape {
+    /// One command alone, in order.
+    pub alone: Alone,
+    /// What one at random costs beside that, in nanoseconds.
+    pub random_ns: f64,
+    /// Several at once.
+    pub deep: Option<Deep>,
+    /// Which device it becomes.
+    pub kind: Kind,
+    /// Figures that were fitted.
+    pub parameters: u32,
+}
+
+/// How several commands share the device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Deep {
+    /// At once.
+    pub lanes: u32,
+    /// Nanoseconds each holds the gate for.
+    pub gate_ns: f64,
+    /// And for each KiB.
+    pub gate_ns_per_kib: f64,
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    Disk,
+    Array,
+    /// With the 99th percentile of its round trip / the median.
+    Net(Option<f64>),
+    Lanes,
+}
+
+impl Shape {
+    /// Nanoseconds of one command alone.
+    fn alone_ns(&self, pattern: Pattern, bytes: u64) -> f64 {
+        self.alone.ns(bytes) + if pattern == Pattern::Random { self.random_ns } else { 0.0 }
+    }
+
+    /// What it makes of a point, in 10^6 bytes a second.
+    pub(super) fn mb_per_s(&self, pattern: Pattern, bytes: u64, depth: u32) -> f64 {
+        let alone_ns = self.alone_ns(pattern, bytes);
+        let ns = match self.deep {
+            None => alone_ns,
+            Some(deep) => {
+                let gate_ns = deep.gate_ns + deep.gate_ns_per_kib * bytes as f64 / 1024.0;
+                (alone_ns.max(gate_ns) / f64::from(depth.min(deep.lanes))).max(gate_ns)
+            }
+        };
+        if ns > 0.0 { bytes as f64 * 1e3 / ns } else { f64::INFINITY }
+    }
+
+    /// In one line: `disk, 2 slopes`.
+    pub(super) fn name(&self) -> String {
+        let slopes = match self.alone.form.knees.len() {
+            0 => String::new(),
+            n => format!(", {} slopes", n + 1),
+        };
+        let most = self.alone.form.max_transfer_bytes;
+        let transfers = if most == u64::MAX { String::new() } else { format!(", transfers of {}K", most >> 10) };
+        let kind = match self.kind {
+            Kind::Disk => "disk",
+            Kind::Array => "array",
+            Kind::Net(_) => "net",
+            Kind::Lanes => "lanes",
+        };
+        let gate = self.deep.filter(|_| self.kind == Kind::Lanes).is_some_and(|d| d.gate_ns > 0.0);
+        format!("{kind}{}{slopes}{transfers}", if gate { " with a gate" } else { "" })
+    }
+}
+
+/// Nanoseconds of a read of a point, one at a time.
+fn ns_of(point: &Point) -> f64 {
+    point.request_bytes as f64 * 1e3 / point.throughput_mb_s.median
+}
+
+fn times<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<Time> {
+    points.filter(|p| p.depth == 1).map(|p| Time { bytes: p.request_bytes, ns: ns_of(p) }).collect()
+}
+
+/// The formula of one command alone, fitted to all points of depth 1.
+pub(super) fn alone(form: &AloneForm, points: &[&Point]) -> Option<Alone> {
+    form.fit(&times(points.iter().copied()))
+}
+
+/// One after the other.
+pub(super) fn disk(form: &AloneForm, points: &[&Point]) -> Option<Shape> {
+    let alone = alone(form, points)?;
+    let parameters = 2 + 2 * form.knees.len() as u32 + u32::from(form.max_transfer_bytes < u64::MAX);
+    Some(Shape { alone, random_ns: 0.0, deep: None, kind: Kind::Disk, parameters })
+}
+
+/// One after the other, with an overhead for reads at random.
+pub(super) fn array(points: &[&Point]) -> Option<Shape> {
+    let form = AloneForm { max_transfer_bytes: u64::MAX, knees: Vec::new() };
+    let shallow: Vec<&Point> = points.iter().copied().filter(|p| p.depth == 1).collect();
+    let row = |p: &&Point| {
+        let random = f64::from(u8::from(p.pattern == Pattern::Random));
+        vec![1.0, p.request_bytes as f64 / 1024.0, random]
+    };
+    let rows: Vec<Vec<f64>> = shallow.iter().map(row).collect();
+    let targets: Vec<f64> = shallow.iter().map(|p| ns_of(p)).collect();
+    let found = relative_least_squares(&rows, &targets)?;
+    let alone = Alone { form, command_ns: found[0], ns_per_kib: vec![found[1]] };
+    Some(Shape { alone, random_ns: found[2], deep: None, kind: Kind::Array, parameters: 3 })
+}
+
+/// Several at once over a link. Only for what tells the bytes of a read in parts, as the device does.
+pub(super) fn net(points: &[&Point]) -> Option<Shape> {
+    let form = AloneForm { max_transfer_bytes: u64::MAX, knees: Vec::new() };
+    let alone = alone(&form, points)?;
+    let smallest =
+        points.iter().filter(|p| p.depth == 1 && p.pattern == Pattern::Random).min_by_key(|p| p.request_bytes)?;
+    let tail = smallest.latency_p99_us.map(|p99| p99 / smallest.latency_us.median).filter(|ratio| *ratio > TAIL);
+    let deep = share(&alone, points, false)?;
+    let parameters = 4 + u32::from(tail.is_some());
+    Some(Shape { alone, random_ns: 0.0, deep: Some(deep), kind: Kind::Net(tail), parameters })
+}
+
+/// Several at once behind a gate, which has a part that does not depend on the length if `gate`.
+pub(super) fn lanes(form: &AloneForm, gate: bool, points: &[&Point]) -> Option<Shape> {
+    let disk = disk(form, points)?;
+    let deep = share(&disk.alone, points, gate)?;
+    let parameters = disk.parameters + 2 + u32::from(gate);
+    Some(Shape { deep: Some(deep), kind: Kind::Lanes, parameters, ..disk })
+}
+
+/// The gate through the best throughput of each size that was read at several depths, and the lanes that fit best.
+fn share(alone: &Alone, points: &[&Point], gate: bool) -> Option<Deep> {
+    let deep: Vec<&Point> = points.iter().copied().filter(|p| p.depth > 1).collect();
+    let mut sizes: Vec<u64> = deep.iter().map(|p| p.request_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let row = |bytes: u64| {
+        let kib = bytes as f64 / 1024.0;
+        if gate { vec![kib, 1.0] } else { vec![kib] }
+    };
+    let best = |bytes: &u64| {
+        let of_size = deep.iter().filter(|p| p.request_bytes == *bytes);
+        of_size.map(|p| ns_of(p)).min_by(f64::total_cmp)
+    };
+    // A link alone is as wide as the best that went through it; a gate goes through all sizes.
+    let found = if gate {
+        let rows: Vec<Vec<f64>> = sizes.iter().map(|bytes| row(*bytes)).collect();
+        relative_least_squares(&rows, &sizes.iter().filter_map(best).collect::<Vec<f64>>())?
+    } else {
+        let narrow = points.iter().map(|p| ns_of(p) * 1024.0 / p.request_bytes as f64).min_by(f64::total_cmp)?;
+        vec![narrow, 0.0]
+    };
+    let with = |lanes| Deep { lanes, gate_ns: found[1], gate_ns_per_kib: found[0] };
+    let squares = |deep_with: Deep| -> f64 {
+        let shape =
+            Shape { alone: alone.clone(), random_ns: 0.0, deep: Some(deep_with), kind: Kind::Lanes, parameters: 0 };
+        let error =
+            |p: &&Point| (shape.mb_per_s(p.pattern, p.request_bytes, p.depth) / p.throughput_mb_s.median).ln().powi(2);
+        deep.iter().map(error).sum()
+    };
+    let least = LANES.iter().map(|l| squares(with(*l))).min_by(f64::total_cmp)?;
+    LANES.into_iter().rev().map(with).find(|d| squares(*d) <= least * LANES_TIE + 1e-9)
+}

@@ -1,0 +1,84 @@
+//! Which points are measured: sizes one at a time, and some sizes at every depth.
+//!
+//! ```text
+//!   depth 64 │ o     o           o: random      one read at a time shows what a request costs;
+//!         16 │ o     o     o                    depth shows how many the storage works on at once,
+//!          4 │ o     o     o  o                 and where its bandwidth ends
+//!          1 │ o+ o+ o+ o+ o+ o+  +: sequential
+//!            └───────────────────
+//!              4K    128K  1M  8M
+//! ```
+//!
+//! Never: a point that the source is too small for, or one that needs more memory than [`ARENA_BYTES`].
+
+use super::Pattern;
+
+/// Smallest request: a page of memory, and the least that most storage moves.
+pub const LEAST_BYTES: u64 = 4 << 10;
+/// Largest request: the largest readahead that anyone publishes figures for.
+pub const MOST_BYTES: u64 = 8 << 20;
+/// Sizes that are measured at every depth: what latency rules, what both rule, and what bandwidth rules.
+pub const DEEP_BYTES: [u64; 4] = [4 << 10, 32 << 10, 128 << 10, 1 << 20];
+/// Depths beyond one.
+pub const DEPTHS: [u32; 6] = [2, 4, 8, 16, 32, 64];
+/// The size that is read in order at every depth.
+pub const DEEP_SEQUENTIAL_BYTES: u64 = 128 << 10;
+/// Memory for the reads of one point: 64 of 1 MiB.
+pub const ARENA_BYTES: u64 = 64 << 20;
+
+/// A point to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Task {
+    /// The order of the reads.
+    pub pattern: Pattern,
+    /// Reads at once.
+    pub depth: u32,
+    /// Bytes of each.
+    pub bytes: u64,
+}
+
+/// Every point that a source of `span` bytes allows, one at a time first, then by depth, small ones first.
+#[must_use]
+pub fn tasks(span: u64) -> Vec<Task> {
+    let fits = |bytes: u64| bytes.saturating_mul(2) <= span;
+    let mut tasks = Vec::new();
+    let mut bytes = LEAST_BYTES;
+    while bytes <= MOST_BYTES && fits(bytes) {
+        tasks.push(Task { pattern: Pattern::Sequential, depth: 1, bytes });
+        tasks.push(Task { pattern: Pattern::Random, depth: 1, bytes });
+        bytes *= 2;
+    }
+    for depth in DEPTHS {
+        let allowed = |bytes: &u64| fits(*bytes) && *bytes * u64::from(depth) <= ARENA_BYTES;
+        let deep = DEEP_BYTES.into_iter().filter(allowed);
+        tasks.extend(deep.map(|bytes| Task { pattern: Pattern::Random, depth, bytes }));
+        if allowed(&DEEP_SEQUENTIAL_BYTES) {
+            tasks.push(Task { pattern: Pattern::Sequential, depth, bytes: DEEP_SEQUENTIAL_BYTES });
+        }
+    }
+    tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_and_every_depth_that_fits() {
+        let all = tasks(1 << 40);
+        assert_eq!(all.len(), 2 * 12 + 6 * 5);
+        assert!(all.iter().all(|t| t.bytes * u64::from(t.depth) <= ARENA_BYTES));
+        let mut once = all.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), all.len());
+        assert_eq!(all.iter().map(|t| t.bytes).max(), Some(MOST_BYTES));
+    }
+
+    #[test]
+    fn a_small_source_has_small_points() {
+        assert!(tasks(2 * LEAST_BYTES - 1).is_empty());
+        assert_eq!(tasks(2 * LEAST_BYTES).iter().map(|t| t.bytes).max(), Some(LEAST_BYTES));
+        assert_eq!(tasks(505_000).iter().map(|t| t.bytes).max(), Some(128 << 10));
+    }
+}

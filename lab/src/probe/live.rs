@@ -1,0 +1,202 @@
+//! A point on a real source: threads that read for a while, and the only clock of the probe.
+//!
+//! Reads go through the engine's [`Source`], as the engine's own do: a thread for each read under way. Buffers are
+//! aligned and touched beforehand, so no read is split or copied. Never: writes, or leaves anything behind.
+
+use super::grid::{ARENA_BYTES, Task};
+use super::measure::Slice;
+use super::virt::Offsets;
+use super::{ProbeError, Spread};
+use crate::stats::{latency_histogram, record_latency};
+use foreread::source::{FileSource, Source};
+use foreread::{Options, Reader};
+use std::io::IoSliceMut;
+use std::path::Path;
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What buffer addresses are a multiple of: no direct I/O asks for more.
+const ALIGN: usize = 4096;
+/// Bytes that are resident while hits are timed, and of one such hit: what many programs read at once.
+const HIT_SPAN: u64 = 8 << 20;
+const HIT_BYTES: u64 = 128 << 10;
+/// Rounds of hits.
+const HIT_ROUNDS: usize = 7;
+
+/// A real source, opened.
+pub(super) struct Live {
+    source: Arc<FileSource>,
+    span: u64,
+    arena: Vec<u8>,
+}
+
+/// What a thread of a slice has to tell.
+struct Lane {
+    reads: u64,
+    seconds: f64,
+    latency: hdrhistogram::Histogram<u64>,
+}
+
+impl Live {
+    /// Opens a file or block device, of which the first `most` bytes are to be read.
+    pub(super) fn open(path: &Path, most: u64) -> Result<Live, ProbeError> {
+        let source = FileSource::open(path)?;
+        let span = source.size().min(most);
+        Ok(Live { source: Arc::new(source), span, arena: Vec::new() })
+    }
+
+    pub(super) fn source(&self) -> &FileSource {
+        &self.source
+    }
+
+    pub(super) fn span(&self) -> u64 {
+        self.span
+    }
+
+    /// Reads for `length`, and at least once with every thread.
+    pub(super) fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, ProbeError> {
+        if self.arena.is_empty() {
+            // Written to: a page of zeros would be found missing in the midst of a read.
+            self.arena = vec![1; ARENA_BYTES as usize + ALIGN];
+        }
+        let began = Instant::now();
+        let skip = self.arena.as_ptr().align_offset(ALIGN).min(ALIGN);
+        let buffers = self.arena[skip..].chunks_exact_mut(task.bytes as usize).take(task.depth as usize);
+        let offsets = Mutex::new(Offsets::new(task, self.span, seed));
+        let next = || offsets.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let source = &*self.source;
+        let lanes: Vec<Lane> = if task.depth == 1 {
+            buffers.map(|buffer| lane(source, buffer, &next, length, None)).collect::<Result<_, _>>()?
+        } else {
+            let barrier = Barrier::new(task.depth as usize);
+            std::thread::scope(|scope| {
+                let (next, barrier) = (&next, &barrier);
+                let threads: Vec<_> = buffers
+                    .map(|buffer| scope.spawn(move || lane(source, buffer, next, length, Some(barrier))))
+                    .collect();
+                let join = |t: ScopedJoinHandle<'_, _>| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+                threads.into_iter().map(join).collect::<Result<_, ProbeError>>()
+            })?
+        };
+        let mut latency = latency_histogram();
+        for lane in &lanes {
+            // The same bounds on both sides: adding cannot fail.
+            let _ = latency.add(&lane.latency);
+        }
+        let rate = |l: &Lane| if l.seconds > 0.0 { (l.reads * task.bytes) as f64 / l.seconds } else { 0.0 };
+        Ok(Slice {
+            reads: lanes.iter().map(|l| l.reads).sum(),
+            bytes_per_s: lanes.iter().map(rate).sum(),
+            latency,
+            seconds: began.elapsed().as_secs_f64(),
+            in_parts: false,
+        })
+    }
+
+    /// Nanoseconds of a hit of the engine's cache for each KiB: the call, the look-up and the copy.
+    pub(super) fn host_ns_per_kib(&self) -> Result<Spread, ProbeError> {
+        let span = self.span.min(HIT_SPAN);
+        let bytes = HIT_BYTES.min(span);
+        let options = Options { cache_bytes: 4 * HIT_SPAN, ..Options::default() };
+        let reader = Reader::open(Arc::clone(&self.source) as Arc<dyn Source>, options)?;
+        let mut buffer = vec![1; bytes as usize];
+        let mut rounds = Vec::new();
+        for round in 0..=HIT_ROUNDS {
+            let began = Instant::now();
+            let mut got = 0;
+            for at in (0..span / bytes).map(|n| n * bytes) {
+                got += reader.read_at(&mut buffer, at)? as u64;
+            }
+            // The first round brings the bytes in.
+            if round > 0 && got > 0 {
+                rounds.push(began.elapsed().as_nanos() as f64 * 1024.0 / got as f64);
+            }
+        }
+        Spread::of(&rounds).ok_or(ProbeError::Small { bytes: self.span })
+    }
+}
+
+/// One read to begin with, which does not count; then reads until the time is over.
+fn lane(
+    source: &dyn Source,
+    buffer: &mut [u8],
+    next: &(dyn Fn() -> u64 + Sync),
+    length: Duration,
+    barrier: Option<&Barrier>,
+) -> Result<Lane, ProbeError> {
+    let first = read(source, buffer, next());
+    if let Some(barrier) = barrier {
+        // Before any failure is looked at: the others wait here.
+        barrier.wait();
+    }
+    first?;
+    let mut latency = latency_histogram();
+    let began = Instant::now();
+    let (mut reads, mut last) = (0, began);
+    while reads == 0 || last - began < length {
+        read(source, buffer, next())?;
+        let now = Instant::now();
+        record_latency(&mut latency, (now - last).as_nanos() as u64);
+        (reads, last) = (reads + 1, now);
+    }
+    Ok(Lane { reads, seconds: (last - began).as_secs_f64(), latency })
+}
+
+fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), ProbeError> {
+    let wanted = buffer.len();
+    let got = source.read_at(&mut [IoSliceMut::new(buffer)], offset)?;
+    if got == wanted { Ok(()) } else { Err(ProbeError::Short { offset }) }
+}
+
+/// A watch that says how long it has been running.
+pub(super) struct Watch(Instant);
+
+impl Watch {
+    pub(super) fn start() -> Watch {
+        Watch(Instant::now())
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
+/// Today in UTC, `2026-11-30`.
+pub(super) fn today() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    day(seconds / 86_400)
+}
+
+/// The day so many days after 1970-01-01: years of 365 days and a leap day in every fourth, but three centuries of
+/// four; the year begins in March, so that the leap day is its last.
+fn day(days: u64) -> String {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_of_the_calendar() {
+        for (days, text) in [
+            (0, "1970-01-01"),
+            (59, "1970-03-01"),
+            (11_016, "2000-02-29"),
+            (20_819, "2027-01-01"),
+            (47_540, "2100-02-28"),
+        ] {
+            assert_eq!(day(days), text, "{days}");
+        }
+        assert_eq!(day(47_541), "2100-03-01");
+    }
+}

@@ -1,0 +1,184 @@
+//! The measurement: short slices of every point, round after round, so that a slow minute hits all points alike.
+//!
+//! ```text
+//!   round 0   1 at a time, small to large; then deeper     finds out what a slice costs, leaves out what cannot be had
+//!   round 1   all points, shuffled    ┐
+//!   round 2   all points, shuffled    ├ median and quartiles of each point
+//!   ...                               ┘
+//! ```
+//!
+//! Never: a figure from one lucky moment, unless there was time for no more.
+
+use super::grid::{self, Task};
+use super::live::{Live, Watch};
+use super::{Pattern, Point, ProbeError, Spread, virt};
+use crate::device::presets::Preset;
+use crate::draw::Rng;
+use crate::report::Progress;
+use crate::stats::{latency_histogram, percentile_ns};
+use hdrhistogram::Histogram;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Rounds at most.
+pub const ROUNDS: u32 = 9;
+/// Shortest slice.
+const LEAST_SLICE: Duration = Duration::from_millis(4);
+/// A point is left out where one slice of it would take more than this part of the whole time.
+const MOST_OF_TIME: f64 = 0.05;
+/// Reads from which on there is a 99th percentile.
+const P99_READS: u64 = 100;
+
+/// What one slice found.
+pub(super) struct Slice {
+    pub reads: u64,
+    pub bytes_per_s: f64,
+    pub latency: Histogram<u64>,
+    /// How long it took, with what did not count.
+    pub seconds: f64,
+    /// Bytes of a read came in parts.
+    pub in_parts: bool,
+}
+
+/// Where slices are measured.
+pub(super) enum Station {
+    /// A real source.
+    Live(Live),
+    /// A model, and the bytes of it that are read.
+    Model(&'static Preset, u64),
+}
+
+/// What was measured.
+pub(super) struct Measured {
+    pub points: Vec<Point>,
+    pub in_parts: bool,
+    pub seconds: f64,
+    /// Points that would have taken too long.
+    pub left_out: usize,
+}
+
+impl Station {
+    pub(super) fn span(&self) -> u64 {
+        match self {
+            Station::Live(live) => live.span(),
+            Station::Model(_, span) => *span,
+        }
+    }
+
+    fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, ProbeError> {
+        match self {
+            Station::Live(live) => live.slice(task, length, seed),
+            Station::Model(preset, span) => Ok(virt::slice(preset, task, *span, seed)),
+        }
+    }
+
+    fn is_virtual(&self) -> bool {
+        matches!(self, Station::Model(..))
+    }
+}
+
+/// Measures all points in about `seconds`.
+pub(super) fn measure(
+    station: &mut Station,
+    seconds: f64,
+    progress: &mut dyn Progress,
+) -> Result<Measured, ProbeError> {
+    let tasks = grid::tasks(station.span());
+    if tasks.is_empty() {
+        return Err(ProbeError::Small { bytes: station.span() });
+    }
+    let total = tasks.len() as u64 * u64::from(ROUNDS);
+    let mut rounds = Rounds { slices: HashMap::new(), seconds: 0.0 };
+    let watch = Watch::start();
+    let slice_s = |left: f64, slices: u64| (left / slices.max(1) as f64).max(LEAST_SLICE.as_secs_f64());
+    let mut done = 0;
+    let mut step = |done: &mut u64| {
+        *done += 1;
+        progress.step(*done, total);
+    };
+    let mut kept = Vec::new();
+    for &task in &tasks {
+        if station.is_virtual() || rounds.affordable(task, seconds) {
+            let length = Duration::from_secs_f64(slice_s(seconds, total) / 2.0).max(LEAST_SLICE);
+            rounds.add(task, station.slice(task, length, 0)?);
+            kept.push(task);
+        }
+        step(&mut done);
+    }
+    let left_out = tasks.len() - kept.len();
+    let mut order = Rng::new(1);
+    for round in 1..ROUNDS {
+        order.shuffle(&mut kept);
+        for &task in &kept {
+            let left = seconds - watch.seconds();
+            if left <= 0.0 && !station.is_virtual() {
+                break;
+            }
+            let length = Duration::from_secs_f64(slice_s(left.max(0.0), total - done.min(total - 1)));
+            rounds.add(task, station.slice(task, length, u64::from(round))?);
+            step(&mut done);
+        }
+    }
+    let seconds = if station.is_virtual() { rounds.seconds } else { watch.seconds() };
+    Ok(rounds.points(&tasks, seconds, left_out))
+}
+
+/// Slices of all points so far.
+struct Rounds {
+    slices: HashMap<Task, Vec<Slice>>,
+    seconds: f64,
+}
+
+impl Rounds {
+    fn add(&mut self, task: Task, slice: Slice) {
+        self.seconds += slice.seconds;
+        self.slices.entry(task).or_default().push(slice);
+    }
+
+    /// Whether a slice of `task` takes a small part of `seconds`, as far as smaller reads one at a time tell.
+    fn affordable(&self, task: Task, seconds: f64) -> bool {
+        let known = |bytes| self.slices.get(&Task { pattern: task.pattern, depth: 1, bytes });
+        let Some((bytes, rate)) = (0..)
+            .map(|halvings| task.bytes >> halvings)
+            .take_while(|bytes| *bytes >= grid::LEAST_BYTES)
+            .find_map(|bytes| known(bytes)?.first().map(|s| (bytes, s.bytes_per_s)))
+        else {
+            return task.bytes == grid::LEAST_BYTES;
+        };
+        // One read to begin with and one that counts, of every thread, as if they waited for each other.
+        let reads = 2.0 * f64::from(task.depth) * (task.bytes / bytes) as f64;
+        reads * bytes as f64 / rate.max(1.0) <= seconds * MOST_OF_TIME
+    }
+
+    fn points(mut self, tasks: &[Task], seconds: f64, left_out: usize) -> Measured {
+        let in_parts = self.slices.values().flatten().any(|s| s.in_parts);
+        let mut points: Vec<Point> = tasks.iter().filter_map(|task| point(*task, &self.slices.remove(task)?)).collect();
+        points.sort_by_key(|p| (p.pattern != Pattern::Sequential, p.depth, p.request_bytes));
+        Measured { points, in_parts, seconds, left_out }
+    }
+}
+
+/// Nothing where no slice has a figure.
+fn point(task: Task, slices: &[Slice]) -> Option<Point> {
+    let rates: Vec<f64> = slices.iter().map(|s| s.bytes_per_s / 1e6).filter(|r| *r > 0.0).collect();
+    let median_us = |s: &Slice| percentile_ns(&s.latency, 50.0).map(|ns| ns as f64 / 1e3);
+    let latencies: Vec<f64> = slices.iter().filter_map(median_us).collect();
+    let mut all = latency_histogram();
+    for slice in slices {
+        // The same bounds on both sides: adding cannot fail.
+        let _ = all.add(&slice.latency);
+    }
+    let p99 = percentile_ns(&all, 99.0).filter(|_| all.len() >= P99_READS);
+    Some(Point {
+        pattern: task.pattern,
+        request_bytes: task.bytes,
+        depth: task.depth,
+        rounds: slices.len() as u32,
+        reads: slices.iter().map(|s| s.reads).sum(),
+        throughput_mb_s: Spread::of(&rates)?,
+        latency_us: Spread::of(&latencies)?,
+        latency_p99_us: p99.map(|ns| ns as f64 / 1e3),
+        model_mb_s: None,
+        error: None,
+    })
+}

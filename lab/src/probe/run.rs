@@ -1,0 +1,258 @@
+//! A probe from its beginning to its end: measure, fit, ask the model, advise.
+//!
+//! Never: prints, or writes a file.
+
+use super::measure::{Measured, ROUNDS, Station, measure};
+use super::{Fit, Pattern, Point, Probe, ProbeError, SCHEMA, Spread, advice, fit, live, settings};
+use crate::device::custom::{self, FitFile, ModelFile, PointFile};
+use crate::device::presets::Preset;
+use crate::report::Progress;
+use foreread::source::Source;
+use std::path::PathBuf;
+
+/// From this spread on a reader is told that the machine was busy.
+const BUSY: f64 = 0.20;
+/// Rounds that a spread needs.
+const SPREAD_ROUNDS: u32 = 3;
+/// Most commands at once that the owner of a fitted model is given: what the engine has on their way at most.
+const AT_ONCE: u32 = 32;
+
+/// What is to be probed.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Where.
+    pub source: Where,
+    /// How long it may take, about.
+    pub seconds: f64,
+    /// Only so many bytes from the start on.
+    pub size_bytes: Option<u64>,
+    /// Reads may go through the page cache where direct I/O is refused.
+    pub buffered: bool,
+}
+
+/// A place to probe.
+#[derive(Clone, Debug)]
+pub enum Where {
+    /// A file or block device.
+    File(PathBuf),
+    /// A device model.
+    Model(&'static Preset),
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// For people and for JSON.
+    pub probe: Probe,
+    /// For `--on model:FILE.toml`.
+    pub model: ModelFile,
+}
+
+/// Probes.
+///
+/// # Errors
+/// See [`ProbeError`].
+pub fn probe(asked: &Asked, progress: &mut dyn Progress) -> Result<Found, ProbeError> {
+    let most = asked.size_bytes.unwrap_or(u64::MAX);
+    let mut station = match &asked.source {
+        Where::File(path) => Station::Live(live::Live::open(path, most)?),
+        Where::Model(preset) => Station::Model(preset, preset.capacity_bytes.min(most)),
+    };
+    let about = About::of(asked, &station)?;
+    progress.stage(&format!("probing {}", about.source));
+    let measured = measure(&mut station, asked.seconds, progress)?;
+    let host = match (&station, &asked.source) {
+        (Station::Live(live), _) => live.host_ns_per_kib()?,
+        (_, Where::Model(preset)) => Spread::of(&[preset.host_ns_per_kib as f64]).unwrap_or(Spread::ZERO),
+        _ => Spread::ZERO,
+    };
+    found(asked, &station, about, measured, host)
+}
+
+/// What is known before anything is measured.
+struct About {
+    source: String,
+    how: String,
+    capacity_bytes: u64,
+    direct: bool,
+    readahead_bytes: Option<u64>,
+    disk: Option<settings::Disk>,
+    notes: Vec<String>,
+}
+
+impl About {
+    fn of(asked: &Asked, station: &Station) -> Result<About, ProbeError> {
+        match (&asked.source, station) {
+            (Where::File(path), Station::Live(live)) => {
+                let direct = live.source().is_direct();
+                let source = format!("file:{}", path.display());
+                if !direct && !asked.buffered {
+                    return Err(ProbeError::Cached { place: source });
+                }
+                let mut notes = Vec::new();
+                if !direct {
+                    notes.push(
+                        "Direct I/O is refused here: these are reads through the page cache, of pages it may hold \
+                         already, and not of the storage"
+                            .to_string(),
+                    );
+                }
+                Ok(About {
+                    source,
+                    how: if direct { "direct" } else { "through the page cache" }.to_string(),
+                    capacity_bytes: live.source().size(),
+                    direct,
+                    readahead_bytes: settings::present(path),
+                    disk: settings::disk_of(path),
+                    notes,
+                })
+            }
+            (Where::Model(preset), _) => Ok(About {
+                source: format!("model:{}", preset.name),
+                how: "virtual time".to_string(),
+                capacity_bytes: preset.capacity_bytes,
+                direct: true,
+                readahead_bytes: None,
+                disk: None,
+                notes: Vec::new(),
+            }),
+            (Where::File(path), Station::Model(..)) => Err(ProbeError::Cached { place: path.display().to_string() }),
+        }
+    }
+}
+
+fn found(
+    asked: &Asked,
+    station: &Station,
+    about: About,
+    measured: Measured,
+    host: Spread,
+) -> Result<Found, ProbeError> {
+    let Measured { mut points, in_parts, seconds, left_out } = measured;
+    let is_model = matches!(asked.source, Where::Model(_));
+    let (shape, mut fit) = fit::fit(&points, in_parts).ok_or(ProbeError::Small { bytes: station.span() })?;
+    let date = (!is_model).then(live::today);
+    let noise = noise(&points);
+    let mut notes = about.notes;
+    if let Some(noise) = noise.filter(|n| *n > BUSY) {
+        notes.push(format!(
+            "The machine was busy: half of the rounds of a typical point lie {:.0} % apart; try again when it is quiet, or \
+             with a larger --seconds",
+            noise * 100.0
+        ));
+    }
+    if left_out > 0 {
+        notes.push(format!("{left_out} points were left out: a single slice of each would have taken too long"));
+    }
+    if points.iter().any(|p| p.rounds < SPREAD_ROUNDS.min(ROUNDS)) {
+        notes.push("There was no time for three rounds of each point; give a larger --seconds".to_string());
+    }
+    let origin = match &date {
+        Some(date) => format!("foreread probe of {} ({}) on {date}", about.source, about.how),
+        None => format!("foreread probe of {} in virtual time", about.source),
+    };
+    let blank = ModelFile {
+        schema: custom::SCHEMA.to_string(),
+        summary: clip(&format!("measured: {}", fit.figures)),
+        origin: clip(&origin),
+        date: date.clone(),
+        calibrated: true,
+        capacity_bytes: about.capacity_bytes,
+        commands_at_once: shape.deep.map_or(AT_ONCE, |d| d.lanes.clamp(2, AT_ONCE)),
+        host_ns_per_kib: host.median.round().max(0.0) as u64,
+        host_origin: "measured: hits of the engine's cache, 128 KiB at a time".to_string(),
+        ..ModelFile::default()
+    };
+    let mut model = fit::model_file(&shape, blank);
+    fit::foretell(model.preset("probe"), station.span(), &mut points);
+    judge(&mut fit, &points);
+    complete(&mut model, &fit, &about.source, &points);
+    let context = advice::Context {
+        capacity_bytes: about.capacity_bytes,
+        readahead_bytes: about.readahead_bytes,
+        noise,
+        disk: about.disk.as_ref(),
+        is_model,
+    };
+    let advice = advice::advise(&points, &context);
+    let probe = Probe {
+        schema: SCHEMA.to_string(),
+        foreread: env!("CARGO_PKG_VERSION").to_string(),
+        source: about.source,
+        source_about: about.how,
+        date,
+        capacity_bytes: about.capacity_bytes,
+        span_bytes: station.span(),
+        direct: about.direct,
+        readahead_bytes: about.readahead_bytes,
+        seconds,
+        noise,
+        notes,
+        host_ns_per_kib: host,
+        points,
+        fit,
+        advice,
+    };
+    Ok(Found { probe, model })
+}
+
+/// The errors of the device itself, in place of its formula's.
+fn judge(fit: &mut Fit, points: &[Point]) {
+    let mut errors: Vec<f64> = points.iter().filter_map(|p| p.error).map(f64::abs).collect();
+    errors.sort_by(f64::total_cmp);
+    if let (Some(worst), Some(median)) = (errors.last(), errors.get(errors.len() / 2)) {
+        (fit.worst_error, fit.median_error) = (*worst, *median);
+    }
+}
+
+/// What is known only when the model has been asked.
+fn complete(model: &mut ModelFile, fit: &Fit, source: &str, points: &[Point]) {
+    let Fit { holds, worst_error, median_error, .. } = *fit;
+    let word = if holds { "" } else { "does not hold: " };
+    model.fit_error = format!(
+        "{word}throughput of {} points at most {:.1} % off the measured median, {:.1} % in the median",
+        points.len(),
+        worst_error * 100.0,
+        median_error * 100.0
+    );
+    model.fit = Some(FitFile { source: clip(source), holds, worst_error, median_error });
+    let round = |v: f64| (v * 1000.0).round() / 1000.0;
+    let point = |p: &Point| PointFile {
+        pattern: p.pattern,
+        request_bytes: p.request_bytes,
+        depth: p.depth,
+        mb_per_s: [p.throughput_mb_s.median, p.throughput_mb_s.low, p.throughput_mb_s.high].map(round),
+        latency_us: round(p.latency_us.median),
+        error: p.error.map(round),
+    };
+    model.points = points.iter().map(point).collect();
+}
+
+/// A text that a model file may hold.
+fn clip(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(400).collect()
+}
+
+fn noise(points: &[Point]) -> Option<f64> {
+    let enough = points.iter().filter(|p| p.rounds >= SPREAD_ROUNDS);
+    let mut spreads: Vec<f64> = enough.filter_map(|p| p.throughput_mb_s.relative()).collect();
+    spreads.sort_by(f64::total_cmp);
+    spreads.get(spreads.len() / 2).copied()
+}
+
+/// A preset as the text of a model file.
+#[must_use]
+pub fn model_toml(preset: &Preset) -> String {
+    ModelFile::of_preset(preset).to_toml()
+}
+
+impl Pattern {
+    /// For a table.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Pattern::Sequential => "sequential",
+            Pattern::Random => "random",
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What to set, as text to paste: for the kernel, librbd, FUSE, NFS and foreread itself.
+//!
+//! Never: runs any of it, or advises what the measurement does not support: where the present setting gets all there is,
+//! the kernel's part says so and has nothing to paste.
+
+use super::advice::Context;
+use super::{Advice, Setting};
+use crate::report::number::size;
+use foreread::source::default_readahead_bytes;
+use rustix::fs::{FileType, major, minor, stat};
+use std::path::Path;
+
+/// The disk a source is, or lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Disk {
+    /// Its name below `/sys/block`; of a mount without a disk (NFS, FUSE), none.
+    pub name: Option<String>,
+    /// The number of its backing device, `8:0` or `0:44`.
+    pub bdi: String,
+}
+
+/// Most that librbd should read ahead in one go beyond its objects' usual 4 MiB.
+const RBD_MOST: u64 = 4 << 20;
+
+/// Looks for the disk.
+pub(super) fn disk_of(path: &Path) -> Option<Disk> {
+    let stat = stat(path).ok()?;
+    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+    let device = if is_device { stat.st_rdev } else { stat.st_dev };
+    let number = format!("{}:{}", major(device), minor(device));
+    let real = std::fs::canonicalize(format!("/sys/dev/block/{number}")).ok();
+    // A partition has no queue of its own: its disk is one up.
+    let disk = real.map(|real| {
+        let up = real.parent().map(Path::to_path_buf).filter(|_| real.join("partition").exists());
+        up.unwrap_or(real)
+    });
+    let name = disk.as_ref().and_then(|d| d.file_name()).map(|n| n.to_string_lossy().into_owned());
+    let of_disk = disk.and_then(|d| std::fs::read_to_string(d.join("dev")).ok()).map(|n| n.trim().to_string());
+    Some(Disk { name, bdi: of_disk.unwrap_or(number) })
+}
+
+/// The present setting of a source.
+pub(super) fn present(path: &Path) -> Option<u64> {
+    default_readahead_bytes(path)
+}
+
+/// Everything there is to paste.
+pub(super) fn for_paste(advice: &Advice, context: &Context<'_>) -> Vec<Setting> {
+    let Some(plateau) = advice.plateau_bytes else { return Vec::new() };
+    let kib = (plateau / 1024).max(4);
+    let mut all = kernel(kib, plateau, context);
+    all.push(librbd(plateau, context));
+    all.push(fuse(kib, context));
+    all.push(nfs(kib, context));
+    all.push(foreread(plateau));
+    all
+}
+
+fn setting(place: &str, text: String, why: &str) -> Setting {
+    Setting { place: place.to_string(), text, why: why.to_string() }
+}
+
+fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
+    if context.readahead_bytes.is_some_and(|now| now >= plateau) {
+        let why = "The present read_ahead_kb is no smaller than the plateau: nothing to gain for one reader in order.";
+        return vec![setting("the kernel", String::new(), why)];
+    }
+    let name = match context.disk {
+        Some(Disk { name: Some(name), .. }) => name.clone(),
+        // A mount without a disk: below, by its bdi.
+        Some(_) => return Vec::new(),
+        None => "sdX".to_string(),
+    };
+    let sectors = kib * 2;
+    vec![
+        setting(
+            "now",
+            format!("echo {kib} > /sys/block/{name}/queue/read_ahead_kb\n# or: blockdev --setra {sectors} /dev/{name}"),
+            "As root; lasts until the next start. Files that are open already keep the old value.",
+        ),
+        setting(
+            "at every start: /etc/udev/rules.d/60-readahead.rules",
+            format!(
+                "ACTION==\"add|change\", SUBSYSTEM==\"block\", KERNEL==\"{name}\", ATTR{{queue/read_ahead_kb}}=\"{kib}\""
+            ),
+            "Then: udevadm control --reload && udevadm trigger --subsystem-match=block. A name may change from start to \
+             start: match ENV{ID_SERIAL} where it does.",
+        ),
+    ]
+}
+
+fn librbd(plateau: u64, context: &Context<'_>) -> Setting {
+    let bytes = plateau.min(RBD_MOST);
+    let text = format!(
+        "[client]\nrbd_cache = true\nrbd_cache_policy = writeback\nrbd_readahead_max_bytes = {bytes}\n\
+         rbd_readahead_trigger_requests = 10\nrbd_readahead_disable_after_bytes = 0"
+    );
+    let measured = if context.is_model { "of this model" } else { "of this source" };
+    let why = format!(
+        "If it is a Ceph image read through librbd (not krbd): the plateau {measured} is {}. librbd reads ahead with the \
+         cache policy writeback or writethrough only; its default, writearound, never does. disable_after_bytes = 0 keeps \
+         it on after the first 50 MiB, and trigger 10 is its default.",
+        size(plateau)
+    );
+    setting("Ceph RBD through librbd: ceph.conf", text, &why)
+}
+
+/// `/sys/class/bdi/N`, of this source where it is a mount without a disk.
+fn bdi(context: &Context<'_>, mount: &str) -> String {
+    match context.disk {
+        Some(Disk { name: None, bdi }) => bdi.clone(),
+        _ => format!("$(mountpoint -d {mount})"),
+    }
+}
+
+fn fuse(kib: u64, context: &Context<'_>) -> Setting {
+    let bdi = bdi(context, "/MOUNT");
+    setting(
+        "FUSE",
+        format!("mount -o max_readahead={} ...\necho {kib} > /sys/class/bdi/{bdi}/read_ahead_kb", kib * 1024),
+        "If the source is, or will be, served by a FUSE file system: the server's max_readahead (libfuse option, bytes) is \
+         the most that the mount's read_ahead_kb may ask for; the kernel's default is 128 KiB whatever lies below.",
+    )
+}
+
+fn nfs(kib: u64, context: &Context<'_>) -> Setting {
+    let bdi = bdi(context, "/MOUNT");
+    setting(
+        "NFS",
+        format!(
+            "echo {kib} > /sys/class/bdi/{bdi}/read_ahead_kb\n# at every mount, /etc/nfs.conf:\n[nfsrahead]\ndefault={kib}"
+        ),
+        "If it is, or will be, mounted by NFS: its read_ahead_kb stands at 128 since Linux 5.4, whatever rsize is; \
+         nfsrahead (nfs-utils) sets it by a udev rule of its own. Probe through the mount: the network is part of it.",
+    )
+}
+
+fn foreread(plateau: u64) -> Setting {
+    setting(
+        "foreread",
+        format!("foreread compare --policy linux-6.18:max={0},rbd-plain:max={0} --on SOURCE", size(plateau)),
+        "To see what the plateau gains in a workload of several readers, or at random, before anything is set.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(disk: Option<&Disk>, now: Option<u64>) -> Context<'_> {
+        Context { capacity_bytes: 1 << 30, readahead_bytes: now, noise: None, disk, is_model: false }
+    }
+
+    fn advice(plateau: u64) -> Advice {
+        Advice { plateau_bytes: Some(plateau), ..Advice::default() }
+    }
+
+    #[test]
+    fn what_is_pasted_names_the_disk_and_the_size() {
+        let disk = Disk { name: Some("sdb".to_string()), bdi: "8:16".to_string() };
+        let all = for_paste(&advice(2 << 20), &context(Some(&disk), Some(128 << 10)));
+        let text: Vec<&str> = all.iter().map(|s| s.text.as_str()).collect();
+        assert_eq!(text[0].lines().next(), Some("echo 2048 > /sys/block/sdb/queue/read_ahead_kb"));
+        assert!(text[0].contains("blockdev --setra 4096 /dev/sdb"));
+        assert!(text[1].contains("KERNEL==\"sdb\", ATTR{queue/read_ahead_kb}=\"2048\""));
+        assert!(text[2].contains("rbd_cache_policy = writeback") && text[2].contains("max_bytes = 2097152"));
+        assert!(text[3].contains("max_readahead=2097152") && text[4].contains("[nfsrahead]\ndefault=2048"));
+        assert!(all[2].why.contains("writearound"));
+        assert!(text[5].contains("linux-6.18:max=2M"));
+    }
+
+    #[test]
+    fn nothing_to_gain_is_nothing_to_paste() {
+        let all = for_paste(&advice(128 << 10), &context(None, Some(128 << 10)));
+        assert_eq!((all[0].place.as_str(), all[0].text.as_str()), ("the kernel", ""));
+        assert!(!all.iter().any(|s| s.place == "now"));
+        assert!(for_paste(&Advice::default(), &context(None, None)).is_empty());
+    }
+
+    #[test]
+    fn a_mount_without_a_disk_is_set_by_its_bdi() {
+        let mount = Disk { name: None, bdi: "0:44".to_string() };
+        let all = for_paste(&advice(1 << 20), &context(Some(&mount), Some(128 << 10)));
+        assert!(all.iter().all(|s| !s.text.contains("/sys/block")));
+        assert!(all.iter().filter(|s| s.text.contains("/sys/class/bdi/0:44/read_ahead_kb")).count() == 2);
+    }
+}

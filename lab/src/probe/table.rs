@@ -1,0 +1,142 @@
+//! A probe for the terminal, 80 columns wide.
+//!
+//! ```text
+//!   one at a time       in order, MB/s            at random, MB/s
+//!                       median  quartiles  model  median  quartiles  model
+//! ```
+//!
+//! Never: asks whether there is a terminal.
+
+use super::{Pattern, Point, Probe, Setting};
+use crate::report::number::{or_dash, size, three, wrap};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+/// Widest line, in characters.
+const WIDTH: usize = 80;
+
+/// The probe as text; ends with a newline.
+#[must_use]
+pub fn render(probe: &Probe) -> String {
+    let mut lines = wrap(&title(probe), WIDTH);
+    lines.push(String::new());
+    lines.push("One read at a time, MB/s (quartiles) and the model's error:".to_string());
+    lines.extend(shallow(probe));
+    if probe.points.iter().any(|p| p.depth > 1) {
+        lines.push(String::new());
+        lines.push("Several at once, MB/s and the model's error:".to_string());
+        lines.extend(deep(probe));
+    }
+    lines.push(String::new());
+    lines.extend(model(probe));
+    for note in &probe.notes {
+        lines.extend(wrap(&format!("Note: {note}."), WIDTH));
+    }
+    lines.push(String::new());
+    for finding in &probe.advice.findings {
+        lines.extend(wrap(&format!("- {finding}."), WIDTH));
+    }
+    lines.extend(probe.advice.settings.iter().flat_map(paste));
+    lines.join("\n") + "\n"
+}
+
+fn title(probe: &Probe) -> String {
+    let day = probe.date.as_ref().map_or_else(String::new, |d| format!(", {d}"));
+    let span = if probe.span_bytes < probe.capacity_bytes {
+        format!(", the first {}", size(probe.span_bytes))
+    } else {
+        String::new()
+    };
+    let noise = or_dash(probe.noise, |n| format!("{:.0} %", n * 100.0));
+    format!(
+        "{} ({}{span}{day}): {} points in {} s, typical spread {noise}",
+        probe.source,
+        probe.source_about,
+        probe.points.len(),
+        three(probe.seconds)
+    )
+}
+
+fn grid(rows: Vec<Vec<String>>) -> Vec<String> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    for row in rows {
+        table.add_row(row.into_iter().map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
+    }
+    table.to_string().lines().map(|l| l.trim_end().to_string()).collect()
+}
+
+fn error(point: Option<&&Point>) -> String {
+    or_dash(point.and_then(|p| p.error), |e| format!("{:+.0}%", e * 100.0))
+}
+
+fn shallow(probe: &Probe) -> Vec<String> {
+    let head = ["size", "in order", "", "model", "at random", "", "model", "latency us", "p99"];
+    let mut rows = vec![head.map(str::to_string).to_vec()];
+    let one: Vec<&Point> = probe.points.iter().filter(|p| p.depth == 1).collect();
+    let mut sizes: Vec<u64> = one.iter().map(|p| p.request_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    for bytes in sizes {
+        let of = |pattern| one.iter().find(|p| p.request_bytes == bytes && p.pattern == pattern);
+        let mut row = vec![size(bytes)];
+        for pattern in [Pattern::Sequential, Pattern::Random] {
+            let point = of(pattern);
+            row.push(or_dash(point, |p| three(p.throughput_mb_s.median)));
+            row.push(or_dash(point, |p| format!("{}-{}", three(p.throughput_mb_s.low), three(p.throughput_mb_s.high))));
+            row.push(error(point));
+        }
+        let random = of(Pattern::Random);
+        row.push(or_dash(random, |p| three(p.latency_us.median)));
+        row.push(or_dash(random.and_then(|p| p.latency_p99_us), three));
+        rows.push(row);
+    }
+    grid(rows)
+}
+
+fn deep(probe: &Probe) -> Vec<String> {
+    let mut columns: Vec<(Pattern, u64)> =
+        probe.points.iter().filter(|p| p.depth > 1).map(|p| (p.pattern, p.request_bytes)).collect();
+    columns.sort_unstable_by_key(|c| (c.0 != Pattern::Random, c.1));
+    columns.dedup();
+    let mut depths: Vec<u32> = probe.points.iter().map(|p| p.depth).collect();
+    depths.sort_unstable();
+    depths.dedup();
+    let word = |c: &(Pattern, u64)| format!("{}{}", size(c.1), if c.0 == Pattern::Random { "" } else { " in order" });
+    let head = columns.iter().flat_map(|c| [word(c), String::new()]);
+    let mut rows = vec![std::iter::once("depth".to_string()).chain(head).collect::<Vec<_>>()];
+    for depth in depths {
+        let mut row = vec![depth.to_string()];
+        for (pattern, bytes) in &columns {
+            let same = |p: &&Point| p.depth == depth && p.pattern == *pattern && p.request_bytes == *bytes;
+            let point = probe.points.iter().find(same);
+            row.push(or_dash(point, |p| three(p.throughput_mb_s.median)));
+            row.push(error(point.as_ref()));
+        }
+        rows.push(row);
+    }
+    grid(rows)
+}
+
+fn model(probe: &Probe) -> Vec<String> {
+    let fit = &probe.fit;
+    let holds = if fit.holds { "" } else { " (does not hold)" };
+    let percent = |part: f64| format!("{:.1} %", part * 100.0);
+    let mut lines = wrap(&format!("Model{holds}: {}: {}.", fit.kind, fit.figures), WIDTH);
+    let errors = format!(
+        "Errors: {} in the median, {} at worst; {}. A KiB of a hit costs the host {} ns.",
+        percent(fit.median_error),
+        percent(fit.worst_error),
+        fit.reason,
+        three(probe.host_ns_per_kib.median)
+    );
+    lines.extend(wrap(&errors, WIDTH));
+    lines
+}
+
+fn paste(setting: &Setting) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    lines.extend(wrap(&format!("{}: {}", setting.place, setting.why), WIDTH));
+    // Not wrapped: it is to be pasted as it is.
+    lines.extend(setting.text.lines().map(|l| format!("    {l}")));
+    lines
+}

@@ -1,0 +1,104 @@
+//! A point on a device model, in virtual time: how a model is probed, and how a fitted one is asked for its word.
+//!
+//! A closed loop: `depth` commands under way, the next one given when one is done. Never: the real time.
+
+use super::grid::Task;
+use super::{Pattern, measure::Slice};
+use crate::device::presets::Preset;
+use crate::device::{Command, Device};
+use crate::draw::Rng;
+use crate::stats::{latency_histogram, record_latency};
+use std::collections::HashMap;
+
+/// Commands before the first that counts: a device may go by what it was asked before, an array by its last 64.
+const WARM_UP: u64 = 64;
+/// Commands that count, and fewer of those that are long and cost many steps to simulate.
+const COUNTED: u64 = 128;
+const COUNTED_LONG: u64 = 24;
+const LONG_BYTES: u64 = 1 << 20;
+
+/// The offsets of a point's reads, one after the other.
+pub(super) struct Offsets {
+    task: Task,
+    slots: u64,
+    next: u64,
+    rng: Rng,
+}
+
+impl Offsets {
+    /// Reads of `task` in a span of at least one of them. Sequential ones begin at a place drawn from `seed`.
+    pub(super) fn new(task: Task, span: u64, seed: u64) -> Offsets {
+        let slots = (span / task.bytes).max(1);
+        let mut rng = Rng::new(seed);
+        Offsets { task, slots, next: rng.below(slots), rng }
+    }
+
+    /// The next one.
+    pub(super) fn next(&mut self) -> u64 {
+        let slot = match self.task.pattern {
+            Pattern::Sequential => self.next,
+            Pattern::Random => self.rng.below(self.slots),
+        };
+        self.next = (slot + 1) % self.slots;
+        slot * self.task.bytes
+    }
+}
+
+/// A device at work on one point.
+struct Loop {
+    device: Box<dyn Device>,
+    offsets: Offsets,
+    since: HashMap<u64, u64>,
+    given: u64,
+    /// Some arrival was not a whole command.
+    in_parts: bool,
+}
+
+impl Loop {
+    fn give(&mut self, now: u64) {
+        let start = self.offsets.next();
+        let id = self.given;
+        self.given += 1;
+        self.since.insert(id, now);
+        self.device.submit(now, Command { id, file: 0, start, len: self.offsets.task.bytes });
+    }
+}
+
+/// One slice of a point on a fresh device of `preset`, whose luck is `seed`.
+pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice {
+    let offsets = Offsets::new(task, span, seed);
+    let mut work = Loop { device: preset.build(seed), offsets, since: HashMap::new(), given: 0, in_parts: false };
+    let depth = u64::from(task.depth);
+    let counted = if task.bytes >= LONG_BYTES { COUNTED_LONG } else { COUNTED }.max(4 * depth);
+    let warm_up = WARM_UP.max(depth);
+    let (mut done, mut began, mut ended, mut reads) = (0, 0, 0, 0);
+    let mut latency = latency_histogram();
+    let mut arrivals = Vec::new();
+    (0..depth).for_each(|_| work.give(0));
+    while let Some(now) = work.device.next_time() {
+        // Whole moments: what is done at one moment counts together, or not at all.
+        if now > ended && done >= warm_up + counted {
+            break;
+        }
+        work.device.advance(now, &mut arrivals);
+        for arrival in arrivals.drain(..) {
+            work.in_parts |= !arrival.done;
+            if !arrival.done {
+                continue;
+            }
+            done += 1;
+            let since = work.since.remove(&arrival.id).unwrap_or(now);
+            if done <= warm_up || now == began {
+                began = now;
+            } else {
+                reads += 1;
+                ended = now;
+                record_latency(&mut latency, now - since);
+            }
+            work.give(now);
+        }
+    }
+    let seconds = ended.saturating_sub(began) as f64 / 1e9;
+    let bytes_per_s = if seconds > 0.0 { (reads * task.bytes) as f64 / seconds } else { 0.0 };
+    Slice { reads, bytes_per_s, latency, seconds: ended as f64 / 1e9, in_parts: work.in_parts }
+}
