@@ -12,7 +12,10 @@ use crate::reads::{self, Asked};
 use crate::source::{self, On};
 use crate::vary;
 use foreread_lab::compare::{self, CompareError, Plan, Where};
-use foreread_lab::report::{Progress, Report, Table, advise, by_source, number, render, table, to_json};
+use foreread_lab::report::{
+    MappedRun, Progress, Report, Table, advise, by_source, number, page, render, table, to_json,
+};
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 /// Measures and prints.
@@ -20,14 +23,30 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let plan = check(args)?;
     let json = json_to(args.json.as_ref())?;
     if let Some(text) = &args.vary {
-        return vary::run(text, &plan, json.as_ref(), args.svg.as_deref());
+        let files = Files { json, svg: args.svg.as_deref(), html: args.html.as_deref() };
+        return vary::run(text, &plan, &files);
     }
+    let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
+    out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref())])?;
     let tables = {
         let mut bar = Bar::new();
         measure(&plan, &mut bar)?
     };
     let reports: Vec<Report> = tables.iter().map(|t| Report::of(t).priced(args.price.as_deref())).collect();
-    show(&reports, json.as_ref())
+    show(&reports, json.as_ref())?;
+    let Some(path) = html else { return Ok(()) };
+    let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
+    out::write("html", &path, &page::compare(&reports, &maps))
+}
+
+/// Where else the results of a series go.
+pub struct Files<'a> {
+    /// The JSON.
+    pub json: Option<JsonTo>,
+    /// The picture, before it was looked whether it can be written.
+    pub svg: Option<&'a OsStr>,
+    /// The page, likewise.
+    pub html: Option<&'a OsStr>,
 }
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
@@ -57,6 +76,7 @@ fn check(args: &CompareArgs) -> Result<Plan, Fail> {
         seed: args.seed,
         size_bytes: args.size,
         event_logs: args.event_log.clone(),
+        maps: args.html.is_some(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Where results go: stdout, or the file that `--json` or `--svg` names.
+//! Where results go: stdout, or the file that `--json`, `--svg` or `--html` names.
 //!
 //! A file is looked at before anything is measured for it, and replaced only by a whole result: that is written beside
 //! it under another name first. Never: panics because a pipe was closed (`foreread policies | head -1` is good use).
@@ -49,6 +49,26 @@ impl JsonTo {
             JsonTo::File(path) => write("json", path, json),
         }
     }
+}
+
+/// The file that JSON goes to, if it goes to one.
+pub fn file(json: Option<&JsonTo>) -> Option<&Path> {
+    match json {
+        Some(JsonTo::File(path)) => Some(path),
+        _ => None,
+    }
+}
+
+/// Refuses one file for two results, given as option and file.
+pub fn distinct(files: &[(&str, Option<&Path>)]) -> Result<(), Fail> {
+    for (i, (option, path)) in files.iter().enumerate() {
+        let same = |(_, other): &&(&str, Option<&Path>)| path.is_some() && other == path;
+        if let (Some((other, _)), Some(path)) = (files[..i].iter().find(same), path) {
+            let what = format!("--{other} and --{option} {}", path.display());
+            return Err(Fail::input("one file named twice", what, "name two"));
+        }
+    }
+    Ok(())
 }
 
 /// The file that `--OPTION` names, if it can be written.

@@ -1,26 +1,24 @@
-//! `foreread compare --vary`: hands a checked series to the lab, prints it, writes the JSON and the picture.
+//! `foreread compare --vary`: hands a checked series to the lab, prints it, writes the JSON, the picture and the page.
 //!
 //! Never: measures before every value and every file to be written has been looked at.
 
-use crate::compare;
+use crate::compare::{self, Files};
 use crate::fail::Fail;
 use crate::names;
 use crate::out::{self, JsonTo};
 use crate::progress::Bar;
 use foreread_lab::compare::Plan;
 use foreread_lab::compare::vary::{self, Vary, VaryError};
+use foreread_lab::report::page;
 use std::ffi::OsStr;
-use std::path::Path;
 
 /// Measures, prints and draws.
-pub fn run(text: &str, plan: &Plan, json: Option<&JsonTo>, svg: Option<&OsStr>) -> Result<(), Fail> {
+pub fn run(text: &str, plan: &Plan, files: &Files<'_>) -> Result<(), Fail> {
     let asked = Vary::parse(text, plan).map_err(refused)?;
-    let svg = svg.map(|path| out::writable("svg", path)).transpose()?;
-    if let (Some(JsonTo::File(json)), Some(svg)) = (json, &svg)
-        && json == svg
-    {
-        return Err(Fail::input("one file named twice", format!("--json and --svg {}", svg.display()), "name two"));
-    }
+    let writable = |option, path: Option<&OsStr>| path.map(|path| out::writable(option, path)).transpose();
+    let (svg, html) = (writable("svg", files.svg)?, writable("html", files.html)?);
+    let json = files.json.as_ref();
+    out::distinct(&[("json", out::file(json)), ("svg", svg.as_deref()), ("html", html.as_deref())])?;
     let series = {
         let mut bar = Bar::new();
         vary::run(&asked, &mut bar).map_err(refused)?
@@ -29,7 +27,8 @@ pub fn run(text: &str, plan: &Plan, json: Option<&JsonTo>, svg: Option<&OsStr>) 
         out::print(series.render())?;
     }
     json.map_or(Ok(()), |to| to.write(&series.to_json()))?;
-    svg.as_deref().map_or(Ok(()), |path: &Path| out::write("svg", path, &series.to_svg()))
+    svg.map_or(Ok(()), |path| out::write("svg", &path, &series.to_svg()))?;
+    html.map_or(Ok(()), |path| out::write("html", &path, &page::series(&series)))
 }
 
 fn refused(error: VaryError) -> Fail {

@@ -113,6 +113,12 @@ pub struct CompareArgs {
     /// else. A file that is there is replaced when the picture is whole.
     #[arg(long, value_name = "FILE", requires = "vary")]
     pub svg: Option<OsString>,
+    /// Write a page with charts to this file
+    ///
+    /// One file of HTML that loads nothing and runs no script: times with 95 % intervals, bytes, latencies, for models a
+    /// map of the reads (hit, late, miss, unused), with --vary the plateaus; every value, and the JSON inside.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub html: Option<OsString>,
     /// Write JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.compare/1, or foreread.vary/1 with --vary. With '-' the JSON takes the place of the tables.

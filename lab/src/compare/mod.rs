@@ -19,7 +19,7 @@ use crate::limits::{self, bound::Bound, oracle};
 use crate::live;
 use crate::peer;
 use crate::replay::Replay;
-use crate::report::{Paced, PolicyRuns, Progress, RunResult, Table};
+use crate::report::{MappedRun, Paced, PolicyRuns, Progress, RunResult, Table};
 use crate::sim;
 use crate::workload::Workload;
 use foreread_core::machine::Config;
@@ -56,6 +56,8 @@ pub struct Plan {
     pub size_bytes: Option<u64>,
     /// Directory for the event log of every run on a file.
     pub event_logs: Option<PathBuf>,
+    /// Whether the first run of each policy on a model is mapped; that takes the time of one run more.
+    pub maps: bool,
 }
 
 /// Which tables get a row of the oracle ([`crate::limits`]). There is none on a file: nobody knows its luck beforehand.
@@ -342,7 +344,22 @@ impl<'a> Case<'a> {
                 progress.step(done, total);
             }
         }
-        Ok(self.table(results))
+        let maps = self.maps()?;
+        Ok(Table { maps, ..self.table(results) })
+    }
+
+    /// The first run of each policy once more, watched: the runs that are measured are not.
+    fn maps(&self) -> Result<Vec<MappedRun>, CompareError> {
+        let (Place::Model(preset), true) = (self.place, self.plan.maps) else { return Ok(Vec::new()) };
+        let workload = &self.workload(0)?;
+        let map = |row: &Row| {
+            let Who::Policy(policy) = &row.who else { return None };
+            let (config, host_ns_per_kib) = (self.config(preset, row.page), preset.host_ns_per_kib);
+            let setup = sim::Setup { workload, policy, config, host_ns_per_kib };
+            let (_, map) = sim::run_mapped(&setup, preset.build(self.plan.seed));
+            Some(MappedRun { policy: row.policy.clone(), map })
+        };
+        Ok(self.rows.iter().filter_map(map).collect())
     }
 
     /// Nothing for an oracle that has too much to know.
@@ -374,10 +391,7 @@ impl<'a> Case<'a> {
         workload: &Workload,
         seed: u64,
     ) -> Option<RunResult> {
-        let mut config = Config::new(page, self.cache_bytes);
-        config.max_in_flight = preset.connections;
-        config.max_ahead_in_flight = preset.connections / 2;
-        let (config, host_ns_per_kib) = (config.bounded(), preset.host_ns_per_kib);
+        let (config, host_ns_per_kib) = (self.config(preset, page), preset.host_ns_per_kib);
         match who {
             Who::Policy(policy) => {
                 Some(sim::run(&sim::Setup { workload, policy, config, host_ns_per_kib }, preset.build(seed)))
@@ -388,6 +402,14 @@ impl<'a> Case<'a> {
             }
             Who::Kernel => unreachable!("a model has no kernel row"),
         }
+    }
+
+    /// The cache of a run on a model.
+    fn config(&self, preset: &Preset, page: PageSize) -> Config {
+        let mut config = Config::new(page, self.cache_bytes);
+        config.max_in_flight = preset.connections;
+        config.max_ahead_in_flight = preset.connections / 2;
+        config.bounded()
     }
 
     /// A run that is faster than is possible is no result.
@@ -437,6 +459,7 @@ impl<'a> Case<'a> {
             bounds: self.bounds,
             pace: self.workload.pace(),
             policies: policies.collect(),
+            maps: Vec::new(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //!                            │     └─────►  table::render   the terminal
 //!                         verdict    └───►  advice::advise  two sentences
 //!   several Reports ────►  series::Series ►  the same for a parameter that varies, and a picture (chart)
+//!   all of these ────────►  page            one HTML file
 //! ```
 //! The table and the advice are made from the [`Report`], so no text can say what the JSON does not.
 //! Never: runs anything, prints anything, or reads a clock or the environment.
@@ -13,6 +14,7 @@ pub mod advice;
 pub mod chart;
 mod fill;
 pub mod number;
+pub mod page;
 pub mod price;
 pub mod progress;
 pub mod row;
@@ -21,6 +23,7 @@ pub mod table;
 pub mod verdict;
 
 use crate::limits::{ORACLE, bound::Bound};
+use crate::sim::outcomes::OutcomeMap;
 use foreread_core::stats::Stats;
 use hdrhistogram::Histogram;
 
@@ -107,6 +110,15 @@ pub enum Judge {
     Latency,
 }
 
+/// The first run of a policy, seen read by read.
+#[derive(Clone, Debug)]
+pub struct MappedRun {
+    /// The policy of the row.
+    pub policy: String,
+    /// What became of its reads.
+    pub map: OutcomeMap,
+}
+
 /// One workload on one source under several policies: what the comparison hands over.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -132,6 +144,8 @@ pub struct Table {
     pub pace: Option<Paced>,
     /// The rows, in the order they are shown in.
     pub policies: Vec<PolicyRuns>,
+    /// Maps of the first run of each policy, where they were asked for and a model was measured.
+    pub maps: Vec<MappedRun>,
 }
 
 impl Table {

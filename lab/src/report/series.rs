@@ -123,13 +123,13 @@ impl Series {
         })
     }
 
-    fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let source = self.reports.first().map_or("", |r| &r.source);
         format!("{} on {source} by {}", self.workload, self.vary.key)
     }
 
     /// How it was measured. What is not the same in every report is left out.
-    fn how(&self) -> String {
+    pub(super) fn how(&self) -> String {
         let same = |show: &dyn Fn(&Report) -> String| {
             let first = self.reports.first().map(show)?;
             self.reports.iter().all(|r| show(r) == first).then_some(first).filter(|text| !text.is_empty())
@@ -163,7 +163,7 @@ impl Series {
     }
 
     /// What holds at every value, then what holds at some, with the value.
-    fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let everywhere = |note: &&String| self.reports.iter().all(|r| r.notes.contains(note));
         let mut notes: Vec<String> =
             self.reports.iter().take(1).flat_map(|r| &r.notes).filter(everywhere).cloned().collect();
@@ -219,7 +219,7 @@ fn times(report: &Report, row: &Row) -> Vec<String> {
 
 /// Throughput; its interval is that of the time, turned into rates. An interval of time that reaches down to zero has
 /// no upper end as a rate.
-fn throughput(row: &Row) -> Option<Point> {
+pub(super) fn throughput(row: &Row) -> Option<Point> {
     let (value, time) = (row.throughput_mb_s?, row.time_s.as_ref()?);
     let rate = |time_s: f64| if time_s > 0.0 { value * time.mean / time_s } else { f64::INFINITY };
     Some(Point { value, interval: [rate(time.ci95[1]), rate(time.ci95[0])] })

@@ -12,8 +12,8 @@
 //!              x values ── scale::Scale ──────────────┘
 //! ```
 
-mod scale;
-mod svg;
+pub(super) mod scale;
+pub(super) mod svg;
 
 use super::number;
 use scale::{Scale, Spread};

@@ -69,6 +69,20 @@ impl Svg {
         svg
     }
 
+    /// A sheet for a page that holds [`style`]: without paper and colours of its own. `about` is read out after `title`.
+    #[must_use]
+    pub fn on_page(width: f64, height: f64, title: &str, about: &str) -> Svg {
+        let mut svg = Svg(String::new());
+        let (w, h) = (number(width), number(height));
+        svg.push(format_args!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" class=\"foreread-chart\" role=\"img\" \
+             font-family=\"system-ui, sans-serif\" font-size=\"11\">\n<title>{}</title>\n<desc>{}</desc>\n",
+            escape(title),
+            escape(about)
+        ));
+        svg
+    }
+
     /// The whole picture.
     #[must_use]
     pub fn finish(mut self) -> String {
@@ -81,6 +95,11 @@ impl Svg {
         let width = 1.5 + 0.5 * over(i, of);
         let (colour, dash) = (i % COLOURS, (i / COLOURS) % DASHES.len());
         self.push(format_args!("<g class=\"c{colour} d{dash}\" stroke-width=\"{}\">\n", number(width)));
+    }
+
+    /// Opens a group of the colour of line `i`, for shapes.
+    pub fn open_colour(&mut self, i: usize) {
+        self.push(format_args!("<g class=\"c{}\">\n", i % COLOURS));
     }
 
     /// Closes it.
@@ -106,6 +125,57 @@ impl Svg {
         self.push(format_args!("<path class=\"{class}\" d=\"M{}\"/>\n", places.join("L")));
     }
 
+    /// Rectangles `[x, y, width, height]` as one shape; `class` is `point` (filled), `bar` (outlined) or `bar soft-fill`.
+    /// `tip` is a word for whoever points at it.
+    pub fn boxes(&mut self, class: &str, boxes: &[[f64; 4]], tip: &str) {
+        let mut path = String::new();
+        for [x, y, w, h] in boxes.iter().map(|b| b.map(number)) {
+            let _ = write!(path, "M{x} {y}h{w}v{h}h-{w}z");
+        }
+        self.shape(class, &path, tip);
+    }
+
+    /// Diagonals through rectangles, `step` apart, as one shape.
+    pub fn hatch(&mut self, boxes: &[[f64; 4]], step: f64) {
+        let mut path = String::new();
+        for [x, y, w, h] in boxes {
+            let mut from = step / 2.0;
+            while from < w + h && from.is_finite() {
+                // From the left or lower edge up to the top or right one.
+                let (low, high) = ((from - h).max(0.0), from.min(*w));
+                let at = |along: f64| [number(x + along), number(y + from - along)];
+                let ([x0, y0], [x1, y1]) = (at(low), at(high));
+                let _ = write!(path, "M{x0} {y0}L{x1} {y1}");
+                from += step;
+            }
+        }
+        self.shape("bar", &path, "");
+    }
+
+    fn shape(&mut self, class: &str, path: &str, tip: &str) {
+        if path.is_empty() {
+            return;
+        }
+        let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+        self.push(format_args!("<path class=\"{class}\" d=\"{path}\">{tip}</path>\n"));
+    }
+
+    /// An interval along a line, from `left` to `right` at height `y`, with a foot at both ends.
+    pub fn level_interval(&mut self, y: f64, left: f64, right: f64) {
+        let (top, y, left, right) = (number(y - 4.0), number(y), number(left), number(right));
+        self.push(format_args!("<path class=\"whisker\" d=\"M{left} {y}H{right}M{left} {top}v8M{right} {top}v8\"/>\n"));
+    }
+
+    /// A ring around a place, and a line down to `bottom`.
+    pub fn ring(&mut self, [x, y]: [f64; 2], bottom: f64, tip: &str) {
+        let (left, x, y, bottom) = (number(x - 7.0), number(x), number(y), number(bottom));
+        let tip = escape(tip);
+        self.push(format_args!(
+            "<path class=\"whisker\" stroke-dasharray=\"2 2\" d=\"M{x} {y}V{bottom}\"/>\n<path class=\"whisker\" \
+             d=\"M{left} {y}a7 7 0 1 0 14 0a7 7 0 1 0 -14 0z\"><title>{tip}</title></path>\n"
+        ));
+    }
+
     /// An interval from `high` to `low` at `x`, with a foot at both ends.
     pub fn interval(&mut self, x: f64, high: f64, low: f64) {
         let (left, x, high, low) = (number(x - 3.0), number(x), number(high), number(low));
@@ -128,7 +198,8 @@ impl Svg {
 }
 
 /// The style sheet. Every rule is for charts of ours alone: the picture may stand inside a page.
-fn style() -> String {
+#[must_use]
+pub fn style() -> String {
     let mut css = String::from(
         ".foreread-chart path{fill:none;stroke-linejoin:round}.foreread-chart .head{font-weight:600}\n\
          .foreread-chart .name{font-weight:600;font-size:14px}\n\
@@ -172,12 +243,22 @@ fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            c if c.is_control() => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
+            c => escaped.push(harmless(c)),
         }
     }
     escaped
+}
+
+/// The letter, or the replacement character for one that XML forbids or that would change how others look: controls, and
+/// what turns the direction of a text around.
+#[must_use]
+pub fn harmless(letter: char) -> char {
+    match letter {
+        '\u{fffe}' | '\u{ffff}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => '\u{fffd}',
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,292 @@
+//! The page of `compare`: the advice, then for each table its times, bytes, latencies and maps.
+//!
+//! Never: a map of a run that was not simulated; a file's reads are not watched one by one, and the page says so.
+
+use super::bars::{Bar, Bars, Fill, Kind};
+use super::curves::{At, Axis, Curves, Line, decades};
+use super::{Figure, Grid, Maps, Page, Section, about, map};
+use crate::report::MappedRun;
+use crate::report::number::{self, or_dash};
+use crate::report::row::{Report, Row, to_json};
+use crate::report::{advise, by_source};
+use crate::sim::outcomes::Cell;
+use crate::stats::ratio;
+
+/// Spans of time in the table under the maps.
+const SPANS: usize = 8;
+
+/// The page of these reports, each with the maps of its first runs ([`crate::report::Table::maps`]).
+#[must_use]
+pub fn compare(reports: &[Report], maps: &[&[MappedRun]]) -> String {
+    let maps = maps.iter().copied().chain(std::iter::repeat(&[][..]));
+    let alone = reports.len() == 1;
+    let sections = reports.iter().zip(maps).map(|(report, maps)| section(report, maps, alone));
+    let title = match reports {
+        [one] => title(one),
+        several => format!("{} comparisons of readahead", several.len()),
+    };
+    let page = Page {
+        title,
+        lead: by_source(reports).into_iter().map(advise).collect(),
+        facts: reports.first().map_or_else(Vec::new, |r| facts(r, alone)),
+        sections: sections.collect(),
+        json: String::new(),
+    };
+    page.with_values(to_json(reports)).to_html()
+}
+
+fn title(report: &Report) -> String {
+    format!("{} on {}", report.workload, report.source)
+}
+
+fn facts(report: &Report, all: bool) -> Vec<(String, String)> {
+    let fact = |name: &str, value: String| (name.to_string(), value);
+    let mut facts = vec![fact("foreread", report.foreread.clone()), fact("seed", report.seed.to_string())];
+    if all {
+        facts.extend(measured(report));
+    }
+    facts.push(fact("tests", format!("paired t, Holm, alpha {}", report.alpha)));
+    facts
+}
+
+fn measured(report: &Report) -> Vec<(String, String)> {
+    let fact = |name: &str, value: String| (name.to_string(), value);
+    let mut facts = vec![
+        fact("runs of each", report.runs.to_string()),
+        fact("cache", number::size(report.cache_bytes)),
+        fact("page", number::size(report.page_bytes)),
+    ];
+    if !report.source_about.is_empty() {
+        facts.push(fact("source", report.source_about.clone()));
+    }
+    facts.extend(report.price.as_ref().map(|price| fact("prices", price.to_string())));
+    facts
+}
+
+/// A report. `alone`: what it was measured on stands at the head of the page.
+fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
+    let facts: Vec<String> = measured(report).iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let mut text = if alone { Vec::new() } else { vec![format!("Measured: {}.", facts.join("; "))] };
+    text.push(verdict(report));
+    if let Some(bound) = report.bound_s {
+        text.push(format!("No run can be faster than {} s here.", number::span_s(bound, None)));
+    }
+    let mut figures = vec![times(report)];
+    figures.extend(bytes(report));
+    figures.extend(latency(report));
+    let mut grids = vec![rows(report), rest(report)];
+    let maps = (!runs.is_empty()).then(|| maps(report, runs));
+    if maps.is_some() {
+        grids.push(spans(runs));
+    } else {
+        text.push("There is no map of the reads: only a simulated run is seen read by read.".to_string());
+    }
+    let title = if alone { "What was measured".to_string() } else { title(report) };
+    Section { title, text, notes: report.notes.clone(), figures, maps, grids, ..Section::default() }
+}
+
+/// Which rows may claim to be the fastest.
+fn verdict(report: &Report) -> String {
+    match &report.best[..] {
+        [] => "No test was possible, so none is called the fastest.".to_string(),
+        [one] => format!("The fastest is {one}."),
+        several => format!("The fastest, not told apart by any test: {}.", several.join(", ")),
+    }
+}
+
+fn times(report: &Report) -> Figure {
+    let bar = |row: &Row| {
+        let time = row.time_s.as_ref();
+        let several = |t: &&crate::report::row::Time| t.runs.len() > 1;
+        Bar {
+            name: row.policy.clone(),
+            figure: or_dash(time, |t| {
+                let half = (t.runs.len() > 1).then(|| (t.ci95[1] - t.ci95[0]) / 2.0);
+                format!("{} s", number::span_s(t.mean, half))
+            }),
+            parts: vec![time.map_or(0.0, |t| t.mean)],
+            interval: time.filter(several).map(|t| t.ci95),
+        }
+    };
+    let head =
+        if report.runs > 1 { "Time, s, with 95 % intervals (less is better)" } else { "Time, s (less is better)" };
+    let bars = Bars {
+        title: format!("Time by policy: {}", title(report)),
+        about: about("A bar for each policy, as long as its mean time"),
+        head: head.to_string(),
+        kinds: vec![Kind { colour: 1, fill: Fill::Solid, name: "time" }],
+        bars: report.rows.iter().map(bar).collect(),
+    };
+    Figure::new(bars.draw(), "")
+}
+
+/// Bytes of the source by what became of them. None where no row has counters.
+fn bytes(report: &Report) -> Option<Figure> {
+    let parts = |row: &Row| {
+        let (all, ahead) = (row.source_bytes?, row.ra_bytes?);
+        let (used, unused) = (row.used_bytes?, row.unused_bytes?);
+        let rest = ahead.saturating_sub(used.saturating_add(unused));
+        Some([all.saturating_sub(ahead), used, unused, rest].map(|b| b as f64 / number::MB).to_vec())
+    };
+    let bar = |row: &Row| {
+        let figure = or_dash(row.source_bytes, |b| format!("{} MB", number::three(b as f64 / number::MB)));
+        Some(Bar { name: row.policy.clone(), figure, parts: parts(row)?, interval: None })
+    };
+    let bars: Vec<Bar> = report.rows.iter().filter_map(bar).collect();
+    let kind = |colour, fill, name| Kind { colour, fill, name };
+    let drawn = Bars {
+        title: format!("Bytes read from the source by policy: {}", title(report)),
+        about: about("A bar for each policy, in four parts"),
+        head: "Read from the source, MB (less is better)".to_string(),
+        kinds: vec![
+            kind(0, Fill::Solid, "demand"),
+            kind(3, Fill::Solid, "readahead, used"),
+            kind(4, Fill::Hatched, "readahead, evicted unused"),
+            kind(4, Fill::Outline, "readahead, neither used nor evicted at the end"),
+        ],
+        bars,
+    };
+    (!drawn.bars.is_empty()).then(|| Figure::new(drawn.draw(), ""))
+}
+
+/// How many of the reads took longer than so long. Both axes are of factors: the few slow ones count most.
+fn latency(report: &Report) -> Option<Figure> {
+    // A hit that costs the host nothing has no place on an axis of factors: it stands at its left end.
+    const LEAST_US: f64 = 0.1;
+    const LEAST_PERCENT: f64 = 0.01;
+    let line = |row: &Row| {
+        let mut points = Vec::new();
+        let mut longer = 100.0;
+        for [percent, us] in &row.latency_us {
+            // Down at the latency, not on the way to it: nothing is known of what lies between.
+            let next = (100.0 - percent).max(LEAST_PERCENT);
+            let marked = [50.0, 99.0, 99.9].contains(percent);
+            let at = |y, marked| At { x: us.max(LEAST_US), y, interval: [y, y], marked };
+            points.extend([at(longer, false), at(next, marked)]);
+            longer = next;
+        }
+        Line { name: row.policy.clone(), points, ..Line::default() }
+    };
+    let lines: Vec<Line> = report.rows.iter().map(line).filter(|l| !l.points.is_empty()).collect();
+    let all = || lines.iter().flat_map(|l| &l.points).map(|p| p.x);
+    let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+    let name = |us: f64| if us <= LEAST_US { "≤0.1us".to_string() } else { decade_us(us) };
+    let curves = Curves {
+        title: format!("Latency of the reads by policy: {}", title(report)),
+        about: about("A curve for each policy: the part of its reads that took longer"),
+        x_title: "latency".to_string(),
+        y_title: "Reads that took longer, % (lower is better)".to_string(),
+        x_show: number::latency_us,
+        x_ticks: decades(least, most).into_iter().map(|us| (us, name(us))).collect(),
+        log: true,
+        y: Axis::Log { least: LEAST_PERCENT, most: 100.0 },
+        lines,
+    };
+    Some(Figure::new(
+        curves.draw(),
+        "Markers: median, 99 and 99.9 %. Both axes are of factors: a line further down is a tenth of the reads.",
+    ))
+}
+
+/// A power of ten of microseconds.
+fn decade_us(us: f64) -> String {
+    match us {
+        _ if us < 1e3 => format!("{us}us"),
+        _ if us < 1e6 => format!("{}ms", us / 1e3),
+        _ => format!("{}s", us / 1e6),
+    }
+}
+
+fn maps(report: &Report, runs: &[MappedRun]) -> Maps {
+    let text = "The first run of each policy, offset by time: a cell is as most of its reads were, and hits take no \
+                time, so many share a cell.";
+    Maps {
+        title: "Which reads hit, when and where".to_string(),
+        text: text.to_string(),
+        legend: map::legend(),
+        figures: runs.iter().map(|run| mapped(report, run)).collect(),
+    }
+}
+
+fn mapped(report: &Report, run: &MappedRun) -> Figure {
+    let total = run.map.total();
+    let what = format!("Reads of the first run of {}: {}", run.policy, title(report));
+    let svg = map::draw(&what, &about("Offset by time, each cell as most of its reads were"), &run.map);
+    let caption = format!(
+        "{} hits, {} late, {} misses; {} MB of readahead unused",
+        number::count(total.hits),
+        number::count(total.late),
+        number::count(total.misses),
+        number::three(total.unused_bytes as f64 / number::MB)
+    );
+    Figure { title: run.policy.clone(), svg, caption }
+}
+
+/// The maps in eight spans of time each.
+fn spans(maps: &[MappedRun]) -> Grid {
+    let heads = ["policy", "from s", "to s", "hits", "late", "misses", "unused bytes"];
+    let mut grid = Grid::new("The maps in numbers: the first run of each policy, in spans of its time", heads);
+    for run in maps {
+        let spans = run.map.spans(SPANS);
+        let each = run.map.columns.len().div_ceil(SPANS).max(1) as f64 * run.map.column_s;
+        grid.rows.extend(spans.iter().enumerate().map(|(i, cell)| {
+            let Cell { hits, late, misses, unused_bytes } = cell;
+            let (from, to) = (each * i as f64, (each * (i + 1) as f64).min(run.map.time_s));
+            let at = |s: f64| format!("{s:.3}");
+            let counts = [hits, late, misses, unused_bytes].map(u64::to_string);
+            [vec![run.policy.clone(), at(from), at(to)], counts.to_vec()].concat()
+        }));
+    }
+    grid
+}
+
+/// The table of the terminal.
+fn rows(report: &Report) -> Grid {
+    let money = report.price.is_some();
+    let mut heads = vec!["policy", "time s ±95 %", "to none", "MB/s", "RA MB", "read MB", "hit %", "late %", "miss %"];
+    heads.extend(["unused %", "overfetch"]);
+    heads.extend(money.then_some("USD"));
+    let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
+    let part = |a: Option<u64>, b: Option<u64>| {
+        or_dash(a.zip(b).and_then(|(a, b)| ratio(a as f64, b as f64)), number::percent)
+    };
+    let line = |row: &Row| {
+        let time = row.time_s.as_ref();
+        let half = time.filter(|t| t.runs.len() > 1).map(|t| (t.ci95[1] - t.ci95[0]) / 2.0);
+        let mut cells = vec![
+            if report.best.contains(&row.policy) { format!("{} (fastest)", row.policy) } else { row.policy.clone() },
+            or_dash(time, |t| number::span_s(t.mean, half)),
+            or_dash(row.ratio_to_none, number::times),
+            or_dash(row.throughput_mb_s, number::three),
+            mb(row.ra_bytes),
+            mb(row.source_bytes),
+            part(row.hits, row.demand_reads),
+            part(row.late_hits, row.demand_reads),
+            part(row.misses, row.demand_reads),
+            part(row.unused_bytes, row.ra_bytes),
+            or_dash(row.overfetch, number::three),
+        ];
+        cells.extend(money.then(|| or_dash(row.usd, number::money)));
+        cells
+    };
+    let mut grid =
+        Grid::new("Means of the runs. MB = 10^6 bytes; RA: readahead", heads).with(report.rows.iter().map(line));
+    let best = |row: &Row| report.best.len() == 1 && report.best.contains(&row.policy);
+    grid.strong = (0..report.rows.len()).filter(|i| best(&report.rows[*i])).collect();
+    grid
+}
+
+/// Latencies, and the bytes by what became of them.
+fn rest(report: &Report) -> Grid {
+    let heads = ["policy", "p50", "p95", "p99", "p99.9", "max", "demand MB", "used MB", "unused MB", "untouched MB"];
+    let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
+    let line = |row: &Row| {
+        let latencies = [row.p50_us, row.p95_us, row.p99_us, row.p999_us, row.max_us];
+        let demand = row.source_bytes.zip(row.ra_bytes).map(|(all, ahead)| all.saturating_sub(ahead));
+        let mut cells = vec![row.policy.clone()];
+        cells.extend(latencies.map(|us| or_dash(us, number::latency_us)));
+        cells.extend([demand, row.used_bytes, row.unused_bytes, row.unresolved_bytes].map(mb));
+        cells
+    };
+    Grid::new("Latencies, and bytes by what became of them", heads).with(report.rows.iter().map(line))
+}

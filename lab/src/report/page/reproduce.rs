@@ -1,0 +1,118 @@
+//! The page of `reproduce`: each published table beside ours, with its error and what the row is worth.
+//!
+//! Where the rows of a column are sizes, both are drawn over them. Never: a check that was missed among those that were
+//! met; it stands in the first lines of the page.
+
+use super::curves::{At, Axis, Curves, Line};
+use super::{Figure, Grid, Page, Section, about};
+use crate::report::number::{self, or_dash};
+use crate::reproduce::{Reproduction, Role, Row, Table};
+use foreread_core::units::parse_size;
+
+/// Fewer points than these make no curve.
+const FEWEST_POINTS: usize = 3;
+/// Missed checks that are named at the top; more are counted.
+const MOST_NAMED: usize = 5;
+
+/// The page of a reproduction.
+#[must_use]
+pub fn reproduction(of: &Reproduction) -> String {
+    let checks = of.count(Role::Check);
+    let missed: Vec<String> =
+        of.missed().map(|(t, r)| format!("seed {}, {}: {} {}", t.seed, t.table, r.label, r.column)).collect();
+    let mut lead = vec![format!("{} of {checks} predicted figures are as published.", checks - missed.len())];
+    lead.extend(missed.iter().take(MOST_NAMED).map(|m| format!("Missed: {m}.")));
+    if missed.len() > MOST_NAMED {
+        lead.push(format!("{} more were missed; they stand out in their tables.", missed.len() - MOST_NAMED));
+    }
+    let fact = |name: &str, role: Role| (name.to_string(), format!("{} rows", of.count(role)));
+    let page = Page {
+        title: "The published tables, made again".to_string(),
+        lead,
+        facts: vec![
+            fact("input (put in)", Role::Input),
+            fact("fit (fitted to it)", Role::Fit),
+            fact("check (predicted)", Role::Check),
+            fact("shown (no target)", Role::Shown),
+        ],
+        sections: of.tables.iter().map(section).collect(),
+        json: String::new(),
+    };
+    page.with_values(of.to_json()).to_html()
+}
+
+fn section(table: &Table) -> Section {
+    let mut columns: Vec<&str> = Vec::new();
+    table.rows.iter().for_each(|row| {
+        if !columns.contains(&row.column.as_str()) {
+            columns.push(&row.column);
+        }
+    });
+    let figures = columns.iter().filter_map(|column| figure(table, column)).collect();
+    Section {
+        title: format!("{}: {}", table.seed, table.table),
+        figures,
+        grids: vec![grid(table)],
+        ..Section::default()
+    }
+}
+
+fn grid(table: &Table) -> Grid {
+    let heads = ["row", "column", "published", "ours", "error %", "role", "ok", "reason"];
+    let missed = |row: &Row| row.role == Role::Check && !row.ok;
+    let line = |row: &Row| {
+        let figure = |v: Option<f64>| or_dash(v, |v| v.to_string());
+        let ours = |v: Option<f64>| or_dash(v, short);
+        vec![
+            row.label.clone(),
+            row.column.clone(),
+            figure(row.published),
+            ours(row.ours),
+            or_dash(row.error, |e| format!("{:+.1}", e * 100.0)),
+            row.role.name().to_string(),
+            (if row.ok {
+                "yes"
+            } else if missed(row) {
+                "MISSED"
+            } else {
+                "no"
+            })
+            .to_string(),
+            row.reason.clone().unwrap_or_default(),
+        ]
+    };
+    let mut grid = Grid::new("", heads).with(table.rows.iter().map(line));
+    grid.strong = (0..table.rows.len()).filter(|i| missed(&table.rows[*i])).collect();
+    grid
+}
+
+/// A figure of ours with five digits: more than any published one has.
+fn short(value: f64) -> String {
+    let text = format!("{value:.4e}");
+    text.parse::<f64>().map_or(text, |v| v.to_string())
+}
+
+/// Published and ours over the sizes of a column. None where its rows are no sizes.
+fn figure(table: &Table, column: &str) -> Option<Figure> {
+    let rows = || table.rows.iter().filter(|r| r.column == column);
+    let sizes: Option<Vec<f64>> = rows().map(|r| parse_size(&r.label).ok().map(|b| b as f64)).collect();
+    let sizes = sizes.filter(|s| s.len() >= FEWEST_POINTS && s.iter().all(|b| *b > 0.0))?;
+    let line = |name: &str, of: fn(&Row) -> Option<f64>| {
+        let at = |(x, row): (&f64, &Row)| of(row).map(|y| At { x: *x, y, interval: [y, y], marked: true });
+        let mut points: Vec<At> = sizes.iter().zip(rows()).filter_map(at).collect();
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        Line { name: name.to_string(), points, plateau: None }
+    };
+    let curves = Curves {
+        title: format!("{column}: {}", table.table),
+        about: about("Published and ours over the sizes"),
+        x_title: "bytes (K = 1024)".to_string(),
+        y_title: column.to_string(),
+        x_show: number::three,
+        x_ticks: sizes.iter().copied().zip(rows().map(|r| r.label.clone())).collect(),
+        log: true,
+        y: Axis::Zero,
+        lines: vec![line("published", |r| r.published), line("ours", |r| r.ours)],
+    };
+    Some(Figure::new(curves.draw(), ""))
+}

@@ -1,0 +1,130 @@
+//! Every value of a JSON document as tables for people, with every digit.
+//!
+//! An object's values stand under each other, its lists of objects become tables with a column for each element (few
+//! elements with many keys) or a row for each. Never: a value left out, rounded or renamed.
+
+use super::Grid;
+use serde_json::Value;
+
+/// From so many keys on an element is a column and not a row: columns scroll on a phone, rows do not.
+const MANY_KEYS: usize = 12;
+
+/// The tables of `value`, named from `name` on.
+pub fn tables(name: &str, value: &Value) -> Vec<Grid> {
+    let mut grids = Vec::new();
+    collect(name, value, &mut grids);
+    grids
+}
+
+fn collect(name: &str, value: &Value, grids: &mut Vec<Grid>) {
+    let Value::Object(map) = value else {
+        if let Value::Array(items) = value {
+            if items.iter().any(Value::is_object) {
+                list(name, items, grids);
+            } else if !items.is_empty() {
+                grids.push(Grid::new(name, ["key", "value"]).with([vec![name.to_string(), text(value)]]));
+            }
+        }
+        return;
+    };
+    let (flat, deep): (Vec<_>, Vec<_>) = leaves("", map).into_iter().partition(|(_, v)| !is_table(v));
+    if !flat.is_empty() {
+        let rows = flat.into_iter().map(|(key, value)| vec![key, text(value)]);
+        grids.push(Grid::new(name, ["key", "value"]).with(rows));
+    }
+    for (key, value) in deep {
+        collect(&if name.is_empty() { key } else { format!("{name}.{key}") }, value, grids);
+    }
+}
+
+/// A list of objects. Lists of objects inside them become tables of their own.
+fn list(name: &str, items: &[Value], grids: &mut Vec<Grid>) {
+    let empty = serde_json::Map::new();
+    let rows: Vec<Vec<(String, &Value)>> = items.iter().map(|i| leaves("", i.as_object().unwrap_or(&empty))).collect();
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, value) in rows.iter().flatten() {
+        if !is_table(value) && !keys.contains(&key.as_str()) {
+            keys.push(key);
+        }
+    }
+    let cell = |row: &[(String, &Value)], key: &str| {
+        row.iter().find(|(k, _)| k == key).map_or_else(String::new, |(_, value)| text(value))
+    };
+    let grid = if keys.len() >= MANY_KEYS {
+        let heads = std::iter::once("key".to_string()).chain((1..=items.len()).map(|i| i.to_string()));
+        let line = |key: &&str| {
+            let cells = rows.iter().map(|row| cell(row, key));
+            std::iter::once((*key).to_string()).chain(cells).collect::<Vec<_>>()
+        };
+        Grid::new(name, heads).with(keys.iter().map(line))
+    } else {
+        let line = |row: &Vec<(String, &Value)>| keys.iter().map(|key| cell(row, key)).collect::<Vec<_>>();
+        Grid::new(name, keys.iter().copied()).with(rows.iter().map(line))
+    };
+    if !keys.is_empty() {
+        grids.push(grid);
+    }
+    for (i, row) in rows.iter().enumerate() {
+        for (key, value) in row.iter().filter(|(_, value)| is_table(value)) {
+            collect(&format!("{name}[{i}].{key}"), value, grids);
+        }
+    }
+}
+
+fn is_table(value: &Value) -> bool {
+    value.as_array().is_some_and(|items| items.iter().any(Value::is_object))
+}
+
+/// What stands in an object, objects inside it opened: `time_s.mean`.
+fn leaves<'a>(above: &str, map: &'a serde_json::Map<String, Value>) -> Vec<(String, &'a Value)> {
+    let mut all = Vec::new();
+    for (key, value) in map {
+        let key = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
+        match value {
+            Value::Object(inner) => all.extend(leaves(&key, inner)),
+            _ => all.push((key, value)),
+        }
+    }
+    all
+}
+
+/// A value as JSON writes it, a string without its quotes; a list with commas, a list of lists with semicolons.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.iter().any(Value::is_array) => {
+            items.iter().map(|pair| text_of(pair, ": ")).collect::<Vec<_>>().join("; ")
+        }
+        Value::Array(_) => text_of(value, ", "),
+        other => other.to_string(),
+    }
+}
+
+fn text_of(value: &Value, joint: &str) -> String {
+    let items = value.as_array().map_or(&[][..], Vec::as_slice);
+    items.iter().map(text).collect::<Vec<_>>().join(joint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_value_has_its_place() {
+        let wide: serde_json::Map<String, Value> = (0..12).map(|i| (format!("k{i}"), json!(i))).collect();
+        let value = json!({
+            "a": 1.5, "b": {"c": null, "d": [1, 2]}, "e": [[1, 2.5], [3, 4]],
+            "rows": [{"x": "one", "y": 0.1}, {"y": 2, "z": [{"deep": true}]}], "wide": [wide], "none": [],
+        });
+        let grids = tables("", &value);
+        let find = |name: &str| grids.iter().find(|g| g.caption == name).unwrap_or_else(|| panic!("{name}: {grids:?}"));
+        let cells: Vec<[&str; 2]> = find("").rows.iter().map(|r| [r[0].as_str(), r[1].as_str()]).collect();
+        assert_eq!(cells, [["a", "1.5"], ["b.c", "null"], ["b.d", "1, 2"], ["e", "1: 2.5; 3: 4"], ["none", ""]]);
+        assert_eq!(find("rows").heads, ["x", "y"]);
+        assert_eq!(find("rows").rows, [["one", "0.1"], ["", "2"]]);
+        assert_eq!(find("rows[1].z").rows, [["true"]]);
+        assert_eq!((find("wide").heads.len(), find("wide").rows.len()), (2, 12));
+        assert_eq!(tables("t", &json!([{"a": 1}]))[0].rows, [["1"]]);
+    }
+}
