@@ -5,18 +5,18 @@
 
 mod compare;
 mod conform;
-mod reproduce;
-mod trace;
 mod models;
 mod probe;
+mod reproduce;
+mod trace;
 mod values;
 
 pub use compare::{CompareArgs, ReplayMode};
 pub use conform::{ConformArgs, ConformLevel, ConformWhat};
-pub use reproduce::ReproduceArgs;
-pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 pub use models::ModelsArgs;
 pub use probe::ProbeArgs;
+pub use reproduce::ReproduceArgs;
+pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 
 use crate::fail::Fail;
 use crate::names;

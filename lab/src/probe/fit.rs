@@ -126,7 +126,7 @@ fn gain(points: &[&Point]) -> f64 {
     let gain = |deep: &&Point| {
         let one =
             points.iter().find(|p| p.depth == 1 && p.pattern == deep.pattern && p.request_bytes == deep.request_bytes);
-        one.map_or(1.0, |one| rate(deep) / rate(&one))
+        one.map_or(1.0, |one| rate(deep) / rate(one))
     };
     points.iter().filter(|p| p.depth > 1).map(gain).fold(1.0, f64::max)
 }
@@ -277,6 +277,7 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
                 connection_bytes_per_s: connection,
                 link_bytes_per_s: link,
                 server_connections: deep.lanes,
+                whole_answers: false,
             });
         }
         (Kind::Lanes, Some(deep)) => {

@@ -198,6 +198,7 @@ mod tests {
             latency: latency_histogram(),
             distinct_bytes: 1,
             kernel: false,
+            late_p99_ns: None,
         };
         let policy = |&(name, time): &(&str, f64)| PolicyRuns {
             policy: name.to_string(),

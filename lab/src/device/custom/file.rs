@@ -5,7 +5,7 @@ use crate::device::array::ArrayModel;
 use crate::device::disk::{DiskModel, Slope};
 use crate::device::hdd::{BufferModel, HddModel, Seek};
 use crate::device::lanes::LanesModel;
-use crate::device::net::NetModel;
+use crate::device::net::{CHUNK_BYTES, NetModel};
 use crate::device::presets::{Model, Preset};
 use crate::device::ssd::{SsdModel, Tail};
 use serde::{Deserialize, Serialize};
@@ -183,6 +183,9 @@ pub struct NetFile {
     pub connection_bytes_per_s: u64,
     pub link_bytes_per_s: u64,
     pub server_connections: u32,
+    /// An answer comes whole, behind the one before it; otherwise answers take turns on the link.
+    #[serde(default)]
+    pub whole_answers: bool,
 }
 
 /// How well a model fits what was measured. Errors are parts: 0.1 is 10 %.
@@ -433,6 +436,7 @@ impl NetFile {
             connection_bytes_per_s: model.connection_bytes_per_s,
             link_bytes_per_s: model.link_bytes_per_s,
             server_connections: model.connections,
+            whole_answers: model.chunk_bytes > CHUNK_BYTES,
         }
     }
 
@@ -443,6 +447,7 @@ impl NetFile {
             connection_bytes_per_s: self.connection_bytes_per_s,
             link_bytes_per_s: self.link_bytes_per_s,
             connections: self.server_connections,
+            chunk_bytes: if self.whole_answers { u64::MAX } else { CHUNK_BYTES },
         }
     }
 }
