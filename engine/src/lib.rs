@@ -19,6 +19,8 @@ mod chunk;
 mod driver;
 mod error;
 pub mod eventlog;
+pub mod front;
+pub mod nbd;
 mod options;
 mod reader;
 pub mod source;

@@ -21,7 +21,7 @@ use foreread_core::units::{ByteRange, FileId, OpenId};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a reader can be opened on: a source's name, or a source.
 pub enum Origin {
@@ -80,6 +80,8 @@ pub struct Reader {
     policy: PolicySpec,
     /// The version of the source that this reader knows of.
     seen: AtomicU64,
+    /// It goes on with no other.
+    pinned: bool,
 }
 
 impl Reader {
@@ -121,6 +123,14 @@ impl Reader {
         Reader::describe_open(driver, source, self.file, self.policy.clone())
     }
 
+    /// Makes it read one version only: where another reader is told once of a change and then reads the new version, this
+    /// one fails every read from the change on. For clients that cannot be told.
+    #[must_use]
+    pub fn pinned(mut self) -> Reader {
+        self.pinned = true;
+        self
+    }
+
     fn describe_open(
         driver: Arc<Driver>,
         source: Arc<dyn Source>,
@@ -129,7 +139,7 @@ impl Reader {
     ) -> Result<Reader, OpenError> {
         let opened = driver.open(file).map_err(|_| OpenError::Stopped)?;
         let (open, seen) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Ok(Reader { driver, source, file, open, policy, seen: AtomicU64::new(seen) })
+        Ok(Reader { driver, source, file, open, policy, seen: AtomicU64::new(seen), pinned: false })
     }
 
     /// Reads the bytes from `offset` on into `buf`, as many as fit, and returns how many there were: fewer than
@@ -138,9 +148,15 @@ impl Reader {
     /// # Errors
     /// See [`ReadError`]. What `buf` holds then is of no meaning.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
-        self.driver
-            .read((self.open, self.file), &self.seen, buf, offset)
-            .map_err(|fault| self.explain(fault, buf, offset))
+        let fixed;
+        let seen = if self.pinned {
+            // What the driver writes there is forgotten.
+            fixed = AtomicU64::new(self.seen.load(Ordering::Relaxed));
+            &fixed
+        } else {
+            &self.seen
+        };
+        self.driver.read((self.open, self.file), seen, buf, offset).map_err(|fault| self.explain(fault, buf, offset))
     }
 
     #[cold]

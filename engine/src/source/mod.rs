@@ -15,6 +15,7 @@
 
 mod file;
 mod mem;
+mod nbd;
 mod sysfs;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 pub use file::FileSource;
 pub use mem::Mem;
+pub use nbd::Nbd;
 pub use sysfs::default_readahead_bytes;
 
 /// Something to read from. See the head of this file.
@@ -166,13 +168,16 @@ pub struct SourceOpenError {
 }
 
 /// The kinds of sources that [`open`] knows, as they are written.
-pub const KINDS: &[&str] = &["file:PATH"];
+pub const KINDS: &[&str] = &["file:PATH", "nbd://HOST[:PORT]/EXPORT", "nbd+unix:///EXPORT?socket=PATH"];
 
-/// Opens a source by its name: `file:PATH`, or a path alone.
+/// Opens a source by its name: `nbd://...` and `nbd+unix://...` ([`Nbd`]), `file:PATH`, or a path alone.
 ///
 /// # Errors
 /// It does not exist, is of no kind that can be read from, or may not be read.
 pub fn open(text: &str) -> Result<Arc<dyn Source>, SourceOpenError> {
+    if Nbd::is_one(text) {
+        return Nbd::open(text).map(|nbd| Arc::new(nbd) as Arc<dyn Source>);
+    }
     let path = text.strip_prefix("file:").unwrap_or(text);
     FileSource::open(path.as_ref()).map(|file| Arc::new(file) as Arc<dyn Source>).map_err(|mut error| {
         error.what = text.to_string();

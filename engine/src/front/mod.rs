@@ -1,0 +1,5 @@
+//! Front ends: clients of other kinds in front of a [`crate::Reader`].
+//!
+//! A front end knows the reader and nothing behind it. Never: decides what is read ahead.
+
+pub mod nbd;

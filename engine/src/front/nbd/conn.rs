@@ -1,0 +1,342 @@
+//! One client of the NBD server: its handshake, its requests, its threads.
+//!
+//! The thread that takes a request also answers it. A client that sends the next request before it has its answer gets
+//! another thread, up to a limit, so that its misses overlap; a client that waits for each answer keeps the one thread
+//! and pays for no hand-over. Data is read and sent in pieces of [`PIECE_BYTES`], so a request of 32 MiB needs no more
+//! memory than one of 256 KiB. Never: two answers mixed on the wire, or an answer of a version after another.
+//!
+//! ```text
+//!   input lock ── request ── unlock ── validate ── read a piece ── output lock ── send ── (next piece) ── unlock
+//!       ▲                                                                                        │
+//!       └────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+
+use super::socket::Stream;
+use super::{STACK_BYTES, Shared, read_some};
+use crate::nbd::handshake::{Handshake, Then};
+use crate::nbd::validate::{Export, Order, Refusal, validate};
+use crate::nbd::wire::{self, Request, errno};
+use crate::{Advice, ReadError, Reader};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// Largest piece that is read and sent at once.
+pub const PIECE_BYTES: usize = 256 << 10;
+/// Most threads of one client.
+const MAX_WORKERS: u32 = 16;
+/// A thread looks for requests that wait after each of its first so many, and then after every so many.
+const LOOK_EVERY: u64 = 8;
+/// Bytes that are taken from the socket at once: 146 requests.
+const INPUT_BYTES: usize = 4096;
+
+/// Bytes that came and were not used yet.
+struct Input {
+    bytes: [u8; INPUT_BYTES],
+    start: usize,
+    end: usize,
+}
+
+/// What was agreed on before the requests.
+struct Agreement {
+    export: Export,
+    structured: bool,
+}
+
+/// See the head of this file.
+pub struct Conn {
+    shared: Arc<Shared>,
+    stream: Stream,
+    reader: Reader,
+    agreement: OnceLock<Agreement>,
+    input: Mutex<Input>,
+    output: Mutex<()>,
+    /// Threads beyond the first, and those of all that wait for a request.
+    helpers: AtomicU32,
+    waiting: AtomicU32,
+    closing: AtomicBool,
+}
+
+/// The client is gone, or has to go.
+struct Gone;
+
+impl Conn {
+    pub fn new(shared: Arc<Shared>, stream: Stream, reader: Reader) -> Conn {
+        Conn {
+            shared,
+            stream,
+            // A client must not see two versions, whatever its threads do.
+            reader: reader.pinned(),
+            agreement: OnceLock::new(),
+            input: Mutex::new(Input { bytes: [0; INPUT_BYTES], start: 0, end: 0 }),
+            output: Mutex::new(()),
+            helpers: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes no more requests; those that were taken are answered.
+    pub fn take_no_more(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.stream.shutdown(Shutdown::Read);
+    }
+
+    /// Ends it at once.
+    pub fn hang_up(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// The whole life of the connection.
+    pub fn serve(self: &Arc<Conn>) {
+        if self.agree().is_ok() {
+            self.work();
+        }
+        // The last of its threads has given back its place before the connection counts as gone.
+        while self.helpers.load(Ordering::Acquire) > 0 {
+            self.hang_up();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    // ---- the handshake ----
+
+    fn agree(&self) -> Result<(), Gone> {
+        let until = Instant::now() + self.shared.settings.handshake;
+        self.stream.set_write_timeout(Some(self.shared.settings.stall)).map_err(|_| Gone)?;
+        let export = self.shared.export(&self.reader);
+        let mut shake = Handshake::new(export.clone());
+        self.send(&Handshake::greeting(), &[])?;
+        let mut bytes = Vec::new();
+        let mut answer = Vec::new();
+        loop {
+            bytes.resize(shake.wants(), 0);
+            // One time for all of it: a client that sends a byte a second is as slow as one that sends none.
+            let left = until.checked_duration_since(Instant::now()).filter(|t| !t.is_zero()).ok_or(Gone)?;
+            self.stream.set_read_timeout(Some(left)).map_err(|_| Gone)?;
+            self.receive(&mut bytes)?;
+            answer.clear();
+            let then = shake.take(&bytes, &mut answer);
+            self.send(&answer, &[])?;
+            match then {
+                Then::More => {}
+                Then::Close(_) => return Err(Gone),
+                Then::Transmission => break,
+            }
+        }
+        self.stream.set_read_timeout(None).map_err(|_| Gone)?;
+        let agreement = Agreement { export, structured: shake.agreed().structured };
+        self.agreement.set(agreement).map_err(|_| Gone)
+    }
+
+    // ---- bytes ----
+
+    fn send(&self, head: &[u8], data: &[u8]) -> Result<(), Gone> {
+        self.stream.send(head, data).map_err(|_| {
+            // Half an answer may be out: nothing that follows could be understood.
+            self.hang_up();
+            Gone
+        })
+    }
+
+    /// Fills `bytes` from what came before and from the socket.
+    fn receive(&self, bytes: &mut [u8]) -> Result<(), Gone> {
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        self.take(&mut input, bytes)
+    }
+
+    fn take(&self, input: &mut Input, mut bytes: &mut [u8]) -> Result<(), Gone> {
+        while !bytes.is_empty() {
+            if input.start == input.end {
+                input.start = 0;
+                input.end = read_some(&self.stream, &mut input.bytes).ok().filter(|n| *n > 0).ok_or(Gone)?;
+            }
+            let n = bytes.len().min(input.end - input.start);
+            bytes[..n].copy_from_slice(&input.bytes[input.start..input.start + n]);
+            input.start += n;
+            bytes = &mut bytes[n..];
+        }
+        Ok(())
+    }
+
+    /// The next request. One that has begun must go on within the time for stalls.
+    fn next(&self, input: &mut Input) -> Result<Request, Gone> {
+        if self.closing.load(Ordering::Relaxed) {
+            return Err(Gone);
+        }
+        let mut bytes = [0; Request::BYTES];
+        let (first, rest) = bytes.split_at_mut(1);
+        self.take(input, first)?;
+        let whole = input.end - input.start >= rest.len();
+        if whole {
+            self.take(input, rest)?;
+        } else {
+            self.within_stall(|| self.take(input, rest))?;
+        }
+        let request = Request::parse(&bytes).ok_or(Gone)?;
+        let refused = self.agreement.get().and_then(|a| validate(&request, &a.export).err());
+        if let Some(Refusal { payload: 1.., .. }) = refused {
+            self.within_stall(|| self.throw_away(input, request.len))?;
+        }
+        Ok(request)
+    }
+
+    /// Does something that waits for the client, who has so much time for each piece.
+    fn within_stall(&self, wait: impl FnOnce() -> Result<(), Gone>) -> Result<(), Gone> {
+        self.stream.set_read_timeout(Some(self.shared.settings.stall)).map_err(|_| Gone)?;
+        wait()?;
+        self.stream.set_read_timeout(None).map_err(|_| Gone)
+    }
+
+    /// Reads the payload of a refused request and forgets it.
+    fn throw_away(&self, input: &mut Input, payload: u32) -> Result<(), Gone> {
+        let mut left = payload as usize;
+        let mut waste = [0; INPUT_BYTES];
+        while left > 0 {
+            let n = left.min(waste.len());
+            self.take(input, &mut waste[..n])?;
+            left -= n;
+        }
+        Ok(())
+    }
+
+    // ---- requests ----
+
+    /// Takes and answers requests until there are no more.
+    fn work(self: &Arc<Conn>) {
+        let Some(agreement) = self.agreement.get() else { return };
+        let mut buffer = Vec::new();
+        for served in 0_u64.. {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = self.next(&mut input);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            let more = input.end > input.start;
+            drop(input);
+            let Ok(request) = next else { break };
+            if more || ((served < LOOK_EVERY || served % LOOK_EVERY == 0) && served > 0 && self.stream.has_more()) {
+                self.hire();
+            }
+            if self.answer(agreement, &request, &mut buffer).is_err() {
+                break;
+            }
+        }
+        // The others see that nobody will send any more.
+        self.take_no_more();
+    }
+
+    /// One more thread, if nobody waits for requests and there may be one more.
+    fn hire(self: &Arc<Conn>) {
+        let all = &self.shared.counters.helpers;
+        if self.waiting.load(Ordering::Relaxed) > 0 || self.helpers.load(Ordering::Relaxed) + 1 >= MAX_WORKERS {
+            return;
+        }
+        if all.fetch_add(1, Ordering::Relaxed) >= self.shared.settings.max_helpers {
+            all.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        self.helpers.fetch_add(1, Ordering::Relaxed);
+        let conn = Arc::clone(self);
+        let work = move || {
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.work()));
+            conn.dismiss();
+        };
+        if std::thread::Builder::new().name("foreread-nbd".into()).stack_size(STACK_BYTES).spawn(work).is_err() {
+            self.dismiss();
+        }
+    }
+
+    fn dismiss(&self) {
+        self.shared.counters.helpers.fetch_sub(1, Ordering::Relaxed);
+        self.helpers.fetch_sub(1, Ordering::Release);
+    }
+
+    fn answer(&self, agreement: &Agreement, request: &Request, buffer: &mut Vec<u8>) -> Result<(), Gone> {
+        let order = match validate(request, &agreement.export) {
+            Ok(order) => order,
+            Err(refusal) => return self.fail(agreement, request.cookie, refusal.error, refusal.message),
+        };
+        match order {
+            Order::Disconnect => Err(Gone),
+            Order::Read { offset, len } => self.read(agreement, request.cookie, offset, len, buffer),
+            Order::Flush => self.succeed(agreement, request.cookie),
+            Order::Cache { offset, len } => {
+                // A hint that comes to nothing is no failure.
+                let _ = self.reader.advise(Advice::WillNeed, offset..offset + u64::from(len));
+                self.succeed(agreement, request.cookie)
+            }
+        }
+    }
+
+    fn succeed(&self, agreement: &Agreement, cookie: u64) -> Result<(), Gone> {
+        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
+        let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        if agreement.structured {
+            self.send(&wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0), &[])
+        } else {
+            self.send(&wire::simple(0, cookie), &[])
+        }
+    }
+
+    fn fail(&self, agreement: &Agreement, cookie: u64, error: u32, message: &str) -> Result<(), Gone> {
+        self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
+        let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        if agreement.structured {
+            self.send(&wire::error_chunk(cookie, error, message), &[])
+        } else {
+            self.send(&wire::simple(error, cookie), &[])
+        }
+    }
+
+    /// Reads and sends. The first piece decides between data and error; after that an error can only be told by a
+    /// structured reply, or by hanging up.
+    fn read(
+        &self,
+        agreement: &Agreement,
+        cookie: u64,
+        offset: u64,
+        len: u32,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), Gone> {
+        let end = offset + u64::from(len);
+        let piece = |from: u64| PIECE_BYTES.min((end - from) as usize);
+        if buffer.len() < piece(offset) {
+            buffer.resize(piece(offset), 0);
+        }
+        let first = &mut buffer[..piece(offset)];
+        if let Err((error, message)) = self.fill(first, offset) {
+            return self.fail(agreement, cookie, error, &message);
+        }
+        let head = if agreement.structured { wire::data_head(cookie, offset, len).to_vec() } else { Vec::new() };
+        let simple = wire::simple(0, cookie);
+        let head = if agreement.structured { &head[..] } else { &simple[..] };
+        let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        self.send(head, first)?;
+        let mut at = offset + first.len() as u64;
+        while at < end {
+            let next = &mut buffer[..piece(at)];
+            if self.fill(next, at).is_err() {
+                self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
+                self.hang_up();
+                return Err(Gone);
+            }
+            self.send(next, &[])?;
+            at += next.len() as u64;
+        }
+        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.shared.counters.bytes.fetch_add(u64::from(len), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Fills `buf`, all of it, with bytes of the version that the client was told of.
+    fn fill(&self, buf: &mut [u8], offset: u64) -> Result<(), (u32, String)> {
+        match self.reader.read_at(buf, offset) {
+            Ok(got) if got == buf.len() => Ok(()),
+            Ok(_) => Err((errno::EIO, "the source became shorter".to_string())),
+            Err(error @ ReadError::Changed { .. }) => Err((errno::ESHUTDOWN, error.to_string())),
+            Err(error) => Err((wire::wire_errno(error.errno()), error.to_string())),
+        }
+    }
+}

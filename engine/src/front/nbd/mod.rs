@@ -1,0 +1,308 @@
+//! The NBD server: one export, any number of clients, read-only.
+//!
+//! Each connection is an open description of its own, so each client has readahead of its own on one shared cache. A
+//! thread serves a connection; a client that does not wait for its answers gets more of them ([`conn`]). Never: serves
+//! two versions of a source on one connection, follows a length it was told, or is reachable from outside unless told.
+//!
+//! ```text
+//!   listener ──accept──► room for it? ──► thread: handshake ──► requests ──► replies
+//!      ▲                      └─ no: hung up                       │ stop: no more requests are taken,
+//!      └── stop (a byte in a pipe) ──────────────────────────────────┘ those that were taken are answered
+//! ```
+
+mod conn;
+mod socket;
+
+use crate::Reader;
+use crate::nbd::validate::Export;
+use crate::nbd::wire::transmission;
+use conn::Conn;
+use rustix::event::{PollFd, PollFlags, poll};
+use socket::{Listener, Stream};
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A unix socket, readable and writable by its owner alone.
+    Unix(PathBuf),
+    /// A TCP address. There is no encryption and no password: whoever reaches it can read everything.
+    Tcp(SocketAddr),
+}
+
+/// What may be set. All limits hold for the whole server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the export. The empty name always means it too.
+    pub export: String,
+    /// One line about it.
+    pub description: String,
+    /// Most clients at once. Default 2048; each that reads holds up to 256 KiB.
+    pub max_clients: u32,
+    /// Most threads beyond one for each client, for clients with several requests on their way. Default 256.
+    pub max_helpers: u32,
+    /// How long a client may take to agree on an export. Default 10 s.
+    pub handshake: Duration,
+    /// How long a client may stop in the middle of a request, or not take an answer. Default 30 s.
+    pub stall: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            export: String::new(),
+            description: String::new(),
+            max_clients: 2048,
+            max_helpers: 256,
+            handshake: Duration::from_secs(10),
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a server could not be started: one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {place}; {remedy}")]
+pub struct ServeError {
+    /// What is wrong.
+    pub what: String,
+    /// Where.
+    pub place: String,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+/// Stops a server from anywhere, once.
+#[derive(Debug)]
+pub struct Stop(UnixStream);
+
+impl Stop {
+    /// The server takes no more clients and no more requests, answers those that it has, and returns from
+    /// [`Server::run`].
+    pub fn stop(&self) {
+        // A full pipe has been told already, and a closed one has nobody to tell.
+        let _ = (&self.0).write(&[1]);
+    }
+
+    /// The pipe itself: any byte written to it stops the server, so a signal handler can.
+    ///
+    /// # Errors
+    /// There are no more descriptors.
+    pub fn pipe(&self) -> std::io::Result<UnixStream> {
+        self.0.try_clone()
+    }
+}
+
+/// Counted since the server was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Clients connected now.
+    pub clients: u64,
+    /// Clients that ever connected.
+    pub connections: u64,
+    /// Of these, hung up because there were too many.
+    pub turned_away: u64,
+    /// Requests that were answered with data or success.
+    pub requests: u64,
+    /// Requests that were refused or failed.
+    pub failed_requests: u64,
+    /// Bytes of data sent.
+    pub bytes: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    connections: AtomicU64,
+    turned_away: AtomicU64,
+    requests: AtomicU64,
+    failed_requests: AtomicU64,
+    bytes: AtomicU64,
+    helpers: AtomicU32,
+}
+
+/// What the connections share.
+struct Shared {
+    reader: Reader,
+    settings: Settings,
+    counters: Counters,
+    conns: Mutex<HashMap<u64, Arc<Conn>>>,
+}
+
+/// See the head of this file.
+pub struct Server {
+    shared: Arc<Shared>,
+    listeners: Vec<Listener>,
+    wake: UnixStream,
+}
+
+/// How long a server that was stopped waits for answers that are on their way.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Stack of a connection's thread: it holds no buffer.
+const STACK_BYTES: usize = 512 << 10;
+
+impl Server {
+    /// Listens, and serves nobody yet.
+    ///
+    /// # Errors
+    /// An address is taken or not allowed.
+    pub fn bind(listen: &[Listen], reader: Reader, settings: Settings) -> Result<(Server, Stop), ServeError> {
+        let listeners = listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
+        let (wake, stop) = UnixStream::pair().map_err(|error| ServeError {
+            what: format!("no pipe ({error})"),
+            place: "the server".to_string(),
+            remedy: "allow more open files (ulimit -n)",
+        })?;
+        // Nobody reads what is written when the server is gone, and a signal handler must not wait.
+        let _ = stop.set_nonblocking(true);
+        let shared = Shared { reader, settings, counters: Counters::default(), conns: Mutex::default() };
+        Ok((Server { shared: Arc::new(shared), listeners, wake }, Stop(stop)))
+    }
+
+    /// Where it listens, as clients write it: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`.
+    #[must_use]
+    pub fn uris(&self) -> Vec<String> {
+        self.listeners.iter().map(|l| l.uri(&self.shared.settings.export)).collect()
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.shared.counts()
+    }
+
+    /// A handle for whoever reports while it runs.
+    pub fn counter(&self) -> impl Fn() -> Counts + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.counts()
+    }
+
+    /// Serves until it is stopped.
+    ///
+    /// # Errors
+    /// The system cannot wait for clients any more.
+    pub fn run(self) -> std::io::Result<()> {
+        loop {
+            let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&self.wake, PollFlags::IN)];
+            fds.extend(self.listeners.iter().map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)));
+            match poll(&mut fds, None) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            if ready[0] {
+                break;
+            }
+            for (listener, _) in self.listeners.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+                self.accept(listener);
+            }
+        }
+        self.drain();
+        Ok(())
+    }
+
+    fn accept(&self, listener: &Listener) {
+        match listener.accept() {
+            Ok(stream) => self.shared.greet(stream),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
+            // Out of descriptors or memory: those that are connected may leave some soon.
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+
+    /// Lets the connections finish what they have begun.
+    fn drain(&self) {
+        self.shared.each(Conn::take_no_more);
+        let until = Instant::now() + DRAIN;
+        while self.shared.counts().clients > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.shared.each(Conn::hang_up);
+    }
+}
+
+impl Shared {
+    fn counts(&self) -> Counts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let c = &self.counters;
+        Counts {
+            clients: self.conns.lock().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            connections: get(&c.connections),
+            turned_away: get(&c.turned_away),
+            requests: get(&c.requests),
+            failed_requests: get(&c.failed_requests),
+            bytes: get(&c.bytes),
+        }
+    }
+
+    fn each(&self, what: fn(&Conn)) {
+        let conns = self.conns.lock().unwrap_or_else(PoisonError::into_inner);
+        conns.values().for_each(|conn| what(conn));
+    }
+
+    /// Gives a new client its thread, if there is room.
+    fn greet(self: &Arc<Shared>, stream: Stream) {
+        let number = self.counters.connections.fetch_add(1, Ordering::Relaxed);
+        let mut conns = self.conns.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn_away = || {
+            self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+        };
+        if conns.len() >= self.settings.max_clients as usize {
+            return turn_away();
+        }
+        let Ok(reader) = self.reader.reopen() else { return turn_away() };
+        let conn = Arc::new(Conn::new(Arc::clone(self), stream, reader));
+        conns.insert(number, Arc::clone(&conn));
+        drop(conns);
+        let shared = Arc::clone(self);
+        let serve = move || {
+            // A panic ends this client alone; its place is given back all the same.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.serve()));
+            conn.hang_up();
+            shared.conns.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        };
+        if std::thread::Builder::new().name("foreread-nbd".into()).stack_size(STACK_BYTES).spawn(serve).is_err() {
+            self.conns.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            turn_away();
+        }
+    }
+
+    /// What a client that connects now is told of the source.
+    fn export(&self, reader: &Reader) -> Export {
+        Export {
+            name: self.settings.export.clone(),
+            description: self.settings.description.clone(),
+            size: reader.size(),
+            flags: transmission::HAS_FLAGS
+                | transmission::READ_ONLY
+                | transmission::SEND_FLUSH
+                | transmission::CAN_MULTI_CONN
+                | transmission::SEND_CACHE,
+            preferred: 4096,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.each(Conn::hang_up);
+    }
+}
+
+/// Reads until the other side closes or something fails: what a client sends after it was refused.
+fn read_some(mut stream: &Stream, bytes: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(bytes) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The two kinds of sockets, as one.
+//!
+//! A unix socket is made in a directory that nobody else can enter and moved to its place when its mode is set, so there
+//! is no moment at which others could connect. Never: takes the place of a file, or of a server that still answers.
+
+use super::{Listen, ServeError};
+use std::fs::Permissions;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A socket that clients connect to.
+pub enum Listener {
+    Unix { socket: UnixListener, path: PathBuf, inode: u64 },
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    pub fn bind(listen: &Listen) -> Result<Listener, ServeError> {
+        let (bound, place) = match listen {
+            Listen::Unix(path) => (bind_unix(path), path.display().to_string()),
+            Listen::Tcp(address) => (TcpListener::bind(address).map(Listener::Tcp), address.to_string()),
+        };
+        let bound = bound.and_then(|listener| {
+            match &listener {
+                Listener::Unix { socket, .. } => socket.set_nonblocking(true)?,
+                Listener::Tcp(socket) => socket.set_nonblocking(true)?,
+            }
+            Ok(listener)
+        });
+        bound.map_err(|error| ServeError {
+            what: format!("cannot listen ({error})"),
+            place,
+            remedy: match error.kind() {
+                ErrorKind::AddrInUse => "stop the server that is there, or name another place",
+                ErrorKind::AlreadyExists => "it is not a socket; name another place",
+                ErrorKind::PermissionDenied => "name a place that you may write to (ports below 1024 need root)",
+                _ => "name another place",
+            },
+        })
+    }
+
+    pub fn accept(&self) -> std::io::Result<Stream> {
+        let stream = match self {
+            Listener::Unix { socket, .. } => Stream::Unix(socket.accept()?.0),
+            Listener::Tcp(socket) => {
+                let stream = socket.accept()?.0;
+                // A small answer must not wait for a larger one.
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+        };
+        Ok(stream)
+    }
+
+    pub fn uri(&self, export: &str) -> String {
+        match self {
+            Listener::Unix { path, .. } => format!("nbd+unix:///{export}?socket={}", path.display()),
+            Listener::Tcp(socket) => {
+                let address = socket.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
+                format!("nbd://{address}/{export}")
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Unix { socket, .. } => socket.as_fd(),
+            Listener::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix { path, inode, .. } = self
+            && std::fs::symlink_metadata(&*path).is_ok_and(|m| m.ino() == *inode)
+        {
+            // Somebody else's socket in its place stays.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn bind_unix(path: &Path) -> std::io::Result<Listener> {
+    make_way(path)?;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // 0700, with a name that cannot be guessed.
+    let dir = tempfile::Builder::new().prefix(".foreread-").tempdir_in(parent)?;
+    let hidden = dir.path().join("s");
+    let socket = UnixListener::bind(&hidden)?;
+    std::fs::set_permissions(&hidden, Permissions::from_mode(0o600))?;
+    let inode = std::fs::symlink_metadata(&hidden)?.ino();
+    std::fs::rename(&hidden, path)?;
+    Ok(Listener::Unix { socket, path: path.to_path_buf(), inode })
+}
+
+/// Refuses a place that is taken. A socket that nobody answers is what a killed server left, and may be replaced.
+fn make_way(path: &Path) -> std::io::Result<()> {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !meta.file_type().is_socket() {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(ErrorKind::AddrInUse.into()),
+    }
+}
+
+/// A client's socket.
+pub enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    pub fn set_read_timeout(&self, time: Option<Duration>) -> std::io::Result<()> {
+        match self {
+            Stream::Unix(s) => s.set_read_timeout(time),
+            Stream::Tcp(s) => s.set_read_timeout(time),
+        }
+    }
+
+    pub fn set_write_timeout(&self, time: Option<Duration>) -> std::io::Result<()> {
+        match self {
+            Stream::Unix(s) => s.set_write_timeout(time),
+            Stream::Tcp(s) => s.set_write_timeout(time),
+        }
+    }
+
+    /// Closes a direction, or both; who waits for it wakes.
+    pub fn shutdown(&self, how: Shutdown) {
+        // It fails only where it is closed already.
+        let _ = match self {
+            Stream::Unix(s) => s.shutdown(how),
+            Stream::Tcp(s) => s.shutdown(how),
+        };
+    }
+
+    /// Whether bytes wait to be read.
+    pub fn has_more(&self) -> bool {
+        use rustix::net::{RecvFlags, recv};
+        let fd = match self {
+            Stream::Unix(s) => s.as_fd(),
+            Stream::Tcp(s) => s.as_fd(),
+        };
+        recv(fd, &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(got, _)| got > 0)
+    }
+
+    /// Sends both parts, as one packet where they fit.
+    pub fn send(&self, head: &[u8], data: &[u8]) -> std::io::Result<()> {
+        let (mut head, mut data) = (head, data);
+        let mut stream = self;
+        while !head.is_empty() || !data.is_empty() {
+            let sent = match stream.write_vectored(&[IoSlice::new(head), IoSlice::new(data)]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => sent,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let of_head = sent.min(head.len());
+            head = &head[of_head..];
+            data = &data[sent - of_head..];
+        }
+        Ok(())
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Unix(s) => (&mut &*s).read(buf),
+            Stream::Tcp(s) => (&mut &*s).read(buf),
+        }
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Unix(s) => (&mut &*s).write(buf),
+            Stream::Tcp(s) => (&mut &*s).write(buf),
+        }
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> std::io::Result<usize> {
+        match self {
+            Stream::Unix(s) => (&mut &*s).write_vectored(bufs),
+            Stream::Tcp(s) => (&mut &*s).write_vectored(bufs),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

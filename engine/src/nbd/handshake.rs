@@ -1,0 +1,336 @@
+//! The server's side of the fixed newstyle handshake, without a socket: bytes in, bytes out.
+//!
+//! Never: waits, believes a length, or keeps more of a client's bytes than [`MAX_OPTION_BYTES`].
+//!
+//! ```text
+//!   greeting ──► client flags ──► option head ──► option data ──► answer ─┬─► option head (LIST, INFO, what is refused)
+//!                     │                │                                  ├─► Transmission (GO, EXPORT_NAME)
+//!                     └── bad ─────────┴── bad magic, too long, too many ─┴─► Close (ABORT)
+//! ```
+
+use super::validate::{Export, MAX_LEN};
+use super::wire::{self, handshake_flag, info, option, reply, transmission};
+
+/// Longest data of an option: a name has at most 4096 bytes, and the requests behind it are two bytes each.
+pub const MAX_OPTION_BYTES: u32 = 16 << 10;
+/// Most options before the transmission: clients send about five.
+pub const MAX_OPTIONS: u32 = 64;
+/// Longest name of an export, by the protocol.
+const MAX_NAME_BYTES: usize = 4096;
+
+/// What comes after the bytes that are to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// [`Handshake::wants`] more bytes.
+    More,
+    /// Requests.
+    Transmission,
+    /// The end, for this reason.
+    Close(&'static str),
+}
+
+/// What a handshake came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// Replies may be structured.
+    pub structured: bool,
+}
+
+enum State {
+    Flags,
+    Head,
+    Data { option: u32, len: u32 },
+}
+
+/// One client's handshake.
+pub struct Handshake {
+    export: Export,
+    state: State,
+    no_zeroes: bool,
+    options: u32,
+    agreed: Agreed,
+}
+
+impl Handshake {
+    /// For a client that has just connected; send it [`Handshake::greeting`].
+    #[must_use]
+    pub fn new(export: Export) -> Handshake {
+        Handshake { export, state: State::Flags, no_zeroes: false, options: 0, agreed: Agreed::default() }
+    }
+
+    /// What the server sends first.
+    #[must_use]
+    pub fn greeting() -> Vec<u8> {
+        let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
+        [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &flags.to_be_bytes()].concat()
+    }
+
+    /// What was agreed on so far.
+    #[must_use]
+    pub fn agreed(&self) -> Agreed {
+        self.agreed
+    }
+
+    /// How many bytes it has to be given next. May be 0.
+    #[must_use]
+    pub fn wants(&self) -> usize {
+        match self.state {
+            State::Flags => 4,
+            State::Head => 16,
+            State::Data { len, .. } => len as usize,
+        }
+    }
+
+    /// Takes exactly [`Handshake::wants`] bytes; adds to `out` what is to be sent.
+    pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Then {
+        debug_assert_eq!(bytes.len(), self.wants(), "a caller gives what was wanted");
+        match self.state {
+            State::Flags => self.flags(wire::u32_at(bytes, 0)),
+            State::Head => self.head(wire::u64_at(bytes, 0), wire::u32_at(bytes, 8), wire::u32_at(bytes, 12)),
+            State::Data { option, .. } => {
+                self.state = State::Head;
+                self.option(option, bytes, out)
+            }
+        }
+    }
+
+    fn flags(&mut self, flags: u32) -> Then {
+        let known = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
+        if flags & !u32::from(known) != 0 {
+            return Then::Close("a client flag that is not known");
+        }
+        if flags & u32::from(handshake_flag::FIXED_NEWSTYLE) == 0 {
+            return Then::Close("a client without the fixed newstyle handshake");
+        }
+        self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
+        self.state = State::Head;
+        Then::More
+    }
+
+    fn head(&mut self, magic: u64, option: u32, len: u32) -> Then {
+        self.options += 1;
+        match () {
+            () if magic != wire::OPTION_MAGIC => Then::Close("an option without its magic number"),
+            () if len > MAX_OPTION_BYTES => Then::Close("an option of over 16384 bytes"),
+            () if self.options > MAX_OPTIONS => Then::Close("more than 64 options"),
+            () => {
+                self.state = State::Data { option, len };
+                Then::More
+            }
+        }
+    }
+
+    fn option(&mut self, number: u32, data: &[u8], out: &mut Vec<u8>) -> Then {
+        let mut answer = |kind: u32, data: &[u8]| put_reply(out, number, kind, data);
+        match number {
+            option::EXPORT_NAME => return self.export_name(data, out),
+            option::ABORT => {
+                answer(reply::ACK, &[]);
+                return Then::Close("");
+            }
+            option::LIST if !data.is_empty() => answer(reply::ERR_INVALID, b"a list takes no data"),
+            option::LIST => {
+                let name = self.export.name.as_bytes();
+                answer(reply::SERVER, &[&(name.len() as u32).to_be_bytes()[..], name].concat());
+                answer(reply::ACK, &[]);
+            }
+            option::INFO | option::GO => return self.go(number, data, out),
+            option::STRUCTURED_REPLY if !data.is_empty() => answer(reply::ERR_INVALID, b"it takes no data"),
+            option::STRUCTURED_REPLY => {
+                self.agreed.structured = true;
+                answer(reply::ACK, &[]);
+            }
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT if !self.agreed.structured => {
+                answer(reply::ERR_INVALID, b"ask for structured replies first");
+            }
+            // There are no contexts: an empty list is the right answer to any query.
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => answer(reply::ACK, &[]),
+            option::STARTTLS => answer(reply::ERR_POLICY, b"no TLS here; use a tunnel, or a unix socket"),
+            _ => answer(reply::ERR_UNSUP, b"unknown option"),
+        }
+        Then::More
+    }
+
+    /// The old way to begin: it knows no refusal but hanging up.
+    fn export_name(&self, name: &[u8], out: &mut Vec<u8>) -> Then {
+        if !self.is_ours(name) {
+            return Then::Close("an export that is not there");
+        }
+        out.extend(self.export.size.to_be_bytes());
+        out.extend(self.flags_now().to_be_bytes());
+        if !self.no_zeroes {
+            out.extend([0; 124]);
+        }
+        Then::Transmission
+    }
+
+    fn go(&self, number: u32, data: &[u8], out: &mut Vec<u8>) -> Then {
+        let Some((name, wanted)) = name_and_wishes(data) else {
+            put_reply(out, number, reply::ERR_INVALID, b"the lengths in it do not fit");
+            return Then::More;
+        };
+        if !self.is_ours(name) {
+            put_reply(out, number, reply::ERR_UNKNOWN, b"no export of that name");
+            return Then::More;
+        }
+        let mut tell = |kind: u16, data: &[&[u8]]| {
+            put_reply(out, number, reply::INFO, &[&kind.to_be_bytes()[..], &data.concat()].concat());
+        };
+        let Export { name, description, size, preferred, .. } = &self.export;
+        tell(info::EXPORT, &[&size.to_be_bytes(), &self.flags_now().to_be_bytes()]);
+        for wish in wanted.chunks_exact(2).map(|w| wire::u16_at(w, 0)) {
+            match wish {
+                info::NAME => tell(wish, &[name.as_bytes()]),
+                info::DESCRIPTION => tell(wish, &[description.as_bytes()]),
+                info::BLOCK_SIZE => {
+                    tell(wish, &[&1_u32.to_be_bytes(), &preferred.to_be_bytes(), &MAX_LEN.to_be_bytes()])
+                }
+                _ => {}
+            }
+        }
+        put_reply(out, number, reply::ACK, &[]);
+        if number == option::GO { Then::Transmission } else { Then::More }
+    }
+
+    /// The empty name is the default export, and there is only one.
+    fn is_ours(&self, name: &[u8]) -> bool {
+        name.is_empty() || name == self.export.name.as_bytes()
+    }
+
+    /// DF is only for structured replies.
+    fn flags_now(&self) -> u16 {
+        self.export.flags | if self.agreed.structured { transmission::SEND_DF } else { 0 }
+    }
+}
+
+/// The name in `INFO` or `GO`, and what the client wants to be told, two bytes each.
+fn name_and_wishes(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let len = wire::u32_at(data.get(..4)?, 0) as usize;
+    let name = data.get(4..4_usize.checked_add(len)?)?;
+    let rest = &data[4 + len..];
+    let count = usize::from(wire::u16_at(rest.get(..2)?, 0));
+    let wishes = &rest[2..];
+    (len <= MAX_NAME_BYTES && wishes.len() == 2 * count).then_some((name, wishes))
+}
+
+fn put_reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
+    out.extend(wire::OPTION_REPLY_MAGIC.to_be_bytes());
+    out.extend(option.to_be_bytes());
+    out.extend(kind.to_be_bytes());
+    out.extend((data.len() as u32).to_be_bytes());
+    out.extend(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started() -> Handshake {
+        let flags = transmission::HAS_FLAGS | transmission::READ_ONLY;
+        let export =
+            Export { name: "disk".into(), description: "a disk".into(), size: 1 << 20, flags, preferred: 4096 };
+        let mut shake = Handshake::new(export);
+        assert_eq!((shake.wants(), shake.take(&[0, 0, 0, 3], &mut Vec::new())), (4, Then::More));
+        shake
+    }
+
+    /// Sends an option; gives what comes after it and the kinds and data of the answers.
+    fn send(shake: &mut Handshake, number: u32, data: &[u8]) -> (Then, Vec<(u32, Vec<u8>)>) {
+        let mut out = Vec::new();
+        let head = [&wire::OPTION_MAGIC.to_be_bytes()[..], &number.to_be_bytes(), &(data.len() as u32).to_be_bytes()];
+        assert_eq!(shake.take(&head.concat(), &mut out), Then::More);
+        assert_eq!(shake.wants(), data.len());
+        let then = shake.take(data, &mut out);
+        let (mut replies, mut rest) = (Vec::new(), out.as_slice());
+        while number != option::EXPORT_NAME && !rest.is_empty() {
+            assert_eq!((wire::u64_at(rest, 0), wire::u32_at(rest, 8)), (wire::OPTION_REPLY_MAGIC, number));
+            let len = wire::u32_at(rest, 16) as usize;
+            replies.push((wire::u32_at(rest, 12), rest[20..20 + len].to_vec()));
+            rest = &rest[20 + len..];
+        }
+        if number == option::EXPORT_NAME {
+            replies.push((0, out));
+        }
+        (then, replies)
+    }
+
+    fn go(name: &str, wishes: &[u16]) -> Vec<u8> {
+        let wishes: Vec<u8> = wishes.iter().flat_map(|w| w.to_be_bytes()).collect();
+        let count = (wishes.len() as u16 / 2).to_be_bytes();
+        [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &count, &wishes].concat()
+    }
+
+    #[test]
+    fn go_tells_what_was_asked_and_begins() {
+        let mut shake = started();
+        assert_eq!(send(&mut shake, option::STRUCTURED_REPLY, &[]), (Then::More, vec![(reply::ACK, vec![])]));
+        let (then, replies) = send(&mut shake, option::GO, &go("disk", &[info::BLOCK_SIZE, 99, info::DESCRIPTION]));
+        assert_eq!((then, shake.agreed().structured), (Then::Transmission, true));
+        let kinds: Vec<u32> = replies.iter().map(|r| r.0).collect();
+        assert_eq!(kinds, [reply::INFO, reply::INFO, reply::INFO, reply::ACK]);
+        let export = &replies[0].1;
+        assert_eq!((wire::u16_at(export, 0), wire::u64_at(export, 2)), (info::EXPORT, 1 << 20));
+        let flags = transmission::HAS_FLAGS | transmission::READ_ONLY | transmission::SEND_DF;
+        assert_eq!(wire::u16_at(export, 10), flags);
+        assert_eq!(replies[1].1, [0, 3, 0, 0, 0, 1, 0, 0, 16, 0, 2, 0, 0, 0]);
+        assert_eq!(&replies[2].1[2..], b"a disk");
+    }
+
+    #[test]
+    fn the_old_way_begins_or_ends() {
+        for (flags, zeroes) in [(1_u32, 124), (3, 0)] {
+            let mut shake = started();
+            shake.state = State::Flags;
+            assert_eq!(shake.take(&flags.to_be_bytes(), &mut Vec::new()), Then::More);
+            let (then, replies) = send(&mut shake, option::EXPORT_NAME, b"");
+            assert_eq!((then, replies[0].1.len()), (Then::Transmission, 10 + zeroes));
+        }
+        assert_eq!(send(&mut started(), option::EXPORT_NAME, b"other").0, Then::Close("an export that is not there"));
+    }
+
+    #[test]
+    fn what_is_refused_leaves_the_client_at_the_door() {
+        let mut shake = started();
+        let mut error = |number, data: &[u8]| {
+            let (then, replies) = send(&mut shake, number, data);
+            assert_eq!(then, Then::More);
+            replies[0].0
+        };
+        assert_eq!(error(option::STARTTLS, &[]), reply::ERR_POLICY);
+        assert_eq!(error(77, b"x"), reply::ERR_UNSUP);
+        assert_eq!(error(option::GO, &go("other", &[])), reply::ERR_UNKNOWN);
+        assert_eq!(error(option::SET_META_CONTEXT, &[]), reply::ERR_INVALID);
+        assert_eq!(error(option::LIST, b"x"), reply::ERR_INVALID);
+        assert_eq!(error(option::LIST, &[]), reply::SERVER);
+        // Lengths that do not fit: shorter, longer, and one that overflows.
+        for data in [&[][..], &[0, 0, 0, 9, b'x', 0, 0], &[0xff; 8], &[0, 0, 0, 0, 0, 2, 0, 3]] {
+            assert_eq!(error(option::INFO, data), reply::ERR_INVALID, "{data:?}");
+        }
+        assert_eq!(send(&mut shake, option::ABORT, &[]).0, Then::Close(""));
+    }
+
+    #[test]
+    fn what_is_no_client_is_shown_out() {
+        let fresh = || {
+            let mut shake = started();
+            shake.state = State::Flags;
+            shake
+        };
+        let close = |mut shake: Handshake, bytes: &[u8]| match shake.take(bytes, &mut Vec::new()) {
+            Then::Close(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(close(fresh(), &[0, 0, 0, 4]), "a client flag that is not known");
+        assert_eq!(close(fresh(), &[0, 0, 0, 0]), "a client without the fixed newstyle handshake");
+        assert_eq!(close(started(), &[0; 16]), "an option without its magic number");
+        let long =
+            [&wire::OPTION_MAGIC.to_be_bytes()[..], &[0, 0, 0, 7], &(MAX_OPTION_BYTES + 1).to_be_bytes()].concat();
+        assert_eq!(close(started(), &long), "an option of over 16384 bytes");
+        let mut shake = started();
+        for _ in 0..MAX_OPTIONS {
+            send(&mut shake, 77, &[]);
+        }
+        let head = [&wire::OPTION_MAGIC.to_be_bytes()[..], &[0; 8]].concat();
+        assert_eq!(close(shake, &head), "more than 64 options");
+    }
+}

@@ -1,0 +1,271 @@
+//! The bytes of the NBD protocol: its numbers, and how requests and replies are written.
+//!
+//! From the public protocol document (`doc/proto.md` of the NBD project). All integers are big-endian. Never: a socket,
+//! a decision (see `handshake` and `validate`), or a length that is believed without a limit.
+
+/// First bytes of a server.
+pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
+/// Second bytes of a newstyle server, and the first of each option.
+pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+/// First bytes of each reply to an option.
+pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// First bytes of a request.
+pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// First bytes of a simple reply.
+pub const SIMPLE_MAGIC: u32 = 0x6744_6698;
+/// First bytes of a chunk of a structured reply.
+pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+
+/// Handshake flags, the same bits on both sides.
+pub mod handshake_flag {
+    /// Options can be refused one by one.
+    pub const FIXED_NEWSTYLE: u16 = 1;
+    /// No 124 zeroes behind the answer to `EXPORT_NAME`.
+    pub const NO_ZEROES: u16 = 2;
+}
+
+/// Options of a client.
+#[allow(missing_docs, reason = "the names of the protocol document")]
+pub mod option {
+    pub const EXPORT_NAME: u32 = 1;
+    pub const ABORT: u32 = 2;
+    pub const LIST: u32 = 3;
+    pub const STARTTLS: u32 = 5;
+    pub const INFO: u32 = 6;
+    pub const GO: u32 = 7;
+    pub const STRUCTURED_REPLY: u32 = 8;
+    pub const LIST_META_CONTEXT: u32 = 9;
+    pub const SET_META_CONTEXT: u32 = 10;
+}
+
+/// Replies to an option.
+#[allow(missing_docs, reason = "the names of the protocol document")]
+pub mod reply {
+    pub const ACK: u32 = 1;
+    pub const SERVER: u32 = 2;
+    pub const INFO: u32 = 3;
+    pub const ERR: u32 = 1 << 31;
+    pub const ERR_UNSUP: u32 = ERR + 1;
+    pub const ERR_POLICY: u32 = ERR + 2;
+    pub const ERR_INVALID: u32 = ERR + 3;
+    pub const ERR_TLS_REQD: u32 = ERR + 5;
+    pub const ERR_UNKNOWN: u32 = ERR + 6;
+    pub const ERR_TOO_BIG: u32 = ERR + 9;
+}
+
+/// What an `INFO` reply tells.
+#[allow(missing_docs, reason = "the names of the protocol document")]
+pub mod info {
+    pub const EXPORT: u16 = 0;
+    pub const NAME: u16 = 1;
+    pub const DESCRIPTION: u16 = 2;
+    pub const BLOCK_SIZE: u16 = 3;
+}
+
+/// What a server can do with an export.
+#[allow(missing_docs, reason = "the names of the protocol document")]
+pub mod transmission {
+    pub const HAS_FLAGS: u16 = 1;
+    pub const READ_ONLY: u16 = 1 << 1;
+    pub const SEND_FLUSH: u16 = 1 << 2;
+    pub const SEND_DF: u16 = 1 << 7;
+    pub const CAN_MULTI_CONN: u16 = 1 << 8;
+    pub const SEND_CACHE: u16 = 1 << 10;
+}
+
+/// Commands of a request.
+#[allow(missing_docs, reason = "the names of the protocol document")]
+pub mod command {
+    pub const READ: u16 = 0;
+    pub const WRITE: u16 = 1;
+    pub const DISC: u16 = 2;
+    pub const FLUSH: u16 = 3;
+    pub const TRIM: u16 = 4;
+    pub const CACHE: u16 = 5;
+    pub const WRITE_ZEROES: u16 = 6;
+    pub const BLOCK_STATUS: u16 = 7;
+}
+
+/// Flags of a request.
+#[allow(missing_docs, reason = "the names of the protocol document")]
+pub mod command_flag {
+    pub const FUA: u16 = 1;
+    pub const DF: u16 = 1 << 2;
+}
+
+/// Chunks of a structured reply.
+#[allow(missing_docs, reason = "the names of the protocol document")]
+pub mod chunk {
+    pub const DONE: u16 = 1;
+    pub const NONE: u16 = 0;
+    pub const OFFSET_DATA: u16 = 1;
+    pub const OFFSET_HOLE: u16 = 2;
+    pub const ERROR: u16 = (1 << 15) + 1;
+    pub const ERROR_OFFSET: u16 = (1 << 15) + 2;
+}
+
+/// Error numbers of the protocol: those of Linux where both have them.
+#[allow(missing_docs, reason = "the names of the protocol document")]
+pub mod errno {
+    pub const EPERM: u32 = 1;
+    pub const EIO: u32 = 5;
+    pub const ENOMEM: u32 = 12;
+    pub const EINVAL: u32 = 22;
+    pub const ENOSPC: u32 = 28;
+    pub const EOVERFLOW: u32 = 75;
+    pub const ENOTSUP: u32 = 95;
+    pub const ESHUTDOWN: u32 = 108;
+}
+
+/// The protocol's number for one of the system: those that it does not have become EIO.
+#[must_use]
+pub fn wire_errno(system: i32) -> u32 {
+    use errno::{EINVAL, EIO, ENOMEM, ENOSPC, EOVERFLOW, EPERM};
+    match u32::try_from(system) {
+        Ok(n @ (EPERM | EIO | ENOMEM | EINVAL | ENOSPC | EOVERFLOW)) => n,
+        _ => EIO,
+    }
+}
+
+/// A request as it stands on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// See [`command_flag`].
+    pub flags: u16,
+    /// See [`command`].
+    pub command: u16,
+    /// The client's name for it.
+    pub cookie: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+impl Request {
+    /// Bytes of a request without its payload.
+    pub const BYTES: usize = 28;
+
+    /// Reads one; nothing if it does not begin with [`REQUEST_MAGIC`].
+    #[must_use]
+    pub fn parse(bytes: &[u8; Request::BYTES]) -> Option<Request> {
+        (u32_at(bytes, 0) == REQUEST_MAGIC).then(|| Request {
+            flags: u16_at(bytes, 4),
+            command: u16_at(bytes, 6),
+            cookie: u64_at(bytes, 8),
+            offset: u64_at(bytes, 16),
+            len: u32_at(bytes, 24),
+        })
+    }
+
+    /// Writes it.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; Request::BYTES] {
+        let mut out = [0; Request::BYTES];
+        out[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+        out[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        out[6..8].copy_from_slice(&self.command.to_be_bytes());
+        out[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        out[16..24].copy_from_slice(&self.offset.to_be_bytes());
+        out[24..].copy_from_slice(&self.len.to_be_bytes());
+        out
+    }
+}
+
+/// A simple reply; the data of a read follows it.
+#[must_use]
+pub fn simple(error: u32, cookie: u64) -> [u8; 16] {
+    let mut out = [0; 16];
+    out[..4].copy_from_slice(&SIMPLE_MAGIC.to_be_bytes());
+    out[4..8].copy_from_slice(&error.to_be_bytes());
+    out[8..].copy_from_slice(&cookie.to_be_bytes());
+    out
+}
+
+/// The head of a chunk, which `len` bytes follow.
+#[must_use]
+pub fn chunk_head(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; 20] {
+    let mut out = [0; 20];
+    out[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
+    out[4..6].copy_from_slice(&flags.to_be_bytes());
+    out[6..8].copy_from_slice(&kind.to_be_bytes());
+    out[8..16].copy_from_slice(&cookie.to_be_bytes());
+    out[16..].copy_from_slice(&len.to_be_bytes());
+    out
+}
+
+/// The head of the only chunk of a read that succeeded; `len` bytes from `offset` on follow it.
+#[must_use]
+pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; 28] {
+    let mut out = [0; 28];
+    out[..20].copy_from_slice(&chunk_head(chunk::DONE, chunk::OFFSET_DATA, cookie, len.saturating_add(8)));
+    out[20..].copy_from_slice(&offset.to_be_bytes());
+    out
+}
+
+/// The only chunk of a request that failed. Of a long message the beginning is sent.
+#[must_use]
+pub fn error_chunk(cookie: u64, error: u32, message: &str) -> Vec<u8> {
+    /// The protocol allows 4096 bytes of a string.
+    const LONGEST: usize = 1024;
+    let mut end = message.len().min(LONGEST);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    let text = &message.as_bytes()[..end];
+    let mut out = chunk_head(chunk::DONE, chunk::ERROR, cookie, 6 + text.len() as u32).to_vec();
+    out.extend(error.to_be_bytes());
+    out.extend((text.len() as u16).to_be_bytes());
+    out.extend(text);
+    out
+}
+
+/// The two bytes at `at`, which have to be there; the same for four and eight.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        let request =
+            Request { flags: 5, command: command::WRITE, cookie: 0x0102_0304_0506_0708, offset: 1 << 40, len: 9 };
+        let bytes = request.bytes();
+        assert_eq!(bytes[..8], [0x25, 0x60, 0x95, 0x13, 0, 5, 0, 1]);
+        assert_eq!(bytes[24..], [0, 0, 0, 9]);
+        assert_eq!(Request::parse(&bytes), Some(request));
+        let mut other = bytes;
+        other[3] ^= 1;
+        assert_eq!(Request::parse(&other), None);
+    }
+
+    #[test]
+    fn replies_by_the_byte() {
+        assert_eq!(simple(5, 7), [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 7]);
+        let head = data_head(7, 512, 4096);
+        assert_eq!(head[..8], [0x66, 0x8e, 0x33, 0xef, 0, 1, 0, 1]);
+        assert_eq!((u32_at(&head, 16), u64_at(&head, 20)), (4104, 512));
+        let error = error_chunk(7, errno::EIO, "no");
+        assert_eq!((u16_at(&error, 6), u32_at(&error, 16), u32_at(&error, 20)), (chunk::ERROR, 8, 5));
+        assert_eq!(&error[24..], [0, 2, b'n', b'o']);
+        // Cut between letters, not inside one.
+        let long = error_chunk(7, errno::EIO, &("x".to_string() + &"\u{e9}".repeat(1000)));
+        assert_eq!((u16_at(&long, 24), long.len()), (1023, 26 + 1023));
+    }
+
+    #[test]
+    fn errors_that_the_protocol_does_not_have_become_eio() {
+        assert_eq!((wire_errno(28), wire_errno(116), wire_errno(-1), wire_errno(0)), (28, 5, 5, 5));
+    }
+}

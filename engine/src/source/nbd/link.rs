@@ -1,0 +1,397 @@
+//! One connection to an NBD server, with any number of reads on their way.
+//!
+//! Whoever waits takes a turn at listening: it reads the head of the next answer, and if that is somebody else's it
+//! hands over the floor, so that each reads its own bytes into its own buffers. Nothing is copied and no thread is
+//! needed. Replies are simple ones. Never: goes on after anything that it did not expect.
+//!
+//! ```text
+//!   floor: Free ──a waiter──► Listening ──head── mine ──► my bytes ──► Free
+//!                                          └─── another's ──► For(cookie) ──that waiter──► its bytes ──► Free
+//!   any failure ──► Down: everybody who waits fails, the next read connects anew
+//! ```
+
+use super::uri::{Address, Place};
+use crate::nbd::wire::{self, Request, command, errno, handshake_flag, info, option, reply, transmission};
+use crate::source::{EIO, SourceError, SourceOpenError, errno_text};
+use std::collections::HashSet;
+use std::io::{ErrorKind, IoSliceMut, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Largest read in one request: what every server takes.
+const MAX_REQUEST: usize = 32 << 20;
+/// Longest answer to an option.
+const MAX_ANSWER: u32 = 64 << 10;
+/// Most answers to one option.
+const MAX_ANSWERS: u32 = 64;
+const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
+
+/// Why there are no bytes.
+#[derive(Clone, Debug)]
+pub enum Broken {
+    /// The connection is lost; another may work. Error number and what happened.
+    Lost(i32, String),
+    /// The server answered with an error, or will never do better.
+    Refused(i32, String),
+    /// It is another version.
+    Changed(String),
+}
+
+impl Broken {
+    fn lost(error: &std::io::Error) -> Broken {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Broken::Lost(ETIMEDOUT, "the server is silent".to_string()),
+            ErrorKind::UnexpectedEof => Broken::Lost(EIO, "the server hung up".to_string()),
+            _ => {
+                let errno = error.raw_os_error().unwrap_or(EIO);
+                Broken::Lost(errno, errno_text(errno))
+            }
+        }
+    }
+
+    fn odd(what: &str) -> Broken {
+        Broken::Lost(EIO, format!("the server does not keep to the protocol: {what}"))
+    }
+
+    pub fn open_error(self, what: &str) -> SourceOpenError {
+        let (Broken::Lost(errno, why) | Broken::Refused(errno, why)) = self else {
+            return SourceOpenError {
+                what: what.into(),
+                why: "it changes".into(),
+                remedy: "try again".into(),
+                errno: EIO,
+            };
+        };
+        let remedy = "check that the server runs and has this export (nbdinfo --list)".to_string();
+        SourceOpenError { what: what.to_string(), why, remedy, errno }
+    }
+
+    pub fn read_error(self, what: &str) -> SourceError {
+        match self {
+            Broken::Lost(errno, why) | Broken::Refused(errno, why) => {
+                SourceError::Io { errno, what: format!("{what}: {why}") }
+            }
+            Broken::Changed(what) => SourceError::Changed { what },
+        }
+    }
+}
+
+/// Whose turn it is.
+enum Floor {
+    Free,
+    Listening,
+    /// The head of this one's answer has been read; what is left are its bytes, or none and this error.
+    For(u64, u32),
+    Down(Broken),
+}
+
+struct Turn {
+    floor: Floor,
+    next_cookie: u64,
+    waiting: HashSet<u64>,
+}
+
+/// See the head of this file.
+pub struct Link {
+    stream: Wire,
+    size: u64,
+    flags: u16,
+    sending: Mutex<()>,
+    turn: Mutex<Turn>,
+    bell: Condvar,
+}
+
+impl Link {
+    /// Connects and agrees on the export. `silence` is how long the server may say nothing while an answer is due.
+    pub fn connect(address: &Address, silence: Duration) -> Result<Link, Broken> {
+        let stream = Wire::connect(&address.place, silence).map_err(|error| Broken::lost(&error))?;
+        let (size, flags) = agree(&stream, &address.export)?;
+        let turn = Turn { floor: Floor::Free, next_cookie: 1, waiting: HashSet::new() };
+        Ok(Link { stream, size, flags, sending: Mutex::default(), turn: Mutex::new(turn), bell: Condvar::new() })
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The server promises that several connections see the same bytes.
+    pub fn many(&self) -> bool {
+        self.flags & transmission::CAN_MULTI_CONN != 0
+    }
+
+    pub fn is_up(&self) -> bool {
+        !matches!(self.turn().floor, Floor::Down(_))
+    }
+
+    /// Reads on their way.
+    pub fn requests(&self) -> u32 {
+        self.turn().waiting.len() as u32
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fills `bufs` with what there is from `offset` on.
+    pub fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Broken> {
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = bufs.iter().map(|b| b.len()).sum::<usize>().min(left);
+        let mut done = 0;
+        while done < wanted {
+            let len = (wanted - done).min(MAX_REQUEST);
+            self.request(bufs, done, offset + done as u64, len)?;
+            done += len;
+        }
+        Ok(wanted)
+    }
+
+    /// One request: `len` bytes from `offset` on, into `bufs` from their byte `skip` on.
+    fn request(&self, bufs: &mut [IoSliceMut<'_>], skip: usize, offset: u64, len: usize) -> Result<(), Broken> {
+        let cookie = {
+            let mut turn = self.turn();
+            if let Floor::Down(why) = &turn.floor {
+                return Err(why.clone());
+            }
+            turn.next_cookie += 1;
+            let cookie = turn.next_cookie;
+            turn.waiting.insert(cookie);
+            cookie
+        };
+        let request = Request { flags: 0, command: command::READ, cookie, offset, len: len as u32 };
+        let sent = {
+            let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+            self.stream.send(&request.bytes())
+        };
+        if let Err(error) = sent {
+            return Err(self.down(Broken::lost(&error)));
+        }
+        match self.listen(cookie)? {
+            0 => {
+                let received = fill(&self.stream, bufs, skip, len);
+                received.map_err(|error| self.down(Broken::lost(&error)))?;
+                self.yield_floor(cookie);
+                Ok(())
+            }
+            error => {
+                self.yield_floor(cookie);
+                let system = if error == errno::ESHUTDOWN { EIO } else { i32::try_from(error).unwrap_or(EIO) };
+                let what = if error == errno::ESHUTDOWN {
+                    "the server ends this connection".into()
+                } else {
+                    errno_text(system)
+                };
+                Err(Broken::Refused(system, what))
+            }
+        }
+    }
+
+    /// Waits until the head of the answer to `cookie` has been read, and holds the floor then. Gives its error number.
+    fn listen(&self, cookie: u64) -> Result<u32, Broken> {
+        let mut turn = self.turn();
+        loop {
+            match &turn.floor {
+                Floor::Down(why) => return Err(why.clone()),
+                Floor::For(whose, error) if *whose == cookie => {
+                    let error = *error;
+                    turn.floor = Floor::Listening;
+                    return Ok(error);
+                }
+                Floor::Free => {
+                    turn.floor = Floor::Listening;
+                    drop(turn);
+                    let (whose, error) = self.head().map_err(|broken| self.down(broken))?;
+                    if whose == cookie {
+                        return Ok(error);
+                    }
+                    turn = self.turn();
+                    if !turn.waiting.contains(&whose) {
+                        drop(turn);
+                        return Err(self.down(Broken::odd("an answer that nobody waits for")));
+                    }
+                    turn.floor = Floor::For(whose, error);
+                    self.bell.notify_all();
+                }
+                Floor::Listening | Floor::For(..) => {
+                    turn = self.bell.wait(turn).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    fn yield_floor(&self, cookie: u64) {
+        let mut turn = self.turn();
+        turn.waiting.remove(&cookie);
+        if matches!(turn.floor, Floor::Listening) {
+            turn.floor = Floor::Free;
+        }
+        if !turn.waiting.is_empty() {
+            self.bell.notify_all();
+        }
+    }
+
+    /// The head of the next answer: whose it is, and its error.
+    fn head(&self) -> Result<(u64, u32), Broken> {
+        let mut bytes = [0; 16];
+        self.stream.receive(&mut bytes).map_err(|error| Broken::lost(&error))?;
+        if wire::u32_at(&bytes, 0) != wire::SIMPLE_MAGIC {
+            return Err(Broken::odd("an answer without its magic number"));
+        }
+        Ok((wire::u64_at(&bytes, 8), wire::u32_at(&bytes, 4)))
+    }
+
+    /// Nothing that comes can be trusted any more. Gives what everybody is told: the first reason there was.
+    fn down(&self, why: Broken) -> Broken {
+        let mut turn = self.turn();
+        if let Floor::Down(first) = &turn.floor {
+            return first.clone();
+        }
+        turn.floor = Floor::Down(why.clone());
+        turn.waiting.clear();
+        self.stream.hang_up();
+        self.bell.notify_all();
+        why
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if self.is_up() {
+            let leave = Request { flags: 0, command: command::DISC, cookie: 0, offset: 0, len: 0 };
+            let _ = self.stream.send(&leave.bytes());
+        }
+    }
+}
+
+fn fill(stream: &Wire, bufs: &mut [IoSliceMut<'_>], mut skip: usize, mut len: usize) -> std::io::Result<()> {
+    for buf in bufs {
+        let from = skip.min(buf.len());
+        skip -= from;
+        let n = len.min(buf.len() - from);
+        stream.receive(&mut buf[from..from + n])?;
+        len -= n;
+    }
+    Ok(())
+}
+
+/// The client's side of the handshake: size and flags of the export.
+fn agree(stream: &Wire, export: &str) -> Result<(u64, u16), Broken> {
+    let lost = |error: std::io::Error| Broken::lost(&error);
+    let mut hello = [0; 18];
+    stream.receive(&mut hello).map_err(lost)?;
+    let flags = wire::u16_at(&hello, 16);
+    if wire::u64_at(&hello, 0) != wire::MAGIC || wire::u64_at(&hello, 8) != wire::OPTION_MAGIC {
+        return Err(Broken::Refused(EIO, "this is no NBD server of the newstyle kind".to_string()));
+    }
+    if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
+        return Err(Broken::Refused(EIO, "the server is too old: it lacks the fixed newstyle handshake".to_string()));
+    }
+    let ours = u32::from(flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES));
+    let name = export.as_bytes();
+    let data = [&(name.len() as u32).to_be_bytes()[..], name, &[0, 0]].concat();
+    let mut ask = ours.to_be_bytes().to_vec();
+    ask.extend(wire::OPTION_MAGIC.to_be_bytes());
+    ask.extend(option::GO.to_be_bytes());
+    ask.extend((data.len() as u32).to_be_bytes());
+    ask.extend(data);
+    stream.send(&ask).map_err(lost)?;
+    let mut found = None;
+    for _ in 0..MAX_ANSWERS {
+        let (kind, data) = answer(stream)?;
+        match kind {
+            reply::ACK => return found.ok_or_else(|| Broken::odd("no size")),
+            reply::INFO if data.len() >= 12 && wire::u16_at(&data, 0) == info::EXPORT => {
+                found = Some((wire::u64_at(&data, 2), wire::u16_at(&data, 10)));
+            }
+            reply::INFO => {}
+            error => return Err(refused(error, &data)),
+        }
+    }
+    Err(Broken::odd("too many answers"))
+}
+
+/// One answer to `GO`.
+fn answer(stream: &Wire) -> Result<(u32, Vec<u8>), Broken> {
+    let lost = |error: std::io::Error| Broken::lost(&error);
+    let mut head = [0; 20];
+    stream.receive(&mut head).map_err(lost)?;
+    if wire::u64_at(&head, 0) != wire::OPTION_REPLY_MAGIC || wire::u32_at(&head, 8) != option::GO {
+        return Err(Broken::odd("an answer to another option"));
+    }
+    let len = wire::u32_at(&head, 16);
+    if len > MAX_ANSWER {
+        return Err(Broken::odd("an answer of over 65536 bytes"));
+    }
+    let mut data = vec![0; len as usize];
+    stream.receive(&mut data).map_err(lost)?;
+    Ok((wire::u32_at(&head, 12), data))
+}
+
+fn refused(error: u32, data: &[u8]) -> Broken {
+    let said: String = String::from_utf8_lossy(data).chars().filter(|c| !c.is_control()).take(200).collect();
+    let what = match error {
+        reply::ERR_UNKNOWN => "the server has no export of this name",
+        reply::ERR_TLS_REQD => "the server wants TLS, which is not built in",
+        reply::ERR_UNSUP => "the server is too old: it does not know the option GO",
+        _ => "the server refuses",
+    };
+    let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
+    Broken::Refused(EIO, format!("{what}{said}"))
+}
+
+/// A socket of either kind, read and written by several threads.
+enum Wire {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Wire {
+    fn connect(place: &Place, silence: Duration) -> std::io::Result<Wire> {
+        match place {
+            Place::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(silence))?;
+                stream.set_write_timeout(Some(silence))?;
+                Ok(Wire::Unix(stream))
+            }
+            Place::Tcp { host, port } => {
+                let mut last = std::io::Error::from(ErrorKind::NotFound);
+                for address in (host.as_str(), *port).to_socket_addrs()? {
+                    match TcpStream::connect_timeout(&address, silence) {
+                        Ok(stream) => {
+                            stream.set_nodelay(true)?;
+                            stream.set_read_timeout(Some(silence))?;
+                            stream.set_write_timeout(Some(silence))?;
+                            return Ok(Wire::Tcp(stream));
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    fn send(&self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Wire::Unix(s) => (&*s).write_all(bytes),
+            Wire::Tcp(s) => (&*s).write_all(bytes),
+        }
+    }
+
+    fn receive(&self, bytes: &mut [u8]) -> std::io::Result<()> {
+        match self {
+            Wire::Unix(s) => (&*s).read_exact(bytes),
+            Wire::Tcp(s) => (&*s).read_exact(bytes),
+        }
+    }
+
+    fn hang_up(&self) {
+        // It fails only where it is closed already.
+        let _ = match self {
+            Wire::Unix(s) => s.shutdown(Shutdown::Both),
+            Wire::Tcp(s) => s.shutdown(Shutdown::Both),
+        };
+    }
+}

@@ -1,0 +1,572 @@
+//! The NBD server and the NBD source: against each other, against clients that mean harm, and against other people's
+//! programs. Each peer that is missing is named: `skipped: needs X`.
+
+mod common;
+
+use common::{Draw, named, quiet, watch};
+use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
+use foreread::nbd::wire::{self, Request, command, errno};
+use foreread::source::{Mem, Nbd, Source};
+use foreread::testing::{self, Call, Faulty, Verdict};
+use foreread::{Options, Reader};
+use std::io::{ErrorKind, IoSliceMut, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+/// A server that runs until it is dropped.
+struct Served {
+    dir: tempfile::TempDir,
+    stop: Stop,
+    counts: Box<dyn Fn() -> Counts + Send>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Served {
+    fn of(reader: Reader, settings: Settings) -> Served {
+        watch();
+        let dir = tempfile::tempdir().expect("a directory");
+        let (server, stop) = Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, settings).expect("a place");
+        let counts = Box::new(server.counter());
+        Served { dir, stop, counts, thread: Some(std::thread::spawn(move || server.run())) }
+    }
+
+    fn new(source: impl Source + 'static) -> Served {
+        let options = Options::default().cache_bytes(8 * MIB).policy("linux-6.18:max=128K");
+        Served::of(Reader::open(Arc::new(source), options).expect("opened"), Settings::default())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("s")
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.path().display())
+    }
+
+    fn client(&self) -> Client {
+        Client::begin(UnixStream::connect(self.path()).expect("connected"))
+    }
+
+    fn wait_for(&self, clients: u64) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while (self.counts)().clients != clients {
+            assert!(Instant::now() < until, "{:?}, not {clients} clients", (self.counts)());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("no panic").expect("served to the end");
+        }
+    }
+}
+
+/// A client by hand, past the handshake.
+struct Client(UnixStream);
+
+impl Client {
+    fn begin(mut stream: UnixStream) -> Client {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+        let mut hello = [0; 18];
+        stream.read_exact(&mut hello).expect("a greeting");
+        stream.write_all(&[0, 0, 0, 3]).expect("sent");
+        let head = [&wire::OPTION_MAGIC.to_be_bytes()[..], &[0, 0, 0, 1], &[0; 4]].concat();
+        stream.write_all(&head).expect("sent");
+        stream.read_exact(&mut [0; 10]).expect("the export");
+        Client(stream)
+    }
+
+    fn send(&mut self, command: u16, cookie: u64, offset: u64, len: u32) {
+        let request = Request { flags: 0, command, cookie, offset, len };
+        self.0.write_all(&request.bytes()).expect("sent");
+    }
+
+    /// Cookie and error of the next answer.
+    fn answer(&mut self) -> (u64, u32) {
+        let mut head = [0; 16];
+        self.0.read_exact(&mut head).expect("an answer");
+        assert_eq!(head[..4], wire::SIMPLE_MAGIC.to_be_bytes());
+        let number = |at: usize, n: usize| head[at..at + n].iter().fold(0, |all, b| all << 8 | u64::from(*b));
+        (number(8, 8), number(4, 4) as u32)
+    }
+
+    fn data(&mut self, len: usize) -> Vec<u8> {
+        let mut data = vec![0; len];
+        self.0.read_exact(&mut data).expect("its bytes");
+        data
+    }
+
+    /// The server has hung up.
+    fn is_gone(&mut self) -> bool {
+        match self.0.read(&mut [0; 1]) {
+            Ok(n) => n == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+fn read(source: &Nbd, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let got = source.read_at(&mut [IoSliceMut::new(&mut bytes)], offset).expect("readable");
+    bytes.truncate(got);
+    bytes
+}
+
+#[test]
+fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
+    let served = Served::new(named(16 * MIB + 13));
+    let source = Nbd::open(&served.uri()).expect("connected");
+    assert_eq!(source.size(), 16 * MIB + 13);
+    std::thread::scope(|scope| {
+        for seed in 0..8 {
+            let source = &source;
+            scope.spawn(move || {
+                let mut draw = Draw(seed);
+                for _ in 0..200 {
+                    let (offset, len) = (draw.below(16 * MIB), 1 + draw.below(600_000) as usize);
+                    let bytes = read(source, offset, len);
+                    assert_eq!(bytes.len() as u64, (len as u64).min(16 * MIB + 13 - offset));
+                    testing::check(&bytes, offset, 0).expect("right bytes");
+                }
+            });
+        }
+    });
+    assert_eq!(read(&source, 16 * MIB + 13, 10), []);
+    let counts = (served.counts)();
+    assert!((1..=4).contains(&counts.clients) && counts.failed_requests == 0, "{counts:?}");
+    drop(source);
+    served.wait_for(0);
+}
+
+/// Bytes go to several buffers, and a request of more than the protocol's 32 MiB is several.
+#[test]
+fn large_and_scattered_reads() {
+    let served = Served::new(named(80 * MIB));
+    let source = Nbd::open(&served.uri()).expect("connected");
+    let (mut a, mut b, mut c) = (vec![0; 3], vec![0; 0], vec![0; 70 << 20]);
+    let mut bufs = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
+    assert_eq!(source.read_at(&mut bufs, 5).expect("readable"), (70 << 20) + 3);
+    testing::check(&a, 5, 0).and(testing::check(&c, 8, 0)).expect("right bytes");
+}
+
+/// A client that has eight requests on their way has them read at the same time; one that waits has one thread.
+#[test]
+fn misses_of_one_client_overlap() {
+    let most = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let seen = Arc::clone(&most);
+    let slow = Mem::generated(64 * MIB, move |offset, buf| {
+        let now = seen.0.fetch_add(1, Ordering::SeqCst) + 1;
+        seen.1.fetch_max(now, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(5));
+        seen.0.fetch_sub(1, Ordering::SeqCst);
+        testing::fill(buf, offset, 0);
+    });
+    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
+    let served = Served::of(reader, Settings::default());
+    let mut client = served.client();
+    for cookie in 0..64 {
+        client.send(command::READ, cookie, cookie * MIB, 4096);
+    }
+    let mut cookies: Vec<u64> = Vec::new();
+    for _ in 0..64 {
+        let (cookie, error) = client.answer();
+        assert_eq!(error, 0);
+        testing::check(&client.data(4096), cookie * MIB, 0).expect("right bytes");
+        cookies.push(cookie);
+    }
+    cookies.sort_unstable();
+    assert_eq!(cookies, (0..64).collect::<Vec<_>>());
+    assert!(most.1.load(Ordering::SeqCst) >= 4, "only {} at once", most.1.load(Ordering::SeqCst));
+}
+
+#[test]
+fn what_is_refused_is_answered_and_the_client_goes_on() {
+    let served = Served::new(named(MIB));
+    let mut client = served.client();
+    client.send(command::READ, 1, MIB, 1);
+    assert_eq!(client.answer(), (1, errno::EINVAL));
+    // The payload of a write is thrown away, whatever its length.
+    client.send(command::WRITE, 2, 0, 100_000);
+    client.0.write_all(&vec![0xff; 100_000]).expect("sent");
+    assert_eq!(client.answer(), (2, errno::EPERM));
+    client.send(99, 3, 0, 0);
+    assert_eq!(client.answer(), (3, errno::EINVAL));
+    client.send(command::FLUSH, 4, 0, 0);
+    assert_eq!(client.answer(), (4, 0));
+    client.send(command::CACHE, 5, 0, MIB as u32);
+    assert_eq!(client.answer(), (5, 0));
+    client.send(command::READ, 6, MIB - 10, 10);
+    assert_eq!(client.answer(), (6, 0));
+    testing::check(&client.data(10), MIB - 10, 0).expect("right bytes");
+    client.send(command::DISC, 7, 0, 0);
+    assert!(client.is_gone());
+    served.wait_for(0);
+    let Counts { requests, failed_requests, bytes, .. } = (served.counts)();
+    assert_eq!((requests, failed_requests, bytes), (3, 3, 10));
+}
+
+/// A large read whose end fails can only be ended by hanging up: half of it is out.
+#[test]
+fn an_error_in_the_middle_of_an_answer_hangs_up() {
+    let rule = |call: Call| if call.offset >= 4 * MIB { Verdict::Fail(5) } else { Verdict::Pass };
+    let source = Faulty::new(named(8 * MIB), rule);
+    let reader = Reader::open(Arc::new(source), Options::default().policy("none")).expect("opened");
+    let served = Served::of(reader, Settings::default());
+    let mut client = served.client();
+    client.send(command::READ, 1, 5 * MIB, 4096);
+    assert_eq!(client.answer(), (1, errno::EIO), "an error at the start is told");
+    client.send(command::READ, 2, 3 * MIB, 2 << 20);
+    assert_eq!(client.answer(), (2, 0));
+    let mut all = Vec::new();
+    let ended = client.0.read_to_end(&mut all);
+    assert!(ended.is_ok() || ended.is_err_and(|e| e.kind() == ErrorKind::ConnectionReset));
+    assert!(all.len() as u64 <= MIB, "{} bytes of what could not be read", all.len());
+    testing::check(&all, 3 * MIB, 0).expect("right bytes");
+}
+
+/// Half a greeting, half a request, silence, garbage, and an answer that is not taken: each loses its own connection,
+/// soon, and nobody else's.
+#[test]
+fn bad_clients_lose_their_connection_and_no_other() {
+    let settings =
+        Settings { handshake: Duration::from_millis(300), stall: Duration::from_millis(300), ..Settings::default() };
+    let reader = Reader::open(Arc::new(named(64 * MIB)), Options::default()).expect("opened");
+    let served = Served::of(reader, settings);
+    let mut good = served.client();
+    let connect = || UnixStream::connect(served.path()).expect("connected");
+    let mut bad: Vec<Client> = Vec::new();
+    for bytes in [&[][..], &[0, 0], &[0, 0, 0, 9], &[0xff; 64]] {
+        let mut stream = connect();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+        stream.read_exact(&mut [0; 18]).expect("a greeting");
+        stream.write_all(bytes).expect("sent");
+        bad.push(Client(stream));
+    }
+    let mut half = served.client();
+    half.0.write_all(&wire::REQUEST_MAGIC.to_be_bytes()).expect("sent");
+    let mut garbage = served.client();
+    garbage.0.write_all(&[7; 28]).expect("sent");
+    let mut stingy = served.client();
+    stingy.send(command::WRITE, 1, 0, u32::MAX);
+    let mut slow = served.client();
+    slow.send(command::READ, 1, 0, 32 << 20);
+    for mut client in bad.into_iter().chain([half, garbage, stingy]) {
+        assert!(client.is_gone());
+    }
+    served.wait_for(1);
+    drop(slow);
+    for cookie in 0..10 {
+        good.send(command::READ, cookie, cookie * MIB, 4096);
+        assert_eq!(good.answer(), (cookie, 0));
+        testing::check(&good.data(4096), cookie * MIB, 0).expect("right bytes");
+    }
+}
+
+#[test]
+fn one_client_too_many_is_turned_away() {
+    let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
+    let served = Served::of(reader, Settings { max_clients: 2, ..Settings::default() });
+    let (mut one, two) = (served.client(), served.client());
+    let mut third = Client(UnixStream::connect(served.path()).expect("connected"));
+    third.0.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+    assert!(third.is_gone());
+    assert_eq!((served.counts)().turned_away, 1);
+    drop(two);
+    served.wait_for(1);
+    let _again = served.client();
+    one.send(command::READ, 1, 0, 1);
+    assert_eq!(one.answer(), (1, 0));
+}
+
+/// No answer is of the new version on a connection that was told of the old one.
+#[test]
+fn a_changed_source_ends_its_connections_and_new_ones_see_it() {
+    let source = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 0)));
+    let reader = Reader::open(Arc::clone(&source), Options::default().policy("none").cache_bytes(MIB)).expect("opened");
+    let served = Served::of(reader, Settings::default());
+    let mut old = served.client();
+    old.send(command::READ, 1, 0, 4096);
+    assert_eq!(old.answer(), (1, 0));
+    testing::check(&old.data(4096), 0, 0).expect("right bytes");
+    source.replace(testing::pattern(0, 1 << 19, 1));
+    for cookie in 2..6 {
+        old.send(command::READ, cookie, 8192 * cookie, 4096);
+        assert_eq!(old.answer(), (cookie, errno::ESHUTDOWN));
+    }
+    let new = Nbd::open(&served.uri()).expect("connected");
+    assert_eq!(new.size(), 1 << 19);
+    testing::check(&read(&new, 4096, 4096), 4096, 1).expect("right bytes");
+}
+
+#[test]
+fn a_socket_is_private_and_takes_nobodys_place() {
+    let served = Served::new(named(MIB));
+    let mode = std::fs::metadata(served.path()).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let again = |path: &Path| {
+        let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
+        Server::bind(&[Listen::Unix(path.to_path_buf())], reader, Settings::default()).map(drop)
+    };
+    let error = again(&served.path()).expect_err("taken").to_string();
+    assert!(error.contains("in use") && error.ends_with("; stop the server that is there, or name another place"));
+    let file = served.dir.path().join("file");
+    std::fs::write(&file, b"precious").expect("written");
+    assert!(again(&file).expect_err("a file").to_string().ends_with("it is not a socket; name another place"));
+    assert_eq!(std::fs::read(&file).expect("still there"), b"precious");
+    // What a killed server left may be replaced, and what a server made goes with it.
+    let stale = served.dir.path().join("stale");
+    drop(std::os::unix::net::UnixListener::bind(&stale).expect("a socket"));
+    again(&stale).expect("replaced");
+    assert!(!stale.exists());
+    assert_eq!(std::fs::read_dir(served.dir.path()).expect("there").count(), 2, "no hidden directory is left");
+}
+
+/// A server that is stopped answers what it has taken and takes no more.
+#[test]
+fn stopping_answers_what_was_taken() {
+    let slow = Mem::generated(MIB, |offset, buf| {
+        std::thread::sleep(Duration::from_millis(200));
+        testing::fill(buf, offset, 0);
+    });
+    let served = Served::new(slow);
+    let mut client = served.client();
+    client.send(command::READ, 1, 0, 4096);
+    std::thread::sleep(Duration::from_millis(50));
+    let path = served.path();
+    drop(served);
+    assert_eq!(client.answer(), (1, 0));
+    testing::check(&client.data(4096), 0, 0).expect("right bytes");
+    assert!(client.is_gone() && UnixStream::connect(path).is_err());
+}
+
+/// A source whose server dies fails its reads, and works again when the server is back.
+#[test]
+fn a_server_that_comes_back_is_found_again() {
+    watch();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("s");
+    let start = |size: u64| {
+        let reader = Reader::open(Arc::new(named(size)), Options::default()).expect("opened");
+        let (server, stop) = Server::bind(&[Listen::Unix(path.clone())], reader, Settings::default()).expect("a place");
+        (std::thread::spawn(move || server.run()), stop)
+    };
+    let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, Stop)| {
+        stop.stop();
+        thread.join().expect("no panic").expect("served");
+    };
+    let first = start(MIB);
+    let source = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).expect("connected");
+    testing::check(&read(&source, 0, 100), 0, 0).expect("right bytes");
+    end(first);
+    let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0).expect_err("nobody there");
+    assert!(error.to_string().contains("No such file"), "{error}");
+    let second = start(MIB);
+    testing::check(&read(&source, 50, 100), 50, 0).expect("right bytes");
+    end(second);
+    // Another size is another version, until it is accepted.
+    let third = start(2 * MIB);
+    let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0).expect_err("changed");
+    assert!(error.to_string().contains("the export has 2097152 bytes, and had 1048576"), "{error}");
+    assert_eq!(source.accept(), 2 * MIB);
+    testing::check(&read(&source, MIB, 100), MIB, 0).expect("right bytes");
+    end(third);
+}
+
+/// A server that lies costs its connection, and never a wrong byte.
+#[test]
+fn a_server_that_lies_is_left() {
+    watch();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let lies: Vec<Vec<u8>> = vec![
+        b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n".to_vec(),
+        [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &[0, 0]].concat(),
+        // An answer of 4 GiB.
+        [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &[0, 3]]
+            .into_iter()
+            .chain([
+                &wire::OPTION_REPLY_MAGIC.to_be_bytes()[..],
+                &7_u32.to_be_bytes(),
+                &3_u32.to_be_bytes(),
+                &[0xff; 4],
+            ])
+            .collect::<Vec<_>>()
+            .concat(),
+    ];
+    let expected = ["no NBD server", "too old", "an answer of over 65536 bytes"];
+    let server = std::thread::spawn(move || {
+        for lie in lies {
+            let (mut stream, _) = listener.accept().expect("a client");
+            stream.write_all(&lie).expect("sent");
+            // Until the client leaves.
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    for why in expected {
+        let error = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).map(drop).expect_err("a lie");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    server.join().expect("no panic");
+}
+
+// ---- other people's programs ----
+
+fn has(program: &str, package: &str) -> bool {
+    let found =
+        std::env::var_os("PATH").is_some_and(|all| std::env::split_paths(&all).any(|p| p.join(program).is_file()));
+    if !found {
+        println!("skipped: needs {program} (Debian package {package})");
+    }
+    found
+}
+
+fn run(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().expect("started");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(out.status.success(), "{program} {args:?}: {}{}", text(&out.stdout), text(&out.stderr));
+    text(&out.stdout)
+}
+
+#[test]
+fn libnbd_and_qemu_read_the_right_bytes_from_us() {
+    let served = Served::new(named(24 * MIB));
+    let dir = tempfile::tempdir().expect("a directory");
+    let copy = dir.path().join("copy");
+    let copied = |what: &str| {
+        let bytes = std::fs::read(&copy).expect("copied");
+        assert_eq!(bytes.len() as u64, 24 * MIB, "{what}");
+        testing::check(&bytes, 0, 0).expect(what);
+        std::fs::remove_file(&copy).expect("removed");
+    };
+    let target = copy.to_str().expect("UTF-8");
+    if has("nbdinfo", "libnbd-bin") {
+        let info = run("nbdinfo", &[&served.uri()]);
+        assert!(info.contains("export-size: 25165824") && info.contains("is_read_only: true"), "{info}");
+        assert!(info.contains("can_multi_conn: true") && info.contains("structured"), "{info}");
+        run("nbdcopy", &[&served.uri(), target]);
+        copied("nbdcopy");
+    }
+    if has("qemu-img", "qemu-utils") {
+        run("qemu-img", &["convert", "-f", "raw", "-O", "raw", &served.uri(), target]);
+        copied("qemu-img");
+        run("qemu-io", &["-r", "-f", "raw", "-c", "read 1M 64k", &served.uri()]);
+    }
+    let python = "import nbd";
+    let usable = Command::new("/usr/bin/python3").args(["-c", python]).stderr(Stdio::null()).status();
+    if usable.is_ok_and(|s| s.success()) {
+        let script = "h.connect_uri(uri)\nassert h.pread(4096, 1<<20) == h.pread(4096, 1<<20)\n\
+            for i in range(64): h.aio_pread(nbd.Buffer(65536), i * 65536)\n\
+            while h.aio_in_flight() > 0: h.poll(-1)\n\
+            try:\n  h.pread(1, 1<<40)\n  raise SystemExit(3)\nexcept nbd.Error: pass\nh.shutdown()\n";
+        let whole = format!("import nbd\nh = nbd.NBD()\nuri = {:?}\n{script}", served.uri());
+        run("/usr/bin/python3", &["-c", &whole]);
+    } else {
+        println!("skipped: needs the module nbd of the system's python (Debian package python3-libnbd)");
+    }
+    assert_eq!((served.counts)().turned_away, 0);
+}
+
+/// A server of somebody else, ended when dropped.
+struct Peer {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Peer {
+    fn start(program: &str, args: impl Fn(&str) -> Vec<String>) -> Peer {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("s");
+        let child = Command::new(program)
+            .args(args(socket.to_str().expect("UTF-8")))
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("started");
+        let until = Instant::now() + Duration::from_secs(20);
+        while UnixStream::connect(&socket).is_err() {
+            assert!(Instant::now() < until, "{program} does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Peer { child, dir }
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.dir.path().join("s").display())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// nbdkit's pattern: every eight bytes are their offset, big end first.
+fn is_pattern(bytes: &[u8], offset: u64) -> bool {
+    (offset..).zip(bytes).all(|(at, byte)| (at & !7).to_be_bytes()[(at & 7) as usize] == *byte)
+}
+
+#[test]
+fn nbdkit_and_qemu_nbd_are_sources() {
+    if has("nbdkit", "nbdkit") {
+        let peer = Peer::start("nbdkit", |s| ["-f", "-U", s, "pattern", "64M"].map(String::from).into());
+        let reader = Reader::open(peer.uri(), Options::default()).expect("connected");
+        let mut draw = Draw(3);
+        for _ in 0..300 {
+            let (offset, mut buf) = (draw.below(63 * MIB), vec![0; 1 + draw.below(300_000) as usize]);
+            assert_eq!(reader.read_at(&mut buf, offset).expect("readable"), buf.len());
+            assert!(is_pattern(&buf, offset), "at {offset}");
+        }
+        quiet(&reader);
+    }
+    if has("qemu-nbd", "qemu-utils") {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), testing::pattern(0, 5 << 20, 0)).expect("written");
+        let name = file.path().to_str().expect("UTF-8").to_string();
+        let args = |s: &str| ["-r", "-t", "-e", "8", "-f", "raw", "-k", s, &name].map(String::from).into();
+        let peer = Peer::start("qemu-nbd", args);
+        let source = Nbd::open(&peer.uri()).expect("connected");
+        testing::check(&read(&source, 12_345, 3 << 20), 12_345, 0).expect("right bytes");
+    }
+}
+
+/// One request in twenty fails there. No read of ours does that needs no failing byte twice in a row, and none is wrong.
+#[test]
+fn an_unreliable_nbdkit_costs_errors_and_no_wrong_byte() {
+    if !has("nbdkit", "nbdkit") {
+        return;
+    }
+    let filters = ["-f", "--filter=error", "-U"];
+    let args = |s: &str| {
+        let rest = [s, "pattern", "16M", "error-rate=5%", "error=EIO"];
+        filters.iter().chain(&rest).map(ToString::to_string).collect()
+    };
+    let peer = Peer::start("nbdkit", args);
+    let reader = Reader::open(peer.uri(), Options::default().cache_bytes(2 * MIB)).expect("connected");
+    let (mut failed, mut buf) = (0, vec![0; 4096]);
+    for round in 0..4 {
+        for at in 0..1024_u64 {
+            let offset = (at * 4096 + round * 4 * MIB) % (16 * MIB);
+            match reader.read_at(&mut buf, offset) {
+                Ok(got) => assert!(got == 4096 && is_pattern(&buf, offset), "at {offset}"),
+                Err(_) => failed += 1,
+            }
+        }
+    }
+    let stats = reader.stats();
+    println!("{failed} of 4096 reads failed, {} bytes of readahead did", stats.ra_failed_bytes);
+    assert!(stats.ra_failed_bytes > 0 && failed < 4096 / 20, "{failed} failed, {stats:?}");
+}
