@@ -4,8 +4,10 @@ mod common;
 use common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "compare",
+    "serve",
+    "probe",
     "import",
     "export",
     "trace",

@@ -8,6 +8,7 @@ mod conform;
 mod models;
 mod probe;
 mod reproduce;
+mod serve;
 mod trace;
 mod values;
 
@@ -16,6 +17,7 @@ pub use conform::{ConformArgs, ConformLevel, ConformWhat};
 pub use models::ModelsArgs;
 pub use probe::ProbeArgs;
 pub use reproduce::ReproduceArgs;
+pub use serve::ServeArgs;
 pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 
 use crate::fail::Fail;
@@ -89,6 +91,8 @@ Example:
     Workloads(ListArgs),
     /// Measure a storage, fit a model to it, say what to set
     Probe(ProbeArgs),
+    /// Serve a source over NBD, with readahead and a cache
+    Serve(ServeArgs),
     /// Feed a recorded event log to a fresh core, compare its actions
     ReplayLog(ReplayLogArgs),
     /// Check our decisions against those recorded from a running kernel

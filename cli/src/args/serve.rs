@@ -1,0 +1,75 @@
+//! The arguments of `foreread serve`. Never: opens or binds anything.
+
+use super::values::size;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Serve a source over NBD, with readahead and a cache
+///
+/// Every client gets readahead of its own on one shared cache, read-only. The addresses are printed when clients can
+/// connect; Ctrl-C and SIGTERM end it: what was asked for is still answered. When the source changes, the clients that
+/// were told of the old version get errors and have to connect anew.
+///
+/// There is no password and no encryption. A unix socket belongs to its owner alone; a TCP port is bound to this machine
+/// unless an address is named.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread serve disk.img --unix disk.sock
+  qemu-img info 'nbd+unix:///?socket=disk.sock'
+  foreread serve nbd://far.example/disk --tcp 10809 --cache 1G --stats-every 5s")]
+pub struct ServeArgs {
+    /// PATH, file:PATH, nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// Listen on a unix socket
+    #[arg(long, value_name = "PATH", required_unless_present = "tcp")]
+    pub unix: Option<PathBuf>,
+    /// Listen on a TCP port of this machine, or on ADDR:PORT
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
+    pub tcp: Option<SocketAddr>,
+    /// Name of the export; the empty name is always known
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub export: String,
+    /// NAME[:key=value,...]; see 'foreread policies'
+    #[arg(long, value_name = "POLICY", default_value = "linux-6.18")]
+    pub policy: String,
+    /// Size of the cache, such as 64M
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    pub cache: u64,
+    /// Most clients at once
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub max_clients: u32,
+    /// Say on stderr how it goes, such as every 5s
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub stats_every: Option<Duration>,
+}
+
+/// A port alone is one of this machine only.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse().map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|_| "write a time such as 5s or 1min".to_string())?;
+    if time < Duration::from_millis(100) { Err("at least 100ms".to_string()) } else { Ok(time) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_stays_on_this_machine() {
+        assert_eq!(address("10809").expect("a port").to_string(), "127.0.0.1:10809");
+        assert_eq!(address("0.0.0.0:1").expect("an address").to_string(), "0.0.0.0:1");
+        assert_eq!(address("[::1]:1").expect("an address").to_string(), "[::1]:1");
+        assert!(address("localhost:1").is_err() && address("99999").is_err() && address("").is_err());
+        assert_eq!(time("2s"), Ok(Duration::from_secs(2)));
+        assert!(time("1ms").is_err() && time("soon").is_err());
+    }
+}

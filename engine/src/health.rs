@@ -1,0 +1,69 @@
+//! Why readahead is not running, said at once: silently dead readahead is the commonest fault in this field.
+//!
+//! A cause is read off the counters alone, so it can be asked of anything that keeps them. Never: guesses where reads
+//! are too few to tell.
+
+use foreread_core::stats::Stats;
+
+/// Below this many reads nothing can be said.
+pub const FEWEST_READS: u64 = 100;
+/// A part of the reads, or of the bytes, that is nearly all of them.
+const NEARLY_ALL: f64 = 0.95;
+
+/// What is wrong with the readahead of `policy`, by the counters since the cache was made; nothing where it runs, or
+/// where it is not needed.
+///
+/// ```
+/// use foreread::{Stats, why_no_readahead};
+///
+/// let cold = Stats { demand_reads: 1000, misses: 1000, ..Stats::default() };
+/// assert_eq!(why_no_readahead("none", &cold).as_deref(), Some("the policy is 'none'"));
+/// ```
+#[must_use]
+pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
+    let part = |of: u64, whole: u64| if whole == 0 { 0.0 } else { of as f64 / whole as f64 };
+    if stats.demand_reads < FEWEST_READS || part(stats.hits, stats.demand_reads) > NEARLY_ALL && stats.ra_ops == 0 {
+        return None;
+    }
+    if policy == "none" {
+        return Some("the policy is 'none'".to_string());
+    }
+    if stats.ra_planned_ops == 0 {
+        let reads = stats.demand_reads;
+        return Some(format!("{policy} saw no sequence in {reads} reads, or was told that they are random"));
+    }
+    if stats.ra_ops == 0 && stats.ra_refused_bytes == 0 {
+        return Some(format!("all that {policy} planned was cached already, or lies beyond the end"));
+    }
+    if part(stats.ra_refused_bytes, stats.ra_planned_bytes) > NEARLY_ALL {
+        return Some("it is refused for want of memory or of requests on their way; allow a larger cache".to_string());
+    }
+    if part(stats.ra_failed_bytes, stats.ra_bytes) > NEARLY_ALL {
+        return Some("the source fails nearly all of it; look at the source".to_string());
+    }
+    if part(stats.thrash_bytes, stats.ra_bytes) > 0.5 {
+        return Some("it is evicted before it is used; allow a larger cache or a smaller window".to_string());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_told_from_the_others() {
+        let reads = Stats { demand_reads: 1000, misses: 1000, ..Stats::default() };
+        let why = |stats: Stats| why_no_readahead("linux-6.18", &stats).unwrap_or_default();
+        assert!(why(reads).starts_with("linux-6.18 saw no sequence in 1000 reads"));
+        let planned = Stats { ra_planned_ops: 10, ra_planned_bytes: 1000, ..reads };
+        assert!(why(planned).starts_with("all that linux-6.18 planned was cached"));
+        assert!(why(Stats { ra_refused_bytes: 990, ..planned }).starts_with("it is refused"));
+        let ran = Stats { ra_ops: 10, ra_bytes: 1000, ..planned };
+        assert!(why(Stats { ra_failed_bytes: 1000, ..ran }).starts_with("the source fails"));
+        assert!(why(Stats { thrash_bytes: 600, ..ran }).starts_with("it is evicted"));
+        assert_eq!(why(Stats { used_bytes: 1000, ..ran }), "");
+        assert_eq!(why(Stats { demand_reads: FEWEST_READS - 1, ..reads }), "", "too few to tell");
+        assert_eq!(why(Stats { hits: 1000, misses: 0, ..reads }), "", "not needed");
+    }
+}
