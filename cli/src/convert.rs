@@ -9,7 +9,8 @@ use crate::out;
 use crate::progress::Bar;
 use foreread_lab::report::Progress;
 use foreread_lab::report::number::count;
-use foreread_lab::trace::format::{self, Exported, Output};
+use foreread_lab::trace::format::{self, Exported, Fit, Output};
+use foreread_lab::trace::input::Input;
 use foreread_lab::trace::open::{Watch, open_watched};
 use foreread_lab::trace::whole::Whole;
 use foreread_lab::trace::{Import, Item, Items, TraceError, own};
@@ -23,11 +24,11 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
         Some(out) => out.clone(),
         None => default_out(&args.files)?,
     };
-    let trace = open(&args.files, args.format.as_deref())?;
-    if trace.header.format == own::FORMAT.name && args.out.is_none() {
-        let place = args.files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
-        return Err(Fail::input("a foreread trace already", place, "use it as it is, or name another file with -o"));
+    if args.out.is_none() && is_ours(&args.files[0])? {
+        let remedy = "use it as it is, or name another file with -o";
+        return Err(Fail::input("a foreread trace already", args.files[0].display(), remedy));
     }
+    let trace = open(&args.files, args.format.as_deref())?;
     let (header, left_out) = (trace.header.clone(), trace.left_out.clone());
     let done = written(&out, args.force, |output| own::write(&header, trace.items, &left_out, output))?;
     if out == Path::new("-") {
@@ -35,7 +36,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
     }
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
     let mut text = format!("{}: {}, {}", out.display(), records(done.records), size_of(bytes));
-    text.push_str(&format!(", read as {}\n", header.format));
+    text.push_str(&format!(", from {}\n", one_line(&header.format)));
     text.push_str(&passed_over(left_out.in_all()));
     header.notes.iter().for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
     out::print(text)
@@ -119,6 +120,15 @@ fn written(
     let done = write(Output { path: out.to_path_buf(), to }).map_err(refused)?;
     whole.keep().map_err(failed)?;
     Ok(done)
+}
+
+/// Whether a file begins as our own format does. A pipe is not looked at: it could be read once only.
+fn is_ours(path: &Path) -> Result<bool, Fail> {
+    if !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+        return Ok(false);
+    }
+    let mut input = Input::open(path).map_err(refused)?;
+    Ok((own::FORMAT.detect)(input.head().map_err(refused)?) == Fit::Sure)
 }
 
 /// Beside the file, with `.frt` behind its name: `disk.vscsi.gz` becomes `disk.vscsi.frt`, `sda.blktrace.0` and its
