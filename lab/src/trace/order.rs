@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nearly sorted ──► Sorter ──► sorted ──► Held ──► in order of start, each with its end
-//!                     a heap                a queue: its front leaves when it is done, or when too many wait behind it
+//!                     queue, heap of late   a queue: its front leaves when it is done, or when too many wait behind it
 //! ```
 //!
 //! A [`Sorter`] is for what is written a little out of order (several CPUs, one file). [`Held`] is for records whose end
@@ -18,7 +18,10 @@ pub const MAX_HELD: usize = 1 << 16;
 
 /// Sorts what is nearly sorted.
 pub struct Sorter<T> {
-    heap: BinaryHeap<Entry<T>>,
+    /// What came in order, so that a sorted trace costs next to nothing.
+    queue: VecDeque<Entry<T>>,
+    /// What came late.
+    late: BinaryHeap<Entry<T>>,
     pushed: u64,
     latest: u64,
 }
@@ -58,7 +61,7 @@ pub const TOO_LATE: (&str, &str) = ("time goes backwards by over 4096 entries", 
 
 impl<T> Default for Sorter<T> {
     fn default() -> Self {
-        Sorter { heap: BinaryHeap::new(), pushed: 0, latest: 0 }
+        Sorter { queue: VecDeque::new(), late: BinaryHeap::new(), pushed: 0, latest: 0 }
     }
 }
 
@@ -71,14 +74,24 @@ impl<T> Sorter<T> {
         if at < self.latest {
             return Err(TOO_LATE);
         }
-        self.heap.push(Entry { at, number: self.pushed, what });
+        let entry = Entry { at, number: self.pushed, what };
         self.pushed += 1;
-        Ok(if self.heap.len() > MAX_DISORDER { self.pop() } else { None })
+        if self.queue.back().is_none_or(|last| last.at <= at) {
+            self.queue.push_back(entry);
+        } else {
+            self.late.push(entry);
+        }
+        Ok(if self.queue.len() + self.late.len() > MAX_DISORDER { self.pop() } else { None })
     }
 
     /// The earliest that is left: for the end of the trace.
     pub fn pop(&mut self) -> Option<T> {
-        let first = self.heap.pop()?;
+        // The earliest is the greatest.
+        let first = match (self.queue.front(), self.late.peek()) {
+            (Some(queued), Some(late)) if late > queued => self.late.pop()?,
+            (None, _) => self.late.pop()?,
+            _ => self.queue.pop_front()?,
+        };
         self.latest = first.at;
         Some(first.what)
     }
@@ -114,13 +127,16 @@ impl<T> Held<T> {
         self.slots.get_mut(usize::try_from(ticket.checked_sub(self.first)?).ok()?)
     }
 
-    /// Lets `change` complete a record; it may leave from now on. Nothing where it has left already.
+    /// Lets `change` complete a record; it may leave from now on. Nothing where it is complete or has left already.
     pub fn done(&mut self, ticket: u64, change: impl FnOnce(&mut T)) {
         let Some(slot) = self.slot(ticket) else { return };
-        if let Slot::Open(mut what) = std::mem::replace(slot, Slot::Gone) {
-            change(&mut what);
-            *slot = Slot::Done(what);
-        }
+        *slot = match std::mem::replace(slot, Slot::Gone) {
+            Slot::Open(mut what) => {
+                change(&mut what);
+                Slot::Done(what)
+            }
+            other => other,
+        };
     }
 
     /// Takes a record out for good; nothing where it has left already.
