@@ -101,6 +101,7 @@ pub static ALL: &[&Format] = &[
     &super::formats::lirs::FORMAT,
     &super::formats::msr::FORMAT,
     &super::formats::oracle_general::FORMAT,
+    &super::formats::parquet::FORMAT,
     &super::formats::rbd_replay::FORMAT,
     &super::formats::spc::FORMAT,
     &super::formats::systor::FORMAT,

@@ -11,6 +11,7 @@ pub mod fio;
 pub mod lirs;
 pub mod msr;
 pub mod oracle_general;
+pub mod parquet;
 pub mod rbd_replay;
 mod scan;
 pub mod spc;

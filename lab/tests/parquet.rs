@@ -1,0 +1,108 @@
+//! Parquet: what is written is read again as it was, damage is one line, nothing is unpacked beyond its limit.
+//!
+//! `cargo test -p foreread-lab --features parquet --test parquet`; without the feature, that it says so.
+
+mod traces;
+
+use foreread_lab::trace::Header;
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn without_the_feature_it_is_known_and_refused_with_a_remedy() {
+    let found = foreread_lab::trace::format::detect(b"PAR1", std::path::Path::new("t")).expect("its magic");
+    assert_eq!(found.name, "parquet");
+    let want =
+        |path: &str| format!("Parquet is not built into this foreread: {path}; build it with --features parquet");
+    assert_eq!(traces::refusal("parquet", "PAR1"), want("t"));
+    assert_eq!(traces::write("parquet", &Header::default(), &[]).expect_err("refused"), want("out"));
+}
+
+#[cfg(feature = "parquet")]
+mod with {
+    use super::Header;
+    use super::traces::{Read, read_files, write};
+    use foreread_core::event::Advice;
+    use foreread_lab::trace::{After, FileInfo, Flags, Item, Lacks, Level, Op, Record};
+    use std::path::PathBuf;
+
+    fn items() -> Vec<Item> {
+        let file = |name: &str, size| Item::File(FileInfo { name: name.to_string(), size });
+        let after = |record, end, delay_ns| After { record, end, delay_ns };
+        let record = Record::read(0, i64::MAX as u64, 0);
+        vec![
+            file("a", Some(i64::MAX as u64)),
+            Item::Record(Record { start_ns: Some(7), end_ns: Some(9), open: u32::MAX, thread: 5, ..record.clone() }),
+            file("a", None),
+            file("\u{fc}", None),
+            Item::Record(Record { file: 2, op: Op::Write, returned: Some(0), ..Record::read(1, 0, 8 << 30) }),
+            Item::Record(Record { op: Op::Fault, flags: Flags::EXECUTABLE.with(Flags::AHEAD), ..record.clone() }),
+            Item::Record(Record { op: Op::Hint(Advice::DontNeed), ..record.clone() }),
+            Item::Record(Record { file: 1, after: vec![after(0, true, 5), after(1, false, u64::MAX)], ..record }),
+        ]
+    }
+
+    fn header() -> Header {
+        Header {
+            format: "msr".to_string(),
+            time_unit: "100 ns since 1601".to_string(),
+            offset_unit: "bytes".to_string(),
+            lacks: Lacks { opens: true, lens: true, ..Lacks::default() },
+            level: Level::BelowCache,
+            notes: vec!["one".to_string(), "two".to_string()],
+        }
+    }
+
+    fn written(items: &[Item]) -> Vec<u8> {
+        write("parquet", &header(), items).expect("written").0
+    }
+
+    fn read(bytes: &[u8]) -> Read {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path: PathBuf = folder.path().join("t.parquet");
+        std::fs::write(&path, bytes).expect("written");
+        read_files("parquet", &[path])
+    }
+
+    #[test]
+    fn it_comes_back_as_it_was() {
+        let mut sorted = items();
+        // A file stands before its first record.
+        sorted.remove(2);
+        let last = sorted.len() - 1;
+        sorted.insert(last, Item::File(FileInfo { name: "a".to_string(), size: None }));
+        for item in &mut sorted {
+            if let Item::Record(record) = item {
+                record.file = [0, 2, 1][record.file as usize];
+            }
+        }
+        let back = read(&written(&items())).clean();
+        assert_eq!((back.items, back.header), (sorted, header()));
+    }
+
+    /// More rows than a group has, so that groups and batches meet their borders.
+    #[test]
+    fn groups_and_batches_are_whole() {
+        let mut items = vec![Item::File(FileInfo::default())];
+        let record = |i: u64| Record { start_ns: (i % 3 > 0).then_some(i), ..Record::read(0, i, i % 7) };
+        items.extend((0..(1 << 17) + 4097).map(|i| Item::Record(record(i))));
+        assert_eq!(read(&written(&items)).clean().items, items);
+        assert_eq!(read(&written(&[])).clean().items, []);
+    }
+
+    #[test]
+    fn damage_is_one_line_wherever_it_is() {
+        let whole = written(&items());
+        let error = read(&whole[..whole.len() - 1]).error.expect("cut");
+        assert!(error.starts_with("no whole Parquet file: ") && error.ends_with("its list of contents is at its end"));
+        for at in 0..whole.len() {
+            for flip in [1, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                let _ = read(&bytes).error.is_some_and(|error| {
+                    assert!(!error.contains('\n'), "byte {at}: {error}");
+                    true
+                });
+            }
+        }
+    }
+}
