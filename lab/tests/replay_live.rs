@@ -1,0 +1,184 @@
+//! Replays on a real file, through the engine and through the page cache: order, pauses, and what is refused.
+//!
+//! Never: a measured time but as a lower bound that no machine can be below.
+
+use foreread_core::machine::Config;
+use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread_core::units::PageSize;
+use foreread_lab::compare::{self, Plan, Where};
+use foreread_lab::device::presets;
+use foreread_lab::live::{self, LiveError};
+use foreread_lab::replay::{Loaded, Mode, Replay, laid_out, load};
+use foreread_lab::report::{Report, Silent};
+use foreread_lab::sim;
+use foreread_lab::trace::{After, FileInfo, Header, Import, Item, LeftOut, Level, Op, Record};
+use foreread_lab::workload::Workload;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const PAGE: u64 = 4096;
+const MS: u64 = 1_000_000;
+const SIZE: u64 = 8 << 20;
+
+/// A file of eight MiB, and the directory that it lies in.
+fn file() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("disk.img");
+    std::fs::write(&path, vec![7_u8; SIZE as usize]).expect("written");
+    (dir, path)
+}
+
+fn trace(records: Vec<Record>) -> Arc<Loaded> {
+    let files = records.iter().map(|r| r.file).max().unwrap_or(0) + 1;
+    let info = |n| Item::File(FileInfo { name: format!("f{n}"), size: Some(2 << 20) });
+    let items: Vec<Item> = (0..files).map(info).chain(records.into_iter().map(Item::Record)).collect();
+    let header = Header { level: Level::Program, ..Header::default() };
+    let items = Box::new(items.into_iter().map(Ok));
+    Arc::new(load("test.trace", Import { header, items, left_out: LeftOut::default() }, None).expect("readable"))
+}
+
+fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
+    let (start_ns, end_ns) = (Some(ms.0 * MS), Some(ms.1 * MS));
+    Record { thread, open: thread, start_ns, end_ns, ..Record::read(0, page * PAGE, PAGE) }
+}
+
+fn on_file(loaded: &Arc<Loaded>, mode: Mode) -> Workload {
+    let replay = Replay::of(loaded, Some(mode), None).expect("the trace tells what the mode needs");
+    laid_out(&replay.workload, SIZE).expect("the file is large enough")
+}
+
+fn engine(path: &Path, workload: &Workload, policy: &str) -> Result<foreread_lab::report::RunResult, LiveError> {
+    let policy = PolicySpec::parse(policy).expect("a policy");
+    let setup = live::Setup { policy: &policy, cache_bytes: 4 << 20, page_bytes: PAGE, event_log: None };
+    live::engine(path, workload, &setup)
+}
+
+/// What is simulated is what happens: the same reads fetch the same bytes in the same commands.
+#[test]
+fn the_simulator_and_the_engine_count_the_same() {
+    let (_dir, path) = file();
+    let records = (0..300_u64).map(|n| {
+        let page = if n % 4 == 3 { n / 4 } else { (n * 37) % 500 };
+        Record { file: (n % 3) as u32, open: (n % 3) as u32, len: PAGE * (1 + n % 3), ..read(0, page, (n, n)) }
+    });
+    let loaded = trace(records.collect());
+    for mode in [Mode::Afap, Mode::Closed] {
+        let workload = on_file(&loaded, mode);
+        let real = engine(&path, &workload, "none").expect("readable");
+        let config = Config::new(PageSize::new(PAGE).expect("a page size"), 4 << 20);
+        let policy = PolicySpec::none();
+        let setup = sim::Setup { workload: &workload, policy: &policy, config, host_ns_per_kib: 0 };
+        let simulated = sim::run(&setup, presets::find("nvme").expect("a preset").build(1));
+        let counts = |r: &foreread_lab::report::RunResult| {
+            (r.stats.demand_reads, r.stats.demand_bytes, r.stats.source_bytes, r.stats.hits, r.latency.len())
+        };
+        assert_eq!(counts(&real), counts(&simulated), "{mode:?}");
+        assert_eq!((real.distinct_bytes, real.stats.demand_reads), (simulated.distinct_bytes, 300));
+    }
+}
+
+/// Recorded pauses, times and delays are kept: no run takes less than they do.
+#[test]
+fn nothing_comes_before_its_time() {
+    let (_dir, path) = file();
+    let after = |record, end, delay_ns| vec![After { record, end, delay_ns }];
+    let mut records = vec![read(0, 0, (0, 1)), read(0, 90, (21, 22)), read(1, 300, (50, 51)), read(1, 2, (52, 53))];
+    let paused = trace(records.clone());
+    records[1].after = after(0, true, 30 * MS);
+    records[2].after = after(1, false, 20 * MS);
+    records[3] = Record { op: Op::Write, after: after(2, true, 10 * MS), ..records[3].clone() };
+    records.push(Record { after: after(3, true, 5 * MS), ..read(1, 4, (60, 61)) });
+    let dependent = trace(records);
+    for (loaded, mode, least_ms, reads) in
+        [(&paused, Mode::Closed, 51, 4), (&dependent, Mode::Deps, 65, 4), (&paused, Mode::Afap, 0, 4)]
+    {
+        let workload = on_file(loaded, mode);
+        let begun = Instant::now();
+        for run in [engine(&path, &workload, "linux-6.18"), live::kernel(&path, &workload)] {
+            let run = run.expect("readable");
+            assert!(run.time_s >= least_ms as f64 / 1e3, "{mode:?}: {} s", run.time_s);
+            assert_eq!(run.latency.len(), reads, "{mode:?}");
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(2 * least_ms));
+    }
+}
+
+/// At a rate that nobody can keep, the run fails, and says who was late; at one that can be kept, it says by how much.
+#[test]
+fn a_late_replayer_fails() {
+    let (_dir, path) = file();
+    let at = |n: u64, gap_ns: u64| Record { start_ns: Some(n * gap_ns), end_ns: None, ..read(0, n % 512, (0, 0)) };
+    let absurd = trace((0..30_000).map(|n| at(n, 1)).collect());
+    for run in
+        [engine(&path, &on_file(&absurd, Mode::Open), "none"), live::kernel(&path, &on_file(&absurd, Mode::Open))]
+    {
+        let error = run.expect_err("30,000 reads in 30 us");
+        assert!(matches!(error, LiveError::Late { late_us, .. } if late_us > 100), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("the replayer itself was late: ") && text.contains("use --mode closed or afap"),
+            "{text}"
+        );
+    }
+    let calm = trace((0..20).map(|n| at(n, 5 * MS)).collect());
+    match engine(&path, &on_file(&calm, Mode::Open), "none") {
+        Ok(run) => {
+            assert_eq!((run.latency.len(), run.stats.demand_reads), (20, 20));
+            assert!(run.time_s >= 0.095 && run.late_p99_ns.is_some());
+        }
+        Err(LiveError::Late { .. }) => println!("skipped: needs a machine that is not busy with something else"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A read that fails ends the run with its error, however many others wait.
+#[test]
+fn a_failing_read_ends_the_run() {
+    let (_dir, path) = file();
+    let records = (0..40).map(|n| read((n % 8) as u32, n * 12, (n, n + 1))).collect();
+    let workload = on_file(&trace(records), Mode::Closed);
+    std::fs::OpenOptions::new().write(true).open(&path).expect("there").set_len(64 * PAGE).expect("shorter");
+    assert!(engine(&path, &workload, "none").is_err());
+    assert!(matches!(live::kernel(&path, &workload), Err(LiveError::Short { .. })));
+}
+
+/// Through `compare`: rows, mode and notes; and a file that is too small is told how large it must be.
+#[test]
+fn a_comparison_on_a_file() {
+    let (dir, path) = file();
+    let records =
+        (0..60).map(|n| Record { file: (n % 2) as u32, open: (n % 2) as u32, ..read(0, n, (n, n)) }).collect();
+    let loaded = trace(records);
+    let plan = |path: &Path| Plan {
+        replay: Some(Arc::new(Replay::of(&loaded, None, None).expect("ready"))),
+        on: Some(Where::File(path.to_path_buf())),
+        policies: vec![PolicyDraft::parse("rbd-plain").expect("a policy")],
+        runs: Some(2),
+        ..Plan::default()
+    };
+    let table = compare::run(&plan(&path), &mut Silent).expect("a table").remove(0);
+    let report = Report::of(&table);
+    assert_eq!((report.mode.as_deref(), report.think, report.bound_s), (Some("closed"), Some(1.0), None));
+    assert_eq!(report.rows.iter().map(|r| r.policy.as_str()).collect::<Vec<_>>(), ["none", "rbd-plain", "kernel"]);
+    assert!(report.rows.iter().all(|r| r.demand_reads == Some(60) && r.late_p99_us.is_some()));
+    let where_ = format!(
+        "The 2 files of the trace lie one after the other in file:{}, each from a whole MiB on",
+        path.display()
+    );
+    assert!(report.notes.contains(&where_), "{:?}", report.notes);
+    let small = dir.path().join("small");
+    std::fs::write(&small, [1; 9000]).expect("written");
+    let error = compare::run(&plan(&small), &mut Silent).expect_err("too small").to_string();
+    assert_eq!(
+        error,
+        format!(
+            "the trace needs 4194304 bytes for its 2 files, and file:{} has 9000; name a larger one, or use --on model:NAME",
+            small.display()
+        )
+    );
+    let faults = trace(vec![Record { op: Op::Fault, ..read(0, 0, (0, 1)) }]);
+    let replay = Some(Arc::new(Replay::of(&faults, None, None).expect("ready")));
+    let error = compare::run(&Plan { replay, ..plan(&path) }, &mut Silent).expect_err("refused").to_string();
+    assert!(error.starts_with("test.trace takes page faults in mapped files, and a file is only read here"), "{error}");
+}
