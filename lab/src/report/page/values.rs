@@ -1,6 +1,6 @@
 //! Every value of a JSON document as tables for people, with every digit.
 //!
-//! An object's values stand under each other, its lists of objects become tables with a column for each element (few
+//! An object's values stand under each other, lists of words too; its lists of objects become tables with a column for each element (few
 //! elements with many keys) or a row for each. Never: a value left out, rounded or renamed.
 
 use super::Grid;
@@ -82,6 +82,10 @@ fn leaves<'a>(above: &str, map: &'a serde_json::Map<String, Value>) -> Vec<(Stri
         let key = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
         match value {
             Value::Object(inner) => all.extend(leaves(&key, inner)),
+            // Sentences: each has a line of its own.
+            Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_string) => {
+                all.extend(items.iter().enumerate().map(|(i, item)| (format!("{key}[{i}]"), item)));
+            }
             _ => all.push((key, value)),
         }
     }
@@ -115,12 +119,23 @@ mod tests {
         let wide: serde_json::Map<String, Value> = (0..12).map(|i| (format!("k{i}"), json!(i))).collect();
         let value = json!({
             "a": 1.5, "b": {"c": null, "d": [1, 2]}, "e": [[1, 2.5], [3, 4]],
-            "rows": [{"x": "one", "y": 0.1}, {"y": 2, "z": [{"deep": true}]}], "wide": [wide], "none": [],
+            "rows": [{"x": "one", "y": 0.1}, {"y": 2, "z": [{"deep": true}]}], "wide": [wide], "none": [], "words": ["p, q", "r"],
         });
         let grids = tables("", &value);
         let find = |name: &str| grids.iter().find(|g| g.caption == name).unwrap_or_else(|| panic!("{name}: {grids:?}"));
         let cells: Vec<[&str; 2]> = find("").rows.iter().map(|r| [r[0].as_str(), r[1].as_str()]).collect();
-        assert_eq!(cells, [["a", "1.5"], ["b.c", "null"], ["b.d", "1, 2"], ["e", "1: 2.5; 3: 4"], ["none", ""]]);
+        assert_eq!(
+            cells,
+            [
+                ["a", "1.5"],
+                ["b.c", "null"],
+                ["b.d", "1, 2"],
+                ["e", "1: 2.5; 3: 4"],
+                ["none", ""],
+                ["words[0]", "p, q"],
+                ["words[1]", "r"]
+            ]
+        );
         assert_eq!(find("rows").heads, ["x", "y"]);
         assert_eq!(find("rows").rows, [["one", "0.1"], ["", "2"]]);
         assert_eq!(find("rows[1].z").rows, [["true"]]);
