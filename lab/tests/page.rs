@@ -50,7 +50,9 @@ fn map(dense: bool) -> OutcomeMap {
         _ => Cell { unused_bytes: 8192, ..Cell::default() },
     };
     let column = |c: usize| {
-        std::array::from_fn::<Cell, ROWS, _>(|r| if dense || (c + r) % 7 == 0 { cell(c + r) } else { Cell::default() })
+        std::array::from_fn::<Cell, ROWS, _>(|r| {
+            if dense || (c + r).is_multiple_of(7) { cell(c + r) } else { Cell::default() }
+        })
     };
     let columns = (0..COLUMNS).map(column).collect();
     OutcomeMap { time_s: 1.25, column_s: 0.01, bytes: ByteRange::between(4096, 1 << 30), columns }
