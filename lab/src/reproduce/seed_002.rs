@@ -1,4 +1,12 @@
-//! The tables of seed 002: four variants of context readahead on a query load, and sysbench on four file systems.
+//! The tables of seed 002: four variants of context readahead on a query load, and sysbench on two file systems and
+//! two devices.
+//!
+//! **Queries.** One figure was fitted, the ratio of `original`, by one parameter, the density; the other ratios and the
+//! order follow. What the load was is not published, so a sweep over the density stands beside it.
+//!
+//! **sysbench.** btrfs and ext4 differ in how far the kernel reads ahead there: btrfs raises the limit of its own
+//! device to 4 MiB, ext4 leaves the 128 KiB of the disk (general knowledge of the two). Nothing else is told apart, and
+//! nothing is fitted: the cache holds the file, 10,000 reads come to 26 % of its records.
 //!
 //! Never: a published figure (they stand in `published`).
 
@@ -7,51 +15,53 @@ use super::runs::{Ask, Runs, over, time_s};
 use super::{ReproduceError, Role, Row, Table};
 
 const SEED: &str = "002";
-/// The row that the density was fitted to.
-const FITTED: &str = "slow-ramp";
-/// How far the fitted one may be off, and the others.
+/// The row that the density was fitted to, the density in percent, and those that are shown.
+const FITTED: &str = "original";
+const DENSITY: u64 = 8;
+const DENSITIES: [u64; 6] = [4, 6, 10, 25, 50, 80];
+/// How far the fitted one may be off (a whole per cent of density), and the others.
 const FIT: f64 = 0.02;
 const CHECK: f64 = 0.15;
+/// Runs of the main table.
+const RUNS: u32 = 5;
 
 /// All tables of the seed.
 pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
     Ok(vec![queries(runs)?, densities(runs)?, sysbench(runs)?])
 }
 
-fn policy(context: &str) -> String {
-    format!("linux-3.12:context={context}")
-}
-
 /// Queries of each variant relative to `off`.
-fn relative(runs: &mut Runs<'_>, workload: &str, most: u32) -> Result<[Option<f64>; 4], ReproduceError> {
-    let policies = QPS.map(|(context, _)| policy(context));
+fn relative(runs: &mut Runs<'_>, density: u64, most: u32) -> Result<[Option<f64>; 4], ReproduceError> {
+    let policies = QPS.map(|(context, _)| format!("linux-3.12:context={context}"));
     let names = policies.each_ref().map(String::as_str);
-    let table = runs.table(&Ask { workload, model: "x25-m", policies: &names, runs: most, ..Ask::default() })?;
+    let workload = format!("dense-random:density={density}");
+    let table =
+        runs.table(&Ask { workload: &workload, model: "x25-m", policies: &names, runs: most, ..Ask::default() })?;
     Ok(names.map(|name| over(time_s(&table, names[0]), time_s(&table, name))))
 }
 
 fn queries(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
-    let ours = relative(runs, "dense-random", 5)?;
+    let ours = relative(runs, DENSITY, RUNS)?;
     let mut rows = Vec::new();
     for (at, (context, qps)) in QPS.into_iter().enumerate().skip(1) {
         let row = Row::new(context, "queries / off", Some(qps / QPS[0].1), ours[at]);
         rows.push(match context {
-            FITTED => row.within(Role::Fit, FIT).because("the density was fitted to this ratio"),
+            FITTED => row.within(Role::Fit, FIT).because("the density, in whole per cents, was fitted to this ratio"),
             _ => row.within(Role::Check, CHECK),
         });
     }
     for at in 1..QPS.len() {
         let label = format!("{} / {}", QPS[at - 1].0, QPS[at].0);
-        let row = Row::new(label, "of queries", Some(QPS[at - 1].1 / QPS[at].1), over(ours[at - 1], ours[at]));
-        rows.push(row.ordered());
+        let published = Some(QPS[at - 1].1 / QPS[at].1);
+        rows.push(Row::new(label, "of queries", published, over(ours[at - 1], ours[at])).ordered());
     }
-    Ok(Table::new(SEED, "four context variants, queries a second", rows))
+    Ok(Table::new(SEED, format!("four context variants, density {DENSITY} %"), rows))
 }
 
 fn densities(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     let mut rows = Vec::new();
-    for density in [5, 10, 25, 50, 80] {
-        let ours = relative(runs, &format!("dense-random:density={density}"), 1)?;
+    for density in DENSITIES {
+        let ours = relative(runs, density, 1)?;
         for (at, (context, qps)) in QPS.into_iter().enumerate().skip(1) {
             let row = Row::new(format!("density {density} %"), context, Some(qps / QPS[0].1), ours[at]);
             rows.push(row.because("a sweep: the density of the load is not published"));
@@ -60,27 +70,38 @@ fn densities(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     Ok(Table::new(SEED, "queries / off, by density", rows))
 }
 
-/// Direction of the change from original to conservative.
+/// Direction of the change from the original rule to the conservative one.
 fn sysbench(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
-    let mut rows = Vec::new();
-    for line in &SYSBENCH {
-        rows.push(direction(runs, line)?);
-    }
-    Ok(Table::new(SEED, "sysbench: random reads of 64 KiB in 2 GB, after / before", rows))
+    let rows: Result<Vec<Row>, ReproduceError> = SYSBENCH.iter().map(|line| direction(runs, line)).collect();
+    Ok(Table::new(SEED, "sysbench, random 64 KiB of 2 GB: after / before", rows?))
+}
+
+/// The part of the records that so many reads with replacement meet, in whole per cents.
+fn density_of(reads: u64, records: u64) -> u64 {
+    ((1.0 - (-(reads as f64) / records as f64).exp()) * 100.0).round() as u64
 }
 
 fn direction(runs: &mut Runs<'_>, line: &Sysbench) -> Result<Row, ReproduceError> {
     let model = if line.device == "SSD" { "x25-m" } else { "hdd-7200" };
-    let density = 26;
+    let max = if line.fs == "btrfs" { "4M" } else { "128K" };
+    let density = density_of(SYSBENCH_READS, SYSBENCH_BYTES / SYSBENCH_RECORD);
     let workload = format!("dense-random:record={SYSBENCH_RECORD},density={density}");
-    let _ = SYSBENCH_READS;
-    let [before, after] = [policy("original"), policy("conservative")];
-    let names = [before.as_str(), after.as_str()];
-    let size_bytes = Some(SYSBENCH_BYTES);
-    let ask = Ask { workload: &workload, model, policies: &names, runs: 3, size_bytes, ..Ask::default() };
-    let table = runs.table(&ask)?;
+    let policies = ["original", "conservative"].map(|context| format!("linux-3.12:max={max},context={context}"));
+    let names = policies.each_ref().map(String::as_str);
+    let (size_bytes, cache_bytes) = (Some(SYSBENCH_BYTES), Some(2 * SYSBENCH_BYTES));
+    let table = runs.table(&Ask { workload: &workload, model, policies: &names, runs: 5, cache_bytes, size_bytes })?;
     let ours = over(time_s(&table, names[0]), time_s(&table, names[1]));
-    let published = line.after / line.before;
-    let row = Row::new(format!("{}, {}", line.device, line.fs), "of MB/s", Some(published), ours);
-    Ok(row.ordered())
+    let label = format!("{}, {}", line.device, line.fs);
+    Ok(Row::new(label, "of MB/s", Some(line.after / line.before), ours).ordered())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_reads_meet_26_percent() {
+        assert_eq!(density_of(SYSBENCH_READS, SYSBENCH_BYTES / SYSBENCH_RECORD), 26);
+        assert_eq!((density_of(0, 5), density_of(1_000, 1)), (0, 100));
+    }
 }
