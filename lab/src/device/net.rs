@@ -18,6 +18,9 @@
 //! A transfer has at most one chunk in the link's queue: its next chunk is ready when the last has arrived. So
 //! transfers take turns, and a short read behind a long one waits for a chunk of it, not for all of it.
 //!
+//! Where an answer is one message, as that of an object store daemon to its client, the chunk is the whole of it: it
+//! arrives at its end only, and what is ready later waits behind it.
+//!
 //! Never: connection set-up, packet loss, a limit of requests for each second, or writes.
 
 use super::{Arrival, Command, Device, span_ns};
@@ -260,6 +263,25 @@ mod tests {
         let ends = ends(&mut net);
         assert_eq!(ends[3].1, MS + 4 * 5 * len, "the link is never idle");
         assert!(ends[0].1 + round_ns > ends[3].1, "{ends:?}");
+    }
+
+    /// As one message each: the short read waits for all of the long one, and nothing of that comes early.
+    #[test]
+    fn whole_answers_do_not_take_turns() {
+        let model = NetModel { link_bytes_per_s: 100_000_000, chunk_bytes: u64::MAX, ..MODEL };
+        let mut net = Net::new(model, 0);
+        let long = 64 * CHUNK_BYTES;
+        net.submit(0, command(1, long));
+        net.submit(5 * MS, command(2, 512));
+        let log = run_dry(&mut net);
+        let end = MS + 10 * long;
+        assert_eq!(
+            log,
+            [
+                (end, Arrival { id: 1, bytes: long, done: true }),
+                (end + 5120, Arrival { id: 2, bytes: 512, done: true }),
+            ]
+        );
     }
 
     /// A short read that comes while a long one runs waits for one chunk of it at most.

@@ -15,7 +15,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, preset
 /// Widest line, in characters.
 pub const WIDTH: usize = 80;
 /// Longest row name and column name before they are cut.
-const LABEL: usize = 31;
+const LABEL: usize = 27;
 const COLUMN: usize = 19;
 
 /// Every table with its reasons, then what it comes to. Ends with a newline.

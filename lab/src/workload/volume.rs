@@ -12,15 +12,15 @@
 //! **Zones** stand for directories: what is read together lies together, not in the order in which it is read. So
 //! a part of what a detector reads beyond the end of a stream is wanted a little later.
 //!
-//! **Pauses** stand for dependencies. A replay at full speed still waits for the reads that a read depended on when
-//! it was recorded, so fewer are outstanding than could be. The requests of a job know no dependencies. Instead each
-//! waits a fixed share of the time that it would take alone on `model:rbd`: with a depth of 4 and a pause of 1.5
-//! times its own time, 1.6 are outstanding on average, a little less where they wait for the link. What is lost: a
-//! dependency waits less when readahead makes the other read faster, and this pause does not.
+//! **Batches** stand for dependencies. A replay at full speed still waits for the reads that a read depended on when
+//! it was recorded, so fewer are outstanding than could be. Here reads go out in batches, and the next batch begins
+//! when all of the last one is there: up to the depth at once in a stream, because a guest that reads ahead itself
+//! sends several; so in some of the other groups; one at a time elsewhere. What a detector makes faster lets the next
+//! batch begin sooner, as it does in a replay.
 //!
 //! Never: a byte twice, a read that is not whole blocks, a gap inside an extent, or none between two of them.
 
-use super::{Request, Workload, too_small};
+use super::{Job, Request, Workload, too_small};
 use crate::draw::Rng;
 use foreread_core::policy::spec::SpecError;
 
@@ -36,10 +36,8 @@ const ZONE_BLOCKS: u64 = 2048;
 /// How many reads outside streams follow each other without a gap: never enough to be taken for a stream. Those of
 /// `boot-ide`.
 const GROUPS: [usize; 10] = [1, 1, 1, 2, 2, 3, 4, 6, 8, 10];
-
-/// What a read takes alone on `model:rbd`: a round trip, and 16 ns a byte (62.5 MB/s).
-const RTT_NS: u64 = 690_000;
-const NS_PER_BYTE: u64 = 16;
+/// The longest of them; what is longer is a stream.
+const LONGEST_GROUP: usize = 10;
 
 /// Streams of about the same length.
 pub struct Streams {
@@ -72,8 +70,8 @@ pub struct Shape {
     pub zone_percent: u64,
     /// How many reads may be outstanding.
     pub depth: u32,
-    /// The pause before a read, in percent of what it would take alone on the volume.
-    pub pause_percent: u64,
+    /// Of the groups outside streams, how many percent go out `depth` reads at once; streams do, the others do not.
+    pub together_percent: u64,
 }
 
 /// Reads that follow each other without a gap; the blocks of each.
@@ -95,21 +93,33 @@ impl Shape {
         rng.shuffle(&mut extents);
         let starts = place(&extents, self.zone_percent, size / BLOCK_BYTES, &mut rng);
         let mut requests = Vec::with_capacity(self.reads);
+        let mut batches = Vec::new();
         for (extent, start) in extents.iter().zip(starts) {
             let mut at = start;
             for &blocks in extent {
-                requests.push(self.request(at, blocks));
+                requests.push(Request::read(at * BLOCK_BYTES, blocks * BLOCK_BYTES));
                 at += blocks;
             }
+            let together = extent.len() > LONGEST_GROUP || rng.below(100) < self.together_percent;
+            let most = if together { self.depth as usize } else { 1 };
+            batches.extend((0..extent.len()).step_by(most).map(|done| most.min(extent.len() - done)));
         }
-        Ok(Workload::single(self.name, size, self.depth, requests))
+        Ok(self.chain(size, &requests, &batches))
     }
 
-    fn request(&self, at: u64, blocks: u64) -> Request {
-        let len = blocks * BLOCK_BYTES;
-        let mut request = Request::read(at * BLOCK_BYTES, len);
-        request.think_ns = (RTT_NS + len * NS_PER_BYTE) * self.pause_percent / 100;
-        request
+    /// The requests, each batch a job that begins when the one before it has ended. Without batches they are one job.
+    fn chain(&self, size: u64, requests: &[Request], batches: &[usize]) -> Workload {
+        if batches.iter().all(|n| *n == 1) {
+            return Workload::single(self.name, size, 1, requests.to_vec());
+        }
+        let mut workload = Workload::on_files(self.name, vec![size]);
+        let (mut last, mut rest) = (None, requests);
+        for &n in batches {
+            let (batch, behind) = rest.split_at(n);
+            workload.then(&mut last, Job { depth: n as u32, ..Job::new(0, 0, batch.to_vec()) });
+            rest = behind;
+        }
+        workload
     }
 
     fn long(&self) -> Vec<Extent> {
@@ -199,11 +209,12 @@ mod tests {
         other_blocks: &[1, 2, 8],
         zone_percent: 70,
         depth: 4,
-        pause_percent: 150,
+        together_percent: 50,
     };
 
     fn reads(seed: u64) -> Vec<Request> {
-        SHAPE.build(SHAPE.least_bytes, seed).expect("fits").jobs.remove(0).requests
+        let workload = SHAPE.build(SHAPE.least_bytes, seed).expect("fits");
+        workload.jobs.into_iter().flat_map(|job| job.requests).collect()
     }
 
     fn sequences(reads: &[Request]) -> Vec<&[Request]> {
@@ -215,7 +226,6 @@ mod tests {
         let workload = SHAPE.build(SHAPE.least_bytes, 1).expect("fits");
         assert_eq!((workload.reads(), workload.bytes()), (200, 1000 * BLOCK_BYTES));
         assert_eq!(workload.distinct_bytes(BLOCK_BYTES), workload.bytes(), "a byte is read twice");
-        assert_eq!(workload.jobs[0].depth, 4);
         assert!(reads(1).iter().all(|r| r.offset % BLOCK_BYTES == 0 && r.len % BLOCK_BYTES == 0));
         assert!(reads(1).iter().all(|r| r.len <= 9 * BLOCK_BYTES), "the table's largest and one");
     }
@@ -252,11 +262,23 @@ mod tests {
         assert_ne!(sizes_of_tens(&one), sizes_of_tens(&two));
     }
 
+    /// Streams in batches of the depth, about half of the groups too, the rest one after the other; each batch after
+    /// the last.
     #[test]
-    fn a_pause_is_a_share_of_the_time_of_the_read() {
-        let read = SHAPE.request(3, 2);
-        assert_eq!((read.offset, read.len), (12_288, 8192));
-        assert_eq!(read.think_ns, (690_000 + 8192 * 16) * 3 / 2);
+    fn batches_follow_each_other() {
+        let workload = SHAPE.build(SHAPE.least_bytes, 1).expect("fits");
+        for (n, job) in workload.jobs.iter().enumerate() {
+            assert_eq!(job.after, (n as u32).checked_sub(1));
+            assert_eq!((job.requests.len(), job.open, job.file), (job.depth as usize, 0, 0));
+            assert!(job.requests.windows(2).all(|w| w[0].offset + w[0].len == w[1].offset && job.depth <= 4));
+        }
+        let fours = workload.jobs.iter().filter(|j| j.depth == 4).count();
+        // 2 + 3 + 3 + 5 of the streams of 11, 13, 15 and 20 reads.
+        assert!(fours > 13 && fours < 13 + 15, "{fours}");
+        let apart = Shape { together_percent: 0, ..SHAPE }.build(SHAPE.least_bytes, 1).expect("fits");
+        assert_eq!(apart.jobs.iter().filter(|j| j.depth == 4).count(), 13, "only the streams");
+        let alone = Shape { depth: 1, ..SHAPE }.build(SHAPE.least_bytes, 1).expect("fits");
+        assert_eq!((alone.jobs.len(), alone.jobs[0].depth, alone.reads()), (1, 1, 200));
     }
 
     /// What is read one after the other lies within a zone, and the zones are all over the file.

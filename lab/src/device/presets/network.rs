@@ -5,6 +5,9 @@
 use super::{HOST_NOW, MB_PER_S, MS, Model, NO_HOST, Preset, UNCALIBRATED};
 use crate::device::net::{CHUNK_BYTES, NetModel};
 
+/// An answer comes whole: the client delivers nothing of an object read that has arrived in part, and a reply is one
+/// message. With answers that take turns on the link nothing that is read in vain costs what was published.
+///
 /// Capacity and connections are not published. 16 is more than a detector with windows of 4 MiB has in flight.
 pub(super) const RBD: Preset = Preset {
     name: "rbd",
@@ -22,7 +25,7 @@ pub(super) const RBD: Preset = Preset {
         connection_bytes_per_s: 62_500_000,
         link_bytes_per_s: 62_500_000,
         connections: 16,
-        chunk_bytes: CHUNK_BYTES,
+        chunk_bytes: u64::MAX,
     }),
 };
 
