@@ -14,7 +14,7 @@ mod reads;
 pub mod vary;
 
 use crate::device::custom::{FindError, ModelFileError};
-use crate::device::presets::Preset;
+use crate::device::presets::{Model, Preset};
 use crate::limits::{self, bound::Bound, oracle};
 use crate::live;
 use crate::peer;
@@ -409,6 +409,10 @@ impl<'a> Case<'a> {
         let mut config = Config::new(page, self.cache_bytes);
         config.max_in_flight = preset.connections;
         config.max_ahead_in_flight = preset.connections / 2;
+        if matches!(preset.model, Model::Lanes(_)) {
+            // It stands for a device that the engine would read: in the engine's pieces.
+            config.max_fetch_bytes = foreread::Limits::default().max_fetch_bytes;
+        }
         config.bounded()
     }
 

@@ -7,16 +7,18 @@
 //! - **A model holds** where it misses at most one point in twenty.
 //! - **The simplest** is the one with the fewest figures among those that foretell left-out sizes nearly as well as the
 //!   best (its error at most 1.25 times the best one's, and 1 % more) and whose own error is about that of the
-//!   measurement. If none of these holds, the best is taken all the same and is said not to hold.
+//!   measurement. If none holds, the simplest that foretells nearly as well as the best is taken, and is said not to.
 //!
 //! Never: a model that was chosen because one more figure made a sum of squares a little smaller.
 
 use super::forms::{self, Kind, Shape};
-use super::{Fit, Point, Tried, grid, virt};
+use super::measure::ROUNDS;
+use super::{Fit, Point, Spread, Tried, grid, virt};
 use crate::device::custom::ModelFile;
 use crate::device::custom::{ArrayFile, DiskFile, LanesFile, NetFile, OverheadFile, SlopeFile};
 use crate::device::fit::Form as AloneForm;
-use crate::device::presets::Preset;
+use crate::device::net::NetModel;
+use crate::device::presets::{Model, Preset};
 
 /// A point that is further off, and outside its quartiles, is missed.
 const MISSED: f64 = 0.10;
@@ -28,6 +30,9 @@ const NEARLY: (f64, f64) = (1.25, 0.01);
 const TRANSFERS: [u64; 5] = [120 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10];
 /// A form that knows only one at a time is not tried where depth gains more than this, nor one of depth where less.
 const DEPTH_GAINS: f64 = 1.10;
+
+/// With more than this as half the spread of a typical point no form can be expected to hold.
+const NOISY: f64 = 0.10;
 
 /// A form with its errors.
 struct Candidate {
@@ -42,8 +47,14 @@ struct Candidate {
 /// Fits the points; nothing where there are too few of them for any form. `in_parts`: bytes of a read came in parts.
 pub(super) fn fit(points: &[Point], in_parts: bool) -> Option<(Shape, Fit)> {
     let all: Vec<&Point> = points.iter().collect();
-    let mut found: Vec<Candidate> =
-        families(&all, in_parts).into_iter().filter_map(|family| best_of(&family, &all)).collect();
+    let several = gain(&all) > DEPTH_GAINS;
+    // What tells the bytes of a read in parts is no device that has them all at once, if the other form holds.
+    let net: Family = vec![Box::new(forms::net)];
+    let parts = if in_parts && several { best_of(&net, &all).filter(Candidate::holds) } else { None };
+    let mut found: Vec<Candidate> = match parts {
+        Some(net) => vec![net],
+        None => families(several).iter().filter_map(|family| best_of(family, &all)).collect(),
+    };
     found.sort_by_key(|c| c.shape.parameters);
     let foretold = |c: &Candidate| c.left_out.unwrap_or(c.rms);
     let best = found.iter().map(foretold).min_by(f64::total_cmp)?;
@@ -54,14 +65,14 @@ pub(super) fn fit(points: &[Point], in_parts: bool) -> Option<(Shape, Fit)> {
     let at = (found.iter().position(|c| near(&c) && own(&c) && c.holds()))
         .or_else(|| found.iter().position(|c| near(&c) && c.holds()))
         .or_else(|| found.iter().position(Candidate::holds))
-        .or_else(|| found.iter().position(|c| c.rms <= least))?;
+        .or_else(|| found.iter().position(|c| near(&c)))?;
     let tried = found.iter().enumerate().map(|(n, c)| c.tried(n == at)).collect();
     let chosen = &found[at];
     let fit = Fit {
         kind: chosen.shape.kind.word().to_string(),
         figures: figures(&chosen.shape),
         holds: chosen.holds(),
-        reason: reason(&found, at),
+        reason: reason(&found, at, noise),
         worst_error: chosen.worst,
         median_error: chosen.median,
         left_out_error: chosen.left_out,
@@ -87,7 +98,7 @@ type Fitter = Box<dyn Fn(&[&Point]) -> Option<Shape>>;
 /// Forms of the same number of figures, of which the best stands for all.
 type Family = Vec<Fitter>;
 
-fn families(points: &[&Point], in_parts: bool) -> Vec<Family> {
+fn families(several: bool) -> Vec<Family> {
     let knees: Vec<u64> = (1..9).map(|n| grid::LEAST_BYTES << n).collect();
     let none = u64::MAX;
     let plain = vec![AloneForm { max_transfer_bytes: none, knees: Vec::new() }];
@@ -99,7 +110,7 @@ fn families(points: &[&Point], in_parts: bool) -> Vec<Family> {
     let three_slopes: Vec<AloneForm> = pairs.map(|knees| AloneForm { max_transfer_bytes: none, knees }).collect();
     let curves: [Vec<AloneForm>; 5] = [plain, split, two_slopes, split_slopes, three_slopes];
     let mut families: Vec<Family> = Vec::new();
-    if gain(points) <= DEPTH_GAINS {
+    if !several {
         for curve in curves {
             families
                 .push(curve.into_iter().map(|f| Box::new(move |p: &[&Point]| forms::disk(&f, p)) as Fitter).collect());
@@ -107,9 +118,7 @@ fn families(points: &[&Point], in_parts: bool) -> Vec<Family> {
         families.push(vec![Box::new(forms::array)]);
         return families;
     }
-    if in_parts {
-        families.push(vec![Box::new(forms::net)]);
-    }
+    families.push(vec![Box::new(forms::array)]);
     // The shape of one alone is chosen first: with every gate and every transfer there would be hundreds of forms.
     for curve in curves {
         for gate in [false, true] {
@@ -156,8 +165,9 @@ fn errors<'a>(shape: &'a Shape, points: &'a [&Point]) -> impl Iterator<Item = f6
     points.iter().map(|p| shape.mb_per_s(p.pattern, p.request_bytes, p.depth) / p.throughput_mb_s.median - 1.0)
 }
 
+/// Of ratios, so that a half and a double are equally wrong.
 fn rms(errors: impl Iterator<Item = f64>) -> f64 {
-    let (sum, n) = errors.fold((0.0, 0), |(sum, n), e| (sum + e * e, n + 1));
+    let (sum, n) = errors.fold((0.0, 0), |(sum, n), e| (sum + (1.0 + e).ln().powi(2), n + 1));
     (sum / f64::from(n.max(1))).sqrt()
 }
 
@@ -208,9 +218,15 @@ impl Candidate {
     }
 }
 
-fn reason(found: &[Candidate], at: usize) -> String {
+fn reason(found: &[Candidate], at: usize, noise: f64) -> String {
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
     let chosen = &found[at];
+    if !chosen.holds() && noise > NOISY {
+        return format!(
+            "the machine was too busy to tell which form holds: half the spread of a typical point is {}",
+            percent(noise)
+        );
+    }
     if !chosen.holds() {
         return format!("no form holds; this one misses {} of the points, by more than 10 %", percent(chosen.missed));
     }
@@ -301,12 +317,15 @@ fn mean_of_lognormal(p99: f64) -> f64 {
     (sigma * sigma / 2.0).exp()
 }
 
-/// Writes beside each point what `preset` makes of it, by virtual time.
+/// Writes beside each point what `preset` makes of it, by virtual time: the median of as many rounds as were measured
+/// where it has luck.
 pub(super) fn foretell(preset: &Preset, span: u64, points: &mut [Point]) {
+    let rounds = if matches!(preset.model, Model::Net(NetModel { rtt_p99_ns: Some(_), .. })) { ROUNDS } else { 1 };
     for point in points {
         let task = grid::Task { pattern: point.pattern, depth: point.depth, bytes: point.request_bytes };
-        let mb_per_s = virt::slice(preset, task, span, 1).bytes_per_s / 1e6;
-        point.model_mb_s = Some(mb_per_s).filter(|m| *m > 0.0);
+        let mb_per_s = |round: u32| virt::slice(preset, task, span, u64::from(round)).bytes_per_s / 1e6;
+        let of_rounds: Vec<f64> = (0..rounds).map(mb_per_s).collect();
+        point.model_mb_s = Spread::of(&of_rounds).map(|s| s.median).filter(|m| *m > 0.0);
         point.error = point.model_mb_s.map(|m| m / point.throughput_mb_s.median - 1.0);
     }
 }

@@ -20,8 +20,10 @@ use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Rounds at most.
+/// Rounds on a model: it has luck at most, and no neighbours.
 pub const ROUNDS: u32 = 9;
+/// Rounds on a real source at most: many short slices, so that a neighbour's burst spoils few of them.
+const LIVE_ROUNDS: u32 = 25;
 /// Shortest slice.
 const LEAST_SLICE: Duration = Duration::from_millis(4);
 /// A point is left out where one slice of it would take more than this part of the whole time.
@@ -87,7 +89,8 @@ pub(super) fn measure(
     if tasks.is_empty() {
         return Err(ProbeError::Small { bytes: station.span() });
     }
-    let total = tasks.len() as u64 * u64::from(ROUNDS);
+    let rounds_most = if station.is_virtual() { ROUNDS } else { LIVE_ROUNDS };
+    let total = tasks.len() as u64 * u64::from(rounds_most);
     let mut rounds = Rounds { slices: HashMap::new(), seconds: 0.0 };
     let watch = Watch::start();
     let slice_s = |left: f64, slices: u64| (left / slices.max(1) as f64).max(LEAST_SLICE.as_secs_f64());
@@ -107,7 +110,7 @@ pub(super) fn measure(
     }
     let left_out = tasks.len() - kept.len();
     let mut order = Rng::new(1);
-    for round in 1..ROUNDS {
+    for round in 1..rounds_most {
         order.shuffle(&mut kept);
         for &task in &kept {
             let left = seconds - watch.seconds();

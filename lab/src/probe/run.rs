@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const BUSY: f64 = 0.20;
 /// Rounds that a spread needs.
 const SPREAD_ROUNDS: u32 = 3;
-/// Most commands at once that the owner of a fitted model is given: what the engine has on their way at most.
+/// Commands at once that the owner of a fitted model has: half of them, the engine's 16, may be readahead.
 const AT_ONCE: u32 = 32;
 
 /// What is to be probed.
@@ -158,7 +158,7 @@ fn found(
         date: date.clone(),
         calibrated: true,
         capacity_bytes: about.capacity_bytes,
-        commands_at_once: shape.deep.map_or(AT_ONCE, |d| d.lanes.clamp(2, AT_ONCE)),
+        commands_at_once: AT_ONCE,
         host_ns_per_kib: host.median.round().max(0.0) as u64,
         host_origin: "measured: hits of the engine's cache, 128 KiB at a time".to_string(),
         ..ModelFile::default()

@@ -10,8 +10,10 @@
 //! per cent apart (closer ones are ties in every report). Never: counts the kernel, which the model does not have, or a
 //! pair that the measurement cannot tell apart.
 
+use super::settings;
 use crate::compare::{self, CompareError, Plan, Where};
 use crate::report::{Progress, Report};
+use foreread_core::policy::PolicyDraft;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -87,12 +89,31 @@ pub fn verify(
     size_bytes: Option<u64>,
     progress: &mut dyn Progress,
 ) -> Result<Verified, CompareError> {
-    let plan =
-        |on: Where| Plan { workload: workload.clone(), on: Some(on), runs, seed: 1, size_bytes, ..Plan::default() };
+    let policies = policies(settings::present(&path));
+    let plan = |on: Where| Plan {
+        workload: workload.clone(),
+        on: Some(on),
+        policies: policies.clone(),
+        runs,
+        seed: 1,
+        size_bytes,
+        ..Plan::default()
+    };
     let real = compare::run(&plan(Where::File(path)), progress)?;
     let simulated = compare::run(&plan(Where::Model(model.to_string())), progress)?;
     let reports = |tables: &[crate::report::Table]| tables.iter().map(Report::of).collect::<Vec<_>>();
     Ok(compared(&reports(&real), &reports(&simulated)))
+}
+
+/// The usual policies. The kernel's stands there with the default of its `max` and with the device's own, both written
+/// out: a model has no setting to take it from.
+fn policies(readahead: Option<u64>) -> Vec<PolicyDraft> {
+    let usual = [128 << 10, readahead.unwrap_or(0)];
+    let linux = |max: &u64| format!("linux-6.18:max={}", crate::report::number::size(*max));
+    let mut names = vec!["none".to_string(), "rbd-plain".to_string()];
+    names.extend(usual.iter().filter(|max| **max > 0).map(linux));
+    names.dedup();
+    names.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect()
 }
 
 /// Holds reports of the same workloads beside each other.

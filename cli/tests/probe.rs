@@ -1,0 +1,121 @@
+//! `foreread probe` from outside: a file, a model, a model file, and what is refused.
+
+mod common;
+use common::foreread;
+use std::path::Path;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn json(out: &str) -> serde_json::Value {
+    serde_json::from_str(out).expect("JSON")
+}
+
+#[test]
+fn a_model_is_probed_written_and_simulated() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let path = dir.path().join("stick.toml");
+    let got = foreread(["probe", "model:usb-2g", "-o", text(&path)]);
+    let out = got.is_done();
+    assert!(out.lines().filter(|l| !l.starts_with("    ")).all(|l| l.chars().count() <= 80), "{out}");
+    for part in ["Model: disk: 310.000 us + 71.520 us/KiB, transfers of 120K", "rbd_cache_policy = writeback", "90 %"] {
+        assert!(out.contains(part), "{part}\n{out}");
+    }
+    let times = |model: &str| {
+        let got = foreread(["compare", "sequential", "--on", model, "--size", "8M", "--runs", "2", "--json", "-"]);
+        json(got.is_done())["rows"][0]["time_s"]["mean"].as_f64().expect("a time")
+    };
+    let (real, again) = (times("model:usb-2g"), times(&format!("model:{}", path.display())));
+    assert!((again / real - 1.0).abs() < 1e-4, "{again} {real}");
+}
+
+#[test]
+fn a_preset_is_printed_as_a_file_that_is_read_back() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let path = dir.path().join("rbd.toml");
+    std::fs::write(&path, foreread(["models", "--toml", "rbd"]).is_done()).expect("written");
+    let on = format!("model:{}", path.display());
+    let run = |on: &str| json(foreread(["compare", "boot-ide", "--on", on, "--runs", "2", "--json", "-"]).is_done());
+    assert_eq!(run(&on)["rows"][1]["time_s"], run("model:rbd")["rows"][1]["time_s"]);
+    assert!(foreread(["models", "--toml", "rdb"]).is_refused().contains("nearest: rbd"));
+    std::fs::write(&path, "schema = 1\n").expect("written");
+    for args in [["compare", "--on", on.as_str()], ["probe", on.as_str(), "--seconds=1"]] {
+        let got = foreread(args);
+        assert!(got.is_refused().contains("bad model file") && got.err.contains("line 1"), "{}", got.err);
+    }
+}
+
+/// A file of some MiB, for a second: the shape of what comes out, not its figures.
+#[test]
+fn a_file_is_probed() {
+    // Beside the binary: the directory for temporary files is often in memory.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+    let path = dir.path().join("disk.img");
+    let bytes: Vec<u8> = (0..4_u32 << 20).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    std::fs::write(&path, &bytes).expect("written");
+    let model = dir.path().join("disk.toml");
+    let got = foreread(["probe", text(&path), "--seconds", "1", "-o", text(&model), "--json", "-"]);
+    if got.code == Some(2) && got.err.contains("O_DIRECT") {
+        assert!(got.err.contains("--buffered"), "{}", got.err);
+        println!("skipped: needs direct I/O below {}", dir.path().display());
+        return;
+    }
+    let probe = json(got.is_done());
+    assert_eq!((&probe["schema"], &probe["direct"]), (&"foreread.probe/1".into(), &true.into()));
+    let points = probe["points"].as_array().expect("an array");
+    assert!(points.iter().any(|p| p["depth"] == 64) && points.iter().any(|p| p["request_bytes"] == 8 << 20));
+    assert!(points.iter().all(|p| p["throughput_mb_s"]["median"].as_f64().is_some_and(|v| v > 0.0)));
+    assert!(probe["host_ns_per_kib"]["median"].as_f64().is_some_and(|v| v > 0.0));
+    assert_eq!(std::fs::read(&path).expect("still there"), bytes, "it was only read");
+    let on = format!("model:{}", model.display());
+    let run = foreread(["compare", "random", "--on", &on, "--runs", "2", "--json", "-"]);
+    assert_eq!(json(run.is_done())["notes"], serde_json::json!([]));
+    let args =
+        ["probe", text(&path), "--verify", text(&model), "--workload", "sequential", "--runs", "2", "--json", "-"];
+    let check = foreread(args);
+    // Two runs in a busy second may rank anything: the code follows the JSON.
+    let checked = json(&check.out);
+    assert_eq!(checked["schema"], "foreread.verify/1");
+    assert_eq!(check.code, Some(i32::from(checked["agrees"] != true)), "{}", check.err);
+}
+
+#[test]
+fn what_cannot_be_probed_is_refused_in_one_line() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+    let small = dir.path().join("small");
+    std::fs::write(&small, [0; 8191]).expect("written");
+    for (args, part) in [
+        (vec!["probe", text(&small), "--buffered"], "too few to measure"),
+        (vec!["probe", "model:rbd", "-o", "model.txt"], "name it FILE.toml"),
+        (vec!["probe", "model:rbd", "--verify", "x.toml"], "cannot vouch"),
+        (vec!["probe", text(&small), "--verify", "gone.toml"], "gone.toml"),
+        (vec!["probe", "model:rbd", "--seconds", "0"], "--seconds"),
+        (vec!["probe", "model:rdb"], "nearest: rbd"),
+        (vec!["probe", "model:gone.toml"], "No such file"),
+        (vec!["probe"], "SOURCE"),
+    ] {
+        let got = foreread(&args);
+        assert!(got.is_refused().contains(part), "{args:?}: {}", got.err);
+    }
+}
+
+/// In memory there is no direct I/O: nothing is measured unawares.
+#[test]
+fn the_page_cache_is_not_measured_unawares() {
+    let path = Path::new("/dev/shm");
+    let Ok(file) = tempfile::Builder::new().tempfile_in(path) else {
+        println!("skipped: needs a tmpfs at {}", path.display());
+        return;
+    };
+    std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
+    let got = foreread(["probe", text(file.path()), "--seconds", "1"]);
+    if got.code == Some(0) {
+        println!("skipped: needs a file system that refuses direct I/O at {}", path.display());
+        return;
+    }
+    assert!(got.is_refused().contains("page cache would answer"), "{}", got.err);
+    let got = foreread(["probe", text(file.path()), "--seconds", "1", "--buffered"]);
+    let out: String = got.is_done().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(out.contains("Note: Direct I/O is refused here: these are reads through the page cache"), "{out}");
+}
