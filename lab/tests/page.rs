@@ -39,7 +39,7 @@ fn run(time_s: f64, ahead: u64) -> RunResult {
         unresolved_bytes: ahead / 8,
         ..Stats::default()
     };
-    RunResult { time_s, stats, latency, distinct_bytes: 4_096_000, kernel: false }
+    RunResult { time_s, stats, latency, distinct_bytes: 4_096_000, kernel: false, late_p99_ns: None }
 }
 
 fn map(dense: bool) -> OutcomeMap {
