@@ -27,7 +27,7 @@ fn speed(name: &str, bytes: &[u8], expected: u64) {
         let (format, pairs) = format::parse(name, path).expect("a format");
         let began = busy_seconds();
         let import = format.import.expect("read")(vec![input], pairs).expect("a trace");
-        let items = Checked::new(import.items, path).map(|item| item.expect("whole")).count() as u64;
+        let items = Checked::new(import.items, path).inspect(|item| assert!(item.is_ok(), "{item:?}")).count() as u64;
         rates.push(expected as f64 / (busy_seconds() - began) / 1e6);
         assert!(items > expected, "{items}");
     }
