@@ -1,4 +1,4 @@
-//! Any bytes, read as the format that FOREREAD_FORMAT names ("foreread" by default; "foreread-sealed": the bytes are the
+//! Any bytes, read as the format that FOREREAD_FORMAT names, with its keys ("foreread" by default; "foreread-sealed": the bytes are the
 //! items of one block, so no checksum keeps them away). One target serves all formats: a new one needs nothing here.
 //! Never: looks at what the items mean.
 
@@ -21,6 +21,6 @@ fuzz_target!(|data: &[u8]| {
         ("foreread-sealed", None) => return,
         (name, _) => (name, data),
     };
-    let format = by_name(name).expect("FOREREAD_FORMAT names a format");
-    one(format, data).expect("what every importer owes");
+    let (format, pairs) = by_name(name).expect("FOREREAD_FORMAT names a format");
+    one(format, pairs, data).expect("what every importer owes");
 });

@@ -63,7 +63,7 @@ fn memory_has_a_cap() {
     assert_eq!(figures.by_op["read"].records, RECORDS);
     for format in ALL.iter().filter(|format| format.import.is_some()) {
         for bomb in &bombs {
-            let outcome = one(format, bomb).expect("what it owes");
+            let outcome = one(format, Pairs::default(), bomb).expect("what it owes");
             assert!(!matches!(outcome, Outcome::Many), "{}", format.name);
         }
     }

@@ -6,7 +6,7 @@
 use foreread_lab::draw::Rng;
 use foreread_lab::trace::error::{Place, TraceError};
 use foreread_lab::trace::format::{self, ALL, Fit, Format, Pairs};
-use foreread_lab::trace::fuzz::{Outcome, one, sealed};
+use foreread_lab::trace::fuzz::{Outcome, by_name, one, sealed};
 use foreread_lab::trace::input::{HEAD_BYTES, Input};
 use foreread_lab::trace::{Header, Import, Item, LeftOut, Record};
 use std::panic::catch_unwind;
@@ -15,21 +15,37 @@ use std::path::{Path, PathBuf};
 /// Cases for each fixture.
 const CASES: usize = 150;
 
-/// Which format the fixtures are whose paths begin like this. A longer beginning stands before a shorter one.
+/// Which format the fixtures are whose paths begin like this, with the keys it is read with where `NAME.items` does not
+/// say others.
 const FORMATS: &[(&str, &str)] = &[
     // One row a line.
+    ("alibaba/", "alibaba"),
+    ("arc/", "arc"),
+    ("blk/be.blktrace", "blktrace"),
+    ("blk/le.blktrace", "blktrace"),
+    ("blk/text.blkparse", "blkparse"),
+    ("csv/", "csv"),
+    ("disksim/", "disksim:dialect=ascii"),
+    ("fio/", "fio"),
     ("foreread/", "foreread"),
-];
-
-/// Fixtures that no detection can tell, with the reason: they are refused, not mistaken.
-const NOT_DETECTED: &[&str] = &[
-    // One row a line.
+    ("lirs/", "lirs:block=512"),
+    ("msr/", "msr"),
+    ("oracle-general/", "oracle-general:unit=512"),
+    ("rbd-replay/", "rbd-replay"),
+    ("spc/", "spc"),
+    ("strace/", "strace"),
+    ("systor/", "systor"),
+    ("tencent/", "tencent"),
+    ("vscsi/", "vscsi"),
 ];
 
 struct Fixture {
     /// Below `traces`.
     name: String,
     format: &'static Format,
+    pairs: Pairs,
+    /// It has to be named: its `.items` says how.
+    named: bool,
     bytes: Vec<u8>,
 }
 
@@ -53,11 +69,17 @@ fn fixtures() -> Vec<Fixture> {
             continue;
         }
         let known = FORMATS.iter().find(|(start, _)| name.starts_with(start));
-        let (_, format) = known.unwrap_or_else(|| panic!("{name}: name its format in FORMATS"));
-        let format = foreread_lab::trace::fuzz::by_name(format).expect("a known format");
-        all.push(Fixture { bytes: bytes(&path), name, format });
+        let (_, usual) = known.unwrap_or_else(|| panic!("{name}: name its format in FORMATS"));
+        let items = std::fs::read_to_string(path.with_file_name(format!("{}.items", base(&path)))).unwrap_or_default();
+        let named = items.lines().next().and_then(|line| line.strip_prefix("format: ")).unwrap_or("detected");
+        let (format, pairs) = by_name(if named == "detected" { usual } else { named }).expect("a known format");
+        all.push(Fixture { bytes: bytes(&path), name, format, pairs, named: named != "detected" });
     }
     all
+}
+
+fn base(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).expect("a name")
 }
 
 /// The trace in a file; `.hex` is hexadecimal digits with comments.
@@ -89,25 +111,24 @@ fn every_format_that_is_read_has_a_fixture() {
 /// nothing may be taken for another format.
 #[test]
 fn each_fixture_is_detected_as_itself_or_refused() {
-    let mut detected = 0;
-    for Fixture { name, format, bytes } in fixtures() {
+    let (mut detected, mut wrong) = (0, Vec::new());
+    for Fixture { name, format, named, bytes, .. } in fixtures() {
         let mut input = Input::of(Path::new(&name), Box::new(std::io::Cursor::new(bytes))).expect("unpacks");
         let head = input.head().expect("unpacks").to_vec();
         assert!(head.len() <= HEAD_BYTES);
         match format::detect(&head, Path::new(&name)) {
-            Ok(found) => {
-                assert_eq!(found.name, format.name, "{name}");
-                assert!(!NOT_DETECTED.contains(&name.as_str()), "{name} is detected after all");
-                detected += 1;
-            }
+            Ok(found) if found.name == format.name => detected += 1,
+            Ok(found) => wrong.push(format!("{name} is taken for {}", found.name)),
             Err(error) => {
-                let ambiguous = (format.detect)(&head) == Fit::Maybe;
-                let broken = name.contains("bad");
-                assert!(ambiguous || broken || NOT_DETECTED.contains(&name.as_str()), "{error}");
+                let may_be_refused = named || name.contains("bad") || (format.detect)(&head) == Fit::Maybe;
+                if !may_be_refused {
+                    wrong.push(error.to_string());
+                }
             }
         }
     }
-    assert!(detected > 0, "some fixture is detected");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(detected >= ALL.len(), "only {detected} are detected");
 }
 
 /// Texts and bytes that break what counts on less.
@@ -165,14 +186,14 @@ fn damaged(bytes: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
 }
 
 /// The first case in which an importer does not pay what it owes, and how many were refused or read before.
-fn hunt(format: &Format, seeds: &[&[u8]], cases: usize, rng: &mut Rng) -> Result<[usize; 2], String> {
+fn hunt(format: &Format, seeds: &[(Pairs, &[u8])], cases: usize, rng: &mut Rng) -> Result<[usize; 2], String> {
     let mut seen = [0; 2];
-    for seed in seeds {
+    for (pairs, seed) in seeds {
         for case in 0..cases {
-            let other = seeds[rng.below(seeds.len() as u64) as usize];
+            let other = seeds[rng.below(seeds.len() as u64) as usize].1;
             let bytes = damaged(seed, other, rng);
             let shown = || format!("{} case {case}: {}", format.name, bytes.escape_ascii());
-            match catch_unwind(|| one(format, &bytes)) {
+            match catch_unwind(|| one(format, pairs.clone(), &bytes)) {
                 Err(_) => return Err(format!("a panic: {}", shown())),
                 Ok(Err(owed)) => return Err(format!("{owed}: {}", shown())),
                 Ok(Ok(Outcome::Refused(_))) => seen[0] += 1,
@@ -189,7 +210,7 @@ fn no_damage_does_more_than_be_refused() {
     let mut rng = Rng::new(20);
     for format in ALL.iter().filter(|format| format.import.is_some()) {
         let of_it = fixtures.iter().filter(|fixture| std::ptr::eq(fixture.format, *format));
-        let seeds: Vec<&[u8]> = of_it.map(|fixture| fixture.bytes.as_slice()).collect();
+        let seeds: Vec<(Pairs, &[u8])> = of_it.map(|f| (f.pairs.clone(), f.bytes.as_slice())).collect();
         let [refused, _] = hunt(format, &seeds, CASES, &mut rng).unwrap_or_else(|found| panic!("{found}"));
         assert!(refused > 0, "{}: not one case was refused", format.name);
     }
@@ -198,14 +219,14 @@ fn no_damage_does_more_than_be_refused() {
 /// Bytes behind a checksum are only reached when it is made anew.
 #[test]
 fn no_sealed_damage_does_more_than_be_refused() {
-    let format = foreread_lab::trace::fuzz::by_name("foreread").expect("ours");
+    let (format, pairs) = by_name("foreread").expect("ours");
     let mut rng = Rng::new(21);
     // A file "a", a read with all fields, reads that follow.
     let plain = [0, 1, b'a', 0x91, 31, 0, 0, 0, 0, 8, 5, 3, 0, 1, 1, 3, 9, 0x71, 0, 0, 0, 1, 1, 2, 3];
     let mut reached = 0;
     for _ in 0..4000 {
         let bytes = sealed(&damaged(&plain, &plain, &mut rng), 1 + rng.below(6) as u32);
-        match one(format, &bytes).expect("what it owes") {
+        match one(format, pairs.clone(), &bytes).expect("what it owes") {
             Outcome::Refused(line) => reached += usize::from(!line.contains("checksum")),
             outcome => panic!("it has no end, and yet: {outcome:?}"),
         }
@@ -246,8 +267,8 @@ static TALKS: Format = Format {
 
 #[test]
 fn broken_importers_are_found() {
-    let seed: &[u8] = b"1,2\n3,4\n5,6\n7,8\n";
-    let found = hunt(&PANICS, &[seed], 4 * CASES, &mut Rng::new(22)).expect_err("must be found");
+    let seed: (Pairs, &[u8]) = (Pairs::default(), b"1,2\n3,4\n5,6\n7,8\n");
+    let found = hunt(&PANICS, std::slice::from_ref(&seed), 4 * CASES, &mut Rng::new(22)).expect_err("must be found");
     assert!(found.starts_with("a panic: panics case"), "{found}");
     let found = hunt(&TALKS, &[seed], 4 * CASES, &mut Rng::new(22)).expect_err("must be found");
     assert!(found.starts_with("an error with control characters: "), "{found}");

@@ -3,7 +3,7 @@
 //! The mutations of `lab/tests/trace_mutants.rs` and the fuzz target in `fuzz/` both come in here. Never: judges what
 //! the items mean; that is the golden files' matter.
 
-use super::format::{ALL, Format, Pairs};
+use super::format::{self, Format, Pairs};
 use super::input::Input;
 use super::own;
 use super::{Import, check::Checked};
@@ -26,12 +26,12 @@ pub enum Outcome {
     Refused(String),
 }
 
-/// Reads `data` as `format`, with its keys as they are by default.
+/// Reads `data` as `format`, with these keys.
 ///
 /// # Errors
 /// What the importer owes and did not pay.
-pub fn one(format: &Format, data: &[u8]) -> Result<Outcome, String> {
-    let outcome = read(format, data)?;
+pub fn one(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
+    let outcome = read(format, pairs, data)?;
     if let Outcome::Refused(line) = &outcome {
         if line.chars().any(char::is_control) {
             return Err(format!("an error with control characters: {line:?}"));
@@ -43,13 +43,15 @@ pub fn one(format: &Format, data: &[u8]) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// The format of this name.
-#[must_use]
-pub fn by_name(name: &str) -> Option<&'static Format> {
-    ALL.iter().copied().find(|format| format.name == name)
+/// The format that `text` names, with its keys.
+///
+/// # Errors
+/// It names none.
+pub fn by_name(text: &str) -> Result<(&'static Format, Pairs), String> {
+    format::parse(text, Path::new("t")).map_err(|error| error.to_string())
 }
 
-fn read(format: &Format, data: &[u8]) -> Result<Outcome, String> {
+fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
     let Some(import) = format.import else { return Ok(Outcome::Whole(0)) };
     let path = Path::new("t");
     // What its detector makes of any bytes is part of it.
@@ -58,7 +60,7 @@ fn read(format: &Format, data: &[u8]) -> Result<Outcome, String> {
         Ok(input) => input,
         Err(error) => return Ok(Outcome::Refused(error.to_string())),
     };
-    let Import { items, left_out, .. } = match import(vec![input], Pairs::default()) {
+    let Import { items, left_out, .. } = match import(vec![input], pairs) {
         Ok(import) => import,
         Err(error) => return Ok(Outcome::Refused(error.to_string())),
     };
