@@ -83,7 +83,7 @@ mod with {
     #[test]
     fn groups_and_batches_are_whole() {
         let mut items = vec![Item::File(FileInfo::default())];
-        let record = |i: u64| Record { start_ns: (i % 3 > 0).then_some(i), ..Record::read(0, i, i % 7) };
+        let record = |i: u64| Record { start_ns: (!i.is_multiple_of(3)).then_some(i), ..Record::read(0, i, i % 7) };
         items.extend((0..(1 << 17) + 4097).map(|i| Item::Record(record(i))));
         assert_eq!(read(&written(&items)).clean().items, items);
         assert_eq!(read(&written(&[])).clean().items, []);
