@@ -20,7 +20,7 @@ fn without_the_feature_it_is_known_and_refused_with_a_remedy() {
 #[cfg(feature = "parquet")]
 mod with {
     use super::Header;
-    use super::traces::{Read, read_files, write};
+    use super::traces::{Read, fixture, read_files, write};
     use foreread_core::event::Advice;
     use foreread_lab::trace::{After, FileInfo, Flags, Item, Lacks, Level, Op, Record};
     use std::path::PathBuf;
@@ -77,6 +77,16 @@ mod with {
         }
         let back = read(&written(&items())).clean();
         assert_eq!((back.items, back.header), (sorted, header()));
+    }
+
+    /// Written by pyarrow 26: other types, rows out of order, a column that is none of ours.
+    #[test]
+    fn a_table_of_others_is_read_by_the_names_of_its_columns() {
+        let read = read_files("parquet", &[fixture("parquet/pyarrow.parquet")]).clean();
+        let got = read.records().into_iter().map(|r| (r.file, r.start_ns, r.offset, r.len)).collect::<Vec<_>>();
+        assert_eq!(got, [(1, Some(0), 4096, 2), (0, Some(2), 0, 1), (0, None, 1 << 40, u64::from(u32::MAX))]);
+        let lacks = Lacks { ends: true, opens: true, threads: true, ops: true, ..Lacks::default() };
+        assert_eq!((read.header.lacks, read.header.format.as_str()), (lacks, "parquet"));
     }
 
     /// More rows than a group has, so that groups and batches meet their borders.
