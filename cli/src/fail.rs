@@ -15,6 +15,8 @@ pub enum Fail {
     Input(String),
     /// A check was made and failed. Exit code 1.
     Check(String),
+    /// This machine, or this user, cannot do it. Exit code 3.
+    Cannot(String),
     /// Bad usage, and stderr has been told. Exit code 2.
     Said,
     /// Whoever read our output has seen enough. Exit code 0, and nothing to say.
@@ -32,6 +34,7 @@ impl Fail {
         let (text, code) = match self {
             Fail::Input(text) => (text, 2),
             Fail::Check(text) => (text, 1),
+            Fail::Cannot(text) => (text, 3),
             Fail::Said => return ExitCode::from(2),
             Fail::Closed => return ExitCode::SUCCESS,
         };

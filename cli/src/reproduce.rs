@@ -6,12 +6,16 @@ use crate::args::ReproduceArgs;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
-use foreread_lab::reproduce::{self, Options, ReproduceError, Reproduction, text};
+use foreread_lab::reproduce::{self, Options, ReproduceError, Reproduction, real, text};
 
 /// Makes the tables and prints them.
 pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     let seeds = if args.seed == "all" { Vec::new() } else { vec![args.seed.clone()] };
+    if args.real {
+        let done = real::run(&seeds, &mut Bar::new()).map_err(cannot)?;
+        return show(&done, json.as_ref());
+    }
     let options = Options { seeds, most_runs: args.runs, instead: Vec::new() };
     let done = {
         let mut bar = Bar::new();
@@ -22,6 +26,11 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
         0 => Ok(()),
         missed => Err(Fail::Check(text::missed_line(&done, missed))),
     }
+}
+
+/// What this machine cannot do is no fault of the input.
+fn cannot(error: real::RealError) -> Fail {
+    Fail::Cannot(error.to_string())
 }
 
 fn refused(error: ReproduceError) -> Fail {

@@ -22,3 +22,19 @@ fn what_is_not_there_is_refused() {
     let json = foreread(["reproduce", "001", "--json", "no/such/dir/x.json"]);
     assert!(json.is_refused().contains("its directory does not exist"));
 }
+
+/// Without the programs, or the rights, it says in one line what it needs.
+#[test]
+fn real_parts_that_are_missing_are_named() {
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let output = command.args(["reproduce", "004", "--real"]).output().expect("the binary starts");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), err.lines().count()), (Some(3), 1), "{err}");
+    assert!(err.contains("needs a Ceph cluster"), "{err}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let output = command.args(["reproduce", "002", "--real"]).env("PATH", dir.path()).output().expect("it starts");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{err}");
+    assert!(err.contains("sysbench not found") && err.contains("Debian packages"), "{err}");
+}

@@ -43,7 +43,7 @@ Examples:
 /// readahead policies, on a file, a block device or a model of a storage, and shows what each one gains, what it
 /// reads in vain, and whether the difference is more than chance.
 ///
-/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
+/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
 // 14 commands leave no room for a line of each option. Manual pages have the examples from the second place.

@@ -22,6 +22,13 @@ pub struct ReproduceArgs {
     /// By default as many as the table takes: 1 where nothing is drawn, up to 20 where something is.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
+    /// Run the experiments on real parts of this machine instead
+    ///
+    /// dd by readahead size on a loop device that it makes itself (001), sysbench (002), fio (003): a minute or two, on a
+    /// nameless file of 128 MiB. It needs root, losetup, dd, sysbench and fio (Debian packages mount, coreutils,
+    /// sysbench, fio), and exits with 3 where they are missing. Nothing is left behind, however it ends.
+    #[arg(long, conflicts_with = "runs")]
+    pub real: bool,
     /// Write JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.reproduce/1. With '-' the JSON takes the place of the tables.

@@ -12,6 +12,7 @@
 
 mod blkid;
 pub mod published;
+pub mod real;
 pub mod runs;
 mod seed_000;
 mod seed_001;
