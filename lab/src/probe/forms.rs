@@ -16,6 +16,8 @@ use crate::device::fit::{Fit as Alone, Form as AloneForm, Point as Time, relativ
 pub(super) const LANES: [u32; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64];
 /// Of two numbers of lanes that fit about as well the larger is taken: a limit has to show.
 const LANES_TIE: f64 = 1.02;
+/// The second-fastest depth that takes no more than this many times the fastest shows the same bound.
+const BEND: f64 = 1.25;
 /// A tail is worth a figure where the 99th percentile of the latency is this many medians.
 const TAIL: f64 = 1.15;
 
@@ -160,8 +162,13 @@ fn share(alone: &Alone, points: &[&Point], gate: bool) -> Option<Deep> {
         if gate { vec![kib, 1.0] } else { vec![kib] }
     };
     let best = |bytes: &u64| {
-        let of_size = deep.iter().filter(|p| p.request_bytes == *bytes);
-        of_size.map(|p| ns_of(p)).min_by(f64::total_cmp)
+        let mut of_size: Vec<f64> = deep.iter().filter(|p| p.request_bytes == *bytes).map(|p| ns_of(p)).collect();
+        of_size.sort_by(f64::total_cmp);
+        // Two that are about as fast show a bend; one alone that is faster is still on its way up.
+        match of_size.as_slice() {
+            [first, second, ..] if *second <= first * BEND => Some(f64::midpoint(*first, *second)),
+            all => all.first().copied(),
+        }
     };
     // A link alone is as wide as the best that went through it; a gate goes through all sizes.
     let found = if gate {

@@ -34,7 +34,8 @@ pub(super) struct Live {
 /// What a thread of a slice has to tell.
 struct Lane {
     reads: u64,
-    seconds: f64,
+    began: Instant,
+    ended: Instant,
     latency: hdrhistogram::Histogram<u64>,
 }
 
@@ -84,10 +85,10 @@ impl Live {
             // The same bounds on both sides: adding cannot fail.
             let _ = latency.add(&lane.latency);
         }
-        let rate = |l: &Lane| if l.seconds > 0.0 { (l.reads * task.bytes) as f64 / l.seconds } else { 0.0 };
+        let reads = lanes.iter().map(|l| l.reads).sum();
         Ok(Slice {
-            reads: lanes.iter().map(|l| l.reads).sum(),
-            bytes_per_s: lanes.iter().map(rate).sum(),
+            reads,
+            bytes_per_s: rate(&lanes, reads * task.bytes),
             latency,
             seconds: began.elapsed().as_secs_f64(),
             in_parts: false,
@@ -117,6 +118,14 @@ impl Live {
     }
 }
 
+/// All bytes over all the time, from the first beginning to the last end. Not a sum of the rates of the threads: where
+/// each has one read in a queue, the first is done in no time, and its rate would count as much as that of the last.
+fn rate(lanes: &[Lane], bytes: u64) -> f64 {
+    let (began, ended) = (lanes.iter().map(|l| l.began).min(), lanes.iter().map(|l| l.ended).max());
+    let seconds = ended.zip(began).map_or(0.0, |(ended, began)| (ended - began).as_secs_f64());
+    if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
+}
+
 /// One read to begin with, which does not count; then reads until the time is over.
 fn lane(
     source: &dyn Source,
@@ -140,7 +149,7 @@ fn lane(
         record_latency(&mut latency, (now - last).as_nanos() as u64);
         (reads, last) = (reads + 1, now);
     }
-    Ok(Lane { reads, seconds: (last - began).as_secs_f64(), latency })
+    Ok(Lane { reads, began, ended: last, latency })
 }
 
 fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), ProbeError> {
@@ -185,6 +194,17 @@ fn day(days: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ten reads given at once to something that does one in a millisecond: ten in ten milliseconds, not 29.
+    #[test]
+    fn a_queue_is_no_faster_than_its_device() {
+        let began = Instant::now();
+        let lane =
+            |n: u64| Lane { reads: 1, began, ended: began + Duration::from_millis(n), latency: latency_histogram() };
+        let lanes: Vec<Lane> = (1..=10).map(lane).collect();
+        assert!((rate(&lanes, 10_000) - 1e6).abs() < 1.0, "{}", rate(&lanes, 10_000));
+        assert_eq!(rate(&[], 0).to_bits(), 0.0_f64.to_bits());
+    }
 
     #[test]
     fn days_of_the_calendar() {
