@@ -144,7 +144,7 @@ impl Spread {
 /// The model and how well it fits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// Its kind: `disk`, `lanes`, `net`, `array`, `hdd`.
+    /// Its kind: `disk`, `array`, `lanes` or `net`.
     pub kind: String,
     /// Its figures, in one line for people.
     pub figures: String,
@@ -156,7 +156,7 @@ pub struct Fit {
     pub worst_error: f64,
     /// Median error of a point, without sign.
     pub median_error: f64,
-    /// Largest error of a request size that the figures were fitted without. Null where it was not tried.
+    /// Root mean square error of the request sizes that the figures were fitted without. Null where it was not tried.
     pub left_out_error: Option<f64>,
     /// Every form that was tried, the simplest first.
     pub tried: Vec<Tried>,
