@@ -8,7 +8,7 @@
 
 use super::WIDTH;
 use crate::report::chart::scale::{self, Scale, Spread};
-use crate::report::chart::svg::{Anchor, Svg};
+use crate::report::chart::svg::{Anchor, COLOURS, Svg};
 use crate::report::number;
 
 const FRAME: f64 = 190.0;
@@ -41,6 +41,8 @@ pub struct Line {
     pub name: String,
     /// From the lowest `x` to the highest.
     pub points: Vec<At>,
+    /// It belongs to the line before it: the same colour, with dashes.
+    pub twin: bool,
     /// The `x` of the point from which on more gains nothing.
     pub plateau: Option<f64>,
 }
@@ -78,11 +80,14 @@ impl Curves {
         let bottom = top + FRAME;
         let mut svg = Svg::on_page(WIDTH, bottom + 38.0, &self.title, &self.about);
         svg.text("head", [0.0, 12.0], Anchor::Start, &number::cut(&self.y_title, (WIDTH / LETTER) as usize));
-        for (i, line) in self.lines.iter().enumerate().take(legend) {
-            let y = 22.0 + LEADING * i as f64 + 6.0;
+        let looks = self.looks();
+        for (n, line) in self.lines.iter().enumerate().take(legend) {
+            let (i, y) = (looks[n], 22.0 + LEADING * n as f64 + 6.0);
             svg.open_line(i, self.lines.len());
             svg.path("line", &[[2.0, y], [26.0, y]]);
-            svg.marker(i, self.lines.len(), [14.0, y], "");
+            if line.points.iter().any(|p| p.marked) {
+                svg.marker(i, self.lines.len(), [14.0, y], "");
+            }
             svg.close();
             svg.text("ink", [32.0, y + 4.0], Anchor::Start, &number::cut(&line.name, MOST_LETTERS));
         }
@@ -96,12 +101,23 @@ impl Curves {
         }
         let x = self.x_scale([left + INSET, WIDTH - MARGIN - INSET]);
         self.x_axis(&mut svg, x, [top, bottom]);
-        for (i, line) in self.lines.iter().enumerate() {
+        for (i, line) in looks.into_iter().zip(&self.lines) {
             svg.open_line(i, self.lines.len());
             self.line(&mut svg, i, line, (x, y), bottom);
             svg.close();
         }
         svg.finish()
+    }
+
+    /// The look of each line: a number of its own, or the one of the line before it as it is in the next round of colours.
+    fn looks(&self) -> Vec<usize> {
+        let mut own = 0;
+        let look = |line: &Line| {
+            own += usize::from(!line.twin);
+            let last = own.saturating_sub(1);
+            if line.twin { last + COLOURS } else { last }
+        };
+        self.lines.iter().map(look).collect()
     }
 
     /// Ticks from the lowest, their names, and where they stand.

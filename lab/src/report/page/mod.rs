@@ -19,6 +19,7 @@ mod values;
 mod vary;
 
 use super::chart::svg;
+use super::number::UNDEFINED;
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
 
@@ -99,6 +100,18 @@ impl Grid {
         Grid { caption: caption.into(), heads, ..Grid::default() }
     }
 
+    /// Whether a column holds words, which stand to the left, and not figures.
+    fn holds_words(&self, column: usize) -> bool {
+        let is_word = |cell: &str| {
+            let mut letters = cell.chars();
+            let first = letters.next().is_some_and(char::is_alphabetic);
+            // `x0.25` is a ratio.
+            first && !letters.next().is_some_and(|c| c.is_ascii_digit() || c == '<')
+        };
+        let cells = || self.rows.iter().filter_map(|r| r.get(column)).filter(|c| !c.is_empty() && *c != UNDEFINED);
+        cells().next().is_some() && cells().all(|cell| is_word(cell))
+    }
+
     fn with(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Grid {
         self.rows.extend(rows);
         self
@@ -154,7 +167,8 @@ impl Section {
         };
         let grid = |g: &Grid| {
             let rows: Vec<Value> = (0..g.rows.len()).map(|i| row(g, i)).collect();
-            context! { caption => &g.caption, heads => list(&g.heads), rows => rows }
+            let words: Vec<bool> = (0..g.heads.len()).map(|column| g.holds_words(column)).collect();
+            context! { caption => &g.caption, heads => list(&g.heads), words => words, rows => rows }
         };
         context! {
             title => &self.title,

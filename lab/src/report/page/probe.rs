@@ -1,7 +1,7 @@
 //! The page of `probe`: what was measured by size and by depth, the model's word on it, and what to set.
 //!
-//! Never: a model's point that looks like a measured one (measured points have markers and intervals, the model's lines
-//! have neither).
+//! Never: a model's point that looks like a measured one (measured points have markers and intervals, the model's
+//! dashes have neither).
 
 use super::curves::{At, Axis, Curves, Line};
 use super::{Figure, Grid, Page, Section, about};
@@ -70,8 +70,8 @@ fn lines<'a>(
     };
     let measured = sorted(points.clone().map(|p| at(x(p), p.throughput_mb_s)).collect());
     let model = points.filter_map(|p| p.model_mb_s.map(|y| At { x: x(p), y, interval: [y, y], marked: false }));
-    let model = Line { name: format!("{name}, model"), points: sorted(model.collect()), ..Line::default() };
-    let line = Line { name: name.to_string(), points: measured, plateau };
+    let model = Line { name: format!("{name}, model"), points: sorted(model.collect()), twin: true, plateau: None };
+    let line = Line { name: name.to_string(), points: measured, twin: false, plateau };
     [line, model].into_iter().filter(|l| !l.points.is_empty()).collect()
 }
 
@@ -121,7 +121,7 @@ fn by_latency(of: &Probe) -> Figure {
         let points = single().filter(|p| p.pattern == pattern).map(|p| at(p.request_bytes as f64, p.latency_us));
         let mut points: Vec<At> = points.collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Line { name: name(pattern).to_string(), points, plateau: None }
+        Line { name: name(pattern).to_string(), points, ..Line::default() }
     };
     let lines = PATTERNS.map(line).into_iter().filter(|l| !l.points.is_empty()).collect();
     let ticks = ticks(single(), |p| p.request_bytes);

@@ -101,7 +101,7 @@ fn figure(table: &Table, column: &str) -> Option<Figure> {
         let at = |(x, row): (&f64, &Row)| of(row).map(|y| At { x: *x, y, interval: [y, y], marked: true });
         let mut points: Vec<At> = sizes.iter().zip(rows()).filter_map(at).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Line { name: name.to_string(), points, plateau: None }
+        Line { name: name.to_string(), points, ..Line::default() }
     };
     let curves = Curves {
         title: format!("{column}: {}", table.table),

@@ -52,7 +52,7 @@ fn lines(series: &Series, of: impl Fn(&Row) -> Option<At>, marked: bool) -> Vec<
         let mut points: Vec<At> = places.iter().enumerate().filter_map(at).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         let plateau = (marked && is_numeric(series)).then(|| plateau(&points)).flatten();
-        Line { name: name.clone(), points, plateau }
+        Line { name: name.clone(), points, twin: false, plateau }
     };
     series.policies.iter().enumerate().map(line).collect()
 }
