@@ -9,6 +9,7 @@ use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
 use crate::source::{self, On};
 use foreread_lab::probe::{self, Asked, Found, Where, verify};
+use foreread_lab::report::page;
 use serde::Serialize;
 
 /// Measures and prints.
@@ -26,6 +27,9 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
             "name it FILE.toml",
         ));
     }
+    let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
+    let json_file = out::file(json.as_ref());
+    out::distinct(&[("output", output.as_deref()), ("json", json_file), ("html", html.as_deref())])?;
     let source = match on {
         On::File(path) => Where::File(path),
         On::Model(preset) => Where::Model(preset),
@@ -38,7 +42,8 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     if let Some(path) = &output {
         out::write("output", path, &model.to_toml())?;
     }
-    show(&probe::render(&probe), &probe, json.as_ref())
+    show(&probe::render(&probe), &probe, json.as_ref())?;
+    html.map_or(Ok(()), |path| out::write("html", &path, &page::probe(&probe)))
 }
 
 /// The truth check.

@@ -6,22 +6,23 @@ use crate::args::ReproduceArgs;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
+use foreread_lab::report::page;
 use foreread_lab::reproduce::{self, Options, ReproduceError, Reproduction, real, text};
 
 /// Makes the tables and prints them.
 pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
+    let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
+    out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref())])?;
     let seeds = if args.seed == "all" { Vec::new() } else { vec![args.seed.clone()] };
-    if args.real {
-        let done = real::run(&seeds, &mut Bar::new()).map_err(cannot)?;
-        return show(&done, json.as_ref());
-    }
-    let options = Options { seeds, most_runs: args.runs, instead: Vec::new() };
-    let done = {
-        let mut bar = Bar::new();
-        reproduce::run(&options, &mut bar).map_err(refused)?
+    let done = if args.real {
+        real::run(&seeds, &mut Bar::new()).map_err(cannot)?
+    } else {
+        let options = Options { seeds, most_runs: args.runs, instead: Vec::new() };
+        reproduce::run(&options, &mut Bar::new()).map_err(refused)?
     };
     show(&done, json.as_ref())?;
+    html.map_or(Ok(()), |path| out::write("html", &path, &page::reproduction(&done)))?;
     match done.missed().count() {
         0 => Ok(()),
         missed => Err(Fail::Check(text::missed_line(&done, missed))),

@@ -44,6 +44,12 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "N", requires = "verify", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub runs: Option<u32>,
+    /// Write a page with charts to this file
+    ///
+    /// One file of HTML that loads nothing and runs no script: throughput and latency by size and by depth with the
+    /// model's lines, the plateau, what to set, every value, and the JSON inside.
+    #[arg(long, value_name = "FILE", conflicts_with = "verify", hide_short_help = true)]
+    pub html: Option<OsString>,
     /// Write JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.probe/1, or foreread.verify/1 with --verify. With '-' the JSON takes the place of the text.

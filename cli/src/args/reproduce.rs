@@ -29,6 +29,12 @@ pub struct ReproduceArgs {
     /// sysbench, fio), and exits with 3 where they are missing. Nothing is left behind, however it ends.
     #[arg(long, conflicts_with = "runs")]
     pub real: bool,
+    /// Write a page with charts to this file
+    ///
+    /// One file of HTML that loads nothing and runs no script: each table with its errors and roles, published and ours
+    /// drawn over the sizes, and the JSON inside.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub html: Option<OsString>,
     /// Write JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.reproduce/1. With '-' the JSON takes the place of the tables.

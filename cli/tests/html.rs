@@ -1,0 +1,59 @@
+//! `--html`, end to end: a page is written beside the other results, and refused before anything is measured.
+
+mod common;
+use common::foreread;
+use std::path::Path;
+
+/// The JSON inside a page.
+#[track_caller]
+fn inside(page: &Path) -> serde_json::Value {
+    let html = std::fs::read_to_string(page).expect("written");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"), "{}", page.display());
+    let data = html.split("id=\"foreread-json\">").nth(1).and_then(|rest| rest.split("</script>").next());
+    serde_json::from_str(data.expect("the data")).expect("JSON")
+}
+
+const COMPARE: [&str; 8] = ["compare", "sequential", "--on", "model:rbd", "--size", "4M", "--runs", "2"];
+
+#[test]
+fn the_page_has_the_json_and_a_map_of_each_policy() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let (page, json) = (dir.path().join("page.html"), dir.path().join("all.json"));
+    let (page_text, json_text) = (page.to_string_lossy(), json.to_string_lossy());
+    let files = ["--html", &page_text, "--json", &json_text];
+    foreread(COMPARE.iter().copied().chain(files)).is_done();
+    let written: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    assert_eq!(inside(&page), written);
+    let html = std::fs::read_to_string(&page).expect("written");
+    assert_eq!(html.matches("Reads of the first run of ").count(), 3, "none, linux-6.18 and rbd-plain");
+    let vary = ["--vary", "policy.max=16K,1M", "--html", &page_text];
+    foreread(COMPARE.iter().copied().chain(vary)).is_done();
+    assert_eq!(inside(&page)["schema"], "foreread.vary/1");
+}
+
+#[test]
+fn reproduce_and_probe_write_pages_too() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let page = dir.path().join("page.html");
+    let text = page.to_string_lossy();
+    let got = foreread(["reproduce", "003", "--runs", "1", "--html", &text]);
+    assert!(got.code.is_some_and(|code| code <= 1), "{}", got.err);
+    assert_eq!(inside(&page)["schema"], "foreread.reproduce/1");
+    foreread(["probe", "model:hdd-theory", "--seconds", "1", "--html", &text]).is_done();
+    assert_eq!(inside(&page)["schema"], "foreread.probe/1");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_refused_first() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let file = dir.path().join("one").to_string_lossy().into_owned();
+    let both = ["--html", &file, "--json", &file];
+    let line = foreread(COMPARE.iter().copied().chain(both)).is_refused().to_string();
+    assert!(line.contains("one file named twice: --json and --html"), "{line}");
+    let nowhere = dir.path().join("no/where.html").to_string_lossy().into_owned();
+    for command in [&COMPARE[..], &["reproduce", "000"], &["probe", "model:rbd"]] {
+        let line = foreread(command.iter().copied().chain(["--html", &nowhere])).is_refused().to_string();
+        assert!(line.contains("--html") && line.contains("does not exist"), "{command:?}: {line}");
+    }
+}
