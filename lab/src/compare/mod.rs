@@ -19,7 +19,7 @@ use crate::limits::{self, bound::Bound, oracle};
 use crate::live;
 use crate::peer;
 use crate::replay::Replay;
-use crate::report::{MappedRun, Paced, PolicyRuns, Progress, RunResult, Table};
+use crate::report::{MappedRun, PolicyRuns, Progress, RunResult, Table};
 use crate::sim;
 use crate::workload::Workload;
 use foreread_core::machine::Config;
@@ -289,10 +289,15 @@ impl<'a> Case<'a> {
             OracleRow::Usual => self.plan.policies.is_empty(),
             OracleRow::OnModels | OracleRow::Asked => true,
         };
-        if wanted && matches!(self.place, Place::Model(_)) {
-            let page = self.page_for(&PolicySpec::none(), natural)?;
-            self.rows.push(Row { policy: limits::ORACLE.to_string(), who: Who::Oracle, page });
+        if !wanted || !matches!(self.place, Place::Model(_)) {
+            return Ok(());
         }
+        if self.workload.pace().is_some_and(|pace| pace.mode == "open") {
+            self.notes.push(ORACLE_IS_OF_TIME.to_string());
+            return Ok(());
+        }
+        let page = self.page_for(&PolicySpec::none(), natural)?;
+        self.rows.push(Row { policy: limits::ORACLE.to_string(), who: Who::Oracle, page });
         Ok(())
     }
 
@@ -440,10 +445,10 @@ impl<'a> Case<'a> {
         let mut notes = self.place.notes();
         notes.extend(self.notes);
         if self.rows.iter().zip(&results).any(|(row, runs)| matches!(row.who, Who::Oracle) && runs.is_empty()) {
-            notes.push(match self.workload.pace() {
-                Some(Paced { mode: "open", .. }) => ORACLE_IS_OF_TIME.to_string(),
-                _ => format!("The oracle was left out: it cannot keep more than {} reads in mind", limits::MAX_TOUCHES),
-            });
+            notes.push(format!(
+                "The oracle was left out: it cannot keep more than {} reads in mind",
+                limits::MAX_TOUCHES
+            ));
         }
         let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
         if pages.iter().any(|p| *p != pages[0]) {

@@ -166,7 +166,12 @@ impl Loading {
         }
         let demands = |r: &&Kept| matches!(r.what, What::Read | What::Touch);
         if !self.records.iter().any(|r| demands(&r)) {
-            return Err(whole(name, "nothing in it is a read that could be replayed", "name a trace with reads"));
+            let Counts { writes, ahead, empty, cut, .. } = self.counts;
+            let what = format!(
+                "no read in it can be replayed ({writes} writes, {ahead} reads of somebody's readahead, {empty} of nothing)"
+            );
+            let remedy = if cut { "take more of it with a larger --limit" } else { "name a trace with demand reads" };
+            return Err(whole(name, what, remedy));
         }
         let (files, opens) = self.used_files();
         let replayed = || self.records.iter().filter(|r| r.what != What::Nothing);
@@ -328,8 +333,15 @@ mod tests {
     fn a_trace_without_reads_and_one_of_years_are_refused() {
         let error = |items| load("t", import(items, Level::Program), None).expect_err("refused").to_string();
         let write = Item::Record(Record { op: Op::Write, ..Record::read(0, 0, 5) });
-        assert!(error(vec![file(None), write]).starts_with("nothing in it is a read that could be replayed: t;"));
-        assert!(error(Vec::new()).starts_with("nothing in it is a read"));
+        let ahead = Item::Record(Record { flags: Flags::AHEAD, ..Record::read(0, 0, 5) });
+        assert_eq!(
+            error(vec![file(None), write.clone(), ahead.clone()]),
+            "no read in it can be replayed (1 writes, 1 reads of somebody's readahead, 0 of nothing): t; name a trace with \
+             demand reads"
+        );
+        let cut = load("t", import(vec![file(None), write, ahead], Level::Program), Some(1)).expect_err("refused");
+        assert!(cut.to_string().ends_with("; take more of it with a larger --limit"));
+        assert!(error(Vec::new()).starts_with("no read in it can be replayed (0 writes"));
         let at = |ns| Item::Record(Record { start_ns: Some(ns), ..Record::read(0, 0, 5) });
         let span = super::super::MAX_SPAN_NS;
         assert!(error(vec![file(None), at(5), at(span + 6)]).starts_with("more than 400 days"));

@@ -115,7 +115,9 @@ fn best(loaded: &Loaded) -> (Mode, &'static str) {
         () if loaded.has_ends && loaded.is_program() => {
             (Mode::Closed, "the trace has the calls of a program with their starts and ends")
         }
-        () if loaded.has_ends => (Mode::Afap, "the trace does not come from a program's calls"),
+        () if loaded.has_ends => {
+            (Mode::Afap, "the trace is not known to be of a program's calls, so that its pauses may be those of many")
+        }
         () => (Mode::Afap, "without ends of reads in the trace the think time is unknown"),
     }
 }

@@ -47,7 +47,7 @@ pub fn render(report: &Report, style: Style) -> String {
     lines.push(String::new());
     lines.extend(grid(report, style));
     lines.push(String::new());
-    lines.extend(legend(report));
+    lines.extend(legend(report).iter().flat_map(|line| number::wrap(line, WIDTH)));
     lines.extend(limits(report).iter().flat_map(|line| number::wrap(line, WIDTH)));
     for note in &report.notes {
         lines.extend(number::wrap(&format!("Note: {note}."), WIDTH));
