@@ -70,7 +70,7 @@ fn error(point: Option<&&Point>) -> String {
 }
 
 fn shallow(probe: &Probe) -> Vec<String> {
-    let head = ["size", "in order", "", "model", "at random", "", "model", "latency us", "p99"];
+    let head = ["size", "in order", "", "model", "at random", "", "model", "p50 us", "p99"];
     let mut rows = vec![head.map(str::to_string).to_vec()];
     let one: Vec<&Point> = probe.points.iter().filter(|p| p.depth == 1).collect();
     let mut sizes: Vec<u64> = one.iter().map(|p| p.request_bytes).collect();

@@ -12,6 +12,7 @@
 
 use super::settings;
 use crate::compare::{self, CompareError, Plan, Where};
+use crate::device::custom;
 use crate::report::{Progress, Report};
 use foreread_core::policy::PolicyDraft;
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,8 @@ pub fn verify(
     size_bytes: Option<u64>,
     progress: &mut dyn Progress,
 ) -> Result<Verified, CompareError> {
+    // Before minutes are spent on the source.
+    custom::find(model)?;
     let policies = policies(settings::present(&path));
     let plan = |on: Where| Plan {
         workload: workload.clone(),
