@@ -46,11 +46,11 @@ Examples:
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
-// 14 commands leave no room for a line of each option. Manual pages have the examples from the second place.
+// 15 commands leave no room for a line of each option. Manual pages have the examples from the second place.
 #[command(
     arg_required_else_help = true,
     help_template = concat!(
-        "{about-with-newline}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
+        "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
         "Options: -h, --help (short, long), -V, --version\n",
         examples!()
     ),
@@ -67,6 +67,12 @@ pub struct Args {
 pub enum Command {
     /// Measure readahead policies on a file, a disk or a model
     Compare(Box<CompareArgs>),
+    /// Measure a storage, fit a model to it, say what to set
+    Probe(ProbeArgs),
+    /// Make the published tables again, beside the printed figures
+    Reproduce(ReproduceArgs),
+    /// Serve a source over NBD, with readahead and a cache
+    Serve(ServeArgs),
     /// Turn a trace of any known format into foreread's own
     Import(ImportArgs),
     /// Write a trace in another format
@@ -89,16 +95,10 @@ Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 Example:
   foreread compare random:record=16K --on model:nvme")]
     Workloads(ListArgs),
-    /// Measure a storage, fit a model to it, say what to set
-    Probe(ProbeArgs),
-    /// Serve a source over NBD, with readahead and a cache
-    Serve(ServeArgs),
-    /// Feed a recorded event log to a fresh core, compare its actions
-    ReplayLog(ReplayLogArgs),
     /// Check our decisions against those recorded from a running kernel
     Conform(ConformArgs),
-    /// Make the published tables again, beside the printed figures
-    Reproduce(ReproduceArgs),
+    /// Feed a recorded event log to a fresh core, compare its actions
+    ReplayLog(ReplayLogArgs),
     /// Measure foreread itself
     Bench(BenchArgs),
     /// Print a completion script for a shell

@@ -133,20 +133,7 @@ fn found(
     let (shape, mut fit) = fit::fit(&points, in_parts).ok_or(ProbeError::Small { bytes: station.span() })?;
     let date = (!is_model).then(live::today);
     let noise = noise(&points);
-    let mut notes = about.notes;
-    if let Some(noise) = noise.filter(|n| *n > BUSY) {
-        notes.push(format!(
-            "The machine was busy: half of the rounds of a typical point lie {:.0} % apart; try again when it is quiet, or \
-             with a larger --seconds",
-            noise * 100.0
-        ));
-    }
-    if left_out > 0 {
-        notes.push(format!("{left_out} points were left out: a single slice of each would have taken too long"));
-    }
-    if points.iter().any(|p| p.rounds < SPREAD_ROUNDS.min(ROUNDS)) {
-        notes.push("There was no time for three rounds of each point; give a larger --seconds".to_string());
-    }
+    let notes = [about.notes, notes(&points, noise, left_out)].concat();
     let origin = match &date {
         Some(date) => format!("foreread probe of {} ({}) on {date}", about.source, about.how),
         None => format!("foreread probe of {} in virtual time", about.source),
@@ -194,6 +181,25 @@ fn found(
         advice,
     };
     Ok(Found { probe, model })
+}
+
+/// What a reader of the figures must know.
+fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(noise) = noise.filter(|n| *n > BUSY) {
+        notes.push(format!(
+            "The machine was busy: half of the rounds of a typical point lie {:.0} % apart; try again when it is quiet, or \
+             with a larger --seconds",
+            noise * 100.0
+        ));
+    }
+    if left_out > 0 {
+        notes.push(format!("{left_out} points were left out: a single slice of each would have taken too long"));
+    }
+    if points.iter().any(|p| p.rounds < SPREAD_ROUNDS.min(ROUNDS)) {
+        notes.push("There was no time for three rounds of each point; give a larger --seconds".to_string());
+    }
+    notes
 }
 
 /// The errors of the device itself, in place of its formula's.

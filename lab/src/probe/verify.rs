@@ -156,7 +156,7 @@ pub fn compared(real: &[Report], simulated: &[Report]) -> Verified {
                 slower: slower.clone(),
                 measured_ratio: measured,
                 simulated_ratio: simulated,
-                agrees: simulated > 1.0,
+                agrees: simulated >= 1.0 + TIE,
             });
         }
     }
