@@ -15,8 +15,8 @@ pub fn probe(of: &Probe) -> String {
     let mut facts = vec![
         fact("foreread", of.foreread.clone()),
         fact("read", of.source_about.clone()),
-        fact("capacity", number::size(of.capacity_bytes)),
-        fact("span", number::size(of.span_bytes)),
+        fact("capacity", capacity(of.capacity_bytes)),
+        fact("span", capacity(of.span_bytes)),
         fact("took", format!("{} s", number::three(of.seconds))),
         fact("read_ahead_kb now", or_dash(of.readahead_bytes, |b| (b / 1024).to_string())),
         fact("noise", or_dash(of.noise, |n| format!("{} %", number::percent(n)))),
@@ -211,4 +211,13 @@ fn fit(of: &Probe) -> Section {
     let holds = if of.fit.holds { "It holds" } else { "It does not hold" };
     let text = vec![format!("{}: {}. {holds}: {}", of.fit.kind, of.fit.figures, of.fit.reason)];
     Section { title: "The model".to_string(), text, grids: vec![grid], ..Section::default() }
+}
+
+/// A size as drives are sold: a power of two where it is one, else GB of 10^9 bytes.
+fn capacity(bytes: u64) -> String {
+    if bytes % (1 << 20) == 0 || bytes < 1_000_000_000 {
+        number::size(bytes)
+    } else {
+        format!("{:.1} GB", bytes as f64 / 1e9)
+    }
 }

@@ -61,13 +61,12 @@ fn grid(table: &Table) -> Grid {
     let heads = ["row", "column", "published", "ours", "error %", "role", "ok", "reason"];
     let missed = |row: &Row| row.role == Role::Check && !row.ok;
     let line = |row: &Row| {
-        let figure = |v: Option<f64>| or_dash(v, |v| v.to_string());
-        let ours = |v: Option<f64>| or_dash(v, short);
         vec![
             row.label.clone(),
             row.column.clone(),
-            figure(row.published),
-            ours(row.ours),
+            // The longest printed figure has seven digits; means of printed seconds have no end.
+            or_dash(row.published, |v| short(v, 7)),
+            or_dash(row.ours, |v| short(v, 5)),
             or_dash(row.error, |e| format!("{:+.1}", e * 100.0)),
             row.role.name().to_string(),
             (if row.ok {
@@ -86,9 +85,9 @@ fn grid(table: &Table) -> Grid {
     grid
 }
 
-/// A figure of ours with five digits: more than any published one has.
-fn short(value: f64) -> String {
-    let text = format!("{value:.4e}");
+/// A figure with so many digits.
+fn short(value: f64, digits: usize) -> String {
+    let text = format!("{value:.*e}", digits - 1);
     text.parse::<f64>().map_or(text, |v| v.to_string())
 }
 
