@@ -67,7 +67,7 @@ pub fn open(files: &[PathBuf], format: Option<&str>) -> Result<Import, Fail> {
     let mut import = open_watched(files, format, &watch).map_err(refused)?;
     let total = files.iter().map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len())).sum();
     let mut bar = Bar::new();
-    bar.stage(&format!("{}, MiB", one_line(&files[0].display().to_string())));
+    bar.stage(&format!("reading {}, MiB", one_line(&files[0].display().to_string())));
     import.items = Box::new(Moving { items: import.items, bar, watch, total, taken: 0 });
     Ok(import)
 }

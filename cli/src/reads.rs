@@ -8,10 +8,10 @@
 //! Never: opens what is neither a file nor a block device (a FIFO would wait for ever).
 
 use crate::args::{CompareArgs, ReplayMode};
-use crate::fail::Fail;
+use crate::convert;
+use crate::fail::{Fail, one_line};
 use crate::names;
 use foreread_lab::replay::{self, Loaded, Mode, Replay};
-use foreread_lab::trace;
 use foreread_lab::workload;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -75,9 +75,16 @@ pub fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
         return Err(Fail::input("think is set twice", "--think and --vary think", "leave --think out"));
     }
     let refused = |error: &dyn std::fmt::Display| Fail::Input(error.to_string());
-    let import = trace::open(&[path.to_path_buf()], args.format.as_deref()).map_err(|e| refused(&e))?;
-    let loaded: Loaded = replay::load(&path.display().to_string(), import, args.limit).map_err(|e| refused(&e))?;
+    let import = convert::open(&[path.to_path_buf()], args.format.as_deref())?;
+    let mut loaded: Loaded = replay::load(&path.display().to_string(), import, args.limit).map_err(|e| refused(&e))?;
+    // What is refused names the path; tables and advice, who repeat it, are read better with the file's name.
+    loaded.name = called(path);
     Replay::of(&Arc::new(loaded), args.mode.map(mode), args.think).map_err(|e| refused(&e))
+}
+
+/// What a trace is called in results.
+fn called(path: &Path) -> String {
+    one_line(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
 }
 
 /// Refuses what only a trace has, where there is none.
