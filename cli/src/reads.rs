@@ -11,7 +11,7 @@ use crate::args::{CompareArgs, ReplayMode};
 use crate::convert;
 use crate::fail::{Fail, one_line};
 use crate::names;
-use foreread_lab::replay::{self, Loaded, Mode, Replay};
+use foreread_lab::replay::{self, Loaded, Mode, Part, Replay};
 use foreread_lab::workload;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -76,7 +76,8 @@ pub fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
     }
     let refused = |error: &dyn std::fmt::Display| Fail::Input(error.to_string());
     let import = convert::open(&[path.to_path_buf()], args.format.as_deref())?;
-    let mut loaded: Loaded = replay::load(&path.display().to_string(), import, args.limit).map_err(|e| refused(&e))?;
+    let part = Part { limit: args.limit, only: args.only.clone() };
+    let mut loaded: Loaded = replay::load(&path.display().to_string(), import, &part).map_err(|e| refused(&e))?;
     // What is refused names the path; tables and advice, who repeat it, are read better with the file's name.
     loaded.name = called(path);
     Replay::of(&Arc::new(loaded), args.mode.map(mode), args.think).map_err(|e| refused(&e))
@@ -93,6 +94,7 @@ pub fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
         ("--mode", args.mode.is_some()),
         ("--think", args.think.is_some()),
         ("--limit", args.limit.is_some()),
+        ("--only", args.only.is_some()),
         ("--format", args.format.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {

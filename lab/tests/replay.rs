@@ -8,7 +8,7 @@ use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, OracleRow, Plan, Where};
 use foreread_lab::device::presets;
 use foreread_lab::limits::bound::Bound;
-use foreread_lab::replay::{Loaded, Mode, Replay, load};
+use foreread_lab::replay::{Loaded, Mode, Part, Replay, load};
 use foreread_lab::report::{Report, RunResult, Silent, table};
 use foreread_lab::sim;
 use foreread_lab::trace::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
@@ -25,7 +25,9 @@ fn trace(records: Vec<Record>) -> Arc<Loaded> {
     let items: Vec<Item> = (0..files).map(info).chain(records.into_iter().map(Item::Record)).collect();
     let header = Header { level: Level::Program, ..Header::default() };
     let items = Box::new(items.into_iter().map(Ok));
-    Arc::new(load("test.trace", Import { header, items, left_out: LeftOut::default() }, None).expect("readable"))
+    Arc::new(
+        load("test.trace", Import { header, items, left_out: LeftOut::default() }, &Part::default()).expect("readable"),
+    )
 }
 
 /// A read of one page, far from all others, between two times in milliseconds.
@@ -306,7 +308,7 @@ fn without_threads_each_description_is_a_reader() {
         let header = Header { lacks, ..Header::default() };
         let import =
             Import { header, items: Box::new(items.collect::<Vec<_>>().into_iter()), left_out: LeftOut::default() };
-        let loaded = Arc::new(load("t", import, None).expect("readable"));
+        let loaded = Arc::new(load("t", import, &Part::default()).expect("readable"));
         replay(&loaded, Mode::Afap, None).workload.jobs.iter().map(|j| j.after).collect::<Vec<_>>()
     };
     assert_eq!(jobs(Lacks::default()), [None, Some(0)]);

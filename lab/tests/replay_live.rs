@@ -8,7 +8,7 @@ use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, Plan, Where};
 use foreread_lab::device::presets;
 use foreread_lab::live::{self, LiveError};
-use foreread_lab::replay::{Loaded, Mode, Replay, laid_out, load};
+use foreread_lab::replay::{Loaded, Mode, Part, Replay, laid_out, load};
 use foreread_lab::report::{Report, Silent};
 use foreread_lab::sim;
 use foreread_lab::trace::{After, FileInfo, Header, Import, Item, LeftOut, Level, Op, Record};
@@ -35,7 +35,9 @@ fn trace(records: Vec<Record>) -> Arc<Loaded> {
     let items: Vec<Item> = (0..files).map(info).chain(records.into_iter().map(Item::Record)).collect();
     let header = Header { level: Level::Program, ..Header::default() };
     let items = Box::new(items.into_iter().map(Ok));
-    Arc::new(load("test.trace", Import { header, items, left_out: LeftOut::default() }, None).expect("readable"))
+    Arc::new(
+        load("test.trace", Import { header, items, left_out: LeftOut::default() }, &Part::default()).expect("readable"),
+    )
 }
 
 fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
@@ -173,7 +175,7 @@ fn a_comparison_on_a_file() {
     assert_eq!(
         error,
         format!(
-            "the trace needs 4194304 bytes for its 2 files, and file:{} has 9000; name a larger one, or use --on model:NAME",
+            "the trace needs 4194304 bytes for its 2 files, and file:{} has 9000; take one file of it with --only NAME, or use --on model:NAME",
             small.display()
         )
     );

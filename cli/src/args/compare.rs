@@ -76,6 +76,9 @@ pub struct CompareArgs {
     /// Replay only the first N records of a trace
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
+    /// Replay only the files of a trace whose names contain TEXT
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    pub only: Option<String>,
     /// The format of the trace, NAME[:key=value,...]; by default what its content shows
     #[arg(long, value_name = "FORMAT", hide_short_help = true)]
     pub format: Option<String>,

@@ -159,7 +159,7 @@ pub enum CompareError {
         bound_ns: u64,
     },
     /// A trace that is larger than the file.
-    #[error("{what}, and {place} has {size}; name a larger one, or use --on model:NAME")]
+    #[error("{what}, and {place} has {size}; take one file of it with --only NAME, or use --on model:NAME")]
     TooLarge {
         /// What the trace needs.
         what: crate::replay::LayoutError,

@@ -55,6 +55,8 @@ pub struct Counts {
     pub clipped: u64,
     /// Files without a size of their own.
     pub unsized_files: u64,
+    /// Reads, faults and hints of files that were not asked for.
+    pub elsewhere: u64,
     /// Records were left when the limit was reached that the user had set.
     pub cut: bool,
 }
@@ -83,20 +85,32 @@ pub struct Loaded {
     pub has_deps: bool,
 }
 
-/// Reads a trace, up to its end or to its first `limit` records. `name` is what it is called.
+/// Which part of a trace is replayed: all of it, unless told otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Its first records only.
+    pub limit: Option<u64>,
+    /// Those of files whose name contains this, in the case as it is written.
+    pub only: Option<String>,
+}
+
+/// Reads a trace, as much of it as `part` says. `name` is what it is called.
 ///
 /// # Errors
 /// The trace's own, more than [`MAX_RECORDS`], nothing that could be replayed, or times that are too far apart.
-pub fn load(name: &str, import: Import, limit: Option<u64>) -> Result<Loaded, TraceError> {
-    load_at_most(MAX_RECORDS, name, import, limit)
+pub fn load(name: &str, import: Import, part: &Part) -> Result<Loaded, TraceError> {
+    load_at_most(MAX_RECORDS, name, import, part)
 }
 
-fn load_at_most(most: u64, name: &str, import: Import, limit: Option<u64>) -> Result<Loaded, TraceError> {
+fn load_at_most(most: u64, name: &str, import: Import, part: &Part) -> Result<Loaded, TraceError> {
     let mut loading = Loading::default();
     for item in import.items {
         match item? {
-            Item::File(file) => loading.sizes.push((file.size, 0)),
-            Item::Record(_) if limit.is_some_and(|limit| loading.records.len() as u64 >= limit) => {
+            Item::File(file) => {
+                loading.wanted.push(part.only.as_ref().is_none_or(|only| file.name.contains(only)));
+                loading.sizes.push((file.size, 0));
+            }
+            Item::Record(_) if part.limit.is_some_and(|limit| loading.records.len() as u64 >= limit) => {
                 loading.counts.cut = true;
                 break;
             }
@@ -118,6 +132,8 @@ fn whole(name: &str, what: impl Into<String>, remedy: &str) -> TraceError {
 struct Loading {
     /// Of each file of the trace: its size where it is told, and the largest end seen.
     sizes: Vec<(Option<u64>, u64)>,
+    /// Of each file of the trace: whether it is replayed.
+    wanted: Vec<bool>,
     /// Open descriptions by the trace's number and the file.
     opens: HashMap<(u32, u32), u32>,
     files_of_opens: Vec<u32>,
@@ -135,15 +151,18 @@ impl Loading {
         {
             *seen = (*seen).max(end);
         }
+        let wanted = self.wanted.get(file as usize).is_some_and(|wanted| *wanted);
         let what = match op {
             Op::Write => What::Nothing,
+            _ if !wanted => What::Nothing,
             _ if flags.has(Flags::AHEAD) => What::Nothing,
             Op::Read => What::Read,
             Op::Fault => What::Touch,
             Op::Hint(advice) => What::Hint(advice),
         };
         self.counts.writes += u64::from(op == Op::Write);
-        self.counts.ahead += u64::from(op != Op::Write && what == What::Nothing);
+        self.counts.ahead += u64::from(op != Op::Write && wanted && what == What::Nothing);
+        self.counts.elsewhere += u64::from(op != Op::Write && !wanted);
         let fresh = self.files_of_opens.len() as u32;
         let number = *self.opens.entry((open, file)).or_insert(fresh);
         if number == fresh {
@@ -166,11 +185,17 @@ impl Loading {
         }
         let demands = |r: &&Kept| matches!(r.what, What::Read | What::Touch);
         if !self.records.iter().any(|r| demands(&r)) {
-            let Counts { writes, ahead, empty, cut, .. } = self.counts;
+            let Counts { writes, ahead, empty, elsewhere, cut, .. } = self.counts;
             let what = format!(
                 "no read in it can be replayed ({writes} writes, {ahead} reads of somebody's readahead, {empty} of nothing)"
             );
-            let remedy = if cut { "take more of it with a larger --limit" } else { "name a trace with demand reads" };
+            let remedy = if elsewhere > 0 {
+                "name a part of a file's name that is in it with --only ('foreread export --format csv' lists them)"
+            } else if cut {
+                "take more of it with a larger --limit"
+            } else {
+                "name a trace with demand reads"
+            };
             return Err(whole(name, what, remedy));
         }
         let (files, opens) = self.used_files();
@@ -264,7 +289,11 @@ mod tests {
     }
 
     fn loaded(items: Vec<Item>) -> Loaded {
-        load("t", import(items, Level::Program), None).expect("readable")
+        load("t", import(items, Level::Program), &Part::default()).expect("readable")
+    }
+
+    fn first(limit: u64) -> Part {
+        Part { limit: Some(limit), only: None }
     }
 
     #[test]
@@ -307,6 +336,20 @@ mod tests {
         assert_eq!((all.files, all.opens), (vec![77], vec![0, 0]));
     }
 
+    #[test]
+    fn one_file_of_several_can_be_asked_for() {
+        let named = |name: &str| Item::File(FileInfo { name: name.to_string(), size: Some(4096) });
+        let read = |file| Item::Record(Record::read(file, 0, 7));
+        let items = || vec![named("/lib/libc.so"), named("/data/a"), read(0), read(1), read(1)];
+        let of = |only: &str| {
+            let part = Part { only: Some(only.to_string()), limit: None };
+            load("t", import(items(), Level::Program), &part)
+        };
+        let all = of("data").expect("two reads");
+        assert_eq!((all.files.len(), all.records.len(), all.counts.elsewhere), (1, 2, 1));
+        assert!(of("Data").expect_err("none").to_string().contains("name a part of a file's name"));
+    }
+
     /// One number of an open description for two files is two descriptions.
     #[test]
     fn an_open_description_is_of_one_file() {
@@ -320,18 +363,19 @@ mod tests {
     fn a_trace_has_a_limit_and_the_remedy_says_how_to_cut() {
         let items =
             |n: u64| [file(None)].into_iter().chain((0..n).map(|i| Item::Record(Record::read(0, i, 1)))).collect();
-        let of = |n, limit| load_at_most(10, "t", import(items(n), Level::Program), limit);
-        assert_eq!(of(10, None).expect("at the limit").records.len(), 10);
-        let error = of(11, None).expect_err("over it").to_string();
+        let of = |n, limit| load_at_most(10, "t", import(items(n), Level::Program), &limit);
+        assert_eq!(of(10, Part::default()).expect("at the limit").records.len(), 10);
+        let error = of(11, Part::default()).expect_err("over it").to_string();
         assert_eq!(error, "more than 10 records: t; replay its first part with --limit 1000000");
-        let cut = of(11, Some(7)).expect("cut");
+        let cut = of(11, first(7)).expect("cut");
         assert_eq!((cut.records.len(), cut.counts.cut), (7, true));
-        assert!(!of(7, Some(7)).expect("just as many").counts.cut);
+        assert!(!of(7, first(7)).expect("just as many").counts.cut);
     }
 
     #[test]
     fn a_trace_without_reads_and_one_of_years_are_refused() {
-        let error = |items| load("t", import(items, Level::Program), None).expect_err("refused").to_string();
+        let error =
+            |items| load("t", import(items, Level::Program), &Part::default()).expect_err("refused").to_string();
         let write = Item::Record(Record { op: Op::Write, ..Record::read(0, 0, 5) });
         let ahead = Item::Record(Record { flags: Flags::AHEAD, ..Record::read(0, 0, 5) });
         assert_eq!(
@@ -339,7 +383,7 @@ mod tests {
             "no read in it can be replayed (1 writes, 1 reads of somebody's readahead, 0 of nothing): t; name a trace with \
              demand reads"
         );
-        let cut = load("t", import(vec![file(None), write, ahead], Level::Program), Some(1)).expect_err("refused");
+        let cut = load("t", import(vec![file(None), write, ahead], Level::Program), &first(1)).expect_err("refused");
         assert!(cut.to_string().ends_with("; take more of it with a larger --limit"));
         assert!(error(Vec::new()).starts_with("no read in it can be replayed (0 writes"));
         let at = |ns| Item::Record(Record { start_ns: Some(ns), ..Record::read(0, 0, 5) });
@@ -353,7 +397,7 @@ mod tests {
     fn the_page_is_a_sector_where_requests_are_of_sectors() {
         let page = |level, offset, len| {
             let items = vec![file(None), Item::Record(Record::read(0, offset, len))];
-            load("t", import(items, level), None).expect("readable").page_bytes()
+            load("t", import(items, level), &Part::default()).expect("readable").page_bytes()
         };
         assert_eq!(page(Level::BelowCache, 512, 1024), 512);
         assert_eq!(page(Level::Unknown, 512, 4096), 512);

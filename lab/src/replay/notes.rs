@@ -24,7 +24,9 @@ pub fn all(
         notes
             .push("How much unknown think time would matter: --think 0.5, 1 and 2 take the gaps between starts".into());
     }
-    if mode == Mode::Deps && loaded.counts.writes + loaded.counts.ahead + loaded.counts.empty > 0 {
+    if mode == Mode::Deps
+        && loaded.counts.writes + loaded.counts.ahead + loaded.counts.elsewhere + loaded.counts.empty > 0
+    {
         notes.push("What is passed over counts as done at once for the records that wait for it".into());
     }
     if mode == Mode::Open {
@@ -90,6 +92,11 @@ fn left_out(counts: &Counts) -> Vec<String> {
         counts.ahead,
         "record of somebody's readahead was left out: it is no demand",
         "records of somebody's readahead were left out: they are no demand",
+    );
+    note(
+        counts.elsewhere,
+        "record of another file was left out, as --only says",
+        "records of other files were left out, as --only says",
     );
     note(counts.empty, "read of nothing was left out", "reads of nothing, or behind the end, were left out");
     note(counts.clipped, "read was clipped to its file's end", "reads were clipped to their file's end");

@@ -3,7 +3,7 @@
 //! It fetches what is wanted soonest and absent, with its neighbours that it would fetch soon anyway; what is wanted
 //! last leaves (Belady 1966), and nothing is fetched ahead into room that something wanted sooner needs. It never
 //! fetches a byte that nobody reads. How long its fetches are best is a matter of the device and the workload, so
-//! every run is tried under a few rules (`rules.rs`) and the fastest counts.
+//! every run is tried under a few rules (`rules.rs`), and without readahead at all, and the fastest counts.
 //!
 //! ```text
 //!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next
@@ -31,12 +31,13 @@ use super::future::{Extent, Future, NEVER};
 use crate::device::Device;
 use crate::device::presets::Preset;
 use crate::report::RunResult;
-use crate::sim::copy_ns;
 use crate::sim::mapped::Mapped;
+use crate::sim::{self, copy_ns};
 use crate::stats::latency_histogram;
 use crate::workload::waits::Waits;
 use crate::workload::{Kind, Request, Workload};
 use foreread_core::machine::Config;
+use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use hdrhistogram::Histogram;
 use rules::{ARM_RULES, LANE_RULES, RULES, Rule};
@@ -65,7 +66,7 @@ const PATIENCE: u64 = 1024;
 /// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
 const NEAR: f64 = 1e-4;
 
-/// The fastest run under any of the rules, each on a device of its own. Nothing for a workload with
+/// The fastest run under any of the rules, or without readahead, each on a device of its own. Nothing for a workload with
 /// more touches than [`super::MAX_TOUCHES`], nor for one with a timed job: when its requests come is no matter of
 /// readahead, and how long a run takes no measure of it.
 #[must_use]
@@ -80,7 +81,10 @@ pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
         copy_ns(bytes, setup.preset.host_ns_per_kib) + bytes
     };
     let future = Future::of(setup.workload, page, most, cost)?;
-    let mut best: Option<RunResult> = None;
+    // Who knows all that will be read may still leave readahead off: in a small cache with many readers that can be best.
+    let (policy, host_ns_per_kib) = (PolicySpec::none(), setup.preset.host_ns_per_kib);
+    let idle = sim::Setup { workload: setup.workload, policy: &policy, config: setup.config, host_ns_per_kib };
+    let mut best = Some(sim::run(&idle, setup.preset.build(setup.seed)));
     let own: &[Rule] = if fetches::lanes(setup.preset) == 1 { &ARM_RULES } else { &LANE_RULES };
     for &rule in RULES.iter().chain(own) {
         let run = Oracle::new(*setup, rule, future.clone()).run();
