@@ -7,7 +7,7 @@ mod traces;
 
 use foreread_core::event::Advice;
 use foreread_lab::trace::input::MAX_LINE_BYTES;
-use foreread_lab::trace::sorted::WINDOW;
+use foreread_lab::trace::order::MAX_RECORDS_DISORDER;
 use foreread_lab::trace::{After, FileInfo, Flags, Header, Item, Lacks, Op, Record, open};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -143,7 +143,7 @@ fn an_overlong_line_is_named() {
 /// A second is too late by more than the window allows, a whole window is not.
 #[test]
 fn time_goes_backwards_by_the_window_and_no_more() {
-    for (ahead, refused) in [(WINDOW, false), (WINDOW + 1, true)] {
+    for (ahead, refused) in [(MAX_RECORDS_DISORDER, false), (MAX_RECORDS_DISORDER + 1, true)] {
         let mut text = String::new();
         for i in 0..ahead {
             writeln!(text, "0,8,512,r,{}.5", i + 1).expect("memory");

@@ -23,7 +23,6 @@ pub mod input;
 pub mod open;
 pub mod order;
 pub mod own;
-pub mod sorted;
 pub mod whole;
 
 pub use error::TraceError;

@@ -5,19 +5,27 @@
 //!                     queue, heap of late   a queue: its front leaves when it is done, or when too many wait behind it
 //! ```
 //!
-//! A [`Sorter`] is for what is written a little out of order (several CPUs, one file). [`Held`] is for records whose end
-//! is a later entry of the trace: they keep the place of their start until it is known. Never: more entries than the
-//! limits say, or an entry lost (one that is too late is an error of the caller's to report).
+//! A [`Sorter`] is for what is written a little out of order: events of several CPUs in one file, or, by [`by_start`],
+//! records that were written when they ended. [`Held`] is for records whose end is a later entry of the trace: they keep
+//! the place of their start until it is known. Never: more entries than the limits say, or an entry lost (one that is
+//! too late is an error).
 
+use super::error::{Place, TraceError};
+use super::{Item, Items, Record};
 use std::collections::{BinaryHeap, VecDeque};
+use std::path::{Path, PathBuf};
 
-/// Entries that a [`Sorter`] holds: the tracers' own buffers hold fewer for each CPU.
+/// Events of a tracer that are held: the tracers' own buffers hold fewer for each CPU.
 pub const MAX_DISORDER: usize = 1 << 12;
+/// Records of a table that are held, some 8 MB: completions of one queue are out of place by its depth, merged hosts by
+/// more.
+pub const MAX_RECORDS_DISORDER: usize = 1 << 16;
 /// Records that wait for their end, and those behind them: more than any device or program has in flight.
 pub const MAX_HELD: usize = 1 << 16;
 
 /// Sorts what is nearly sorted.
 pub struct Sorter<T> {
+    most: usize,
     /// What came in order, so that a sorted trace costs next to nothing.
     queue: VecDeque<Entry<T>>,
     /// What came late.
@@ -56,23 +64,33 @@ impl<T> Ord for Entry<T> {
     }
 }
 
-/// It is earlier than what has left already.
+/// An entry is earlier than one that has left already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLate;
+
+/// What a format of events says of that.
 pub const TOO_LATE: (&str, &str) = ("time goes backwards by over 4096 entries", "sort the trace by time");
 
-impl<T> Default for Sorter<T> {
-    fn default() -> Self {
-        Sorter { queue: VecDeque::new(), late: BinaryHeap::new(), pushed: 0, latest: 0 }
+impl From<TooLate> for (&'static str, &'static str) {
+    fn from(_: TooLate) -> Self {
+        TOO_LATE
     }
 }
 
 impl<T> Sorter<T> {
-    /// Takes an entry, and gives the earliest once there are more than [`MAX_DISORDER`].
+    /// Holds up to `most` entries.
+    #[must_use]
+    pub fn new(most: usize) -> Sorter<T> {
+        Sorter { most, queue: VecDeque::new(), late: BinaryHeap::new(), pushed: 0, latest: 0 }
+    }
+
+    /// Takes an entry, and gives the earliest once there are too many.
     ///
     /// # Errors
-    /// An earlier one has left already; see [`TOO_LATE`].
-    pub fn push(&mut self, at: u64, what: T) -> Result<Option<T>, (&'static str, &'static str)> {
+    /// A later one has left already.
+    pub fn push(&mut self, at: u64, what: T) -> Result<Option<T>, TooLate> {
         if at < self.latest {
-            return Err(TOO_LATE);
+            return Err(TooLate);
         }
         let entry = Entry { at, number: self.pushed, what };
         self.pushed += 1;
@@ -81,7 +99,12 @@ impl<T> Sorter<T> {
         } else {
             self.late.push(entry);
         }
-        Ok(if self.queue.len() + self.late.len() > MAX_DISORDER { self.pop() } else { None })
+        Ok(if self.queue.len() + self.late.len() > self.most { self.pop() } else { None })
+    }
+
+    /// The time of the latest that came in order.
+    fn last(&self) -> u64 {
+        self.queue.back().map_or(self.latest, |last| last.at)
     }
 
     /// The earliest that is left: for the end of the trace.
@@ -94,6 +117,77 @@ impl<T> Sorter<T> {
         };
         self.latest = first.at;
         Some(first.what)
+    }
+}
+
+struct ByStart {
+    items: Items,
+    path: PathBuf,
+    sorter: Sorter<Record>,
+    /// Records taken in.
+    taken: u64,
+    /// When the first one began that went out.
+    base_ns: Option<u64>,
+    /// Nothing more comes in; what is held goes out, then this error.
+    ended: Option<Option<TraceError>>,
+}
+
+/// The records of `items` by their starts, the first of which becomes 0. `path` is what errors name. A record without a
+/// start keeps its place behind the one before it, files pass at once. Not for records that name others: their numbers
+/// change.
+#[must_use]
+pub fn by_start(items: Items, path: &Path) -> Items {
+    Box::new(within(MAX_RECORDS_DISORDER, items, path))
+}
+
+fn within(most: usize, items: Items, path: &Path) -> ByStart {
+    ByStart { items, path: path.to_path_buf(), sorter: Sorter::new(most), taken: 0, base_ns: None, ended: None }
+}
+
+impl ByStart {
+    /// Takes a record; one may leave.
+    fn push(&mut self, record: Record) -> Result<Option<Record>, TraceError> {
+        self.taken += 1;
+        let at = record.start_ns.unwrap_or_else(|| self.sorter.last());
+        self.sorter.push(at, record).map_err(|TooLate| {
+            let what = format!("time goes backwards by more than {} records", self.sorter.most);
+            TraceError::new(&self.path, Place::Record(self.taken), what, "sort the trace by time")
+        })
+    }
+
+    fn out(&mut self, mut record: Record) -> Item {
+        if let Some(start) = record.start_ns {
+            let base = *self.base_ns.get_or_insert(start);
+            record.start_ns = Some(start - base);
+            record.end_ns = record.end_ns.map(|end| end.saturating_sub(base));
+        }
+        Item::Record(record)
+    }
+}
+
+impl Iterator for ByStart {
+    type Item = Result<Item, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.ended.is_none() {
+            match self.items.next() {
+                Some(Ok(Item::Record(record))) => match self.push(record) {
+                    Ok(None) => {}
+                    Ok(Some(first)) => return Some(Ok(self.out(first))),
+                    Err(error) => {
+                        (self.sorter, self.ended) = (Sorter::new(0), Some(None));
+                        return Some(Err(error));
+                    }
+                },
+                Some(Ok(file)) => return Some(Ok(file)),
+                Some(Err(error)) => self.ended = Some(Some(error)),
+                None => self.ended = Some(None),
+            }
+        }
+        match self.sorter.pop() {
+            Some(record) => Some(Ok(self.out(record))),
+            None => self.ended.as_mut()?.take().map(Err),
+        }
     }
 }
 
@@ -172,13 +266,13 @@ mod tests {
 
     #[test]
     fn a_sorter_holds_so_many_and_not_one_more() {
-        let mut sorter = Sorter::default();
+        let mut sorter = Sorter::new(MAX_DISORDER);
         // Backwards, as many as it holds; the next one pushes the earliest out.
         for at in (1..=MAX_DISORDER as u64).rev() {
             assert_eq!(sorter.push(at, at), Ok(None));
         }
         assert_eq!(sorter.push(9000, 9000), Ok(Some(1)));
-        assert_eq!(sorter.push(0, 0), Err(TOO_LATE));
+        assert_eq!(sorter.push(0, 0), Err(TooLate));
         // As late as what has left is late enough, and equals keep their order.
         assert_eq!(sorter.push(1, 77), Ok(Some(77)));
         assert_eq!(sorter.push(2, 78), Ok(Some(2)));
@@ -216,5 +310,60 @@ mod tests {
         held.open(MAX_HELD);
         assert_eq!(held.next(false), Some((0, 0, false)));
         assert_eq!(held.next(false), None);
+    }
+
+    fn of(starts: &[u64], window: usize) -> (Vec<(u64, u64)>, Option<String>) {
+        let record = |(i, start): (usize, &u64)| Record {
+            start_ns: Some(*start),
+            end_ns: Some(start + 5),
+            ..Record::read(0, i as u64, 1)
+        };
+        let items: Vec<Item> = starts.iter().enumerate().map(|(i, start)| Item::Record(record((i, start)))).collect();
+        let mut ordered = within(window, Box::new(items.into_iter().map(Ok)), Path::new("t"));
+        let (mut out, mut error) = (Vec::new(), None);
+        for item in ordered.by_ref() {
+            match item {
+                Ok(Item::Record(r)) => {
+                    assert_eq!(r.end_ns, r.start_ns.map(|start| start + 5));
+                    out.push((r.start_ns.expect("a start"), r.offset));
+                }
+                Ok(Item::File(_)) => {}
+                Err(e) => error = Some(e.to_string()),
+            }
+        }
+        assert!(ordered.next().is_none());
+        (out, error)
+    }
+
+    #[test]
+    fn late_records_find_their_place_and_the_first_begins_at_0() {
+        let (out, error) = of(&[105, 103, 103, 110, 100, 105, 120], 8);
+        assert_eq!(out, [(0, 4), (3, 1), (3, 2), (5, 0), (5, 5), (10, 3), (20, 6)]);
+        assert_eq!(error, None);
+    }
+
+    #[test]
+    fn a_record_out_of_place_by_the_window_is_the_last_that_is_mended() {
+        assert_eq!(of(&[10, 11, 12, 9], 3).0, [(0, 3), (1, 0), (2, 1), (3, 2)]);
+        let (out, error) = of(&[10, 11, 12, 13, 9, 14], 3);
+        assert_eq!(out, [(0, 0)]);
+        let error = error.expect("too late");
+        assert_eq!(error, "time goes backwards by more than 3 records: t, record 5; sort the trace by time");
+    }
+
+    /// What has no start stays behind the one before it, also where that one has left.
+    #[test]
+    fn a_record_without_a_start_keeps_its_place() {
+        let at = |start_ns, offset| Ok(Item::Record(Record { start_ns, ..Record::read(0, offset, 1) }));
+        let items = vec![at(Some(9), 0), at(None, 1), at(Some(8), 2), at(None, 3), at(None, 4), at(Some(20), 5)];
+        let offset = |item| match item {
+            Ok(Item::Record(record)) => record.offset,
+            other => panic!("{other:?}"),
+        };
+        let sorted = |most| within(most, Box::new(items.clone().into_iter()), Path::new("t")).map(offset);
+        assert_eq!(sorted(8).collect::<Vec<_>>(), [2, 0, 1, 3, 4, 5]);
+        let items = vec![at(Some(9), 0), at(None, 1), at(None, 2)];
+        let none = within(0, Box::new(items.into_iter()), Path::new("t")).map(offset);
+        assert_eq!(none.collect::<Vec<_>>(), [0, 1, 2]);
     }
 }

@@ -14,7 +14,7 @@
 use super::super::error::TraceError;
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
-use super::super::order::Sorter;
+use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{Import, Item, LeftOut};
 use super::block::{self, Action, Device, Event, Kind, Requests, SECTOR};
 use super::scan;
@@ -53,7 +53,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let wanted = block::wanted(&mut pairs, FORMAT.name, input.path(), &first)?;
     let left_out = LeftOut::default();
     let requests = Requests::new(wanted, left_out.clone());
-    let lines = Blkparse { sorter: Sorter::default(), requests };
+    let lines = Blkparse { sorter: Sorter::new(MAX_DISORDER), requests };
     let items = step::items(Text { input, lines });
     Ok(Import { header: block::header(FORMAT.name, wanted), items, left_out })
 }

@@ -12,7 +12,7 @@
 use super::super::error::{Place, TraceError};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
-use super::super::order::Sorter;
+use super::super::order::{MAX_DISORDER, Sorter, TOO_LATE, TooLate};
 use super::super::{Import, Item, LeftOut};
 use super::block::{self, Action, Event, Kind, Requests};
 use super::step::{self, Step};
@@ -79,8 +79,14 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let wanted = block::wanted(&mut pairs, FORMAT.name, &path, &first)?;
     let left_out = LeftOut::default();
     let requests = Requests::new(wanted, left_out.clone());
-    let merge =
-        Merge { sources, next: BinaryHeap::new(), begun: false, base_ns: None, sorter: Sorter::default(), requests };
+    let merge = Merge {
+        sources,
+        next: BinaryHeap::new(),
+        begun: false,
+        base_ns: None,
+        sorter: Sorter::new(MAX_DISORDER),
+        requests,
+    };
     Ok(Import { header: block::header(FORMAT.name, wanted), items: step::items(merge), left_out })
 }
 
@@ -262,8 +268,8 @@ impl Step for Merge {
             return Ok(false);
         };
         let pushed = self.sorter.push(at_ns, event);
-        let pushed =
-            pushed.map_err(|(what, remedy)| self.sources[file].input.record_error(RECORD as u64, what, remedy))?;
+        let (what, remedy) = TOO_LATE;
+        let pushed = pushed.map_err(|TooLate| self.sources[file].input.record_error(RECORD as u64, what, remedy))?;
         if let Some(event) = pushed {
             self.sorted(event, file, out)?;
         }

@@ -15,7 +15,7 @@ use super::table::{SECTOR, decimal_ns, lines_fit, words};
 use crate::trace::error::Place;
 use crate::trace::format::{Fit, Format, Pairs};
 use crate::trace::input::Input;
-use crate::trace::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record, TraceError, sorted};
+use crate::trace::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record, TraceError, order};
 use std::collections::VecDeque;
 
 const DIALECTS: &[&str] = &["validate", "ascii", "mqsim"];
@@ -76,7 +76,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     };
     let path = input.path().to_path_buf();
     let lines = Disks { dialect, time_ns: 0, disks: Names::default() };
-    let items = sorted::sorted(items(Text { input, lines }), &path);
+    let items = order::by_start(items(Text { input, lines }), &path);
     Ok(Import { header, items, left_out: LeftOut::default() })
 }
 

@@ -6,7 +6,7 @@ use super::scan::{Names, number};
 use super::step::{Fault, Lines, Text, items};
 use crate::trace::format::{Fit, Pairs};
 use crate::trace::input::Input;
-use crate::trace::{FileInfo, Header, Import, Item, LeftOut, Record, TraceError, sorted};
+use crate::trace::{FileInfo, Header, Import, Item, LeftOut, Record, TraceError, order};
 use std::collections::VecDeque;
 
 /// Lines that a detector looks at.
@@ -141,7 +141,7 @@ pub fn read(input: Input, header: Header, plan: Plan) -> Import {
     let volumes = Names::default();
     let table = Table { row: plan.row, name: plan.name, volumes, left_out: left_out.clone() };
     let items = items(Text { input, lines: table });
-    let items = if plan.sort { sorted::sorted(items, &path) } else { items };
+    let items = if plan.sort { order::by_start(items, &path) } else { items };
     Import { header, items, left_out }
 }
 

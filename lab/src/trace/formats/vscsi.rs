@@ -12,7 +12,7 @@
 use super::super::error::{Place, TraceError};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
-use super::super::order::Sorter;
+use super::super::order::{MAX_DISORDER, Sorter, TOO_LATE, TooLate};
 use super::super::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
 use super::scan;
 use super::step::{self, Step};
@@ -88,7 +88,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         version,
         ends,
         base_us: 0,
-        sorter: Sorter::default(),
+        sorter: Sorter::new(MAX_DISORDER),
         started: false,
         left_out: left_out.clone(),
     };
@@ -178,8 +178,8 @@ impl Step for Vscsi {
         }
         let Some(request) = self.parse(record)? else { return Ok(true) };
         let sorted = self.sorter.push(request.us, request);
-        let sorted =
-            sorted.map_err(|(what, remedy)| self.input.record_error(size_of(self.version) as u64, what, remedy))?;
+        let (what, remedy) = TOO_LATE;
+        let sorted = sorted.map_err(|TooLate| self.input.record_error(size_of(self.version) as u64, what, remedy))?;
         if let Some(request) = sorted {
             self.leave(request, out)?;
         }

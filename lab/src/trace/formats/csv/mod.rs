@@ -16,7 +16,7 @@ use super::step::{Text, items};
 use crate::trace::error::{Place, TraceError};
 use crate::trace::format::{Fit, Format, Pairs};
 use crate::trace::input::Input;
-use crate::trace::{Header, Import, Lacks, LeftOut, Level, sorted};
+use crate::trace::{Header, Import, Lacks, LeftOut, Level, order};
 
 const DELIMITERS: [(&str, u8); 4] = [("comma", b','), ("semicolon", b';'), ("tab", b'\t'), ("space", b' ')];
 
@@ -101,7 +101,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let sort = columns.of(Role::Start).is_some() && columns.of(Role::After).is_none();
     let table = Table { columns, delimiter, words: told, files: Names::default(), pending: Vec::new() };
     let items = items(Text { input, lines: table });
-    let items = if sort { sorted::sorted(items, &path) } else { items };
+    let items = if sort { order::by_start(items, &path) } else { items };
     Ok(Import { header, items, left_out: LeftOut::default() })
 }
 

@@ -12,7 +12,7 @@ use crate::trace::formats::csv::read::after as parse_after;
 use crate::trace::formats::scan::Names;
 use crate::trace::formats::step::{Step, items};
 use crate::trace::input::Input;
-use crate::trace::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Record, sorted};
+use crate::trace::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Record, order};
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::data_type::ByteArray;
 use ::parquet::file::metadata::{FileMetaData, RowGroupMetaData};
@@ -103,7 +103,7 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         rows: 0,
     };
     let items = items(table);
-    let items = if sort { sorted::sorted(items, &path) } else { items };
+    let items = if sort { order::by_start(items, &path) } else { items };
     Ok(Import { header, items, left_out: LeftOut::default() })
 }
 
