@@ -16,7 +16,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
     out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref())])?;
     let seeds = if args.seed == "all" { Vec::new() } else { vec![args.seed.clone()] };
     let done = if args.real {
-        real::run(&seeds, &mut Bar::new()).map_err(cannot)?
+        real::run(&seeds, &real::Extent::default(), &mut Bar::new()).map_err(cannot)?
     } else {
         let options = Options { seeds, most_runs: args.runs, instead: Vec::new() };
         reproduce::run(&options, &mut Bar::new()).map_err(refused)?

@@ -47,6 +47,12 @@ impl Scratch {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 
+    /// The way to it for other programs: good while this is.
+    #[must_use]
+    pub fn shared_path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
     /// The directory it would stand in if it had a name.
     #[must_use]
     pub fn dir(&self) -> &Path {

@@ -3,7 +3,9 @@
 //! Never: a shell, or a program that is not bounded in size or time by its arguments.
 
 use super::RealError;
+use super::guard::Guard;
 use crate::live::Scratch;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -29,7 +31,62 @@ pub fn find(name: &str) -> Option<Tool> {
     dirs.map(|dir| dir.join(name)).find(|path| path.is_file()).map(|path| Tool { path })
 }
 
+/// The programs that a call needs.
+#[derive(Debug, Default)]
+pub struct Tools {
+    found: Vec<(&'static str, Tool)>,
+}
+
+impl Tools {
+    /// Finds them, each once.
+    ///
+    /// # Errors
+    /// One is not there; the error names all that are not.
+    pub fn find(wanted: &[&'static str]) -> Result<Tools, RealError> {
+        let (mut tools, mut missing) = (Tools::default(), Vec::new());
+        for name in wanted {
+            match find(name) {
+                _ if missing.contains(name) || tools.get(name).is_ok() => {}
+                Some(tool) => tools.found.push((name, tool)),
+                None => missing.push(*name),
+            }
+        }
+        if missing.is_empty() { Ok(tools) } else { Err(lacking(&missing.join(", "))) }
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// It was not asked for.
+    pub fn get(&self, name: &str) -> Result<&Tool, RealError> {
+        self.found.iter().find(|(known, _)| *known == name).map(|(_, tool)| tool).ok_or_else(|| lacking(name))
+    }
+}
+
+fn lacking(what: &str) -> RealError {
+    RealError::Needs(format!("--real: {what} not found; it needs {}", super::needs()))
+}
+
 impl Tool {
+    /// Its path, for another program that is to start it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Runs it to its end out of reach of Ctrl-C, what it prints going to `output`.
+    ///
+    /// # Errors
+    /// It does not start, or fails.
+    pub fn run_to(&self, args: &[&str], output: Stdio) -> Result<(), RealError> {
+        let mut command = self.command(args);
+        let child = command.stdout(output).stderr(Stdio::piped()).process_group(0).spawn();
+        // The command holds the way to `output`, and whoever reads there waits for its end.
+        drop(command);
+        let ended = child.and_then(std::process::Child::wait_with_output);
+        self.said(&ended.map_err(|error| self.failed(error.to_string()))?).map(|_| ())
+    }
+
     /// Runs it to its end and gives back what it said on both of its outputs.
     ///
     /// # Errors
@@ -39,7 +96,9 @@ impl Tool {
         self.said(&output)
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// The program with these arguments, its messages in English and no input.
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(args).env("LC_ALL", "C").stdin(Stdio::null());
         command
@@ -50,7 +109,9 @@ impl Tool {
         if output.status.success() { Ok(text) } else { Err(self.failed(text)) }
     }
 
-    fn failed(&self, why: String) -> RealError {
+    /// The error of a call that failed.
+    #[must_use]
+    pub fn failed(&self, why: String) -> RealError {
         let why: String = why.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MOST).collect();
         RealError::Tool { what: self.path.display().to_string(), why }
     }
@@ -69,22 +130,26 @@ pub fn dd_seconds(said: &str) -> Option<f64> {
     part.split_whitespace().next()?.parse().ok().filter(|s: &f64| *s > 0.0)
 }
 
-/// Random reads of the scratch file for so many seconds. The link that gives it the name sysbench wants stands in a
-/// directory of its own, which goes as soon as sysbench has opened it.
+/// So many random reads of the scratch file, for so many seconds at most. The link that gives it the name sysbench
+/// wants stands in a directory of its own, which a guard removes as soon as sysbench has opened it.
 ///
 /// # Errors
 /// It does not start, or fails.
-pub fn sysbench(tool: &Tool, scratch: &Scratch, bytes: u64, record: u64, seconds: u32) -> Result<String, RealError> {
-    let made = tempfile::tempdir().and_then(|dir| {
-        let own = scratch.path().display().to_string().replace("/self/", &format!("/{}/", std::process::id()));
-        std::os::unix::fs::symlink(own, dir.path().join("test_file.0"))?;
-        Ok(dir)
-    });
-    let dir = made.map_err(|error| tool.failed(error.to_string()))?;
+pub fn sysbench(tools: &Tools, scratch: &Scratch, events: u64, how: [u64; 3]) -> Result<String, RealError> {
+    let [bytes, record, seconds] = how;
+    let tool = tools.get("sysbench")?;
+    let io = |error: std::io::Error| tool.failed(error.to_string());
+    let dir = std::env::temp_dir().join(format!("foreread-{}-sysbench", std::process::id()));
+    let link = dir.join("test_file.0");
+    // Told before anything is made. `rm -d` removes the link and an empty directory, and nothing else.
+    let guard = Guard::start(tools.get("xargs")?, &["-0", "-r", &tools.get("rm")?.name(), "-d", "-f", "--"])?;
+    guard.tell(format!("{}\0{}", link.display(), dir.display()).as_bytes())?;
+    std::fs::create_dir(&dir).map_err(io)?;
+    std::os::unix::fs::symlink(scratch.shared_path(), &link).map_err(io)?;
     let args = [
         "fileio".to_string(),
         format!("--time={seconds}"),
-        format!("--events={}", bytes / record),
+        format!("--events={events}"),
         "--threads=1".to_string(),
         "--file-num=1".to_string(),
         format!("--file-total-size={bytes}"),
@@ -94,10 +159,8 @@ pub fn sysbench(tool: &Tool, scratch: &Scratch, bytes: u64, record: u64, seconds
         "--file-fsync-end=off".to_string(),
         "run".to_string(),
     ];
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let mut command = tool.command(&args);
-    let started = command.current_dir(dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = started.map_err(|error| tool.failed(error.to_string()))?;
+    let mut command = tool.command(&args.each_ref().map(String::as_str));
+    let child = command.current_dir(&dir).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(io)?;
     let open = PathBuf::from(format!("/proc/{}/fd", child.id()));
     for _ in 0..LOOKS {
         if !open.is_dir() || holds_deleted(&open) {
@@ -105,9 +168,9 @@ pub fn sysbench(tool: &Tool, scratch: &Scratch, bytes: u64, record: u64, seconds
         }
         std::thread::sleep(std::time::Duration::from_millis(LOOK_MS));
     }
-    drop(dir);
-    let output = child.wait_with_output().map_err(|error| tool.failed(error.to_string()))?;
-    tool.said(&output)
+    let removed = guard.act();
+    let output = child.wait_with_output().map_err(io)?;
+    removed.and_then(|()| tool.said(&output))
 }
 
 /// Whether one of the descriptors is a file without a name: the scratch file.
@@ -128,7 +191,7 @@ pub fn sysbench_mib_per_s(said: &str) -> Option<f64> {
 ///
 /// # Errors
 /// It does not start, or fails.
-pub fn fio(tool: &Tool, path: &str, record: u64, seconds: u32, how: [&str; 3]) -> Result<String, RealError> {
+pub fn fio(tool: &Tool, path: &str, record: u64, seconds: u64, how: [&str; 3]) -> Result<String, RealError> {
     let [engine, depth, direct] = how;
     let args = [
         "--name=seed".to_string(),
