@@ -12,6 +12,7 @@ use foreread_lab::device::presets::{self, Preset};
 use foreread_lab::device::{Command, Device};
 use foreread_lab::reproduce::published::seed_000::{EVA, RAID, THEORY};
 use foreread_lab::reproduce::published::seed_001::{DD_BYTES, Labels, Run, SWEEPS, Sweep};
+use foreread_lab::reproduce::published::seed_004::WORKLOADS;
 
 fn sweep(name: &str) -> &'static Sweep {
     SWEEPS.iter().find(|s| s.preset == name).expect("a published device")
@@ -184,7 +185,9 @@ fn hdd_theory_is_the_published_table() {
 fn rbd_gives_the_rows_it_was_fitted_to() {
     let rtt_ns = read_ns("rbd", 0);
     let ns_per_byte = (read_ns("rbd", 1024) - rtt_ns) / (1024.0 * 1024.0);
-    for (reads, mb, seconds) in [(57_516.0, 407.0, 46.22), (130_104.0, 3044.0, 138.55)] {
+    for name in ["boot-ide", "grep-ide"] {
+        let row = WORKLOADS.iter().find(|w| w.name == name).expect("a workload");
+        let (reads, mb, seconds) = (row.reads as f64, row.mb as f64, row.lines[0].time_s);
         let modelled = (reads * rtt_ns + mb * 1e6 * ns_per_byte) / 1e9;
         assert!((modelled / seconds - 1.0_f64).abs() < 0.001, "{modelled:.2} s and {seconds} s");
     }

@@ -5,6 +5,7 @@ use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_lab::reproduce::published::seed_001::{BLKID, TINY};
 use seeds::{mean, table};
 
 const UNCAPPED: &str = "linux-2.6.31:max=128K";
@@ -28,7 +29,7 @@ fn the_cap_and_the_hint_save_seconds() {
     assert_eq!(cost("normal", "none"), hinted, "nothing is read that is not asked for");
     // 15 kB/s and nothing else: bytes are seconds.
     for (bytes, seconds) in [uncapped, capped, hinted] {
-        assert!((bytes as f64 / 15e3 / seconds - 1.0).abs() < 0.001, "{bytes} in {seconds} s");
+        assert!((bytes as f64 / TINY.1 / seconds - 1.0).abs() < 0.001, "{bytes} in {seconds} s");
     }
 }
 
@@ -39,8 +40,8 @@ fn the_windows_are_those_published_and_one_more() {
     let page = PageSize::new(4096).expect("a page size");
     let mut machine = Machine::new(Config::new(page, 1 << 20), PolicySpec::parse(UNCAPPED).expect("a policy"));
     machine.watch();
-    machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: 505_000 });
-    for (n, (offset, len)) in [(0, 1024), (1536, 16_384)].into_iter().enumerate() {
+    machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: TINY.0 });
+    for (n, (offset, len, _)) in BLKID.into_iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
         machine.handle(Nanos(0), Event::Read { read: ReadId(n as u64), open: OpenId(0), range, random: false });
         while let Some(action) = machine.poll() {
@@ -56,5 +57,6 @@ fn the_windows_are_those_published_and_one_more() {
     let pages = |range: ByteRange| (range.start() / 4096, range.len() / 4096);
     let windows: Vec<(u64, u64)> =
         machine.take_decisions().into_iter().flat_map(|d| d.windows).map(|w| pages(w.range)).collect();
-    assert_eq!(windows, [(0, 4), (4, 8), (12, 16)]);
+    let [(.., first), (.., second)] = BLKID;
+    assert_eq!(windows, [(0, first), (first, second), (first + second, 16)]);
 }

@@ -34,7 +34,10 @@ pub fn table(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     let [asked_kib, _] = cost(runs, "normal", "none")?;
     let wanted = BLKID.iter().map(|b| b.1).sum::<u64>() as f64 / 1024.0;
     let mut rows = vec![
-        Row::new("asked for", "KiB", Some(wanted), asked_kib).role(Role::Input).because("17 KiB lie in five pages"),
+        Row::new("asked for", "KiB", Some(wanted), asked_kib)
+            .exact()
+            .role(Role::Input)
+            .because("17 KiB lie in five pages of 4 KiB"),
     ];
     let first_two: u64 = windows(UNCAPPED)?.iter().take(BLKID.len()).map(|pages| pages * PAGE / 1024).sum();
     rows.push(

@@ -18,6 +18,14 @@ pub const WIDTH: usize = 80;
 const LABEL: usize = 27;
 const COLUMN: usize = 19;
 
+/// What the roles mean, before the sums.
+const ROLES: [&str; 4] = [
+    "check: predicted, the model had not been fitted to it; a miss fails the call",
+    "fit:   a model or a workload was fitted to it; 'off' is outside its bound",
+    "input: put in as published",
+    "shown: no target; the reason stands below its table",
+];
+
 /// Every table with its reasons, then what it comes to. Ends with a newline.
 #[must_use]
 pub fn render(done: &Reproduction) -> String {
@@ -28,7 +36,9 @@ pub fn render(done: &Reproduction) -> String {
         lines.extend(reasons(table));
         lines.push(String::new());
     }
-    lines.extend(number::wrap(&summary(done), WIDTH));
+    lines.extend(ROLES.iter().map(ToString::to_string));
+    lines.extend(by_seed(done));
+    lines.extend(number::wrap(&format!("all: {}", summary(done)), WIDTH));
     for (table, row) in done.missed() {
         let reason = row.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
         let line = format!("missed: {} {}, {}, {}{reason}", table.seed, table.table, row.label, row.column);
@@ -59,7 +69,8 @@ fn cells(row: &Row) -> [String; 7] {
     let mark = match (row.role, row.ok) {
         (Role::Shown | Role::Input, true) => "",
         (_, true) => "ok",
-        (_, false) => "MISSED",
+        (Role::Check, false) => "MISSED",
+        (_, false) => "off",
     };
     [
         number::cut(&row.label, LABEL),
@@ -86,7 +97,7 @@ fn percent(error: f64) -> String {
     if error.abs() < 5e-5 { "0".to_string() } else { format!("{:+.1} %", error * 100.0) }
 }
 
-/// Each reason once, with the rows that it is for where these are not all.
+/// Each reason once, with the rows that it is for.
 fn reasons(table: &Table) -> Vec<String> {
     let mut seen: Vec<(&str, Vec<&Row>)> = Vec::new();
     for row in &table.rows {
@@ -96,36 +107,69 @@ fn reasons(table: &Table) -> Vec<String> {
             None => seen.push((reason, vec![row])),
         }
     }
+    let all = distinct(&table.rows, |row| &row.label);
     let line = |(reason, rows): (&str, Vec<&Row>)| {
-        let whom = match rows.as_slice() {
-            [one] => format!("{}, {}", one.label, one.column),
-            [first, .., last] => format!("{}, {} to {}, {}", first.label, first.column, last.label, last.column),
-            [] => String::new(),
-        };
-        number::wrap(&format!("- {whom}: {reason}."), WIDTH)
+        let labels = distinct(rows.iter().copied(), |row| &row.label);
+        let labels = if labels.len() == all.len() && all.len() > 1 { "all".to_string() } else { some(&labels, "; ") };
+        let columns = some(&distinct(rows.iter().copied(), |row| &row.column), " and ");
+        number::wrap(&format!("- {labels} ({columns}): {reason}."), WIDTH)
     };
     seen.into_iter().flat_map(line).collect()
 }
 
-/// One line: how many of each role, how many checks were met, the largest error of a check and of a fit. Orders have no
-/// error: one of two is larger.
+/// Each text once, in the order of the rows.
+fn distinct<'a>(rows: impl IntoIterator<Item = &'a Row>, text: impl Fn(&'a Row) -> &'a String) -> Vec<&'a str> {
+    let mut texts: Vec<&str> = Vec::new();
+    for row in rows {
+        let text = text(row).as_str();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    texts
+}
+
+/// The texts, or the first, the last and how many.
+fn some(texts: &[&str], between: &str) -> String {
+    match texts {
+        [first, .., last] if texts.len() > 3 => format!("{first} to {last}, {} of them", texts.len()),
+        texts => texts.join(between),
+    }
+}
+
+/// One line: how many of each role and how many of these are within their bounds, the largest error of a check and of
+/// a fit. A role that nothing has is left out. Orders have no error: one of two is larger.
 #[must_use]
 pub fn summary(done: &Reproduction) -> String {
-    let checks = done.count(Role::Check);
-    let worst = |role: Role| {
-        let figures = done.rows().filter(|r| r.role == role && !r.column.starts_with(ORDER));
-        let errors = figures.filter_map(|r| r.error.map(f64::abs));
-        errors.fold(0.0, f64::max) * 100.0
+    tally(&done.rows().collect::<Vec<_>>())
+}
+
+fn tally(rows: &[&Row]) -> String {
+    let part = |role: Role| {
+        let of: Vec<&&Row> = rows.iter().filter(|r| r.role == role).collect();
+        let ok = of.iter().filter(|r| r.ok).count();
+        let errors = of.iter().filter(|r| !r.column.starts_with(ORDER)).filter_map(|r| r.error);
+        let worst = errors.map(f64::abs).reduce(f64::max);
+        let worst = worst.map_or(String::new(), |error| format!(" (worst error {:.1} %)", error * 100.0));
+        let plural = if of.len() == 1 || role == Role::Shown { "" } else { "s" };
+        match role {
+            _ if of.is_empty() => None,
+            Role::Check | Role::Fit => Some(format!("{} {}{plural}, {ok} ok{worst}", of.len(), role.name())),
+            Role::Input | Role::Shown => Some(format!("{} {}{plural}", of.len(), role.name())),
+        }
     };
-    format!(
-        "{checks} checks, {} ok; {} fits (worst {:.1} %), {} inputs, {} shown. Worst error of a check {:.1} %.",
-        checks - done.missed().count(),
-        done.count(Role::Fit),
-        worst(Role::Fit),
-        done.count(Role::Input),
-        done.count(Role::Shown),
-        worst(Role::Check),
-    )
+    [Role::Check, Role::Fit, Role::Input, Role::Shown].into_iter().filter_map(part).collect::<Vec<_>>().join("; ")
+}
+
+/// The summary of each seed where there are several.
+fn by_seed(done: &Reproduction) -> Vec<String> {
+    let mut seeds: Vec<&str> = done.tables.iter().map(|t| t.seed.as_str()).collect();
+    seeds.dedup();
+    let line = |seed: &str| {
+        let rows: Vec<&Row> = done.tables.iter().filter(|t| t.seed == seed).flat_map(|t| &t.rows).collect();
+        number::wrap(&format!("seed {seed}: {}", tally(&rows)), WIDTH)
+    };
+    if seeds.len() < 2 { Vec::new() } else { seeds.into_iter().flat_map(line).collect() }
 }
 
 /// The error line of a call whose checks were not all met: how many, and the first of them.

@@ -175,6 +175,7 @@ fn t_quantile(n: usize, q: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::published::seed_004::{Line, SIGMAS, STRATEGIES, WORKLOADS};
 
     fn near(got: f64, want: f64, within: f64) {
         assert!((got - want).abs() <= within, "{got} is not {want} within {within}");
@@ -264,26 +265,20 @@ mod tests {
         near(percentile_ns(&latency, 100.0).expect("defined") as f64 / u64::MAX as f64, 1.0, 0.001);
     }
 
-    /// The table of seed 004 (Crume, the four RBD readahead strategies): seconds, "99.7 % confidence".
-    const CRUME: [(&str, [(f64, f64); 4]); 4] = [
-        ("boot-ide", [(46.22, 0.41), (11.42, 0.25), (11.46, 0.13), (12.48, 0.61)]),
-        ("boot-virtio", [(9.05, 0.25), (8.05, 0.38), (7.86, 0.27), (9.17, 0.34)]),
-        ("grep-ide", [(138.55, 1.67), (136.07, 1.57), (137.30, 1.77), (138.77, 1.52)]),
-        ("grep-virtio", [(120.73, 1.33), (121.29, 1.28), (123.32, 1.29), (127.75, 1.32)]),
-    ];
-    const STRATEGY: [&str; 4] = ["none", "plain", "aligned", "eager"];
+    /// A published time of seed 004 and its margin.
+    fn published(line: &Line) -> Published {
+        Published { mean: line.time_s, margin: line.margin_s }
+    }
 
     /// Every pair of every workload, corrected as one family of 24: "workload slower>faster" and its p value.
     fn crume() -> Vec<(String, f64)> {
         let (mut names, mut family) = (Vec::new(), Vec::new());
-        for (workload, row) in CRUME {
-            for (i, &(mean_i, margin_i)) in row.iter().enumerate() {
-                for (j, &(mean_j, margin_j)) in row.iter().enumerate().skip(i + 1) {
-                    let (a, b) =
-                        (Published { mean: mean_i, margin: margin_i }, Published { mean: mean_j, margin: margin_j });
-                    let (slow, fast) = if mean_i > mean_j { (i, j) } else { (j, i) };
-                    names.push(format!("{workload} {}>{}", STRATEGY[slow], STRATEGY[fast]));
-                    family.push(z_test(a, b, 3.0));
+        for workload in &WORKLOADS {
+            for (i, one) in workload.lines.iter().enumerate() {
+                for (j, other) in workload.lines.iter().enumerate().skip(i + 1) {
+                    let (slow, fast) = if one.time_s > other.time_s { (i, j) } else { (j, i) };
+                    names.push(format!("{} {}>{}", workload.name, STRATEGIES[slow].0, STRATEGIES[fast].0));
+                    family.push(z_test(published(one), published(other), SIGMAS));
                 }
             }
         }
@@ -318,8 +313,8 @@ mod tests {
     #[test]
     fn z_of_published_margins() {
         let at = |i: usize, j: usize, row: usize| {
-            let of = |k: usize| Published { mean: CRUME[row].1[k].0, margin: CRUME[row].1[k].1 };
-            z_test(of(i), of(j), 3.0).expect("defined")
+            let of = |k: usize| published(&WORKLOADS[row].lines[k]);
+            z_test(of(i), of(j), SIGMAS).expect("defined")
         };
         // Before correction, as the evaluation notes have them.
         near(at(0, 1, 2), 0.0012, 0.0001);

@@ -16,16 +16,17 @@
 //!
 //! **Fitted**: the lengths of runs and streams ([`RUNS`], [`STREAMS`]) and the size of a read in a stream were chosen
 //! so that the posting's detector `plain` makes 281 requests of 201 MB (published: 281 of 203). The published times
-//! were in view: streams of 128 KiB a read, the other shape tried, met the counts less well and took 12.1 s.
+//! were in view: streams of 128 KiB a read, the other shape tried, met the counts less well and took 0.4 s more.
 //!
 //! **Predicted**, mean of 20 seeds on a file of 1 GiB before a cache that forgets nothing, in brackets what was
-//! published (`lab/tests/boot_ide.rs`):
+//! published (`compare boot-ide --on model:rbd --size 1G --cache 2G --policy none,rbd-plain,rbd-aligned,rbd-eager`);
+//! requests and MB of `plain` are those that were fitted:
 //!
 //! | detector | requests | MB | seconds on `model:rbd` |
 //! |---|---|---|---|
-//! | plain | | | 11.7 (11.42 ± 0.25) |
-//! | aligned | 281 (276) | 203 (201) | 11.7 (11.46 ± 0.13) |
-//! | eager | 104 (111) | 304 (303) | 12.1 (12.48 ± 0.61) |
+//! | plain | 281 (281) | 201 (203) | 12.2 (11.42 ± 0.25) |
+//! | aligned | 281 (276) | 203 (201) | 12.2 (11.46 ± 0.13) |
+//! | eager | 104 (111) | 304 (303) | 12.7 (12.48 ± 0.61) |
 //!
 //! Without readahead it takes 46.20 s (46.22), but that row is one of the two that the model was fitted to.
 //!
@@ -33,7 +34,7 @@
 //! and virtio differ in how many requests may be pending); no byte is read twice; groups, sizes of other reads, the
 //! order of all of them, and places evenly spread over the file. The seed draws order and places; it does not change
 //! what stands in the tables. A larger file spreads the same reads farther apart, so less of what a detector reads
-//! too much of is wanted later: plain takes 12.2 s from 8 GiB on.
+//! too much of is wanted later: plain takes 12.4 s at the size that `compare` takes, and 12.9 s from 8 GiB on.
 //!
 //! Never: a gap between reads that follow each other inside a run, stream or group, nor none between two of these.
 

@@ -10,14 +10,15 @@
 //! requests, 221 MB; the classes are those in which `plain` makes 1, 2, 3 or 4 requests); their number (`eager`: 249
 //! requests); how many groups go out in batches, 87 % (`none`: 9.05 s); how dense a zone is, 90 % (`eager`: 9.17 s).
 //!
-//! What comes out on `model:rbd`, mean of 20 seeds, in brackets what was published:
+//! What comes out on `model:rbd`, mean of 20 seeds (`compare boot-virtio --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), in
+//! brackets what was published:
 //!
 //! | detector | seconds | requests | MB |
 //! |---|---|---|---|
-//! | none | 9.05 (9.05 ± 0.25) | | |
-//! | plain | 8.55 (8.05 ± 0.38) | 451 (451) | 222 (221) |
-//! | aligned | 8.56 (7.86 ± 0.27) | 451 (452) | 222 (213) |
-//! | eager | 9.17 (9.17 ± 0.34) | 250 (249) | 630 (600) |
+//! | none | 9.04 (9.05 ± 0.25) | | |
+//! | plain | 8.52 (8.05 ± 0.38) | 451 (451) | 222 (221) |
+//! | aligned | 8.54 (7.86 ± 0.27) | 451 (452) | 223 (213) |
+//! | eager | 9.14 (9.17 ± 0.34) | 248 (249) | 623 (600) |
 //!
 //! **Assumed**, with nothing in the posting to check it: depth 4, that no byte is read twice, the sizes of reads
 //! outside streams, and which reads go out together.

@@ -10,14 +10,15 @@
 //! those in which `plain` makes 1, 2, 3 or 4 requests); how many groups go out in batches, 11 % (`none`: 120.73 s); how
 //! dense a zone is, 65 % (`plain`: 121.29 s).
 //!
-//! What comes out on `model:rbd`, mean of 20 seeds, in brackets what was published:
+//! What comes out on `model:rbd`, mean of 20 seeds (`compare grep-virtio --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), in
+//! brackets what was published:
 //!
 //! | detector | seconds | requests | MB |
 //! |---|---|---|---|
-//! | none | 120.95 (120.73 ± 1.33) | | |
-//! | plain | 121.6 (121.29 ± 1.28) | 1186 (1186) | 1484 (1485) |
-//! | aligned | 121.9 (123.32 ± 1.29) | 1196 (1139) | 1522 (1409) |
-//! | eager | 123.7 (127.75 ± 1.32) | 870 (842) | 2410 (2218) |
+//! | none | 120.99 (120.73 ± 1.33) | | |
+//! | plain | 121.5 (121.29 ± 1.28) | 1186 (1186) | 1484 (1485) |
+//! | aligned | 121.9 (123.32 ± 1.29) | 1195 (1139) | 1519 (1409) |
+//! | eager | 123.3 (127.75 ± 1.32) | 873 (842) | 2415 (2218) |
 //!
 //! Every difference that the published margins tell apart has the published sign.
 //!
