@@ -215,7 +215,7 @@ fn fit(of: &Probe) -> Section {
 
 /// A size as drives are sold: a power of two where it is one, else GB of 10^9 bytes.
 fn capacity(bytes: u64) -> String {
-    if bytes % (1 << 20) == 0 || bytes < 1_000_000_000 {
+    if bytes.is_multiple_of(1 << 20) || bytes < 1_000_000_000 {
         number::size(bytes)
     } else {
         format!("{:.1} GB", bytes as f64 / 1e9)
