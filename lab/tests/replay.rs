@@ -8,7 +8,7 @@ use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, OracleRow, Plan, Where};
 use foreread_lab::device::presets;
 use foreread_lab::limits::bound::Bound;
-use foreread_lab::replay::{Loaded, Mode, Part, Replay, load};
+use foreread_lab::replay::{Loaded, MAX_OUTSTANDING, Mode, Part, Replay, load};
 use foreread_lab::report::{Report, RunResult, Silent, table};
 use foreread_lab::sim;
 use foreread_lab::trace::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
@@ -313,4 +313,21 @@ fn without_threads_each_description_is_a_reader() {
     };
     assert_eq!(jobs(Lacks::default()), [None, Some(0)]);
     assert_eq!(jobs(Lacks { threads: true, ..Lacks::default() }), [None, None]);
+}
+
+/// One read more than may be outstanding waits, and its waiting counts from its time on.
+#[test]
+fn what_exceeds_the_outstanding_reads_waits_and_is_counted() {
+    let reads = u64::from(MAX_OUTSTANDING) + 1;
+    let file = Item::File(FileInfo { name: "f".to_string(), size: Some(reads * 64 * PAGE) });
+    let all = (0..reads).map(|n| Item::Record(Record { open: 0, ..read(0, n, (0, 0)) }));
+    let items: Vec<Item> = std::iter::once(file).chain(all).collect();
+    let items = Box::new(items.into_iter().map(Ok));
+    let import = Import { header: Header::default(), items, left_out: LeftOut::default() };
+    let replay = replay(&Arc::new(load("test.trace", import, None).expect("readable")), Mode::Open, None);
+    assert_eq!((replay.workload.jobs.len(), replay.workload.jobs[0].depth), (1, MAX_OUTSTANDING));
+    assert!(replay.notes.iter().any(|note| note.ends_with("up to 16384 reads wait at once")), "{:?}", replay.notes);
+    let run = simulate(&replay);
+    assert_eq!((ns(&run), run.latency.len()), (reads * PAGE_NS, reads));
+    assert!(near(run.latency.max(), reads * PAGE_NS), "{}", run.latency.max());
 }

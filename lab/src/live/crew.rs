@@ -19,6 +19,7 @@ use crate::workload::{Kind, Workload};
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
@@ -131,7 +132,7 @@ pub fn run(workload: &Workload, target: &Target<'_>) -> Result<Ran, LiveError> {
         }
         free.into_iter().for_each(|job| crew.begin(&mut state, job, 0));
         drop(state);
-        crew.work(scope);
+        crew.guarded(scope);
     });
     let state = crew.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     match state.failed {
@@ -151,7 +152,7 @@ impl Crew<'_> {
 
     fn hire<'scope>(&'scope self, state: &mut State, scope: &'scope Scope<'scope, '_>) {
         state.workers += 1;
-        scope.spawn(move || self.work(scope));
+        scope.spawn(move || self.guarded(scope));
     }
 
     /// A job may begin at this time.
@@ -284,6 +285,17 @@ impl Crew<'_> {
         state
     }
 
+    /// A worker that ends the run if it panics: the others would wait for its read for ever.
+    fn guarded<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(scope))) else { return };
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        let mut state = self.lock();
+        state.failed.get_or_insert(LiveError::Broken(text.unwrap_or_else(|| "no message".to_string())));
+        self.needed.notify_all();
+        self.earlier.notify_all();
+    }
+
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let (mut latency, mut late, mut ended_ns) = (latency_histogram(), latency_histogram(), 0);
         let mut buffer = Vec::new();
@@ -327,5 +339,58 @@ impl Crew<'_> {
             return Ok(());
         }
         Err(LiveError::Short { offset: request.offset, len: request.len, got })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Job, Request};
+
+    fn workload(jobs: Vec<Job>) -> Workload {
+        Workload { name: "t".to_string(), files: vec![1 << 30], page_bytes: 4096, jobs }
+    }
+
+    /// Reads of one page, each due at its time.
+    fn timed(reads: u64, gap_ns: u64) -> Job {
+        let read = |n| Request { think_ns: n * gap_ns, ..Request::read(n * 4096, 4096) };
+        Job { timed: true, depth: 1 << 14, ..Job::new(0, 0, (0..reads).map(read).collect()) }
+    }
+
+    /// More reads are due than may be outstanding: as many as the limit says are, and not one more.
+    #[test]
+    fn so_many_reads_are_outstanding_and_not_one_more() {
+        let (inside, all_in) = (Mutex::new((0_u32, 0_u32)), Condvar::new());
+        let read = |_: u32, buffer: &mut [u8], _: u64| {
+            let mut now = inside.lock().expect("no panic");
+            *now = (now.0 + 1, now.1.max(now.0 + 1));
+            all_in.notify_all();
+            let most = Duration::from_secs(60);
+            drop(all_in.wait_timeout_while(now, most, |now| now.1 < MAX_WORKERS).expect("no panic"));
+            // Time for one too many to come in.
+            std::thread::sleep(Duration::from_millis(20));
+            inside.lock().expect("no panic").0 -= 1;
+            Ok(buffer.len())
+        };
+        let target = Target { read: &read, advise: &|_, _, _, _| Ok(()) };
+        let ran = run(&workload(vec![timed(u64::from(MAX_WORKERS) + 40, 0)]), &target).expect("served");
+        assert_eq!(ran.latency.len(), u64::from(MAX_WORKERS) + 40);
+        assert_eq!(inside.lock().expect("no panic").1, MAX_WORKERS);
+    }
+
+    /// With reads, pauses and waiting jobs all about, a panic is an error and no endless wait.
+    #[test]
+    fn a_worker_that_panics_ends_the_run() {
+        let read = |_: u32, buffer: &mut [u8], offset: u64| {
+            assert!(offset != 5 * 4096, "the sixth read");
+            Ok(buffer.len())
+        };
+        let target = Target { read: &read, advise: &|_, _, _, _| Ok(()) };
+        let waiting = Job { after: Some(0), ..Job::new(0, 1, vec![Request::read(0, 4096)]) };
+        let hours = Request { think_ns: 3_600_000_000_000, ..Request::read(0, 4096) };
+        let pausing = Job::new(0, 2, vec![hours]);
+        let result = run(&workload(vec![timed(20, 1_000_000), waiting, pausing]), &target);
+        let error = result.err().expect("a panic").to_string();
+        assert!(error.starts_with("a reader of the replay broke down: the sixth read; "), "{error}");
     }
 }

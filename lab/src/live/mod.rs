@@ -65,6 +65,9 @@ pub enum LiveError {
         /// Median latency of the reads, in microseconds.
         p50_us: u64,
     },
+    /// A thread of a replay panicked.
+    #[error("a reader of the replay broke down: {0}; this is a fault of foreread, please report it")]
+    Broken(String),
     /// A read that lay within the file ended early.
     #[error(
         "the file became shorter while it was read: {got} of {len} bytes at offset {offset}; leave it alone and try again"
