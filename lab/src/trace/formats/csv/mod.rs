@@ -59,8 +59,9 @@ fn detect(head: &[u8]) -> Fit {
 fn names(line: &[u8], delimiter: u8) -> Option<Vec<String>> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let fields = read::quoted(line, delimiter).ok()?;
-    let names: Option<Vec<String>> = fields.iter().map(|field| String::from_utf8(field.to_vec()).ok()).collect();
+    let mut quoted = read::Quoted::new(delimiter);
+    let names: Option<Vec<String>> =
+        quoted.split(line).ok()?.map(|field| String::from_utf8(field.to_vec()).ok()).collect();
     names.filter(|names| names.len() <= MAX_COLUMNS)
 }
 
@@ -99,7 +100,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     };
     let header = describe(&columns, &names, level);
     let sort = columns.of(Role::Start).is_some() && columns.of(Role::After).is_none();
-    let table = Table { columns, delimiter, words: told, files: Names::default(), pending: Vec::new() };
+    let table = Table { columns, delimiter, words: told, files: Names::default(), pending: Vec::new(), quoted: None };
     let items = items(Text { input, lines: table });
     let items = if sort { order::by_start(items, &path) } else { items };
     Ok(Import { header, items, left_out: LeftOut::default() })

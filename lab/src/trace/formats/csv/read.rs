@@ -1,6 +1,6 @@
 //! Rows of a CSV into records.
 //!
-//! A row without quotes is split where it stands; one with quotes goes through the crate `csv`, and may go on over
+//! A row without quotes is split where it stands; one with quotes goes through the crate `csv-core`, and may go on over
 //! several lines. Never: a row of over 64 KiB, a float, or a row that has another number of columns than the first.
 
 use super::super::scan::{Names, number};
@@ -85,6 +85,8 @@ pub struct Table {
     pub files: Names,
     /// Lines of a row that goes on.
     pub pending: Vec<u8>,
+    /// What splits rows with quotes, once there was one.
+    pub quoted: Option<Box<Quoted>>,
 }
 
 impl Lines for Table {
@@ -99,9 +101,12 @@ impl Lines for Table {
                 self.pending.push(b'\n');
                 return Ok(true);
             }
-            let row = std::mem::take(&mut self.pending);
-            let record = quoted(&row, self.delimiter)?;
-            return self.row(record.iter(), out).map(|()| true);
+            let mut row = std::mem::take(&mut self.pending);
+            let mut quoted = self.quoted.take().unwrap_or_else(|| Box::new(Quoted::new(self.delimiter)));
+            self.row(quoted.split(&row)?, out)?;
+            row.clear();
+            (self.pending, self.quoted) = (row, Some(quoted));
+            return Ok(true);
         }
         if line.is_empty() {
             return Ok(true);
@@ -115,16 +120,40 @@ impl Lines for Table {
     }
 }
 
-/// The fields of a row that has quotes.
-///
-/// # Errors
-/// It is no row.
-pub fn quoted(row: &[u8], delimiter: u8) -> Result<::csv::ByteRecord, Fault> {
-    let mut reader =
-        ::csv::ReaderBuilder::new().has_headers(false).delimiter(delimiter).flexible(true).from_reader(row);
-    let mut record = ::csv::ByteRecord::new();
-    let read = reader.read_byte_record(&mut record);
-    if matches!(read, Ok(true)) { Ok(record) } else { Err(("a row that is no CSV", DAMAGED)) }
+/// Splits rows that have quotes. It is kept, since making the tables of its parser takes as long as a thousand fields.
+pub struct Quoted {
+    parser: csv_core::Reader,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Quoted {
+    /// For fields with this between them.
+    #[must_use]
+    pub fn new(delimiter: u8) -> Quoted {
+        let parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
+        Quoted { parser, bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    /// The fields of one row.
+    ///
+    /// # Errors
+    /// It is no row.
+    pub fn split(&mut self, row: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Fault> {
+        // No field is longer than what stands for it, and each has at least its delimiter.
+        self.bytes.resize(self.bytes.len().max(row.len() + 1), 0);
+        self.ends.resize(self.ends.len().max(row.len() + 2), 0);
+        self.parser.reset();
+        let (_, _, wrote, fields) = self.parser.read_record(row, &mut self.bytes, &mut self.ends);
+        let (bytes, ends) = (&mut self.bytes[wrote..], &mut self.ends[fields..]);
+        let (result, _, _, more) = self.parser.read_record(&[], bytes, ends);
+        if !matches!(result, csv_core::ReadRecordResult::Record) {
+            return Err(("a row that is no CSV", DAMAGED));
+        }
+        let (bytes, ends) = (&self.bytes, &self.ends[..fields + more]);
+        let begin = |n: usize| if n == 0 { 0 } else { ends[n - 1] };
+        Ok(ends.iter().enumerate().map(move |(n, end)| &bytes[begin(n)..*end]))
+    }
 }
 
 /// What a row holds before it is a record.
