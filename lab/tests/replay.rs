@@ -324,7 +324,7 @@ fn what_exceeds_the_outstanding_reads_waits_and_is_counted() {
     let items: Vec<Item> = std::iter::once(file).chain(all).collect();
     let items = Box::new(items.into_iter().map(Ok));
     let import = Import { header: Header::default(), items, left_out: LeftOut::default() };
-    let replay = replay(&Arc::new(load("test.trace", import, None).expect("readable")), Mode::Open, None);
+    let replay = replay(&Arc::new(load("test.trace", import, &Part::default()).expect("readable")), Mode::Open, None);
     assert_eq!((replay.workload.jobs.len(), replay.workload.jobs[0].depth), (1, MAX_OUTSTANDING));
     assert!(replay.notes.iter().any(|note| note.ends_with("up to 16384 reads wait at once")), "{:?}", replay.notes);
     let run = simulate(&replay);

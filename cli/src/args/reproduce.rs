@@ -26,7 +26,8 @@ pub struct ReproduceArgs {
     ///
     /// dd by readahead size on a loop device that it makes itself (001), sysbench (002), fio (003): a minute or two, on a
     /// nameless file of 128 MiB. It needs root, losetup, dd, sysbench and fio (Debian packages mount, coreutils,
-    /// sysbench, fio), and exits with 3 where they are missing. Nothing is left behind, however it ends.
+    /// sysbench, fio), and exits with 3 where they are missing. It cleans up however it ends, SIGKILL among it;
+    /// only a SIGKILL to its own guards leaves a device.
     #[arg(long, conflicts_with = "runs")]
     pub real: bool,
     /// Write a page with charts to this file
