@@ -15,7 +15,8 @@ fn of(name: &str) -> Found {
 /// of a flash drive, of which two reads may want one, become lanes.
 fn allowed(name: &str) -> Option<(&'static str, f64)> {
     Some(match name {
-        "rbd" => ("net", 0.001),
+        // Its answers come whole, as those of lanes do.
+        "rbd" => ("lanes", 0.001),
         "nvme" => ("net", 0.03),
         "object-near" | "object-far" => ("net", 0.12),
         "ssd-sata" => ("lanes", 0.07),

@@ -31,6 +31,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("lirs/", "lirs:block=512"),
     ("msr/", "msr"),
     ("oracle-general/", "oracle-general:unit=512"),
+    ("parquet/", "parquet"),
     ("rbd-replay/", "rbd-replay"),
     ("spc/", "spc"),
     ("strace/", "strace"),
