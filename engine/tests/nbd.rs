@@ -351,6 +351,31 @@ fn stopping_answers_what_was_taken() {
     assert!(client.is_gone() && UnixStream::connect(path).is_err());
 }
 
+/// So are the requests that the other threads of one client have taken.
+#[test]
+fn stopping_answers_what_was_taken_by_every_thread() {
+    let begun = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&begun);
+    let slow = Mem::generated(64 * MIB, move |offset, buf| {
+        let nth = count.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(200 + 50 * nth));
+        testing::fill(buf, offset, 0);
+    });
+    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
+    let served = Served::of(reader, Settings::default());
+    let mut client = served.client();
+    for cookie in 0..4 {
+        client.send(command::READ, cookie, cookie * MIB, 4096);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    drop(served);
+    let mut all = Vec::new();
+    client.0.read_to_end(&mut all).expect("answers to the end");
+    let taken = begun.load(Ordering::SeqCst);
+    assert!(taken > 0);
+    assert_eq!(all.len() as u64, taken * (16 + 4096), "{taken} were taken");
+}
+
 /// A source whose server dies fails its reads, and works again when the server is back.
 #[test]
 fn a_server_that_comes_back_is_found_again() {

@@ -94,9 +94,8 @@ impl Conn {
         if self.agree().is_ok() {
             self.work();
         }
-        // The last of its threads has given back its place before the connection counts as gone.
+        // What its other threads have taken is still answered; no more can be taken, so each of them ends by itself.
         while self.helpers.load(Ordering::Acquire) > 0 {
-            self.hang_up();
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
