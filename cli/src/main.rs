@@ -29,6 +29,7 @@ mod progress;
 mod reads;
 mod replay_log;
 mod reproduce;
+#[cfg(feature = "nbd")]
 mod serve;
 mod source;
 mod trace;
@@ -58,6 +59,7 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::Models(asked) => models::run(asked),
         Command::Workloads(asked) => workloads::run(asked.json),
         Command::Probe(asked) => probe::run(asked),
+        #[cfg(feature = "nbd")]
         Command::Serve(asked) => serve::run(asked),
         Command::ReplayLog(asked) => replay_log::run(&asked.log),
         Command::Bench(asked) => bench::run(asked),

@@ -8,6 +8,7 @@ mod conform;
 mod models;
 mod probe;
 mod reproduce;
+#[cfg(feature = "nbd")]
 mod serve;
 mod trace;
 mod values;
@@ -17,6 +18,7 @@ pub use conform::{ConformArgs, ConformLevel, ConformWhat};
 pub use models::ModelsArgs;
 pub use probe::ProbeArgs;
 pub use reproduce::ReproduceArgs;
+#[cfg(feature = "nbd")]
 pub use serve::ServeArgs;
 pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 
@@ -71,6 +73,7 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Make the published tables again, beside the printed figures
     Reproduce(ReproduceArgs),
+    #[cfg(feature = "nbd")]
     /// Serve a source over NBD, with readahead and a cache
     Serve(ServeArgs),
     /// Turn a trace of any known format into foreread's own

@@ -2,4 +2,5 @@
 //!
 //! A front end knows the reader and nothing behind it. Never: decides what is read ahead.
 
+#[cfg(feature = "nbd")]
 pub mod nbd;

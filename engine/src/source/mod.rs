@@ -15,6 +15,7 @@
 
 mod file;
 mod mem;
+#[cfg(feature = "nbd")]
 mod nbd;
 mod sysfs;
 
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 pub use file::FileSource;
 pub use mem::Mem;
+#[cfg(feature = "nbd")]
 pub use nbd::Nbd;
 pub use sysfs::default_readahead_bytes;
 
@@ -167,17 +169,47 @@ pub struct SourceOpenError {
     pub errno: i32,
 }
 
-/// The kinds of sources that [`open`] knows, as they are written.
-pub const KINDS: &[&str] = &["file:PATH", "nbd://HOST[:PORT]/EXPORT", "nbd+unix:///EXPORT?socket=PATH"];
+/// One kind of source: how its names begin, how they are written, and who opens them.
+struct Kind {
+    /// What stands before the first colon.
+    schemes: &'static [&'static str],
+    written: &'static str,
+    open: fn(&str) -> Result<Arc<dyn Source>, SourceOpenError>,
+}
 
-/// Opens a source by its name: `nbd://...` and `nbd+unix://...` ([`Nbd`]), `file:PATH`, or a path alone.
+/// Every kind, built in or not: one that is not says what to build.
+const KINDS: &[Kind] = &[
+    Kind { schemes: &["file"], written: "file:PATH", open: open_file },
+    Kind {
+        schemes: &["nbd", "nbd+unix"],
+        written: "nbd://HOST[:PORT]/EXPORT, nbd+unix:///EXPORT?socket=PATH",
+        #[cfg(feature = "nbd")]
+        open: |text| Nbd::open(text).map(|nbd| Arc::new(nbd) as Arc<dyn Source>),
+        #[cfg(not(feature = "nbd"))]
+        open: |text| Err(not_built(text, "nbd")),
+    },
+    // TLS is refused with a line of its own, not taken for a path.
+    #[cfg(feature = "nbd")]
+    Kind { schemes: &["nbds", "nbds+unix"], written: "", open: |text| Nbd::open(text).map(|nbd| Arc::new(nbd) as _) },
+];
+
+/// The kinds of sources that [`open`] knows, as they are written.
+#[must_use]
+pub fn kinds() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.written).filter(|written| !written.is_empty()).collect()
+}
+
+/// Opens a source by its name; [`kinds`] tells how names are written. A path alone is a file.
 ///
 /// # Errors
 /// It does not exist, is of no kind that can be read from, or may not be read.
 pub fn open(text: &str) -> Result<Arc<dyn Source>, SourceOpenError> {
-    if Nbd::is_one(text) {
-        return Nbd::open(text).map(|nbd| Arc::new(nbd) as Arc<dyn Source>);
-    }
+    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+    let kind = KINDS.iter().find(|kind| kind.schemes.contains(&scheme));
+    kind.map_or_else(|| open_file(text), |kind| (kind.open)(text))
+}
+
+fn open_file(text: &str) -> Result<Arc<dyn Source>, SourceOpenError> {
     let path = text.strip_prefix("file:").unwrap_or(text);
     FileSource::open(path.as_ref()).map(|file| Arc::new(file) as Arc<dyn Source>).map_err(|mut error| {
         error.what = text.to_string();
@@ -185,10 +217,21 @@ pub fn open(text: &str) -> Result<Arc<dyn Source>, SourceOpenError> {
             && kind != "file"
             && !kind.contains('/')
         {
-            error.remedy = format!("check the path; the sources known here are {}", KINDS.join(", "));
+            error.remedy = format!("check the path; the sources known here are {}", kinds().join(", "));
         }
         error
     })
+}
+
+/// A kind that this build was made without.
+#[allow(dead_code, reason = "a build with everything has no use for it")]
+fn not_built(text: &str, feature: &str) -> SourceOpenError {
+    SourceOpenError {
+        what: text.to_string(),
+        why: "this build cannot read such sources".to_string(),
+        remedy: format!("build it with --features {feature}"),
+        errno: rustix::io::Errno::NOTSUP.raw_os_error(),
+    }
 }
 
 const ENOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();

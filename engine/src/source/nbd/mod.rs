@@ -37,12 +37,6 @@ pub struct Nbd {
 }
 
 impl Nbd {
-    /// Whether this is the address of one.
-    #[must_use]
-    pub fn is_one(text: &str) -> bool {
-        uri::is_one(text)
-    }
-
     /// Connects.
     ///
     /// # Errors
