@@ -54,6 +54,8 @@ fn check(args: &CompareArgs) -> Result<Plan, Fail> {
     let on = args.on.as_deref().map(source::parse).transpose()?.map(|on| match on {
         On::File(path) => Where::File(path),
         On::Model(preset) => Where::Model(preset.name.to_string()),
+        On::ModelLive(preset) => Where::ModelLive(preset),
+        On::Source(name) => Where::Source(name),
     });
     let (policies, oracle) = policy_list::parse(args.policy.as_deref())?;
     let (workload, replay) = match reads::parse(args.workload.as_deref())? {

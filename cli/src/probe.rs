@@ -33,6 +33,10 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     let source = match on {
         On::File(path) => Where::File(path),
         On::Model(preset) => Where::Model(preset),
+        On::ModelLive(_) | On::Source(_) => {
+            let remedy = "name a file, a block device or a model; 'foreread compare --on' takes this one";
+            return Err(Fail::input("this kind of source cannot be probed", args.source.display(), remedy));
+        }
     };
     let asked = Asked { source, seconds: f64::from(args.seconds), size_bytes: args.size, buffered: args.buffered };
     let Found { probe, model } = {

@@ -1,4 +1,5 @@
-//! Reads `--on SOURCE`: a path, `file:PATH`, `model:NAME` or `model:FILE.toml`.
+//! Reads `--on SOURCE`: a path, `file:PATH`, `model:NAME` or `model:FILE.toml`, `model-live:NAME`, or what the engine
+//! opens (`nbd://...`).
 //!
 //! Looks at a file before anything is measured, so that a wrong one costs a second and one line. Never: opens
 //! what is neither a file nor a block device (a FIFO would wait for ever).
@@ -13,7 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-const REMEDY: &str = "name a file or block device, or model:NAME ('foreread models' lists them)";
+const REMEDY: &str = "name a file, a block device, model:NAME ('foreread models' lists them), or a source of another \
+     kind ('foreread compare --help')";
 
 /// Where to measure.
 #[derive(Clone, Debug)]
@@ -22,17 +24,24 @@ pub enum On {
     File(PathBuf),
     /// A device model.
     Model(&'static Preset),
+    /// The same, really sleeping.
+    ModelLive(&'static Preset),
+    /// Any other source of the engine. It has not been looked at: whoever opens it says what is wrong.
+    Source(String),
 }
 
 /// Reads a source and looks whether it is there.
 pub fn parse(text: &OsStr) -> Result<On, Fail> {
     let bytes = text.as_bytes();
+    let model = |name: &[u8]| custom::find(&String::from_utf8_lossy(name)).map_err(no_model);
     if let Some(name) = bytes.strip_prefix(b"model:") {
-        let found = custom::find(&String::from_utf8_lossy(name));
-        return found.map(On::Model).map_err(|error| match error {
-            FindError::Name(error) => names::refused("model", &error, "foreread models"),
-            FindError::File(error) => Fail::Input(error.to_string()),
-        });
+        return model(name).map(On::Model);
+    }
+    if let Some(name) = bytes.strip_prefix(b"model-live:") {
+        return model(name).map(On::ModelLive);
+    }
+    if let Some(name) = text.to_str().filter(|name| foreread::source::is_remote(name)) {
+        return Ok(On::Source(name.to_string()));
     }
     let path = Path::new(OsStr::from_bytes(bytes.strip_prefix(b"file:").unwrap_or(bytes)));
     if path.as_os_str().is_empty() {
@@ -45,6 +54,13 @@ pub fn parse(text: &OsStr) -> Result<On, Fail> {
             None => Fail::input(&what, place(text), REMEDY),
         }
     })
+}
+
+fn no_model(error: FindError) -> Fail {
+    match error {
+        FindError::Name(error) => names::refused("model", &error, "foreread models"),
+        FindError::File(error) => Fail::Input(error.to_string()),
+    }
 }
 
 fn place(text: &OsStr) -> String {
@@ -96,13 +112,15 @@ mod tests {
     }
 
     #[test]
-    fn the_three_notations() {
+    fn every_notation() {
         let file = tempfile::NamedTempFile::new().expect("a scratch file");
         std::fs::write(file.path(), b"x").expect("written");
         let path = file.path().to_str().expect("UTF-8");
         let is_it = |on: Result<On, Fail>| matches!(on, Ok(On::File(p)) if p == file.path());
         assert!(is_it(parse(OsStr::new(path))) && is_it(parse(OsStr::new(&format!("file:{path}")))));
         assert!(matches!(parse(OsStr::new("model:rbd")), Ok(On::Model(preset)) if preset.name == "rbd"));
+        assert!(matches!(parse(OsStr::new("model-live:rbd")), Ok(On::ModelLive(preset)) if preset.name == "rbd"));
+        assert!(matches!(parse(OsStr::new("nbd://host/x")), Ok(On::Source(name)) if name == "nbd://host/x"));
     }
 
     #[test]
@@ -115,7 +133,7 @@ mod tests {
         assert!(error(&dir.path().join("gone").to_string_lossy()).starts_with("no such file"));
         assert!(error("/dev/null").starts_with("neither a file"));
         assert!(error("model:rdb").starts_with("unknown model: 'rdb'; nearest: rbd"));
-        assert!(error("s3://bucket/key").starts_with("unknown kind of source 's3'"));
+        assert!(error("gopher://x/key").starts_with("unknown kind of source 'gopher'"));
         assert!(error("").starts_with("no source named") && error("file:").starts_with("no source named"));
         assert!(error("file:nbd:x").starts_with("no such file"));
     }

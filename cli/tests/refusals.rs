@@ -58,7 +58,7 @@ fn sources_that_cannot_be_measured() {
     refused(&["compare", "--on", &dir.path().to_string_lossy()], &["directory", "--on"]);
     refused(&["compare", "--on", &format!("file:{}", empty.display())], &["empty", "--on"]);
     refused(&["compare", "--on", &dir.path().join("gone").to_string_lossy()], &["no such file", "gone"]);
-    refused(&["compare", "--on", "nbd://host/export"], &["unknown kind of source 'nbd'", "'foreread models'"]);
+    refused(&["compare", "--on", "gopher://host/x"], &["unknown kind of source 'gopher'", "'foreread models'"]);
     refused(&["compare", "--on", ""], &["no source named"]);
     let file = dir.path().join("file");
     std::fs::write(&file, vec![0; 1 << 20]).expect("written");

@@ -52,8 +52,8 @@ fn on_file(loaded: &Arc<Loaded>, mode: Mode) -> Workload {
 
 fn engine(path: &Path, workload: &Workload, policy: &str) -> Result<foreread_lab::report::RunResult, LiveError> {
     let policy = PolicySpec::parse(policy).expect("a policy");
-    let setup = live::Setup { policy: &policy, cache_bytes: 4 << 20, page_bytes: PAGE, event_log: None };
-    live::engine(path, workload, &setup)
+    let setup = live::Setup { policy: &policy, cache_bytes: 4 << 20, page_bytes: PAGE, event_log: None, limits: None };
+    live::engine(live::file(path)?, workload, &setup)
 }
 
 /// What is simulated is what happens: the same reads fetch the same bytes in the same commands.

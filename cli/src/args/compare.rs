@@ -41,9 +41,12 @@ pub struct CompareArgs {
     /// workload is taken for the file of a trace; trace:FILE is always one.
     #[arg(value_name = "WORKLOAD|TRACE")]
     pub workload: Option<OsString>,
-    /// PATH, file:PATH or model:NAME; see 'foreread models'
+    /// PATH, model:NAME, model-live:NAME, nbd://, http://, s3://, rbd:
     ///
-    /// A file is only read. By default a scratch file and two models.
+    /// A file or block device is only read; a path may be written file:PATH. 'foreread models' lists the models;
+    /// model-live: lets the engine read one that really sleeps. nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH and
+    /// rbd:POOL/IMAGE[@SNAP] are read through the engine; http(s)://HOST/PATH and s3://BUCKET/KEY need a build with
+    /// --features object. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<OsString>,
     /// 'all', 'peers', or a,b:key=value [default: the usual]

@@ -199,6 +199,13 @@ pub fn kinds() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.written).filter(|written| !written.is_empty()).collect()
 }
 
+/// Whether this is the name of a source that is no file: one whose kind stands before the first colon.
+#[must_use]
+pub fn is_remote(text: &str) -> bool {
+    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+    scheme != "file" && KINDS.iter().any(|kind| kind.schemes.contains(&scheme))
+}
+
 /// Opens a source by its name; [`kinds`] tells how names are written. A path alone is a file.
 ///
 /// # Errors

@@ -22,6 +22,7 @@ use crate::replay::Replay;
 use crate::report::{MappedRun, PolicyRuns, Progress, RunResult, Table};
 use crate::sim;
 use crate::workload::Workload;
+use foreread::Limits;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec, SpecError};
 use foreread_core::units::PageSize;
@@ -81,8 +82,14 @@ pub enum Where {
     Model(String),
     /// A device model that has no name in the list.
     Preset(&'static Preset),
+    /// Any source of the engine by its name: `nbd://...`, `s3://...`, `rbd:...`.
+    Source(String),
+    /// A device model that really sleeps, read by the engine.
+    ModelLive(&'static Preset),
 }
 
+/// Threads that sleep in a live model, at most.
+const MAX_SLEEPERS: u32 = 256;
 /// Runs on a model: cheap, and evaluation asks for at least 20 seeds.
 pub const MODEL_RUNS: u32 = 20;
 /// Runs on a file that the user named: at least ten pairs on real hardware.
@@ -213,6 +220,10 @@ fn possible(plan: &Plan) -> Result<(), CompareError> {
     match &plan.on {
         Some(Where::File(path)) if plan.oracle == OracleRow::Asked => {
             return Err(CompareError::Oracle(path.display().to_string()));
+        }
+        Some(Where::Source(name)) if plan.oracle == OracleRow::Asked => return Err(CompareError::Oracle(name.clone())),
+        Some(Where::ModelLive(preset)) if plan.oracle == OracleRow::Asked => {
+            return Err(CompareError::Oracle(format!("a sleeper that stands for model:{}", preset.name)));
         }
         None if plan.oracle == OracleRow::Asked => return Err(CompareError::Oracle("the scratch file".to_string())),
         _ => {}
@@ -373,19 +384,35 @@ impl<'a> Case<'a> {
         let result = match (self.place, &row.who) {
             (Place::Model(preset), who) => return Ok(self.simulate(preset, who, row.page, workload, seed)),
             (Place::File(file), Who::Policy(spec)) => {
-                let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
-                let setup = live::Setup {
-                    policy: spec,
-                    cache_bytes: self.cache_bytes,
-                    page_bytes: row.page.bytes(),
-                    event_log,
-                };
-                live::engine(&file.path, workload, &setup)?
+                live::engine(live::file(&file.path)?, workload, &self.setup(row, spec, run, None))?
+            }
+            (Place::Source(source), Who::Policy(spec)) => {
+                let limits = source.preset().map(|preset| self.live_limits(preset, row.page));
+                live::engine(source.source(seed), workload, &self.setup(row, spec, run, limits))?
             }
             (Place::File(file), Who::Kernel) => live::kernel(&file.path, workload)?,
-            (Place::File(_), Who::Oracle) => unreachable!("a file has no row of the oracle"),
+            (Place::File(_) | Place::Source(_), Who::Oracle) => unreachable!("only a model has a row of the oracle"),
+            (Place::Source(_), Who::Kernel) => unreachable!("only a file has a row of the kernel"),
         };
         Ok(Some(result))
+    }
+
+    fn setup<'b>(&self, row: &Row, policy: &'b PolicySpec, run: u32, limits: Option<(Limits, u32)>) -> live::Setup<'b> {
+        let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
+        live::Setup { policy, cache_bytes: self.cache_bytes, page_bytes: row.page.bytes(), event_log, limits }
+    }
+
+    /// The limits that a run on the model has, for the engine, and a thread for each readahead on its way.
+    fn live_limits(&self, preset: &Preset, page: PageSize) -> (Limits, u32) {
+        let config = self.config(preset, page);
+        let limits = Limits {
+            max_fetch_bytes: config.max_fetch_bytes,
+            max_in_flight: config.max_in_flight,
+            max_ahead_in_flight: config.max_ahead_in_flight,
+            max_ride_bytes: config.max_ride_bytes,
+            ..Limits::default()
+        };
+        (limits, config.max_ahead_in_flight.clamp(1, MAX_SLEEPERS))
     }
 
     fn simulate(

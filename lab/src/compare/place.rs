@@ -1,4 +1,4 @@
-//! Where a comparison reads: a file, a scratch file, a model; and what follows from that.
+//! Where a comparison reads: a file, a scratch file, any other source, a model; and what follows from that.
 //!
 //! Never: leaves a scratch file behind. Its name is gone before the first byte is written; it lives as long as the
 //! descriptor, and `/proc/self/fd` is the way to it.
@@ -11,8 +11,11 @@ use crate::device::custom;
 use crate::device::presets::Preset;
 use crate::live::{self, LiveError};
 use crate::report::Progress;
+use foreread::OpenError;
+use foreread::source::{self, Source};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A place, looked at and found fit.
 pub enum Place {
@@ -20,6 +23,27 @@ pub enum Place {
     Model(&'static Preset),
     /// A file or block device.
     File(OnFile),
+    /// Any other source of the engine.
+    Source(OnSource),
+}
+
+/// What is known of a source that is no file.
+pub struct OnSource {
+    /// As it is written.
+    name: String,
+    size: u64,
+    about: String,
+    smallest_page: u64,
+    notes: Vec<String>,
+    opener: Opener,
+}
+
+/// How each run comes to its source.
+enum Opener {
+    /// One connection for all of them: what is behind it has caches of its own anyway.
+    Shared(Arc<dyn Source>),
+    /// A new device for each, as the simulator has one.
+    Model(&'static Preset),
 }
 
 /// What is known of a file to read.
@@ -44,6 +68,8 @@ pub fn all(plan: &Plan, scratch: bool, progress: &mut dyn Progress) -> Result<Ve
         Some(Where::Model(name)) => Ok(vec![model(name)?]),
         Some(Where::Preset(preset)) => Ok(vec![Place::Model(preset)]),
         Some(Where::File(path)) => Ok(vec![Place::File(OnFile::open(path.clone(), path.display().to_string(), None)?)]),
+        Some(Where::Source(name)) => Ok(vec![Place::Source(OnSource::open(name)?)]),
+        Some(Where::ModelLive(preset)) => Ok(vec![Place::Source(OnSource::model(preset))]),
         None if !scratch => SUITE_MODELS.iter().map(|name| model(name)).collect(),
         None => {
             let bytes = plan.size_bytes.unwrap_or(SCRATCH_BYTES);
@@ -83,12 +109,55 @@ impl OnFile {
     }
 }
 
+impl OnSource {
+    fn open(name: &str) -> Result<OnSource, LiveError> {
+        let source = source::open(name).map_err(OpenError::from)?;
+        let notes = vec![format!(
+            "What {} keeps in caches of its own stays there from run to run: the rows take turns, so all profit alike",
+            source.describe()
+        )];
+        Ok(OnSource {
+            name: name.to_string(),
+            size: source.size(),
+            about: source.describe(),
+            smallest_page: u64::from(source.alignment().offset).max(512),
+            notes,
+            opener: Opener::Shared(source),
+        })
+    }
+
+    fn model(preset: &'static Preset) -> OnSource {
+        OnSource {
+            name: format!("model-live:{}", preset.name),
+            size: preset.capacity_bytes,
+            about: format!("{}; it really sleeps", preset.summary),
+            smallest_page: 512,
+            notes: Vec::new(),
+            opener: Opener::Model(preset),
+        }
+    }
+
+    /// The source of the run with this seed.
+    pub fn source(&self, seed: u64) -> Arc<dyn Source> {
+        match &self.opener {
+            Opener::Shared(source) => Arc::clone(source),
+            Opener::Model(preset) => Arc::new(live::ModelLive::new(preset, self.size, seed)),
+        }
+    }
+
+    /// The model that stands behind it.
+    pub fn preset(&self) -> Option<&'static Preset> {
+        if let Opener::Model(preset) = self.opener { Some(preset) } else { None }
+    }
+}
+
 impl Place {
     /// In the notation of `--on`.
     pub fn name(&self) -> String {
         match self {
             Place::Model(preset) => format!("model:{}", preset.name),
             Place::File(file) => file.name.clone(),
+            Place::Source(source) => source.name.clone(),
         }
     }
 
@@ -96,6 +165,7 @@ impl Place {
         match self {
             Place::Model(preset) => preset.summary.to_string(),
             Place::File(file) => file.about.clone(),
+            Place::Source(source) => source.about.clone(),
         }
     }
 
@@ -106,12 +176,13 @@ impl Place {
             }
             Place::Model(_) => Vec::new(),
             Place::File(file) => file.notes.clone(),
+            Place::Source(source) => source.notes.clone(),
         }
     }
 
     pub fn path(&self) -> Option<&PathBuf> {
         match self {
-            Place::Model(_) => None,
+            Place::Model(_) | Place::Source(_) => None,
             Place::File(file) => Some(&file.path),
         }
     }
@@ -120,7 +191,7 @@ impl Place {
         let usual = match self {
             Place::Model(_) => MODEL_RUNS,
             Place::File(file) if file.scratch.is_some() => SCRATCH_RUNS,
-            Place::File(_) => FILE_RUNS,
+            Place::File(_) | Place::Source(_) => FILE_RUNS,
         };
         plan.runs.unwrap_or(usual)
     }
@@ -132,6 +203,7 @@ impl Place {
             Place::Model(preset) => (preset.capacity_bytes, SPAN_BYTES.max(least)),
             Place::File(file) if file.scratch.is_some() => (file.size, SCRATCH_SPAN_BYTES.max(least)),
             Place::File(file) => (file.size, SPAN_BYTES.max(least)),
+            Place::Source(source) => (source.size, SPAN_BYTES.max(least)),
         };
         plan.size_bytes.unwrap_or(usual).min(holds)
     }
@@ -144,6 +216,7 @@ impl Place {
         match self {
             Place::Model(_) => 512,
             Place::File(file) => file.smallest_page,
+            Place::Source(source) => source.smallest_page,
         }
     }
 
@@ -152,6 +225,7 @@ impl Place {
         match self {
             Place::Model(preset) => preset.capacity_bytes,
             Place::File(file) => file.size,
+            Place::Source(source) => source.size,
         }
     }
 

@@ -62,7 +62,7 @@ impl Reads {
         match (self, place) {
             (Reads::Named(chosen), _) => chosen.build(size, seed).map(Cow::Owned).map_err(CompareError::Workload),
             (Reads::Trace(replay), Place::Model(_)) => Ok(Cow::Borrowed(&replay.workload)),
-            (Reads::Trace(replay), Place::File(_)) => {
+            (Reads::Trace(replay), Place::File(_) | Place::Source(_)) => {
                 let size = place.capacity();
                 let too_large = |what| CompareError::TooLarge { what, place: place.name(), size };
                 laid_out(&replay.workload, size).map(Cow::Owned).map_err(too_large)
@@ -92,7 +92,7 @@ impl Reads {
         let mut notes = replay.notes.clone();
         let files = &replay.workload.files;
         match place {
-            Place::File(_) if files.len() > 1 => notes.push(format!(
+            Place::File(_) | Place::Source(_) if files.len() > 1 => notes.push(format!(
                 "The {} files of the trace lie one after the other in {}, each from a whole MiB on",
                 files.len(),
                 place.name()

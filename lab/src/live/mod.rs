@@ -5,13 +5,14 @@
 //! maps a file, or reads another than the one it was given (a workload that wants that is refused).
 
 mod crew;
+mod model;
 mod scratch;
 
 use crate::report::RunResult;
 use crate::stats::{latency_histogram, percentile_ns, record_latency};
 use crate::workload::{Job, Kind, Workload};
 use foreread::source::{FileSource, Source};
-use foreread::{OpenError, Options, ReadError, Reader};
+use foreread::{Limits, OpenError, Options, ReadError, Reader};
 use foreread_core::event::Advice;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+pub use model::ModelLive;
 pub use scratch::Scratch;
 
 /// Why reading failed: one line that says what, where and what to do.
@@ -176,18 +178,24 @@ pub struct Setup<'a> {
     pub page_bytes: u64,
     /// Where the event log goes, if it is wanted.
     pub event_log: Option<PathBuf>,
+    /// The machine's limits and the number of worker threads, where they are not the engine's own.
+    pub limits: Option<(Limits, u32)>,
 }
 
 /// One run through the engine, in a cache of its own.
 ///
 /// # Errors
-/// The file cannot be opened or read, the log cannot be written, or [`check`] refuses the workload.
-pub fn engine(path: &Path, workload: &Workload, setup: &Setup<'_>) -> Result<RunResult, LiveError> {
+/// The source cannot be read, the log cannot be written, or [`check`] refuses the workload.
+pub fn engine(source: Arc<dyn Source>, workload: &Workload, setup: &Setup<'_>) -> Result<RunResult, LiveError> {
     check(workload)?;
-    let Setup { policy, cache_bytes, page_bytes, ref event_log } = *setup;
+    let Setup { policy, cache_bytes, page_bytes, ref event_log, limits } = *setup;
     let event_log = event_log.clone();
-    let options = Options { policy: policy.clone().into(), cache_bytes, page_bytes, event_log, ..Options::default() };
-    let first = Reader::open(Arc::new(FileSource::open(path)?), options)?;
+    let mut options =
+        Options { policy: policy.clone().into(), cache_bytes, page_bytes, event_log, ..Options::default() };
+    if let Some((limits, threads)) = limits {
+        (options.limits, options.threads) = (limits, threads);
+    }
+    let first = Reader::open(source, options)?;
     let others: Vec<Reader> = (1..opens(workload)).map(|_| first.reopen()).collect::<Result<_, _>>()?;
     let reader = |open: u32| if open == 0 { &first } else { &others[open as usize - 1] };
     let target = Target {
@@ -197,6 +205,14 @@ pub fn engine(path: &Path, workload: &Workload, setup: &Setup<'_>) -> Result<Run
     let timed = run_jobs(workload, &target)?;
     first.flush_event_log().map_err(LiveError::io("writing the event log"))?;
     Ok(result(timed, first.stats(), workload, page_bytes, false))
+}
+
+/// A file as a source, read past the page cache.
+///
+/// # Errors
+/// It cannot be opened for reading.
+pub fn file(path: &Path) -> Result<Arc<dyn Source>, LiveError> {
+    Ok(Arc::new(FileSource::open(path)?))
 }
 
 /// One run through the page cache, at the device's own setting, with a descriptor for each open description.
@@ -367,9 +383,10 @@ mod tests {
     fn engine_and_kernel_refuse(workload: &Workload) -> bool {
         let path = Path::new("does/not/exist");
         let policy = PolicySpec::none();
-        let setup = Setup { policy: &policy, cache_bytes: 1 << 20, page_bytes: 4096, event_log: None };
+        let setup = Setup { policy: &policy, cache_bytes: 1 << 20, page_bytes: 4096, event_log: None, limits: None };
         let unfit = |result| matches!(result, Err(LiveError::Unfit { .. }));
-        unfit(engine(path, workload, &setup)) && unfit(kernel(path, workload))
+        let source = Arc::new(foreread::source::Mem::new(Vec::new()));
+        unfit(engine(source, workload, &setup)) && unfit(kernel(path, workload))
     }
 
     /// Hints reach the engine and the kernel, and are no reads.
@@ -386,8 +403,9 @@ mod tests {
             jobs: vec![Job::new(0, 0, requests)],
         };
         let policy = PolicySpec::parse("linux-6.18").expect("a policy");
-        let setup = Setup { policy: &policy, cache_bytes: 4 << 20, page_bytes: 4096, event_log: None };
-        let run = engine(&scratch.path(), &workload, &setup).expect("readable");
+        let setup = Setup { policy: &policy, cache_bytes: 4 << 20, page_bytes: 4096, event_log: None, limits: None };
+        let source = file(&scratch.path()).expect("readable");
+        let run = engine(source, &workload, &setup).expect("readable");
         assert_eq!((run.stats.demand_reads, run.latency.len()), (1, 1));
         assert!(run.stats.ra_bytes >= (1 << 20) - 4096, "WILLNEED reads it all: {:?}", run.stats);
         let run = kernel(&scratch.path(), &workload).expect("readable");
