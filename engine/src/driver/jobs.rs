@@ -56,6 +56,14 @@ impl Jobs {
         !self.demand.is_empty() || self.ahead.iter().any(|job| brings(job, file, range))
     }
 
+    /// A demand job: one that brings bytes of `range`, else any.
+    pub fn take_demand(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
+        match self.demand.iter().position(|job| brings(job, file, range)) {
+            Some(i) => self.demand.remove(i),
+            None => self.demand.pop_front(),
+        }
+    }
+
     /// A job for a caller that waits for `range`: one that brings bytes of it, else any that somebody waits for.
     pub fn take_for(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
         if let Some(i) = self.demand.iter().position(|job| brings(job, file, range)) {

@@ -19,6 +19,7 @@
 mod crew;
 mod jobs;
 mod state;
+mod streamed;
 
 use crate::chunk::{Meter, Pool};
 use crate::error::Fault;
@@ -37,6 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use streamed::Landing;
 
 /// A sleeper looks up once in this time even if nobody rings: the net under a bug, not a way of working.
 const LOOK_UP: Duration = Duration::from_secs(1);
@@ -277,7 +279,7 @@ impl Shared {
             } else if let Some(error) = state.wait(place).failed {
                 state.end(place);
                 return Ok((state, Err(error)));
-            } else if let Some(job) = state.jobs.take_for(file, range) {
+            } else if let Some(job) = state.take_job(file, range) {
                 state = self.run(state, &job)?;
             } else {
                 state = self.sleep(state, place, (file, range))?;
@@ -312,12 +314,20 @@ impl Shared {
         let source = Arc::clone(&state.file(job.file).source);
         self.unlock(state);
         let mut parts = self.parts(job.range);
-        let result = guarded(|| {
-            let mut bufs: Vec<IoSliceMut<'_>> =
-                parts.iter_mut().map(|p| IoSliceMut::new(p.chunk.bytes_mut())).collect();
-            let read = source.read_at(&mut bufs, job.range.start())?;
-            Ok((read, source.size()))
-        });
+        let result = if source.streams() {
+            let mut landing = Landing::new(self, job, parts);
+            let room = landing.room_bytes();
+            let result = guarded(|| Ok((source.stream(room, job.range.start(), &mut landing)?, source.size())));
+            parts = landing.rest();
+            result
+        } else {
+            guarded(|| {
+                let mut bufs: Vec<IoSliceMut<'_>> =
+                    parts.iter_mut().map(|p| IoSliceMut::new(p.chunk.bytes_mut())).collect();
+                let read = source.read_at(&mut bufs, job.range.start())?;
+                Ok((read, source.size()))
+            })
+        };
         let now = self.now();
         let mut state = self.lock()?;
         state.running -= 1;

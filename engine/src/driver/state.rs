@@ -189,6 +189,27 @@ impl State {
         Calls::plan(std::mem::take(&mut self.bells), &self.jobs, &mut self.crew, &mut self.waits)
     }
 
+    /// A job for a caller that waits for `range`. Readahead that arrives piece by piece is left to a worker, if one can
+    /// take it: a caller that ran it would have to stay to its end, and not only for the bytes it waits for.
+    pub fn take_job(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
+        let crew = &self.crew;
+        let free = crew.idle + crew.called > 0 || crew.started < crew.most;
+        if free && self.file(file).source.streams() {
+            return self.jobs.take_demand(file, range);
+        }
+        self.jobs.take_for(file, range)
+    }
+
+    /// One full buffer of a job that goes on.
+    pub fn land(&mut self, now: Nanos, job: &Job, part: Part) {
+        if self.machine.fetch(job.fetch).is_none_or(|f| f.doomed) {
+            return;
+        }
+        let bytes = part.start + part.chunk.bytes().len() as u64 - job.range.start();
+        self.keep(job, vec![part], bytes);
+        self.feed(now, Event::Progress { fetch: job.fetch, bytes });
+    }
+
     /// A worker could not be started: no more are tried.
     pub fn not_hired(&mut self) {
         self.crew.started -= 1;

@@ -43,6 +43,23 @@ pub trait Source: Send + Sync {
     /// See [`SourceError`]. What the buffers hold then is of no meaning.
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
 
+    /// Whether bytes of one read arrive one after the other, with a wait in between: a body over a network. Such a
+    /// source has [`Source::stream`].
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// Reads `len` bytes from `offset` on, buffer by buffer: fills what [`Sink::room`] gives and says so, until there is
+    /// no more room or the end comes. Who waits for the first bytes goes on before the last are there. Only asked of
+    /// a source that [`Source::streams`]. Returns how many bytes were filled.
+    ///
+    /// # Errors
+    /// As [`Source::read_at`]; what was handed over before is kept, so it must be of the accepted version.
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        let _ = (len, offset, sink);
+        Err(SourceError::Io { errno: rustix::io::Errno::NOTSUP.raw_os_error(), what: "streaming".to_string() })
+    }
+
     /// What it is and how it is read, for messages: `file:/data/x, direct`.
     fn describe(&self) -> String;
 
@@ -66,6 +83,15 @@ pub trait Source: Send + Sync {
     }
 }
 
+/// Buffers for a read that streams.
+pub trait Sink {
+    /// The buffer to fill now, or nothing when all are full.
+    fn room(&mut self) -> Option<&mut [u8]>;
+
+    /// The buffer of [`Sink::room`] holds its first `bytes` bytes: all of it, unless the end has come.
+    fn filled(&mut self, bytes: usize);
+}
+
 /// A shared source is a source: who gave it away may keep a hand on it.
 impl<S: Source + ?Sized> Source for Arc<S> {
     fn size(&self) -> u64 {
@@ -74,6 +100,14 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         (**self).read_at(bufs, offset)
+    }
+
+    fn streams(&self) -> bool {
+        (**self).streams()
+    }
+
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        (**self).stream(len, offset, sink)
     }
 
     fn describe(&self) -> String {

@@ -388,7 +388,7 @@ impl<'a> Case<'a> {
             }
             (Place::Source(source), Who::Policy(spec)) => {
                 let limits = source.preset().map(|preset| self.live_limits(preset, row.page));
-                live::engine(source.source(seed), workload, &self.setup(row, spec, run, limits))?
+                live::engine(source.source(seed, workload), workload, &self.setup(row, spec, run, limits))?
             }
             (Place::File(file), Who::Kernel) => live::kernel(&file.path, workload)?,
             (Place::File(_) | Place::Source(_), Who::Oracle) => unreachable!("only a model has a row of the oracle"),

@@ -11,6 +11,7 @@ use crate::device::custom;
 use crate::device::presets::Preset;
 use crate::live::{self, LiveError};
 use crate::report::Progress;
+use crate::workload::Workload;
 use foreread::OpenError;
 use foreread::source::{self, Source};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
@@ -137,11 +138,11 @@ impl OnSource {
         }
     }
 
-    /// The source of the run with this seed.
-    pub fn source(&self, seed: u64) -> Arc<dyn Source> {
+    /// The source of the run with this seed. A model's is as large as the workload's file, as in the simulator.
+    pub fn source(&self, seed: u64, workload: &Workload) -> Arc<dyn Source> {
         match &self.opener {
             Opener::Shared(source) => Arc::clone(source),
-            Opener::Model(preset) => Arc::new(live::ModelLive::new(preset, self.size, seed)),
+            Opener::Model(preset) => Arc::new(live::ModelLive::new(preset, workload.files[0], seed)),
         }
     }
 

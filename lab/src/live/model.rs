@@ -13,12 +13,15 @@
 
 use crate::device::presets::Preset;
 use crate::device::{Arrival, Command, Device};
-use foreread::source::{Source, SourceError};
+use foreread::source::{Sink, Source, SourceError};
 use foreread::testing::fill;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::IoSliceMut;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// A sleeper looks up once in this time even if nobody rings.
+const LOOK_UP: Duration = Duration::from_secs(1);
 
 /// A device model as a source. See the head of this file.
 pub struct ModelLive {
@@ -35,8 +38,8 @@ struct Inner {
     /// The device's time never goes back.
     now_ns: u64,
     next_id: u64,
-    /// Commands that are there whole and whose readers have not looked yet.
-    done: HashSet<u64>,
+    /// Commands whose readers wait: how many bytes are there.
+    there: HashMap<u64, u64>,
     arrivals: Vec<Arrival>,
 }
 
@@ -44,10 +47,9 @@ impl ModelLive {
     /// The device of a preset with the luck of `seed`, holding `size` bytes: what a workload asks of it.
     #[must_use]
     pub fn new(preset: &Preset, size: u64, seed: u64) -> ModelLive {
-        let inner =
-            Inner { device: preset.build(seed), now_ns: 0, next_id: 0, done: HashSet::new(), arrivals: Vec::new() };
-        let (inner, moved) = (Mutex::new(inner), Condvar::new());
-        ModelLive { name: preset.name, size, start: Instant::now(), inner, moved }
+        let (device, there) = (preset.build(seed), HashMap::new());
+        let inner = Mutex::new(Inner { device, now_ns: 0, next_id: 0, there, arrivals: Vec::new() });
+        ModelLive { name: preset.name, size, start: Instant::now(), inner, moved: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -58,43 +60,60 @@ impl ModelLive {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Sleeps until the device has brought all of one command.
-    fn wait(&self, start: u64, len: u64) {
+    /// Gives the device a command.
+    fn submit(&self, start: u64, len: u64) -> u64 {
         let mut inner = self.lock();
         let id = inner.next_id;
         inner.next_id += 1;
+        inner.there.insert(id, 0);
         inner.now_ns = inner.now_ns.max(self.now_ns());
         let now_ns = inner.now_ns;
         inner.device.submit(now_ns, Command { id, file: 0, start, len });
         // Who sleeps may have to wake earlier now.
         self.moved.notify_all();
+        id
+    }
+
+    /// Sleeps until the first `bytes` bytes of a command are there.
+    fn wait(&self, id: u64, bytes: u64) {
+        let mut inner = self.lock();
         loop {
             if inner.go_on(self.now_ns()) {
                 self.moved.notify_all();
             }
-            if inner.done.remove(&id) {
+            if inner.there.get(&id).is_none_or(|there| *there >= bytes) {
                 return;
             }
             // A device that has a command has a next time; if it had none, the look once a second shows it.
-            let next = inner.device.next_time().map_or(Duration::from_secs(1), |at| {
-                Duration::from_nanos(at.saturating_sub(self.now_ns())).min(Duration::from_secs(1))
-            });
+            let next = inner
+                .device
+                .next_time()
+                .map_or(LOOK_UP, |at| Duration::from_nanos(at.saturating_sub(self.now_ns())).min(LOOK_UP));
             inner = self.moved.wait_timeout(inner, next).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Its bytes have been taken.
+    fn forget(&self, id: u64) {
+        self.lock().there.remove(&id);
     }
 }
 
 impl Inner {
-    /// Lets the device go on to `now_ns`. True when a command has come to its end.
+    /// Lets the device go on to `now_ns`. True when something has arrived.
     fn go_on(&mut self, now_ns: u64) -> bool {
         self.now_ns = self.now_ns.max(now_ns);
-        let before = self.done.len();
-        while self.device.next_time().is_some_and(|at| at <= self.now_ns) {
-            let at = self.device.next_time().unwrap_or(self.now_ns);
+        let mut some = false;
+        while let Some(at) = self.device.next_time().filter(|at| *at <= self.now_ns) {
             self.device.advance(at, &mut self.arrivals);
-            self.done.extend(self.arrivals.drain(..).filter(|a| a.done).map(|a| a.id));
+            for arrival in self.arrivals.drain(..) {
+                if let Some(there) = self.there.get_mut(&arrival.id) {
+                    *there = arrival.bytes;
+                    some = true;
+                }
+            }
         }
-        self.done.len() > before
+        some
     }
 }
 
@@ -109,7 +128,9 @@ impl Source for ModelLive {
         if len == 0 {
             return Ok(0);
         }
-        self.wait(offset, len);
+        let id = self.submit(offset, len);
+        self.wait(id, len);
+        self.forget(id);
         let mut at = offset;
         for buf in bufs {
             let here = ((offset + len - at) as usize).min(buf.len());
@@ -119,7 +140,58 @@ impl Source for ModelLive {
         Ok(len as usize)
     }
 
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        let len = self.size.saturating_sub(offset).min(len);
+        if len == 0 {
+            return Ok(0);
+        }
+        let (id, mut done) = (self.submit(offset, len), 0);
+        while let Some(room) = sink.room().filter(|_| done < len) {
+            let here = (room.len() as u64).min(len - done);
+            self.wait(id, done + here);
+            fill(&mut room[..here as usize], offset + done, 0);
+            sink.filled(here as usize);
+            done += here;
+        }
+        self.forget(id);
+        Ok(done as usize)
+    }
+
     fn describe(&self) -> String {
         format!("model-live:{}", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::custom;
+    use foreread::testing::check;
+    use foreread::{Options, Reader};
+    use std::sync::Arc;
+
+    /// Right bytes through the engine, piece by piece; and no faster than the model allows.
+    #[test]
+    fn a_sleeper_serves_its_own_bytes_in_its_own_time() {
+        let preset = custom::find("rbd").expect("a preset");
+        let size = (2 << 20) + 777;
+        let source = Arc::new(ModelLive::new(preset, size, 1));
+        let began = Instant::now();
+        let reader = Reader::open(Arc::clone(&source), Options::default().policy("linux-6.18:max=1M")).expect("open");
+        let mut buf = vec![0; 128 << 10];
+        let mut at = 0;
+        while at < size {
+            let got = reader.read_at(&mut buf, at).expect("readable");
+            check(&buf[..got], at, 0).expect("its own bytes");
+            at += got as u64;
+        }
+        assert_eq!(at, size);
+        // 62.5 MB/s: 2 MiB cannot take less.
+        assert!(began.elapsed() >= Duration::from_micros(33_000), "{:?}", began.elapsed());
+        assert!(source.lock().there.is_empty(), "every command was taken");
     }
 }

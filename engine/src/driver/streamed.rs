@@ -1,0 +1,60 @@
+//! A fetch that arrives piece by piece: each buffer goes into the store as soon as it is full, and who waits for it
+//! goes on.
+//!
+//! Never: keeps a byte of a fetch that was doomed meanwhile, or hands over a buffer that is not full (the last one is
+//! the end's matter, in `State::complete`).
+//!
+//! ```text
+//!   parts:  [full]  [full]  [being filled]  [room]  [room]
+//!             └──────┴─► store + Progress        └── what is left when the stream ends: Done or Failed
+//! ```
+
+use super::Shared;
+use super::jobs::{Job, Part};
+use crate::source::Sink;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// See the head of this file.
+pub struct Landing<'a> {
+    shared: &'a Arc<Shared>,
+    job: &'a Job,
+    parts: VecDeque<Part>,
+    ended: bool,
+}
+
+impl<'a> Landing<'a> {
+    pub fn new(shared: &'a Arc<Shared>, job: &'a Job, parts: Vec<Part>) -> Landing<'a> {
+        Landing { shared, job, parts: parts.into(), ended: false }
+    }
+
+    /// Bytes there is room for.
+    pub fn room_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.chunk.bytes().len() as u64).sum()
+    }
+
+    /// What was not handed over.
+    pub fn rest(self) -> Vec<Part> {
+        self.parts.into()
+    }
+}
+
+impl Sink for Landing<'_> {
+    fn room(&mut self) -> Option<&mut [u8]> {
+        self.parts.front_mut().filter(|_| !self.ended).map(|part| part.chunk.bytes_mut())
+    }
+
+    fn filled(&mut self, bytes: usize) {
+        let full = self.parts.front().is_some_and(|part| part.chunk.bytes().len() == bytes);
+        self.ended |= !full || self.parts.len() == 1;
+        if self.ended {
+            return;
+        }
+        let Some(part) = self.parts.pop_front() else { return };
+        let now = self.shared.now();
+        // After a panic behind the lock the end of the fetch tells everybody.
+        let Ok(mut state) = self.shared.lock() else { return };
+        state.land(now, self.job, part);
+        self.shared.unlock(state);
+    }
+}

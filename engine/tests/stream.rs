@@ -1,0 +1,134 @@
+//! Sources whose bytes arrive one after the other: who waits for the first goes on before the last are there.
+//!
+//! Never: a time that is measured; gates say what may go on.
+
+mod common;
+
+use common::{Draw, check_memory, named, quiet};
+use foreread::eventlog;
+use foreread::source::{Mem, Sink, Source, SourceError};
+use foreread::testing;
+use foreread::{Advice, Options, ReadError, Reader};
+use std::io::IoSliceMut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+const SIZE: u64 = 4 << 20;
+
+/// A body that may stop: no buffer that ends beyond `open` is filled until the gate is moved.
+struct Body {
+    inner: Arc<Mem>,
+    open: Mutex<u64>,
+    moved: Condvar,
+    /// One stream in so many breaks in its middle; 0 is none.
+    break_every: u64,
+    streams: AtomicU64,
+}
+
+impl Body {
+    fn new(open: u64, break_every: u64) -> Arc<Body> {
+        let (open, moved, streams) = (Mutex::new(open), Condvar::new(), AtomicU64::new(0));
+        Arc::new(Body { inner: Arc::new(named(SIZE)), open, moved, break_every, streams })
+    }
+
+    fn let_go_on(&self) {
+        *self.open.lock().expect("no panic") = u64::MAX;
+        self.moved.notify_all();
+    }
+}
+
+impl Source for Body {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        self.inner.read_at(bufs, offset)
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        let nth = self.streams.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut done = 0;
+        while let Some(room) = sink.room() {
+            let end = (offset + done + room.len() as u64).min(SIZE);
+            let open = self.open.lock().expect("no panic");
+            drop(self.moved.wait_while(open, |open| end > *open).expect("no panic"));
+            if self.break_every > 0 && nth.is_multiple_of(self.break_every) && done * 2 >= len {
+                return Err(SourceError::Io { errno: 104, what: "the body broke off".to_string() });
+            }
+            let got = self.inner.read_at(&mut [IoSliceMut::new(room)], offset + done)?;
+            sink.filled(got);
+            done += got as u64;
+        }
+        Ok(done as usize)
+    }
+
+    fn describe(&self) -> String {
+        "a body".to_string()
+    }
+}
+
+#[test]
+fn the_first_bytes_do_not_wait_for_the_last() {
+    let body = Body::new(256 << 10, 0);
+    let reader = Reader::open(Arc::clone(&body), Options::default().policy("linux-6.18:max=1M")).expect("opens");
+    reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
+    let mut buf = vec![0; 128 << 10];
+    // The fetch of a MiB stands still behind its first 256 KiB: were it handed over whole, this would wait for ever.
+    for at in [0, 128 << 10] {
+        assert_eq!(reader.read_at(&mut buf, at).expect("there"), buf.len());
+        testing::check(&buf, at, 0).expect("its own bytes");
+    }
+    assert!(reader.gauges().running_fetches > 0, "it is still on its way");
+    body.let_go_on();
+    assert_eq!(reader.read_at(&mut buf, SIZE - 1000).expect("there"), 1000);
+    let pages = quiet(&reader).pages;
+    assert_eq!(reader.stats().source_bytes, pages * 4096, "nothing was read twice");
+}
+
+/// Streams that break off in the middle, several threads, a small cache: right bytes or the error, and the log of it
+/// gives identical actions.
+#[test]
+fn broken_streams_are_read_again_and_replay() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut progress = 0;
+    for seed in 0..6 {
+        let log = dir.path().join(seed.to_string());
+        let body = Body::new(u64::MAX, 3);
+        let options = Options::default().policy("linux-6.18:max=1M").cache_bytes(2 << 20).event_log(&log);
+        let reader = Reader::open(Arc::clone(&body), options).expect("opens");
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let own = reader.reopen().expect("opens");
+                scope.spawn(move || {
+                    let mut draw = Draw(seed * 10 + thread);
+                    let mut buf = vec![0; 700_000];
+                    let mut at = 0;
+                    for _ in 0..60 {
+                        let len = 1 + draw.below(buf.len() as u64) as usize;
+                        match own.read_at(&mut buf[..len], at) {
+                            Ok(got) => {
+                                assert_eq!(got as u64, (len as u64).min(SIZE - at));
+                                testing::check(&buf[..got], at, 0).expect("its own bytes");
+                            }
+                            Err(ReadError::Io { errno: 104, .. }) => {}
+                            Err(error) => panic!("another error: {error}"),
+                        }
+                        at = if at + len as u64 >= SIZE { draw.below(SIZE) } else { at + len as u64 };
+                    }
+                });
+            }
+        });
+        check_memory(&quiet(&reader), 4096);
+        drop(reader);
+        let text = std::fs::read(&log).expect("a log");
+        progress += String::from_utf8_lossy(&text).matches("progress").count();
+        eventlog::replay(text.as_slice()).unwrap_or_else(|error| panic!("run {seed}: {error}"));
+    }
+    println!("{progress} parts came before their fetch was whole");
+    assert!(progress > 100);
+}
