@@ -21,6 +21,9 @@ pub enum Event {
     Fault { read: ReadId, open: OpenId, at: u64, map: Mapping },
     /// A hint. An empty range reaches to the end of the file.
     Advise { open: OpenId, advice: Advice, range: ByteRange },
+    /// The caller will read these bytes: readahead that needs no policy, within the limits of any other. An empty range
+    /// is nothing.
+    Want { open: OpenId, range: ByteRange },
     /// These bytes changed or must be forgotten, within the same version.
     Invalidate { file: FileId, range: ByteRange },
     /// The source is a new version of `size` bytes: reads in progress fail, every page goes.

@@ -26,6 +26,7 @@ enum Op {
     Replace(u64),
     Grow(u64),
     Advise { advice: u8, start: u64, len: u64 },
+    Want { start: u64, len: u64 },
     Pressure(u64),
     Reopen,
 }
@@ -48,6 +49,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (at.clone(), len.clone()).prop_map(|(start, len)| Op::Invalidate { start, len }),
         1 => (1..SPACE).prop_map(Op::Replace),
         1 => (1..SPACE).prop_map(Op::Grow),
+        1 => (at.clone(), len.clone()).prop_map(|(start, len)| Op::Want { start, len }),
         1 => (any::<u8>(), at, len).prop_map(|(advice, start, len)| Op::Advise { advice, start, len }),
         1 => (4..80u64).prop_map(Op::Pressure),
         1 => Just(Op::Reopen),
@@ -161,6 +163,9 @@ fn play(world: &mut World, op: &Op) {
         }
         Op::Advise { advice, start, len } => {
             world.send(Event::Advise { open: OpenId(1), advice: advice_of(advice), range: range(start, len) });
+        }
+        Op::Want { start, len } => {
+            world.send(Event::Want { open: OpenId(1), range: range(start, len) });
         }
         Op::Pressure(pages) => world.send(Event::Pressure { pages }),
         Op::Reopen => {

@@ -472,3 +472,22 @@ fn a_very_long_read_is_told_up_to_a_limit() {
         assert!(world.machine.stats().ra_planned_bytes < 3 << 30, "{policy}");
     }
 }
+
+/// What a caller says it will read is read ahead under every policy, also under one that never does, and within the
+/// same limits; the policy's own windows are where they were.
+#[test]
+fn a_caller_that_knows_needs_no_policy() {
+    for policy in ["none", "rbd-plain", "linux-6.18"] {
+        let mut world = World::with(policy, config(64), 1000 * PAGE);
+        world.send(Event::Want { open: OPEN, range: ByteRange::between(10 * PAGE, 14 * PAGE) });
+        assert_eq!(world.submitted, [(ByteRange::between(10 * PAGE, 14 * PAGE), Class::Ahead)], "{policy}");
+        world.send(Event::Want { open: OPEN, range: ByteRange::between(12 * PAGE, 12 * PAGE) });
+        assert_eq!(world.submitted.len(), 1, "nothing is wanted");
+        world.settle();
+        let read = world.read(11 * PAGE, PAGE);
+        assert_eq!(world.ended.get(&read), Some(&Ok(())), "{policy}: a hit");
+        world.send(Event::Want { open: OPEN, range: ByteRange::between(100 * PAGE, 900 * PAGE) });
+        assert!(world.held.len() <= 64, "never more than there is room for");
+        world.settle();
+    }
+}

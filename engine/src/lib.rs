@@ -24,6 +24,7 @@ mod health;
 #[cfg(feature = "nbd")]
 pub mod nbd;
 mod options;
+mod plan;
 mod reader;
 pub mod source;
 mod stoker;
@@ -38,4 +39,5 @@ pub use foreread_core::policy::PolicySpec;
 pub use foreread_core::stats::Stats;
 pub use health::why_no_readahead;
 pub use options::{Limits, Options, PolicyChoice};
+pub use plan::Plan;
 pub use reader::{Origin, Reader};

@@ -174,6 +174,16 @@ impl Reader {
         self.driver.advise(self.open, advice, range).map_err(|fault| self.explain(fault, &[], bytes.start))
     }
 
+    /// Says that these bytes will be read: they are fetched whatever the policy, as far as there is room. A hint
+    /// ([`Reader::advise`]) leaves that to the policy. [`Reader::plan`] does it for a whole list.
+    ///
+    /// # Errors
+    /// Only when the engine has stopped.
+    pub fn want(&self, bytes: Range<u64>) -> Result<(), ReadError> {
+        let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
+        self.driver.want(self.open, range).map_err(|fault| self.explain(fault, &[], bytes.start))
+    }
+
     /// Size of the source in bytes, as far as this cache knows.
     #[must_use]
     pub fn size(&self) -> u64 {

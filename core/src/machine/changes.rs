@@ -76,6 +76,16 @@ impl Machine {
         }
     }
 
+    /// What the caller says it will read, planned as if a policy had said so. The policy's own state stays as it is.
+    pub(super) fn want(&mut self, open: OpenId, range: ByteRange) {
+        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
+        let question = (range, range.start(), false);
+        self.ask((file, open, stream), question, |_, _, plan| plan.read(range.start(), range.len(), None));
+        self.note(open, Question::Advice, range.start());
+        self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
+        self.commit(u32::MAX);
+    }
+
     /// Whole pages inside the range, and the last one of the file when the range reaches the end.
     fn drop_unneeded(&mut self, file: FileId, range: ByteRange) {
         let size = self.size_of(file);

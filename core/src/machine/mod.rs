@@ -291,6 +291,7 @@ impl Machine {
             Event::Forget { file } => self.forget(file),
             Event::Fault { read, open, at, map } => self.begin_fault(read, open, at, map),
             Event::Advise { open, advice, range } => self.advise(open, advice, range),
+            Event::Want { open, range } => self.want(open, range),
             Event::Invalidate { file, range } => self.invalidate(file, range),
             Event::Changed { file, size } => self.changed(file, size),
             Event::Grown { file, size } => self.grown(file, size),

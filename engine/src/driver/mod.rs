@@ -165,6 +165,15 @@ impl Driver {
         Ok(())
     }
 
+    /// Fetches what a caller will read, whatever the policy.
+    pub fn want(&self, open: OpenId, range: ByteRange) -> Result<(), Fault> {
+        let now = self.shared.now();
+        let mut state = self.shared.lock()?;
+        state.feed(now, Event::Want { open, range });
+        self.shared.unlock(state);
+        Ok(())
+    }
+
     /// Reads what there is of `buf` from `offset` on. `seen` is the version its reader knows of: when there is a newer
     /// one, the read fails and the reader knows of that.
     pub fn read(

@@ -78,6 +78,7 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Advise { open, advice, range } => {
             writeln!(out, "advise {} {} {} {}", open.0, advice.word(), range.start(), range.len())
         }
+        Event::Want { open, range } => writeln!(out, "want {} {} {}", open.0, range.start(), range.len()),
         Event::Invalidate { file, range } => {
             writeln!(out, "invalidate {} {} {}", file.0, range.start(), range.len())
         }
@@ -216,6 +217,7 @@ pub fn parse_event(line: &str) -> Result<(Nanos, Event), LineError> {
             Event::Fault { read, open, at, map }
         }
         "advise" => Event::Advise { open: f.open()?, advice: f.word()?, range: f.range()? },
+        "want" => Event::Want { open: f.open()?, range: f.range()? },
         "invalidate" => Event::Invalidate { file: f.file()?, range: f.range()? },
         "changed" => Event::Changed { file: f.file()?, size: f.number("a size")? },
         "grown" => Event::Grown { file: f.file()?, size: f.number("a size")? },
@@ -320,6 +322,7 @@ mod tests {
             Event::Forget { file },
             Event::Read { read, open, range, random: true },
             Event::Read { read, open, range, random: false },
+            Event::Want { open, range },
             Event::Invalidate { file, range },
             Event::Changed { file, size: 0 },
             Event::Grown { file, size: u64::MAX },

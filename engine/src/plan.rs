@@ -1,0 +1,179 @@
+//! A plan: for callers that know what they will read.
+//!
+//! A list of ranges, read in its order; each is fetched before its turn, as many as fit into a window. Row groups of a
+//! Parquet file, tensors of a model, the blocks of a query: no policy can guess those, and none has to. Never: reads
+//! beyond the list, or fails for what was fetched in vain.
+//!
+//! ```text
+//!   ranges:  [read] [read] [next] [wanted] [wanted] [ ... ] [ ... ]
+//!                            │      └─ window: so many bytes are fetched and not read yet
+//!                            └─ read_next: want what comes into the window, then read this one
+//! ```
+
+use crate::Reader;
+use crate::error::ReadError;
+use std::ops::Range;
+
+/// Bytes that are fetched before they are read, unless told otherwise: sixteen fetches of a MiB, what the engine has in
+/// flight at once by default.
+const WINDOW_BYTES: u64 = 16 << 20;
+/// Ranges that follow each other are wanted together up to this length.
+const TOGETHER_BYTES: u64 = 1 << 20;
+
+/// Reads a list of ranges in its order. Made by [`Reader::plan`].
+///
+/// ```
+/// use foreread::{Options, Reader, source::Mem};
+/// use std::sync::Arc;
+///
+/// let reader = Reader::open(Arc::new(Mem::new(vec![7; 1 << 20])), Options::default().policy("none"))?;
+/// let mut plan = reader.plan([500_000..500_010, 0..100, 1 << 20..2 << 20]);
+/// let mut buf = Vec::new();
+/// let mut lengths = Vec::new();
+/// while let Some(_range) = plan.read_next(&mut buf)? {
+///     lengths.push(buf.len());
+/// }
+/// assert_eq!(lengths, [10, 100, 0], "the last lies behind the end");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Plan<'a> {
+    reader: &'a Reader,
+    ranges: Vec<Range<u64>>,
+    /// The next to be read, and the next to be wanted.
+    next: usize,
+    wanted: usize,
+    /// Bytes wanted and not read, those of the next among them.
+    ahead_bytes: u64,
+    window_bytes: u64,
+}
+
+impl Reader {
+    /// A plan over these ranges, in the order in which they will be read. They may overlap and go back and forth.
+    pub fn plan(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> Plan<'_> {
+        let ranges = ranges.into_iter().collect();
+        Plan { reader: self, ranges, next: 0, wanted: 0, ahead_bytes: 0, window_bytes: WINDOW_BYTES }
+    }
+}
+
+impl Plan<'_> {
+    /// Bytes to be fetched before they are read. Default 16 MiB; more than half of the cache gains nothing, since the
+    /// engine holds no more readahead than that.
+    #[must_use]
+    pub fn window_bytes(mut self, bytes: u64) -> Self {
+        self.window_bytes = bytes;
+        self
+    }
+
+    /// Reads the next range into `buf`, which gets its length: shorter than the range only where the source ends.
+    /// Nothing is left when it returns `None`. After an error the same range is tried again.
+    ///
+    /// # Errors
+    /// As [`Reader::read_at`].
+    pub fn read_next(&mut self, buf: &mut Vec<u8>) -> Result<Option<Range<u64>>, ReadError> {
+        let Some(range) = self.ranges.get(self.next).cloned() else { return Ok(None) };
+        self.want()?;
+        // A range may be longer than the source: no more memory than there are bytes.
+        let len = length(&range).min(self.reader.size().saturating_sub(range.start));
+        buf.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
+        let got = self.reader.read_at(buf, range.start)?;
+        buf.truncate(got);
+        self.ahead_bytes -= length(&range);
+        self.next += 1;
+        Ok(Some(range))
+    }
+
+    /// Wants what comes into the window. The range that is read now is a demand read and needs no word.
+    fn want(&mut self) -> Result<(), ReadError> {
+        if let Some(now) = self.ranges.get(self.next).cloned().filter(|_| self.wanted == self.next) {
+            self.take(&now);
+        }
+        while let Some(first) = self.ranges.get(self.wanted).cloned() {
+            if self.ahead_bytes > 0 && self.ahead_bytes.saturating_add(length(&first)) > self.window_bytes {
+                break;
+            }
+            let mut end = first.end.max(first.start);
+            self.take(&first);
+            while let Some(more) = self.ranges.get(self.wanted).cloned() {
+                let follows = more.start == end && more.end > end && more.end - first.start <= TOGETHER_BYTES;
+                if !follows || self.ahead_bytes.saturating_add(length(&more)) > self.window_bytes {
+                    break;
+                }
+                end = more.end;
+                self.take(&more);
+            }
+            self.reader.want(first.start..end)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, range: &Range<u64>) {
+        self.ahead_bytes = self.ahead_bytes.saturating_add(length(range));
+        self.wanted += 1;
+    }
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::source::Mem;
+    use crate::testing::{Faulty, check, pattern};
+    use std::sync::Arc;
+
+    const SIZE: u64 = 8 << 20;
+
+    fn reader() -> Reader {
+        let source = Arc::new(Mem::new(pattern(0, SIZE as usize, 0)));
+        Reader::open(source, Options::default().policy("none").cache_bytes(4 << 20)).expect("opens")
+    }
+
+    /// Back and forth, overlapping, beyond the end: right bytes in the order of the list, and hits under a policy that
+    /// reads nothing ahead.
+    #[test]
+    fn a_list_is_read_in_its_order_and_ahead() {
+        let reader = reader();
+        let ranges: Vec<Range<u64>> = (0..200u64)
+            .map(|i| (i * 7_654_321) % SIZE..(i * 7_654_321) % SIZE + 30_000)
+            .chain([5..5, SIZE..SIZE + 9])
+            .collect();
+        let mut plan = reader.plan(ranges.clone()).window_bytes(1 << 20);
+        let mut buf = Vec::new();
+        for want in &ranges {
+            let range = plan.read_next(&mut buf).expect("readable").expect("one more");
+            assert_eq!((&range, buf.len() as u64), (want, length(want).min(SIZE.saturating_sub(want.start))));
+            check(&buf, range.start, 0).expect("its own bytes");
+            assert!(plan.ahead_bytes <= (1 << 20) + 30_000);
+        }
+        assert!(plan.read_next(&mut buf).expect("the end").is_none());
+        assert_eq!(plan.ahead_bytes, 0);
+        let stats = reader.stats();
+        assert!(stats.misses < 20 && stats.ra_ops > 100, "{stats:?}");
+    }
+
+    /// The range that failed is read again, and nothing is counted twice.
+    #[test]
+    fn after_an_error_the_same_range_is_tried_again() {
+        let source = Arc::new(Faulty::nth(Mem::new(pattern(0, SIZE as usize, 0)), 0));
+        let reader = Reader::open(source, Options::default().policy("none").threads(0)).expect("opens");
+        let mut plan = reader.plan([0..10, 1 << 20..(1 << 20) + 10]);
+        let mut buf = Vec::new();
+        let mut outcomes = Vec::new();
+        for _ in 0..4 {
+            outcomes.push(plan.read_next(&mut buf).map(|range| range.map(|r| r.start)).map_err(|e| e.errno()));
+        }
+        assert_eq!(outcomes, [Err(5), Ok(Some(0)), Ok(Some(1 << 20)), Ok(None)]);
+        assert_eq!(plan.ahead_bytes, 0);
+    }
+
+    #[test]
+    fn small_neighbours_are_wanted_together() {
+        let reader = reader();
+        let mut plan = reader.plan((0..100).map(|i| i * 4096..(i + 1) * 4096));
+        plan.read_next(&mut Vec::new()).expect("readable");
+        assert_eq!(reader.stats().ra_ops, 1, "99 pages behind the first in one piece");
+    }
+}
