@@ -12,7 +12,7 @@
 //! ```
 
 use crate::stoker::{self, Stoker};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// From this size on a buffer begins at a memory page, whatever the source asks for: fewer segments a transfer.
@@ -46,8 +46,8 @@ impl Meter {
 #[derive(Debug)]
 pub struct Pool {
     page_bytes: usize,
-    /// What the source asks of a buffer's address; a power of two.
-    align: usize,
+    /// What the strictest source asks of a buffer's address; a power of two. Only grows.
+    align: AtomicUsize,
     most_spare: u64,
     /// By number of pages, less one.
     spare: Mutex<Vec<Vec<Memory>>>,
@@ -66,9 +66,25 @@ impl Pool {
     /// A pool for pages of `page_bytes`, keeping at most `most_spare` bytes for later.
     #[must_use]
     pub fn new(page_bytes: usize, align: usize, most_spare: u64) -> Arc<Pool> {
-        let align = align.clamp(1, MEMORY_PAGE).next_power_of_two();
+        let align = AtomicUsize::new(align.clamp(1, MEMORY_PAGE).next_power_of_two());
         let spare = Mutex::new((0..MOST_PAGES).map(|_| Vec::new()).collect());
         Arc::new(Pool { page_bytes, align, most_spare, spare, meter: Arc::default(), stoker: Stoker::default() })
+    }
+
+    /// From now on buffers begin at multiples of `align`, too. Those that are out do not, and are not used again.
+    pub fn align_to(&self, align: usize) {
+        let align = align.clamp(1, MEMORY_PAGE).next_power_of_two();
+        if self.align.fetch_max(align, Ordering::Relaxed) < align {
+            let old: Vec<Vec<Memory>> = self.lists(|lists| lists.iter_mut().map(std::mem::take).collect());
+            let bytes = |(i, list): (usize, &Vec<Memory>)| (list.len() * (i + 1) * self.page_bytes) as u64;
+            let gone = old.iter().enumerate().map(bytes).sum();
+            self.meter.spare.fetch_sub(gone, Ordering::Relaxed);
+        }
+    }
+
+    fn fits(&self, memory: &Memory) -> bool {
+        let begins = memory.bytes.as_ptr() as usize + memory.from as usize;
+        begins.is_multiple_of(self.align.load(Ordering::Relaxed))
     }
 
     /// The gauge.
@@ -101,7 +117,7 @@ impl Pool {
     }
 
     fn allocate(&self, len: usize) -> Memory {
-        let align = if len >= WHOLE_PAGES_FROM { MEMORY_PAGE } else { self.align };
+        let align = if len >= WHOLE_PAGES_FROM { MEMORY_PAGE } else { self.align.load(Ordering::Relaxed) };
         let bytes = vec![0u8; len + align - 1].into_boxed_slice();
         let from = (bytes.as_ptr() as usize).wrapping_neg() % align;
         Memory { bytes, from: from as u32 }
@@ -123,7 +139,7 @@ impl Pool {
         memory.bytes.iter_mut().step_by(MEMORY_PAGE).for_each(|byte| *byte = 1);
         // Looked at again: buffers may have come back meanwhile.
         self.lists(|lists| {
-            let still = wanted(lists);
+            let still = wanted(lists) && self.fits(&memory);
             if still {
                 lists[pages - 1].push(memory);
                 self.meter.spare.fetch_add(size, Ordering::Relaxed);
@@ -135,7 +151,7 @@ impl Pool {
     fn give(&self, memory: Memory, len: usize) {
         self.meter.held.fetch_sub(len as u64, Ordering::Relaxed);
         let size = len as u64;
-        if size > self.most_spare {
+        if size > self.most_spare || !self.fits(&memory) {
             return;
         }
         let pages = len / self.page_bytes;
@@ -214,6 +230,21 @@ mod tests {
         drop((small, large));
         assert_eq!((pool.meter().held_bytes(), pool.meter().spare_bytes()), (0, 65 * 4096));
         assert_eq!(pool.take(64).bytes().as_ptr(), address, "the same memory again");
+    }
+
+    /// Several sources share a pool: the strictest decides, and a buffer of before is not handed out again.
+    #[test]
+    fn alignment_grows_with_the_strictest_source() {
+        let pool = Pool::new(512, 1, 1 << 20);
+        let aligned = |chunk: &Chunk, to: usize| (chunk.bytes().as_ptr() as usize).is_multiple_of(to);
+        let out: Vec<Chunk> = (0..40).map(|_| pool.take(3)).collect();
+        drop((0..40).map(|_| pool.take(2)).collect::<Vec<_>>());
+        pool.align_to(4096);
+        assert_eq!(pool.meter().spare_bytes(), 0, "those of before are gone");
+        drop(out);
+        pool.align_to(512);
+        let taken: Vec<Chunk> = (0..80).map(|n| pool.take(2 + n % 2)).collect();
+        assert!(taken.iter().all(|chunk| aligned(chunk, 4096)));
     }
 
     #[test]

@@ -17,6 +17,7 @@
 
 mod chunk;
 mod driver;
+mod engine;
 mod error;
 pub mod eventlog;
 pub mod front;
@@ -33,6 +34,7 @@ pub mod testing;
 
 pub use chunk::Meter;
 pub use driver::Gauges;
+pub use engine::Engine;
 pub use error::{OpenError, Place, ReadError};
 pub use foreread_core::event::Advice;
 pub use foreread_core::policy::PolicySpec;

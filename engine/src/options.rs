@@ -130,14 +130,18 @@ impl Options {
         self
     }
 
-    /// The policy and the machine's limits, checked against each other, for a source of `size` bytes.
-    pub(crate) fn resolve(&self, device_readahead: Option<u64>, size: u64) -> Result<(PolicySpec, Config), OpenError> {
+    /// The policy and the machine's limits, checked against each other, for a source of `size` bytes or for many sources.
+    pub(crate) fn resolve(
+        &self,
+        device_readahead: Option<u64>,
+        size: Option<u64>,
+    ) -> Result<(PolicySpec, Config), OpenError> {
         let policy = match &self.policy {
             PolicyChoice::Spec(spec) => spec.clone(),
             PolicyChoice::Text(text) => {
                 let draft = PolicyDraft::parse(text).map_err(OpenError::Policy)?;
                 let draft = device_readahead.map_or(draft.clone(), |max| draft.with_default("max", max));
-                draft.ready(Some(size)).map_err(OpenError::Policy)?
+                draft.ready(size).map_err(OpenError::Policy)?
             }
         };
         let bytes = self.page_bytes;

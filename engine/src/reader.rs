@@ -3,18 +3,19 @@
 //! Never: waits for another reader's work, except for bytes that both want.
 //!
 //! ```text
-//!   Reader ── open description 0 ──┐
-//!   Reader ── open description 1 ──┴─► one driver: one cache, one source, one policy state for each description
+//!   Reader ── open description 0 ──┬─ file 0, a source ──┐
+//!   Reader ── open description 1 ──┘                     ├─► one engine: one cache, one set of limits,
+//!   Reader ── open description 2 ──── file 1, a source ──┘   one policy state for each description
 //! ```
 
-use crate::chunk::{Meter, Pool};
-use crate::driver::{Driver, Gauges};
+use crate::chunk::Meter;
+use crate::driver::Gauges;
+use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
-use crate::eventlog::EventLog;
 use crate::options::Options;
 use crate::source::{self, Source};
 use foreread_core::event::Advice;
-use foreread_core::machine::{MAX_IDS, Machine};
+use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, OpenId};
@@ -73,11 +74,10 @@ impl<S: Source + 'static> From<Arc<S>> for Origin {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Reader {
-    driver: Arc<Driver>,
+    engine: Engine,
     source: Arc<dyn Source>,
     file: FileId,
     open: OpenId,
-    policy: PolicySpec,
     /// The version of the source that this reader knows of.
     seen: AtomicU64,
     /// It goes on with no other.
@@ -85,7 +85,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a source, by name or as it is, with a cache of its own.
+    /// Opens a source, by name or as it is, with a cache of its own: the short way through an [`crate::Engine`] of its own.
     ///
     /// # Errors
     /// The source cannot be read, or a setting does not fit.
@@ -97,21 +97,7 @@ impl Reader {
                 (source::open(&name)?, source::default_readahead_bytes(Path::new(path)))
             }
         };
-        let (policy, config) = options.resolve(readahead, source.size())?;
-        let align = source.alignment().memory as usize;
-        let pool = Pool::new(config.page.bytes() as usize, align, options.limits.spare_bytes);
-        let log = match &options.event_log {
-            None => None,
-            Some(path) => {
-                let text = path.display().to_string();
-                let file = std::fs::File::create(path).map_err(|error| OpenError::EventLog { path: text, error })?;
-                Some(EventLog::new(Box::new(file), &config, &policy))
-            }
-        };
-        let machine = Machine::new(config, policy.clone());
-        let driver = Arc::new(Driver::new(machine, pool, log, options.threads));
-        let file = driver.add_file(Arc::clone(&source)).map_err(|_| OpenError::Stopped)?;
-        Reader::describe_open(driver, source, file, policy)
+        Engine::build(&options, readahead, Some(source.size()))?.open(source)
     }
 
     /// A second open description on the same cache: with a readahead state of its own.
@@ -119,8 +105,18 @@ impl Reader {
     /// # Errors
     /// There are too many.
     pub fn reopen(&self) -> Result<Reader, OpenError> {
-        let (driver, source) = (Arc::clone(&self.driver), Arc::clone(&self.source));
-        Reader::describe_open(driver, source, self.file, self.policy.clone())
+        let opened = self.engine.driver().open(self.file).map_err(|_| OpenError::Stopped)?;
+        let (open, seen) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        let seen = AtomicU64::new(seen);
+        let (engine, source) = (self.engine.clone(), Arc::clone(&self.source));
+        Ok(Reader { engine, source, file: self.file, open, seen, pinned: false })
+    }
+
+    /// The first reader of a source.
+    pub(crate) fn first(engine: Engine, source: Arc<dyn Source>) -> Result<Reader, OpenError> {
+        let added = engine.driver().add(Arc::clone(&source)).map_err(|_| OpenError::Stopped)?;
+        let (file, open, seen) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        Ok(Reader { engine, source, file, open, seen: AtomicU64::new(seen), pinned: false })
     }
 
     /// Makes it read one version only: where another reader is told once of a change and then reads the new version, this
@@ -129,17 +125,6 @@ impl Reader {
     pub fn pinned(mut self) -> Reader {
         self.pinned = true;
         self
-    }
-
-    fn describe_open(
-        driver: Arc<Driver>,
-        source: Arc<dyn Source>,
-        file: FileId,
-        policy: PolicySpec,
-    ) -> Result<Reader, OpenError> {
-        let opened = driver.open(file).map_err(|_| OpenError::Stopped)?;
-        let (open, seen) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Ok(Reader { driver, source, file, open, policy, seen: AtomicU64::new(seen), pinned: false })
     }
 
     /// Reads the bytes from `offset` on into `buf`, as many as fit, and returns how many there were: fewer than
@@ -156,7 +141,10 @@ impl Reader {
         } else {
             &self.seen
         };
-        self.driver.read((self.open, self.file), seen, buf, offset).map_err(|fault| self.explain(fault, buf, offset))
+        self.engine
+            .driver()
+            .read((self.open, self.file), seen, buf, offset)
+            .map_err(|fault| self.explain(fault, buf, offset))
     }
 
     #[cold]
@@ -171,7 +159,7 @@ impl Reader {
     /// Only when the engine has stopped.
     pub fn advise(&self, advice: Advice, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
-        self.driver.advise(self.open, advice, range).map_err(|fault| self.explain(fault, &[], bytes.start))
+        self.engine.driver().advise(self.open, advice, range).map_err(|fault| self.explain(fault, &[], bytes.start))
     }
 
     /// Says that these bytes will be read: they are fetched whatever the policy, as far as there is room. A hint
@@ -187,31 +175,37 @@ impl Reader {
     /// Size of the source in bytes, as far as this cache knows.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.driver.size(self.file).unwrap_or_else(|_| self.source.size())
+        self.engine.driver().size(self.file).unwrap_or_else(|_| self.source.size())
     }
 
     /// The counters since the cache was made, of all its readers.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.driver.stats().unwrap_or_default()
+        self.engine.stats()
     }
 
     /// What runs and waits now.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
-        self.driver.gauges().unwrap_or_default()
+        self.engine.gauges()
     }
 
     /// The gauge of memory; it outlives the reader.
     #[must_use]
     pub fn meter(&self) -> Arc<Meter> {
-        Arc::clone(self.driver.meter())
+        self.engine.meter()
     }
 
     /// The policy with all its values.
     #[must_use]
     pub fn policy(&self) -> &PolicySpec {
-        &self.policy
+        self.engine.policy()
+    }
+
+    /// The cache and its limits, which other sources may share.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// What is read and how, for messages.
@@ -225,12 +219,12 @@ impl Reader {
     /// # Errors
     /// The first error there was in writing it.
     pub fn flush_event_log(&self) -> std::io::Result<()> {
-        self.driver.flush_log()
+        self.engine.flush_event_log()
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.driver.close(self.open);
+        self.engine.driver().close(self.open);
     }
 }

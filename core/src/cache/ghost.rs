@@ -3,6 +3,7 @@
 //! Bounded: it remembers the last [`GHOST_GROUPS`] groups and forgets the oldest. Never: changes a decision.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 /// Groups remembered: 4096 groups of 4 KiB pages name 1 GiB.
 pub const GHOST_GROUPS: usize = 4096;
@@ -52,8 +53,14 @@ impl Ghosts {
 
     /// Forgets a file.
     pub fn forget(&mut self, file: u32) {
-        self.pages.retain(|&(f, _), _| f != file);
-        self.order.retain(|&(f, _)| f != file);
+        let of_file: Vec<(u32, u64)> = self.pages.range((file, 0)..=(file, u64::MAX)).map(|(&key, _)| key).collect();
+        // Mostly there is none, and a file may be closed at any moment.
+        if !of_file.is_empty() {
+            for key in &of_file {
+                self.pages.remove(key);
+            }
+            self.order.retain(|&(f, _)| f != file);
+        }
     }
 }
 

@@ -79,8 +79,9 @@ impl Index {
     }
 
     fn home(&self, file: u32, number: u64) -> usize {
-        // Fibonacci hashing: neighbours spread, and the upper bits of the product are the good ones.
-        let key = number ^ (u64::from(file) << 40);
+        // Fibonacci hashing: neighbours spread, and the upper bits of the product are the good ones. Files are spread by
+        // another odd number (of the same golden family, 32 bits), or the first groups of many files would meet.
+        let key = number ^ u64::from(file).wrapping_mul(0x9E37_79B1).rotate_left(20);
         let hash = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (hash >> 32) as usize & (self.table.len() - 1)
     }
@@ -111,6 +112,21 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Thousands of files of one group each, as under a mount: look-ups stay short.
+    #[test]
+    fn the_first_groups_of_many_files_spread() {
+        let mut index = Index::new();
+        let groups: Vec<Group> = (0..10_000).map(|file| Group::new(file, 0)).collect();
+        (0..groups.len()).for_each(|slot| index.insert(&groups, slot as u32));
+        let wrap = index.table.len() - 1;
+        let steps = |at: usize| {
+            let slot = index.table[at];
+            if slot == EMPTY { 0 } else { at.wrapping_sub(index.home(groups[slot as usize].file, 0)) & wrap }
+        };
+        let longest = (0..=wrap).map(steps).max().unwrap_or(0);
+        assert!(longest < 64, "a look-up takes up to {longest} steps");
+    }
 
     #[test]
     fn behaves_like_a_map() {

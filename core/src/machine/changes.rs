@@ -46,7 +46,12 @@ impl Machine {
         if self.files.get(file.0 as usize).and_then(Option::as_ref).is_none_or(|f| f.opens > 0) {
             return;
         }
-        self.changed(file, 0);
+        // By its size, not without end: closing a small file must not look through the whole cache.
+        let pages = self.config.page.pages_for(self.size_of(file));
+        let reads: Vec<u32> = self.reads_of(file).collect();
+        reads.into_iter().for_each(|slot| self.fail_read(slot, Error::Changed));
+        self.drop_pages(file, PageRange { first: 0, end: pages });
+        self.cache.ghosts().forget(file.0);
         self.files[file.0 as usize] = None;
     }
 

@@ -64,6 +64,10 @@ pub struct Gauges {
     pub spare_bytes: u64,
     /// Pages present or in flight.
     pub pages: u64,
+    /// Files that are open.
+    pub files: u64,
+    /// Open descriptions of them.
+    pub opens: u64,
     /// Times a sleeper found by itself that there was something to do. Counted since the beginning; each is a call that
     /// was forgotten, or a machine that stood still for a second.
     pub missed_calls: u64,
@@ -96,17 +100,21 @@ impl Driver {
 
     // ---- files and readers ----
 
-    pub fn add_file(&self, source: Arc<dyn Source>) -> Result<FileId, Fault> {
+    /// A new file and its first reader; nothing when there are too many. The last reader takes the file with it.
+    pub fn add(&self, source: Arc<dyn Source>) -> Result<Option<(FileId, OpenId, u64)>, Fault> {
         let size = source.size();
-        Ok(self.shared.lock()?.add_file(source, size))
+        self.shared.pool.align_to(source.alignment().memory as usize);
+        let file = self.shared.lock()?.add_file(source, size, MAX_IDS);
+        let Some(file) = file else { return Ok(None) };
+        Ok(self.open(file)?.map(|(open, version)| (file, open, version)))
     }
 
-    /// A reader of the file and the version it begins with; nothing when there are too many.
+    /// One more reader of the file and the version it begins with; nothing when there are too many.
     pub fn open(&self, file: FileId) -> Result<Option<(OpenId, u64)>, Fault> {
         let now = self.shared.now();
         let mut state = self.shared.lock()?;
         let open = state.open(now, file, MAX_IDS);
-        let version = state.file(file).version;
+        let version = state.file(file).map_or(0, |file| file.version);
         self.shared.unlock(state);
         Ok(open.map(|open| (open, version)))
     }
@@ -114,15 +122,17 @@ impl Driver {
     pub fn close(&self, open: OpenId) {
         let now = self.shared.now();
         if let Ok(mut state) = self.shared.lock() {
-            state.close(now, open);
+            let source = state.close(now, open);
             self.shared.unlock(state);
+            // Not behind the lock: closing a source may take its time.
+            drop(source);
         }
     }
 
     // ---- getters ----
 
     pub fn size(&self, file: FileId) -> Result<u64, Fault> {
-        Ok(self.shared.lock()?.file(file).size)
+        Ok(self.shared.lock()?.file(file).map_or(0, |file| file.size))
     }
 
     pub fn stats(&self) -> Result<Stats, Fault> {
@@ -143,6 +153,8 @@ impl Driver {
             open_fetches: machine.fetches_in_progress() as u64,
             threads: u64::from(state.crew.started),
             pages: machine.cache().pages(),
+            files: state.files() as u64,
+            opens: state.opens() as u64,
             missed_calls: state.missed_calls,
             held_bytes: self.meter().held_bytes(),
             spare_bytes: self.meter().spare_bytes(),
@@ -187,10 +199,11 @@ impl Driver {
         let range = ByteRange::between(offset, offset.saturating_add(buf.len() as u64));
         let now = shared.now();
         let mut state = shared.lock()?;
-        if range.end() > state.file(file).size && !buf.is_empty() {
+        let known = |state: &State| state.file(file).map_or((0, 0), |file| (file.size, file.version));
+        if range.end() > known(&state).0 && !buf.is_empty() {
             state = shared.check(state, file)?;
         }
-        let (size, version) = (state.file(file).size, state.file(file).version);
+        let (size, version) = known(&state);
         if version != seen.load(Ordering::Relaxed) {
             seen.store(version, Ordering::Relaxed);
             self.shared.unlock(state);
@@ -204,7 +217,7 @@ impl Driver {
         let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
         let (state, outcome) = self.shared.see_through(state, place, (file, range), buf)?;
         if outcome == Err(Error::Changed) {
-            seen.store(state.file(file).version, Ordering::Relaxed);
+            seen.store(known(&state).1, Ordering::Relaxed);
         }
         self.shared.unlock(state);
         outcome.map_err(Fault::Read)
@@ -319,8 +332,13 @@ impl Shared {
 
     /// Runs a job: the transfer without the lock, its end with it.
     fn run<'a>(self: &'a Arc<Shared>, mut state: Guard<'a>, job: &Job) -> Result<Guard<'a>, Fault> {
+        let Some(source) = state.file(job.file).map(|file| Arc::clone(&file.source)) else {
+            // Its file is gone, and with it everybody who wanted it.
+            let now = state.now();
+            state.feed(now, Event::Failed { fetch: job.fetch, error: Error::Io(EIO) });
+            return Ok(state);
+        };
         state.running += 1;
-        let source = Arc::clone(&state.file(job.file).source);
         self.unlock(state);
         let mut parts = self.parts(job.range);
         let result = if source.streams() {
@@ -358,7 +376,8 @@ impl Shared {
 
     /// Asks the source for its version and size, because a read reaches the end known so far.
     fn check<'a>(self: &'a Arc<Shared>, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
-        let (source, version) = (Arc::clone(&state.file(file).source), state.file(file).version);
+        let Some(entry) = state.file(file) else { return Ok(state) };
+        let (source, version) = (Arc::clone(&entry.source), entry.version);
         drop(state);
         let found = guarded(|| source.check());
         let now = self.now();

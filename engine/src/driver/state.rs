@@ -28,8 +28,10 @@ pub struct File {
     pub source: Arc<dyn Source>,
     /// As told to the machine.
     pub size: u64,
-    /// Counts the changes.
+    /// The number of this version; no other version of any file ever had it, so what is late cannot be mistaken.
     pub version: u64,
+    /// Open descriptions. The last one takes the file with it.
+    opens: u32,
 }
 
 /// See the head of this file.
@@ -40,9 +42,14 @@ pub struct State {
     log: Option<EventLog>,
     /// The latest time seen: it never goes back, whatever order threads come in.
     now: Nanos,
-    files: Vec<File>,
+    /// By number; those without a file are free.
+    files: Vec<Option<File>>,
+    free_files: Vec<u32>,
+    /// Versions there have been, of all files.
+    versions: u64,
     /// Numbers of open descriptions in use.
     opens: Vec<Option<FileId>>,
+    free_opens: Vec<u32>,
     waits: Vec<Wait>,
     free_waits: Vec<u32>,
     reads: u64,
@@ -69,7 +76,10 @@ impl State {
             log,
             now: Nanos(0),
             files: Vec::new(),
+            free_files: Vec::new(),
+            versions: 0,
             opens: Vec::new(),
+            free_opens: Vec::new(),
             waits: Vec::new(),
             free_waits: Vec::new(),
             reads: 0,
@@ -89,8 +99,19 @@ impl State {
         &self.machine
     }
 
-    pub fn file(&self, file: FileId) -> &File {
-        &self.files[file.0 as usize]
+    /// What is known of a file, unless its last reader is closed.
+    pub fn file(&self, file: FileId) -> Option<&File> {
+        self.files.get(file.0 as usize)?.as_ref()
+    }
+
+    /// Files that have a reader.
+    pub fn files(&self) -> usize {
+        self.files.len() - self.free_files.len()
+    }
+
+    /// Open descriptions.
+    pub fn opens(&self) -> usize {
+        self.opens.len() - self.free_opens.len()
     }
 
     pub fn now(&self) -> Nanos {
@@ -108,28 +129,46 @@ impl State {
 
     // ---- files and readers ----
 
-    pub fn add_file(&mut self, source: Arc<dyn Source>, size: u64) -> FileId {
-        self.files.push(File { source, size, version: 0 });
-        FileId((self.files.len() - 1) as u32)
+    /// A new file; nothing when there are `limit` already. It stays until its last reader is closed.
+    pub fn add_file(&mut self, source: Arc<dyn Source>, size: u64, limit: u32) -> Option<FileId> {
+        let number = take_number(&mut self.files, &mut self.free_files, limit)?;
+        self.versions += 1;
+        self.files[number as usize] = Some(File { source, size, version: self.versions, opens: 0 });
+        Some(FileId(number))
     }
 
     /// The number of a new reader, or nothing when there are `limit` already.
     pub fn open(&mut self, now: Nanos, file: FileId, limit: u32) -> Option<OpenId> {
-        let free = self.opens.iter().position(Option::is_none).unwrap_or(self.opens.len());
-        let open = u32::try_from(free).ok().filter(|&n| n < limit).map(OpenId)?;
-        if free == self.opens.len() {
-            self.opens.push(None);
-        }
-        self.opens[free] = Some(file);
-        let size = self.file(file).size;
-        self.feed(now, Event::Open { open, file, size });
-        Some(open)
+        let entry = self.files.get_mut(file.0 as usize).and_then(Option::as_mut)?;
+        let Some(open) = take_number(&mut self.opens, &mut self.free_opens, limit) else {
+            // A file that nobody could open is not kept.
+            if entry.opens == 0 {
+                self.forget(now, file);
+            }
+            return None;
+        };
+        entry.opens += 1;
+        let size = entry.size;
+        self.opens[open as usize] = Some(file);
+        self.feed(now, Event::Open { open: OpenId(open), file, size });
+        Some(OpenId(open))
     }
 
-    pub fn close(&mut self, now: Nanos, open: OpenId) {
-        if self.opens.get_mut(open.0 as usize).and_then(Option::take).is_some() {
-            self.feed(now, Event::Close { open });
-        }
+    /// The reader is gone, and with the last one of a file everything that is kept of it.
+    pub fn close(&mut self, now: Nanos, open: OpenId) -> Option<Arc<dyn Source>> {
+        let file = self.opens.get_mut(open.0 as usize).and_then(Option::take)?;
+        self.free_opens.push(open.0);
+        self.feed(now, Event::Close { open });
+        let entry = self.files.get_mut(file.0 as usize).and_then(Option::as_mut)?;
+        entry.opens -= 1;
+        if entry.opens > 0 { None } else { self.forget(now, file) }
+    }
+
+    /// Drops a file's pages and gives its number back. Transfers that run end as they like: their fetches are doomed.
+    fn forget(&mut self, now: Nanos, file: FileId) -> Option<Arc<dyn Source>> {
+        self.feed(now, Event::Forget { file });
+        self.free_files.push(file.0);
+        self.files[file.0 as usize].take().map(|file| file.source)
     }
 
     // ---- events in ----
@@ -269,7 +308,7 @@ impl State {
 
     /// This version of the source may be larger than the machine knows.
     pub fn grown(&mut self, now: Nanos, file: FileId, version: u64, size: u64) {
-        let entry = &mut self.files[file.0 as usize];
+        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return };
         if entry.version == version && size > entry.size {
             entry.size = size;
             self.feed(now, Event::Grown { file, size });
@@ -278,9 +317,10 @@ impl State {
 
     /// The source is another version than `version`. The first to say so drops everything of the old one.
     pub fn changed(&mut self, now: Nanos, file: FileId, version: u64) {
-        let entry = &mut self.files[file.0 as usize];
+        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return };
         if entry.version == version {
-            entry.version += 1;
+            self.versions += 1;
+            entry.version = self.versions;
             // Behind the lock: nothing can be read of the new version before the old one is gone.
             entry.size = guarded(|| Ok(entry.source.accept())).unwrap_or(0);
             let size = entry.size;
@@ -317,8 +357,8 @@ impl State {
                 }
             }
             Action::Submit { fetch, file, range, class } => {
-                let job = Job { fetch, file, range, version: self.file(file).version };
-                self.jobs.push(job, class);
+                let version = self.file(file).map_or(0, |file| file.version);
+                self.jobs.push(Job { fetch, file, range, version }, class);
             }
             Action::Drop { slot, pages, .. } => self.store.drop_pages(slot, pages),
             Action::Cancel { fetch } => self.cancelled.extend(self.jobs.cancel(fetch)),
@@ -330,6 +370,16 @@ impl State {
             }
         }
     }
+}
+
+/// A number that nobody uses, below `limit`: one that was given back, or the next.
+fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) -> Option<u32> {
+    if let Some(number) = free.pop() {
+        return Some(number);
+    }
+    let number = u32::try_from(list.len()).ok().filter(|&n| n < limit)?;
+    list.push(None);
+    Some(number)
 }
 
 /// The place of a read that has an answer; its caller is to be woken.
@@ -366,5 +416,19 @@ fn event_error(error: &SourceError) -> Error {
         SourceError::Io { errno, .. } => Error::Io(*errno),
         SourceError::Short { .. } => Error::Short,
         SourceError::Changed { .. } => Error::Changed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again_and_end_at_the_limit() {
+        let (mut list, mut free): (Vec<Option<u8>>, Vec<u32>) = Default::default();
+        let taken: Vec<Option<u32>> = (0..4).map(|_| take_number(&mut list, &mut free, 3)).collect();
+        assert_eq!(taken, [Some(0), Some(1), Some(2), None]);
+        free.push(1);
+        assert_eq!((take_number(&mut list, &mut free, 3), take_number(&mut list, &mut free, 3)), (Some(1), None));
     }
 }

@@ -1,0 +1,127 @@
+//! One cache, one set of limits and one crew of worker threads for any number of sources.
+//!
+//! A file is known from its first reader to its last: then its pages are dropped and its number is used again, so a program
+//! may open a million files one after the other. Never: a global; two engines share nothing but the budget of the process.
+//!
+//! ```text
+//!   Engine::new(options)
+//!     ├─ open(source A) ──► Reader ── reopen ──► Reader      the pages of A are theirs together
+//!     └─ open(source B) ──► Reader                           B competes with A for the cache, by the order of eviction
+//! ```
+
+use crate::chunk::{Meter, Pool};
+use crate::driver::{Driver, Gauges};
+use crate::error::OpenError;
+use crate::eventlog::EventLog;
+use crate::options::Options;
+use crate::reader::{Origin, Reader};
+use crate::source;
+use foreread_core::machine::Machine;
+use foreread_core::policy::PolicySpec;
+use foreread_core::stats::Stats;
+use std::sync::Arc;
+
+/// See the head of this file. A clone is the same engine; it ends with the last clone and the last reader.
+///
+/// ```
+/// use foreread::source::Mem;
+/// use foreread::{Engine, Options};
+/// use std::sync::Arc;
+///
+/// let engine = Engine::new(Options::default().cache_bytes(16 << 20))?;
+/// let (one, two) = (engine.open(Arc::new(Mem::new(vec![1; 9000])))?, engine.open(Arc::new(Mem::new(vec![2; 9000])))?);
+/// let mut buf = [0; 2];
+/// one.read_at(&mut buf[..1], 0)?;
+/// two.read_at(&mut buf[1..], 0)?;
+/// assert_eq!((buf, engine.gauges().files), ([1, 2], 2));
+/// drop((one, two));
+/// assert_eq!((engine.gauges().files, engine.gauges().pages), (0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    driver: Driver,
+    policy: PolicySpec,
+}
+
+impl Engine {
+    /// An engine with an empty cache. Its policy cannot go by the size or the device of a source, since it will have many:
+    /// a `max` that is left open has its published default.
+    ///
+    /// # Errors
+    /// A setting does not fit.
+    pub fn new(options: Options) -> Result<Engine, OpenError> {
+        Engine::build(&options, None, None)
+    }
+
+    /// The same for sources on a device with this readahead setting, or for one source of this size.
+    pub(crate) fn build(options: &Options, readahead: Option<u64>, size: Option<u64>) -> Result<Engine, OpenError> {
+        let (policy, config) = options.resolve(readahead, size)?;
+        // What a source asks of addresses comes with the source.
+        let pool = Pool::new(config.page.bytes() as usize, 1, options.limits.spare_bytes);
+        let log = match &options.event_log {
+            None => None,
+            Some(path) => {
+                let text = path.display().to_string();
+                let file = std::fs::File::create(path).map_err(|error| OpenError::EventLog { path: text, error })?;
+                Some(EventLog::new(Box::new(file), &config, &policy))
+            }
+        };
+        let machine = Machine::new(config, policy.clone());
+        let driver = Driver::new(machine, pool, log, options.threads);
+        Ok(Engine { shared: Arc::new(Shared { driver, policy }) })
+    }
+
+    /// Opens a source, by name or as it is, as one more file of this engine. Two readers of one source share its pages if
+    /// the second is made with [`Reader::reopen`]; opened twice it is two files.
+    ///
+    /// # Errors
+    /// The source cannot be read, or too many are open.
+    pub fn open(&self, origin: impl Into<Origin>) -> Result<Reader, OpenError> {
+        let source = match origin.into() {
+            Origin::Source(source) => source,
+            Origin::Name(name) => source::open(&name)?,
+        };
+        Reader::first(self.clone(), source)
+    }
+
+    /// The counters since the engine was made, of all its files.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared.driver.stats().unwrap_or_default()
+    }
+
+    /// What runs and waits now.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        self.shared.driver.gauges().unwrap_or_default()
+    }
+
+    /// The gauge of memory; it outlives the engine.
+    #[must_use]
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(self.shared.driver.meter())
+    }
+
+    /// The policy with all its values.
+    #[must_use]
+    pub fn policy(&self) -> &PolicySpec {
+        &self.shared.policy
+    }
+
+    /// Brings the event log to its file. Also done when the engine ends.
+    ///
+    /// # Errors
+    /// The first error there was in writing it.
+    pub fn flush_event_log(&self) -> std::io::Result<()> {
+        self.shared.driver.flush_log()
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.shared.driver
+    }
+}

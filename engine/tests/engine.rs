@@ -1,0 +1,160 @@
+//! Many sources behind one engine: they share the cache and its limits, never their bytes.
+
+mod common;
+
+use common::{Draw, named, quiet, read_and_check, watch};
+use foreread::eventlog::replay;
+use foreread::source::{Alignment, Mem, Source, SourceError};
+use foreread::testing::{self, Faulty, Verdict};
+use foreread::{Engine, Options, ReadError};
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn small() -> Options {
+    Options::default().policy("linux-6.18:max=128K").cache_bytes(4 << 20).threads(2)
+}
+
+/// Bytes that name the file as well as the place.
+fn of_version(size: u64, version: u16) -> Arc<Mem> {
+    Arc::new(Mem::generated(size, move |offset, buf| testing::fill(buf, offset, version)))
+}
+
+#[test]
+fn one_file_after_the_other_leaves_nothing_behind() {
+    watch();
+    let engine = Engine::new(small()).expect("an engine");
+    let mut buf = vec![0; 20_000];
+    for n in 0..20_000u32 {
+        let reader = engine.open(of_version(20_000, n as u16)).expect("a number is free");
+        if n % 4 == 0 {
+            assert_eq!(read_and_check(&reader, &mut buf, 0, n as u16), 20_000);
+        }
+    }
+    let gauges = engine.gauges();
+    assert_eq!((gauges.files, gauges.opens, gauges.pages), (0, 0, 0), "{gauges:?}");
+    assert_eq!(engine.meter().held_bytes(), 0);
+    assert_eq!(engine.stats().demand_reads, 5000);
+}
+
+#[test]
+fn the_last_reader_takes_the_pages_along_and_no_other_does() {
+    let engine = Engine::new(small()).expect("an engine");
+    let first = engine.open(of_version(1 << 20, 1)).expect("opened");
+    let second = first.reopen().expect("opened again");
+    let other = engine.open(of_version(1 << 20, 2)).expect("opened");
+    let mut buf = vec![0; 1 << 20];
+    read_and_check(&first, &mut buf, 0, 1);
+    read_and_check(&other, &mut buf, 0, 2);
+    drop(first);
+    let before = engine.stats().source_bytes;
+    read_and_check(&second, &mut buf, 0, 1);
+    assert_eq!(engine.stats().source_bytes, before, "the pages were kept for the second reader");
+    drop(second);
+    quiet(&other);
+    assert_eq!((engine.gauges().files, engine.gauges().pages), (1, 256), "only the other file's pages are left");
+}
+
+/// The number of a closed file is used again while its readahead is still on its way: what arrives late is nobody's.
+#[test]
+fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
+    watch();
+    let engine = Engine::new(small().threads(4)).expect("an engine");
+    let mut buf = vec![0; 64 << 10];
+    for n in 0..40u16 {
+        let slow = Faulty::new(of_version(4 << 20, n), |call| match call.nth {
+            0 => Verdict::Pass,
+            _ => Verdict::Slow(Duration::from_millis(5)),
+        });
+        let reader = engine.open(Arc::new(slow)).expect("opened");
+        read_and_check(&reader, &mut buf, 0, n);
+        // Meets the mark: the next window goes out, and nobody waits for it.
+        read_and_check(&reader, &mut buf, 64 << 10, n);
+        drop(reader);
+        let next = engine.open(of_version(4 << 20, n + 1000)).expect("opened");
+        for at in 0..8 {
+            read_and_check(&next, &mut buf, at * (64 << 10), n + 1000);
+        }
+        quiet(&next);
+    }
+    assert!(engine.stats().doomed_fetches > 0, "something was on its way: {:?}", engine.stats());
+}
+
+#[test]
+fn threads_open_read_and_close_what_they_like() {
+    watch();
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let engine = Engine::new(small().event_log(log.path())).expect("an engine");
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let engine = engine.clone();
+            scope.spawn(move || {
+                let mut draw = Draw(thread);
+                let mut buf = vec![0; 100_000];
+                for n in 0..60 {
+                    let version = (thread * 1000 + n) as u16;
+                    let reader = engine.open(of_version(1 << 20, version)).expect("opened");
+                    for _ in 0..draw.below(12) {
+                        let len = draw.below(100_000) as usize;
+                        read_and_check(&reader, &mut buf[..len], draw.below(1 << 20), version);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((engine.gauges().files, engine.meter().held_bytes()), (0, 0));
+    engine.flush_event_log().expect("written");
+    drop(engine);
+    let text = std::io::BufReader::new(std::fs::File::open(log.path()).expect("the log"));
+    let done = replay(text).expect("identical");
+    assert!(done.events > 1000, "{done:?}");
+}
+
+/// A source that refuses buffers at other addresses, as a device does.
+struct Strict(Mem);
+
+impl Source for Strict {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        let fits = bufs.iter().all(|buf| (buf.as_ptr() as usize).is_multiple_of(4096));
+        if fits { self.0.read_at(bufs, offset) } else { Err(SourceError::Io { errno: 22, what: "alignment".into() }) }
+    }
+
+    fn describe(&self) -> String {
+        "strict".to_string()
+    }
+
+    fn alignment(&self) -> Alignment {
+        Alignment { offset: 1, memory: 4096 }
+    }
+}
+
+#[test]
+fn buffers_suit_the_strictest_source_from_then_on() {
+    let engine = Engine::new(small()).expect("an engine");
+    let lax = engine.open(Arc::new(named(1 << 20))).expect("opened");
+    let mut buf = vec![0; 5000];
+    for at in 0..40 {
+        read_and_check(&lax, &mut buf, at * 9000, 0);
+    }
+    let strict = engine.open(Arc::new(Strict(named(1 << 20)))).expect("opened");
+    for at in 0..40 {
+        read_and_check(&strict, &mut buf, at * 9000, 0);
+        read_and_check(&lax, &mut buf, 1_000_000 - at * 9000, 0);
+    }
+}
+
+#[test]
+fn a_file_that_fails_leaves_the_others_alone() {
+    let engine = Engine::new(small()).expect("an engine");
+    let bad = engine.open(Arc::new(Faulty::from_nth(named(1 << 20), 0))).expect("opened");
+    let good = engine.open(of_version(1 << 20, 7)).expect("opened");
+    let mut buf = vec![0; 4096];
+    for at in 0..64 {
+        assert!(matches!(bad.read_at(&mut buf, at * 4096), Err(ReadError::Io { .. })));
+        read_and_check(&good, &mut buf, at * 4096, 7);
+    }
+}
