@@ -30,7 +30,8 @@ pub struct Stats {
     pub ra_ops: u64,
     /// Bytes of those pages.
     pub ra_bytes: u64,
-    /// Planned bytes that were refused for want of memory or of fetches, and not read.
+    /// Planned bytes that were refused for want of memory or of fetches, and not read. Those that the driver refused to start
+    /// ([`crate::event::Error::Limit`]) had been submitted, and count in `ra_failed_bytes` as well.
     pub ra_refused_bytes: u64,
     /// Fetches submitted.
     pub source_reads: u64,
@@ -50,7 +51,7 @@ pub struct Stats {
     pub thrash_bytes: u64,
     /// Pages evicted for want of room.
     pub evicted_pages: u64,
-    /// Fetches that failed.
+    /// Fetches that failed, other than those that the driver refused to start.
     pub failed_fetches: u64,
     /// Fetches whose bytes were discarded because they were invalidated in flight.
     pub doomed_fetches: u64,

@@ -1,7 +1,8 @@
 //! One cache, one set of limits and one crew of worker threads for any number of sources.
 //!
 //! A file is known from its first reader to its last: then its pages are dropped and its number is used again, so a program
-//! may open a million files one after the other. Never: a global; two engines share nothing but the budget of the process.
+//! may open a million files one after the other. Never: shares more with another engine than the
+//! budget they were given.
 //!
 //! ```text
 //!   Engine::new(options)
@@ -9,6 +10,7 @@
 //!     └─ open(source B) ──► Reader                           B competes with A for the cache, by the order of eviction
 //! ```
 
+use crate::budget::{Budget, Reserved};
 use crate::chunk::{Meter, Pool};
 use crate::driver::{Driver, Gauges};
 use crate::error::OpenError;
@@ -46,6 +48,9 @@ pub struct Engine {
 struct Shared {
     driver: Driver,
     policy: PolicySpec,
+    cache_bytes: u64,
+    // Given back last: the buffers are gone by then.
+    reserved: Reserved,
 }
 
 impl Engine {
@@ -60,7 +65,16 @@ impl Engine {
 
     /// The same for sources on a device with this readahead setting, or for one source of this size.
     pub(crate) fn build(options: &Options, readahead: Option<u64>, size: Option<u64>) -> Result<Engine, OpenError> {
+        let budget = options.budget.clone().unwrap_or_else(Budget::of_process);
+        let wanted = options.cache_bytes.saturating_add(options.limits.spare_bytes);
+        let reserved = budget.reserve(wanted)?;
+        let mut options = options.clone();
+        if reserved.bytes() < wanted {
+            options.limits.spare_bytes = options.limits.spare_bytes.min(reserved.bytes() / 8);
+            options.cache_bytes = reserved.bytes() - options.limits.spare_bytes;
+        }
         let (policy, config) = options.resolve(readahead, size)?;
+        let cache_bytes = config.capacity_pages * config.page.bytes();
         // What a source asks of addresses comes with the source.
         let pool = Pool::new(config.page.bytes() as usize, 1, options.limits.spare_bytes);
         let log = match &options.event_log {
@@ -72,8 +86,8 @@ impl Engine {
             }
         };
         let machine = Machine::new(config, policy.clone());
-        let driver = Driver::new(machine, pool, log, options.threads);
-        Ok(Engine { shared: Arc::new(Shared { driver, policy }) })
+        let driver = Driver::new(machine, pool, log, options.threads, budget);
+        Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, reserved }) })
     }
 
     /// Opens a source, by name or as it is, as one more file of this engine. Two readers of one source share its pages if
@@ -105,6 +119,18 @@ impl Engine {
     #[must_use]
     pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(self.shared.driver.meter())
+    }
+
+    /// Bytes of pages that it may cache: what was asked for, or what the budget had left of it.
+    #[must_use]
+    pub fn cache_bytes(&self) -> u64 {
+        self.shared.cache_bytes
+    }
+
+    /// What it shares with other engines.
+    #[must_use]
+    pub fn budget(&self) -> &Arc<Budget> {
+        self.shared.reserved.budget()
     }
 
     /// The policy with all its values.

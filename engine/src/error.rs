@@ -45,6 +45,18 @@ pub enum OpenError {
         /// How many there may be.
         limit: u32,
     },
+    /// The caches that are there take all the memory there may be.
+    #[error(
+        "cache of {wanted} bytes: {used} of {limit} are in use; make the other caches smaller or allow more memory"
+    )]
+    Budget {
+        /// What was asked for.
+        wanted: u64,
+        /// What the others have.
+        used: u64,
+        /// What all of them may have.
+        limit: u64,
+    },
     /// The engine has met an error of its own and reads no more.
     #[error("the engine stopped after an internal error; open the source anew and report a bug")]
     Stopped,
@@ -62,6 +74,7 @@ impl OpenError {
             }
             OpenError::EventLog { error, .. } => error.raw_os_error().unwrap_or(source::EIO),
             OpenError::Limit { .. } => Errno::MFILE.raw_os_error(),
+            OpenError::Budget { .. } => Errno::NOMEM.raw_os_error(),
             OpenError::Stopped => source::EIO,
         }
     }

@@ -15,6 +15,7 @@
 //!     └───────── store   the bytes that are cached
 //! ```
 
+mod budget;
 mod chunk;
 mod driver;
 mod engine;
@@ -32,6 +33,7 @@ mod stoker;
 mod store;
 pub mod testing;
 
+pub use budget::{Budget, BudgetLimits, BudgetUse, LEAST_MEMORY_BYTES};
 pub use chunk::Meter;
 pub use driver::Gauges;
 pub use engine::Engine;

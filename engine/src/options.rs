@@ -2,11 +2,13 @@
 //!
 //! Never: a setting without a default.
 
+use crate::budget::Budget;
 use crate::error::OpenError;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Settings of a [`crate::Reader`]. Every field has a default; each method sets one and gives the options back.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub struct Options {
     pub event_log: Option<PathBuf>,
     /// The other limits.
     pub limits: Limits,
+    /// What the engine shares with others. Default the budget of the process.
+    pub budget: Option<Arc<Budget>>,
 }
 
 /// A policy, as text or read already.
@@ -90,6 +94,7 @@ impl Default for Options {
             threads: 4,
             event_log: None,
             limits: Limits::default(),
+            budget: None,
         }
     }
 }
@@ -127,6 +132,13 @@ impl Options {
     #[must_use]
     pub fn event_log(mut self, path: impl Into<PathBuf>) -> Options {
         self.event_log = Some(path.into());
+        self
+    }
+
+    /// See [`Options::budget`].
+    #[must_use]
+    pub fn budget(mut self, budget: Arc<Budget>) -> Options {
+        self.budget = Some(budget);
         self
     }
 

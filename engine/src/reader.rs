@@ -169,7 +169,7 @@ impl Reader {
     /// Only when the engine has stopped.
     pub fn want(&self, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
-        self.driver.want(self.open, range).map_err(|fault| self.explain(fault, &[], bytes.start))
+        self.engine.driver().want(self.open, range).map_err(|fault| self.explain(fault, &[], bytes.start))
     }
 
     /// Size of the source in bytes, as far as this cache knows.

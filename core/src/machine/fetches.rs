@@ -215,12 +215,15 @@ impl Machine {
 
     /// What has not arrived is absent again. The read it was made for fails; whoever joined tries for himself.
     fn end_failed_fetch(&mut self, slot: u32, error: Error) {
+        let refused = if error == Error::Limit { self.ahead_bytes(&self.fetches[slot]) } else { 0 };
         self.lose_rest(slot);
         let fetch = self.take_fetch(slot);
         if fetch.doomed {
             return;
         }
-        self.stats.failed_fetches += 1;
+        // Refused is not failed: the source was not asked.
+        self.stats.failed_fetches += u64::from(error != Error::Limit);
+        self.stats.ra_refused_bytes += refused;
         let range = self.clip(fetch.file, fetch.pages);
         let reader = fetch.owner.filter(|r| fetch.waiters.contains(r)).map(|r| self.reads[r].open_id());
         self.tell(reader.unwrap_or(fetch.planner), Outcome::Failed { range, error, demand: reader.is_some() });

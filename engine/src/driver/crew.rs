@@ -12,6 +12,7 @@
 
 use super::{LOOK_UP, Shared};
 use crate::error::Fault;
+use foreread_core::event::Class;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -40,8 +41,16 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
             return Ok(());
         }
         state.ring_timer(shared.now());
-        if let Some(job) = state.jobs.take_any() {
-            state = shared.run(state, &job)?;
+        if let Some((job, class)) = state.jobs.take_any() {
+            let bytes = job.range.len();
+            let claim = match class {
+                Class::Demand => Some(shared.budget.demand(bytes)),
+                Class::Ahead => shared.budget.ahead(bytes),
+            };
+            match claim {
+                Some(claim) => state = shared.run(state, &job, claim)?,
+                None => state.refuse(&job),
+            }
             continue;
         }
         if let Some(calls) = state.calls() {

@@ -75,9 +75,10 @@ impl Jobs {
         self.demand.pop_front()
     }
 
-    /// The next job of a worker.
-    pub fn take_any(&mut self) -> Option<Job> {
-        self.demand.pop_front().or_else(|| self.ahead.pop_front())
+    /// The next job of a worker, and whether somebody waits for it.
+    pub fn take_any(&mut self) -> Option<(Job, Class)> {
+        let demand = self.demand.pop_front().map(|job| (job, Class::Demand));
+        demand.or_else(|| self.ahead.pop_front().map(|job| (job, Class::Ahead)))
     }
 
     /// Takes out a job of which the result is of no use.
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(take(&mut jobs, 9), None, "no readahead of another");
         assert!(!jobs.has_for(FileId(1), mine(2)) && jobs.has_for(FileId(0), mine(2)));
         jobs.push(Job { fetch: FetchId(8), file: FileId(0), range: mine(8), version: 0 }, Class::Demand);
-        assert_eq!(jobs.take_any().map(|job| job.fetch.0), Some(8), "a worker takes demand first");
+        assert_eq!(jobs.take_any().map(|(job, _)| job.fetch.0), Some(8), "a worker takes demand first");
         assert!(jobs.cancel(FetchId(7)).is_none() && jobs.cancel(FetchId(2)).is_some() && jobs.len() == 0);
     }
 }

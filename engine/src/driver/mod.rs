@@ -21,6 +21,7 @@ mod jobs;
 mod state;
 mod streamed;
 
+use crate::budget::{Budget, Claim};
 use crate::chunk::{Meter, Pool};
 use crate::error::Fault;
 use crate::eventlog::EventLog;
@@ -82,6 +83,7 @@ struct Shared {
     start: Instant,
     pool: Arc<Pool>,
     page: PageSize,
+    budget: Arc<Budget>,
 }
 
 /// See the head of this file. Dropped, it waits for the jobs that run and forgets those that do not.
@@ -90,11 +92,11 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn new(machine: Machine, pool: Arc<Pool>, log: Option<EventLog>, workers: u32) -> Driver {
+    pub fn new(machine: Machine, pool: Arc<Pool>, log: Option<EventLog>, workers: u32, budget: Arc<Budget>) -> Driver {
         let page = machine.config().page;
         let state = State::new(machine, Store::new(Arc::clone(&pool)), log, workers);
         let (state, crew_bell) = (Mutex::new(state), Condvar::new());
-        let shared = Shared { state, crew_bell, workers: Mutex::default(), start: Instant::now(), pool, page };
+        let shared = Shared { state, crew_bell, workers: Mutex::default(), start: Instant::now(), pool, page, budget };
         Driver { shared: Arc::new(shared) }
     }
 
@@ -302,7 +304,8 @@ impl Shared {
                 state.end(place);
                 return Ok((state, Err(error)));
             } else if let Some(job) = state.take_job(file, range) {
-                state = self.run(state, &job)?;
+                let claim = self.budget.demand(job.range.len());
+                state = self.run(state, &job, claim)?;
             } else {
                 state = self.sleep(state, place, (file, range))?;
             }
@@ -331,7 +334,7 @@ impl Shared {
     }
 
     /// Runs a job: the transfer without the lock, its end with it.
-    fn run<'a>(self: &'a Arc<Shared>, mut state: Guard<'a>, job: &Job) -> Result<Guard<'a>, Fault> {
+    fn run<'a>(self: &'a Arc<Shared>, mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a>, Fault> {
         let Some(source) = state.file(job.file).map(|file| Arc::clone(&file.source)) else {
             // Its file is gone, and with it everybody who wanted it.
             let now = state.now();
@@ -355,6 +358,7 @@ impl Shared {
                 Ok((read, source.size()))
             })
         };
+        drop(claim);
         let now = self.now();
         let mut state = self.lock()?;
         state.running -= 1;

@@ -233,7 +233,7 @@ impl State {
     pub fn take_job(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
         let crew = &self.crew;
         let free = crew.idle + crew.called > 0 || crew.started < crew.most;
-        if free && self.file(file).source.streams() {
+        if free && self.file(file).is_some_and(|f| f.source.streams()) {
             return self.jobs.take_demand(file, range);
         }
         self.jobs.take_for(file, range)
@@ -276,6 +276,11 @@ impl State {
                 self.feed(now, Event::Failed { fetch: job.fetch, error: event_error(&error) });
             }
         }
+    }
+
+    /// The budget has nothing left for a readahead: it is not read, and nobody's read fails by it.
+    pub fn refuse(&mut self, job: &Job) {
+        self.feed(self.now, Event::Failed { fetch: job.fetch, error: Error::Limit });
     }
 
     /// Puts what has arrived in place: whole pages, and the last one of the file.

@@ -1,0 +1,242 @@
+//! What all engines of a process may use together: memory, requests on their way, bytes on their way.
+//!
+//! Memory is reserved when an engine is made and given back when it ends. A transfer takes its share when it starts:
+//! demand always gets it, whatever the limit says, because somebody waits; readahead gets it while there is some left and is
+//! otherwise refused, which harms nobody. Never: waits, or makes anybody wait.
+//!
+//! ```text
+//!   Engine::new ──reserve──► what was asked for, or what is left, or an error
+//!   demand ─────────────────► goes on, and is counted
+//!   readahead ──room left?──► goes on, and is counted
+//!                  └─ no ───► refused: its pages are absent again, and whoever wants them reads them by demand
+//! ```
+
+use crate::error::OpenError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Fewer bytes than this are no cache: an engine that would get less gets an error.
+pub const LEAST_MEMORY_BYTES: u64 = 1 << 20;
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetLimits {
+    /// Bytes of all caches and of the buffers they keep to be used again. Default three quarters of the memory of the machine,
+    /// or of the control group if that has less: the rest belongs to everything else.
+    pub memory_bytes: u64,
+    /// Requests to sources at once above which readahead is refused. Default 256: four engines at their own limit of 64.
+    pub requests: u64,
+    /// Bytes of these above which readahead is refused. Default 256 MiB: 256 requests of 1 MiB, the largest of an engine.
+    pub bytes: u64,
+}
+
+impl Default for BudgetLimits {
+    fn default() -> BudgetLimits {
+        BudgetLimits { memory_bytes: machine_memory() / 4 * 3, requests: 256, bytes: 256 << 20 }
+    }
+}
+
+/// What is used, and what was refused since the budget was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BudgetUse {
+    /// Bytes reserved by engines.
+    pub memory_bytes: u64,
+    /// Requests on their way.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Engines that got less memory than they asked for, or none.
+    pub short_engines: u64,
+    /// Readahead requests that were refused.
+    pub refused_requests: u64,
+    /// Their bytes.
+    pub refused_bytes: u64,
+}
+
+/// See the head of this file. Shared by everything that was given it.
+#[derive(Debug)]
+pub struct Budget {
+    limits: BudgetLimits,
+    memory_bytes: AtomicU64,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    short_engines: AtomicU64,
+    refused_requests: AtomicU64,
+    refused_bytes: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of its own, for engines that are not to share with the rest of the process.
+    #[must_use]
+    pub fn new(limits: BudgetLimits) -> Arc<Budget> {
+        Arc::new(Budget {
+            limits,
+            memory_bytes: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            short_engines: AtomicU64::new(0),
+            refused_requests: AtomicU64::new(0),
+            refused_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// The process's own, with the default limits; every engine takes from it unless its options say otherwise.
+    #[must_use]
+    pub fn of_process() -> Arc<Budget> {
+        static PROCESS: OnceLock<Arc<Budget>> = OnceLock::new();
+        Arc::clone(PROCESS.get_or_init(|| Budget::new(BudgetLimits::default())))
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> BudgetLimits {
+        self.limits
+    }
+
+    /// What is used now.
+    #[must_use]
+    pub fn usage(&self) -> BudgetUse {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        BudgetUse {
+            memory_bytes: get(&self.memory_bytes),
+            requests: get(&self.requests),
+            bytes: get(&self.bytes),
+            short_engines: get(&self.short_engines),
+            refused_requests: get(&self.refused_requests),
+            refused_bytes: get(&self.refused_bytes),
+        }
+    }
+
+    /// Memory for an engine: `wanted` bytes, or what is left of them.
+    pub(crate) fn reserve(self: &Arc<Budget>, wanted: u64) -> Result<Reserved, OpenError> {
+        let limit = self.limits.memory_bytes;
+        let mut got = 0;
+        let take = |used: u64| {
+            got = wanted.min(limit.saturating_sub(used));
+            (got >= wanted.min(LEAST_MEMORY_BYTES)).then_some(used + got)
+        };
+        let taken = self.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_err() || got < wanted {
+            self.short_engines.fetch_add(1, Ordering::Relaxed);
+        }
+        match taken {
+            Ok(_) => Ok(Reserved { budget: Arc::clone(self), bytes: got }),
+            Err(used) => Err(OpenError::Budget { wanted, used, limit }),
+        }
+    }
+
+    /// A transfer that somebody waits for starts.
+    pub(crate) fn demand(self: &Arc<Budget>, bytes: u64) -> Claim {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Claim { budget: Arc::clone(self), bytes }
+    }
+
+    /// A readahead wants to start. Nothing when it is refused.
+    pub(crate) fn ahead(self: &Arc<Budget>, bytes: u64) -> Option<Claim> {
+        let claim = self.demand(bytes);
+        let over = self.requests.load(Ordering::Relaxed) > self.limits.requests
+            || self.bytes.load(Ordering::Relaxed) > self.limits.bytes;
+        if over {
+            self.refused_requests.fetch_add(1, Ordering::Relaxed);
+            self.refused_bytes.fetch_add(bytes, Ordering::Relaxed);
+            return None;
+        }
+        Some(claim)
+    }
+}
+
+/// Memory that an engine holds; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Reserved {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.budget.memory_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The share of a transfer; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.budget.requests.fetch_sub(1, Ordering::Relaxed);
+        self.budget.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Memory of this machine or of the control group, whichever is less; 4 GiB where neither says.
+fn machine_memory() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let group = read("/sys/fs/cgroup/memory.max").trim().parse().ok();
+    let machine = total_kib(&read("/proc/meminfo")).map(|kib| kib.saturating_mul(1024));
+    group.into_iter().chain(machine).min().unwrap_or(4 << 30)
+}
+
+fn total_kib(meminfo: &str) -> Option<u64> {
+    meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiny() -> Arc<Budget> {
+        Budget::new(BudgetLimits { memory_bytes: 10 << 20, requests: 2, bytes: 1000 })
+    }
+
+    #[test]
+    fn memory_ends_at_the_limit_and_comes_back() {
+        let budget = tiny();
+        let first = budget.reserve(8 << 20).expect("all of it");
+        let second = budget.reserve(8 << 20).expect("what is left");
+        assert_eq!((first.bytes(), second.bytes()), (8 << 20, 2 << 20));
+        let error = budget.reserve(8 << 20).expect_err("nothing is left").to_string();
+        assert!(error.contains("10485760") && error.lines().count() == 1, "{error}");
+        drop(first);
+        assert_eq!(budget.reserve(100).expect("less than the least").bytes(), 100);
+        assert_eq!(budget.reserve(20 << 20).expect("what came back").bytes(), 8 << 20);
+        drop(second);
+        assert_eq!((budget.usage().memory_bytes, budget.usage().short_engines), (0, 3));
+    }
+
+    #[test]
+    fn readahead_is_refused_and_demand_is_not() {
+        let budget = tiny();
+        let waited = [budget.demand(600), budget.demand(600), budget.demand(600)];
+        assert!(budget.ahead(1).is_none(), "three requests are on their way");
+        drop(waited);
+        assert_eq!((budget.usage().requests, budget.usage().bytes), (0, 0));
+        let one = budget.ahead(999).expect("room");
+        assert!(budget.ahead(2).is_none(), "one byte too many");
+        assert!(budget.ahead(1).is_some() && budget.ahead(1).is_some(), "each is dropped at once");
+        drop(one);
+        let used = budget.usage();
+        assert_eq!((used.requests, used.bytes, used.refused_requests, used.refused_bytes), (0, 0, 2, 3));
+    }
+
+    #[test]
+    fn memory_of_the_machine_is_read() {
+        assert_eq!(total_kib("MemFree: 1 kB\nMemTotal:    2048 kB\n"), Some(2048));
+        assert_eq!(total_kib("MemTotal: much"), None);
+        assert!(machine_memory() > 1 << 20);
+    }
+}

@@ -1,0 +1,98 @@
+//! One budget for several engines: memory, requests and bytes on their way; readahead is refused first (P3, P4).
+
+mod common;
+
+use common::{named, quiet, read_and_check, watch};
+use foreread::testing::{Faulty, Verdict};
+use foreread::{Budget, BudgetLimits, Engine, OpenError, Options, why_no_readahead};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+fn options(budget: &Arc<Budget>) -> Options {
+    let mut options = Options::default().policy("linux-6.18:max=128K").cache_bytes(4 * MIB).budget(Arc::clone(budget));
+    options.limits.spare_bytes = MIB;
+    options
+}
+
+#[test]
+fn engines_share_memory_and_the_last_one_is_told() {
+    let budget = Budget::new(BudgetLimits { memory_bytes: 8 * MIB, ..BudgetLimits::default() });
+    let first = Engine::new(options(&budget)).expect("all of it");
+    let second = Engine::new(options(&budget)).expect("what is left");
+    assert_eq!(first.cache_bytes(), 4 * MIB);
+    assert!(second.cache_bytes() < 3 * MIB && second.cache_bytes() > 2 * MIB, "{}", second.cache_bytes());
+    let third = Engine::new(options(&budget)).err().expect("nothing is left");
+    assert!(matches!(third, OpenError::Budget { used, limit, .. } if used == limit && limit == 8 * MIB), "{third}");
+    let reader = second.open(Arc::new(named(16 * MIB))).expect("opened");
+    let mut buf = vec![0; MIB as usize];
+    for at in 0..16 {
+        read_and_check(&reader, &mut buf, at * MIB, 0);
+    }
+    assert!(quiet(&reader).pages * 4096 <= second.cache_bytes());
+    drop((first, second, reader));
+    assert_eq!(budget.usage().memory_bytes, 0);
+    assert_eq!(Engine::new(options(&budget)).expect("all is back").cache_bytes(), 4 * MIB);
+}
+
+/// Every request that readahead could have is taken by reads of another engine that hang: its own reads go on.
+#[test]
+fn demand_goes_on_where_readahead_is_refused() {
+    watch();
+    let budget = Budget::new(BudgetLimits { requests: 2, ..BudgetLimits::default() });
+    let (begun, begins) = channel();
+    let hanging = Faulty::new(named(MIB), move |_| {
+        let _ = begun.send(());
+        Verdict::Slow(Duration::from_millis(700))
+    });
+    let stuck =
+        Engine::new(options(&budget).policy("none")).expect("an engine").open(Arc::new(hanging)).expect("opened");
+    let free = Engine::new(options(&budget)).expect("an engine").open(Arc::new(named(4 * MIB))).expect("opened");
+    std::thread::scope(|scope| {
+        for n in 0..2u64 {
+            let stuck = &stuck;
+            scope.spawn(move || read_and_check(stuck, &mut [0; 4096], n * 512 * 1024, 0));
+        }
+        (0..2).for_each(|_| begins.recv().expect("a read hangs"));
+        let mut buf = [0; 4096];
+        for at in 0..200 {
+            read_and_check(&free, &mut buf, at * 4096, 0);
+        }
+        let stats = free.stats();
+        assert!(stats.ra_refused_bytes > 0 && stats.failed_reads == 0 && stats.failed_fetches == 0, "{stats:?}");
+        assert!(budget.usage().refused_requests > 0, "{:?}", budget.usage());
+        assert_eq!(budget.usage().requests, 2, "those that hang");
+    });
+    quiet(&free);
+    let used = budget.usage();
+    assert_eq!((used.requests, used.bytes), (0, 0), "everything was given back");
+    let before = used.refused_requests;
+    let mut buf = [0; 4096];
+    for at in 200..1000 {
+        read_and_check(&free, &mut buf, at * 4096, 0);
+    }
+    assert_eq!(budget.usage().refused_requests, before, "with room nothing is refused");
+}
+
+#[test]
+fn a_budget_without_bytes_leaves_reads_as_they_are() {
+    let budget = Budget::new(BudgetLimits { bytes: 0, ..BudgetLimits::default() });
+    let mut wide = options(&budget);
+    // Nothing rides along with demand, so all readahead goes by itself.
+    wide.limits.max_ride_bytes = 0;
+    let reader = Engine::new(wide).expect("an engine").open(Arc::new(named(4 * MIB))).expect("opened");
+    let mut buf = [0; 4096];
+    for at in 0..1024 {
+        read_and_check(&reader, &mut buf, at * 4096, 0);
+    }
+    quiet(&reader);
+    let stats = reader.stats();
+    assert_eq!((stats.failed_reads, stats.demand_reads), (0, 1024));
+    let why = why_no_readahead("linux-6.18", &stats);
+    // A reader that comes to a readahead before a worker does reads it itself: somebody waits then.
+    if stats.used_bytes == 0 {
+        assert!(why.is_some_and(|why| why.starts_with("it is refused")), "{stats:?}");
+    }
+}
