@@ -24,6 +24,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let settings = Settings {
         export: args.export.clone(),
         description: reader.describe(),
+        writable: args.writable,
         max_clients: args.max_clients,
         ..Settings::default()
     };
@@ -32,7 +33,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let (server, stop) = Server::bind(&listen, reader, settings).map_err(|error| Fail::Input(error.to_string()))?;
     stop_on_signals(&stop)?;
     if let Some(address) = args.tcp.filter(|a| !a.ip().is_loopback()) {
-        eprintln!("foreread: whoever reaches {address} can read all of {}: there is no password", args.source);
+        let read = if args.writable { "read and overwrite" } else { "read" };
+        eprintln!("foreread: whoever reaches {address} can {read} all of {}: there is no password", args.source);
     }
     out::print(server.uris().join("\n") + "\n")?;
     let counter = server.counter();

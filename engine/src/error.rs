@@ -157,6 +157,51 @@ impl ReadError {
     }
 }
 
+/// Why a write failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The source refused it, or failed.
+    #[error("{what}; check that it may be written, and that the storage is sound")]
+    Io {
+        /// The source's error number.
+        errno: i32,
+        /// What was being done.
+        what: String,
+    },
+    /// The source is another version than the reader's: writing would mix the two.
+    #[error("{what}; open it anew")]
+    Changed {
+        /// What is different.
+        what: String,
+    },
+    /// A source is not made longer.
+    #[error("write of {len} bytes at {offset}: the source has {size} bytes; write inside them")]
+    Beyond {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        len: usize,
+        /// Size of the source.
+        size: u64,
+    },
+    /// The engine has met an error of its own.
+    #[error("the engine stopped after an internal error; open the source anew and report a bug")]
+    Stopped,
+}
+
+impl WriteError {
+    /// The error number.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            WriteError::Io { errno, .. } => *errno,
+            WriteError::Changed { .. } => source::ESTALE,
+            WriteError::Beyond { .. } => rustix::io::Errno::NOSPC.raw_os_error(),
+            WriteError::Stopped => source::EIO,
+        }
+    }
+}
+
 /// A failed read before anybody has said whose it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {

@@ -37,7 +37,7 @@ pub use budget::{Budget, BudgetLimits, BudgetUse, LEAST_MEMORY_BYTES};
 pub use chunk::Meter;
 pub use driver::Gauges;
 pub use engine::Engine;
-pub use error::{OpenError, Place, ReadError};
+pub use error::{OpenError, Place, ReadError, WriteError};
 pub use foreread_core::event::Advice;
 pub use foreread_core::policy::PolicySpec;
 pub use foreread_core::stats::Stats;

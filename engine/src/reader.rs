@@ -8,6 +8,8 @@
 //!   Reader ── open description 2 ──── file 1, a source ──┘   one policy state for each description
 //! ```
 
+mod write;
+
 use crate::chunk::Meter;
 use crate::driver::Gauges;
 use crate::engine::Engine;

@@ -2,127 +2,25 @@
 //! programs. Each peer that is missing is named: `skipped: needs X`.
 
 mod common;
+#[path = "common/nbd.rs"]
+mod served;
 
 use common::{Draw, named, quiet, watch};
 use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
-use foreread::nbd::wire::{self, Request, command, errno};
+use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Mem, Nbd, Source};
 use foreread::testing::{self, Call, Faulty, Verdict};
 use foreread::{Options, Reader};
+use served::{Client, MIB, Peer, Served, has, read, run};
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-const MIB: u64 = 1 << 20;
-
-/// A server that runs until it is dropped.
-struct Served {
-    dir: tempfile::TempDir,
-    stop: Stop,
-    counts: Box<dyn Fn() -> Counts + Send>,
-    thread: Option<JoinHandle<std::io::Result<()>>>,
-}
-
-impl Served {
-    fn of(reader: Reader, settings: Settings) -> Served {
-        watch();
-        let dir = tempfile::tempdir().expect("a directory");
-        let (server, stop) = Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, settings).expect("a place");
-        let counts = Box::new(server.counter());
-        Served { dir, stop, counts, thread: Some(std::thread::spawn(move || server.run())) }
-    }
-
-    fn new(source: impl Source + 'static) -> Served {
-        let options = Options::default().cache_bytes(8 * MIB).policy("linux-6.18:max=128K");
-        Served::of(Reader::open(Arc::new(source), options).expect("opened"), Settings::default())
-    }
-
-    fn path(&self) -> PathBuf {
-        self.dir.path().join("s")
-    }
-
-    fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.path().display())
-    }
-
-    fn client(&self) -> Client {
-        Client::begin(UnixStream::connect(self.path()).expect("connected"))
-    }
-
-    fn wait_for(&self, clients: u64) {
-        let until = Instant::now() + Duration::from_secs(20);
-        while (self.counts)().clients != clients {
-            assert!(Instant::now() < until, "{:?}, not {clients} clients", (self.counts)());
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stop.stop();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("no panic").expect("served to the end");
-        }
-    }
-}
-
-/// A client by hand, past the handshake.
-struct Client(UnixStream);
-
-impl Client {
-    fn begin(mut stream: UnixStream) -> Client {
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
-        let mut hello = [0; 18];
-        stream.read_exact(&mut hello).expect("a greeting");
-        stream.write_all(&[0, 0, 0, 3]).expect("sent");
-        let head = [&wire::OPTION_MAGIC.to_be_bytes()[..], &[0, 0, 0, 1], &[0; 4]].concat();
-        stream.write_all(&head).expect("sent");
-        stream.read_exact(&mut [0; 10]).expect("the export");
-        Client(stream)
-    }
-
-    fn send(&mut self, command: u16, cookie: u64, offset: u64, len: u32) {
-        let request = Request { flags: 0, command, cookie, offset, len };
-        self.0.write_all(&request.bytes()).expect("sent");
-    }
-
-    /// Cookie and error of the next answer.
-    fn answer(&mut self) -> (u64, u32) {
-        let mut head = [0; 16];
-        self.0.read_exact(&mut head).expect("an answer");
-        assert_eq!(head[..4], wire::SIMPLE_MAGIC.to_be_bytes());
-        let number = |at: usize, n: usize| head[at..at + n].iter().fold(0, |all, b| all << 8 | u64::from(*b));
-        (number(8, 8), number(4, 4) as u32)
-    }
-
-    fn data(&mut self, len: usize) -> Vec<u8> {
-        let mut data = vec![0; len];
-        self.0.read_exact(&mut data).expect("its bytes");
-        data
-    }
-
-    /// The server has hung up.
-    fn is_gone(&mut self) -> bool {
-        match self.0.read(&mut [0; 1]) {
-            Ok(n) => n == 0,
-            Err(error) => error.kind() == ErrorKind::ConnectionReset,
-        }
-    }
-}
-
-fn read(source: &Nbd, offset: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    let got = source.read_at(&mut [IoSliceMut::new(&mut bytes)], offset).expect("readable");
-    bytes.truncate(got);
-    bytes
-}
+use std::time::Duration;
 
 #[test]
 fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
@@ -449,22 +347,6 @@ fn a_server_that_lies_is_left() {
 
 // ---- other people's programs ----
 
-fn has(program: &str, package: &str) -> bool {
-    let found =
-        std::env::var_os("PATH").is_some_and(|all| std::env::split_paths(&all).any(|p| p.join(program).is_file()));
-    if !found {
-        println!("skipped: needs {program} (Debian package {package})");
-    }
-    found
-}
-
-fn run(program: &str, args: &[&str]) -> String {
-    let out = Command::new(program).args(args).output().expect("started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(out.status.success(), "{program} {args:?}: {}{}", text(&out.stdout), text(&out.stderr));
-    text(&out.stdout)
-}
-
 #[test]
 fn libnbd_and_qemu_read_the_right_bytes_from_us() {
     let served = Served::new(named(24 * MIB));
@@ -502,41 +384,6 @@ fn libnbd_and_qemu_read_the_right_bytes_from_us() {
         println!("skipped: needs the module nbd of the system's python (Debian package python3-libnbd)");
     }
     assert_eq!((served.counts)().turned_away, 0);
-}
-
-/// A server of somebody else, ended when dropped.
-struct Peer {
-    child: Child,
-    dir: tempfile::TempDir,
-}
-
-impl Peer {
-    fn start(program: &str, args: impl Fn(&str) -> Vec<String>) -> Peer {
-        let dir = tempfile::tempdir().expect("a directory");
-        let socket = dir.path().join("s");
-        let child = Command::new(program)
-            .args(args(socket.to_str().expect("UTF-8")))
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("started");
-        let until = Instant::now() + Duration::from_secs(20);
-        while UnixStream::connect(&socket).is_err() {
-            assert!(Instant::now() < until, "{program} does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Peer { child, dir }
-    }
-
-    fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.dir.path().join("s").display())
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// nbdkit's pattern: every eight bytes are their offset, big end first.

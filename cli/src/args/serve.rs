@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Serve a source over NBD, with readahead and a cache
 ///
-/// Every client gets readahead of its own on one shared cache, read-only. The addresses are printed when clients can
+/// Every client gets readahead of its own on one shared cache, and may read only unless told otherwise. The addresses are printed when clients can
 /// connect; Ctrl-C and SIGTERM end it: what was asked for is still answered. When the source changes, the clients that
 /// were told of the old version get errors and have to connect anew.
 ///
@@ -29,6 +29,9 @@ pub struct ServeArgs {
     /// Listen on a TCP port of this machine, or on ADDR:PORT
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
     pub tcp: Option<SocketAddr>,
+    /// Let clients write: through to the source, at once
+    #[arg(long)]
+    pub writable: bool,
     /// Name of the export; the empty name is always known
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,

@@ -188,6 +188,20 @@ impl Driver {
         Ok(())
     }
 
+    /// The version of the file: it counts the changes.
+    pub fn version(&self, file: FileId) -> Result<u64, Fault> {
+        Ok(self.shared.lock()?.file(file).map_or(0, |file| file.version))
+    }
+
+    /// These bytes are others now, within the same version: what is cached of them goes, and what is on its way is doomed.
+    pub fn invalidate(&self, file: FileId, range: ByteRange) -> Result<(), Fault> {
+        let now = self.shared.now();
+        let mut state = self.shared.lock()?;
+        state.feed(now, Event::Invalidate { file, range });
+        self.shared.unlock(state);
+        Ok(())
+    }
+
     /// Reads what there is of `buf` from `offset` on. `seen` is the version its reader knows of: when there is a newer
     /// one, the read fails and the reader knows of that.
     pub fn read(
@@ -397,7 +411,7 @@ impl Shared {
 }
 
 /// A panic in a source is an error of that source.
-fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
     let panicked = |_| SourceError::Io { errno: EIO, what: "a panic in the source".to_string() };
     catch_unwind(AssertUnwindSafe(work)).map_err(panicked).and_then(|result| result)
 }

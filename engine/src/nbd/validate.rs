@@ -2,7 +2,7 @@
 //!
 //! Never: does anything. What a refused request sends along is for the caller to throw away.
 
-use super::wire::{Request, command, command_flag, errno};
+use super::wire::{Request, command, command_flag, errno, transmission};
 
 /// Most bytes that one request may ask for or bring: what every client takes for granted (the protocol's 32 MiB).
 pub const MAX_LEN: u32 = 32 << 20;
@@ -39,6 +39,24 @@ pub enum Order {
         /// How many, at least 1.
         len: u32,
     },
+    /// Write the payload here, of which there is as much.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// How many, at least 1.
+        len: u32,
+        /// Answer only when it is safe from a loss of power.
+        safe: bool,
+    },
+    /// Write zeroes here.
+    Zero {
+        /// First byte.
+        offset: u64,
+        /// How many, at least 1.
+        len: u32,
+        /// Answer only when they are safe from a loss of power.
+        safe: bool,
+    },
     /// Everything that was written is safe: there is nothing to do for what is only read.
     Flush,
     /// The client leaves. No answer.
@@ -64,12 +82,16 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
     let Request { flags, command, offset, len, .. } = *request;
     let payload = if command == command::WRITE { len } else { 0 };
     let refuse = |error, message| Err(Refusal { error, message, payload });
+    let writes = matches!(command, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+    if writes && export.flags & transmission::READ_ONLY != 0 {
+        return refuse(errno::EPERM, "the export is read-only");
+    }
     let known = match command {
         command::READ => command_flag::DF,
-        command::WRITE | command::TRIM | command::WRITE_ZEROES => {
-            return refuse(errno::EPERM, "the export is read-only");
-        }
-        command::CACHE | command::FLUSH | command::DISC => 0,
+        // Where no holes are made, none is what is made all the same.
+        command::WRITE_ZEROES => command_flag::NO_HOLE,
+        command::WRITE | command::CACHE | command::FLUSH | command::DISC => 0,
+        command::TRIM => return refuse(errno::EINVAL, "nothing is trimmed here"),
         command::BLOCK_STATUS => return refuse(errno::EINVAL, "no metadata context was agreed on"),
         _ => return refuse(errno::EINVAL, "unknown command"),
     };
@@ -87,16 +109,18 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
         return refuse(errno::EINVAL, "a request of no bytes");
     }
     if offset.checked_add(u64::from(len)).is_none_or(|end| end > export.size) {
-        return refuse(errno::EINVAL, "beyond the end of the export");
+        let error = if writes { errno::ENOSPC } else { errno::EINVAL };
+        return refuse(error, "beyond the end of the export");
     }
-    // A hint carries nothing, so it may be as long as it likes.
-    if command == command::CACHE {
-        return Ok(Order::Cache { offset, len });
+    let safe = flags & command_flag::FUA != 0;
+    match command {
+        // A hint carries nothing, and zeroes do not either, so they may be as long as they like.
+        command::CACHE => Ok(Order::Cache { offset, len }),
+        command::WRITE_ZEROES => Ok(Order::Zero { offset, len, safe }),
+        _ if len > MAX_LEN => refuse(errno::EINVAL, "more than 33554432 bytes at once"),
+        command::WRITE => Ok(Order::Write { offset, len, safe }),
+        _ => Ok(Order::Read { offset, len }),
     }
-    if len > MAX_LEN {
-        return refuse(errno::EINVAL, "more than 33554432 bytes at once");
-    }
-    Ok(Order::Read { offset, len })
 }
 
 #[cfg(test)]
@@ -104,12 +128,40 @@ mod tests {
     use super::*;
 
     fn export() -> Export {
-        Export { name: String::new(), description: String::new(), size: 1 << 30, flags: 0, preferred: 4096 }
+        let flags = transmission::READ_ONLY;
+        Export { name: String::new(), description: String::new(), size: 1 << 30, flags, preferred: 4096 }
     }
 
-    fn of(command: u16, flags: u16, offset: u64, len: u32) -> Result<Order, (u32, &'static str, u32)> {
+    type Outcome = Result<Order, (u32, &'static str, u32)>;
+
+    fn of(command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
         let request = Request { flags, command, cookie: 1, offset, len };
         validate(&request, &export()).map_err(|r| (r.error, r.message, r.payload))
+    }
+
+    fn writable(command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
+        let request = Request { flags, command, cookie: 1, offset, len };
+        validate(&request, &Export { flags: 0, ..export() }).map_err(|r| (r.error, r.message, r.payload))
+    }
+
+    #[test]
+    fn writes_to_what_may_be_written() {
+        let (offset, len) = ((1 << 30) - 512, 512);
+        assert_eq!(writable(command::WRITE, 0, offset, len), Ok(Order::Write { offset, len, safe: false }));
+        assert_eq!(writable(command::WRITE, 1, 0, MAX_LEN), Ok(Order::Write { offset: 0, len: MAX_LEN, safe: true }));
+        assert_eq!(
+            writable(command::WRITE_ZEROES, 2, 0, 1 << 30),
+            Ok(Order::Zero { offset: 0, len: 1 << 30, safe: false })
+        );
+        let long = Err((errno::EINVAL, "more than 33554432 bytes at once", MAX_LEN + 1));
+        assert_eq!(writable(command::WRITE, 0, 0, MAX_LEN + 1), long);
+        let beyond = |payload| Err((errno::ENOSPC, "beyond the end of the export", payload));
+        assert_eq!(writable(command::WRITE, 0, offset, 513), beyond(513));
+        assert_eq!(writable(command::WRITE_ZEROES, 0, u64::MAX, 1), beyond(0));
+        assert_eq!(writable(command::WRITE, 0, 0, 0), Err((errno::EINVAL, "a request of no bytes", 0)));
+        assert_eq!(writable(command::WRITE, 2, 0, 9), Err((errno::EINVAL, "unknown flag", 9)));
+        assert_eq!(writable(command::TRIM, 0, 0, 9), Err((errno::EINVAL, "nothing is trimmed here", 0)));
+        assert_eq!(writable(command::READ, 0, 0, 1), Ok(Order::Read { offset: 0, len: 1 }));
     }
 
     #[test]

@@ -68,6 +68,9 @@ pub mod transmission {
     pub const HAS_FLAGS: u16 = 1;
     pub const READ_ONLY: u16 = 1 << 1;
     pub const SEND_FLUSH: u16 = 1 << 2;
+    pub const SEND_FUA: u16 = 1 << 3;
+    pub const SEND_TRIM: u16 = 1 << 5;
+    pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     pub const SEND_DF: u16 = 1 << 7;
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
     pub const SEND_CACHE: u16 = 1 << 10;
@@ -90,6 +93,7 @@ pub mod command {
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod command_flag {
     pub const FUA: u16 = 1;
+    pub const NO_HOLE: u16 = 1 << 1;
     pub const DF: u16 = 1 << 2;
 }
 

@@ -9,12 +9,14 @@
 //! the kernel takes note of them, a time that was set back), a write hidden behind an append, and any write to a block
 //! device, which has no time to look at. What was opened is read, by descriptor: a file renamed over it is not seen.
 //!
-//! Never: writes, waits on a pipe.
+//! Never: writes unless it was told to be ready for it ([`write`]), waits on a pipe.
 //!
 //! ```text
 //!   aligned part        preadv into the caller's buffers
 //!   anything else       preadv into an aligned bounce buffer, then a copy
 //! ```
+
+mod write;
 
 use super::{Alignment, Source, SourceError, SourceOpenError};
 use crate::chunk::Pool;
@@ -26,6 +28,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use write::Writes;
 
 /// Most buffers in one system call (`IOV_MAX`).
 const MOST_BUFFERS: usize = 1024;
@@ -58,6 +61,7 @@ pub struct FileSource {
     alignment: Alignment,
     identity: Mutex<Identity>,
     bounce: Arc<Pool>,
+    writes: Writes,
 }
 
 impl FileSource {
@@ -91,6 +95,7 @@ impl FileSource {
             alignment,
             identity: Mutex::new(Identity { size: 0, mtime_ns: 0, inode: 0 }),
             bounce,
+            writes: Writes::default(),
         };
         source.identity = Mutex::new(source.identity_now().map_err(|e| refuse(e.into()))?);
         if !(source.direct && source.direct_works()) {
@@ -212,6 +217,8 @@ impl FileSource {
                     *known = now;
                     return Ok(new);
                 }
+                // Our own hand: the time of the file is taken note of when it has ended.
+                _ if self.writes.under_way() => return Ok(now.size),
                 _ => match grace.next() {
                     None => "was written to".to_string(),
                     Some(pause) => {
@@ -269,6 +276,18 @@ impl Source for FileSource {
             *known = now;
         }
         known.size
+    }
+
+    fn allow_writes(&self) -> Result<(), SourceError> {
+        self.open_to_write()
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
+        self.write(bytes, offset)
+    }
+
+    fn flush(&self) -> Result<(), SourceError> {
+        self.sync()
     }
 }
 

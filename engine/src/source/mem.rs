@@ -108,4 +108,30 @@ impl Source for Mem {
         inner.changed = false;
         inner.size()
     }
+
+    fn allow_writes(&self) -> Result<(), SourceError> {
+        match &self.same()?.content {
+            Content::Bytes(_) => Ok(()),
+            Content::Generated { .. } => Err(super::no_writes("mem: of bytes that are made up".to_string())),
+        }
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if inner.changed {
+            return Err(SourceError::Changed { what: "mem: the bytes were replaced".to_string() });
+        }
+        let Content::Bytes(all) = &mut inner.content else {
+            return Err(super::no_writes("mem: of bytes that are made up".to_string()));
+        };
+        let size = all.len() as u64;
+        let start = usize::try_from(offset).ok();
+        let place = start.and_then(|start| all.get_mut(start..start.checked_add(bytes.len())?));
+        place.ok_or(SourceError::Short { at: offset, size })?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), SourceError> {
+        self.same().map(drop)
+    }
 }

@@ -81,6 +81,35 @@ pub trait Source: Send + Sync {
     fn accept(&self) -> u64 {
         self.size()
     }
+
+    /// Readies it to be written. Nothing is written to a source that was not asked this.
+    ///
+    /// # Errors
+    /// It cannot be written, or not by this user.
+    fn allow_writes(&self) -> Result<(), SourceError> {
+        Err(no_writes(self.describe()))
+    }
+
+    /// Writes all of `bytes` from `offset` on, inside its size. Blocks. What was written so is the same version, and every
+    /// read that begins when it has returned sees it.
+    ///
+    /// # Errors
+    /// See [`SourceError`]. What the range holds then is of no meaning.
+    fn write_at(&self, _bytes: &[u8], _offset: u64) -> Result<(), SourceError> {
+        Err(no_writes(self.describe()))
+    }
+
+    /// Returns when all that was written before it is safe from a loss of power.
+    ///
+    /// # Errors
+    /// See [`SourceError`].
+    fn flush(&self) -> Result<(), SourceError> {
+        Err(no_writes(self.describe()))
+    }
+}
+
+fn no_writes(what: String) -> SourceError {
+    SourceError::Io { errno: rustix::io::Errno::ROFS.raw_os_error(), what: format!("{what} cannot be written") }
 }
 
 /// Buffers for a read that streams.
@@ -124,6 +153,18 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn accept(&self) -> u64 {
         (**self).accept()
+    }
+
+    fn allow_writes(&self) -> Result<(), SourceError> {
+        (**self).allow_writes()
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
+        (**self).write_at(bytes, offset)
+    }
+
+    fn flush(&self) -> Result<(), SourceError> {
+        (**self).flush()
     }
 }
 

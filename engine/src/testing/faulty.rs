@@ -157,6 +157,18 @@ impl<S: Source> Source for Faulty<S> {
     fn accept(&self) -> u64 {
         self.inner.accept()
     }
+
+    fn allow_writes(&self) -> Result<(), SourceError> {
+        self.inner.allow_writes()
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn flush(&self) -> Result<(), SourceError> {
+        self.inner.flush()
+    }
 }
 
 #[cfg(test)]

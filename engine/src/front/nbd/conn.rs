@@ -2,21 +2,23 @@
 //!
 //! The thread that takes a request also answers it. A client that sends the next request before it has its answer gets
 //! another thread, up to a limit, so that its misses overlap; a client that waits for each answer keeps the one thread
-//! and pays for no hand-over. Data is read and sent in pieces of [`PIECE_BYTES`], so a request of 32 MiB needs no more
-//! memory than one of 256 KiB. Never: two answers mixed on the wire, or an answer of a version after another.
+//! and pays for no hand-over. Data goes in pieces of [`PIECE_BYTES`], so a request of 32 MiB needs no more memory than one
+//! of 256 KiB. Never: two answers mixed on the wire, or an answer of a version after another.
 //!
 //! ```text
-//!   input lock ── request ── unlock ── validate ── read a piece ── output lock ── send ── (next piece) ── unlock
-//!       ▲                                                                                        │
-//!       └────────────────────────────────────────────────────────────────────────────────────────┘
+//!   input lock ── request ── validate ── payload of a write ── unlock ── answer ([`answer`])
+//!       ▲                                                                   │
+//!       └───────────────────────────────────────────────────────────────────┘
 //! ```
+
+mod answer;
 
 use super::socket::Stream;
 use super::{STACK_BYTES, Shared, read_some};
 use crate::nbd::handshake::{Handshake, Then};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
-use crate::nbd::wire::{self, Request, errno};
-use crate::{Advice, ReadError, Reader};
+use crate::nbd::wire::Request;
+use crate::{Reader, WriteError};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -60,6 +62,14 @@ pub struct Conn {
 
 /// The client is gone, or has to go.
 struct Gone;
+
+/// What is left to do for a request.
+struct Task {
+    cookie: u64,
+    order: Result<Order, Refusal>,
+    /// How a write went that was too long to be kept until the next request could be taken.
+    written: Option<Result<(), WriteError>>,
+}
 
 impl Conn {
     pub fn new(shared: Arc<Shared>, stream: Stream, reader: Reader) -> Conn {
@@ -148,6 +158,12 @@ impl Conn {
 
     fn take(&self, input: &mut Input, mut bytes: &mut [u8]) -> Result<(), Gone> {
         while !bytes.is_empty() {
+            if input.start == input.end && bytes.len() >= INPUT_BYTES {
+                // The payload of a write goes straight to its place.
+                let got = read_some(&self.stream, bytes).ok().filter(|n| *n > 0).ok_or(Gone)?;
+                bytes = &mut bytes[got..];
+                continue;
+            }
             if input.start == input.end {
                 input.start = 0;
                 input.end = read_some(&self.stream, &mut input.bytes).ok().filter(|n| *n > 0).ok_or(Gone)?;
@@ -160,8 +176,8 @@ impl Conn {
         Ok(())
     }
 
-    /// The next request. One that has begun must go on within the time for stalls.
-    fn next(&self, input: &mut Input) -> Result<Request, Gone> {
+    /// The next request and what it brings, which goes to `buffer`. One that has begun must go on within the time for stalls.
+    fn next(&self, input: &mut Input, export: &Export, buffer: &mut Vec<u8>) -> Result<Task, Gone> {
         if self.closing.load(Ordering::Relaxed) {
             return Err(Gone);
         }
@@ -175,11 +191,46 @@ impl Conn {
             self.within_stall(|| self.take(input, rest))?;
         }
         let request = Request::parse(&bytes).ok_or(Gone)?;
-        let refused = self.agreement.get().and_then(|a| validate(&request, &a.export).err());
-        if let Some(Refusal { payload: 1.., .. }) = refused {
-            self.within_stall(|| self.throw_away(input, request.len))?;
+        let mut task = Task { cookie: request.cookie, order: validate(&request, export), written: None };
+        match task.order {
+            Err(Refusal { payload: payload @ 1.., .. }) => self.within_stall(|| self.throw_away(input, payload))?,
+            Ok(Order::Write { offset, len, .. }) => {
+                self.within_stall(|| {
+                    task.written = self.payload(input, offset, len as usize, buffer)?;
+                    Ok(())
+                })?;
+            }
+            _ => {}
         }
-        Ok(request)
+        Ok(task)
+    }
+
+    /// The payload of a write: one piece of it stays in `buffer`; a longer one is written piece by piece as it comes, so
+    /// that it needs no more memory.
+    fn payload(
+        &self,
+        input: &mut Input,
+        offset: u64,
+        len: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Result<(), WriteError>>, Gone> {
+        if buffer.len() < len.min(PIECE_BYTES) {
+            buffer.resize(len.min(PIECE_BYTES), 0);
+        }
+        if len <= PIECE_BYTES {
+            self.take(input, &mut buffer[..len])?;
+            return Ok(None);
+        }
+        let mut outcome = Ok(());
+        for start in (0..len).step_by(PIECE_BYTES) {
+            let piece = &mut buffer[..PIECE_BYTES.min(len - start)];
+            self.take(input, piece)?;
+            // After an error the rest is only taken from the wire.
+            if outcome.is_ok() {
+                outcome = self.reader.write_at(piece, offset + start as u64);
+            }
+        }
+        Ok(Some(outcome))
     }
 
     /// Does something that waits for the client, who has so much time for each piece.
@@ -210,15 +261,15 @@ impl Conn {
         for served in 0_u64.. {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = self.next(&mut input);
+            let next = self.next(&mut input, &agreement.export, &mut buffer);
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             let more = input.end > input.start;
             drop(input);
-            let Ok(request) = next else { break };
+            let Ok(task) = next else { break };
             if more || ((served < LOOK_EVERY || served % LOOK_EVERY == 0) && served > 0 && self.stream.has_more()) {
                 self.hire();
             }
-            if self.answer(agreement, &request, &mut buffer).is_err() {
+            if self.answer(agreement, task, &mut buffer).is_err() {
                 break;
             }
         }
@@ -250,92 +301,5 @@ impl Conn {
     fn dismiss(&self) {
         self.shared.counters.helpers.fetch_sub(1, Ordering::Relaxed);
         self.helpers.fetch_sub(1, Ordering::Release);
-    }
-
-    fn answer(&self, agreement: &Agreement, request: &Request, buffer: &mut Vec<u8>) -> Result<(), Gone> {
-        let order = match validate(request, &agreement.export) {
-            Ok(order) => order,
-            Err(refusal) => return self.fail(agreement, request.cookie, refusal.error, refusal.message),
-        };
-        match order {
-            Order::Disconnect => Err(Gone),
-            Order::Read { offset, len } => self.read(agreement, request.cookie, offset, len, buffer),
-            Order::Flush => self.succeed(agreement, request.cookie),
-            Order::Cache { offset, len } => {
-                // A hint that comes to nothing is no failure.
-                let _ = self.reader.advise(Advice::WillNeed, offset..offset + u64::from(len));
-                self.succeed(agreement, request.cookie)
-            }
-        }
-    }
-
-    fn succeed(&self, agreement: &Agreement, cookie: u64) -> Result<(), Gone> {
-        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
-        let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        if agreement.structured {
-            self.send(&wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0), &[])
-        } else {
-            self.send(&wire::simple(0, cookie), &[])
-        }
-    }
-
-    fn fail(&self, agreement: &Agreement, cookie: u64, error: u32, message: &str) -> Result<(), Gone> {
-        self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
-        let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        if agreement.structured {
-            self.send(&wire::error_chunk(cookie, error, message), &[])
-        } else {
-            self.send(&wire::simple(error, cookie), &[])
-        }
-    }
-
-    /// Reads and sends. The first piece decides between data and error; after that an error can only be told by a
-    /// structured reply, or by hanging up.
-    fn read(
-        &self,
-        agreement: &Agreement,
-        cookie: u64,
-        offset: u64,
-        len: u32,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), Gone> {
-        let end = offset + u64::from(len);
-        let piece = |from: u64| PIECE_BYTES.min((end - from) as usize);
-        if buffer.len() < piece(offset) {
-            buffer.resize(piece(offset), 0);
-        }
-        let first = &mut buffer[..piece(offset)];
-        if let Err((error, message)) = self.fill(first, offset) {
-            return self.fail(agreement, cookie, error, &message);
-        }
-        let head = if agreement.structured { wire::data_head(cookie, offset, len).to_vec() } else { Vec::new() };
-        let simple = wire::simple(0, cookie);
-        let head = if agreement.structured { &head[..] } else { &simple[..] };
-        let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        self.send(head, first)?;
-        let mut at = offset + first.len() as u64;
-        while at < end {
-            let next = &mut buffer[..piece(at)];
-            if self.fill(next, at).is_err() {
-                self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
-                self.hang_up();
-                return Err(Gone);
-            }
-            self.send(next, &[])?;
-            at += next.len() as u64;
-        }
-        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
-        self.shared.counters.bytes.fetch_add(u64::from(len), Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Fills `buf`, all of it, with bytes of the version that the client was told of.
-    fn fill(&self, buf: &mut [u8], offset: u64) -> Result<(), (u32, String)> {
-        match self.reader.read_at(buf, offset) {
-            Ok(got) if got == buf.len() => Ok(()),
-            Ok(_) => Err((errno::EIO, "the source became shorter".to_string())),
-            Err(error @ ReadError::Changed { .. }) => Err((errno::ESHUTDOWN, error.to_string())),
-            Err(error) => Err((wire::wire_errno(error.errno()), error.to_string())),
-        }
     }
 }

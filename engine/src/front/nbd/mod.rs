@@ -1,4 +1,4 @@
-//! The NBD server: one export, any number of clients, read-only.
+//! The NBD server: one export, any number of clients, read-only unless told.
 //!
 //! Each connection is an open description of its own, so each client has readahead of its own on one shared cache. A
 //! thread serves a connection; a client that does not wait for its answers gets more of them ([`conn`]). Never: serves
@@ -45,6 +45,8 @@ pub struct Settings {
     pub export: String,
     /// One line about it.
     pub description: String,
+    /// Clients may write. Default no. The reader has to allow it ([`Reader::allow_writes`]).
+    pub writable: bool,
     /// Most clients at once. Default 2048; each that reads holds up to 256 KiB.
     pub max_clients: u32,
     /// Most threads beyond one for each client, for clients with several requests on their way. Default 256.
@@ -60,6 +62,7 @@ impl Default for Settings {
         Settings {
             export: String::new(),
             description: String::new(),
+            writable: false,
             max_clients: 2048,
             max_helpers: 256,
             handshake: Duration::from_secs(10),
@@ -152,8 +155,15 @@ impl Server {
     /// Listens, and serves nobody yet.
     ///
     /// # Errors
-    /// An address is taken or not allowed.
+    /// An address is taken or not allowed, or the source cannot be written though the settings say so.
     pub fn bind(listen: &[Listen], reader: Reader, settings: Settings) -> Result<(Server, Stop), ServeError> {
+        if settings.writable {
+            reader.allow_writes().map_err(|error| ServeError {
+                what: format!("cannot be written ({error})"),
+                place: reader.describe(),
+                remedy: "serve it read-only, or as a user who may write it",
+            })?;
+        }
         let listeners = listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
         let (wake, stop) = UnixStream::pair().map_err(|error| ServeError {
             what: format!("no pipe ({error})"),
@@ -277,12 +287,16 @@ impl Shared {
 
     /// What a client that connects now is told of the source.
     fn export(&self, reader: &Reader) -> Export {
+        let writes = match self.settings.writable {
+            true => transmission::SEND_FUA | transmission::SEND_WRITE_ZEROES,
+            false => transmission::READ_ONLY,
+        };
         Export {
             name: self.settings.export.clone(),
             description: self.settings.description.clone(),
             size: reader.size(),
             flags: transmission::HAS_FLAGS
-                | transmission::READ_ONLY
+                | writes
                 | transmission::SEND_FLUSH
                 | transmission::CAN_MULTI_CONN
                 | transmission::SEND_CACHE,

@@ -1,0 +1,68 @@
+//! Writing through a reader: to the source first, then the cache forgets what it held there.
+//!
+//! Never: a cached byte that was not written yet, or a byte of before for a read that begins after the write has returned.
+//!
+//! ```text
+//!   write_at ── source.write_at ── Invalidate: present pages go, fetches on their way are doomed ── returns
+//!                                              (who waits for one fetches anew)
+//! ```
+
+use super::Reader;
+use crate::driver::guarded;
+use crate::error::WriteError;
+use crate::source::SourceError;
+use foreread_core::units::ByteRange;
+use std::sync::atomic::Ordering;
+
+impl Reader {
+    /// Readies the source to be written. Off until then: a reader only reads.
+    ///
+    /// # Errors
+    /// The source cannot be written, or not by this user.
+    pub fn allow_writes(&self) -> Result<(), WriteError> {
+        self.source.allow_writes().map_err(|error| self.refuse(error))
+    }
+
+    /// Writes all of `buf` from `offset` on, inside the source's size. Blocks until the source has taken it; see
+    /// [`Reader::flush`]. Reads that begin later see it, through whichever reader.
+    ///
+    /// # Errors
+    /// See [`WriteError`]. What the range holds then is of no meaning.
+    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), WriteError> {
+        let stopped = |_| WriteError::Stopped;
+        let version = self.engine.driver().version(self.file).map_err(stopped)?;
+        if version != self.seen.load(Ordering::Relaxed) {
+            if !self.pinned {
+                // Told once, as by a read.
+                self.seen.store(version, Ordering::Relaxed);
+            }
+            return Err(WriteError::Changed { what: format!("{}: the source has changed", self.describe()) });
+        }
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.size());
+        let Some(end) = end else { return Err(WriteError::Beyond { offset, len: buf.len(), size: self.size() }) };
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let written = guarded(|| self.source.write_at(buf, offset));
+        // Also when it failed: nobody knows how far it came.
+        self.engine.driver().invalidate(self.file, ByteRange::between(offset, end)).map_err(stopped)?;
+        written.map_err(|error| self.refuse(error))
+    }
+
+    /// Returns when everything that was written before is safe from a loss of power.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn flush(&self) -> Result<(), WriteError> {
+        guarded(|| self.source.flush()).map_err(|error| self.refuse(error))
+    }
+
+    #[cold]
+    fn refuse(&self, error: SourceError) -> WriteError {
+        let what = error.to_string();
+        match error {
+            SourceError::Changed { .. } => WriteError::Changed { what },
+            error => WriteError::Io { errno: error.errno(), what },
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Writing: through the server and the reader to the source, and never a byte of before for a read that begins later.
+
+mod common;
+#[path = "common/nbd.rs"]
+mod served;
+
+use common::{Draw, named, quiet, watch};
+use foreread::front::nbd::{Listen, Server, Settings};
+use foreread::nbd::wire::{command, command_flag, errno};
+use foreread::source::{FileSource, Mem, Source};
+use foreread::testing::{self, Faulty};
+use foreread::{Options, Reader, WriteError};
+use served::{Client, MIB, Served, has, run};
+use std::io::{Read, Write};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn options() -> Options {
+    Options::default().cache_bytes(2 * MIB).policy("linux-6.18:max=256K")
+}
+
+/// A file of self-naming bytes, and a server that lets clients write it.
+fn writable(size: usize) -> (tempfile::NamedTempFile, Served) {
+    watch();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), testing::pattern(0, size, 0)).expect("written");
+    let reader = Reader::open(file.path().to_str().expect("UTF-8"), options()).expect("opened");
+    (file, Served::of(reader, Settings { writable: true, ..Settings::default() }))
+}
+
+fn write(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
+    client.send(command::WRITE, 77, offset, bytes.len() as u32);
+    client.0.write_all(bytes).expect("sent");
+    client.answer().1
+}
+
+fn read(client: &mut Client, offset: u64, len: usize) -> Vec<u8> {
+    client.send(command::READ, 78, offset, len as u32);
+    assert_eq!(client.answer(), (78, 0));
+    client.data(len)
+}
+
+/// What was written is read: by the one who wrote, by another client who had it cached or on its way, and from the file.
+#[test]
+fn every_client_reads_what_one_has_written() {
+    let (file, served) = writable(4 << 20);
+    let (mut one, mut other) = (served.client(), served.client());
+    for round in 0..40_u8 {
+        let at = 4096 * u64::from(round) * 20 + 100;
+        // Cached, with readahead on its way behind it.
+        testing::check(&read(&mut other, (at + 4096) & !4095, 4096), (at + 4096) & !4095, 0).expect("of before");
+        let bytes = vec![round; 9000];
+        assert_eq!(write(&mut one, at, &bytes), 0);
+        assert_eq!(read(&mut other, at, 9000), bytes, "round {round}");
+        assert_eq!(read(&mut one, at, 9000), bytes);
+        let mut all = vec![0; 9000];
+        let file = std::fs::File::open(file.path()).expect("there");
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut all, at).expect("readable");
+        assert_eq!(all, bytes);
+        testing::check(&read(&mut one, at - 100, 100), at - 100, 0).expect("its neighbours stay");
+        testing::check(&read(&mut one, at + 9000, 5000), at + 9000, 0).expect("its neighbours stay");
+    }
+    assert_eq!((served.counts)().failed_requests, 0);
+}
+
+/// A write of more than a piece, one into the middle of a page, zeroes, and all the ways to be refused.
+#[test]
+fn long_writes_zeroes_and_refusals() {
+    let (_file, served) = writable(4 << 20);
+    let mut client = served.client();
+    let long: Vec<u8> = (0..3_000_000_u32).map(|i| (i * 7 % 251) as u8).collect();
+    assert_eq!(write(&mut client, 12_345, &long), 0);
+    assert_eq!(read(&mut client, 12_345, long.len()), long);
+    client.send(command::WRITE_ZEROES, 1, 20_000, 700_000);
+    assert_eq!(client.answer(), (1, 0));
+    assert_eq!(read(&mut client, 20_000, 700_000), vec![0; 700_000]);
+    assert_eq!(read(&mut client, 720_000, 10), long[720_000 - 12_345..][..10]);
+    for (what, offset, len, error) in [
+        (command::WRITE, 4 * MIB - 10, 11, errno::ENOSPC),
+        (command::WRITE, u64::MAX, 500_000, errno::ENOSPC),
+        (command::WRITE, 0, 0, errno::EINVAL),
+        (command::WRITE_ZEROES, 0, 5 << 20, errno::ENOSPC),
+        (command::TRIM, 0, 4096, errno::EINVAL),
+    ] {
+        client.send(what, 2, offset, len);
+        if what == command::WRITE {
+            client.0.write_all(&vec![0; len as usize]).expect("sent");
+        }
+        assert_eq!(client.answer(), (2, error), "{what} at {offset} of {len}");
+    }
+    assert_eq!(read(&mut client, 12_345, 1000), long[..1000], "a refused write writes nothing");
+}
+
+/// Random reads and writes of several clients, each in its own part of one file and in those of the others, against a
+/// model: a read shows what was written last, or one of the writes that are going on.
+#[test]
+fn clients_agree_with_a_model() {
+    const BLOCK: u64 = 8192;
+    let (_file, served) = writable(2 << 20);
+    let blocks = 2 * MIB / BLOCK;
+    // For each block: the number of the last write that was answered, and whether one is under way.
+    let model: Arc<Vec<Mutex<u8>>> = Arc::new((0..blocks).map(|_| Mutex::new(0)).collect());
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (model, served) = (Arc::clone(&model), &served);
+            let mut client = served.client();
+            scope.spawn(move || {
+                let mut draw = Draw(seed);
+                let mut next = 0_u8;
+                for _ in 0..400 {
+                    let block = draw.below(blocks);
+                    let mut known = model[block as usize].lock().expect("no panic");
+                    if draw.below(3) == 0 {
+                        next = next % 250 + 1;
+                        assert_eq!(write(&mut client, block * BLOCK, &vec![next; BLOCK as usize]), 0);
+                        *known = next;
+                    } else {
+                        let bytes = read(&mut client, block * BLOCK, BLOCK as usize);
+                        match *known {
+                            0 => testing::check(&bytes, block * BLOCK, 0).expect("of before"),
+                            n => assert_eq!(bytes, vec![n; BLOCK as usize], "block {block}"),
+                        }
+                        drop(known);
+                        // And one that runs into others' blocks, for the readahead.
+                        read(&mut client, draw.below(blocks / 2) * BLOCK, 100_000);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((served.counts)().failed_requests, 0);
+}
+
+/// A write while the old bytes are on their way: who asks afterwards gets the new ones, and the fetch counts for nothing.
+#[test]
+fn a_write_overtakes_the_readahead() {
+    watch();
+    let slow = Faulty::slow(Mem::new(testing::pattern(0, 4 << 20, 0)), 3, Duration::from_millis(3));
+    let reader = Reader::open(Arc::new(slow), options()).expect("opened");
+    reader.allow_writes().expect("allowed");
+    let mut buf = vec![0; 16 << 10];
+    for round in 0..30_u64 {
+        let at = round * (100 << 10);
+        for step in 0..3 {
+            reader.read_at(&mut buf, at + step * (16 << 10)).expect("readable");
+        }
+        // Into what is being read ahead now.
+        let (ahead, bytes) = (at + (48 << 10), vec![round as u8; 10_000]);
+        reader.write_at(&bytes, ahead + 10).expect("written");
+        let got = reader.read_at(&mut buf[..10_000], ahead + 10).expect("readable");
+        assert_eq!(buf[..got], bytes, "round {round}");
+        // Back, for the next round.
+        reader.write_at(&testing::pattern(ahead + 10, 10_000, 0), ahead + 10).expect("written");
+    }
+    quiet(&reader);
+}
+
+/// A reader that writes all the time is no other program: nobody is told of a change. Another program's write is one.
+#[test]
+fn our_own_writes_are_no_change_and_those_of_others_are() {
+    let (file, served) = writable(8 << 20);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (mut reads, mut writes) = (served.client(), served.client());
+        let end = &done;
+        scope.spawn(move || {
+            for i in 0..300 {
+                assert_eq!(write(&mut writes, i % 16 * 65_536, &vec![1; 65_536]), 0);
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            read(&mut reads, 0, 1 << 20);
+        }
+    });
+    let mut client = served.client();
+    read(&mut client, 6 * MIB, 4096);
+    let other = std::fs::File::options().write(true).open(file.path()).expect("there");
+    std::os::unix::fs::FileExt::write_all_at(&other, &[9; 4096], 0).expect("written");
+    client.send(command::READ, 2, 7 * MIB, 4096);
+    assert_eq!(client.answer(), (2, errno::ESHUTDOWN));
+    assert_eq!(write(&mut client, 0, &[1]), errno::ESHUTDOWN, "nor does it write into another version");
+}
+
+#[test]
+fn what_cannot_be_written_says_so() {
+    watch();
+    let made_up = Reader::open(Arc::new(named(MIB)), options()).expect("opened");
+    let error = made_up.allow_writes().expect_err("it is made up");
+    assert!(error.to_string().contains("cannot be written"), "{error}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = Settings { writable: true, ..Settings::default() };
+    let refused =
+        Server::bind(&[Listen::Unix(dir.path().join("s"))], made_up, settings).map(drop).expect_err("refused");
+    assert!(refused.to_string().ends_with("serve it read-only, or as a user who may write it"), "{refused}");
+    assert!(!dir.path().join("s").exists());
+    // Nobody has asked to write it: it is not written.
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), [7; 100]).expect("written");
+    let reader = Reader::open(file.path().to_str().expect("UTF-8"), options()).expect("opened");
+    assert!(matches!(reader.write_at(&[1], 0), Err(WriteError::Io { errno: 30, .. })));
+    reader.allow_writes().expect("allowed");
+    assert!(matches!(reader.write_at(&[1, 2], 99), Err(WriteError::Beyond { .. })));
+    reader.write_at(&[1], 99).and_then(|()| reader.flush()).expect("written");
+    // Renamed over: the file that was opened is the one that is read, and another one is not written.
+    let source = FileSource::open(file.path()).expect("opened");
+    let other = tempfile::NamedTempFile::new_in(file.path().parent().expect("a folder")).expect("a file");
+    std::fs::rename(other.path(), file.path()).expect("renamed");
+    assert!(source.allow_writes().expect_err("another").to_string().ends_with("is another file now"));
+    std::fs::write(other.path(), []).expect("for its guard to remove");
+}
+
+/// nbdcopy writes a whole image into us, and qemu-io single blocks.
+#[test]
+fn other_people_s_programs_write() {
+    let (file, served) = writable(24 << 20);
+    let image = tempfile::NamedTempFile::new().expect("a file");
+    let bytes = testing::pattern(0, 24 << 20, 5);
+    std::fs::write(image.path(), &bytes).expect("written");
+    let from = image.path().to_str().expect("UTF-8");
+    if has("nbdcopy", "libnbd-bin") {
+        run("nbdcopy", &["--flush", from, &served.uri()]);
+        assert!(std::fs::read(file.path()).expect("there") == bytes, "nbdcopy");
+    }
+    if has("qemu-io", "qemu-utils") {
+        let script =
+            ["write -P 0xab 1M 64k", "read -P 0xab 1M 64k", "write -f -P 0xcd 1M 4k", "write -z 2M 1M", "flush"];
+        let mut args = vec!["-f", "raw"];
+        script.iter().for_each(|line| args.extend(["-c", line]));
+        let uri = served.uri();
+        args.push(&uri);
+        let said = run("qemu-io", &args);
+        assert!(!said.contains("failed"), "{said}");
+        let mut client = served.client();
+        assert_eq!(read(&mut client, MIB, 65_536), [vec![0xcd; 4096], vec![0xab; 61_440]].concat());
+        assert_eq!(read(&mut client, 2 * MIB, 1 << 20), vec![0; 1 << 20]);
+    }
+}
+
+/// FUA and FLUSH reach the file: a child process serves, and strace counts what it asks of the kernel.
+#[test]
+fn a_flush_reaches_the_file() {
+    const CHILD: &str = "FOREREAD_TEST_FLUSH";
+    if std::env::var_os(CHILD).is_some() {
+        let (_file, served) = writable(1 << 20);
+        let mut client = served.client();
+        assert_eq!(write(&mut client, 0, &[1; 4096]), 0);
+        client.send(command::FLUSH, 1, 0, 0);
+        assert_eq!(client.answer(), (1, 0));
+        let request = foreread::nbd::wire::Request {
+            flags: command_flag::FUA,
+            command: command::WRITE,
+            cookie: 2,
+            offset: 0,
+            len: 4096,
+        };
+        client.0.write_all(&[&request.bytes()[..], &[2; 4096]].concat()).expect("sent");
+        assert_eq!(client.answer(), (2, 0));
+        return;
+    }
+    if !has("strace", "strace") {
+        return;
+    }
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let me = std::env::current_exe().expect("a path");
+    let status = Command::new("strace")
+        .args(["-f", "-e", "trace=fdatasync", "-o"])
+        .arg(log.path())
+        .arg(me)
+        .args(["a_flush_reaches_the_file", "--exact"])
+        .env(CHILD, "1")
+        .output()
+        .expect("started");
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
+    let mut text = String::new();
+    std::fs::File::open(log.path()).and_then(|mut f| f.read_to_string(&mut text)).expect("readable");
+    let synced = text.lines().filter(|line| line.contains("fdatasync(") && line.contains("= 0")).count();
+    assert_eq!(synced, 2, "{text}");
+}
