@@ -15,9 +15,9 @@ use crate::chunk::{Meter, Pool};
 use crate::driver::{Driver, Gauges};
 use crate::error::OpenError;
 use crate::eventlog::EventLog;
-use crate::options::Options;
+use crate::options::{About, Options};
 use crate::reader::{Origin, Reader};
-use crate::source;
+use crate::source::{self, AT_HAND};
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -60,11 +60,11 @@ impl Engine {
     /// # Errors
     /// A setting does not fit.
     pub fn new(options: Options) -> Result<Engine, OpenError> {
-        Engine::build(&options, None, None)
+        Engine::build(&options, About { readahead: None, size: None, concurrency: AT_HAND })
     }
 
-    /// The same for sources on a device with this readahead setting, or for one source of this size.
-    pub(crate) fn build(options: &Options, readahead: Option<u64>, size: Option<u64>) -> Result<Engine, OpenError> {
+    /// The same for sources of which this much is known.
+    pub(crate) fn build(options: &Options, about: About) -> Result<Engine, OpenError> {
         let budget = options.budget.clone().unwrap_or_else(Budget::of_process);
         let wanted = options.cache_bytes.saturating_add(options.limits.spare_bytes);
         let reserved = budget.reserve(wanted)?;
@@ -73,7 +73,7 @@ impl Engine {
             options.limits.spare_bytes = options.limits.spare_bytes.min(reserved.bytes() / 8);
             options.cache_bytes = reserved.bytes() - options.limits.spare_bytes;
         }
-        let (policy, config) = options.resolve(readahead, size)?;
+        let (policy, config) = options.resolve(about)?;
         let cache_bytes = config.capacity_pages * config.page.bytes();
         // What a source asks of addresses comes with the source.
         let pool = Pool::new(config.page.bytes() as usize, 1, options.limits.spare_bytes);
@@ -86,7 +86,7 @@ impl Engine {
             }
         };
         let machine = Machine::new(config, policy.clone());
-        let driver = Driver::new(machine, pool, log, options.threads, budget);
+        let driver = Driver::new(machine, pool, log, options.workers(about.concurrency), budget);
         Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, reserved }) })
     }
 

@@ -4,6 +4,7 @@
 
 use crate::budget::Budget;
 use crate::error::OpenError;
+use crate::source::AT_HAND;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
@@ -19,9 +20,9 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Size of a cache page. Default 4096.
     pub page_bytes: u64,
-    /// Most worker threads; they read ahead while callers work. Default 4. With 0 callers do all themselves, and
-    /// readahead is read only once somebody waits for it.
-    pub threads: u32,
+    /// Most worker threads; they read ahead while callers work. Default is what the source asks for: 4 for storage at
+    /// hand. With 0 callers do all themselves, and readahead is read only once somebody waits for it.
+    pub threads: Option<u32>,
     /// Where to write every event and action, for `foreread replay-log`. Default nowhere.
     pub event_log: Option<PathBuf>,
     /// The other limits.
@@ -65,20 +66,25 @@ pub struct Limits {
     pub max_fetch_bytes: u64,
     /// Fetches on their way at once. Default 64.
     pub max_in_flight: u32,
-    /// Of these, fetches nobody waits for. Default 16.
-    pub max_ahead_in_flight: u32,
+    /// Of these, fetches nobody waits for. Default 16, or more where the source answers more at once.
+    pub max_ahead_in_flight: Option<u32>,
     /// Largest readahead that rides on a demand fetch. Default 128 KiB.
     pub max_ride_bytes: u64,
     /// Bytes of buffers kept to be used again, beside the cache. Default 8 MiB.
     pub spare_bytes: u64,
 }
 
+/// Fetches on their way at once that nobody waits for, unless the source answers more.
+const AHEAD: u32 = 16;
+/// Most worker threads that a source may ask for.
+const MAX_WORKERS: u32 = 256;
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             max_fetch_bytes: 1 << 20,
             max_in_flight: 64,
-            max_ahead_in_flight: 16,
+            max_ahead_in_flight: None,
             max_ride_bytes: 128 << 10,
             spare_bytes: 8 << 20,
         }
@@ -91,12 +97,23 @@ impl Default for Options {
             policy: "linux-6.18".into(),
             cache_bytes: 256 << 20,
             page_bytes: 4096,
-            threads: 4,
+            threads: None,
             event_log: None,
             limits: Limits::default(),
             budget: None,
         }
     }
+}
+
+/// What is known of the sources that an engine is made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
+    /// The readahead setting of their device, in bytes.
+    pub readahead: Option<u64>,
+    /// The size of the only one.
+    pub size: Option<u64>,
+    /// See [`crate::source::Source::concurrency`].
+    pub concurrency: u32,
 }
 
 impl Options {
@@ -124,7 +141,7 @@ impl Options {
     /// See [`Options::threads`].
     #[must_use]
     pub fn threads(mut self, threads: u32) -> Options {
-        self.threads = threads;
+        self.threads = Some(threads);
         self
     }
 
@@ -142,18 +159,27 @@ impl Options {
         self
     }
 
-    /// The policy and the machine's limits, checked against each other, for a source of `size` bytes or for many sources.
-    pub(crate) fn resolve(
-        &self,
-        device_readahead: Option<u64>,
-        size: Option<u64>,
-    ) -> Result<(PolicySpec, Config), OpenError> {
+    /// Worker threads for a source that answers so many reads at once.
+    pub(crate) fn workers(&self, concurrency: u32) -> u32 {
+        self.threads.unwrap_or(concurrency).min(MAX_WORKERS)
+    }
+
+    /// The readahead of a source that no device speaks for: what it takes to keep all its reads busy, where that is more
+    /// than a policy's own default. At most a quarter of the cache.
+    fn window(&self, concurrency: u32) -> Option<u64> {
+        let busy = u64::from(concurrency).saturating_mul(self.limits.max_fetch_bytes);
+        (concurrency > AT_HAND).then(|| busy.min(self.cache_bytes / 4).max(self.page_bytes))
+    }
+
+    /// The policy and the machine's limits, checked against each other.
+    pub(crate) fn resolve(&self, about: About) -> Result<(PolicySpec, Config), OpenError> {
+        let default_max = about.readahead.or_else(|| self.window(about.concurrency));
         let policy = match &self.policy {
             PolicyChoice::Spec(spec) => spec.clone(),
             PolicyChoice::Text(text) => {
                 let draft = PolicyDraft::parse(text).map_err(OpenError::Policy)?;
-                let draft = device_readahead.map_or(draft.clone(), |max| draft.with_default("max", max));
-                draft.ready(size).map_err(OpenError::Policy)?
+                let draft = default_max.map_or(draft.clone(), |max| draft.with_default("max", max));
+                draft.ready(about.size).map_err(OpenError::Policy)?
             }
         };
         let bytes = self.page_bytes;
@@ -164,8 +190,37 @@ impl Options {
         let mut config = Config::new(page, self.cache_bytes);
         config.max_fetch_bytes = self.limits.max_fetch_bytes;
         config.max_in_flight = self.limits.max_in_flight;
-        config.max_ahead_in_flight = self.limits.max_ahead_in_flight;
+        config.max_ahead_in_flight = self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(about.concurrency));
         config.max_ride_bytes = self.limits.max_ride_bytes;
         Ok((policy, config.bounded()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn max(options: &Options, device: Option<u64>, concurrency: u32) -> (u64, u32) {
+        let (policy, config) =
+            options.resolve(About { readahead: device, size: Some(1 << 40), concurrency }).expect("it fits");
+        let at = policy.info.params.iter().position(|param| param.key == "max").expect("it has one");
+        (policy.values[at], config.max_ahead_in_flight)
+    }
+
+    #[test]
+    fn a_source_far_away_gets_threads_and_a_window_unless_they_are_set() {
+        let options = Options::default();
+        assert_eq!((options.workers(4), options.workers(24), options.workers(100_000)), (4, 24, MAX_WORKERS));
+        assert_eq!(options.clone().threads(2).workers(24), 2);
+        assert_eq!(max(&options, None, 4), (128 << 10, 16), "storage at hand: as ever");
+        assert_eq!(max(&options, None, 24), (24 * MIB, 24));
+        assert_eq!(max(&options, Some(256 << 10), 24).0, 256 << 10, "the device's own setting");
+        assert_eq!(max(&options.clone().policy("linux-6.18:max=1M"), None, 24).0, MIB);
+        assert_eq!(max(&options.clone().cache_bytes(8 * MIB), None, 24).0, 2 * MIB, "a quarter of the cache");
+        let mut limited = options;
+        limited.limits.max_ahead_in_flight = Some(3);
+        assert_eq!(max(&limited, None, 24).1, 3);
     }
 }

@@ -14,7 +14,7 @@ use crate::chunk::Meter;
 use crate::driver::Gauges;
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
-use crate::options::Options;
+use crate::options::{About, Options};
 use crate::source::{self, Source};
 use foreread_core::event::Advice;
 use foreread_core::machine::MAX_IDS;
@@ -99,7 +99,8 @@ impl Reader {
                 (source::open(&name)?, source::default_readahead_bytes(Path::new(path)))
             }
         };
-        Engine::build(&options, readahead, Some(source.size()))?.open(source)
+        let about = About { readahead, size: Some(source.size()), concurrency: source.concurrency() };
+        Engine::build(&options, about)?.open(source)
     }
 
     /// A second open description on the same cache: with a readahead state of its own.

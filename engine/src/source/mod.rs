@@ -82,6 +82,12 @@ pub trait Source: Send + Sync {
         self.size()
     }
 
+    /// How many reads at once the storage answers as fast as one, at least 1. What is far away needs many: while one
+    /// answer comes, the others are asked for. A reader takes its worker threads from it, and its window.
+    fn concurrency(&self) -> u32 {
+        AT_HAND
+    }
+
     /// Readies it to be written. Nothing is written to a source that was not asked this.
     ///
     /// # Errors
@@ -120,6 +126,9 @@ pub trait Sink {
     /// The buffer of [`Sink::room`] holds its first `bytes` bytes: all of it, unless the end has come.
     fn filled(&mut self, bytes: usize);
 }
+
+/// Reads at once for storage at hand: what asks for more is far away.
+pub(crate) const AT_HAND: u32 = 4;
 
 /// A shared source is a source: who gave it away may keep a hand on it.
 impl<S: Source + ?Sized> Source for Arc<S> {
@@ -165,6 +174,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn flush(&self) -> Result<(), SourceError> {
         (**self).flush()
+    }
+
+    fn concurrency(&self) -> u32 {
+        (**self).concurrency()
     }
 }
 

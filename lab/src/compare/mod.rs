@@ -408,7 +408,7 @@ impl<'a> Case<'a> {
         let limits = Limits {
             max_fetch_bytes: config.max_fetch_bytes,
             max_in_flight: config.max_in_flight,
-            max_ahead_in_flight: config.max_ahead_in_flight,
+            max_ahead_in_flight: Some(config.max_ahead_in_flight),
             max_ride_bytes: config.max_ride_bytes,
             ..Limits::default()
         };

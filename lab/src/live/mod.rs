@@ -193,7 +193,7 @@ pub fn engine(source: Arc<dyn Source>, workload: &Workload, setup: &Setup<'_>) -
     let mut options =
         Options { policy: policy.clone().into(), cache_bytes, page_bytes, event_log, ..Options::default() };
     if let Some((limits, threads)) = limits {
-        (options.limits, options.threads) = (limits, threads);
+        (options.limits, options.threads) = (limits, Some(threads));
     }
     let first = Reader::open(source, options)?;
     let others: Vec<Reader> = (1..opens(workload)).map(|_| first.reopen()).collect::<Result<_, _>>()?;
