@@ -6,6 +6,7 @@ use common::{named, quiet, read_and_check, watch};
 use foreread::testing::{Faulty, Verdict};
 use foreread::{Budget, BudgetLimits, Engine, OpenError, Options, why_no_readahead};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -43,9 +44,14 @@ fn demand_goes_on_where_readahead_is_refused() {
     watch();
     let budget = Budget::new(BudgetLimits { requests: 2, ..BudgetLimits::default() });
     let (begun, begins) = channel();
+    let go_on = Arc::new(AtomicBool::new(false));
+    let gate = Arc::clone(&go_on);
     let hanging = Faulty::new(named(MIB), move |_| {
         let _ = begun.send(());
-        Verdict::Slow(Duration::from_millis(700))
+        while !gate.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Verdict::Pass
     });
     let stuck =
         Engine::new(options(&budget).policy("none")).expect("an engine").open(Arc::new(hanging)).expect("opened");
@@ -60,10 +66,19 @@ fn demand_goes_on_where_readahead_is_refused() {
         for at in 0..200 {
             read_and_check(&free, &mut buf, at * 4096, 0);
         }
-        let stats = free.stats();
+        // Nobody waits for these, so only a worker can take them, and may not.
+        free.want(2 * MIB..3 * MIB).expect("taken");
+        while budget.usage().refused_requests == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let stats = {
+            quiet(&free);
+            free.stats()
+        };
         assert!(stats.ra_refused_bytes > 0 && stats.failed_reads == 0 && stats.failed_fetches == 0, "{stats:?}");
         assert!(budget.usage().refused_requests > 0, "{:?}", budget.usage());
         assert_eq!(budget.usage().requests, 2, "those that hang");
+        go_on.store(true, Ordering::SeqCst);
     });
     quiet(&free);
     let used = budget.usage();
