@@ -32,7 +32,7 @@ fn sources(below: &str) -> Vec<(String, String)> {
 }
 
 fn all_sources() -> Vec<(String, String)> {
-    ["core/src", "engine/src", "lab/src", "cli/src"].into_iter().flat_map(sources).collect()
+    ["core/src", "engine/src", "capi/src", "lab/src", "cli/src"].into_iter().flat_map(sources).collect()
 }
 
 /// Code without comments and without the tests at its end.

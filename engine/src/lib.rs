@@ -39,6 +39,8 @@ pub use driver::Gauges;
 pub use engine::Engine;
 pub use error::{OpenError, Place, ReadError, WriteError};
 pub use foreread_core::event::Advice;
+/// How a policy of one's own is written; see the example `custom_policy`.
+pub use foreread_core::policy;
 pub use foreread_core::policy::PolicySpec;
 pub use foreread_core::stats::Stats;
 pub use health::why_no_readahead;

@@ -11,7 +11,7 @@
 mod write;
 
 use crate::chunk::Meter;
-use crate::driver::Gauges;
+use crate::driver::{Gauges, Room};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
 use crate::options::{About, Options};
@@ -21,6 +21,7 @@ use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, OpenId};
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -136,6 +137,18 @@ impl Reader {
     /// # Errors
     /// See [`ReadError`]. What `buf` holds then is of no meaning.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+        self.read(&mut Room::One(buf), offset)
+    }
+
+    /// The same into several buffers, filled in their order, as one read.
+    ///
+    /// # Errors
+    /// As [`Reader::read_at`].
+    pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, ReadError> {
+        self.read(&mut Room::Many(bufs), offset)
+    }
+
+    fn read(&self, room: &mut Room<'_, '_>, offset: u64) -> Result<usize, ReadError> {
         let fixed;
         let seen = if self.pinned {
             // What the driver writes there is forgotten.
@@ -144,15 +157,13 @@ impl Reader {
         } else {
             &self.seen
         };
-        self.engine
-            .driver()
-            .read((self.open, self.file), seen, buf, offset)
-            .map_err(|fault| self.explain(fault, buf, offset))
+        let read = self.engine.driver().read((self.open, self.file), seen, room, offset);
+        read.map_err(|fault| self.explain(fault, room.len(), offset))
     }
 
     #[cold]
-    fn explain(&self, fault: Fault, buf: &[u8], offset: u64) -> ReadError {
-        ReadError::new(fault, Place { offset, len: buf.len(), source: self.source.describe() })
+    fn explain(&self, fault: Fault, len: usize, offset: u64) -> ReadError {
+        ReadError::new(fault, Place { offset, len, source: self.source.describe() })
     }
 
     /// A hint about bytes: what is wanted soon, or not any more, or how they will be read. An empty range reaches to the
@@ -162,7 +173,7 @@ impl Reader {
     /// Only when the engine has stopped.
     pub fn advise(&self, advice: Advice, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
-        self.engine.driver().advise(self.open, advice, range).map_err(|fault| self.explain(fault, &[], bytes.start))
+        self.engine.driver().advise(self.open, advice, range).map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
     /// Says that these bytes will be read: they are fetched whatever the policy, as far as there is room. A hint
@@ -172,7 +183,7 @@ impl Reader {
     /// Only when the engine has stopped.
     pub fn want(&self, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
-        self.engine.driver().want(self.open, range).map_err(|fault| self.explain(fault, &[], bytes.start))
+        self.engine.driver().want(self.open, range).map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
     /// Size of the source in bytes, as far as this cache knows.

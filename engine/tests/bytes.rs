@@ -193,3 +193,25 @@ fn hints() {
         assert_eq!(read_and_check(&reader, &mut buf[..5000], 500_000, 0), 5000);
     }
 }
+
+/// Several buffers are one read: right bytes in their order, whatever their lengths, and short only at the end.
+#[test]
+fn several_buffers() {
+    let size = 3_000_000;
+    let reader = Reader::open(Arc::new(common::named(size)), Options::default().cache_bytes(1 << 20)).expect("opens");
+    let mut draw = Draw(7);
+    for _ in 0..300 {
+        let mut bufs: Vec<Vec<u8>> = (0..1 + draw.below(9))
+            .map(|_| vec![0xee; [0, 1, 511, 4096, 70_000, 400_000][draw.below(6) as usize]])
+            .collect();
+        let (offset, total) = (draw.below(size + 9), bufs.iter().map(Vec::len).sum::<usize>());
+        let mut slices: Vec<std::io::IoSliceMut<'_>> = bufs.iter_mut().map(|b| std::io::IoSliceMut::new(b)).collect();
+        let reads = reader.stats().demand_reads;
+        let got = reader.read_vectored_at(&mut slices, offset).expect("readable");
+        assert_eq!(got as u64, (total as u64).min(size.saturating_sub(offset)));
+        assert_eq!(reader.stats().demand_reads - reads, u64::from(got > 0), "one read");
+        let all = bufs.concat();
+        testing::check(&all[..got], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert!(all[got..].iter().all(|byte| *byte == 0xee), "nothing beyond what was read is touched");
+    }
+}

@@ -18,6 +18,7 @@
 
 mod crew;
 mod jobs;
+mod room;
 mod state;
 mod streamed;
 
@@ -32,6 +33,7 @@ use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize};
 use jobs::{Calls, Job, Part};
+pub use room::Room;
 use state::{GROUP_PAGES, State};
 use std::io::IoSliceMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -202,21 +204,21 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads what there is of `buf` from `offset` on. `seen` is the version its reader knows of: when there is a newer
+    /// Reads what there is into `room` from `offset` on. `seen` is the version its reader knows of: when there is a newer
     /// one, the read fails and the reader knows of that.
     pub fn read(
         &self,
         (open, file): (OpenId, FileId),
         seen: &AtomicU64,
-        buf: &mut [u8],
+        room: &mut Room<'_, '_>,
         offset: u64,
     ) -> Result<usize, Fault> {
         let shared = &self.shared;
-        let range = ByteRange::between(offset, offset.saturating_add(buf.len() as u64));
+        let range = ByteRange::between(offset, offset.saturating_add(room.len() as u64));
         let now = shared.now();
         let mut state = shared.lock()?;
         let known = |state: &State| state.file(file).map_or((0, 0), |file| (file.size, file.version));
-        if range.end() > known(&state).0 && !buf.is_empty() {
+        if range.end() > known(&state).0 && !range.is_empty() {
             state = shared.check(state, file)?;
         }
         let (size, version) = known(&state);
@@ -231,7 +233,7 @@ impl Driver {
         }
         state.ring_timer(now);
         let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
-        let (state, outcome) = self.shared.see_through(state, place, (file, range), buf)?;
+        let (state, outcome) = self.shared.see_through(state, place, (file, range), room)?;
         if outcome == Err(Error::Changed) {
             seen.store(known(&state).1, Ordering::Relaxed);
         }
@@ -292,7 +294,7 @@ impl Shared {
         mut state: Guard<'a>,
         place: u32,
         (file, range): (FileId, ByteRange),
-        buf: &mut [u8],
+        room: &mut Room<'_, '_>,
     ) -> Result<(Guard<'a>, Result<usize, Error>), Fault> {
         let mut copied = 0;
         let mut whole = true;
@@ -300,7 +302,7 @@ impl Shared {
             if let Some(ready) = state.wait(place).ready.pop_front() {
                 self.unlock(state);
                 let at = (ready.range.start() - range.start()) as usize;
-                let len = ready.bytes.copy_to(buf.get_mut(at..).unwrap_or_default());
+                let len = room.take(at, &ready.bytes);
                 whole &= ready.whole && len as u64 == ready.range.len();
                 copied += len;
                 let (lease, last) = (ready.lease, ready.last);

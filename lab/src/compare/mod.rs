@@ -9,11 +9,11 @@
 //!                                           model: sim::run      file: live::engine, live::kernel
 //! ```
 
+mod error;
 mod place;
 mod reads;
 pub mod vary;
 
-use crate::device::custom::{FindError, ModelFileError};
 use crate::device::presets::{Model, Preset};
 use crate::limits::{self, bound::Bound, oracle};
 use crate::live;
@@ -22,9 +22,10 @@ use crate::replay::Replay;
 use crate::report::{MappedRun, PolicyRuns, Progress, RunResult, Table};
 use crate::sim;
 use crate::workload::Workload;
+pub use error::CompareError;
 use foreread::Limits;
 use foreread_core::machine::Config;
-use foreread_core::policy::{PolicyDraft, PolicySpec, SpecError};
+use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use place::Place;
 use reads::Reads;
@@ -116,78 +117,6 @@ pub const USUAL_POLICIES: [&str; 3] = ["none", "linux-6.18", "rbd-plain"];
 pub const USUAL_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "boot-ide"];
 /// The two models of a call without arguments: a network volume with published figures, and an object store.
 pub const SUITE_MODELS: [&str; 2] = ["rbd", "object-near"];
-
-/// Why a comparison could not be made: one line that says what, where and what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum CompareError {
-    /// A workload that is not there, or a value or file that does not fit it.
-    #[error("{0}")]
-    Workload(SpecError),
-    /// A model that is not there.
-    #[error("{0}")]
-    Model(SpecError),
-    /// A file that is no model.
-    #[error("{0}")]
-    ModelFile(ModelFileError),
-    /// A policy that does not fit the place.
-    #[error("{0}")]
-    Policy(SpecError),
-    /// An imitation was to read a file.
-    #[error("{0}: an imitation of another program runs on models only; use --on model:NAME")]
-    Peer(String),
-    /// The cache page does not fit the policy or the storage.
-    #[error("{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy")]
-    Page {
-        /// The policy.
-        policy: String,
-        /// What it needs.
-        needs: u64,
-        /// What was asked for.
-        page: u64,
-    },
-    /// The oracle was asked for where it cannot be.
-    #[error("the oracle needs a model, because nobody knows beforehand what {0} will do; add --on model:NAME")]
-    Oracle(String),
-    /// A run was faster than is possible: the simulator or the model is broken, and no figure of it is to be trusted.
-    #[error(
-        "broken model: {policy} read {workload} on {place} in {got_ns} ns, but nothing can in less than {bound_ns}; \
-         please report it"
-    )]
-    Impossible {
-        /// The row.
-        policy: String,
-        /// The workload.
-        workload: String,
-        /// The model.
-        place: String,
-        /// The time of the run.
-        got_ns: u64,
-        /// Its lower bound.
-        bound_ns: u64,
-    },
-    /// A trace that is larger than the file.
-    #[error("{what}, and {place} has {size}; take one file of it with --only NAME, or use --on model:NAME")]
-    TooLarge {
-        /// What the trace needs.
-        what: crate::replay::LayoutError,
-        /// Which file.
-        place: String,
-        /// Its size in bytes.
-        size: u64,
-    },
-    /// Reading failed.
-    #[error("{0}")]
-    Live(#[from] live::LiveError),
-}
-
-impl From<FindError> for CompareError {
-    fn from(error: FindError) -> CompareError {
-        match error {
-            FindError::Name(error) => CompareError::Model(error),
-            FindError::File(error) => CompareError::ModelFile(error),
-        }
-    }
-}
 
 /// Measures everything that the plan asks for.
 ///

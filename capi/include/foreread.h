@@ -1,0 +1,89 @@
+/* foreread for C: read a file, a device, an NBD export, an image or an object through a cache with readahead.
+ *
+ * Any number of threads may use one reader. No function is to be called from a signal handler or after a fork
+ * in the child. Everything that fails returns -1 or NULL, sets errno, and leaves one line for foreread_error().
+ *
+ *   foreread *r = foreread_open("disk.img", NULL, 0);
+ *   ssize_t n = foreread_pread(r, buf, sizeof buf, 0);
+ *   foreread_close(r);
+ *
+ * Link with -lforeread_c. */
+#ifndef FOREREAD_H
+#define FOREREAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A reader: an open description of its own on a cache. */
+typedef struct foreread foreread;
+
+/* What a caller may say of a range. The values are foreread's own, not those of posix_fadvise. */
+enum foreread_advice {
+    FOREREAD_NORMAL = 0,
+    FOREREAD_SEQUENTIAL = 1,
+    FOREREAD_RANDOM = 2,
+    FOREREAD_WILLNEED = 3, /* a hint: the policy decides */
+    FOREREAD_DONTNEED = 4,
+    FOREREAD_WANT = 5      /* will be read: fetched whatever the policy, as far as there is room */
+};
+
+/* Counters since the cache was made, of all its readers. Fields are only ever added at the end. */
+struct foreread_stats {
+    uint64_t demand_reads;
+    uint64_t demand_bytes;
+    uint64_t hits;          /* reads that found everything there */
+    uint64_t late_hits;     /* that waited for readahead on its way */
+    uint64_t misses;
+    uint64_t failed_reads;
+    uint64_t stall_ns;      /* time that reads waited for the source */
+    uint64_t ra_bytes;      /* read ahead */
+    uint64_t unused_bytes;  /* of these, dropped before any read wanted them */
+    uint64_t source_reads;
+    uint64_t source_bytes;
+};
+
+/* Opens a source: a path, file:PATH, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH, rbd:POOL/IMAGE, ...
+ * policy: NAME[:key=value,...] ("foreread policies" lists them), NULL for the default.
+ * cache_bytes: memory for pages, 0 for the default (256 MiB).
+ * NULL: errno is EINVAL for a policy or size that does not fit, else the source's own. */
+foreread *foreread_open(const char *source, const char *policy, uint64_t cache_bytes);
+
+/* A second reader on the same cache, with a readahead state of its own. Each is closed by itself. */
+foreread *foreread_dup(const foreread *reader);
+
+/* Reads up to len bytes from offset on: fewer only at the end, 0 past it. ESTALE: the source is another version
+ * now; said once to each reader, whose next read is of the new one. len above SSIZE_MAX is EINVAL. */
+ssize_t foreread_pread(foreread *reader, void *buf, size_t len, uint64_t offset);
+
+/* The same into iovcnt buffers (at most 1024), as one read. */
+ssize_t foreread_preadv(foreread *reader, const struct iovec *iov, int iovcnt, uint64_t offset);
+
+/* Size in bytes, as far as the cache knows. -1 for NULL. */
+int64_t foreread_size(const foreread *reader);
+
+/* Says something of a range. A len of 0 reaches to the end. EINVAL: no such advice. */
+int foreread_advise(foreread *reader, uint64_t offset, uint64_t len, int advice);
+
+/* Fills the first size bytes of stats; pass sizeof(struct foreread_stats). */
+int foreread_get_stats(const foreread *reader, struct foreread_stats *stats, size_t size);
+
+/* Ends a reader. No other thread may be in a call with it. NULL is nothing. */
+void foreread_close(foreread *reader);
+
+/* What went wrong in this thread last: one line, "" if nothing. Valid until this thread's next call. */
+const char *foreread_error(void);
+
+/* Such as "0.1.0". */
+const char *foreread_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,268 @@
+//! foreread for C. The header `include/foreread.h` says what each function does; this file carries it out.
+//!
+//! Never: lets a panic cross the boundary, keeps a caller's pointer beyond the call, or fails without errno and a line.
+//! A caller who breaks the rules of the header (a closed reader, a buffer that is too small) breaks C's rules as well, and
+//! nothing here can help him.
+//!
+//! ```text
+//!   C ──► null and range checks ──► foreread::Reader ──► value, or errno + foreread_error()
+//! ```
+
+use foreread::{Advice, Options, Reader};
+use libc::{c_char, c_int, iovec, size_t, ssize_t};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Most buffers of one call: `IOV_MAX` of Linux.
+const MAX_IOV: c_int = 1024;
+
+/// A reader, as C sees it.
+pub struct Handle(Reader);
+
+thread_local! {
+    static ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Why a call failed: errno and the line.
+struct Failure(c_int, String);
+
+/// Runs a call. A panic is EIO.
+fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
+    let panicked = |_| Err(Failure(libc::EIO, "a panic in foreread; please report it".to_string()));
+    match catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked) {
+        Ok(value) => value,
+        Err(Failure(errno, line)) => {
+            let line = CString::new(line.replace('\0', " ")).unwrap_or_default();
+            // A thread that is ending has nowhere to keep it.
+            let _ = ERROR.try_with(|error| *error.borrow_mut() = line);
+            // SAFETY: the address of this thread's errno is valid while the thread lives.
+            unsafe { *libc::__errno_location() = errno };
+            failed
+        }
+    }
+}
+
+fn invalid(line: &str) -> Failure {
+    Failure(libc::EINVAL, line.to_string())
+}
+
+/// The text behind a pointer, nothing for NULL.
+///
+/// # Safety
+/// `text` is NULL or ends with a zero byte.
+unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: not NULL, and the caller vouches for the rest.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map(Some).map_err(|_| invalid(&format!("{what}: not UTF-8; write it in UTF-8")))
+}
+
+/// The reader behind a pointer.
+///
+/// # Safety
+/// `reader` is NULL, or came from here and is not closed.
+unsafe fn reader<'a>(reader: *const Handle) -> Result<&'a Reader, Failure> {
+    // SAFETY: as the caller vouches; a shared reference, since any number of threads may have one.
+    let reader = unsafe { reader.as_ref() };
+    reader.map(|handle| &handle.0).ok_or_else(|| Failure(libc::EBADF, "no reader: NULL was given".to_string()))
+}
+
+fn boxed(reader: Reader) -> *mut Handle {
+    Box::into_raw(Box::new(Handle(reader)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `source` and `policy` are NULL or end with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_open(source: *const c_char, policy: *const c_char, cache_bytes: u64) -> *mut Handle {
+    guarded(std::ptr::null_mut(), || {
+        // SAFETY: as the caller vouches.
+        let (source, policy) = unsafe { (text(source, "source")?, text(policy, "policy")?) };
+        let source = source.ok_or_else(|| invalid("no source: NULL was given; name a path or another source"))?;
+        let mut options = Options::default();
+        if let Some(policy) = policy {
+            options = options.policy(policy);
+        }
+        if cache_bytes > 0 {
+            options = options.cache_bytes(cache_bytes);
+        }
+        Reader::open(source, options).map(boxed).map_err(|error| Failure(error.errno(), error.to_string()))
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// `from` is NULL, or came from here and is not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_dup(from: *const Handle) -> *mut Handle {
+    guarded(std::ptr::null_mut(), || {
+        // SAFETY: as the caller vouches.
+        let from = unsafe { reader(from) }?;
+        from.reopen().map(boxed).map_err(|error| Failure(error.errno(), error.to_string()))
+    })
+}
+
+/// Reads into memory of C's.
+///
+/// # Safety
+/// `buf` has room for `len` bytes, if that is not 0.
+unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<usize, Failure> {
+    if len == 0 {
+        return Ok(0);
+    }
+    if buf.is_null() {
+        return Err(Failure(libc::EFAULT, "no buffer: NULL was given".to_string()));
+    }
+    // SAFETY: not NULL, `len` bytes as the caller vouches, nobody else's during the call. C may not have set them;
+    // they are bytes, of which every value is one, and they are only written here.
+    let buf = unsafe { std::slice::from_raw_parts_mut(buf, len) };
+    from.read_at(buf, offset).map_err(|error| Failure(error.errno(), error.to_string()))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `from` is NULL, or came from here and is not closed; `buf` has room for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_pread(from: *mut Handle, buf: *mut u8, len: size_t, offset: u64) -> ssize_t {
+    guarded(-1, || {
+        if ssize_t::try_from(len).is_err() {
+            return Err(invalid("the length is above SSIZE_MAX; read it in parts"));
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { read(reader(from)?, buf, len, offset) }.map(|got| got as ssize_t)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`foreread_pread`]; `iov` points to `iovcnt` entries, each with room for its length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_preadv(from: *mut Handle, iov: *const iovec, iovcnt: c_int, offset: u64) -> ssize_t {
+    guarded(-1, || {
+        // SAFETY: as the caller vouches.
+        let from = unsafe { reader(from) }?;
+        if !(0..=MAX_IOV).contains(&iovcnt) || (iov.is_null() && iovcnt > 0) {
+            return Err(invalid("0 to 1024 buffers are taken"));
+        }
+        // SAFETY: not NULL where there are any, and `iovcnt` of them as the caller vouches.
+        let parts = if iovcnt == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(iov, iovcnt as usize) } };
+        let total = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.iov_len));
+        let total = total.filter(|total| ssize_t::try_from(*total).is_ok());
+        total.ok_or_else(|| invalid("the lengths are above SSIZE_MAX together; read it in parts"))?;
+        let mut slices = Vec::with_capacity(parts.len());
+        for part in parts.iter().filter(|part| part.iov_len > 0) {
+            if part.iov_base.is_null() {
+                return Err(Failure(libc::EFAULT, "no buffer: NULL was given".to_string()));
+            }
+            // SAFETY: as in `read`. Overlapping buffers break the header's rules.
+            let slice = unsafe { std::slice::from_raw_parts_mut(part.iov_base.cast::<u8>(), part.iov_len) };
+            slices.push(std::io::IoSliceMut::new(slice));
+        }
+        let got = from.read_vectored_at(&mut slices, offset);
+        got.map(|got| got as ssize_t).map_err(|error| Failure(error.errno(), error.to_string()))
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// `from` is NULL, or came from here and is not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_size(from: *const Handle) -> i64 {
+    // SAFETY: as the caller vouches.
+    guarded(-1, || unsafe { reader(from) }.map(|r| i64::try_from(r.size()).unwrap_or(i64::MAX)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `from` is NULL, or came from here and is not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_advise(from: *mut Handle, offset: u64, len: u64, advice: c_int) -> c_int {
+    guarded(-1, || {
+        // SAFETY: as the caller vouches.
+        let from = unsafe { reader(from) }?;
+        let range = offset..offset.saturating_add(len);
+        let done = match advice {
+            0 => from.advise(Advice::Normal, range),
+            1 => from.advise(Advice::Sequential, range),
+            2 => from.advise(Advice::Random, range),
+            3 => from.advise(Advice::WillNeed, range),
+            4 => from.advise(Advice::DontNeed, range),
+            5 => from.want(if len == 0 { offset..from.size().max(offset) } else { range }),
+            _ => return Err(invalid("no such advice; see enum foreread_advice")),
+        };
+        done.map(|()| 0).map_err(|error| Failure(error.errno(), error.to_string()))
+    })
+}
+
+/// The counters, in the header's order.
+#[repr(C)]
+pub struct CStats([u64; 11]);
+
+/// See the header.
+///
+/// # Safety
+/// `from` is NULL, or came from here and is not closed; `stats` has room for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_get_stats(from: *const Handle, stats: *mut CStats, size: size_t) -> c_int {
+    guarded(-1, || {
+        // SAFETY: as the caller vouches.
+        let s = unsafe { reader(from) }?.stats();
+        if stats.is_null() {
+            return Err(Failure(libc::EFAULT, "no room for the counters: NULL was given".to_string()));
+        }
+        let now = CStats([
+            s.demand_reads,
+            s.demand_bytes,
+            s.hits,
+            s.late_hits,
+            s.misses,
+            s.failed_reads,
+            s.stall_ns,
+            s.ra_bytes,
+            s.unused_bytes,
+            s.source_reads,
+            s.source_bytes,
+        ]);
+        let len = size.min(size_of::<CStats>());
+        // SAFETY: both have `len` bytes, the caller's as he vouches, and they do not overlap: one is on this stack.
+        unsafe { std::ptr::copy_nonoverlapping((&raw const now).cast::<u8>(), stats.cast::<u8>(), len) };
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// `from` is NULL, or came from here, is not closed, and no other thread is in a call with it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_close(from: *mut Handle) {
+    guarded((), || {
+        if !from.is_null() {
+            // SAFETY: it came from `boxed`, once, and nobody uses it any more, as the caller vouches.
+            drop(unsafe { Box::from_raw(from) });
+        }
+        Ok(())
+    });
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn foreread_error() -> *const c_char {
+    ERROR.try_with(|error| error.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn foreread_version() -> *const c_char {
+    const { concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast() }
+}

@@ -1,0 +1,106 @@
+//! The C boundary as C sees it: the example is compiled and run, the header is compiled by itself, and every function is
+//! called with what it must refuse.
+//!
+//! Never: a compiler that is missing fails anything; it is said.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder in which cargo has put the shared library for this test.
+fn libraries() -> PathBuf {
+    std::env::current_exe().expect("a test").parent().expect("in a folder").to_path_buf()
+}
+
+fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Compiles a program against the header and the library. Nothing when there is no compiler.
+fn compile(dir: &Path, source: &Path, compiler: &str) -> Option<PathBuf> {
+    if Command::new(compiler).arg("--version").output().is_err() {
+        println!("skipped: needs {compiler} (Debian: apt-get install gcc g++)");
+        return None;
+    }
+    let program = dir.join("program");
+    let mut cc = Command::new(compiler);
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"]).arg(&program).arg(source);
+    cc.arg("-I").arg(home().join("include")).arg("-L").arg(libraries()).arg("-lforeread_c");
+    cc.arg(format!("-Wl,-rpath,{}", libraries().display()));
+    let out = cc.output().expect("it runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Some(program)
+}
+
+fn run(program: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let out = Command::new(program).args(arguments).output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (out.status.code(), text(&out.stdout), text(&out.stderr))
+}
+
+#[test]
+fn the_example_reads_a_file_to_its_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let Some(program) = compile(dir.path(), &home().join("examples/read.c"), "cc") else { return };
+    let file = dir.path().join("file");
+    let bytes: Vec<u8> = (0..3_000_001_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(&file, &bytes).expect("written");
+    let sum = bytes.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    let path = file.to_str().expect("UTF-8");
+    let (code, out, err) = run(&program, &[path, "linux-6.18:max=1M"]);
+    assert!(out.starts_with(&format!("3000001 bytes, sum {sum:016x}, ")), "{out}{err}");
+    assert_eq!(code, Some(0));
+    assert!(!out.contains(" 0 bytes read ahead"), "{out}");
+
+    let (code, out, err) = run(&program, &[dir.path().join("gone").to_str().expect("UTF-8")]);
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(err.contains("gone") && err.contains("No such file") && err.lines().count() == 1, "{err}");
+    let (_, _, err) = run(&program, &[path, "linux-9"]);
+    assert!(err.contains("linux-9") && err.contains("Invalid argument"), "{err}");
+}
+
+/// What C can do wrong without breaking C: each is refused with errno and a line, and the rest goes on.
+#[test]
+fn wrong_calls_are_refused_and_right_ones_answered() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let Some(program) = compile(dir.path(), &home().join("tests/calls.c"), "cc") else { return };
+    let file = dir.path().join("file");
+    std::fs::write(&file, (0..100_000_u32).map(|i| (i % 251) as u8).collect::<Vec<_>>()).expect("written");
+    let (code, out, err) = run(&program, &[file.to_str().expect("UTF-8")]);
+    assert_eq!((code, out.trim()), (Some(0), "all calls as the header says"), "{err}");
+}
+
+#[test]
+fn the_header_is_cxx_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let source = dir.path().join("program.cc");
+    std::fs::write(
+        &source,
+        "#include \"foreread.h\"\nint main() { foreread_close(nullptr); return *foreread_error(); }\n",
+    )
+    .expect("written");
+    let Some(program) = compile(dir.path(), &source, "c++") else { return };
+    assert_eq!(run(&program, &[]).0, Some(0));
+}
+
+/// Every function of the header is in the library, and no other name of ours.
+#[test]
+fn the_header_names_what_the_library_has() {
+    let header = std::fs::read_to_string(home().join("include/foreread.h")).expect("readable");
+    let source = std::fs::read_to_string(home().join("src/lib.rs")).expect("readable");
+    let names = |text: &str, before: &str| -> Vec<String> {
+        let mut found: Vec<String> = (text.lines())
+            .filter(|line| line.contains(before) && line.contains("foreread_") && line.contains('('))
+            .filter(|line| !line.trim_start().starts_with(['*', '/']))
+            .filter_map(|line| {
+                let name = &line[line.find("foreread_")?..];
+                Some(name[..name.find('(')?].to_string())
+            })
+            .collect();
+        found.sort();
+        found.dedup();
+        found
+    };
+    let declared: Vec<String> = names(&header, "foreread_").into_iter().filter(|n| !n.contains(' ')).collect();
+    assert_eq!(declared, names(&source, "extern \"C\" fn"));
+    assert_eq!(declared.len(), 10, "{declared:?}");
+}

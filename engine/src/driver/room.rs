@@ -1,0 +1,55 @@
+//! Where a read puts its bytes: one buffer, or several in a row.
+//!
+//! Never: takes more than there is room for.
+
+use crate::store::Lease;
+use std::io::IoSliceMut;
+
+/// The caller's memory.
+pub enum Room<'a, 'b> {
+    /// One buffer.
+    One(&'a mut [u8]),
+    /// Several, filled in their order.
+    Many(&'a mut [IoSliceMut<'b>]),
+}
+
+impl Room<'_, '_> {
+    /// Bytes there is room for.
+    pub fn len(&self) -> usize {
+        match self {
+            Room::One(buf) => buf.len(),
+            Room::Many(bufs) => bufs.iter().fold(0, |sum, buf| sum.saturating_add(buf.len())),
+        }
+    }
+
+    /// Copies a piece to place `at`. Returns how much of it there was room for.
+    #[inline]
+    pub fn take(&mut self, at: usize, piece: &Lease) -> usize {
+        match self {
+            Room::One(buf) => piece.copy_to(buf.get_mut(at..).unwrap_or_default()),
+            Room::Many(bufs) => scatter(bufs, at, piece),
+        }
+    }
+}
+
+fn scatter(bufs: &mut [IoSliceMut<'_>], mut at: usize, piece: &Lease) -> usize {
+    let mut done = 0;
+    let mut bufs = bufs.iter_mut();
+    let mut room: &mut [u8] = &mut [];
+    for mut bytes in piece.slices() {
+        while !bytes.is_empty() {
+            while room.is_empty() {
+                let Some(next) = bufs.next() else { return done };
+                let skip = at.min(next.len());
+                at -= skip;
+                room = &mut next[skip..];
+            }
+            let len = bytes.len().min(room.len());
+            let (here, rest) = std::mem::take(&mut room).split_at_mut(len);
+            here.copy_from_slice(&bytes[..len]);
+            (room, bytes) = (rest, &bytes[len..]);
+            done += len;
+        }
+    }
+    done
+}

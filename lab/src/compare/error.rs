@@ -1,0 +1,77 @@
+//! Why a comparison could not be made. Never: more than one line.
+
+use crate::device::custom::{FindError, ModelFileError};
+use crate::live;
+use foreread_core::policy::SpecError;
+
+/// Why a comparison could not be made: one line that says what, where and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// A workload that is not there, or a value or file that does not fit it.
+    #[error("{0}")]
+    Workload(SpecError),
+    /// A model that is not there.
+    #[error("{0}")]
+    Model(SpecError),
+    /// A file that is no model.
+    #[error("{0}")]
+    ModelFile(ModelFileError),
+    /// A policy that does not fit the place.
+    #[error("{0}")]
+    Policy(SpecError),
+    /// An imitation was to read a file.
+    #[error("{0}: an imitation of another program runs on models only; use --on model:NAME")]
+    Peer(String),
+    /// The cache page does not fit the policy or the storage.
+    #[error("{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy")]
+    Page {
+        /// The policy.
+        policy: String,
+        /// What it needs.
+        needs: u64,
+        /// What was asked for.
+        page: u64,
+    },
+    /// The oracle was asked for where it cannot be.
+    #[error("the oracle needs a model, because nobody knows beforehand what {0} will do; add --on model:NAME")]
+    Oracle(String),
+    /// A run was faster than is possible: the simulator or the model is broken, and no figure of it is to be trusted.
+    #[error(
+        "broken model: {policy} read {workload} on {place} in {got_ns} ns, but nothing can in less than {bound_ns}; \
+         please report it"
+    )]
+    Impossible {
+        /// The row.
+        policy: String,
+        /// The workload.
+        workload: String,
+        /// The model.
+        place: String,
+        /// The time of the run.
+        got_ns: u64,
+        /// Its lower bound.
+        bound_ns: u64,
+    },
+    /// A trace that is larger than the file.
+    #[error("{what}, and {place} has {size}; take one file of it with --only NAME, or use --on model:NAME")]
+    TooLarge {
+        /// What the trace needs.
+        what: crate::replay::LayoutError,
+        /// Which file.
+        place: String,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// Reading failed.
+    #[error("{0}")]
+    Live(#[from] live::LiveError),
+}
+
+impl From<FindError> for CompareError {
+    fn from(error: FindError) -> CompareError {
+        match error {
+            FindError::Name(error) => CompareError::Model(error),
+            FindError::File(error) => CompareError::ModelFile(error),
+        }
+    }
+}
