@@ -104,6 +104,13 @@ impl FileSource {
         Ok(source)
     }
 
+    /// The same file by another name, for messages: for those who opened it by descriptor.
+    #[must_use]
+    pub(crate) fn called(mut self, path: PathBuf) -> FileSource {
+        self.path = path;
+        self
+    }
+
     /// The path it was opened by.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -18,6 +18,7 @@ mod mem;
 #[cfg(feature = "nbd")]
 mod nbd;
 mod sysfs;
+pub mod tree;
 
 use std::fmt;
 use std::io::IoSliceMut;

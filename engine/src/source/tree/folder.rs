@@ -1,0 +1,235 @@
+//! A local folder as a tree, or one file of it.
+//!
+//! The folder is opened once; every path is resolved below that descriptor by the kernel (`openat2`), which refuses links in
+//! the middle, `..`, and other file systems that are mounted inside. So nothing that is put in the way afterwards leads out,
+//! and a mount below its own source does not read itself. What is opened is looked at by descriptor. Never: follows a link.
+//!
+//! ```text
+//!   root (fd) ──openat2, beneath──► fd ──fstat──► Meta     one descriptor for both: there is no moment in between
+//!                                    └──/proc/self/fd──► FileSource
+//! ```
+
+use super::{Kind, Meta, Tree};
+use crate::source::{FileSource, Source, SourceError, SourceOpenError, default_readahead_bytes, errno_text};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// See the head of this file.
+pub struct Folder {
+    root: OwnedFd,
+    path: PathBuf,
+    /// The one name that is shown.
+    only: Option<OsString>,
+}
+
+impl Folder {
+    /// A folder and everything below it.
+    ///
+    /// # Errors
+    /// It is missing, is no folder, or may not be read.
+    pub fn open(path: &Path) -> Result<Folder, SourceOpenError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| SourceOpenError {
+            what: path.display().to_string(),
+            why: errno_text(errno.raw_os_error()),
+            remedy: "check the path and its permissions".to_string(),
+            errno: errno.raw_os_error(),
+        })?;
+        Ok(Folder { root, path: path.to_path_buf(), only: None })
+    }
+
+    /// One file, shown in a folder of its own. A file that is put in its place later is shown then.
+    ///
+    /// # Errors
+    /// Its folder cannot be read, or the file is none.
+    pub fn only(path: &Path) -> Result<Folder, SourceOpenError> {
+        // The file that a link names is meant, not the link.
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        // Said at once, in the words of the source.
+        drop(FileSource::open(&real)?);
+        let parent = real.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut folder = Folder::open(parent)?;
+        folder.only = real.file_name().map(OsStr::to_os_string);
+        folder.path = real;
+        Ok(folder)
+    }
+
+    /// A descriptor of what stands at a path, without opening it: devices and pipes do not notice.
+    fn descriptor(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        if let Some(only) = &self.only
+            && !path.as_os_str().is_empty()
+            && path.as_os_str() != only.as_os_str()
+        {
+            return Err(Errno::NOENT);
+        }
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        // A link at the end is opened as such, by these flags; one in the middle is refused.
+        rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)
+    }
+
+    fn fails(&self, path: &Path, errno: Errno) -> SourceError {
+        let errno = errno.raw_os_error();
+        SourceError::Io { errno, what: self.path.join(path).display().to_string() }
+    }
+}
+
+impl Tree for Folder {
+    fn list(&self, folder: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError> {
+        if let Some(only) = &self.only {
+            each(only.clone(), Kind::File);
+            return Ok(());
+        }
+        let fails = |errno| self.fails(folder, errno);
+        let fd = self.descriptor(folder).map_err(fails)?;
+        for entry in Dir::read_from(reopened(&fd, OFlags::DIRECTORY).map_err(fails)?).map_err(fails)? {
+            let entry = entry.map_err(fails)?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let mut kind = kind_of(entry.file_type());
+            if entry.file_type() == FileType::Unknown {
+                let name = OsStr::from_bytes(name);
+                kind = rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|s| kind_of_mode(&s));
+            }
+            if let Some(kind) = kind
+                && !each(OsString::from_vec(name.to_vec()), kind)
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&self, path: &Path) -> Result<Meta, SourceError> {
+        let stat = self.descriptor(path).and_then(rustix::fs::fstat).map_err(|errno| self.fails(path, errno))?;
+        meta_of(&stat).ok_or_else(|| self.fails(path, Errno::NOENT))
+    }
+
+    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        let fails = |errno| self.fails(path, errno);
+        let fd = self.descriptor(path).map_err(fails)?;
+        let meta = rustix::fs::fstat(&fd).map_err(fails)?;
+        let meta = meta_of(&meta).filter(|meta| meta.kind == Kind::File).ok_or_else(|| fails(Errno::ISDIR))?;
+        let opened = FileSource::open(Path::new(&format!("/proc/self/fd/{}", fd.as_raw_fd())));
+        let source = opened.map_err(|error| fails(Errno::from_raw_os_error(error.errno)))?;
+        Ok((Arc::new(source.called(self.path_of(path))), meta))
+    }
+
+    fn link(&self, path: &Path) -> Result<PathBuf, SourceError> {
+        let text = self.descriptor(path).and_then(|fd| rustix::fs::readlinkat(&fd, "", Vec::new()));
+        let text = text.map_err(|errno| self.fails(path, errno))?;
+        Ok(PathBuf::from(OsString::from_vec(text.into_bytes())))
+    }
+
+    fn describe(&self) -> String {
+        format!("file:{}", self.path.display())
+    }
+
+    fn readahead_bytes(&self) -> Option<u64> {
+        default_readahead_bytes(&self.path)
+    }
+}
+
+impl Folder {
+    fn path_of(&self, path: &Path) -> PathBuf {
+        if self.only.is_some() { self.path.clone() } else { self.path.join(path) }
+    }
+}
+
+/// The same file, to be read from.
+fn reopened(fd: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(fd, ".", OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty())
+}
+
+fn kind_of(kind: FileType) -> Option<Kind> {
+    match kind {
+        FileType::RegularFile => Some(Kind::File),
+        FileType::Directory => Some(Kind::Folder),
+        FileType::Symlink => Some(Kind::Link),
+        _ => None,
+    }
+}
+
+fn kind_of_mode(stat: &Stat) -> Option<Kind> {
+    kind_of(FileType::from_raw_mode(stat.st_mode))
+}
+
+fn meta_of(stat: &Stat) -> Option<Meta> {
+    let kind = kind_of_mode(stat)?;
+    let nanos = |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    let mtime_ns = nanos(stat.st_mtime, stat.st_mtime_nsec);
+    let ctime_ns = nanos(stat.st_ctime, stat.st_ctime_nsec);
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    // The time of the last change of anything tells what a set-back modification time hides.
+    let version = [
+        &stat.st_dev.to_le_bytes()[..],
+        &stat.st_ino.to_le_bytes(),
+        &size.to_le_bytes(),
+        &mtime_ns.to_le_bytes(),
+        &ctime_ns.to_le_bytes(),
+    ]
+    .concat();
+    let permissions = (stat.st_mode & 0o7777) as u16;
+    Some(Meta { kind, size, mtime_ns, permissions, owner: Some((stat.st_uid, stat.st_gid)), version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn names(tree: &dyn Tree, folder: &str) -> BTreeMap<OsString, Kind> {
+        let mut names = BTreeMap::new();
+        tree.list(Path::new(folder), &mut |name, kind| names.insert(name, kind).is_none()).expect("listed");
+        names
+    }
+
+    #[test]
+    fn everything_below_and_nothing_beside() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("sub")).expect("made");
+        fs::write(dir.path().join("secret"), b"no").expect("written");
+        fs::write(root.join("sub/file"), b"yes").expect("written");
+        symlink("../secret", root.join("out")).expect("linked");
+        symlink("sub", root.join("in")).expect("linked");
+        rustix::fs::mknodat(rustix::fs::CWD, root.join("pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+        let tree = Folder::open(&root).expect("opened");
+        let kinds: Vec<Kind> = names(&tree, "").into_values().collect();
+        assert_eq!(kinds, [Kind::Link, Kind::Link, Kind::Folder], "in, out, sub; no pipe");
+        let (source, meta) = tree.open(Path::new("sub/file")).expect("opened");
+        assert_eq!((source.size(), meta.size), (3, 3));
+        assert!(source.describe().contains("sub/file"), "{}", source.describe());
+        assert_eq!(tree.look(Path::new("sub/file")).expect("there"), meta);
+        assert_eq!(tree.link(Path::new("out")).expect("a link"), Path::new("../secret"));
+        assert_eq!(tree.look(Path::new("out")).expect("a link").kind, Kind::Link);
+        for outside in ["out", "../secret", "in/file", "sub/../../secret", "/etc/passwd", "pipe", "sub"] {
+            assert!(tree.open(Path::new(outside)).is_err(), "{outside}");
+        }
+        assert!(tree.look(Path::new("pipe")).is_err());
+    }
+
+    #[test]
+    fn one_file_alone_and_what_takes_its_place() {
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::write(dir.path().join("a"), b"one").expect("written");
+        fs::write(dir.path().join("b"), b"other").expect("written");
+        let tree = Folder::only(&dir.path().join("a")).expect("opened");
+        assert_eq!(names(&tree, "").len(), 1);
+        assert!(tree.look(Path::new("b")).is_err() && tree.open(Path::new("b")).is_err());
+        let before = tree.open(Path::new("a")).expect("opened").1;
+        fs::rename(dir.path().join("b"), dir.path().join("a")).expect("renamed");
+        let (source, after) = tree.open(Path::new("a")).expect("opened");
+        assert!(source.size() == 5 && before.version != after.version);
+    }
+}

@@ -1,0 +1,101 @@
+//! Where many files come from: a folder, or anything else that lists names and opens what they stand for.
+//!
+//! Paths are relative, of plain names alone; the root is the empty path. A [`Tree`] is asked by many threads at once and may
+//! block. Never: follows a link (whoever reads it does, with the rights that he has), leaves its root, or opens what it has
+//! not looked at: [`Tree::open`] tells the version of what it opened, not of what stands there now.
+//!
+//! ```text
+//!   list(folder) ──► names        look(path) ──► Meta with a version        open(path) ──► Source and its Meta
+//! ```
+
+mod folder;
+mod single;
+
+use super::{Source, SourceError, SourceOpenError};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use folder::Folder;
+pub use single::Single;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Something that can be read.
+    File,
+    /// Something that can be listed.
+    Folder,
+    /// A symbolic link, of which only the text is known.
+    Link,
+}
+
+/// What is known of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Time of the last change, in nanoseconds since 1970; 0 where nobody knows.
+    pub mtime_ns: i128,
+    /// Permission bits, such as `0o644`.
+    pub permissions: u16,
+    /// Owner and group; nothing where there are none, as with objects.
+    pub owner: Option<(u32, u32)>,
+    /// Equal for two files of one path if and only if they are the same version.
+    pub version: Vec<u8>,
+}
+
+/// See the head of this file.
+pub trait Tree: Send + Sync {
+    /// Calls `each` with every name in a folder, in any order, until it says false. Names that are neither files, folders
+    /// nor links are left out.
+    ///
+    /// # Errors
+    /// The folder is not there, or cannot be read.
+    fn list(&self, folder: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError>;
+
+    /// What stands at a path now.
+    ///
+    /// # Errors
+    /// `ENOENT` where nothing stands, and what the storage says.
+    fn look(&self, path: &Path) -> Result<Meta, SourceError>;
+
+    /// Opens a file and says which version that is.
+    ///
+    /// # Errors
+    /// It is not there, is no file, or may not be read.
+    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError>;
+
+    /// The text of a link.
+    ///
+    /// # Errors
+    /// It is none.
+    fn link(&self, path: &Path) -> Result<PathBuf, SourceError> {
+        Err(SourceError::Io { errno: EINVAL, what: format!("{} is no link", path.display()) })
+    }
+
+    /// What it is, for messages; without a password.
+    fn describe(&self) -> String;
+
+    /// The readahead that its device is set to, where there is one. Bytes.
+    fn readahead_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
+
+/// Opens what a name stands for as a tree: a folder as it is, anything else as a folder with one file in it.
+///
+/// # Errors
+/// It does not exist, is of no kind that can be read from, or may not be read.
+pub fn open(text: &str) -> Result<Arc<dyn Tree>, SourceOpenError> {
+    let path = Path::new(text.strip_prefix("file:").unwrap_or(text));
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(Arc::new(Folder::open(path)?)),
+        Ok(meta) if meta.is_file() => Ok(Arc::new(Folder::only(path)?)),
+        _ => Ok(Arc::new(Single::open(text)?)),
+    }
+}

@@ -1,0 +1,155 @@
+//! Any source as a tree of one file.
+//!
+//! The source is opened once and kept; when it says that it has changed, the next look opens it anew, as another version.
+//! Never: two versions under one number.
+
+use super::{Kind, Meta, Tree};
+use crate::source::{self, Source, SourceError, SourceOpenError};
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Opener = dyn Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync;
+
+/// See the head of this file.
+pub struct Single {
+    name: OsString,
+    what: String,
+    opener: Box<Opener>,
+    now: Mutex<Now>,
+}
+
+struct Now {
+    source: Arc<dyn Source>,
+    /// Counts the versions.
+    number: u64,
+}
+
+impl Single {
+    /// The source that a text names, as a file with the last part of that name.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(text: &str) -> Result<Single, SourceOpenError> {
+        let again = text.to_string();
+        Single::new(&file_name(text), text, move || source::open(&again))
+    }
+
+    /// A source and how it is opened anew.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn new(
+        name: &str,
+        what: &str,
+        opener: impl Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync + 'static,
+    ) -> Result<Single, SourceOpenError> {
+        let now = Mutex::new(Now { source: opener()?, number: 0 });
+        Ok(Single { name: name.into(), what: what.to_string(), opener: Box::new(opener), now })
+    }
+
+    /// The source and its number, after it was asked whether it is still the same.
+    fn current(&self) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        let (source, number) = {
+            let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+            (Arc::clone(&now.source), now.number)
+        };
+        // Not behind the lock: this may block.
+        match source.check() {
+            Ok(size) => Ok((source, meta(Kind::File, size, number))),
+            Err(SourceError::Changed { .. }) => {
+                let refused = |e: SourceOpenError| SourceError::Io { errno: e.errno, what: e.to_string() };
+                let source = (self.opener)().map_err(refused)?;
+                let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+                if now.number == number {
+                    *now = Now { source, number: number + 1 };
+                }
+                Ok((Arc::clone(&now.source), meta(Kind::File, now.source.size(), now.number)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_mine(&self, path: &Path) -> Result<(), SourceError> {
+        if path.as_os_str() == self.name.as_os_str() {
+            return Ok(());
+        }
+        let errno = rustix::io::Errno::NOENT.raw_os_error();
+        Err(SourceError::Io { errno, what: format!("{} of {}", path.display(), self.what) })
+    }
+}
+
+impl Tree for Single {
+    fn list(&self, _: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError> {
+        each(self.name.clone(), Kind::File);
+        Ok(())
+    }
+
+    fn look(&self, path: &Path) -> Result<Meta, SourceError> {
+        if path.as_os_str().is_empty() {
+            return Ok(meta(Kind::Folder, 0, 0));
+        }
+        self.is_mine(path)?;
+        Ok(self.current()?.1)
+    }
+
+    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        self.is_mine(path)?;
+        self.current()
+    }
+
+    fn describe(&self) -> String {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).source.describe()
+    }
+}
+
+fn meta(kind: Kind, size: u64, number: u64) -> Meta {
+    let permissions = if kind == Kind::Folder { 0o555 } else { 0o444 };
+    // Growing is a version of its own: an inode has one size.
+    let version = [number.to_le_bytes(), size.to_le_bytes()].concat();
+    Meta { kind, size, mtime_ns: 0, permissions, owner: None, version }
+}
+
+/// The last part of a source's name that can be a file name.
+fn file_name(text: &str) -> String {
+    let path = text.split_once(':').map_or(text, |(_, rest)| rest);
+    let path = path.split(['?', '#']).next().unwrap_or(path);
+    let plain = |part: &&str| !part.is_empty() && *part != "." && *part != "..";
+    let clean = |part: &str| part.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
+    path.rsplit(['/', ':']).find(plain).map(clean).filter(|name| !name.is_empty()).unwrap_or("data".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Mem;
+
+    #[test]
+    fn the_file_has_the_last_part_of_the_name() {
+        for (text, name) in [
+            ("nbd://host:10809/disk", "disk"),
+            ("nbd+unix:///?socket=x.sock", "data"),
+            ("rbd:pool/image@snap", "image@snap"),
+            ("https://host/a/b.iso?sig=1/2", "b.iso"),
+            ("/dev/vda", "vda"),
+            ("nbd://host/..", "host"),
+        ] {
+            assert_eq!(file_name(text), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_file_and_nothing_else() {
+        let tree = Single::new("disk", "mem", || Ok(Arc::new(Mem::new(vec![1; 10])))).expect("opened");
+        let mut names = Vec::new();
+        tree.list(Path::new(""), &mut |name, _| {
+            names.push(name);
+            true
+        })
+        .expect("listed");
+        assert_eq!(names, ["disk"]);
+        assert_eq!(tree.look(Path::new("disk")).expect("there").size, 10);
+        assert_eq!(tree.look(Path::new("")).expect("there").kind, Kind::Folder);
+        assert!(tree.look(Path::new("disk/disk")).is_err() && tree.open(Path::new("")).is_err());
+    }
+}
