@@ -17,6 +17,8 @@ mod file;
 mod mem;
 #[cfg(feature = "nbd")]
 mod nbd;
+#[cfg(feature = "object")]
+pub mod object;
 mod sysfs;
 pub mod tree;
 
@@ -28,6 +30,8 @@ pub use file::FileSource;
 pub use mem::Mem;
 #[cfg(feature = "nbd")]
 pub use nbd::Nbd;
+#[cfg(feature = "object")]
+pub use object::Object;
 pub use sysfs::default_readahead_bytes;
 
 /// Something to read from. See the head of this file.
@@ -276,6 +280,14 @@ const KINDS: &[Kind] = &[
         open: |text| Nbd::open(text).map(|nbd| Arc::new(nbd) as Arc<dyn Source>),
         #[cfg(not(feature = "nbd"))]
         open: |text| Err(not_built(text, "nbd")),
+    },
+    Kind {
+        schemes: &["http", "https", "s3"],
+        written: "http://HOST/PATH, https://HOST/PATH, s3://BUCKET/KEY",
+        #[cfg(feature = "object")]
+        open: |text| Object::open(text).map(|object| Arc::new(object) as Arc<dyn Source>),
+        #[cfg(not(feature = "object"))]
+        open: |text| Err(not_built(text, "object")),
     },
     // TLS is refused with a line of its own, not taken for a path.
     #[cfg(feature = "nbd")]

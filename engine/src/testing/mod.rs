@@ -5,10 +5,16 @@
 //! ```text
 //!   pattern   bytes that name their own offset and version, so that one misplaced byte is noticed
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
+//!   range_server  an HTTP server for one object that tells every lie a server may tell
+//!   link      a round trip and a bandwidth, in front of any server
 //! ```
 
 mod faulty;
+mod link;
 mod pattern;
+mod range_server;
 
 pub use faulty::{Call, Faulty, Verdict};
+pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};
+pub use range_server::{Lie, RangeServer, Seen};

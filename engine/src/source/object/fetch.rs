@@ -1,0 +1,161 @@
+//! One read: its parts at once, each asked for again when that may help, all within three deadlines.
+//!
+//! Never: gives a byte of another version, a byte more than asked for, or waits without an end.
+//!
+//! ```text
+//!   read ──► parts ──► ask ──► bytes ──► bytes ──► all there
+//!                       ▲  first byte, stall │
+//!                       │ pause, doubled     ▼
+//!                       └──── passing ──── Refusal ── not passing, or too often ──► the read fails
+//!   what has come stays: the next try goes on behind it, with the same If-Match
+//! ```
+
+use super::place::{Stream, Take, cut};
+use super::refusal::Refusal;
+use super::settings::Settings;
+use super::version::Version;
+use crate::source::Sink;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
+use std::hash::{BuildHasher, RandomState};
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Parts of one read that are under way at once.
+const MAX_PARTS: usize = 8;
+/// Longest pause, whatever a server asks for; who wants more is answered with the error.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// What was asked, in all.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub requests: AtomicU64,
+    pub retries: AtomicU64,
+    pub bytes: AtomicU64,
+}
+
+/// Where to ask and how.
+pub struct Asker<'a> {
+    pub store: &'a dyn ObjectStore,
+    pub path: &'a Path,
+    pub settings: &'a Settings,
+    pub tally: &'a Tally,
+}
+
+impl Asker<'_> {
+    /// Fills the buffers with the bytes of `range`, which they have room for; long ranges as several parts at once.
+    pub async fn read(&self, version: &Version, bufs: &mut [IoSliceMut<'_>], range: Range<u64>) -> Result<(), Refusal> {
+        let total = self.settings.total_for(range.end - range.start);
+        let mut parts: Vec<BoxFuture<'_, Result<(), Refusal>>> = Vec::new();
+        for part in cut(bufs, range, self.settings.part_bytes) {
+            parts.push(Box::pin(self.part(version, part)));
+        }
+        let all = stream::iter(parts).buffer_unordered(MAX_PARTS).try_for_each(|()| std::future::ready(Ok(())));
+        timeout(total, all).await.unwrap_or(Err(Refusal::Total(total)))
+    }
+
+    /// Gives a sink the bytes of `range` as they come, which they do in order: one request.
+    pub async fn stream(&self, version: &Version, sink: &mut dyn Sink, range: Range<u64>) -> Result<(), Refusal> {
+        let total = self.settings.total_for(range.end - range.start);
+        let all = self.part(version, Stream::new(sink, range));
+        timeout(total, all).await.unwrap_or(Err(Refusal::Total(total)))
+    }
+
+    /// The version that there is now, asked for with the first byte: so it is known at once whether ranges are.
+    pub async fn version(&self) -> Result<Version, Refusal> {
+        let total = self.settings.total;
+        let mut tries = 0;
+        let asked = async {
+            loop {
+                match self.probe().await {
+                    Err(refusal) => self.again(&refusal, &mut tries).await?,
+                    Ok(meta) => return Ok(Version::new(meta)),
+                }
+            }
+        };
+        timeout(total, asked).await.unwrap_or(Err(Refusal::Total(total)))
+    }
+
+    async fn probe(&self) -> Result<ObjectMeta, Refusal> {
+        let first = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+        match self.in_time(self.ask(first)).await {
+            // Nothing has no first byte. Its ETag is told to who asks for no range.
+            Err(Refusal::PastEnd { size: 0 }) => {
+                let head = GetOptions { head: true, ..GetOptions::default() };
+                let meta = self.in_time(self.ask(head)).await?.meta;
+                if meta.size > 0 { Err(Refusal::PastEnd { size: 0 }) } else { Ok(meta) }
+            }
+            answer => answer.map(|answer| answer.meta),
+        }
+    }
+
+    async fn part(&self, version: &Version, mut place: impl Take) -> Result<(), Refusal> {
+        let mut tries = 0;
+        while !place.left().is_empty() {
+            if let Err(refusal) = self.attempt(version, &mut place).await {
+                self.again(&refusal, &mut tries).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One request for what is left, to its end.
+    async fn attempt(&self, version: &Version, place: &mut impl Take) -> Result<(), Refusal> {
+        let range = Some(GetRange::Bounded(place.left()));
+        let begun = self.in_time(async {
+            let answer = self.ask(GetOptions { range, ..version.condition() }).await?;
+            version.check(&answer.meta)?;
+            let mut body = answer.into_stream();
+            let first = body.next().await;
+            Ok((body, first))
+        });
+        let (mut body, mut next) = begun.await?;
+        let stall = self.settings.stall;
+        while let Some(piece) = next {
+            let bytes = piece.map_err(|error| Refusal::of(&error))?;
+            self.tally.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            place.put(&bytes)?;
+            next = timeout(stall, body.next()).await.map_err(|_| Refusal::Stall(stall))?;
+        }
+        if place.left().is_empty() { Ok(()) } else { Err(Refusal::Lost("its end came too early".to_string())) }
+    }
+
+    async fn again(&self, refusal: &Refusal, tries: &mut u32) -> Result<(), Refusal> {
+        pause(self.settings, refusal, tries).await?;
+        self.tally.retries.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What has to be done before the first byte is due.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+        let first_byte = self.settings.first_byte;
+        timeout(first_byte, work).await.unwrap_or(Err(Refusal::FirstByte(first_byte)))
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    async fn ask(&self, options: GetOptions) -> Result<GetResult, Refusal> {
+        self.tally.requests.fetch_add(1, Ordering::Relaxed);
+        self.store.get_opts(self.path, options).await.map_err(|error| Refusal::of(&error))
+    }
+}
+
+/// Waits before the next try, or gives the refusal back where there is none.
+pub async fn pause(settings: &Settings, refusal: &Refusal, tries: &mut u32) -> Result<(), Refusal> {
+    let own = settings.pause.saturating_mul(1 << (*tries).min(16)).min(MAX_PAUSE);
+    let wanted = refusal.retry_after().unwrap_or_default();
+    if *tries >= settings.retries || !refusal.is_passing() || wanted > MAX_PAUSE {
+        return Err(refusal.clone());
+    }
+    *tries += 1;
+    // Seeded by the system for each value: many readers that were refused together do not come back together.
+    let random = RandomState::new().hash_one(*tries) % 1000;
+    let most = u64::try_from(own.as_micros()).unwrap_or(u64::MAX / 1000);
+    let own = Duration::from_micros(most / 2 + most * random / 2000);
+    tokio::time::sleep(own.max(wanted)).await;
+    Ok(())
+}

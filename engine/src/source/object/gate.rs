@@ -1,0 +1,185 @@
+//! The gate between object_store and the wire: every reply is looked at before anybody believes it.
+//!
+//! object_store's own retries and resumption are off, since they would hide what happens; its checks come after these.
+//! Never: passes on an error body, a compressed body, or a reply to another range.
+//!
+//! ```text
+//!   object_store ──request──► gate ──► reqwest ──► the server
+//!                ◄──206, as asked──┤◄──reply
+//!                ◄──Refusal ───────┘      everything else (up to 4 KiB of an error's body for its code)
+//!                ◄──a list, a token, at most 32 MiB
+//! ```
+
+use super::refusal::{Refusal, one_line};
+use futures_util::StreamExt;
+use object_store::client::{
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
+    HttpService, ReqwestConnector,
+};
+use object_store::{HeaderMap, HeaderValue};
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// Most of an error's body that is read.
+const MAX_ERROR_BODY: usize = 4 << 10;
+/// Longest page of a listing: 1000 keys of 1 KiB, every character escaped, fit several times.
+const MAX_LIST_BODY: usize = 32 << 20;
+/// For an error's body, once its head has come.
+const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
+
+/// Makes clients with the gate in front. See the head of this file.
+#[derive(Clone)]
+pub struct Connector {
+    /// The header `Authorization` of every request; S3 signs its own.
+    pub authorization: Option<HeaderValue>,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let inner = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Gate { inner, authorization: self.authorization.clone() }))
+    }
+}
+
+struct Gate {
+    inner: HttpClient,
+    authorization: Option<HeaderValue>,
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
+
+impl HttpService for Gate {
+    fn call<'a, 'b>(&'a self, request: HttpRequest) -> Answer<'b>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(self.pass(request))
+    }
+}
+
+impl Gate {
+    async fn pass(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let range = header(request.headers(), "range").and_then(parse_range);
+        let is_get = request.method().as_str() == "GET";
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert("authorization", authorization.clone());
+        }
+        if range.is_some() {
+            // Where nothing is said, any encoding would be allowed.
+            request.headers_mut().insert("accept-encoding", HeaderValue::from_static("identity"));
+        }
+        let mut reply = self.inner.execute(request).await?;
+        let status = reply.status().as_u16();
+        match (status, range) {
+            (206, Some(range)) if is_get => check_part(reply.headers_mut(), range).map_err(refuse)?,
+            (200, Some(_)) => return Err(refuse(Refusal::WholeObject)),
+            (200..=299, _) => return bounded(reply).await,
+            (412, _) => return Err(refuse(Refusal::Changed("its ETag or date is another".to_string()))),
+            (416, _) => return Err(refuse(past_end(reply.headers()))),
+            _ => return Err(refuse(refused(status, reply).await)),
+        }
+        Ok(reply)
+    }
+}
+
+/// Never retried by anybody but us.
+fn refuse(refusal: Refusal) -> HttpError {
+    HttpError::new(HttpErrorKind::Decode, refusal)
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// First and last byte of `bytes=FIRST-LAST`.
+fn parse_range(text: &str) -> Option<(u64, u64)> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+/// Is a 206 what was asked for?
+fn check_part(headers: &mut HeaderMap, (first, last): (u64, u64)) -> Result<(), Refusal> {
+    if let Some(coding) = header(headers, "content-encoding").filter(|c| !c.eq_ignore_ascii_case("identity")) {
+        return Err(Refusal::Encoded(one_line(coding)));
+    }
+    let said = header(headers, "content-range").and_then(|text| text.trim().strip_prefix("bytes "));
+    let (range, size) = said.and_then(|text| text.split_once('/')).ok_or(Refusal::OtherPart)?;
+    let (from, to) = range.split_once('-').ok_or(Refusal::OtherPart)?;
+    let number = |text: &str| text.parse::<u64>().ok().filter(|&n| n < u64::MAX).ok_or(Refusal::OtherPart);
+    let (from, to, size) = (number(from)?, number(to)?, number(size)?);
+    // A part that is shorter because the object is: its size is looked at by who knows the size it had.
+    if from != first || to != last.min(size.saturating_sub(1)) || from > to {
+        return Err(Refusal::OtherPart);
+    }
+    let asked = to - from + 1;
+    match header(headers, "content-length").map(str::parse::<u64>) {
+        Some(Ok(got)) if got == asked => {}
+        Some(Ok(got)) => return Err(Refusal::Length { got, asked }),
+        Some(Err(_)) => return Err(Refusal::Garbled("its length is no number".to_string())),
+        // In chunks: who reads it counts.
+        None => drop(headers.insert("content-length", HeaderValue::from(asked))),
+    }
+    Ok(())
+}
+
+/// A 416 says in `bytes */SIZE` how long the object is.
+fn past_end(headers: &HeaderMap) -> Refusal {
+    let size = header(headers, "content-range").and_then(|text| text.trim().strip_prefix("bytes */"));
+    Refusal::PastEnd { size: size.and_then(|text| text.parse().ok()).unwrap_or(0) }
+}
+
+/// What an error says: its status, S3's word for it, when to come back, and which region the bucket is in.
+async fn refused(status: u16, reply: HttpResponse) -> Refusal {
+    let (parts, body) = reply.into_parts();
+    let seconds = header(&parts.headers, "retry-after").and_then(|text| text.trim().parse().ok());
+    let word = |text: &str| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let region = header(&parts.headers, "x-amz-bucket-region").filter(|text| word(text)).map(str::to_string);
+    let mut start = Vec::new();
+    let mut stream = body.bytes_stream();
+    let read = async {
+        while let Some(Ok(bytes)) = stream.next().await {
+            start.extend_from_slice(&bytes[..bytes.len().min(MAX_ERROR_BODY - start.len())]);
+            if start.len() == MAX_ERROR_BODY {
+                return;
+            }
+        }
+    };
+    // A body that does not come has no code.
+    let _ = tokio::time::timeout(ERROR_BODY_TIME, read).await;
+    let text = String::from_utf8_lossy(&start);
+    let code = text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code);
+    let code = code.filter(|code| word(code)).unwrap_or_default().to_string();
+    if (300..400).contains(&status) && code.is_empty() && region.is_none() {
+        return Refusal::Redirects;
+    }
+    Refusal::Status { status, code, retry_after: seconds.map(Duration::from_secs), region }
+}
+
+/// A listing or a token, whole and in bounds.
+async fn bounded(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (parts, body) = reply.into_parts();
+    let mut all = Vec::new();
+    let mut stream = body.bytes_stream();
+    while let Some(bytes) = stream.next().await {
+        let bytes = bytes?;
+        if all.len() + bytes.len() > MAX_LIST_BODY {
+            return Err(refuse(Refusal::Garbled(format!("it is longer than {MAX_LIST_BODY} bytes"))));
+        }
+        all.extend_from_slice(&bytes);
+    }
+    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(all)))
+}

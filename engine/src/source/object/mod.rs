@@ -1,0 +1,215 @@
+//! Objects over HTTP and S3 as a source: `http://HOST/PATH`, `https://HOST/PATH`, `s3://BUCKET/KEY`.
+//!
+//! Every request is for a range of the accepted version and says so (`If-Match`); every reply is looked at before a byte
+//! of it is believed. Never: writes, prints a password or a token, retries what cannot pass, or waits without an end.
+//!
+//! ```text
+//!   open ──► first byte of the object: its version, and whether the server knows ranges
+//!   read_at, stream ──► fetch (parts, deadlines, retries) ──► object_store ──► gate (looks at replies) ──► the server
+//!                 │ another version
+//!                 ▼
+//!              Changed, until accept has asked for the version there is now
+//! ```
+//!
+//! Threads: whoever reads waits and copies; two threads of a runtime, started once for the process, drive all connections.
+
+mod fetch;
+mod gate;
+mod list;
+mod place;
+mod refusal;
+mod settings;
+mod store;
+mod url;
+mod version;
+
+use super::{Sink, Source, SourceError, SourceOpenError};
+use fetch::{Asker, Tally};
+pub use list::{MAX_NAMES, Prefix};
+use object_store::path::Path;
+use refusal::Refusal;
+pub use settings::{NOTATION, Settings, VARIABLE};
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use store::Store;
+use url::Place;
+pub use url::redacted;
+use version::Version;
+
+const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
+const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
+
+/// See the head of this file.
+pub struct Object {
+    store: Store,
+    path: Path,
+    /// As shown: nothing secret in it.
+    name: String,
+    settings: Settings,
+    /// What was accepted last.
+    version: Mutex<Arc<Version>>,
+    tally: Tally,
+}
+
+/// What an object has been asked, in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Requests.
+    pub requests: u64,
+    /// Of these, those that came after one that failed.
+    pub retries: u64,
+    /// Bytes of bodies.
+    pub bytes: u64,
+}
+
+impl Object {
+    /// Opens an object with the settings of the environment ([`VARIABLE`], `AWS_*`).
+    ///
+    /// # Errors
+    /// See [`Object::open_with`].
+    pub fn open(text: &str) -> Result<Object, SourceOpenError> {
+        Object::open_with(text, settings(text)?)
+    }
+
+    /// Opens an object.
+    ///
+    /// # Errors
+    /// The name is none, the object is not there or may not be read, or its server does not know ranges.
+    pub fn open_with(text: &str, settings: Settings) -> Result<Object, SourceOpenError> {
+        let place = url::parse(text)?;
+        let name = redacted(text);
+        let error = |why: String, remedy: String, errno| SourceOpenError { what: name.clone(), why, remedy, errno };
+        if let Place::S3 { key, .. } = &place
+            && (key.is_empty() || key.ends_with('/'))
+        {
+            let remedy = "name an object, s3://BUCKET/KEY; a mount shows a whole prefix".to_string();
+            return Err(error("it is a prefix, not an object".to_string(), remedy, EISDIR));
+        }
+        let (store, path) = store::connect(&place, &settings).map_err(|(why, remedy)| error(why, remedy, EINVAL))?;
+        Object::at(store, path, name, settings)
+    }
+
+    fn at(store: Store, path: Path, name: String, settings: Settings) -> Result<Object, SourceOpenError> {
+        let tally = Tally::default();
+        let asker = Asker { store: &*store.objects, path: &path, settings: &settings, tally: &tally };
+        let version = wait(asker.version()).map_err(|r| r.open_error(&name, store.account))?;
+        Ok(Object { store, path, name, settings, version: Mutex::new(Arc::new(version)), tally })
+    }
+
+    /// Where this thread may not wait, and a sink does not go to another: first all bytes, then the sink.
+    fn stream_whole(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        let range = within(&self.accepted(), offset, len);
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let read = self.read_at(&mut [IoSliceMut::new(&mut bytes)], offset)?;
+        let mut place = place::Stream::new(sink, offset..offset.saturating_add(read as u64));
+        place::Take::put(&mut place, &bytes[..read]).map_err(|refusal| refusal.read_error(&self.name))?;
+        Ok(read)
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker { store: &*self.store.objects, path: &self.path, settings: &self.settings, tally: &self.tally }
+    }
+
+    fn accepted(&self) -> Arc<Version> {
+        Arc::clone(&self.version.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What it has been asked so far.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
+        Asked {
+            requests: count(&self.tally.requests),
+            retries: count(&self.tally.retries),
+            bytes: count(&self.tally.bytes),
+        }
+    }
+}
+
+impl Source for Object {
+    fn size(&self) -> u64 {
+        self.accepted().size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        let version = self.accepted();
+        let room = bufs.iter().fold(0_u64, |sum, buf| sum.saturating_add(buf.len() as u64));
+        let range = within(&version, offset, room);
+        let len = (range.end - range.start) as usize;
+        if len > 0 {
+            let done = wait(self.asker().read(&version, bufs, range));
+            done.map_err(|refusal| refusal.read_error(&self.name))?;
+        }
+        Ok(len)
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        if !store::may_wait() {
+            return self.stream_whole(len, offset, sink);
+        }
+        let version = self.accepted();
+        let range = within(&version, offset, len);
+        let len = (range.end - range.start) as usize;
+        if len > 0 {
+            let done = store::wait_here(self.asker().stream(&version, sink, range));
+            no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
+        }
+        Ok(len)
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, by {}", self.name, self.accepted().told_by())
+    }
+
+    fn check(&self) -> Result<u64, SourceError> {
+        let accepted = self.accepted();
+        let there = wait(self.asker().version());
+        let same = there.and_then(|there| accepted.same(&there).map(|()| there.size()));
+        same.map_err(|refusal| refusal.read_error(&self.name))
+    }
+
+    /// Asks once, since all readers wait. Where nobody answers the old version stays, and the next read is told of the
+    /// change again.
+    fn accept(&self) -> u64 {
+        let settings = Settings { retries: 0, total: self.settings.first_byte, ..self.settings.clone() };
+        if let Ok(there) = wait(Asker { settings: &settings, ..self.asker() }.version()) {
+            *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(there);
+        }
+        self.size()
+    }
+
+    fn concurrency(&self) -> u32 {
+        self.settings.requests
+    }
+}
+
+/// The settings of the environment, for opening `text`.
+fn settings(text: &str) -> Result<Settings, SourceOpenError> {
+    Settings::from_environment().map_err(|why| SourceOpenError {
+        what: redacted(text),
+        why: format!("{VARIABLE}: {why}"),
+        remedy: format!("write {NOTATION}"),
+        errno: EINVAL,
+    })
+}
+
+/// Waits for an answer; a runtime that cannot be started is one.
+fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Result<T, Refusal> {
+    no_threads(store::wait(work))
+}
+
+fn no_threads<T>(done: std::io::Result<Result<T, Refusal>>) -> Result<T, Refusal> {
+    done.unwrap_or_else(|error| Err(Refusal::Garbled(format!("there are no threads for it: {error}"))))
+}
+
+/// What there is of `len` bytes from `offset` on; empty past the end.
+fn within(version: &Version, offset: u64, len: u64) -> Range<u64> {
+    let end = offset.saturating_add(len).min(version.size());
+    offset.min(end)..end
+}

@@ -1,0 +1,145 @@
+//! What may be set for objects: deadlines, retries, how much at once, and the variables that name an account.
+//!
+//! Never: reads the environment after a source was opened, or prints a value of it.
+//!
+//! ```text
+//!   request ──► first byte ──► piece ──► piece ──► ... ──► end
+//!           first_byte     stall     stall                    each starts anew with every byte that comes
+//!   └───────────────── total + length at slowest ──────────────┘ with all retries and the pauses between them
+//! ```
+
+use std::time::Duration;
+
+/// The variable that sets these for sources that are opened by name.
+pub const VARIABLE: &str = "FOREREAD_OBJECT";
+/// How its value is written.
+pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES";
+
+/// Settings of an [`super::Object`]; each has a default.
+#[derive(Clone)]
+pub struct Settings {
+    /// From the request to the first byte of its body. Default 10 s.
+    pub first_byte: Duration,
+    /// From one byte to the next. Default 10 s.
+    pub stall: Duration,
+    /// For a read with all its retries, beside the time that its length takes at `slowest_bytes_per_second`: a large
+    /// read that moves is healthy. Default 60 s.
+    pub total: Duration,
+    /// What is slower than this is taken to be stuck. Default 16 KiB/s.
+    pub slowest_bytes_per_second: u64,
+    /// Requests that are made again for one read of a part, at most. Default 4.
+    pub retries: u32,
+    /// Pause before the first of them; each next one is twice as long, up to 5 s, and a random half of it is left out.
+    /// Default 100 ms.
+    pub pause: Duration,
+    /// Requests that should be under way at once, from 1 to 256. Default 24.
+    pub requests: u32,
+    /// Reads longer than this are several requests at once. Default 1 MiB, at least 64 KiB.
+    pub part_bytes: u64,
+    /// Names and values of `AWS_*`. Default those of the environment.
+    pub variables: Vec<(String, String)>,
+}
+
+/// Values are secrets: only what is no variable is shown.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Settings { first_byte, stall, total, retries, requests, part_bytes, .. } = self;
+        write!(f, "first-byte={first_byte:?},stall={stall:?},total={total:?},retries={retries}")?;
+        write!(f, ",requests={requests},part={part_bytes}")
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            first_byte: Duration::from_secs(10),
+            stall: Duration::from_secs(10),
+            total: Duration::from_secs(60),
+            slowest_bytes_per_second: 16 << 10,
+            retries: 4,
+            pause: Duration::from_millis(100),
+            requests: 24,
+            part_bytes: 1 << 20,
+            variables: std::env::vars().filter(|(name, _)| name.starts_with("AWS_")).collect(),
+        }
+    }
+}
+
+impl Settings {
+    /// The defaults with what [`VARIABLE`] says.
+    ///
+    /// # Errors
+    /// A line that says what is wrong with its value.
+    pub fn from_environment() -> Result<Settings, String> {
+        let text = std::env::var(VARIABLE).unwrap_or_default();
+        Settings::default().with(&text)
+    }
+
+    /// These with what a text in [`NOTATION`] says.
+    ///
+    /// # Errors
+    /// A line that says what is wrong with it.
+    pub fn with(mut self, text: &str) -> Result<Settings, String> {
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` has no value"))?;
+            let number = |least: u64, most: u64| {
+                let number = value.parse().ok().filter(|n| (least..=most).contains(n));
+                number.ok_or_else(|| format!("{key} is a whole number from {least} to {most}, not `{value}`"))
+            };
+            match key {
+                "first-byte" => self.first_byte = Duration::from_secs(number(1, 86_400)?),
+                "stall" => self.stall = Duration::from_secs(number(1, 86_400)?),
+                "total" => self.total = Duration::from_secs(number(1, 86_400)?),
+                "retries" => self.retries = number(0, 100)? as u32,
+                "requests" => self.requests = number(1, 256)? as u32,
+                "part" => self.part_bytes = number(64 << 10, 1 << 30)?,
+                _ => return Err(format!("there is no `{key}`")),
+            }
+        }
+        Ok(self)
+    }
+
+    /// The time that a read of `bytes` may take in all.
+    pub fn total_for(&self, bytes: u64) -> Duration {
+        self.total + Duration::from_millis(bytes.saturating_mul(1000) / self.slowest_bytes_per_second.max(1))
+    }
+
+    /// A variable's value, unless it is empty.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.variables.iter().find(|(own, value)| own == name && !value.is_empty());
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_sets_what_it_names_and_nothing_else() {
+        let plain = Settings::default();
+        let set =
+            Settings::default().with("first-byte=1,stall=2,total=3,retries=0,requests=256,part=65536").expect("so");
+        let seconds = [set.first_byte, set.stall, set.total].map(|d| d.as_secs());
+        assert_eq!((seconds, set.retries, set.requests, set.part_bytes), ([1, 2, 3], 0, 256, 65536));
+        let one = Settings::default().with("stall=5").expect("so");
+        assert_eq!((one.first_byte, one.stall.as_secs(), one.retries), (plain.first_byte, 5, plain.retries));
+        for (text, why) in [
+            ("stall", "`stall` has no value"),
+            ("stall=0", "stall is a whole number from 1 to 86400, not `0`"),
+            ("requests=257", "requests is a whole number from 1 to 256, not `257`"),
+            ("part=65535", "part is a whole number from 65536 to 1073741824, not `65535`"),
+            ("speed=1", "there is no `speed`"),
+        ] {
+            assert_eq!(Settings::default().with(text).expect_err(text), why);
+        }
+    }
+
+    #[test]
+    fn the_total_grows_with_the_length_and_never_overflows() {
+        let settings = Settings::default();
+        assert_eq!(settings.total_for(0), Duration::from_secs(60));
+        assert_eq!(settings.total_for(1 << 20), Duration::from_secs(60 + 64));
+        assert!(settings.total_for(u64::MAX) > Duration::from_secs(1 << 20));
+    }
+}

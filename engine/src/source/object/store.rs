@@ -1,0 +1,178 @@
+//! object_store, set up so that it hides nothing: no retries, no timeouts of its own, HTTP/1.1, our gate in front.
+//!
+//! Never: looks for credentials elsewhere than in the variables it is given.
+//!
+//! ```text
+//!   Place::Http ──► HttpStore at the URL itself, the empty path
+//!   Place::S3   ──► AmazonS3, the key as path; signed where the variables name an account, else not
+//! ```
+
+use super::gate::Connector;
+use super::refusal::Account;
+use super::settings::Settings;
+use super::url::Place;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::client::ClientConfigKey;
+use object_store::http::HttpBuilder;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// Variables that are passed on; others of object_store's would undo what is set here.
+const VARIABLES: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_DEFAULT_REGION",
+    "AWS_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
+    "AWS_REQUEST_PAYER",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+];
+/// Any of these names an account.
+const NAMES: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+];
+/// Threads that drive connections; the bytes are copied by the threads that read.
+const THREADS: usize = 2;
+
+/// A place to ask.
+#[derive(Clone)]
+pub struct Store {
+    pub objects: Arc<dyn ObjectStore>,
+    pub account: Account,
+}
+
+/// Sets up what reads from a place, and the path to ask it for.
+///
+/// # Errors
+/// Why not, and what to do.
+pub fn connect(place: &Place, settings: &Settings) -> Result<(Store, Path), (String, String)> {
+    match place {
+        Place::Http { url, authorization } => {
+            let line = |e: object_store::Error| (super::refusal::one_line(&e.to_string()), "check the URL".to_string());
+            let authorization = authorization.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+            let store = HttpBuilder::new()
+                .with_url(url.as_str())
+                .with_retry(no_retries())
+                .with_client_options(client(settings, url.scheme() == "http"))
+                .with_http_connector(Connector { authorization });
+            let objects = Arc::new(store.build().map_err(line)?);
+            Ok((Store { objects, account: Account::Http }, Path::default()))
+        }
+        Place::S3 { bucket, key } => {
+            let key = Path::parse(key).map_err(|_| {
+                let why = "the key has an empty part, `.`, `..` or a character that is no text".to_string();
+                (why, "copy the object to a plainer key".to_string())
+            })?;
+            let (objects, account) = s3(bucket, settings)?;
+            Ok((Store { objects, account }, key))
+        }
+    }
+}
+
+/// A bucket.
+///
+/// # Errors
+/// Why not, and what to do.
+pub fn s3(bucket: &str, settings: &Settings) -> Result<(Arc<AmazonS3>, Account), (String, String)> {
+    let on = |name: &str| settings.variable(name).is_some_and(|v| matches!(v, "1" | "true" | "yes" | "TRUE" | "True"));
+    let endpoint = settings.variable("AWS_ENDPOINT_URL_S3").or(settings.variable("AWS_ENDPOINT_URL"));
+    if endpoint.is_some_and(|url| url.starts_with("http://")) && !on("AWS_ALLOW_HTTP") {
+        let why = "the endpoint speaks no TLS, so that anybody on the way could read the object".to_string();
+        return Err((why, "set AWS_ALLOW_HTTP=true, or an endpoint with https://".to_string()));
+    }
+    let mut builder = AmazonS3Builder::new();
+    for (name, value) in &settings.variables {
+        if VARIABLES.contains(&name.as_str())
+            && let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
+        {
+            builder = builder.with_config(key, value);
+        }
+    }
+    // One of them wins, whatever order they come in.
+    if let Some(region) = settings.variable("AWS_REGION").or(settings.variable("AWS_DEFAULT_REGION")) {
+        builder = builder.with_region(region);
+    }
+    let named = NAMES.iter().any(|name| settings.variable(name).is_some());
+    let store = builder
+        .with_bucket_name(bucket)
+        .with_skip_signature(!named)
+        .with_retry(no_retries())
+        .with_client_options(client(settings, on("AWS_ALLOW_HTTP")))
+        .with_http_connector(Connector { authorization: None })
+        .build();
+    let store = store.map_err(|error| {
+        let why = super::refusal::one_line(&error.to_string());
+        (why, "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL".to_string())
+    })?;
+    Ok((Arc::new(store), if named { Account::Named } else { Account::Nobody }))
+}
+
+/// With retries left, object_store would also go on with a broken body by itself.
+fn no_retries() -> RetryConfig {
+    RetryConfig { backoff: BackoffConfig::default(), max_retries: 0, retry_timeout: Duration::ZERO }
+}
+
+/// No timeout for a whole request: it would end large bodies that are well. HTTP/1.1, because parts that are asked for
+/// at once are to come over connections of their own.
+fn client(settings: &Settings, allow_http: bool) -> ClientOptions {
+    ClientOptions::new()
+        .with_allow_http(allow_http)
+        .with_timeout_disabled()
+        .with_connect_timeout(settings.first_byte)
+        .with_http1_only()
+        .with_pool_max_idle_per_host(settings.requests as usize * 2)
+        .with_config(ClientConfigKey::UserAgent, concat!("foreread/", env!("CARGO_PKG_VERSION")))
+}
+
+/// The threads that drive connections, started once for the process.
+fn network() -> std::io::Result<Handle> {
+    static RUNTIME: OnceLock<Result<tokio::runtime::Runtime, i32>> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let built = builder.worker_threads(THREADS).thread_name("foreread-net").enable_all().build();
+        built.map_err(|error| error.raw_os_error().unwrap_or(crate::source::EIO))
+    });
+    Ok(runtime.as_ref().map_err(|&errno| std::io::Error::from_raw_os_error(errno))?.handle().clone())
+}
+
+/// May this thread wait? One of a runtime's own may not, it would panic.
+pub fn may_wait() -> bool {
+    Handle::try_current().is_err()
+}
+
+/// Runs to the end on this thread, which [`may_wait`].
+///
+/// # Errors
+/// There are no threads for the connections.
+pub fn wait_here<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+    Ok(network()?.block_on(work))
+}
+
+/// Runs to the end on this thread, or on another where this one may not wait.
+///
+/// # Errors
+/// There are no threads for the connections.
+pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T> {
+    if may_wait() {
+        return wait_here(work);
+    }
+    let done = std::thread::scope(|scope| scope.spawn(|| wait_here(work)).join());
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

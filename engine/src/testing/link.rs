@@ -1,0 +1,188 @@
+//! A link with a round trip and a bandwidth, and a TCP proxy that puts it in front of any server.
+//!
+//! Bytes of all connections share the bandwidth in the order they come. Never: changes, loses or reorders bytes.
+//!
+//! ```text
+//!   client ──► proxy ──────────────────────────► server
+//!   client ◄── the link: one after the other, ◄── server
+//!              round trip later
+//! ```
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes that take their turn on the link at once.
+pub const PIECE_BYTES: usize = 64 << 10;
+/// Pieces of one connection that are on the link or wait for it: 16 MiB, so that one connection can fill a link of
+/// 200 MB/s over 80 ms.
+const PIECES: usize = 256;
+
+/// See the head of this file. Clones are the same link.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Added to each answer.
+    pub round_trip: Duration,
+    /// Of all connections together; 0 is no limit.
+    pub bytes_per_second: u64,
+    free_at: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Link {
+    /// A link.
+    #[must_use]
+    pub fn new(round_trip: Duration, bytes_per_second: u64) -> Link {
+        Link { round_trip, bytes_per_second, free_at: Arc::default() }
+    }
+
+    /// Waits for the round trip.
+    pub fn travel(&self) {
+        std::thread::sleep(self.round_trip);
+    }
+
+    /// Takes the next `bytes` of the link's time and waits until they are through.
+    pub fn pass(&self, bytes: usize) {
+        if self.bytes_per_second == 0 {
+            return;
+        }
+        let nanos = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second);
+        let now = Instant::now();
+        let through = {
+            let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let begin = free_at.map_or(now, |at| at.max(now));
+            *free_at.insert(begin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+        };
+        std::thread::sleep(through.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// A proxy that runs until it is dropped.
+pub struct Proxy {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    passed: Arc<AtomicU64>,
+    connections: Arc<AtomicU64>,
+}
+
+impl Proxy {
+    /// Listens on a port of this machine and passes everything on to `server`, answers over the link.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn start(server: SocketAddr, link: Link) -> std::io::Result<Proxy> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let proxy = Proxy {
+            address: listener.local_addr()?,
+            stop: Arc::default(),
+            passed: Arc::default(),
+            connections: Arc::default(),
+        };
+        let (stop, passed, connections) =
+            (Arc::clone(&proxy.stop), Arc::clone(&proxy.passed), Arc::clone(&proxy.connections));
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(server) = TcpStream::connect(server) else { continue };
+                connections.fetch_add(1, Ordering::Relaxed);
+                drop(connect(client, server, &link, &passed));
+            }
+        });
+        Ok(proxy)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Bytes of answers so far.
+    #[must_use]
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// Connections so far.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes the listener, which then sees that it is over.
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+/// Starts the three threads of a connection.
+fn connect(client: TcpStream, server: TcpStream, link: &Link, passed: &Arc<AtomicU64>) -> std::io::Result<()> {
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (mut up_from, mut up_to) = (client.try_clone()?, server.try_clone()?);
+    std::thread::spawn(move || {
+        drop(std::io::copy(&mut up_from, &mut up_to));
+        drop(up_to.shutdown(Shutdown::Write));
+    });
+    let (sender, receiver) = sync_channel::<(Instant, Vec<u8>)>(PIECES);
+    let (mut from, mut to) = (server, client);
+    std::thread::spawn(move || {
+        loop {
+            let mut piece = vec![0; PIECE_BYTES];
+            let Ok(len @ 1..) = from.read(&mut piece) else { return };
+            piece.truncate(len);
+            if sender.send((Instant::now(), piece)).is_err() {
+                return;
+            }
+        }
+    });
+    let (link, passed) = (link.clone(), Arc::clone(passed));
+    std::thread::spawn(move || {
+        for (came, piece) in receiver {
+            std::thread::sleep((came + link.round_trip).saturating_duration_since(Instant::now()));
+            link.pass(piece.len());
+            passed.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            if to.write_all(&piece).is_err() {
+                break;
+            }
+        }
+        drop(to.shutdown(Shutdown::Both));
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_through_and_not_too_early() {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = server.local_addr().expect("bound");
+        let link = Link::new(Duration::from_millis(20), 4_000_000);
+        let proxy = Proxy::start(address, link).expect("a port");
+        let echo = std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().expect("a client");
+            let mut all = vec![0; 400_000];
+            stream.read_exact(&mut all).expect("its bytes");
+            stream.write_all(&all).expect("sent");
+        });
+        let sent: Vec<u8> = (0..400_000_u32).map(|i| (i % 251) as u8).collect();
+        let begin = Instant::now();
+        let mut client = TcpStream::connect(proxy.address()).expect("connected");
+        client.write_all(&sent).expect("sent");
+        let mut back = Vec::new();
+        client.read_to_end(&mut back).expect("its answer");
+        assert_eq!(back, sent);
+        assert!(begin.elapsed() >= Duration::from_millis(120), "100 ms on the link, 20 for the round trip");
+        assert_eq!((proxy.passed(), proxy.connections()), (400_000, 1));
+        echo.join().expect("no panic");
+    }
+}
