@@ -1,0 +1,28 @@
+//! Reads a source from its beginning to its end, as one program would, and says how fast that was.
+//!
+//! `read NAME [POLICY]` with any name that sources have. Never: keeps what it reads.
+
+use foreread::{Options, Reader};
+use std::time::Instant;
+
+/// One read of a program that copies.
+const READ_BYTES: usize = 128 << 10;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let name = args.next().ok_or("write: read NAME [POLICY]")?;
+    let policy = args.next().unwrap_or_else(|| "linux-6.18".to_string());
+    let begin = Instant::now();
+    let reader = Reader::open(name, Options::default().policy(policy))?;
+    let mut buf = vec![0; READ_BYTES];
+    let mut at = 0;
+    loop {
+        match reader.read_at(&mut buf, at)? {
+            0 => break,
+            len => at += len as u64,
+        }
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("{at} bytes in {seconds:.3} s: {:.1} MB/s of {}", at as f64 / seconds / 1e6, reader.describe());
+    Ok(())
+}

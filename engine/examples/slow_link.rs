@@ -1,0 +1,21 @@
+//! A link of a chosen round trip and bandwidth in front of a TCP server, until standard input ends.
+//!
+//! `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND` prints the address to use instead. Never: changes a byte.
+
+use foreread::testing::{Link, Proxy};
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [server, round_trip, bandwidth] = &args[..] else {
+        return Err("write: slow_link HOST:PORT MILLISECONDS MB_PER_SECOND".into());
+    };
+    let server = server.to_socket_addrs()?.next().ok_or("no such server")?;
+    let link = Link::new(Duration::from_millis(round_trip.parse()?), bandwidth.parse::<u64>()? * 1_000_000);
+    let proxy = Proxy::start(server, link)?;
+    println!("{}", proxy.address());
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    eprintln!("{} bytes of answers over {} connections", proxy.passed(), proxy.connections());
+    Ok(())
+}

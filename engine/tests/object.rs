@@ -1,0 +1,374 @@
+//! Objects over HTTP, against a server that tells every lie, and over S3, against versitygw. After each lie: the right
+//! bytes or one error line, no hang, and the next read starts clean.
+
+#![cfg(feature = "object")]
+
+mod common;
+
+use common::{Draw, named, quiet, watch};
+use foreread::source::object::{Object, Settings};
+use foreread::source::{self, Mem, Source, SourceError};
+use foreread::testing::{self, Lie, Link, RangeServer};
+use foreread::{Options, ReadError, Reader};
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use std::time::Duration;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Short deadlines and pauses, so that a test takes milliseconds; nobody's variables.
+fn settings() -> Settings {
+    Settings {
+        first_byte: Duration::from_millis(150),
+        stall: Duration::from_millis(150),
+        total: Duration::from_secs(20),
+        retries: 2,
+        pause: Duration::from_millis(1),
+        part_bytes: 64 * KIB,
+        variables: Vec::new(),
+        ..Settings::default()
+    }
+}
+
+fn serve(size: u64) -> RangeServer {
+    watch();
+    RangeServer::start(named(size)).expect("a port")
+}
+
+fn open(server: &RangeServer) -> Object {
+    Object::open_with(&server.url(), settings()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn read(source: &impl Source, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
+    let mut buf = vec![0; len];
+    let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
+    buf.truncate(read);
+    Ok(buf)
+}
+
+fn read_right(source: &impl Source, offset: u64, len: usize) {
+    let bytes = read(source, offset, len).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(bytes.len(), len.min(source.size().saturating_sub(offset) as usize));
+    testing::check(&bytes, offset, 0).unwrap_or_else(|wrong| panic!("{len} at {offset}: {wrong}"));
+}
+
+#[test]
+fn bytes_are_right_at_every_edge() {
+    let size = 300 * KIB + 17;
+    let server = serve(size);
+    let object = open(&server);
+    assert_eq!(object.size(), size);
+    let edges = [0, 1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 128 * KIB, size - 1, size, size + 1, 1 << 63, u64::MAX];
+    for offset in edges {
+        for len in [0, 1, 4096, 64 * KIB as usize, 200_000, 400_000] {
+            read_right(&object, offset, len);
+        }
+    }
+    // Buffers of any shape.
+    let mut draw = Draw(1);
+    for _ in 0..50 {
+        let mut space: Vec<Vec<u8>> = (0..draw.below(6)).map(|_| vec![0; draw.below(80_000) as usize]).collect();
+        let offset = draw.below(size);
+        let mut bufs: Vec<IoSliceMut<'_>> = space.iter_mut().map(|b| IoSliceMut::new(b)).collect();
+        let read = object.read_at(&mut bufs, offset).expect("read");
+        let all = space.concat();
+        assert_eq!(read, all.len().min((size - offset) as usize));
+        testing::check(&all[..read], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+    let asked = server.seen();
+    assert!(asked.iter().all(|seen| seen.range.is_some()), "every request names its range");
+    assert!(asked[1..].iter().all(|seen| seen.if_match.as_deref() == Some("\"one\"")), "and its version");
+    assert_eq!(object.asked().retries, 0);
+}
+
+#[test]
+fn objects_of_no_bytes_and_of_one() {
+    for size in [0, 1] {
+        let server = serve(size);
+        let object = open(&server);
+        assert_eq!(object.size(), size);
+        read_right(&object, 0, 10);
+        assert_eq!(object.check(), Ok(size));
+    }
+}
+
+/// A lie that nobody can mend by asking again: one request, one line.
+#[test]
+fn what_no_retry_can_mend_is_refused_at_once() {
+    for (lie, words) in [
+        (Lie::IgnoreRange, "does not know ranges"),
+        (Lie::ContentRange, "another part"),
+        (Lie::NoContentRange, "another part"),
+        (Lie::Length(-1), "4095 bytes where 4096"),
+        (Lie::Length(1), "4097 bytes where 4096"),
+        (Lie::Gzip, "compressed (gzip)"),
+        (Lie::NoEtag, "left the ETag out"),
+        (Lie::Status(403, None), "answered 403"),
+        (Lie::Status(404, None), "answered 404"),
+        (Lie::Status(429, Some(3600)), "answered 429"),
+        (Lie::RedirectLoop, "redirects"),
+        (Lie::EndlessHeaders, "makes no sense"),
+        (Lie::Garbage, "makes no sense"),
+    ] {
+        let server = serve(MIB);
+        let object = open(&server);
+        server.lie(lie.clone(), u64::MAX);
+        let error = read(&object, 8192, 4096).expect_err(words);
+        assert!(matches!(error, SourceError::Io { .. }), "{lie:?}: {error:?}");
+        let line = error.to_string();
+        assert!(line.contains(words) && !line.contains('\n'), "{lie:?}: {line}");
+        assert_eq!(object.asked().retries, 0, "{lie:?}");
+        server.honest();
+        read_right(&object, 8192, 4096);
+    }
+}
+
+/// Each of these passes when it is asked again: right bytes, and the retries counted.
+#[test]
+fn what_passes_is_asked_for_again() {
+    for lie in [
+        Lie::Status(500, None),
+        Lie::Status(503, Some(0)),
+        Lie::Status(429, None),
+        Lie::Silence,
+        Lie::Stall(10_000),
+        Lie::Stall(0),
+        Lie::Reset(0),
+        Lie::Reset(10_000),
+        Lie::Close(0),
+        Lie::Close(10_000),
+        Lie::EndlessError,
+    ] {
+        let server = serve(MIB);
+        let object = open(&server);
+        server.lie(lie.clone(), 2);
+        read_right(&object, 4096, 50_000);
+        assert_eq!(object.asked().retries, 2, "{lie:?}");
+        // One more than it is asked for again.
+        server.lie(lie.clone(), 3);
+        let line = read(&object, 4096, 50_000).expect_err("too often").to_string();
+        assert!(line.starts_with("http://127.0.0.1:") && !line.contains('\n'), "{line}");
+        assert_eq!(object.asked().retries, 4, "{lie:?}");
+        read_right(&object, 4096, 50_000);
+    }
+}
+
+#[test]
+fn a_broken_body_goes_on_behind_what_has_come() {
+    let server = serve(MIB);
+    let object = open(&server);
+    server.lie(Lie::Close(20_000), 1);
+    read_right(&object, 0, 50_000);
+    let ranges: Vec<_> = server.seen().into_iter().filter_map(|seen| seen.range).collect();
+    assert_eq!(ranges, ["bytes=0-0", "bytes=0-49999", "bytes=20000-49999"]);
+    assert_eq!(object.asked().bytes, 50_000);
+}
+
+/// Each deadline alone: the others are far away.
+#[test]
+fn each_deadline_ends_what_it_is_for() {
+    let far = Duration::from_secs(1000);
+    let near = Duration::from_millis(80);
+    let only = |set: &dyn Fn(&mut Settings)| {
+        let mut settings = Settings { first_byte: far, stall: far, total: far, retries: 0, ..settings() };
+        set(&mut settings);
+        settings
+    };
+    let dribble = Lie::Dribble(Duration::from_millis(5));
+    for (set, lie, words) in [
+        (only(&|s| s.first_byte = near), Lie::Silence, "no byte came within 80ms"),
+        (only(&|s| s.first_byte = near), Lie::Stall(0), "no byte came within 80ms"),
+        (only(&|s| s.stall = near), Lie::Stall(1000), "the bytes stopped coming for 80ms"),
+        (only(&|s| (s.total, s.slowest_bytes_per_second) = (near, u64::MAX)), dribble, "longer than 80ms in all"),
+    ] {
+        let server = serve(MIB);
+        let object = Object::open_with(&server.url(), set).expect("opened");
+        server.lie(lie, 1);
+        let line = read(&object, 0, 50_000).expect_err(words).to_string();
+        assert!(line.contains(words), "{line}");
+        read_right(&object, 0, 50_000);
+    }
+}
+
+/// The first byte and each next one in time, the whole long after both deadlines: a slow body that is well.
+#[test]
+fn a_large_body_that_moves_is_not_ended() {
+    let server = serve(MIB);
+    let object = Object::open_with(&server.url(), Settings { part_bytes: MIB, ..settings() }).expect("opened");
+    server.link(Link::new(Duration::ZERO, 2_000_000));
+    read_right(&object, 0, MIB as usize);
+    assert_eq!(object.asked().retries, 0);
+}
+
+#[test]
+fn another_version_is_told_until_it_is_accepted() {
+    let date = "Sat, 21 Nov 2026 10:00:00 GMT";
+    let later = "Sat, 21 Nov 2026 10:00:01 GMT";
+    for (etag, told_by, new_etag, new_date, new_size) in [
+        (Some("\"a\""), "ETag", Some("\"b\""), date, MIB),
+        (Some("\"a\""), "ETag", Some("\"b\""), date, MIB / 2),
+        (Some("W/\"a\""), "weak ETag, date and size", Some("W/\"b\""), date, MIB),
+        (Some("W/\"a\""), "weak ETag, date and size", Some("W/\"a\""), later, MIB),
+        (None, "date and size", None, later, MIB),
+        (None, "date and size", None, date, MIB + 1),
+    ] {
+        let server = serve(0);
+        server.replace(named(MIB), etag, Some(date));
+        let object = open(&server);
+        assert!(object.describe().ends_with(&format!("by {told_by}")), "{}", object.describe());
+        read_right(&object, 0, 100_000);
+        assert_eq!(object.check(), Ok(MIB));
+        server.replace(Mem::generated(new_size, |at, buf| testing::fill(buf, at, 1)), new_etag, Some(new_date));
+        for _ in 0..2 {
+            assert!(matches!(read(&object, 0, 100_000), Err(SourceError::Changed { .. })), "{etag:?} {new_etag:?}");
+            assert!(matches!(object.check(), Err(SourceError::Changed { .. })), "{etag:?} {new_etag:?}");
+        }
+        assert_eq!(object.accept(), new_size);
+        let bytes = read(&object, 4096, 100_000).expect("the new version");
+        testing::check(&bytes, 4096, 1).expect("its bytes");
+    }
+}
+
+/// A server that does not look at If-Match, and says so in the ETag of its reply.
+#[test]
+fn a_changed_etag_in_a_reply_is_a_change() {
+    let server = serve(MIB);
+    let object = open(&server);
+    server.lie(Lie::OtherEtag, 1);
+    assert!(matches!(read(&object, 0, 4096), Err(SourceError::Changed { .. })));
+    server.lie(Lie::OtherSize, 1);
+    assert!(matches!(read(&object, 0, 4096), Err(SourceError::Changed { .. })));
+    server.replace(named(MIB), Some("\"two\""), None);
+    server.lie(Lie::NoCondition, 1);
+    assert!(matches!(read(&object, 0, 4096), Err(SourceError::Changed { .. })));
+}
+
+/// Replaced between two requests of one body: the rest is not taken from the new version.
+#[test]
+fn a_broken_body_does_not_go_on_in_another_version() {
+    let server = serve(MIB);
+    let object =
+        Object::open_with(&server.url(), Settings { pause: Duration::from_millis(50), ..settings() }).expect("so");
+    server.lie(Lie::Close(20_000), 1);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(&object, 0, 50_000));
+        while server.seen().len() < 2 {
+            std::thread::yield_now();
+        }
+        server.replace(Mem::generated(MIB, |at, buf| testing::fill(buf, at, 1)), Some("\"two\""), None);
+        assert!(matches!(reader.join().expect("no panic"), Err(SourceError::Changed { .. })));
+    });
+}
+
+/// Through the engine: a stream of reads, the object replaced in the middle. Bytes of one version, the notice, bytes of
+/// the other; no slot is lost.
+#[test]
+fn a_stream_over_a_replaced_object_never_mixes() {
+    for seed in 0..4 {
+        let server = serve(4 * MIB);
+        let source: Arc<dyn Source> = Arc::new(open(&server));
+        let reader = Reader::open(source, Options::default().cache_bytes(2 * MIB)).expect("opened");
+        let mut draw = Draw(seed);
+        // So that a window of 512 KiB in flight does not reach the end.
+        let at = draw.below(3 * MIB);
+        let mut notices = 0;
+        let mut buf = vec![0; 32 * KIB as usize];
+        for offset in (0..4 * MIB).step_by(buf.len()) {
+            if (offset..offset + buf.len() as u64).contains(&at) {
+                server.replace(Mem::generated(4 * MIB, |at, buf| testing::fill(buf, at, 1)), Some("\"two\""), None);
+            }
+            match reader.read_at(&mut buf, offset) {
+                Ok(len) => {
+                    if notices == 0 {
+                        assert_eq!(testing::check(&buf[..len], offset, 0), Ok(()), "old until the notice");
+                    } else {
+                        assert_eq!(testing::check(&buf[..len], offset, 1), Ok(()), "new from then on");
+                    }
+                }
+                Err(ReadError::Changed { .. }) => notices += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(notices, 1, "seed {seed}");
+        quiet(&reader);
+    }
+}
+
+/// One request in five goes wrong, in every way that may pass: all bytes right, nothing lost.
+#[test]
+fn a_stream_over_a_bad_link_is_right() {
+    let server = serve(8 * MIB);
+    let settings = Settings { retries: 20, ..settings() };
+    let source: Arc<dyn Source> = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
+    let options =
+        Options { limits: foreread::Limits { max_fetch_bytes: 256 * KIB, ..Default::default() }, ..Options::default() };
+    let reader = Reader::open(Arc::clone(&source), options.cache_bytes(4 * MIB)).expect("opened");
+    let lies =
+        [Lie::Status(503, None), Lie::Reset(5000), Lie::Close(40_000), Lie::Stall(100), Lie::Status(429, Some(0))];
+    let mut buf = vec![0; 100_000];
+    for (n, offset) in (0..8 * MIB).step_by(buf.len()).enumerate() {
+        server.lie(lies[n % lies.len()].clone(), 1);
+        let len = reader.read_at(&mut buf, offset).unwrap_or_else(|error| panic!("{error}"));
+        testing::check(&buf[..len], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+    quiet(&reader);
+}
+
+#[test]
+fn a_hung_request_costs_one_slot_for_its_deadline() {
+    let server = serve(4 * MIB);
+    let source: Arc<dyn Source> =
+        Arc::new(Object::open_with(&server.url(), Settings { retries: 0, ..settings() }).expect("so"));
+    let reader = Reader::open(source, Options::default().policy("none").cache_bytes(MIB)).expect("opened");
+    server.lie(Lie::Silence, 3);
+    let mut buf = vec![0; 4096];
+    for n in 0..3 {
+        let error = reader.read_at(&mut buf, n * MIB).expect_err("silence");
+        assert_eq!(error.errno(), rustix::io::Errno::TIMEDOUT.raw_os_error(), "{error}");
+    }
+    quiet(&reader);
+    common::read_and_check(&reader, &mut buf, 0, 0);
+}
+
+#[test]
+fn what_cannot_be_opened_says_why_in_one_line_without_secrets() {
+    let server = serve(MIB);
+    let port = server.address().port();
+    let refused = |text: &str, settings: Settings| {
+        let line = Object::open_with(text, settings).err().unwrap_or_else(|| panic!("{text} opened")).to_string();
+        assert!(!line.contains('\n') && !line.contains("secret"), "{line}");
+        line
+    };
+    let own = |path: &str| format!("http://user:secret@127.0.0.1:{port}/{path}?token=secret");
+    assert!(refused(&own("missing"), settings()).contains("answered 404; check the URL"));
+    server.lie(Lie::Status(403, None), 1);
+    assert!(refused(&own("object"), settings()).contains("answered 403; check the user and password"));
+    server.lie(Lie::IgnoreRange, 1);
+    assert!(refused(&own("object"), settings()).contains("use a server that knows ranges"));
+    server.lie(Lie::Status(503, None), 3);
+    assert!(refused(&own("object"), settings()).contains("answered 503; try again later"));
+    let tls = refused(&format!("https://user:secret@127.0.0.1:{port}/object"), settings());
+    assert!(tls.contains("https://127.0.0.1"), "{tls}");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    assert!(refused(&format!("http://user:secret@{nobody}/x"), settings()).contains("cannot be made"));
+
+    // What was sent, and where it is shown.
+    let object = Object::open_with(&own("object"), settings()).expect("opened");
+    let basic = Some("Basic dXNlcjpzZWNyZXQ=".to_string());
+    let last = server.seen().pop().expect("asked");
+    assert_eq!((last.authorization, last.target.as_str()), (basic, "/object?token=secret"));
+    assert_eq!(object.describe(), format!("http://127.0.0.1:{port}/object?..., by ETag"));
+    server.lie(Lie::Status(404, None), 1);
+    let line = read(&object, 0, 10).expect_err("gone").to_string();
+    assert!(!line.contains("secret"), "{line}");
+}
+
+#[test]
+fn sources_are_opened_by_name_and_inside_another_runtime() {
+    let server = serve(MIB);
+    let object = source::open(&server.url()).expect("opened");
+    assert_eq!(object.concurrency(), Settings::default().requests);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async { read_right(&object, 0, 10_000) });
+}
