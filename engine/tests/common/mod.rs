@@ -1,6 +1,9 @@
 //! What several test files share. Never: a test.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[cfg(feature = "object")]
+pub mod gateway;
+
 use foreread::source::Mem;
 use foreread::{Gauges, Reader, testing};
 use std::sync::Once;

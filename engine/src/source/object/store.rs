@@ -100,6 +100,7 @@ pub fn s3(bucket: &str, settings: &Settings) -> Result<(Arc<AmazonS3>, Account),
     let mut builder = AmazonS3Builder::new();
     for (name, value) in &settings.variables {
         if VARIABLES.contains(&name.as_str())
+            && !value.is_empty()
             && let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
         {
             builder = builder.with_config(key, value);

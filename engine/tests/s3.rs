@@ -1,0 +1,229 @@
+//! Objects of S3 and folders of them, against versitygw, and what real servers say that cannot be read from.
+//! Each server that is missing is named: `skipped: needs X`.
+#![cfg(feature = "object")]
+
+mod common;
+
+use common::gateway::Gateway;
+use common::{Draw, quiet, watch};
+use foreread::source::SourceError;
+use foreread::source::object::{Object, Prefix, Settings, redacted};
+use foreread::source::tree::{Kind, Tree};
+use foreread::source::{self, Source};
+use foreread::testing::{self, Link, Proxy, pattern};
+use foreread::{Options, ReadError, Reader};
+use std::collections::BTreeMap;
+use std::io::IoSliceMut;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+fn settings(gateway: &Gateway) -> Settings {
+    watch();
+    Settings { variables: gateway.variables(), pause: Duration::from_millis(1), ..Settings::default() }
+}
+
+fn bytes(size: u64, version: u16) -> Vec<u8> {
+    let mut bytes = vec![0; size as usize];
+    testing::fill(&mut bytes, 0, version);
+    bytes
+}
+
+fn open(gateway: &Gateway, key: &str) -> Object {
+    Object::open_with(&format!("s3://bucket/{key}"), settings(gateway)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn read_all(source: &dyn Source) -> Vec<u8> {
+    let mut buf = vec![0; source.size() as usize + 10];
+    let len = source.read_at(&mut [IoSliceMut::new(&mut buf)], 0).unwrap_or_else(|error| panic!("{error}"));
+    buf.truncate(len);
+    buf
+}
+
+#[test]
+fn objects_of_s3_are_read_back() {
+    let Some(gateway) = Gateway::start() else { return };
+    for (key, size) in [("none", 0), ("one", 1), ("dir/a b+c&d=é#%41?", 70_001), ("large", 5 * MIB + 3)] {
+        gateway.put(key, bytes(size, 0));
+        let object = open(&gateway, key);
+        assert_eq!((object.size(), object.check()), (size, Ok(size)));
+        assert!(object.describe().ends_with("by ETag"), "{}", object.describe());
+        assert!(read_all(&object) == bytes(size, 0), "{key}");
+    }
+    // Through the engine, in any order.
+    let reader =
+        Reader::open(Arc::new(open(&gateway, "large")), Options::default().cache_bytes(2 * MIB)).expect("opened");
+    let mut draw = Draw(3);
+    let mut buf = vec![0; 100_000];
+    for _ in 0..100 {
+        common::read_and_check(&reader, &mut buf[..draw.0 as usize % 100_000], draw.below(5 * MIB), 0);
+        draw.next();
+    }
+    quiet(&reader);
+}
+
+/// Put anew under a stream of reads, over a slow link so that much is under way: bytes of one version, one notice, bytes
+/// of the other.
+#[test]
+fn an_object_put_anew_is_noticed_and_never_mixed() {
+    let Some(gateway) = Gateway::start() else { return };
+    let server = std::net::SocketAddr::from(([127, 0, 0, 1], gateway.port));
+    let proxy = Proxy::start(server, Link::new(Duration::from_millis(3), 200_000_000)).expect("a port");
+    let mut settings = settings(&gateway);
+    for (name, value) in &mut settings.variables {
+        if name == "AWS_ENDPOINT_URL" {
+            *value = format!("http://{}", proxy.address());
+        }
+    }
+    for seed in 0..3 {
+        gateway.put("x", bytes(8 * MIB, 0));
+        let object = Object::open_with("s3://bucket/x", settings.clone()).expect("opened");
+        let reader = Reader::open(Arc::new(object), Options::default().cache_bytes(4 * MIB)).expect("opened");
+        let at = Draw(seed).below(5 * MIB);
+        let (mut put, mut notices) = (false, 0);
+        let mut buf = vec![0; 64 << 10];
+        for offset in (0..8 * MIB).step_by(buf.len()) {
+            if offset >= at && !put {
+                gateway.put("x", bytes(8 * MIB, 1));
+                put = true;
+            }
+            match reader.read_at(&mut buf, offset) {
+                Ok(len) => {
+                    let wrong = testing::check(&buf[..len], offset, u16::from(notices > 0));
+                    assert_eq!(wrong, Ok(()), "seed {seed}, {notices} notices");
+                }
+                Err(ReadError::Changed { .. }) => notices += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(notices, 1, "seed {seed}");
+        quiet(&reader);
+    }
+    gateway.delete("x");
+    let object = Object::open_with("s3://bucket/x", settings);
+    assert_eq!(object.err().map(|error| error.errno), Some(rustix::io::Errno::NOENT.raw_os_error()));
+}
+
+#[test]
+fn an_object_that_is_gone_is_an_error_until_it_is_there_again() {
+    let Some(gateway) = Gateway::start() else { return };
+    gateway.put("x", bytes(MIB, 0));
+    let object = open(&gateway, "x");
+    gateway.delete("x");
+    let read = || object.read_at(&mut [IoSliceMut::new(&mut [0; 100])], 0);
+    let gone = rustix::io::Errno::NOENT.raw_os_error();
+    assert!(matches!(read(), Err(SourceError::Io { errno, .. }) if errno == gone), "{:?}", read());
+    assert!(matches!(object.check(), Err(SourceError::Io { errno, .. }) if errno == gone));
+    assert_eq!(object.accept(), MIB, "there is nothing to accept: what was known stays");
+    gateway.put("x", bytes(2 * MIB, 1));
+    assert!(matches!(read(), Err(SourceError::Changed { .. })), "{:?}", read());
+    assert_eq!(object.accept(), 2 * MIB);
+    assert!(read_all(&object) == bytes(2 * MIB, 1));
+}
+
+#[test]
+fn what_s3_refuses_is_said_in_one_line_with_a_remedy() {
+    let Some(gateway) = Gateway::start() else { return };
+    gateway.put("x", bytes(10, 0));
+    let refused = |name: &str, set: &[(&str, &str)]| {
+        let mut settings = settings(&gateway);
+        for (variable, value) in set {
+            settings.variables.retain(|(own, _)| own != variable);
+            settings.variables.push((variable.to_string(), value.to_string()));
+        }
+        let line = Object::open_with(name, settings).err().unwrap_or_else(|| panic!("{name} opened")).to_string();
+        assert!(!line.contains('\n') && !line.contains(common::gateway::SECRET) && line.len() < 250, "{line}");
+        line
+    };
+    for (name, set, words) in [
+        ("s3://bucket/y", &[][..], "answered 404 NoSuchKey; check bucket and key"),
+        ("s3://tekcub/x", &[], "answered 404 NoSuchBucket; check bucket and key"),
+        ("s3://bucket/x", &[("AWS_SECRET_ACCESS_KEY", "wrong")], "403 SignatureDoesNotMatch; check AWS_ACCESS_KEY_ID"),
+        (
+            "s3://bucket/x",
+            &[("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")],
+            "403 AccessDenied; set AWS_ACCESS_KEY_ID",
+        ),
+        ("s3://bucket/x", &[("AWS_ACCESS_KEY_ID", "")], "Missing AccessKeyId; check AWS_ACCESS_KEY_ID"),
+        ("s3://bucket/x", &[("AWS_REGION", "eu-north-1")], "set AWS_REGION"),
+        ("s3://bucket/x", &[("AWS_ALLOW_HTTP", "")], "set AWS_ALLOW_HTTP=true"),
+        ("s3://bucket/dir/", &[], "it is a prefix, not an object"),
+        ("s3://bucket/a//b", &[], "the key has an empty part"),
+    ] {
+        let line = refused(name, set);
+        assert!(line.starts_with(name) && line.contains(words), "{line}");
+    }
+}
+
+/// Folders are made of keys; a listing of several pages is whole.
+#[test]
+fn a_prefix_is_a_tree() {
+    let Some(gateway) = Gateway::start() else { return };
+    for key in ["top/a", "top/b c", "top/sub/x", "top/sub/deep/y", "topmost", "other/z"] {
+        gateway.put(key, bytes(1000 + key.len() as u64, 0));
+    }
+    // Two pages and a bit, straight into the server's folder.
+    let many = gateway.dir.path().join("bucket/top/many");
+    std::fs::create_dir(&many).expect("a folder");
+    (0..2100).for_each(|n| std::fs::write(many.join(format!("{n:05}")), "x").expect("written"));
+    let tree = Prefix::open_with("s3://bucket/top/", settings(&gateway)).unwrap_or_else(|error| panic!("{error}"));
+    let list = |dir: &str| {
+        let mut names = BTreeMap::new();
+        let listed = tree.list(Path::new(dir), &mut |name, kind| {
+            names.insert(name.into_string().expect("text"), kind);
+            true
+        });
+        listed.map(|()| names)
+    };
+    let top = [("a", Kind::File), ("b c", Kind::File), ("many", Kind::Folder), ("sub", Kind::Folder)];
+    assert_eq!(list(""), Ok(top.map(|(name, kind)| (name.to_string(), kind)).into()));
+    assert_eq!(list("sub").expect("listed").keys().collect::<Vec<_>>(), ["deep", "x"]);
+    assert_eq!(list("many").expect("listed").len(), 2100);
+    let gone = rustix::io::Errno::NOENT.raw_os_error();
+    assert_eq!(list("nowhere").map_err(|error| error.errno()), Err(gone));
+    assert_eq!(list("../other").map_err(|error| error.errno()), Err(gone));
+    assert_eq!(tree.look(Path::new("../other/z")).map_err(|error| error.errno()), Err(gone));
+    assert_eq!(tree.look(Path::new("su")).map_err(|error| error.errno()), Err(gone), "the beginning of a name is none");
+    assert_eq!(tree.look(Path::new("sub")).map(|meta| meta.kind), Ok(Kind::Folder));
+
+    let seen = tree.look(Path::new("sub/deep/y")).expect("there");
+    let (source, opened) = tree.open(Path::new("sub/deep/y")).expect("opened");
+    assert_eq!((&seen.version, seen.size, seen.kind), (&opened.version, opened.size, Kind::File));
+    assert!(read_all(&*source) == bytes(seen.size, 0));
+    gateway.put("top/sub/deep/y", bytes(seen.size, 1));
+    assert_ne!(tree.look(Path::new("sub/deep/y")).expect("there").version, seen.version);
+    assert!(tree.open(Path::new("sub")).is_err());
+
+    let whole = Prefix::open_with("s3://bucket", settings(&gateway)).expect("the whole bucket");
+    assert_eq!(whole.look(Path::new("other/z")).map(|meta| meta.size), Ok(1007));
+}
+
+/// Python's server answers any range with the whole file.
+#[test]
+fn a_server_without_ranges_is_refused() {
+    watch();
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("x"), pattern(0, 100_000, 0)).expect("written");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let mut command = Command::new("python3");
+    command.args(["-m", "http.server", "--bind", "127.0.0.1", &port.to_string()]).current_dir(dir.path());
+    let Ok(mut child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        println!("skipped: needs python3 (apt-get install python3)");
+        return;
+    };
+    for _ in 0..1000 {
+        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let line = source::open(&format!("http://127.0.0.1:{port}/x")).map(|_| ()).expect_err("no ranges").to_string();
+    drop((child.kill(), child.wait()));
+    let words =
+        "the server sends the whole object where a part was asked for: it does not know ranges; use a server that";
+    assert!(line.contains(words), "{line}");
+    assert_eq!(redacted("http://u:p@h/x"), "http://h/x");
+}
