@@ -21,6 +21,9 @@ pub const PIECE_BYTES: usize = 64 << 10;
 /// 200 MB/s over 80 ms.
 const PIECES: usize = 256;
 
+/// Most that is made up: more is a reader that does not take its bytes.
+const MAX_LATE: Duration = Duration::from_millis(5);
+
 /// See the head of this file. Clones are the same link.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -43,16 +46,17 @@ impl Link {
         std::thread::sleep(self.round_trip);
     }
 
-    /// Takes the next `bytes` of the link's time and waits until they are through.
-    pub fn pass(&self, bytes: usize) {
+    /// Takes the next `bytes` of the link's time, for bytes that have been there since `ready`, and waits until they are
+    /// through. A waiter that was woken late makes that up, or one connection alone could never fill the link.
+    pub fn pass(&self, bytes: usize, ready: Instant) {
         if self.bytes_per_second == 0 {
             return;
         }
         let nanos = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second);
-        let now = Instant::now();
+        let ready = ready.max(Instant::now().checked_sub(MAX_LATE).unwrap_or(ready));
         let through = {
             let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-            let begin = free_at.map_or(now, |at| at.max(now));
+            let begin = free_at.map_or(ready, |at| at.max(ready));
             *free_at.insert(begin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
         };
         std::thread::sleep(through.saturating_duration_since(Instant::now()));
@@ -147,7 +151,7 @@ fn connect(client: TcpStream, server: TcpStream, link: &Link, passed: &Arc<Atomi
     std::thread::spawn(move || {
         for (came, piece) in receiver {
             std::thread::sleep((came + link.round_trip).saturating_duration_since(Instant::now()));
-            link.pass(piece.len());
+            link.pass(piece.len(), came + link.round_trip);
             passed.fetch_add(piece.len() as u64, Ordering::Relaxed);
             if to.write_all(&piece).is_err() {
                 break;

@@ -17,7 +17,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Requests that are remembered.
 const MAX_SEEN: usize = 1 << 16;
@@ -363,12 +363,13 @@ fn body(
     let end = range.end.min(range.start.saturating_add(most));
     let mut piece = vec![0; if let Some(Lie::Dribble(_)) = lie { 1 } else { PIECE_BYTES }];
     let mut at = range.start;
+    let ready = Instant::now();
     while at < end && !stop.load(Ordering::Relaxed) {
         let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(piece.len());
         // Bytes past the end, for the lie about the length, are zeros.
         piece[..len].fill(0);
         object.source.read_at(&mut [IoSliceMut::new(&mut piece[..len])], at).map_err(std::io::Error::other)?;
-        link.pass(len);
+        link.pass(len, ready);
         out.write_all(&piece[..len])?;
         at += len as u64;
         if let Some(Lie::Dribble(pause)) = lie {
