@@ -104,16 +104,18 @@ impl Reader {
         Engine::build(&options, about)?.open(source)
     }
 
-    /// A second open description on the same cache: with a readahead state of its own.
+    /// A second open description on the same cache: with a readahead state of its own. That of a pinned reader is pinned to
+    /// the same version.
     ///
     /// # Errors
     /// There are too many.
     pub fn reopen(&self) -> Result<Reader, OpenError> {
         let opened = self.engine.driver().open(self.file).map_err(|_| OpenError::Stopped)?;
         let (open, seen) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        let seen = AtomicU64::new(seen);
+        // What reads one version only has no second description on another.
+        let seen = AtomicU64::new(if self.pinned { self.seen.load(Ordering::Relaxed) } else { seen });
         let (engine, source) = (self.engine.clone(), Arc::clone(&self.source));
-        Ok(Reader { engine, source, file: self.file, open, seen, pinned: false })
+        Ok(Reader { engine, source, file: self.file, open, seen, pinned: self.pinned })
     }
 
     /// The first reader of a source.

@@ -2,5 +2,7 @@
 //!
 //! A front end knows the reader and nothing behind it. Never: decides what is read ahead.
 
+#[cfg(feature = "fuse")]
+pub mod fuse;
 #[cfg(feature = "nbd")]
 pub mod nbd;

@@ -120,6 +120,10 @@ impl Tree for Folder {
         let meta = meta_of(&meta).filter(|meta| meta.kind == Kind::File).ok_or_else(|| fails(Errno::ISDIR))?;
         let opened = FileSource::open(Path::new(&format!("/proc/self/fd/{}", fd.as_raw_fd())));
         let source = opened.map_err(|error| fails(Errno::from_raw_os_error(error.errno)))?;
+        // The source took its own look in between: with the same before and after, it saw the same.
+        if meta_of(&rustix::fs::fstat(&fd).map_err(fails)?).as_ref() != Some(&meta) {
+            return Err(SourceError::Changed { what: format!("{} changes", self.path_of(path).display()) });
+        }
         Ok((Arc::new(source.called(self.path_of(path))), meta))
     }
 

@@ -1,0 +1,251 @@
+//! The only file that knows the crate `fuser`: requests in, replies out.
+//!
+//! Never: decides anything. A request is unpacked, carried out by [`View`] on a thread that may wait ([`Lanes`]), and its
+//! result packed. A reply that is dropped unsent (a panic) answers with EIO, by the crate.
+//!
+//! ```text
+//!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► Lanes ──► View ──► reply
+//! ```
+//!
+//! **The kernel's own readahead** stays on, small: it reads up to [`Settings::kernel_readahead_bytes`] ahead in its page
+//! cache, which is what makes requests larger than a page. Of that the engine sees a sequential reader with requests of that
+//! size; it is the engine that hides the storage. Set to nothing, each page is a request of its own.
+
+use super::lanes::{Lanes, TAKERS};
+use super::view::{Refusal, View, is_root};
+use super::{MountError, Settings};
+use crate::source::tree::{Kind, Meta};
+use fuser::{
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, Request, Session, SessionACL, SessionUnmounter,
+};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Requests that nobody waits for, by the kernel's count: nearly every buffered read. Its default of 12 for all files
+/// together would let one slow file keep the others waiting.
+const MOST_BACKGROUND: u16 = 4096;
+/// What stands in a directory entry for a number that nobody has looked up; the same that other file systems use.
+const UNKNOWN: INodeNo = INodeNo(0xffff_ffff);
+
+/// A file system that is mounted.
+pub struct Mounted(Session<Kernel>);
+
+/// Takes a mount away, once.
+pub struct Unmounter(SessionUnmounter);
+
+struct Kernel {
+    view: Arc<View>,
+    lanes: Lanes,
+    settings: Settings,
+    owner: (u32, u32),
+}
+
+impl Mounted {
+    pub fn new(view: Arc<View>, what: &str, dir: &Path, settings: &Settings) -> Result<Mounted, MountError> {
+        let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let kernel = Kernel { view, lanes: Lanes::default(), settings: settings.clone(), owner };
+        // A comma would begin another option.
+        let name: String =
+            what.chars().map(|c| if c.is_control() || c == ',' || c == '\\' { '_' } else { c }).collect();
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(name),
+            MountOption::Subtype("foreread".to_string()),
+            MountOption::RO,
+            MountOption::NoSuid,
+            MountOption::NoDev,
+            // What the owner and the permissions of a file say holds for whoever else may come here, too.
+            MountOption::DefaultPermissions,
+        ];
+        config.acl = if settings.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(TAKERS);
+        config.clone_fd = true;
+        Session::new(kernel, dir, &config).map(Mounted).map_err(|error| MountError::refused(dir, &error))
+    }
+
+    pub fn unmounter(&mut self) -> Unmounter {
+        Unmounter(self.0.unmount_callable())
+    }
+
+    /// Serves until it is unmounted and nobody has a file of it open.
+    pub fn run(self) -> std::io::Result<()> {
+        self.0.run()
+    }
+}
+
+impl Unmounter {
+    pub fn unmount(&mut self) -> std::io::Result<()> {
+        self.0.unmount()
+    }
+}
+
+fn errno(refusal: Refusal) -> Errno {
+    Errno::from_i32(refusal)
+}
+
+impl Kernel {
+    fn run(&self, work: impl FnOnce(&View) + Send + 'static) {
+        let view = Arc::clone(&self.view);
+        self.lanes.run(move || work(&view));
+    }
+
+    /// How long the kernel may believe what it was told of a name, and of a number.
+    fn times(&self) -> (Duration, (u32, u32)) {
+        (self.settings.name_ttl, self.owner)
+    }
+}
+
+fn attributes(number: u64, meta: &Meta, owner: (u32, u32)) -> FileAttr {
+    let since = Duration::from_nanos(u64::try_from(meta.mtime_ns).unwrap_or(0));
+    let time = SystemTime::UNIX_EPOCH + since;
+    let (uid, gid) = meta.owner.unwrap_or(owner);
+    let kind = file_type(meta.kind);
+    FileAttr {
+        ino: INodeNo(number),
+        size: meta.size,
+        blocks: meta.size.div_ceil(512),
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind,
+        // Nothing can be written here, and nothing runs as somebody else.
+        perm: meta.permissions & 0o777 & !0o222,
+        nlink: if kind == FileType::Directory { 2 } else { 1 },
+        uid,
+        gid,
+        rdev: 0,
+        blksize: 128 << 10,
+        flags: 0,
+    }
+}
+
+fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Folder => FileType::Directory,
+        Kind::Link => FileType::Symlink,
+    }
+}
+
+impl Filesystem for Kernel {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Where the kernel's own limit is lower, that is taken.
+        let wanted = self.settings.kernel_readahead_bytes.max(1);
+        if let Err(most) = config.set_max_readahead(wanted) {
+            let _ = config.set_max_readahead(most);
+        }
+        let _ = config.set_max_background(MOST_BACKGROUND);
+        let _ = config.set_congestion_threshold(MOST_BACKGROUND);
+        // Look-ups in one folder need not wait for each other. A kernel without it does not matter.
+        let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (ttl, owner) = self.times();
+        let name = name.to_os_string();
+        self.run(move |view| match view.lookup(parent.0, &name) {
+            Ok((number, meta)) => reply.entry(&ttl, &attributes(number, &meta, owner), Generation(0)),
+            Err(refusal) => reply.error(errno(refusal)),
+        });
+    }
+
+    fn forget(&self, _: &Request, number: INodeNo, times: u64) {
+        self.view.forget(number.0, times);
+    }
+
+    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let (ttl, owner) = self.times();
+        self.run(move |view| match view.attributes(number.0) {
+            Ok(meta) => reply.attr(&ttl, &attributes(number.0, &meta, owner)),
+            Err(refusal) => reply.error(errno(refusal)),
+        });
+    }
+
+    fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
+        self.run(move |view| match view.link(number.0) {
+            Ok(text) => reply.data(text.as_os_str().as_bytes()),
+            Err(refusal) => reply.error(errno(refusal)),
+        });
+    }
+
+    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if flags.acc_mode() != OpenAccMode::O_RDONLY {
+            return reply.error(Errno::EROFS);
+        }
+        // A number is one version, so what the kernel has of it stays right.
+        let how = if self.settings.direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
+        self.run(move |view| match view.open(number.0) {
+            Ok(fh) => reply.opened(FileHandle(fh), how | FopenFlags::FOPEN_NOFLUSH),
+            Err(refusal) => reply.error(errno(refusal)),
+        });
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        len: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.run(move |view| {
+            view.read(fh.0, offset, len, |bytes| match bytes {
+                Ok(bytes) => reply.data(bytes),
+                Err(refusal) => reply.error(errno(refusal)),
+            });
+        });
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.view.release(fh.0);
+        reply.ok();
+    }
+
+    fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.view.open_folder(number.0) {
+            Ok(fh) => reply.opened(FileHandle(fh), FopenFlags::empty()),
+            Err(refusal) => reply.error(errno(refusal)),
+        }
+    }
+
+    fn readdir(&self, _: &Request, number: INodeNo, fh: FileHandle, from: u64, mut reply: ReplyDirectory) {
+        self.run(move |view| {
+            let listed = view.list(fh.0, from, |place, kind, name| {
+                let number = if name == "." || is_root(number.0) && name == ".." { number } else { UNKNOWN };
+                !reply.add(number, place, file_type(kind), name)
+            });
+            match listed {
+                Ok(()) => reply.ok(),
+                Err(refusal) => reply.error(errno(refusal)),
+            }
+        });
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.view.release_folder(fh.0);
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096);
+    }
+}

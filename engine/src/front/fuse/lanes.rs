@@ -1,0 +1,98 @@
+//! Who carries out a request: the thread that took it from the kernel, or, when most of those are busy, a new one.
+//!
+//! A request may wait for slow storage. The threads that take requests are few; were all of them to wait, nobody's request
+//! would be taken. So the last ones never wait: what they take, they hand over. Never: a queue.
+//!
+//! ```text
+//!   request ──► busy < INLINE? ── yes ──► here, without a hand-over
+//!                    └─ no ──► a thread of its own, while there are fewer than MOST of them ── else here
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads that take requests.
+pub const TAKERS: usize = 16;
+/// Of these, how many may wait for storage at once.
+const INLINE: usize = 12;
+/// Threads beyond them; with all of these waiting, too, requests wait.
+pub const MOST_EXTRA: usize = 1024;
+/// Stack of such a thread: it holds no buffer.
+const STACK_BYTES: usize = 256 << 10;
+
+/// See the head of this file.
+#[derive(Clone, Default)]
+pub struct Lanes(Arc<Busy>);
+
+#[derive(Default)]
+struct Busy {
+    inline: AtomicUsize,
+    extra: AtomicUsize,
+}
+
+/// Counted down however the work ends.
+struct Count<'a>(&'a AtomicUsize);
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Lanes {
+    /// Does the work, here or elsewhere. A panic ends that work alone: its reply is dropped, which answers with an error.
+    pub fn run(&self, work: impl FnOnce() + Send + 'static) {
+        let busy = &self.0;
+        let before = busy.inline.fetch_add(1, Ordering::Relaxed);
+        let count = Count(&busy.inline);
+        if before < INLINE || busy.extra.load(Ordering::Relaxed) >= MOST_EXTRA {
+            return guarded(work);
+        }
+        drop(count);
+        busy.extra.fetch_add(1, Ordering::Relaxed);
+        let own = Arc::clone(busy);
+        let hand_over = move || {
+            let _count = Count(&own.extra);
+            guarded(work);
+        };
+        let builder = std::thread::Builder::new().name("foreread-fuse".to_string()).stack_size(STACK_BYTES);
+        if builder.spawn(hand_over).is_err() {
+            // The work went with the thread that could not be; its reply is an error.
+            busy.extra.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn guarded(work: impl FnOnce()) {
+    // What was said of the panic has been said.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// More work that waits than there are threads to take it: the last ones still take.
+    #[test]
+    fn the_last_takers_never_wait() {
+        let lanes = Lanes::default();
+        let (begun, begins) = channel();
+        let gate = Arc::new(std::sync::Barrier::new(TAKERS * 3 + 1));
+        for _ in 0..3 {
+            for _ in 0..TAKERS {
+                let (lanes, gate, begun) = (lanes.clone(), Arc::clone(&gate), begun.clone());
+                std::thread::spawn(move || {
+                    lanes.run(move || {
+                        begun.send(()).expect("counted");
+                        gate.wait();
+                    });
+                });
+            }
+        }
+        (0..TAKERS * 3).for_each(|_| begins.recv().expect("all of them begin"));
+        assert!(lanes.0.inline.load(Ordering::Relaxed) <= INLINE);
+        gate.wait();
+        lanes.run(|| std::panic::panic_any("a bug"));
+    }
+}

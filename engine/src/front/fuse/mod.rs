@@ -1,0 +1,210 @@
+//! A mount: a tree of files, read-only, through one engine.
+//!
+//! Every open handle has readahead of its own; all files share one cache. Never: writes, follows a link, shows one number
+//! with two versions behind it, or is open to other users unless told.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `nodes.rs` | inode numbers |
+//! | `view.rs` | what a mount shows, without the kernel |
+//! | `lanes.rs` | which thread waits |
+//! | `kernel.rs` | the crate `fuser`, and nothing but that |
+//!
+//! ```text
+//!   new ──► mounted ──run──► serving ──Stop──► unmounted ──► run returns
+//!                                        └─ busy: detached, serves those who have files open until they close them
+//! ```
+
+mod kernel;
+mod lanes;
+mod nodes;
+mod view;
+
+use crate::Engine;
+use crate::source::errno_text;
+use crate::source::tree::Tree;
+use kernel::{Mounted, Unmounter};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use view::View;
+
+pub use lanes::MOST_EXTRA;
+pub use view::{Counts, MOST_HANDLES, MOST_IDLE, MOST_NAMES, MOST_NODES};
+
+/// What may be set.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Other users may come, as far as permissions let them. Default no: the owner of the process alone.
+    pub allow_other: bool,
+    /// What the kernel itself reads ahead in its page cache. Default 128 KiB, which is also the most that most kernels take.
+    pub kernel_readahead_bytes: u32,
+    /// Without the kernel's page cache: each read of a program is a request. Default no.
+    pub direct: bool,
+    /// How long the kernel may believe a name without asking: a changed file is seen that late. Default 1 s.
+    pub name_ttl: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            allow_other: false,
+            kernel_readahead_bytes: 128 << 10,
+            direct: false,
+            name_ttl: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why nothing was mounted: one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {place}; {remedy}")]
+pub struct MountError {
+    /// What is wrong.
+    pub what: String,
+    /// Where.
+    pub place: String,
+    /// What to do.
+    pub remedy: String,
+    /// This machine, or this user, cannot mount at all.
+    pub machine: bool,
+}
+
+impl MountError {
+    fn new(what: &str, dir: &Path, remedy: &str) -> MountError {
+        let place = dir.display().to_string();
+        MountError { what: what.to_string(), place, remedy: remedy.to_string(), machine: false }
+    }
+
+    /// The system would not mount.
+    fn refused(dir: &Path, error: &std::io::Error) -> MountError {
+        let remedy = "load the module 'fuse', install fuse3, and look whether you may mount here";
+        MountError { machine: true, ..MountError::new(&format!("cannot mount ({error})"), dir, remedy) }
+    }
+}
+
+/// How a mount went away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// Nobody had anything open.
+    Clean,
+    /// It has no place any more, and those who have files of it open may go on reading them.
+    Detached,
+}
+
+/// Takes a mount away from anywhere.
+pub struct Stop {
+    unmounter: Mutex<Unmounter>,
+    dir: PathBuf,
+}
+
+impl Stop {
+    /// Unmounts; where somebody has a file open or stands in a folder of it, only its place is taken away.
+    ///
+    /// # Errors
+    /// Neither could be done.
+    pub fn stop(&self) -> std::io::Result<Unmounted> {
+        let done = self.unmounter.lock().unwrap_or_else(PoisonError::into_inner).unmount();
+        match done {
+            Ok(()) => Ok(Unmounted::Clean),
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                self.detach().map(|()| Unmounted::Detached)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// By the system's own commands: one of them is where FUSE is, and they may do it for any user.
+    fn detach(&self) -> std::io::Result<()> {
+        let tries: [(&str, &[&str]); 2] = [("fusermount3", &["-u", "-z", "-q", "--"]), ("umount", &["-l", "--"])];
+        for (program, arguments) in tries {
+            let mut command = Command::new(program);
+            let command = command.args(arguments).arg(&self.dir).stdin(Stdio::null()).stderr(Stdio::null());
+            if command.status().is_ok_and(|status| status.success()) {
+                return Ok(());
+            }
+        }
+        Err(std::io::Error::other("it is in use, and neither fusermount3 nor umount would take it away"))
+    }
+}
+
+/// See the head of this file. Dropped, it is unmounted.
+pub struct Mount {
+    mounted: Mounted,
+    view: Arc<View>,
+}
+
+impl Mount {
+    /// Mounts a tree at an empty folder. It answers from [`Mount::run`] on; who looks earlier waits.
+    ///
+    /// # Errors
+    /// The folder is not fit, or the system does not mount.
+    pub fn new(
+        tree: Arc<dyn Tree>,
+        engine: Engine,
+        dir: &Path,
+        settings: &Settings,
+    ) -> Result<(Mount, Stop), MountError> {
+        let dir = checked(dir)?;
+        let what = tree.describe();
+        let view = View::new(tree, engine).map_err(|error| MountError {
+            place: what.clone(),
+            ..MountError::new(&error.to_string(), &dir, "check the source and its permissions")
+        })?;
+        let view = Arc::new(view);
+        let mut mounted = Mounted::new(Arc::clone(&view), &what, &dir, settings)?;
+        let unmounter = Mutex::new(mounted.unmounter());
+        Ok((Mount { mounted, view }, Stop { unmounter, dir }))
+    }
+
+    /// Serves until it is unmounted, by whomever, and nobody has anything of it open.
+    ///
+    /// # Errors
+    /// The system ended it otherwise.
+    pub fn run(self) -> std::io::Result<()> {
+        self.mounted.run()
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.view.counts()
+    }
+
+    /// A handle for whoever reports while it runs.
+    pub fn counter(&self) -> impl Fn() -> Counts + Send + Sync + 'static {
+        let view = Arc::clone(&self.view);
+        move || view.counts()
+    }
+
+    /// The engine behind it.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        self.view.engine()
+    }
+}
+
+/// A folder that can be mounted on, with its full path: the process may go elsewhere meanwhile.
+fn checked(dir: &Path) -> Result<PathBuf, MountError> {
+    let problem = |error: std::io::Error| match error.raw_os_error() {
+        Some(errno) if errno == Errno::NOTCONN.raw_os_error() => {
+            let remedy = format!("take it away with 'fusermount3 -u {}'", dir.display());
+            MountError::new("a mount is there whose server is gone", dir, &remedy)
+        }
+        errno => MountError::new(&errno_text(errno.unwrap_or(0)), dir, "name an empty folder that you own"),
+    };
+    let meta = std::fs::metadata(dir).map_err(problem)?;
+    if !meta.is_dir() {
+        return Err(MountError::new("not a folder", dir, "name an empty folder that you own"));
+    }
+    if std::fs::read_dir(dir).map_err(problem)?.next().is_some() {
+        return Err(MountError::new("the folder is not empty", dir, "name an empty one, or unmount what is there"));
+    }
+    if !Path::new("/dev/fuse").exists() {
+        let missing = std::io::Error::from_raw_os_error(Errno::NOENT.raw_os_error());
+        return Err(MountError::refused(Path::new("/dev/fuse"), &missing));
+    }
+    std::fs::canonicalize(dir).map_err(problem)
+}

@@ -1,0 +1,214 @@
+//! Inode numbers: what the kernel calls the paths that it has looked up.
+//!
+//! A new version of a file is a new number, so pages and attributes that the kernel keeps under a number are those of one
+//! version, for ever. A folder keeps its number while it is a folder. Never: gives a number twice, or forgets one that the
+//! kernel still knows.
+//!
+//! ```text
+//!   look-up ──► (path, version) known? ── yes ──► its number, counted once more
+//!                       └─ no ──► the next number; the old one stays for those who have it
+//!   forget ──► counted down to zero ──► gone, with the reader that was kept for it
+//! ```
+
+use crate::Reader;
+use crate::source::tree::{Kind, Meta};
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The number of the root.
+pub const ROOT: u64 = 1;
+
+/// One number.
+pub struct Node {
+    pub path: Arc<Path>,
+    pub meta: Meta,
+    /// How often the kernel has been told of it.
+    told: u64,
+    /// Open handles.
+    opens: u32,
+    /// The file in the engine: its pages stay while this is here.
+    pub base: Option<Arc<Reader>>,
+}
+
+/// See the head of this file.
+pub struct Nodes {
+    by_number: HashMap<u64, Node>,
+    /// The newest number of each path.
+    newest: HashMap<Arc<Path>, u64>,
+    next: u64,
+    most: usize,
+    /// Closed files whose pages are kept, oldest first.
+    idle: VecDeque<u64>,
+    most_idle: usize,
+}
+
+impl Nodes {
+    /// At most `most` numbers at once, and the pages of at most `most_idle` closed files.
+    pub fn new(root: Meta, most: usize, most_idle: usize) -> Nodes {
+        let path: Arc<Path> = Arc::from(PathBuf::new());
+        let node = Node { path: Arc::clone(&path), meta: root, told: 1, opens: 0, base: None };
+        Nodes {
+            by_number: HashMap::from([(ROOT, node)]),
+            newest: HashMap::from([(path, ROOT)]),
+            next: ROOT + 1,
+            most,
+            idle: VecDeque::new(),
+            most_idle,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    pub fn get(&self, number: u64) -> Option<&Node> {
+        self.by_number.get(&number)
+    }
+
+    /// The kernel is told what stands at a path. Nothing when there are too many numbers.
+    pub fn enter(&mut self, path: PathBuf, meta: Meta) -> Option<u64> {
+        if let Some(&number) = self.newest.get(path.as_path())
+            && let Some(node) = self.by_number.get_mut(&number)
+        {
+            let folder = meta.kind == Kind::Folder && node.meta.kind == Kind::Folder;
+            if folder || node.meta.kind == meta.kind && node.meta.version == meta.version {
+                node.told += 1;
+                node.meta = meta;
+                return Some(number);
+            }
+            // Nobody can open the old version any more.
+            if node.opens == 0 {
+                node.base = None;
+            }
+        }
+        if self.by_number.len() >= self.most {
+            return None;
+        }
+        let (number, path) = (self.next, Arc::<Path>::from(path));
+        self.next += 1;
+        self.newest.insert(Arc::clone(&path), number);
+        self.by_number.insert(number, Node { path, meta, told: 1, opens: 0, base: None });
+        Some(number)
+    }
+
+    /// The kernel has forgotten what it was told `times` times. Returns what has to be dropped.
+    #[must_use]
+    pub fn forget(&mut self, number: u64, times: u64) -> Option<Arc<Reader>> {
+        let node = self.by_number.get_mut(&number)?;
+        node.told = node.told.saturating_sub(times);
+        if node.told > 0 || node.opens > 0 || number == ROOT {
+            return None;
+        }
+        let node = self.by_number.remove(&number)?;
+        if self.newest.get(&node.path) == Some(&number) {
+            self.newest.remove(&node.path);
+        }
+        self.idle.retain(|&n| n != number);
+        node.base
+    }
+
+    /// A handle is made on `base`, or on the one that somebody else has put there meanwhile.
+    pub fn opened(&mut self, number: u64, base: &Arc<Reader>) -> Option<Arc<Reader>> {
+        let node = self.by_number.get_mut(&number)?;
+        node.opens += 1;
+        self.idle.retain(|&n| n != number);
+        Some(Arc::clone(node.base.get_or_insert_with(|| Arc::clone(base))))
+    }
+
+    /// A handle is gone. Returns what has to be dropped: the file that has been idle for longest, if there are too many.
+    #[must_use]
+    pub fn released(&mut self, number: u64) -> Option<Arc<Reader>> {
+        let current = self.by_number.get(&number).is_some_and(|n| self.newest.get(&n.path) == Some(&number));
+        let node = self.by_number.get_mut(&number)?;
+        node.opens = node.opens.saturating_sub(1);
+        if node.opens > 0 {
+            return None;
+        }
+        if !current {
+            return node.base.take();
+        }
+        self.idle.push_back(number);
+        if self.idle.len() <= self.most_idle {
+            return None;
+        }
+        let oldest = self.idle.pop_front()?;
+        self.by_number.get_mut(&oldest)?.base.take()
+    }
+
+    /// Gives up the pages of all closed files, for their descriptors. Returns what has to be dropped.
+    #[must_use]
+    pub fn drop_idle(&mut self) -> Vec<Arc<Reader>> {
+        let idle = std::mem::take(&mut self.idle);
+        idle.into_iter().filter_map(|number| self.by_number.get_mut(&number)?.base.take()).collect()
+    }
+
+    /// What was opened is not the version of this number any more.
+    #[must_use]
+    pub fn outdated(&mut self, number: u64) -> Option<Arc<Reader>> {
+        let node = self.by_number.get_mut(&number)?;
+        if node.opens == 0 { node.base.take() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Mem;
+    use crate::{Engine, Options};
+
+    fn meta(kind: Kind, version: u8) -> Meta {
+        Meta { kind, size: 9, mtime_ns: 0, permissions: 0o644, owner: None, version: vec![version] }
+    }
+
+    fn reader() -> Arc<Reader> {
+        let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
+        Arc::new(engine.open(Arc::new(Mem::new(vec![0; 9]))).expect("opened"))
+    }
+
+    #[test]
+    fn a_new_version_is_a_new_number_and_a_folder_keeps_its_own() {
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 10, 2);
+        let path = |p: &str| PathBuf::from(p);
+        let one = nodes.enter(path("a"), meta(Kind::File, 1));
+        assert_eq!(nodes.enter(path("a"), meta(Kind::File, 1)), one, "the same version");
+        let two = nodes.enter(path("a"), meta(Kind::File, 2));
+        assert_ne!(one, two);
+        assert_ne!(nodes.enter(path("a"), meta(Kind::File, 1)), one, "a version that comes back is a new one");
+        let folder = nodes.enter(path("d"), meta(Kind::Folder, 1));
+        assert_eq!(nodes.enter(path("d"), meta(Kind::Folder, 2)), folder);
+        assert_ne!(nodes.enter(path("d"), meta(Kind::File, 2)), folder);
+        assert_eq!(nodes.enter(PathBuf::new(), meta(Kind::Folder, 7)), Some(ROOT));
+    }
+
+    #[test]
+    fn forgotten_when_as_often_as_told() {
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 2);
+        let told = |nodes: &mut Nodes, p: &str| nodes.enter(PathBuf::from(p), meta(Kind::File, 1));
+        let a = told(&mut nodes, "a").expect("room");
+        told(&mut nodes, "a");
+        assert!(told(&mut nodes, "b").is_some() && told(&mut nodes, "c").is_none(), "three numbers, with the root");
+        assert!(nodes.forget(a, 1).is_none() && nodes.get(a).is_some());
+        assert!(nodes.forget(a, 1).is_none() && nodes.get(a).is_none());
+        assert!(told(&mut nodes, "c").is_some_and(|c| c > a), "numbers are not used again");
+        assert!(nodes.forget(ROOT, 9).is_none() && nodes.get(ROOT).is_some());
+    }
+
+    #[test]
+    fn closed_files_keep_their_pages_up_to_the_limit() {
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 100, 2);
+        let mut numbers = Vec::new();
+        for n in 0..4 {
+            let number = nodes.enter(PathBuf::from(n.to_string()), meta(Kind::File, 1)).expect("room");
+            nodes.opened(number, &reader()).expect("known");
+            numbers.push(number);
+        }
+        let kept = |nodes: &Nodes| numbers.iter().filter(|&&n| nodes.get(n).is_some_and(|n| n.base.is_some())).count();
+        assert_eq!(kept(&nodes), 4, "open ones are not counted");
+        let dropped = numbers.iter().filter_map(|&n| nodes.released(n)).count();
+        assert_eq!((dropped, kept(&nodes)), (2, 2));
+        nodes.enter(PathBuf::from("3"), meta(Kind::File, 2));
+        assert_eq!(kept(&nodes), 1, "an old version is not kept");
+        assert_eq!((nodes.drop_idle().len(), kept(&nodes)), (1, 0));
+    }
+}

@@ -1,0 +1,361 @@
+//! What a mount shows, without the kernel: numbers, attributes, handles and bytes.
+//!
+//! Every open handle is an open description of its own, fixed to the version that its number stands for. A read is answered
+//! in full, or with an error: the kernel takes a short answer for the end of the file and keeps that for every reader. Never:
+//! waits for the kernel (there is no invalidation that could: a changed file gets a new number), or opens by a path that was
+//! not looked at.
+//!
+//! ```text
+//!   lookup ──► number ──open──► same version still? ──► handle (a pinned reader) ──read──► bytes, all that were asked for
+//!                                     └─ no: ESTALE, and the kernel looks the name up again
+//! ```
+
+use super::nodes::{Nodes, ROOT};
+use crate::error::OpenError;
+use crate::source::SourceError;
+use crate::source::tree::{Kind, Meta, Tree};
+use crate::{Engine, ReadError, Reader};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Numbers that the kernel may know at once. About 300 bytes each.
+pub const MOST_NODES: usize = 1 << 22;
+/// Open files and folders at once.
+pub const MOST_HANDLES: usize = 1 << 16;
+/// Names of one folder that can be listed, and of all open folders together.
+pub const MOST_NAMES: usize = 1 << 20;
+/// Closed files whose pages are kept; each has a descriptor open.
+pub const MOST_IDLE: usize = 128;
+/// Reply buffers that are kept to be used again.
+const SPARE_BUFFERS: usize = 8;
+
+/// An error number for the kernel.
+pub type Refusal = i32;
+
+/// Counted since the mount was made, but for what is open now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Files open now.
+    pub handles: u64,
+    /// Files that ever were opened.
+    pub opened: u64,
+    /// Numbers that the kernel knows.
+    pub nodes: u64,
+    /// Reads answered with data.
+    pub reads: u64,
+    /// Requests answered with an error, other than for names that are not there.
+    pub failed: u64,
+    /// Bytes of data sent.
+    pub bytes: u64,
+}
+
+/// One open file.
+struct Handle {
+    number: u64,
+    reader: Reader,
+    size: u64,
+}
+
+type Names = Arc<Vec<(OsString, Kind)>>;
+
+#[derive(Default)]
+struct Handles {
+    next: u64,
+    files: HashMap<u64, Arc<Handle>>,
+    folders: HashMap<u64, (u64, Option<Names>)>,
+    names: usize,
+}
+
+/// See the head of this file.
+pub struct View {
+    tree: Arc<dyn Tree>,
+    engine: Engine,
+    nodes: Mutex<Nodes>,
+    handles: Mutex<Handles>,
+    buffers: Mutex<Vec<Vec<u8>>>,
+    opened: AtomicU64,
+    reads: AtomicU64,
+    failed: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl View {
+    /// A view of a tree through an engine.
+    pub fn new(tree: Arc<dyn Tree>, engine: Engine) -> Result<View, SourceError> {
+        let root = tree.look(&PathBuf::new())?;
+        let count = || AtomicU64::new(0);
+        Ok(View {
+            tree,
+            engine,
+            nodes: Mutex::new(Nodes::new(root, MOST_NODES, MOST_IDLE)),
+            handles: Mutex::default(),
+            buffers: Mutex::default(),
+            opened: count(),
+            reads: count(),
+            failed: count(),
+            bytes: count(),
+        })
+    }
+
+    // ---- names ----
+
+    /// What stands under a name in a folder.
+    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(u64, Meta), Refusal> {
+        if name.as_bytes().contains(&b'/') || name == "." || name == ".." {
+            return Err(Errno::INVAL.raw_os_error());
+        }
+        let path = self.path_of(parent)?.join(name);
+        let meta = self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?;
+        let number = self.nodes().enter(path, meta.clone());
+        Ok((number.ok_or_else(|| self.refuse(Errno::NFILE.raw_os_error()))?, meta))
+    }
+
+    pub fn forget(&self, number: u64, times: u64) {
+        // Bound, so that it is dropped when the lock is not held.
+        let gone = self.nodes().forget(number, times);
+        drop(gone);
+    }
+
+    /// What is known of a number. A file's attributes are those of its version, whatever stands there now.
+    pub fn attributes(&self, number: u64) -> Result<Meta, Refusal> {
+        let (path, meta) = {
+            let nodes = self.nodes();
+            let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
+            (Arc::clone(&node.path), node.meta.clone())
+        };
+        if meta.kind != Kind::Folder {
+            return Ok(meta);
+        }
+        let now = self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?;
+        if now.kind == Kind::Folder { Ok(now) } else { Err(Errno::STALE.raw_os_error()) }
+    }
+
+    /// The text of a link.
+    pub fn link(&self, number: u64) -> Result<PathBuf, Refusal> {
+        let path = self.path_of(number)?;
+        self.tree.link(&path).map_err(|e| self.refuse(e.errno()))
+    }
+
+    // ---- files ----
+
+    /// A handle on a file, in the version that its number stands for.
+    pub fn open(&self, number: u64) -> Result<u64, Refusal> {
+        let (path, version, kind, kept) = {
+            let nodes = self.nodes();
+            let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
+            (Arc::clone(&node.path), node.meta.version.clone(), node.meta.kind, node.base.clone())
+        };
+        if kind != Kind::File {
+            return Err(Errno::ISDIR.raw_os_error());
+        }
+        let (base, meta) = match kept {
+            Some(base) => (base, self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?),
+            None => self.open_source(&path).map_err(|errno| self.refuse(errno))?,
+        };
+        if meta.version != version {
+            let gone = self.nodes().outdated(number);
+            drop((gone, base));
+            return Err(Errno::STALE.raw_os_error());
+        }
+        let used = self.nodes().opened(number, &base).ok_or(Errno::STALE.raw_os_error())?;
+        let handle = used.reopen().map_err(|e| e.errno()).and_then(|reader| {
+            self.opened.fetch_add(1, Ordering::Relaxed);
+            self.hand_out(|handles, fh| {
+                handles.files.insert(fh, Arc::new(Handle { number, reader, size: meta.size }));
+            })
+        });
+        handle.map_err(|errno| {
+            let gone = self.nodes().released(number);
+            drop(gone);
+            self.refuse(errno)
+        })
+    }
+
+    fn open_source(&self, path: &std::path::Path) -> Result<(Arc<Reader>, Meta), Refusal> {
+        let too_many = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
+        let (source, meta) = match self.tree.open(path) {
+            // Closed files are kept for their pages, not at the price of open ones.
+            Err(error) if too_many.contains(&error.errno()) => {
+                let idle = self.nodes().drop_idle();
+                drop(idle);
+                self.tree.open(path).map_err(|e| e.errno())?
+            }
+            other => other.map_err(|e| e.errno())?,
+        };
+        let reader = self.engine.open(source).map_err(|e: OpenError| e.errno())?;
+        Ok((Arc::new(reader.pinned()), meta))
+    }
+
+    pub fn release(&self, fh: u64) {
+        let handle = self.handles().files.remove(&fh);
+        let Some(handle) = handle else { return };
+        let gone = self.nodes().released(handle.number);
+        drop((gone, handle));
+    }
+
+    /// Calls `send` with all bytes that a file has from `offset` on, up to `len`; no fewer.
+    pub fn read(&self, fh: u64, offset: u64, len: u32, send: impl FnOnce(Result<&[u8], Refusal>)) {
+        let handle = self.handles().files.get(&fh).map(Arc::clone);
+        let Some(handle) = handle else { return send(Err(Errno::BADF.raw_os_error())) };
+        let wanted = handle.size.saturating_sub(offset).min(u64::from(len)) as usize;
+        let mut buf = self.buffers().pop().unwrap_or_default();
+        if buf.len() < wanted {
+            buf.resize(wanted, 0);
+        }
+        match handle.reader.read_at(&mut buf[..wanted], offset) {
+            Ok(read) if read == wanted => {
+                self.reads.fetch_add(1, Ordering::Relaxed);
+                self.bytes.fetch_add(read as u64, Ordering::Relaxed);
+                send(Ok(&buf[..wanted]));
+            }
+            // A version has one size: less of it is another version, and not the end.
+            Ok(_) => send(Err(self.refuse(Errno::STALE.raw_os_error()))),
+            Err(error) => send(Err(self.refuse(read_errno(&error)))),
+        }
+        let mut buffers = self.buffers();
+        if buffers.len() < SPARE_BUFFERS {
+            buffers.push(buf);
+        }
+    }
+
+    // ---- folders ----
+
+    pub fn open_folder(&self, number: u64) -> Result<u64, Refusal> {
+        self.path_of(number)?;
+        let opened = self.hand_out(|handles, fh| drop(handles.folders.insert(fh, (number, None))));
+        opened.map_err(|errno| self.refuse(errno))
+    }
+
+    /// Calls `each` with the names from place `from` on, with the place after each, until it says that there is no more
+    /// room. From place 0 the folder is listed anew.
+    pub fn list(&self, fh: u64, from: u64, mut each: impl FnMut(u64, Kind, &OsStr) -> bool) -> Result<(), Refusal> {
+        let known = self.handles().folders.get(&fh).cloned();
+        let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
+        let names = match names {
+            Some(names) if from > 0 => names,
+            _ => self.list_anew(fh, number)?,
+        };
+        for (place, (name, kind)) in names.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+            if !each(place as u64 + 1, *kind, name) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn list_anew(&self, fh: u64, number: u64) -> Result<Names, Refusal> {
+        let path = self.path_of(number)?;
+        let room = MOST_NAMES.saturating_sub(self.handles().names);
+        let mut names = vec![(OsString::from("."), Kind::Folder), (OsString::from(".."), Kind::Folder)];
+        let mut whole = true;
+        let listed = self.tree.list(&path, &mut |name, kind| {
+            whole = names.len() < room;
+            if whole {
+                names.push((name, kind));
+            }
+            whole
+        });
+        listed.map_err(|e| self.refuse(e.errno()))?;
+        if !whole {
+            // Part of a folder that looks like all of it would be a lie.
+            return Err(self.refuse(Errno::OVERFLOW.raw_os_error()));
+        }
+        let names: Names = Arc::new(names);
+        let mut handles = self.handles();
+        let count = names.len();
+        if let Some((_, place)) = handles.folders.get_mut(&fh) {
+            let before = place.replace(Arc::clone(&names)).map_or(0, |old| old.len());
+            handles.names = handles.names + count - before;
+        }
+        Ok(names)
+    }
+
+    pub fn release_folder(&self, fh: u64) {
+        let mut handles = self.handles();
+        if let Some((_, Some(names))) = handles.folders.remove(&fh) {
+            handles.names -= names.len();
+        }
+    }
+
+    // ---- for reports ----
+
+    pub fn counts(&self) -> Counts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            handles: self.handles().files.len() as u64,
+            opened: get(&self.opened),
+            nodes: self.nodes().len() as u64,
+            reads: get(&self.reads),
+            failed: get(&self.failed),
+            bytes: get(&self.bytes),
+        }
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    // ---- inside ----
+
+    fn path_of(&self, number: u64) -> Result<Arc<std::path::Path>, Refusal> {
+        self.nodes().get(number).map(|node| Arc::clone(&node.path)).ok_or(Errno::STALE.raw_os_error())
+    }
+
+    fn hand_out(&self, insert: impl FnOnce(&mut Handles, u64)) -> Result<u64, Refusal> {
+        let mut handles = self.handles();
+        if handles.files.len() + handles.folders.len() >= MOST_HANDLES {
+            return Err(Errno::NFILE.raw_os_error());
+        }
+        handles.next += 1;
+        let fh = handles.next;
+        insert(&mut handles, fh);
+        Ok(fh)
+    }
+
+    /// Counts an error and makes it one that the kernel takes as such.
+    fn refuse(&self, errno: i32) -> Refusal {
+        if errno != Errno::NOENT.raw_os_error() {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        answer(errno)
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Handles> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A failed read, as a number.
+fn read_errno(error: &ReadError) -> i32 {
+    match error {
+        // The file may be longer than the source says now: that is a change, too.
+        ReadError::Short { .. } => Errno::STALE.raw_os_error(),
+        other => other.errno(),
+    }
+}
+
+/// The one place where error numbers are made fit for the kernel. To it some mean more than that a request failed: after
+/// `ENOSYS` it never asks again, and those for interrupted calls have it begin anew.
+fn answer(errno: i32) -> Refusal {
+    let special = [Errno::NOSYS, Errno::INTR, Errno::AGAIN].map(Errno::raw_os_error);
+    // The kernel's own numbers, which no program may see, begin at 512.
+    if (1..512).contains(&errno) && !special.contains(&errno) { errno } else { Errno::IO.raw_os_error() }
+}
+
+/// Is this the number of the root?
+pub fn is_root(number: u64) -> bool {
+    number == ROOT
+}

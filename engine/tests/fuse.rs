@@ -1,0 +1,395 @@
+//! Real mounts: right bytes, one version under a number, nobody behind another's slow file, and an end without remains.
+#![cfg(feature = "fuse")]
+
+mod common;
+
+use common::{Draw, watch};
+use foreread::front::fuse::{Mount, Settings, Stop, Unmounted};
+use foreread::source::tree::{self, Kind, Meta, Tree};
+use foreread::source::{Mem, Source, SourceError};
+use foreread::testing::{self, Faulty, Verdict};
+use foreread::{Engine, Options};
+use rustix::fs::Advice;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A mount that serves, and goes away in the end.
+struct Here {
+    dir: tempfile::TempDir,
+    stop: Arc<Stop>,
+    runs: Option<JoinHandle<std::io::Result<()>>>,
+    engine: Engine,
+}
+
+impl Here {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn end(mut self) -> Unmounted {
+        let how = self.stop.stop().expect("unmounted");
+        self.runs.take().expect("once").join().expect("no panic").expect("ended");
+        assert_eq!(fs::read_dir(self.dir.path()).expect("a folder again").count(), 0);
+        how
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        // After a failed check; nobody waits for who still has files open.
+        if self.runs.is_some() {
+            let _ = self.stop.stop();
+        }
+    }
+}
+
+/// Root and /dev/fuse, or a line that says what is missing.
+fn can_mount() -> bool {
+    watch();
+    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !can {
+        println!("skipped: needs /dev/fuse and fuse3");
+    }
+    can
+}
+
+fn mount_with(tree: Arc<dyn Tree>, settings: &Settings, options: Options) -> Here {
+    let dir = tempfile::tempdir().expect("a folder");
+    let engine = Engine::new(options).expect("an engine");
+    let (mount, stop) = Mount::new(tree, engine.clone(), dir.path(), settings).expect("mounted");
+    let runs = Some(std::thread::spawn(move || mount.run()));
+    Here { dir, stop: Arc::new(stop), runs, engine }
+}
+
+fn small() -> Options {
+    Options::default().policy("linux-6.18:max=128K").cache_bytes(16 << 20)
+}
+
+fn mount(source: &Path) -> Here {
+    let tree = tree::open(&source.display().to_string()).expect("a tree");
+    // Changes are to be seen at once.
+    let settings = Settings { name_ttl: Duration::ZERO, ..Settings::default() };
+    mount_with(tree, &settings, small())
+}
+
+/// A tree in memory whose files may be slow: `slow*` waits at every read.
+struct Slow;
+
+impl Tree for Slow {
+    fn list(&self, _: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError> {
+        for name in ["fast", "slow"] {
+            each(name.into(), Kind::File);
+        }
+        Ok(())
+    }
+
+    fn look(&self, path: &Path) -> Result<Meta, SourceError> {
+        let kind = if path.as_os_str().is_empty() { Kind::Folder } else { Kind::File };
+        Ok(Meta { kind, size: 8 << 20, mtime_ns: 0, permissions: 0o555, owner: None, version: vec![1] })
+    }
+
+    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        let mem = Mem::generated(8 << 20, |offset, buf| testing::fill(buf, offset, 1));
+        let slow = path.display().to_string().starts_with("slow");
+        let verdict = if slow { Verdict::Slow(Duration::from_millis(1500)) } else { Verdict::Pass };
+        Ok((Arc::new(Faulty::new(mem, move |_| verdict)), self.look(path)?))
+    }
+
+    fn describe(&self) -> String {
+        "slow, and a comma".to_string()
+    }
+}
+
+fn sum(folder: &Path) -> String {
+    let script = "find . -type f -print0 | sort -z | xargs -0 sha256sum; find . -printf '%y %p %l\\n' | sort";
+    let out = std::process::Command::new("sh").args(["-c", script]).current_dir(folder).output().expect("a shell");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).expect("text")
+}
+
+#[test]
+fn a_tree_is_the_same_tree() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let mut draw = Draw(1);
+    for n in 0..40u16 {
+        let folder = source.path().join(format!("d{}/e{}", n % 3, n % 5));
+        fs::create_dir_all(&folder).expect("made");
+        let size = [0, 1, 4095, 4096, 4097, 131_072, 131_073, 1_500_000][usize::from(n) % 8] + draw.below(3);
+        fs::write(folder.join(format!("file {n}")), testing::pattern(0, size as usize, n)).expect("written");
+    }
+    symlink("e0/file 0", source.path().join("d0/link")).expect("linked");
+    symlink("/no/where", source.path().join("broken")).expect("linked");
+    let here = mount(source.path());
+    assert_eq!(sum(here.dir.path()), sum(source.path()));
+    let before = here.engine.stats().source_bytes;
+    assert_eq!(sum(here.dir.path()), sum(source.path()));
+    assert_eq!(here.engine.stats().source_bytes, before, "nothing was read twice");
+    for denied in ["new", "d0/e0/file 0"] {
+        let error =
+            File::options().write(true).create(true).truncate(false).open(here.path(denied)).expect_err("denied");
+        assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    }
+    assert_eq!(here.end(), Unmounted::Clean);
+}
+
+#[test]
+fn ten_thousand_names_come_in_pieces_and_once_each() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    for n in 0..10_000 {
+        File::create(source.path().join(format!("a rather long name so that pieces are needed {n}"))).expect("made");
+    }
+    let here = mount(source.path());
+    let names = || {
+        let list = fs::read_dir(here.dir.path()).expect("listed").map(|e| e.expect("a name").file_name());
+        let mut list: Vec<OsString> = list.collect();
+        list.sort();
+        list
+    };
+    let first = names();
+    assert_eq!(first.len(), 10_000);
+    assert!(first.windows(2).all(|pair| pair[0] != pair[1]));
+    fs::remove_file(source.path().join(&first[0])).expect("removed");
+    assert_eq!(names(), first[1..], "a new listing sees it");
+    here.end();
+}
+
+/// Bytes of two versions, in the same file, are never in one answer: each number has one version.
+#[test]
+fn a_replaced_file_is_another_number_and_never_a_mix() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let (name, size) = (source.path().join("file"), 2 << 20);
+    let write = |version: u16| {
+        let new = source.path().join("new");
+        fs::write(&new, testing::pattern(0, size, version)).expect("written");
+        fs::rename(&new, &name).expect("renamed");
+    };
+    write(1);
+    let here = mount(source.path());
+    let old = File::open(here.path("file")).expect("opened");
+    let mut buf = vec![0; size / 2];
+    old.read_exact_at(&mut buf, 0).expect("read");
+    write(2);
+    let new = File::open(here.path("file")).expect("opened");
+    assert_ne!(old.metadata().expect("known").ino(), new.metadata().expect("known").ino());
+    let mut whole = vec![0; size];
+    new.read_exact_at(&mut whole, 0).expect("read");
+    testing::check(&whole, 0, 2).expect("the new version");
+    old.read_exact_at(&mut whole, 0).expect("the file that was opened is still there");
+    testing::check(&whole, 0, 1).expect("the old version");
+
+    // Rewritten in place: what is open fails from the next fetch on, and is never given the new bytes.
+    let path = here.path("file");
+    fs::write(&name, testing::pattern(0, size, 3)).expect("rewritten");
+    let kept = new.read_exact_at(&mut whole, 0);
+    assert!(kept.is_err() || testing::check(&whole, 0, 2).is_ok(), "the version that was opened, or an error");
+    let mut again = Vec::new();
+    File::open(&path).expect("opened").read_to_end(&mut again).expect("read");
+    testing::check(&again, 0, 3).expect("the third version");
+    drop((old, new));
+    assert_eq!(here.end(), Unmounted::Clean);
+}
+
+#[test]
+fn readers_never_see_a_mix_while_a_file_is_replaced() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let (name, size) = (source.path().join("file"), 600_000);
+    fs::write(&name, testing::pattern(0, size, 0)).expect("written");
+    let here = mount(source.path());
+    let done = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                done.wait();
+                for _ in 0..60 {
+                    let mut bytes = Vec::new();
+                    // A change while it is opened or read is an error, and that is right.
+                    if File::open(here.path("file")).and_then(|mut f| f.read_to_end(&mut bytes)).is_err() {
+                        continue;
+                    }
+                    // The first word tells the version, and all others must be of the same.
+                    let (_, version) = testing::name_of(bytes[..8].try_into().expect("eight bytes"));
+                    assert_eq!(bytes.len(), size);
+                    testing::check(&bytes, 0, version).expect("one version");
+                }
+            });
+        }
+        scope.spawn(|| {
+            done.wait();
+            for version in 1..60u16 {
+                let new = source.path().join("new");
+                fs::write(&new, testing::pattern(0, size, version)).expect("written");
+                fs::rename(&new, &name).expect("renamed");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+    });
+    here.end();
+}
+
+/// The kernel takes a short answer for the end of the file and keeps that for all readers (hf-mount, issue 12). Readers
+/// that throw pages out while others read make every boundary be met again and again.
+#[test]
+fn thirty_two_readers_that_drop_pages_get_every_byte() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::NamedTempFile::new().expect("a file");
+    let size = 3_000_001u64;
+    fs::write(source.path(), testing::pattern(0, size as usize, 9)).expect("written");
+    let here = mount(source.path());
+    let name = here.path(source.path().file_name().expect("a name").to_str().expect("text"));
+    std::thread::scope(|scope| {
+        for n in 0..32 {
+            let name = &name;
+            scope.spawn(move || {
+                let file = File::open(name).expect("opened");
+                let mut draw = Draw(n);
+                let mut buf = vec![0; 150_000];
+                let mut at = 0;
+                while at < size {
+                    let len = 1 + draw.below(150_000) as usize;
+                    let read = file.read_at(&mut buf[..len], at).expect("read");
+                    assert_eq!(read as u64, (size - at).min(len as u64), "no short read before the end");
+                    testing::check(&buf[..read], at, 9).expect("right bytes");
+                    at += read as u64;
+                    if draw.below(3) == 0 {
+                        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("dropped");
+                    }
+                }
+                assert_eq!(file.read_at(&mut buf, size).expect("the end"), 0);
+            });
+        }
+    });
+    here.end();
+}
+
+#[test]
+fn mapped_files_are_the_same_bytes() {
+    if !can_mount() {
+        return;
+    }
+    let python =
+        |script: &str, file: &Path| std::process::Command::new("python3").args(["-c", script]).arg(file).output();
+    let source = tempfile::tempdir().expect("a folder");
+    fs::write(source.path().join("file"), testing::pattern(0, 3_000_001, 4)).expect("written");
+    let here = mount(source.path());
+    // From the back and from the front, shared and private, page by page.
+    let script = "\
+import mmap, os, sys, hashlib
+f = os.open(sys.argv[1], os.O_RDONLY)
+for flags in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
+    m = mmap.mmap(f, 0, flags=flags, prot=mmap.PROT_READ)
+    pages = [m[at:at + 4096] for at in range(len(m) // 4096 * 4096, -1, -4096)]
+    print(hashlib.sha256(b''.join(reversed(pages))).hexdigest(), hashlib.sha256(m).hexdigest())";
+    let sums = |path: &Path| python(script, path).map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+    let Ok(want) = sums(&source.path().join("file")) else { return println!("skipped: needs python3") };
+    assert_eq!(want.lines().count(), 2);
+    assert_eq!(sums(&here.path("file")).expect("it ran before"), want);
+    here.end();
+}
+
+/// More requests wait for a slow file than there are threads: another file is read all the same.
+#[test]
+fn a_slow_file_keeps_nobody_else_waiting() {
+    if !can_mount() {
+        return;
+    }
+    let here = mount_with(Arc::new(Slow), &Settings::default(), small());
+    let (done, finished) = channel();
+    std::thread::scope(|scope| {
+        for n in 0..40u64 {
+            let (here, done) = (&here, done.clone());
+            scope.spawn(move || {
+                let file = File::open(here.path(&format!("slow{n}"))).expect("opened");
+                let mut buf = [0; 4096];
+                file.read_exact_at(&mut buf, 4096 * n).expect("read");
+                testing::check(&buf, 4096 * n, 1).expect("right bytes");
+                done.send("slow").expect("counted");
+            });
+        }
+        // All of them are on their way: the last one has asked its source.
+        while here.engine.gauges().running_fetches < 40 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut bytes = Vec::new();
+        File::open(here.path("fast")).expect("opened").read_to_end(&mut bytes).expect("read");
+        testing::check(&bytes, 0, 1).expect("right bytes");
+        done.send("fast").expect("counted");
+    });
+    assert_eq!(finished.recv(), Ok("fast"), "before any of the slow ones");
+    here.end();
+}
+
+#[test]
+fn unmounted_under_load_it_leaves_an_empty_folder() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    fs::write(source.path().join("file"), testing::pattern(0, 4 << 20, 5)).expect("written");
+    let here = mount(source.path());
+    let (begun, begins) = channel();
+    let readers: Vec<JoinHandle<u64>> = (0..6)
+        .map(|_| {
+            let (name, begun) = (here.path("file"), begun.clone());
+            std::thread::spawn(move || {
+                let mut file = File::open(name).expect("opened");
+                begun.send(()).expect("counted");
+                let mut buf = vec![0; 100_000];
+                let mut sum = 0;
+                // What is open can be read to the end, wherever the mount has gone.
+                loop {
+                    let read = file.read(&mut buf).expect("read");
+                    testing::check(&buf[..read], sum, 5).expect("right bytes");
+                    sum += read as u64;
+                    std::thread::sleep(Duration::from_millis(2));
+                    if read == 0 {
+                        return sum;
+                    }
+                }
+            })
+        })
+        .collect();
+    (0..6).for_each(|_| begins.recv().expect("opened"));
+    assert_eq!(here.end(), Unmounted::Detached);
+    for reader in readers {
+        assert_eq!(reader.join().expect("no panic"), 4 << 20);
+    }
+}
+
+#[test]
+fn what_is_not_fit_to_mount_on_is_told_in_one_line() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::write(dir.path().join("there"), b"x").expect("written");
+    let refusal = |at: &Path| {
+        let engine = Engine::new(small()).expect("an engine");
+        let error = Mount::new(Arc::new(Slow), engine, at, &Settings::default()).err().expect("refused").to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    };
+    assert!(refusal(dir.path()).starts_with("the folder is not empty"));
+    assert!(refusal(&dir.path().join("there")).starts_with("not a folder"));
+    assert!(refusal(&dir.path().join("nothing")).starts_with("No such file"));
+}
