@@ -20,6 +20,8 @@ mod convert;
 mod fail;
 mod man;
 mod models;
+#[cfg(feature = "fuse")]
+mod mount;
 mod names;
 mod out;
 mod policies;
@@ -34,6 +36,8 @@ mod serve;
 mod source;
 mod trace;
 mod vary;
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+mod watch;
 mod workloads;
 
 use args::{Args, Command};
@@ -61,6 +65,8 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::Probe(asked) => probe::run(asked),
         #[cfg(feature = "nbd")]
         Command::Serve(asked) => serve::run(asked),
+        #[cfg(feature = "fuse")]
+        Command::Mount(asked) => mount::run(asked),
         Command::ReplayLog(asked) => replay_log::run(&asked.log),
         Command::Bench(asked) => bench::run(asked),
         Command::Conform(asked) => conform::run(asked),

@@ -4,9 +4,10 @@ mod common;
 use common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "compare",
     "serve",
+    "mount",
     "probe",
     "import",
     "export",

@@ -17,7 +17,7 @@ use crate::error::OpenError;
 use crate::eventlog::EventLog;
 use crate::options::{About, Options};
 use crate::reader::{Origin, Reader};
-use crate::source::{self, AT_HAND};
+use crate::source::{self, AT_HAND, tree::Tree};
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -61,6 +61,15 @@ impl Engine {
     /// A setting does not fit.
     pub fn new(options: Options) -> Result<Engine, OpenError> {
         Engine::build(&options, About { readahead: None, size: None, concurrency: AT_HAND })
+    }
+
+    /// The same for the files of a tree: a `max` that is left open is the readahead setting of its device.
+    ///
+    /// # Errors
+    /// A setting does not fit.
+    pub fn for_tree(options: Options, tree: &dyn Tree) -> Result<Engine, OpenError> {
+        let about = About { readahead: tree.readahead_bytes(), size: None, concurrency: tree.concurrency() };
+        Engine::build(&options, about)
     }
 
     /// The same for sources of which this much is known.

@@ -6,6 +6,8 @@
 mod compare;
 mod conform;
 mod models;
+#[cfg(feature = "fuse")]
+mod mount;
 mod probe;
 mod reproduce;
 #[cfg(feature = "nbd")]
@@ -16,6 +18,8 @@ mod values;
 pub use compare::{CompareArgs, ReplayMode};
 pub use conform::{ConformArgs, ConformLevel, ConformWhat};
 pub use models::ModelsArgs;
+#[cfg(feature = "fuse")]
+pub use mount::MountArgs;
 pub use probe::ProbeArgs;
 pub use reproduce::ReproduceArgs;
 #[cfg(feature = "nbd")]
@@ -76,6 +80,9 @@ pub enum Command {
     #[cfg(feature = "nbd")]
     /// Serve a source over NBD, with readahead and a cache
     Serve(ServeArgs),
+    #[cfg(feature = "fuse")]
+    /// Mount a source as files, with readahead and a cache
+    Mount(MountArgs),
     /// Turn a trace of any known format into foreread's own
     Import(ImportArgs),
     /// Write a trace in another format

@@ -2,6 +2,7 @@
 
 use foreread_core::units::{PageSize, SizeError, parse_size};
 use foreread_lab::report::Price;
+use std::time::Duration;
 
 /// A number of bytes: `512`, `128K`, `2G`.
 pub fn size(text: &str) -> Result<u64, String> {
@@ -13,6 +14,12 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// How often something is said.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|_| "write a time such as 5s or 1min".to_string())?;
+    if time < Duration::from_millis(100) { Err("at least 100ms".to_string()) } else { Ok(time) }
+}
+
 /// What `--price` takes.
 pub fn price(text: &str) -> Result<Box<Price>, String> {
     Price::parse(text).map(Box::new).map_err(|error| error.to_string())
@@ -21,4 +28,15 @@ pub fn price(text: &str) -> Result<Box<Price>, String> {
 /// A cache page.
 pub fn page_size(text: &str) -> Result<PageSize, String> {
     PageSize::new(size(text)?).ok_or_else(|| "it is not a power of two from 512 to 1M".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        assert_eq!(time("2s"), Ok(Duration::from_secs(2)));
+        assert!(time("1ms").is_err() && time("soon").is_err());
+    }
 }

@@ -79,6 +79,11 @@ pub trait Tree: Send + Sync {
     /// What it is, for messages; without a password.
     fn describe(&self) -> String;
 
+    /// How many requests its storage likes to have at once; see [`Source::concurrency`].
+    fn concurrency(&self) -> u32 {
+        super::AT_HAND
+    }
+
     /// The readahead that its device is set to, where there is one. Bytes.
     fn readahead_bytes(&self) -> Option<u64> {
         None

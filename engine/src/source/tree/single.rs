@@ -98,6 +98,10 @@ impl Tree for Single {
         self.current()
     }
 
+    fn concurrency(&self) -> u32 {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).source.concurrency()
+    }
+
     fn describe(&self) -> String {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).source.describe()
     }

@@ -1,0 +1,41 @@
+//! The arguments of `foreread mount`. Never: looks at a folder or mounts one.
+
+use super::values::{size, time};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Mount a source as files, read-only, with readahead and a cache
+///
+/// A folder is shown as it is, any other source as a folder with one file in it. Every open file gets readahead of its
+/// own, all share one cache. A file that changes is another file from then on: who has it open reads the version that he
+/// opened, or gets an error, and whoever opens it next gets the new one (seen after a second at the latest).
+///
+/// The files belong to whoever mounts; others see them with --allow-other, as far as permissions let them. It prints a line
+/// when it is mounted. Ctrl-C and SIGTERM unmount; when files are still open only the place is taken away, and a second
+/// Ctrl-C ends it at once.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread mount data mnt
+  foreread mount nbd://far.example/disk mnt --cache 1G --stats-every 5s
+  fusermount3 -u mnt")]
+pub struct MountArgs {
+    /// A folder, PATH, or a source as for 'foreread serve'
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// An empty folder to mount on
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// NAME[:key=value,...]; see 'foreread policies'
+    #[arg(long, value_name = "POLICY", default_value = "linux-6.18")]
+    pub policy: String,
+    /// Size of the cache, such as 64M
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    pub cache: u64,
+    /// Let other users in, as far as permissions let them
+    #[arg(long)]
+    pub allow_other: bool,
+    /// Say on stderr how it goes, such as every 5s
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub stats_every: Option<Duration>,
+}

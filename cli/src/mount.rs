@@ -1,0 +1,66 @@
+//! `foreread mount`: mounts a source, says when it can be read, and unmounts when it is told to end.
+//!
+//! The place goes to stdout when it is mounted, everything else to stderr. Never: leaves a mount behind, unless it is killed.
+
+use crate::args::MountArgs;
+use crate::fail::{Fail, one_line};
+use crate::out;
+use crate::watch::{self, Front, Reporter};
+use foreread::front::fuse::{Counts, Mount, MountError, Settings, Stop, Unmounted};
+use foreread::source::tree;
+use foreread::{Engine, Options};
+use signal_hook::iterator::Signals;
+use std::sync::Arc;
+
+/// Serves until Ctrl-C or SIGTERM, or until somebody unmounts it.
+pub fn run(args: &MountArgs) -> Result<(), Fail> {
+    let tree = tree::open(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
+    let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache);
+    let engine = Engine::for_tree(options, &*tree).map_err(|error| Fail::Input(error.to_string()))?;
+    let settings = Settings { allow_other: args.allow_other, ..Settings::default() };
+    // Before the mount: a signal in between must not leave it behind.
+    watch::end_at_second_signal()?;
+    let signals = Signals::new(watch::ENDING).map_err(watch::no_handler)?;
+    let refused = |error: MountError| {
+        let line = error.to_string();
+        if error.machine { Fail::Cannot(line) } else { Fail::Input(line) }
+    };
+    let (mount, stop) = Mount::new(tree, engine.clone(), &args.dir, &settings).map_err(refused)?;
+    let ending = signals.handle();
+    let waits = std::thread::spawn(move || unmount_on(signals, &stop));
+    if args.allow_other {
+        eprintln!(
+            "foreread: every user of this machine may come to {}, as far as permissions let him",
+            args.dir.display()
+        );
+    }
+    let counter = Arc::new(mount.counter());
+    let own = Arc::clone(&counter);
+    let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
+    let said = out::print(format!("{}\n", args.dir.display()));
+    let ran = mount.run();
+    ending.close();
+    let _ = waits.join();
+    reporter.end();
+    eprintln!("{}", watch::line(&engine.stats(), &front(&counter())));
+    said?;
+    ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))
+}
+
+/// The first signal unmounts; the second ends the process, by another handler.
+fn unmount_on(mut signals: Signals, stop: &Stop) {
+    for _ in signals.forever() {
+        match stop.stop() {
+            Ok(Unmounted::Clean) => {}
+            Ok(Unmounted::Detached) => {
+                eprintln!("foreread: files are still open: it is detached, and ends when they are closed");
+            }
+            Err(error) => eprintln!("foreread: cannot unmount: {}", one_line(&error.to_string())),
+        }
+    }
+}
+
+fn front(counts: &Counts) -> Front {
+    let open = format!("open {} (of {})", counts.handles, counts.opened);
+    Front { open, bytes: counts.bytes, failed: counts.failed }
+}

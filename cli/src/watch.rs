@@ -1,0 +1,99 @@
+//! What commands that serve have in common: they say how it goes, why readahead is not running, and end on a signal.
+//!
+//! Everything goes to stderr. Never: says the same reason twice in a row.
+
+use crate::fail::Fail;
+use foreread::{Engine, Stats, why_no_readahead};
+use foreread_lab::report::number::{percent, three};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the self-check looks, where no statistics are asked for.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+
+/// What a front end says of itself, for a line of statistics.
+pub struct Front {
+    /// What is connected or open: `clients 3 (of 7)`.
+    pub open: String,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Requests that were refused or failed.
+    pub failed: u64,
+}
+
+/// A thread that looks at the counters now and then.
+pub struct Reporter {
+    end: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Reporter {
+    pub fn start(engine: Engine, front: impl Fn() -> Front + Send + 'static, every: Option<Duration>) -> Reporter {
+        let (end, ended) = channel();
+        let thread = std::thread::spawn(move || {
+            let mut said = None;
+            while ended.recv_timeout(every.unwrap_or(CHECK_EVERY)) == Err(RecvTimeoutError::Timeout) {
+                let stats = engine.stats();
+                if every.is_some() {
+                    eprintln!("{}", line(&stats, &front()));
+                }
+                // Once for each reason: it is a warning, not a log.
+                let why = why_no_readahead(engine.policy().info.name, &stats);
+                if why != said {
+                    if let Some(why) = &why {
+                        eprintln!("foreread: readahead is not running, because {why}");
+                    }
+                    said = why;
+                }
+            }
+        });
+        Reporter { end, thread }
+    }
+
+    pub fn end(self) {
+        drop(self.end);
+        // It ends by itself; what it would say of a panic has been said.
+        let _ = self.thread.join();
+    }
+}
+
+/// One line on how it goes, since the start.
+pub fn line(stats: &Stats, front: &Front) -> String {
+    let part =
+        |of: u64, whole: u64| if whole == 0 { "-".to_string() } else { percent(of as f64 / whole as f64) + " %" };
+    format!(
+        "{}, reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
+        front.open,
+        stats.demand_reads,
+        part(stats.hits, stats.demand_reads),
+        part(stats.late_hits, stats.demand_reads),
+        three(front.bytes as f64) + "B",
+        three(stats.source_bytes as f64) + "B",
+        three(stats.ra_bytes as f64) + "B",
+        part(stats.unused_bytes, stats.ra_bytes),
+        front.failed,
+    )
+}
+
+/// The signals that end a server.
+pub const ENDING: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+
+/// A second such signal ends the process at once. To be called before anything else is registered: the first signal asks
+/// what the second has set before.
+pub fn end_at_second_signal() -> Result<(), Fail> {
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in ENDING {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&again)))
+            .map_err(no_handler)?;
+    }
+    Ok(())
+}
+
+/// Why a signal cannot be waited for.
+pub fn no_handler(error: std::io::Error) -> Fail {
+    Fail::input("no signal handler", error, "allow more open files (ulimit -n)")
+}

@@ -1,0 +1,187 @@
+//! `foreread mount` as people use it: it says when it is there, and goes away when it is told, asked twice, or killed.
+#![cfg(feature = "fuse")]
+
+mod common;
+use common::foreread;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+fn can_mount() -> bool {
+    let fuse = Path::new("/dev/fuse").exists() && Command::new("fusermount3").arg("-V").output().is_ok();
+    let root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n");
+    if !(fuse && root) {
+        println!("skipped: needs /dev/fuse and fuse3");
+    }
+    fuse && root
+}
+
+/// A mount by the command; taken away and ended, whatever happens.
+struct Mounted {
+    process: Child,
+    err: BufReader<ChildStderr>,
+    dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    fn new(source: &Path, more: &[&str]) -> Mounted {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+        let command = command.arg("mount").arg(source).arg(dir.path()).args(more);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("its line");
+        let err = BufReader::new(process.stderr.take().expect("piped"));
+        let mut mounted = Mounted { process, err, dir };
+        if line.trim_end() != mounted.dir.path().display().to_string() {
+            let mut err = String::new();
+            let _ = mounted.err.read_to_string(&mut err);
+            panic!("not mounted: {line}{err}");
+        }
+        mounted
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().expect("kill").success());
+    }
+
+    /// Waits for the end, but not for ever; and what stderr had.
+    fn ended(mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.process.try_wait().expect("waited") {
+                break status;
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut text = String::new();
+        self.err.read_to_string(&mut text).expect("text");
+        (status, text)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let mut command = Command::new("fusermount3");
+        let _ = command.args(["-u", "-z", "-q"]).arg(self.dir.path()).stderr(Stdio::null()).status();
+    }
+}
+
+fn source() -> tempfile::TempDir {
+    let source = tempfile::tempdir().expect("a folder");
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(source.path().join("file"), bytes).expect("written");
+    source
+}
+
+#[test]
+fn mounted_read_and_unmounted_by_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    for signal in ["-INT", "-TERM"] {
+        let mounted = Mounted::new(source.path(), &["--stats-every", "100ms"]);
+        let bytes = fs::read(mounted.dir.path().join("file")).expect("read");
+        assert!(bytes == fs::read(source.path().join("file")).expect("read"));
+        std::thread::sleep(Duration::from_millis(250));
+        mounted.signal(signal);
+        let dir = mounted.dir.path().to_path_buf();
+        let (status, err) = mounted.ended();
+        assert!(status.success(), "{status}: {err}");
+        assert!(err.contains("open 0 (of 1), reads ") && err.contains("sent 3.00MB"), "{err}");
+        assert!(!dir.exists(), "the folder could be removed, so nothing is mounted there");
+    }
+}
+
+/// One file, by the command that everybody has for it.
+#[test]
+fn a_single_file_is_a_folder_with_that_file() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    let mounted = Mounted::new(&source.path().join("file"), &["--cache", "16M", "--policy", "none"]);
+    let names: Vec<_> =
+        fs::read_dir(mounted.dir.path()).expect("listed").map(|e| e.expect("one").file_name()).collect();
+    assert_eq!(names, ["file"]);
+    assert_eq!(fs::read(mounted.dir.path().join("file")).expect("read").len(), 3_000_000);
+    let unmounted = Command::new("fusermount3").arg("-u").arg(mounted.dir.path()).status().expect("fusermount3");
+    assert!(unmounted.success());
+    let (status, err) = mounted.ended();
+    assert!(status.success(), "unmounted by somebody else is a good end: {err}");
+}
+
+#[test]
+fn busy_it_is_detached_and_a_second_signal_ends_it() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    let mut mounted = Mounted::new(source.path(), &[]);
+    let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
+    mounted.signal("-TERM");
+    let mut line = String::new();
+    mounted.err.read_line(&mut line).expect("a line");
+    assert_eq!(line, "foreread: files are still open: it is detached, and ends when they are closed\n");
+    assert_eq!(fs::read_dir(mounted.dir.path()).expect("a folder").count(), 0);
+    let mut bytes = Vec::new();
+    assert_eq!(file.read_to_end(&mut bytes).expect("still served"), 3_000_000);
+    mounted.signal("-TERM");
+    let (status, err) = mounted.ended();
+    assert_eq!(status.code(), Some(143), "{err}");
+
+    let mounted = Mounted::new(source.path(), &[]);
+    let file = File::open(mounted.dir.path().join("file")).expect("opened");
+    mounted.signal("-INT");
+    std::thread::sleep(Duration::from_millis(50));
+    drop(file);
+    assert!(mounted.ended().0.success(), "it ends with the last file");
+}
+
+#[test]
+fn killed_it_leaves_enotconn_and_nothing_else() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    let mounted = Mounted::new(source.path(), &[]);
+    let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
+    mounted.signal("-KILL");
+    let dead = |error: std::io::Error| error.raw_os_error() == Some(107);
+    let start = Instant::now();
+    while !fs::read_dir(mounted.dir.path()).is_err_and(dead) {
+        assert!(start.elapsed() < Duration::from_secs(30), "the mount of a killed process answers");
+    }
+    assert!(file.read(&mut [0; 10]).is_err());
+    let again = foreread([Path::new("mount").as_os_str(), source.path().as_os_str(), mounted.dir.path().as_os_str()]);
+    let line = again.is_refused();
+    assert!(line.starts_with("foreread: a mount is there whose server is gone: "), "{line}");
+    let remedy = line.split('\'').nth(1).expect("a command").to_string();
+    drop(file);
+    let helped = Command::new("sh").args(["-c", &remedy]).status().expect("a shell");
+    assert!(helped.success(), "what it says helps: {remedy}");
+    assert_eq!(fs::read_dir(mounted.dir.path()).expect("a folder again").count(), 0);
+}
+
+#[test]
+fn what_cannot_be_mounted_is_told_in_one_line() {
+    if !can_mount() {
+        return;
+    }
+    let (source, full) = (source(), source());
+    let mount = |from: &Path, to: &Path| foreread([Path::new("mount").as_os_str(), from.as_os_str(), to.as_os_str()]);
+    let line = mount(source.path(), full.path()).is_refused().to_string();
+    assert!(line.contains("the folder is not empty"), "{line}");
+    let line = mount(&source.path().join("nothing"), full.path()).is_refused().to_string();
+    assert!(line.contains("nothing"), "{line}");
+    let empty = tempfile::tempdir().expect("a folder");
+    let wrong = foreread(["mount", ".", &empty.path().display().to_string(), "--policy", "best"]);
+    assert!(wrong.is_refused().contains("policy"));
+}
