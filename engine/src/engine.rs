@@ -17,7 +17,7 @@ use crate::error::OpenError;
 use crate::eventlog::EventLog;
 use crate::options::{About, Options};
 use crate::reader::{Origin, Reader};
-use crate::source::{self, AT_HAND, tree::Tree};
+use crate::source::{self, AT_HAND, Io, tree::Tree};
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -49,6 +49,7 @@ struct Shared {
     driver: Driver,
     policy: PolicySpec,
     cache_bytes: u64,
+    io: Io,
     // Given back last: the buffers are gone by then.
     reserved: Reserved,
 }
@@ -96,7 +97,7 @@ impl Engine {
         };
         let machine = Machine::new(config, policy.clone());
         let driver = Driver::new(machine, pool, log, options.workers(about.concurrency), budget);
-        Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, reserved }) })
+        Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, io: options.io, reserved }) })
     }
 
     /// Opens a source, by name or as it is, as one more file of this engine. Two readers of one source share its pages if
@@ -107,7 +108,7 @@ impl Engine {
     pub fn open(&self, origin: impl Into<Origin>) -> Result<Reader, OpenError> {
         let source = match origin.into() {
             Origin::Source(source) => source,
-            Origin::Name(name) => source::open(&name)?,
+            Origin::Name(name) => source::open_by(&name, self.shared.io)?,
         };
         Reader::first(self.clone(), source)
     }
@@ -154,6 +155,11 @@ impl Engine {
     /// The first error there was in writing it.
     pub fn flush_event_log(&self) -> std::io::Result<()> {
         self.shared.driver.flush_log()
+    }
+
+    /// How its files are read.
+    pub(crate) fn io(&self) -> Io {
+        self.shared.io
     }
 
     pub(crate) fn driver(&self) -> &Driver {

@@ -4,7 +4,7 @@
 
 use crate::budget::Budget;
 use crate::error::OpenError;
-use crate::source::AT_HAND;
+use crate::source::{AT_HAND, Io};
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
@@ -23,6 +23,8 @@ pub struct Options {
     /// Most worker threads; they read ahead while callers work. Default is what the source asks for: 4 for storage at
     /// hand. With 0 callers do all themselves, and readahead is read only once somebody waits for it.
     pub threads: Option<u32>,
+    /// How files are read. Default by io_uring where the kernel allows it.
+    pub io: Io,
     /// Where to write every event and action, for `foreread replay-log`. Default nowhere.
     pub event_log: Option<PathBuf>,
     /// The other limits.
@@ -98,6 +100,7 @@ impl Default for Options {
             cache_bytes: 256 << 20,
             page_bytes: 4096,
             threads: None,
+            io: Io::default(),
             event_log: None,
             limits: Limits::default(),
             budget: None,
@@ -142,6 +145,13 @@ impl Options {
     #[must_use]
     pub fn threads(mut self, threads: u32) -> Options {
         self.threads = Some(threads);
+        self
+    }
+
+    /// See [`Options::io`].
+    #[must_use]
+    pub fn io(mut self, io: Io) -> Options {
+        self.io = io;
         self
     }
 

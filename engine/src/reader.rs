@@ -97,7 +97,7 @@ impl Reader {
             Origin::Source(source) => (source, None),
             Origin::Name(name) => {
                 let path = name.strip_prefix("file:").unwrap_or(&name);
-                (source::open(&name)?, source::default_readahead_bytes(Path::new(path)))
+                (source::open_by(&name, options.io)?, source::default_readahead_bytes(Path::new(path)))
             }
         };
         let about = About { readahead, size: Some(source.size()), concurrency: source.concurrency() };
@@ -120,7 +120,7 @@ impl Reader {
 
     /// The first reader of a source.
     pub(crate) fn first(engine: Engine, source: Arc<dyn Source>) -> Result<Reader, OpenError> {
-        let added = engine.driver().add(Arc::clone(&source)).map_err(|_| OpenError::Stopped)?;
+        let added = engine.driver().add(Arc::clone(&source), engine.io()).map_err(|_| OpenError::Stopped)?;
         let (file, open, seen) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         Ok(Reader { engine, source, file, open, seen: AtomicU64::new(seen), pinned: false })
     }

@@ -5,10 +5,12 @@
 mod common;
 
 use common::{Draw, check_memory, quiet, read_and_check};
+use foreread::source::Io;
 use foreread::{Advice, Options, Reader, testing};
 use foreread_core::policy::ALL;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const SIZE: u64 = 64 << 20;
 const THREADS: u64 = 4;
@@ -50,6 +52,9 @@ fn pattern(name: &str, thread: u64) -> Reads {
         _ => panic!("no pattern {name}"),
     }
 }
+
+/// By io_uring, where it is allowed, and by threads.
+const WAYS: [Io; 2] = [Io::Queue, Io::Threads];
 
 const PATTERNS: [&str; 5] = ["sequential", "random", "interleaved", "backward", "unaligned"];
 
@@ -99,10 +104,14 @@ fn every_policy_and_pattern() {
     common::watch();
     let file = big_file();
     let path = format!("file:{}", file.path().display());
-    println!("{}", Reader::open(path.as_str(), Options::default()).expect("opens").describe());
-    for policy in ALL {
-        for name in PATTERNS {
-            run(&path, Options::default().policy(policy.name).cache_bytes(4 << 20), name, 1);
+    for io in WAYS {
+        println!("{}", Reader::open(path.as_str(), Options::default().io(io)).expect("opens").describe());
+    }
+    for (n, policy) in ALL.iter().enumerate() {
+        for (m, name) in PATTERNS.into_iter().enumerate() {
+            // Both ways of each in the long runs; here they take turns, and the way that is usual gets the usual policies.
+            let io = if policy.name == "linux-6.18" || (n + m) % 2 == 0 { Io::Queue } else { Io::Threads };
+            run(&path, Options::default().policy(policy.name).cache_bytes(4 << 20).io(io), name, 1);
         }
     }
 }
@@ -123,15 +132,17 @@ fn tiny_caches_and_other_pages() {
         ("linux-6.18:max=1M", 4096, 1024, 0),
     ] {
         let options = Options::default().policy(policy).page_bytes(page).cache_bytes(page * pages).threads(threads);
-        if threads == 0 {
-            idle_crew(&path, options);
-        } else {
-            run(&path, options, "unaligned", if page < 4096 { 16 } else { 4 });
+        for io in WAYS {
+            if threads == 0 {
+                idle_crew(&path, options.clone().io(io));
+            } else {
+                run(&path, options.clone().io(io), "unaligned", if page < 4096 { 16 } else { 4 });
+            }
         }
     }
 }
 
-/// Without workers, readahead that nobody joins stays unread, and every read ends all the same.
+/// Without workers every read ends all the same. Readahead that nobody joins stays unread, or is reaped by whoever comes next.
 fn idle_crew(path: &str, options: Options) {
     let reader = Reader::open(path, options).expect("opens");
     std::thread::scope(|scope| {
@@ -145,8 +156,12 @@ fn idle_crew(path: &str, options: Options) {
             });
         }
     });
-    let gauges = reader.gauges();
-    assert_eq!((gauges.reads, gauges.running_fetches, gauges.threads, gauges.missed_calls), (0, 0, 0, 0));
+    let mut gauges = reader.gauges();
+    while gauges.running_fetches > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+        gauges = reader.gauges();
+    }
+    assert_eq!((gauges.reads, gauges.threads, gauges.missed_calls), (0, 0, 0));
     assert!(reader.stats().ra_bytes > 0);
 }
 

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Draw, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
-use foreread::testing::{self, Call, Faulty, Verdict};
+use foreread::testing::{self, Call, Faulty, Queued, Verdict};
 use foreread::{Advice, Options, ReadError, Reader};
 use foreread_core::policy::ALL;
 use std::ops::Range;
@@ -35,6 +35,14 @@ const STORIES: [Named; 6] = [
 fn open(source: Arc<Faulty<Mem>>, policy: &str) -> Reader {
     // Small, so that pages leave as well; one worker, so that fetches come in nearly the same order every time.
     Reader::open(source, Options::default().policy(policy).cache_bytes(256 << 10).threads(1)).expect("opens")
+}
+
+/// The same, read by a queue that ends transfers late and out of order. Without a worker, so that a caller that does not
+/// reap, or does not call the next one, stands still.
+fn open_queued(source: Arc<Faulty<Mem>>, policy: &str, seed: u64) -> (Arc<Queued<Arc<Faulty<Mem>>>>, Reader) {
+    let queued = Arc::new(Queued::new(source, seed));
+    let options = Options::default().policy(policy).cache_bytes(256 << 10).threads(0);
+    (Arc::clone(&queued), Reader::open(queued, options).expect("opens"))
 }
 
 /// Tells the story; returns how many reads failed. Every error is the injected one, every byte is right.
@@ -102,6 +110,115 @@ fn the_nth_fetch_fails_for_every_n() {
         }
     }
     println!("{runs} runs");
+}
+
+/// The same with transfers that are handed to a queue and nobody's thread waits for.
+#[test]
+fn the_nth_transfer_fails_for_every_n() {
+    common::watch();
+    let (mut runs, mut taken) = (0, 0);
+    for policy in ALL {
+        for (name, story) in STORIES {
+            for lasting in [false, true] {
+                for n in 0.. {
+                    let make = if lasting { Faulty::from_nth } else { Faulty::nth };
+                    let source = Arc::new(make(named(SIZE), n));
+                    let (queued, first) = open_queued(Arc::clone(&source), policy.name, n);
+                    let second = first.reopen().expect("opens");
+                    let failed = tell(&[&first, &second], &story());
+                    quiet(&first);
+                    let (faults, stats) = (source.faults(), first.stats());
+                    assert!(failed <= faults, "{} {name}: {failed} reads for {faults} faults", policy.name);
+                    assert!(lasting || failed <= 1, "one fault fails one read at most");
+                    // A fetch of several transfers fails once.
+                    assert!(stats.failed_fetches <= faults && (faults == 0) == (stats.failed_fetches == 0));
+                    assert_eq!(stats.failed_reads, failed);
+                    source.heal();
+                    clean(&second);
+                    let meter = first.meter();
+                    drop((first, second));
+                    assert_eq!((meter.held_bytes(), queued.under_way()), (0, 0));
+                    (runs, taken) = (runs + 1, taken + queued.taken());
+                    if faults == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    println!("{runs} runs, {taken} transfers");
+    assert!(taken > 1000);
+}
+
+/// The queue goes on no longer, from any transfer on: threads and callers read the rest, and nobody notices.
+#[test]
+fn the_queue_refuses_from_the_nth_transfer_on() {
+    common::watch();
+    for (name, story) in STORIES {
+        for (threads, depth) in [(0, 64), (1, 64), (1, 1), (0, 2)] {
+            for n in 0.. {
+                let queued = Arc::new(Queued::new(named(SIZE), n).refused_from(n).depth(depth));
+                let options = Options::default().policy("linux-6.18:max=128K").cache_bytes(256 << 10).threads(threads);
+                let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
+                assert_eq!(tell(&[&reader, &reader], &story()), 0, "{name}");
+                assert!(queued.taken() <= n && queued.most_under_way() <= depth);
+                let meter = reader.meter();
+                drop(reader);
+                assert_eq!((meter.held_bytes(), queued.under_way()), (0, 0));
+                if queued.taken() < n || n == 40 {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Callers wait at one queue, for their own bytes and for each other's; nobody is forgotten, with workers and without.
+#[test]
+fn callers_take_turns_at_the_queue() {
+    common::watch();
+    for (seed, threads) in (0..12).zip([0, 1, 4].into_iter().cycle()) {
+        let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(100));
+        let queued = Arc::new(Queued::new(slow, seed).depth(3 + seed as usize * 5));
+        let options = Options::default().policy("linux-6.18:max=256K").cache_bytes(512 << 10).threads(threads);
+        let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
+        std::thread::scope(|scope| {
+            for thread in 0..6 {
+                let own = reader.reopen().expect("opens");
+                scope.spawn(move || {
+                    let mut draw = Draw(thread / 2 + seed * 10);
+                    let mut buf = vec![0; 150_000];
+                    for _ in 0..60 {
+                        let (at, len) = (draw.below(SIZE), 1 + draw.below(150_000) as usize);
+                        read_and_check(&own, &mut buf[..len], at, 0);
+                    }
+                });
+            }
+        });
+        check_memory(&quiet(&reader), 4096);
+        assert!(queued.taken() > 0 && queued.under_way() == 0);
+    }
+}
+
+/// Readers that go at every moment, with transfers under way: dropping waits for them, and nothing stays.
+#[test]
+fn dropped_with_transfers_under_way() {
+    common::watch();
+    let mut busy = 0;
+    for n in 0..60 {
+        let slow = Faulty::slow(named(64 << 20), n, Duration::from_micros(500));
+        let queued = Arc::new(Queued::new(slow, n));
+        let options = Options::default().policy("linux-6.18:max=2M").threads((n % 3) as u32);
+        let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
+        let mut buf = vec![0; 64 << 10];
+        (0..n % 20).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 16, 0), 64 << 10));
+        reader.advise(Advice::WillNeed, 32 << 20..40 << 20).expect("taken");
+        busy += u64::from(queued.under_way() > 0);
+        let meter = reader.meter();
+        drop(reader);
+        assert_eq!((meter.held_bytes(), queued.under_way(), Arc::strong_count(&queued)), (0, 0, 1));
+    }
+    assert!(busy > 30, "{busy} times there was something under way");
 }
 
 /// 20 % of the reads that nobody waits for fail. No demand read does.

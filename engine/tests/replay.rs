@@ -6,8 +6,8 @@ mod common;
 
 use common::{Draw, named};
 use foreread::eventlog::{self, Replay, ReplayError};
-use foreread::testing::Faulty;
-use foreread::{Advice, Options, Reader};
+use foreread::testing::{Faulty, Queued};
+use foreread::{Advice, Options, Origin, Reader};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,7 +21,12 @@ fn live(seed: u64, log: &Path) -> (u64, u64) {
     let mut options = Options::default().policy(policy).event_log(log).threads(1 + seed as u32 % 4);
     options.cache_bytes = (64 << 10) << (seed % 5);
     options.limits.max_in_flight = 2 + seed as u32 % 7;
-    let reader = Reader::open(Arc::clone(&source), options).expect("opens");
+    // Every other run hands its transfers to a queue.
+    let origin: Origin = match seed % 2 {
+        0 => Arc::clone(&source).into(),
+        _ => Arc::new(Queued::new(Arc::clone(&source), seed)).into(),
+    };
+    let reader = Reader::open(origin, options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (reader, source) = (&reader, &source);

@@ -10,6 +10,9 @@
 //!                             gone ◄────────────────────────────────────────── closing
 //! ```
 
+use super::jobs::Watch;
+use super::line::{LINGER, TICK};
+use super::state::State;
 use super::{LOOK_UP, Shared};
 use crate::error::Fault;
 use foreread_core::event::Class;
@@ -36,11 +39,15 @@ pub fn hire(shared: &Arc<Shared>) {
 fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
     let mut state = shared.lock()?;
     state.crew.called = state.crew.called.saturating_sub(1);
+    let mut watch = None;
     loop {
         if state.crew.closing {
             return Ok(());
         }
         state.ring_timer(shared.now());
+        if state.unattended > 0 {
+            state = shared.look_in_everywhere(state)?;
+        }
         if let Some((job, class)) = state.jobs.take_any() {
             let bytes = job.range.len();
             let claim = match class {
@@ -60,8 +67,9 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
             continue;
         }
         let until = state.wake_at.map(|at| Duration::from_nanos(at.since(shared.now())));
+        let look_up = keep_watch(&mut state, &mut watch);
         state.crew.idle += 1;
-        let pause = until.map_or(LOOK_UP, |u| u.min(LOOK_UP));
+        let pause = until.map_or(look_up, |u| u.min(look_up));
         state = shared.crew_bell.wait_timeout(state, pause).map_err(|_| Fault::Stopped)?.0;
         // Whoever calls has counted one of the idle as called; which one wakes is all the same.
         match state.crew.called {
@@ -69,4 +77,19 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
             _ => state.crew.called -= 1,
         }
     }
+}
+
+/// The watch over transfers that nobody waits for: taken when one is called for, given up when there have been none for a
+/// while. `ticks` is how long this worker, if it has the watch, has seen none. Returns how long it may sleep.
+fn keep_watch(state: &mut State, ticks: &mut Option<u32>) -> Duration {
+    if state.crew.watch == Watch::Called {
+        (state.crew.watch, *ticks) = (Watch::Kept, Some(0));
+    }
+    let Some(quiet) = ticks.as_mut() else { return LOOK_UP };
+    *quiet = if state.unattended > 0 { 0 } else { *quiet + 1 };
+    if *quiet <= LINGER {
+        return TICK;
+    }
+    (state.crew.watch, *ticks) = (Watch::No, None);
+    LOOK_UP
 }

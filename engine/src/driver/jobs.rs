@@ -8,7 +8,9 @@
 //!                     └─ cancelled before anybody took it ──► answered without a transfer
 //! ```
 
+use super::line::Batch;
 use crate::chunk::Chunk;
+use crate::source::Queue;
 use crate::store::Lease;
 use foreread_core::event::{Class, Error};
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId};
@@ -81,6 +83,22 @@ impl Jobs {
         demand.or_else(|| self.ahead.pop_front().map(|job| (job, Class::Ahead)))
     }
 
+    /// Those that wait to be run, demand first.
+    pub fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.demand.iter().chain(&self.ahead)
+    }
+
+    /// Offers every job, demand first; takes out those that are accepted.
+    pub fn take_if(&mut self, mut accept: impl FnMut(&Job, Class) -> bool) {
+        self.demand.retain(|job| !accept(job, Class::Demand));
+        self.ahead.retain(|job| !accept(job, Class::Ahead));
+    }
+
+    /// Jobs that were taken out and not begun. Somebody may wait for them, so they are demand.
+    pub fn put_back(&mut self, jobs: Vec<Job>) {
+        self.demand.extend(jobs);
+    }
+
     /// Takes out a job of which the result is of no use.
     pub fn cancel(&mut self, fetch: FetchId) -> Option<Job> {
         [&mut self.demand, &mut self.ahead].into_iter().find_map(|queue| {
@@ -110,12 +128,17 @@ pub struct Wait {
     pub failed: Option<Error>,
     /// Its caller sleeps and nobody has rung yet. Whoever rings takes that note away.
     pub asleep: bool,
+    /// The file that its caller sleeps for.
+    pub file: FileId,
+    /// The queue at which its caller sits. Whoever interrupts it takes that note away.
+    pub reaps: Option<Arc<dyn Queue>>,
     pub bell: Arc<Condvar>,
 }
 
 impl Wait {
     pub fn new() -> Wait {
-        Wait { ready: VecDeque::new(), failed: None, asleep: false, bell: Arc::new(Condvar::new()) }
+        let bell = Arc::new(Condvar::new());
+        Wait { ready: VecDeque::new(), failed: None, asleep: false, file: FileId(0), reaps: None, bell }
     }
 }
 
@@ -130,13 +153,31 @@ pub struct Crew {
     pub closing: bool,
     /// The time of the timer is another: one of them has to look at it.
     pub timer_moved: bool,
+    /// Who looks after transfers that nobody waits for.
+    pub watch: Watch,
+}
+
+/// Whether one of the workers looks after transfers that nobody waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Watch {
+    #[default]
+    No,
+    /// One has been called for it, and takes it once it is idle.
+    Called,
+    Kept,
 }
 
 /// Whom to wake once the lock is given up.
 #[derive(Default)]
 pub struct Calls {
+    /// What is handed over first.
+    pub batches: Vec<Batch>,
+    /// Queues whose reaper has an answer.
+    pub queues: Vec<Arc<dyn Queue>>,
     /// Callers.
     pub bells: Vec<Arc<Condvar>>,
+    /// How many of them sleep for what is left over.
+    pub sleepers_rung: u32,
     /// How many idle workers.
     pub workers: u32,
     /// How many workers to start.
@@ -145,12 +186,17 @@ pub struct Calls {
 
 impl Calls {
     /// Calls a worker for each job that none has been called for, and callers that sleep for demand that is left
-    /// over: nothing that somebody waits for waits for a worker. Nobody is called twice for one thing.
+    /// over: nothing that somebody waits for waits for a worker. Nobody is called twice for one thing. `watch` tells that
+    /// somebody should look after transfers.
     #[cold]
-    pub fn plan(bells: Vec<Arc<Condvar>>, jobs: &Jobs, crew: &mut Crew, waits: &mut [Wait]) -> Option<Calls> {
-        let mut calls = Calls { bells, ..Calls::default() };
-        let things = (jobs.len() + usize::from(crew.timer_moved)) as u32;
+    pub fn plan(mut self, jobs: &Jobs, crew: &mut Crew, waits: &mut [Wait], watch: bool) -> Option<Calls> {
+        let calls = &mut self;
+        let watch = watch && crew.watch == Watch::No && (crew.idle > 0 || crew.started < crew.most) && !crew.closing;
+        let things = (jobs.len() + usize::from(crew.timer_moved) + usize::from(watch)) as u32;
         crew.timer_moved = false;
+        if watch {
+            crew.watch = Watch::Called;
+        }
         let wanted = things.saturating_sub(crew.called);
         calls.workers = wanted.min(crew.idle);
         if !crew.closing {
@@ -162,9 +208,12 @@ impl Calls {
         let left_over = jobs.demand.len().saturating_sub(crew.called as usize);
         for wait in waits.iter_mut().filter(|w| w.asleep).take(left_over) {
             wait.asleep = false;
+            calls.sleepers_rung += 1;
             calls.bells.push(Arc::clone(&wait.bell));
         }
-        (!calls.bells.is_empty() || calls.workers + calls.hire > 0).then_some(calls)
+        let somebody =
+            calls.bells.len() + calls.queues.len() + calls.batches.len() + (calls.workers + calls.hire) as usize;
+        (somebody > 0).then_some(self)
     }
 }
 
@@ -200,7 +249,7 @@ mod tests {
             let mut crew = Crew { most: free, idle, called, ..Crew::default() };
             let mut waits: Vec<Wait> = (0..9).map(|n| Wait { asleep: n < asleep, ..Wait::new() }).collect();
             let plan = |crew: &mut Crew, waits: &mut [Wait]| {
-                let calls = Calls::plan(Vec::new(), &jobs(demand, ahead), crew, waits).unwrap_or_default();
+                let calls = Calls::default().plan(&jobs(demand, ahead), crew, waits, false).unwrap_or_default();
                 (calls.workers, calls.hire, calls.bells.len())
             };
             assert_eq!(plan(&mut crew, &mut waits), want, "{demand} {ahead} {idle} {called} {free} {asleep}");

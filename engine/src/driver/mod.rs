@@ -18,6 +18,7 @@
 
 mod crew;
 mod jobs;
+mod line;
 mod room;
 mod state;
 mod streamed;
@@ -26,7 +27,7 @@ use crate::budget::{Budget, Claim};
 use crate::chunk::{Meter, Pool};
 use crate::error::Fault;
 use crate::eventlog::EventLog;
-use crate::source::{EIO, Source, SourceError};
+use crate::source::{EIO, Io, Source, SourceError};
 use crate::store::Store;
 use foreread_core::event::{Advice, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
@@ -34,7 +35,7 @@ use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize};
 use jobs::{Calls, Job, Part};
 pub use room::Room;
-use state::{GROUP_PAGES, State};
+use state::State;
 use std::io::IoSliceMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,7 +97,7 @@ pub struct Driver {
 impl Driver {
     pub fn new(machine: Machine, pool: Arc<Pool>, log: Option<EventLog>, workers: u32, budget: Arc<Budget>) -> Driver {
         let page = machine.config().page;
-        let state = State::new(machine, Store::new(Arc::clone(&pool)), log, workers);
+        let state = State::new(machine, Store::new(Arc::clone(&pool)), log, workers, Arc::clone(&budget));
         let (state, crew_bell) = (Mutex::new(state), Condvar::new());
         let shared = Shared { state, crew_bell, workers: Mutex::default(), start: Instant::now(), pool, page, budget };
         Driver { shared: Arc::new(shared) }
@@ -105,10 +106,14 @@ impl Driver {
     // ---- files and readers ----
 
     /// A new file and its first reader; nothing when there are too many. The last reader takes the file with it.
-    pub fn add(&self, source: Arc<dyn Source>) -> Result<Option<(FileId, OpenId, u64)>, Fault> {
+    /// It is read by its queue where it has one and `io` does not forbid it.
+    pub fn add(&self, source: Arc<dyn Source>, io: Io) -> Result<Option<(FileId, OpenId, u64)>, Fault> {
         let size = source.size();
         self.shared.pool.align_to(source.alignment().memory as usize);
-        let file = self.shared.lock()?.add_file(source, size, MAX_IDS);
+        // A queue needs buffers that its source takes as they are.
+        let fits = self.shared.page.bytes().is_multiple_of(u64::from(source.alignment().offset));
+        let queue = if io == Io::Queue && fits { guarded(|| Ok(source.queue())).ok().flatten() } else { None };
+        let file = self.shared.lock()?.add_file((source, size), queue, MAX_IDS);
         let Some(file) = file else { return Ok(None) };
         Ok(self.open(file)?.map(|(open, version)| (file, open, version)))
     }
@@ -126,10 +131,10 @@ impl Driver {
     pub fn close(&self, open: OpenId) {
         let now = self.shared.now();
         if let Ok(mut state) = self.shared.lock() {
-            let source = state.close(now, open);
+            let file = state.close(now, open);
             self.shared.unlock(state);
-            // Not behind the lock: closing a source may take its time.
-            drop(source);
+            // Not behind the lock: closing a source may take its time, and its queue waits for what is under way.
+            drop(file);
         }
     }
 
@@ -148,12 +153,19 @@ impl Driver {
     }
 
     pub fn gauges(&self) -> Result<Gauges, Fault> {
-        let state = self.shared.lock()?;
+        // What has ended is not under way, though nobody has come for it.
+        let state = self.shared.look_in_everywhere(self.shared.lock()?)?;
+        let gauges = self.count(&state);
+        self.shared.unlock(state);
+        Ok(gauges)
+    }
+
+    fn count(&self, state: &State) -> Gauges {
         let machine = state.machine();
-        Ok(Gauges {
+        Gauges {
             reads: (state.waiting() as u64).max(machine.reads_in_progress() as u64),
             queued_fetches: state.jobs.len() as u64,
-            running_fetches: u64::from(state.running),
+            running_fetches: u64::from(state.running) + state.handed() as u64,
             open_fetches: machine.fetches_in_progress() as u64,
             threads: u64::from(state.crew.started),
             pages: machine.cache().pages(),
@@ -162,7 +174,7 @@ impl Driver {
             missed_calls: state.missed_calls,
             held_bytes: self.meter().held_bytes(),
             spare_bytes: self.meter().spare_bytes(),
-        })
+        }
     }
 
     pub fn flush_log(&self) -> std::io::Result<()> {
@@ -232,6 +244,9 @@ impl Driver {
             return Ok(0);
         }
         state.ring_timer(now);
+        if state.unattended > 0 {
+            state = shared.look_in(state, file)?;
+        }
         let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
         let (state, outcome) = self.shared.see_through(state, place, (file, range), room)?;
         if outcome == Err(Error::Changed) {
@@ -256,6 +271,8 @@ impl Drop for Driver {
                 drop(worker.join());
             }
         }
+        // After an internal error the queues wait by themselves when they are dropped.
+        let _ = self.shared.drain();
     }
 }
 
@@ -284,8 +301,10 @@ impl Shared {
     #[cold]
     fn call(self: &Arc<Shared>, calls: Calls) {
         calls.bells.iter().for_each(|bell| bell.notify_one());
+        calls.queues.iter().for_each(|queue| queue.interrupt());
         (0..calls.workers).for_each(|_| self.crew_bell.notify_one());
         (0..calls.hire).for_each(|_| crew::hire(self));
+        calls.batches.into_iter().for_each(|batch| self.submit(batch));
     }
 
     /// From the look-up to the last byte or the error.
@@ -323,7 +342,11 @@ impl Shared {
                 let claim = self.budget.demand(job.range.len());
                 state = self.run(state, &job, claim)?;
             } else {
-                state = self.sleep(state, place, (file, range))?;
+                let reaped;
+                (state, reaped) = self.reap(state, file, Some(place))?;
+                if !reaped {
+                    state = self.sleep(state, place, (file, range))?;
+                }
             }
         }
     }
@@ -341,11 +364,11 @@ impl Shared {
             // Things may have moved on meanwhile: the caller looks again.
             return self.lock();
         }
-        state.wait(place).asleep = true;
-        let bell = Arc::clone(&state.wait(place).bell);
+        let bell = state.falls_asleep(place, file);
         let (mut state, pause) = bell.wait_timeout(state, LOOK_UP).map_err(|_| Fault::Stopped)?;
-        let rung = !std::mem::take(&mut state.wait(place).asleep);
-        state.missed_calls += u64::from(pause.timed_out() && !rung && state.jobs.has_for(file, range));
+        let rung = state.wakes(place, file);
+        let forgotten = state.jobs.has_for(file, range) || state.is_unattended(file);
+        state.missed_calls += u64::from(pause.timed_out() && !rung && forgotten);
         Ok(state)
     }
 
@@ -384,14 +407,11 @@ impl Shared {
 
     /// Buffers for whole pages, one for each group the range touches.
     fn parts(&self, range: ByteRange) -> Vec<Part> {
-        let pages = self.page.cover(range);
-        let groups = pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES);
-        let part = |number| {
-            let first = pages.first.max(number * GROUP_PAGES);
-            let end = pages.end.min((number + 1) * GROUP_PAGES);
-            Part { start: self.page.start_of(first), chunk: self.pool.take((end - first) as usize) }
+        let part = |(first, end)| {
+            let chunk = self.pool.take((end - first) as usize);
+            Part { start: self.page.start_of(first), chunk }
         };
-        groups.map(part).collect()
+        line::groups(self.page, range).map(part).collect()
     }
 
     /// Asks the source for its version and size, because a read reaches the end known so far.

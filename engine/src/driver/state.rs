@@ -10,10 +10,12 @@
 //! ```
 
 use super::guarded;
-use super::jobs::{Calls, Crew, Job, Jobs, Part, Ready, Wait};
+use super::jobs::{Calls, Crew, Job, Jobs, Part, Ready, Wait, Watch};
+use super::line::Line;
+use crate::budget::Budget;
 use crate::chunk::Chunk;
 use crate::eventlog::EventLog;
-use crate::source::{Source, SourceError};
+use crate::source::{Queue, Source, SourceError};
 use crate::store::{Lease, Store};
 use foreread_core::event::{Action, Error, Event};
 use foreread_core::machine::{MAX_READS, Machine};
@@ -30,6 +32,8 @@ pub struct File {
     pub size: u64,
     /// The number of this version; no other version of any file ever had it, so what is late cannot be mistaken.
     pub version: u64,
+    /// Where its transfers are handed over, if it has such a place.
+    pub line: Option<Line>,
     /// Open descriptions. The last one takes the file with it.
     opens: u32,
 }
@@ -38,19 +42,22 @@ pub struct File {
 pub struct State {
     machine: Machine,
     store: Store,
-    page: PageSize,
+    pub page: PageSize,
+    pub budget: Arc<Budget>,
     log: Option<EventLog>,
     /// The latest time seen: it never goes back, whatever order threads come in.
     now: Nanos,
     /// By number; those without a file are free.
-    files: Vec<Option<File>>,
+    pub files: Vec<Option<File>>,
     free_files: Vec<u32>,
     /// Versions there have been, of all files.
     versions: u64,
     /// Numbers of open descriptions in use.
     opens: Vec<Option<FileId>>,
     free_opens: Vec<u32>,
-    waits: Vec<Wait>,
+    pub waits: Vec<Wait>,
+    /// Callers that sleep, as far as nobody has rung for them.
+    pub sleepers: u32,
     free_waits: Vec<u32>,
     reads: u64,
     pub jobs: Jobs,
@@ -59,7 +66,13 @@ pub struct State {
     pub missed_calls: u64,
     pub wake_at: Option<Nanos>,
     /// Callers whose read has something new: to be woken when the lock is given up.
-    bells: Vec<Arc<Condvar>>,
+    pub bells: Vec<Arc<Condvar>>,
+    /// The same for a caller that sits at a queue.
+    queues: Vec<Arc<dyn Queue>>,
+    /// Files with transfers under way and nobody who reaps them.
+    pub unattended: u32,
+    /// Fetches handed to queues so far.
+    pub handed_over: u64,
     pub crew: Crew,
 }
 
@@ -68,10 +81,11 @@ const PLACE_BITS: u32 = 16;
 const _: () = assert!(MAX_READS <= 1 << PLACE_BITS);
 
 impl State {
-    pub fn new(machine: Machine, store: Store, log: Option<EventLog>, workers: u32) -> State {
+    pub fn new(machine: Machine, store: Store, log: Option<EventLog>, workers: u32, budget: Arc<Budget>) -> State {
         State {
             page: machine.config().page,
             machine,
+            budget,
             store,
             log,
             now: Nanos(0),
@@ -81,6 +95,7 @@ impl State {
             opens: Vec::new(),
             free_opens: Vec::new(),
             waits: Vec::new(),
+            sleepers: 0,
             free_waits: Vec::new(),
             reads: 0,
             jobs: Jobs::default(),
@@ -89,6 +104,9 @@ impl State {
             missed_calls: 0,
             wake_at: None,
             bells: Vec::new(),
+            queues: Vec::new(),
+            unattended: 0,
+            handed_over: 0,
             crew: Crew { most: workers, ..Crew::default() },
         }
     }
@@ -130,10 +148,16 @@ impl State {
     // ---- files and readers ----
 
     /// A new file; nothing when there are `limit` already. It stays until its last reader is closed.
-    pub fn add_file(&mut self, source: Arc<dyn Source>, size: u64, limit: u32) -> Option<FileId> {
+    pub fn add_file(
+        &mut self,
+        (source, size): (Arc<dyn Source>, u64),
+        queue: Option<Arc<dyn Queue>>,
+        limit: u32,
+    ) -> Option<FileId> {
         let number = take_number(&mut self.files, &mut self.free_files, limit)?;
         self.versions += 1;
-        self.files[number as usize] = Some(File { source, size, version: self.versions, opens: 0 });
+        self.files[number as usize] =
+            Some(File { source, size, version: self.versions, line: queue.map(Line::new), opens: 0 });
         Some(FileId(number))
     }
 
@@ -155,7 +179,7 @@ impl State {
     }
 
     /// The reader is gone, and with the last one of a file everything that is kept of it.
-    pub fn close(&mut self, now: Nanos, open: OpenId) -> Option<Arc<dyn Source>> {
+    pub fn close(&mut self, now: Nanos, open: OpenId) -> Option<File> {
         let file = self.opens.get_mut(open.0 as usize).and_then(Option::take)?;
         self.free_opens.push(open.0);
         self.feed(now, Event::Close { open });
@@ -164,11 +188,13 @@ impl State {
         if entry.opens > 0 { None } else { self.forget(now, file) }
     }
 
-    /// Drops a file's pages and gives its number back. Transfers that run end as they like: their fetches are doomed.
-    fn forget(&mut self, now: Nanos, file: FileId) -> Option<Arc<dyn Source>> {
+    /// Drops a file's pages and gives its number back. Transfers that run end as they like: their fetches are doomed. What is
+    /// handed over is answered here, and its queue, when it is dropped, waits for it.
+    fn forget(&mut self, now: Nanos, file: FileId) -> Option<File> {
         self.feed(now, Event::Forget { file });
+        self.give_up_line(now, file);
         self.free_files.push(file.0);
-        self.files[file.0 as usize].take().map(|file| file.source)
+        self.files[file.0 as usize].take()
     }
 
     // ---- events in ----
@@ -209,7 +235,6 @@ impl State {
     pub fn end(&mut self, place: u32) {
         let wait = &mut self.waits[place as usize];
         wait.failed = None;
-        wait.asleep = false;
         self.free_waits.push(place);
     }
 
@@ -222,15 +247,53 @@ impl State {
     /// Who has to be woken now; nobody, nearly always.
     #[inline]
     pub fn calls(&mut self) -> Option<Calls> {
-        if self.bells.is_empty() && self.jobs.len() == 0 && !self.crew.timer_moved {
+        let looked_after =
+            self.unattended == 0 || self.sleepers == 0 && (self.crew.watch != Watch::No || self.crew.most == 0);
+        if self.bells.is_empty()
+            && self.queues.is_empty()
+            && self.jobs.len() == 0
+            && !self.crew.timer_moved
+            && looked_after
+        {
             return None;
         }
-        Calls::plan(std::mem::take(&mut self.bells), &self.jobs, &mut self.crew, &mut self.waits)
+        self.plan()
+    }
+
+    #[cold]
+    fn plan(&mut self) -> Option<Calls> {
+        let batches = if self.jobs.len() > 0 { self.batches() } else { Vec::new() };
+        let watch = self.unattended > 0 && !self.hand_over();
+        let (bells, queues) = (std::mem::take(&mut self.bells), std::mem::take(&mut self.queues));
+        let calls = Calls { batches, bells, queues, ..Calls::default() };
+        let calls = calls.plan(&self.jobs, &mut self.crew, &mut self.waits, watch)?;
+        self.sleepers -= calls.sleepers_rung;
+        Some(calls)
+    }
+
+    /// A caller goes to sleep for its read.
+    pub fn falls_asleep(&mut self, place: u32, file: FileId) -> Arc<Condvar> {
+        self.sleepers += 1;
+        let wait = &mut self.waits[place as usize];
+        (wait.asleep, wait.file) = (true, file);
+        Arc::clone(&wait.bell)
+    }
+
+    /// A caller is awake again. True when somebody has rung for it.
+    pub fn wakes(&mut self, place: u32, file: FileId) -> bool {
+        let rung = !std::mem::take(&mut self.waits[place as usize].asleep);
+        self.sleepers -= u32::from(!rung);
+        self.arrived(file);
+        rung
     }
 
     /// A job for a caller that waits for `range`. Readahead that arrives piece by piece is left to a worker, if one can
     /// take it: a caller that ran it would have to stay to its end, and not only for the bytes it waits for.
     pub fn take_job(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
+        // Several are better handed over together: the next time the lock is given up they are, demand first.
+        if self.worth_a_batch(file) {
+            return None;
+        }
         let crew = &self.crew;
         let free = crew.idle + crew.called > 0 || crew.started < crew.most;
         if free && self.file(file).is_some_and(|f| f.source.streams()) {
@@ -258,12 +321,15 @@ impl State {
 
     /// The end of a job: bytes into the store, the event to the machine. A job that went well says how much was read,
     /// and how large its source is now.
-    pub fn complete(&mut self, now: Nanos, job: &Job, parts: Vec<Part>, result: Result<(usize, u64), SourceError>) {
+    pub fn complete(&mut self, now: Nanos, job: &Job, mut parts: Vec<Part>, result: Result<(usize, u64), SourceError>) {
         match result {
             Ok((read, size)) => {
                 let bytes = (read as u64).min(job.range.len());
                 // In place before the machine says that they are.
-                if self.machine.fetch(job.fetch).is_some_and(|f| !f.doomed) {
+                if let Some(fetch) = self.machine.fetch(job.fetch).filter(|f| !f.doomed) {
+                    // What has landed before may have been dropped again.
+                    let landed = job.range.start() + fetch.arrived;
+                    parts.retain(|part| part.start >= landed);
                     self.keep(job, parts, bytes);
                 }
                 self.feed(now, Event::Done { fetch: job.fetch, bytes });
@@ -343,6 +409,18 @@ impl State {
 
     // ---- actions out ----
 
+    /// The place of a read that has an answer; its caller is to be woken.
+    fn wait_of(&mut self, read: ReadId) -> Option<&mut Wait> {
+        let wait = self.waits.get_mut((read.0 & ((1 << PLACE_BITS) - 1)) as usize)?;
+        if wait.asleep {
+            wait.asleep = false;
+            self.sleepers -= 1;
+            self.bells.push(Arc::clone(&wait.bell));
+        }
+        self.queues.extend(wait.reaps.take());
+        Some(wait)
+    }
+
     fn obey(&mut self, action: &Action) {
         if let Some(log) = &mut self.log {
             log.action(action);
@@ -350,14 +428,14 @@ impl State {
         match *action {
             Action::Serve { read, lease, file, range, last } => {
                 let ready = Ready { lease, range, bytes: Lease::default(), whole: true, last };
-                let Some(wait) = wait_of(&mut self.waits, &mut self.bells, read) else { return };
-                wait.ready.push_back(ready);
-                if let Some(ready) = wait.ready.back_mut() {
-                    ready.whole = fill(&self.machine, &self.store, file, range, &mut ready.bytes);
+                let mut ready = ready;
+                ready.whole = fill(&self.machine, &self.store, file, range, &mut ready.bytes);
+                if let Some(wait) = self.wait_of(read) {
+                    wait.ready.push_back(ready);
                 }
             }
             Action::Fail { read, error } => {
-                if let Some(wait) = wait_of(&mut self.waits, &mut self.bells, read) {
+                if let Some(wait) = self.wait_of(read) {
                     wait.failed = Some(error);
                 }
             }
@@ -385,16 +463,6 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
     let number = u32::try_from(list.len()).ok().filter(|&n| n < limit)?;
     list.push(None);
     Some(number)
-}
-
-/// The place of a read that has an answer; its caller is to be woken.
-fn wait_of<'a>(waits: &'a mut [Wait], bells: &mut Vec<Arc<Condvar>>, read: ReadId) -> Option<&'a mut Wait> {
-    let wait = waits.get_mut((read.0 & ((1 << PLACE_BITS) - 1)) as usize)?;
-    if wait.asleep {
-        wait.asleep = false;
-        bells.push(Arc::clone(&wait.bell));
-    }
-    Some(wait)
 }
 
 /// Leases the bytes of a range whose pages are all present. False when they are not: a bug.

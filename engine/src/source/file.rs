@@ -9,24 +9,29 @@
 //! the kernel takes note of them, a time that was set back), a write hidden behind an append, and any write to a block
 //! device, which has no time to look at. What was opened is read, by descriptor: a file renamed over it is not seen.
 //!
+//! Readahead goes by io_uring where that works (it is tried with one read when the file is opened), so that no thread
+//! waits for each transfer. What a ring brings short is read on, and all of it is checked, by the same lines as the rest.
+//!
 //! Never: writes unless it was told to be ready for it ([`write`]), waits on a pipe.
 //!
 //! ```text
-//!   aligned part        preadv into the caller's buffers
+//!   aligned part        preadv, or the ring, into the caller's buffers
 //!   anything else       preadv into an aligned bounce buffer, then a copy
 //! ```
 
 mod write;
 
-use super::{Alignment, Source, SourceError, SourceOpenError};
+use super::{Alignment, Io, Queue, Source, SourceError, SourceOpenError};
+#[cfg(feature = "uring")]
+use crate::chunk::Chunk;
 use crate::chunk::Pool;
 use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::IoSliceMut;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use write::Writes;
 
@@ -52,8 +57,9 @@ struct Identity {
     inode: u64,
 }
 
-/// See the head of this file.
-pub struct FileSource {
+/// An open file: its descriptor, its version, and how to read it with the thread that asks. Shared with every transfer
+/// under way, so that the descriptor stays open until the last of them has ended.
+pub(super) struct Core {
     file: File,
     path: PathBuf,
     direct: bool,
@@ -64,12 +70,82 @@ pub struct FileSource {
     writes: Writes,
 }
 
+/// See the head of this file.
+pub struct FileSource {
+    core: Arc<Core>,
+    way: Way,
+}
+
+/// Who waits for the device.
+enum Way {
+    /// Nobody in particular. Holds the ring that was tried out until somebody asks for a queue.
+    #[cfg(feature = "uring")]
+    Ring(Mutex<Option<Arc<dyn Queue>>>),
+    /// A thread for each transfer; why.
+    Threads(String),
+}
+
 impl FileSource {
-    /// Opens a regular file or a block device for reading.
+    /// Opens a regular file or a block device for reading, by io_uring where that works.
     ///
     /// # Errors
     /// It is missing, may not be read, or is neither of the two.
     pub fn open(path: &Path) -> Result<FileSource, SourceOpenError> {
+        FileSource::open_by(path, Io::default())
+    }
+
+    /// The same, read as told.
+    ///
+    /// # Errors
+    /// See [`FileSource::open`].
+    pub fn open_by(path: &Path, io: Io) -> Result<FileSource, SourceOpenError> {
+        let core = Arc::new(Core::open(path)?);
+        let way = match io {
+            Io::Threads => Way::Threads("as asked".to_string()),
+            // A transfer from the page cache would be a copy by a thread of the kernel: no gain over one of ours.
+            Io::Queue if !core.direct => Way::Threads(String::new()),
+            Io::Queue => Way::best(&core),
+        };
+        Ok(FileSource { core, way })
+    }
+
+    /// The same by another name for messages, for those who opened it by descriptor: a file of a tree. Read by threads,
+    /// since a ring for each of a million files would be a descriptor and locked memory for each.
+    pub(crate) fn open_called(path: &Path, shown: PathBuf) -> Result<FileSource, SourceOpenError> {
+        let core = Core { path: shown, ..Core::open(path)? };
+        Ok(FileSource { core: Arc::new(core), way: Way::Threads("a file of a tree".to_string()) })
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.core.path
+    }
+
+    /// True when the page cache is not involved.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.core.direct
+    }
+}
+
+impl Way {
+    #[cfg(feature = "uring")]
+    fn best(core: &Arc<Core>) -> Way {
+        match super::uring::FileQueue::tried(core) {
+            Ok(ring) => Way::Ring(Mutex::new(Some(Arc::new(ring)))),
+            Err(why) => Way::Threads(why),
+        }
+    }
+
+    #[cfg(not(feature = "uring"))]
+    fn best(_: &Arc<Core>) -> Way {
+        Way::Threads("this build has no io_uring".to_string())
+    }
+}
+
+impl Core {
+    fn open(path: &Path) -> Result<Core, SourceOpenError> {
         let refuse = |error: Refusal| error.about(path);
         let kind = FileType::from_raw_mode(rustix::fs::stat(path).map_err(Refusal::from).map_err(refuse)?.st_mode);
         check_kind(kind).map_err(refuse)?;
@@ -87,7 +163,7 @@ impl FileSource {
         let granule = if direct && !in_memory(&fd) { direct_alignment(&fd, device) } else { None };
         let bounce = Pool::new(4096, 4096, BOUNCE_BYTES as u64 * 2);
         let alignment = granule.unwrap_or(Alignment::NONE);
-        let mut source = FileSource {
+        let mut source = Core {
             file: File::from(fd),
             path: path.to_path_buf(),
             direct: direct && granule.is_some(),
@@ -102,25 +178,6 @@ impl FileSource {
             source.go_buffered().map_err(|e| refuse(e.into()))?;
         }
         Ok(source)
-    }
-
-    /// The same file by another name, for messages: for those who opened it by descriptor.
-    #[must_use]
-    pub(crate) fn called(mut self, path: PathBuf) -> FileSource {
-        self.path = path;
-        self
-    }
-
-    /// The path it was opened by.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// True when the page cache is not involved.
-    #[must_use]
-    pub fn is_direct(&self) -> bool {
-        self.direct
     }
 
     /// Some file systems accept the flag and refuse the first read.
@@ -210,7 +267,7 @@ impl FileSource {
         let mut now = ask()?;
         let mut grace = APPEND_GRACE.iter();
         loop {
-            let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.known();
             if now == *known {
                 return Ok(now.size);
             }
@@ -240,6 +297,42 @@ impl FileSource {
         }
     }
 
+    /// Reads on after the first `done` bytes, which have come already, and looks whether all are of the same version.
+    pub(super) fn read_on(
+        &self,
+        mut bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+        done: usize,
+    ) -> Result<usize, SourceError> {
+        let wanted = bufs.iter().map(|b| b.len() as u64).sum::<u64>();
+        if offset.checked_add(wanted).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(self.io("reading beyond the largest offset", Errno::INVAL));
+        }
+        IoSliceMut::advance_slices(&mut bufs, done);
+        let more = self.fill(bufs, offset + done as u64).map_err(|errno| self.io("reading", errno))?;
+        let (read, size) = (done + more, self.same_version()?);
+        if read == 0 && wanted > 0 && offset < size {
+            return Err(SourceError::Short { at: offset, size });
+        }
+        Ok(read)
+    }
+
+    /// An error number of the ring, or of a system call.
+    #[cfg(feature = "uring")]
+    pub(super) fn failed(&self, errno: i32) -> SourceError {
+        self.io("reading", Errno::from_raw_os_error(errno))
+    }
+
+    /// A buffer to try a read with.
+    #[cfg(feature = "uring")]
+    pub(super) fn spare(&self) -> Chunk {
+        self.bounce.take((self.alignment.offset as usize).div_ceil(self.bounce.page_bytes()))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Identity> {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn io(&self, what: &str, errno: Errno) -> SourceError {
         SourceError::Io { errno: errno.raw_os_error(), what: format!("{what} of {}", self.path.display()) }
     }
@@ -247,38 +340,35 @@ impl FileSource {
 
 impl Source for FileSource {
     fn size(&self) -> u64 {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner).size
+        self.core.known().size
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        let wanted = bufs.iter().map(|b| b.len() as u64).sum::<u64>();
-        if offset.checked_add(wanted).is_none_or(|end| end > i64::MAX as u64) {
-            return Err(self.io("reading beyond the largest offset", Errno::INVAL));
-        }
-        let read = self.fill(bufs, offset).map_err(|errno| self.io("reading", errno))?;
-        let size = self.same_version()?;
-        if read == 0 && wanted > 0 && offset < size {
-            return Err(SourceError::Short { at: offset, size });
-        }
-        Ok(read)
+        self.core.read_on(bufs, offset, 0)
     }
 
     fn describe(&self) -> String {
-        let how = if self.direct { "direct" } else { "through the page cache: there is no direct I/O here" };
-        format!("file:{}, {how}", self.path.display())
+        let how = if self.core.direct { "direct" } else { "through the page cache: there is no direct I/O here" };
+        let by = match &self.way {
+            #[cfg(feature = "uring")]
+            Way::Ring(_) => "io_uring".to_string(),
+            Way::Threads(why) if why.is_empty() => "threads".to_string(),
+            Way::Threads(why) => format!("threads ({why})"),
+        };
+        format!("file:{}, {how}, {by}", self.core.path.display())
     }
 
     fn alignment(&self) -> Alignment {
-        self.alignment
+        self.core.alignment
     }
 
     fn check(&self) -> Result<u64, SourceError> {
-        self.same_version()
+        self.core.same_version()
     }
 
     fn accept(&self) -> u64 {
-        let now = self.identity_now();
-        let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.core.identity_now();
+        let mut known = self.core.known();
         if let Ok(now) = now {
             *known = now;
         }
@@ -286,15 +376,33 @@ impl Source for FileSource {
     }
 
     fn allow_writes(&self) -> Result<(), SourceError> {
-        self.open_to_write()
+        self.core.open_to_write()
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        self.write(bytes, offset)
+        self.core.write(bytes, offset)
     }
 
     fn flush(&self) -> Result<(), SourceError> {
-        self.sync()
+        self.core.sync()
+    }
+
+    fn queue(&self) -> Option<Arc<dyn Queue>> {
+        match &self.way {
+            #[cfg(feature = "uring")]
+            Way::Ring(tried) => {
+                let tried = tried.lock().unwrap_or_else(PoisonError::into_inner).take();
+                // The second owner gets a ring of its own, and where there is none left it does without.
+                tried.or_else(|| super::uring::FileQueue::new(&self.core).ok().map(|queue| Arc::new(queue) as _))
+            }
+            Way::Threads(_) => None,
+        }
+    }
+}
+
+impl AsRawFd for Core {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 }
 

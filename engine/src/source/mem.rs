@@ -88,7 +88,8 @@ impl Source for Mem {
                     buf[..len].copy_from_slice(&bytes[at as usize..at as usize + len]);
                 }
                 Content::Generated { fill, .. } if len > 0 => fill(at, &mut buf[..len]),
-                _ => break,
+                // The end, or a buffer without room: another may follow.
+                _ => {}
             }
             at += len as u64;
         }

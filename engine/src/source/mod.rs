@@ -19,8 +19,11 @@ mod mem;
 mod nbd;
 #[cfg(feature = "object")]
 pub mod object;
+mod queue;
 mod sysfs;
 pub mod tree;
+#[cfg(feature = "uring")]
+mod uring;
 
 use std::fmt;
 use std::io::IoSliceMut;
@@ -32,6 +35,7 @@ pub use mem::Mem;
 pub use nbd::Nbd;
 #[cfg(feature = "object")]
 pub use object::Object;
+pub use queue::{Ended, Io, Queue, Transfer};
 pub use sysfs::default_readahead_bytes;
 
 /// Something to read from. See the head of this file.
@@ -117,6 +121,12 @@ pub trait Source: Send + Sync {
     fn flush(&self) -> Result<(), SourceError> {
         Err(no_writes(self.describe()))
     }
+
+    /// A queue for transfers from this source, of the caller's own: what it submits there nobody else reaps. It reads the same
+    /// version as [`Source::read_at`]. Nothing where the source has no such way; then threads read it.
+    fn queue(&self) -> Option<Arc<dyn Queue>> {
+        None
+    }
 }
 
 fn no_writes(what: String) -> SourceError {
@@ -183,6 +193,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn concurrency(&self) -> u32 {
         (**self).concurrency()
+    }
+
+    fn queue(&self) -> Option<Arc<dyn Queue>> {
+        (**self).queue()
     }
 }
 
@@ -312,14 +326,23 @@ pub fn is_remote(text: &str) -> bool {
 /// # Errors
 /// It does not exist, is of no kind that can be read from, or may not be read.
 pub fn open(text: &str) -> Result<Arc<dyn Source>, SourceOpenError> {
+    open_by(text, Io::default())
+}
+
+/// [`open`], where a file is read as told.
+pub(crate) fn open_by(text: &str, io: Io) -> Result<Arc<dyn Source>, SourceOpenError> {
     let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-    let kind = KINDS.iter().find(|kind| kind.schemes.contains(&scheme));
-    kind.map_or_else(|| open_file(text), |kind| (kind.open)(text))
+    let kind = KINDS.iter().find(|kind| kind.schemes.contains(&scheme) && scheme != "file");
+    kind.map_or_else(|| open_file_by(text, io), |kind| (kind.open)(text))
 }
 
 fn open_file(text: &str) -> Result<Arc<dyn Source>, SourceOpenError> {
+    open_file_by(text, Io::default())
+}
+
+fn open_file_by(text: &str, io: Io) -> Result<Arc<dyn Source>, SourceOpenError> {
     let path = text.strip_prefix("file:").unwrap_or(text);
-    FileSource::open(path.as_ref()).map(|file| Arc::new(file) as Arc<dyn Source>).map_err(|mut error| {
+    FileSource::open_by(path.as_ref(), io).map(|file| Arc::new(file) as Arc<dyn Source>).map_err(|mut error| {
         error.what = text.to_string();
         if let (Some((kind, _)), true) = (text.split_once(':'), error.errno == ENOENT)
             && kind != "file"

@@ -7,14 +7,17 @@
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   range_server  an HTTP server for one object that tells every lie a server may tell
 //!   link      a round trip and a bandwidth, in front of any server
+//!   queued    any source, wrapped: read by transfers that end late and out of order
 //! ```
 
 mod faulty;
 mod link;
 mod pattern;
+mod queued;
 mod range_server;
 
 pub use faulty::{Call, Faulty, Verdict};
 pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};
+pub use queued::Queued;
 pub use range_server::{Lie, RangeServer, Seen};

@@ -10,7 +10,7 @@
 //!
 //! What another program writes while a write of ours is under way is not noticed.
 
-use super::{FileSource, Identity};
+use super::{Core, Identity};
 use crate::source::SourceError;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ impl Writes {
     }
 }
 
-impl FileSource {
+impl Core {
     /// Opens the descriptor that writes, once.
     pub(super) fn open_to_write(&self) -> Result<(), SourceError> {
         let _turn = self.writes.opening.lock().unwrap_or_else(PoisonError::into_inner);

@@ -118,13 +118,14 @@ impl Tree for Folder {
         let fd = self.descriptor(path).map_err(fails)?;
         let meta = rustix::fs::fstat(&fd).map_err(fails)?;
         let meta = meta_of(&meta).filter(|meta| meta.kind == Kind::File).ok_or_else(|| fails(Errno::ISDIR))?;
-        let opened = FileSource::open(Path::new(&format!("/proc/self/fd/{}", fd.as_raw_fd())));
+        let by_descriptor = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let opened = FileSource::open_called(Path::new(&by_descriptor), self.path_of(path));
         let source = opened.map_err(|error| fails(Errno::from_raw_os_error(error.errno)))?;
         // The source took its own look in between: with the same before and after, it saw the same.
         if meta_of(&rustix::fs::fstat(&fd).map_err(fails)?).as_ref() != Some(&meta) {
             return Err(SourceError::Changed { what: format!("{} changes", self.path_of(path).display()) });
         }
-        Ok((Arc::new(source.called(self.path_of(path))), meta))
+        Ok((Arc::new(source), meta))
     }
 
     fn link(&self, path: &Path) -> Result<PathBuf, SourceError> {

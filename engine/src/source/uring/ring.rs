@@ -1,0 +1,271 @@
+//! A ring of io_uring and the table of what is under way in it.
+//!
+//! The table owns buffers **and** file of every transfer from before the kernel hears of it until the kernel has said that it
+//! ended. It never moves (a fixed slice), and nobody looks at a buffer meanwhile. Dropped, the ring waits for all of it; what it
+//! cannot wait for it leaks. Never: decides what to read, reads on after a short transfer, or knows versions.
+//!
+//! Any thread submits (one at a time) and any thread reaps (one at a time). The kernel ends a transfer in the thread that
+//! submitted it and cancels what a thread leaves behind when it exits: such transfers come back with ECANCELED, to be read again.
+//!
+//! ```text
+//!   submit ─► place in the table ─► SQE ─► enter ─► the device ─► CQE ─► reap ─► out of the table
+//!                    └── enter fails for good: broken; what the kernel has not taken is given back at once,
+//!                        what it has taken is polled for, and no SQE is ever handed over again
+//! ```
+
+#![allow(unsafe_code)]
+
+use crate::source::Transfer;
+use crate::source::file::Core;
+use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Transfers under way in one ring; as many places in its submission queue, and twice as many in its completion queue.
+pub const RING_DEPTH: u32 = 256;
+/// Rings of one process: each holds a descriptor and about 30 KiB of kernel memory. Files beyond are read by threads.
+pub const MAX_RINGS: usize = 64;
+/// A reaper looks up once in this time: the net under a bug, not a way of working.
+const LOOK_UP: Duration = Duration::from_secs(1);
+/// How often a broken ring is looked at, where the kernel refuses to wait for us.
+const POLL: Duration = Duration::from_micros(200);
+/// What stands in the completion of an interrupt, where others have their place in the table.
+const INTERRUPT: u64 = u64::MAX;
+/// Attempts to hand over while the kernel is short of something for the moment.
+const ENTER_TRIES: u32 = 100;
+
+static RINGS: AtomicUsize = AtomicUsize::new(0);
+
+/// A transfer under way.
+pub struct Flight {
+    pub transfer: Transfer,
+    /// What the kernel was told of the buffers.
+    vectors: Vec<libc::iovec>,
+    pub file: Arc<Core>,
+}
+
+// SAFETY: the pointers in `vectors` go to memory that `transfer` owns, which may be sent.
+unsafe impl Send for Flight {}
+
+struct Table {
+    places: Box<[Option<Flight>]>,
+    free: Vec<u32>,
+}
+
+/// See the head of this file.
+pub struct Ring {
+    uring: IoUring,
+    table: Mutex<Table>,
+    /// Whoever submits.
+    submitting: Mutex<()>,
+    /// Whoever takes completions.
+    reaping: Mutex<()>,
+    /// The kernel refuses to be entered.
+    broken: AtomicBool,
+    /// An interrupt has been asked for and not been met.
+    interrupted: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ring {
+    /// A ring, or why there is none: an error number, or nothing when [`MAX_RINGS`] are there already.
+    pub fn new() -> Result<Ring, Option<io::Error>> {
+        if RINGS.fetch_add(1, Ordering::Relaxed) >= MAX_RINGS {
+            RINGS.fetch_sub(1, Ordering::Relaxed);
+            return Err(None);
+        }
+        // A forked child has no business in it.
+        let uring = IoUring::builder().dontfork().build(RING_DEPTH).map_err(|error| {
+            RINGS.fetch_sub(1, Ordering::Relaxed);
+            Some(error)
+        })?;
+        let table = Table { places: (0..RING_DEPTH).map(|_| None).collect(), free: (0..RING_DEPTH).rev().collect() };
+        let (submitting, reaping) = (Mutex::new(()), Mutex::new(()));
+        let (broken, interrupted) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Ring { uring, table: Mutex::new(table), submitting, reaping, broken, interrupted })
+    }
+
+    /// Begins transfers from the file, in order, as far as there is room. Those left in the list were refused.
+    pub fn submit(&self, file: &Arc<Core>, transfers: &mut Vec<Transfer>) {
+        let _one = lock(&self.submitting);
+        if self.broken.load(Ordering::Relaxed) {
+            return;
+        }
+        let (places, entries) = self.place(file, transfers);
+        // SAFETY: this thread holds `submitting`, and nobody else makes a submission queue without it.
+        let mut queue = unsafe { self.uring.submission_shared() };
+        // SAFETY: every entry reads into buffers of the table, by vectors and from a file that stand there as well, and they
+        // stay there until the kernel says that the transfer has ended.
+        let pushed = unsafe { queue.push_multiple(&entries) };
+        drop(queue);
+        // Empty whenever nobody holds `submitting`, and as large as the table: there is always room.
+        debug_assert!(pushed.is_ok());
+        let left = if pushed.is_ok() { self.enter_all() } else { places.len() };
+        if left > 0 {
+            // The kernel takes them in order: it has not seen the last ones, and will not be asked again.
+            let mut refused = lock(&self.table).take(&places[places.len() - left..]);
+            refused.append(transfers);
+            *transfers = refused;
+        }
+    }
+
+    /// Puts transfers into the table and writes their entries.
+    fn place(&self, file: &Arc<Core>, transfers: &mut Vec<Transfer>) -> (Vec<u32>, Vec<squeue::Entry>) {
+        let mut table = lock(&self.table);
+        let room = table.free.len().min(transfers.len());
+        let (mut places, mut entries) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        for transfer in transfers.drain(..room) {
+            let Some(place) = table.free.pop() else { unreachable!("counted above") };
+            let flight = Flight { transfer, vectors: Vec::new(), file: Arc::clone(file) };
+            // Where it stays: pointers are taken only now.
+            let flight = table.places[place as usize].insert(flight);
+            let vector =
+                |mut buf: io::IoSliceMut<'_>| libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+            flight.vectors = flight.transfer.bufs().into_iter().map(vector).collect();
+            let fd = types::Fd(file.as_raw_fd());
+            let read = opcode::Readv::new(fd, flight.vectors.as_ptr(), flight.vectors.len() as u32);
+            entries.push(read.offset(flight.transfer.offset()).build().user_data(u64::from(place)));
+            places.push(place);
+        }
+        (places, entries)
+    }
+
+    /// Hands over what stands in the submission queue. Called with `submitting` held. Returns how many entries the kernel has
+    /// not taken; then the ring is broken.
+    fn enter_all(&self) -> usize {
+        let mut tries = 0;
+        loop {
+            // SAFETY: the caller holds `submitting`.
+            let left = unsafe { self.uring.submission_shared() }.len();
+            if left == 0 {
+                return 0;
+            }
+            match self.uring.submit() {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if passing(&error) && tries < ENTER_TRIES => std::thread::yield_now(),
+                Err(_) => {
+                    self.broken.store(true, Ordering::Relaxed);
+                    return left;
+                }
+            }
+            tries += 1;
+        }
+    }
+
+    /// True when something has ended that nobody has reaped.
+    pub fn has_ended(&self) -> bool {
+        let Ok(_one) = self.reaping.try_lock() else { return false };
+        // SAFETY: this thread holds `reaping`, and nobody else makes a completion queue without it.
+        !unsafe { self.uring.completion_shared() }.is_empty()
+    }
+
+    /// Takes out what has ended, with what the kernel answered: bytes, or a negative error number. With `wait` it comes
+    /// back when there is something, when it is interrupted, or after [`LOOK_UP`].
+    pub fn reap(&self, wait: bool, ended: &mut Vec<(Flight, i32)>) {
+        loop {
+            let interrupted = self.collect(ended);
+            if !wait || interrupted || !ended.is_empty() || !self.wait() {
+                return;
+            }
+        }
+    }
+
+    /// Takes out what has ended. True when an interrupt was among it.
+    fn collect(&self, ended: &mut Vec<(Flight, i32)>) -> bool {
+        let one = lock(&self.reaping);
+        // SAFETY: this thread holds `reaping`.
+        let queue = unsafe { self.uring.completion_shared() };
+        let done: Vec<(u64, i32)> = queue.map(|entry| (entry.user_data(), entry.result())).collect();
+        drop(one);
+        let mut interrupted = false;
+        let mut table = lock(&self.table);
+        for (place, result) in done {
+            if place == INTERRUPT {
+                interrupted = true;
+                self.interrupted.store(false, Ordering::Release);
+            } else if let Some(flight) = table.places.get_mut(place as usize).and_then(Option::take) {
+                table.free.push(place as u32);
+                ended.push((flight, result));
+            }
+        }
+        // A broken ring brings no interrupts.
+        interrupted || self.broken.load(Ordering::Relaxed) && self.interrupted.swap(false, Ordering::AcqRel)
+    }
+
+    /// Waits until something has ended. False after [`LOOK_UP`].
+    fn wait(&self) -> bool {
+        let span = types::Timespec::from(LOOK_UP);
+        let args = types::SubmitArgs::new().timespec(&span);
+        let submitter = self.uring.submitter();
+        let flags = EnterFlags::GETEVENTS;
+        // Nothing is submitted here: entries belong to whoever holds `submitting`.
+        let waited = if self.uring.params().is_feature_ext_arg() {
+            // SAFETY: with EXT_ARG the argument is a `SubmitArgs`, and it lives until the call is over.
+            unsafe { submitter.enter(0, 1, (flags | EnterFlags::EXT_ARG).bits(), Some(&args)) }
+        } else {
+            // SAFETY: without an argument there is nothing that could be wrong with it.
+            unsafe { submitter.enter::<libc::sigset_t>(0, 1, flags.bits(), None) }
+        };
+        match waited {
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            Err(error) if error.raw_os_error() == Some(libc::ETIME) => false,
+            Err(_) => {
+                std::thread::sleep(POLL);
+                true
+            }
+        }
+    }
+
+    /// Makes one waiting `reap` come back, or the next.
+    pub fn interrupt(&self) {
+        if self.interrupted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let _one = lock(&self.submitting);
+        if self.broken.load(Ordering::Relaxed) {
+            return;
+        }
+        let entry = opcode::Nop::new().build().user_data(INTERRUPT);
+        // SAFETY: this thread holds `submitting`; the entry points to nothing.
+        let pushed = unsafe { self.uring.submission_shared().push(&entry) };
+        debug_assert!(pushed.is_ok());
+        self.enter_all();
+    }
+
+    /// Transfers under way.
+    pub fn under_way(&self) -> usize {
+        lock(&self.table).places.iter().flatten().count()
+    }
+}
+
+impl Table {
+    fn take(&mut self, places: &[u32]) -> Vec<Transfer> {
+        self.free.extend_from_slice(places);
+        places.iter().filter_map(|&place| self.places[place as usize].take()).map(|flight| flight.transfer).collect()
+    }
+}
+
+/// Out of memory, or of places for completions, for the moment.
+fn passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let mut ended = Vec::new();
+        // As long as it takes: the device writes into these buffers until it has ended.
+        while self.under_way() > 0 {
+            self.reap(true, &mut ended);
+            ended.clear();
+        }
+        RINGS.fetch_sub(1, Ordering::Relaxed);
+    }
+}

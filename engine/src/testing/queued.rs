@@ -1,0 +1,209 @@
+//! The double of a queue: any source, read by transfers that end late, out of order, and in the thread that reaps them.
+//!
+//! It has no thread and no clock of its own: a transfer ends when somebody has looked for it often enough, as its seed says. So
+//! whoever forgets to reap, to interrupt, or to hand over his seat stands still here, where a real ring would hide it. Never:
+//! changes bytes; ends what nobody reaps.
+//!
+//! ```text
+//!   submit ──► under way: (looks left, transfer) ... ──reap: one look each──► none left: read now, and ended
+//!        └─ beyond the depth, or from the Nth transfer on: refused
+//! ```
+
+use crate::source::{Alignment, Ended, Queue, Source, SourceError, Transfer};
+use std::io::IoSliceMut;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A waiting reaper looks once in this time even if nothing was submitted.
+const LOOK_UP: Duration = Duration::from_secs(1);
+
+/// See the head of this file.
+pub struct Queued<S> {
+    inner: Arc<S>,
+    setup: Setup,
+    tally: Arc<Tally>,
+}
+
+#[derive(Clone, Copy)]
+struct Setup {
+    seed: u64,
+    depth: usize,
+    refused_from: u64,
+}
+
+/// What happened at all queues of one source.
+#[derive(Default)]
+struct Tally {
+    under_way: AtomicUsize,
+    most: AtomicUsize,
+    taken: AtomicU64,
+}
+
+impl<S: Source> Queued<S> {
+    /// Ends transfers as the seed says; 64 may be under way.
+    pub fn new(inner: S, seed: u64) -> Queued<S> {
+        let setup = Setup { seed, depth: 64, refused_from: u64::MAX };
+        Queued { inner: Arc::new(inner), setup, tally: Arc::default() }
+    }
+
+    /// So many transfers may be under way at once.
+    #[must_use]
+    pub fn depth(mut self, depth: usize) -> Queued<S> {
+        self.setup.depth = depth;
+        self
+    }
+
+    /// Every transfer from this one on (from 0) is refused, as by a ring that the kernel does not let in any more.
+    #[must_use]
+    pub fn refused_from(mut self, nth: u64) -> Queued<S> {
+        self.setup.refused_from = nth;
+        self
+    }
+
+    /// Transfers under way now, in all queues.
+    pub fn under_way(&self) -> usize {
+        self.tally.under_way.load(Ordering::SeqCst)
+    }
+
+    /// The most there ever were.
+    pub fn most_under_way(&self) -> usize {
+        self.tally.most.load(Ordering::SeqCst)
+    }
+
+    /// Transfers that were begun.
+    pub fn taken(&self) -> u64 {
+        self.tally.taken.load(Ordering::SeqCst)
+    }
+
+    /// The source that is wrapped.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S: Source + 'static> Source for Queued<S> {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        self.inner.read_at(bufs, offset)
+    }
+
+    fn describe(&self) -> String {
+        format!("queued {}", self.inner.describe())
+    }
+
+    fn alignment(&self) -> Alignment {
+        self.inner.alignment()
+    }
+
+    fn check(&self) -> Result<u64, SourceError> {
+        self.inner.check()
+    }
+
+    fn accept(&self) -> u64 {
+        self.inner.accept()
+    }
+
+    fn queue(&self) -> Option<Arc<dyn Queue>> {
+        let (inner, tally) = (Arc::clone(&self.inner), Arc::clone(&self.tally));
+        Some(Arc::new(Double { inner, tally, setup: self.setup, state: Mutex::default(), bell: Condvar::new() }))
+    }
+}
+
+struct Double<S> {
+    inner: Arc<S>,
+    tally: Arc<Tally>,
+    setup: Setup,
+    state: Mutex<State>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    under_way: Vec<(u64, Transfer)>,
+    interrupted: bool,
+}
+
+impl<S: Source> Double<S> {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One look at each transfer; those that are due come out, the last first.
+    fn due(state: &mut State) -> Vec<Transfer> {
+        let all = std::mem::take(&mut state.under_way).into_iter();
+        let (due, left) =
+            all.map(|(looks, t)| (looks.saturating_sub(1), t)).partition::<Vec<_>, _>(|(looks, _)| *looks == 0);
+        state.under_way = left;
+        due.into_iter().rev().map(|(_, transfer)| transfer).collect()
+    }
+
+    fn end(&self, mut transfer: Transfer) -> Ended {
+        let offset = transfer.offset();
+        let result = self.inner.read_at(&mut transfer.bufs(), offset);
+        self.tally.under_way.fetch_sub(1, Ordering::SeqCst);
+        transfer.end(result)
+    }
+}
+
+impl<S: Source> Queue for Double<S> {
+    fn depth(&self) -> usize {
+        self.setup.depth
+    }
+
+    fn submit(&self, transfers: &mut Vec<Transfer>) {
+        let mut state = self.lock();
+        while !transfers.is_empty() && state.under_way.len() < self.setup.depth {
+            let nth = self.tally.taken.load(Ordering::SeqCst);
+            if nth >= self.setup.refused_from {
+                break;
+            }
+            self.tally.taken.fetch_add(1, Ordering::SeqCst);
+            let now = self.tally.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+            self.tally.most.fetch_max(now, Ordering::SeqCst);
+            let looks = 1 + super::faulty::draw(self.setup.seed, nth) % 4;
+            state.under_way.push((looks, transfers.remove(0)));
+        }
+        self.bell.notify_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        !self.lock().under_way.is_empty()
+    }
+
+    fn reap(&self, wait: bool, ended: &mut Vec<Ended>) {
+        let mut state = self.lock();
+        loop {
+            let due = Double::<S>::due(&mut state);
+            if !due.is_empty() {
+                drop(state);
+                return ended.extend(due.into_iter().map(|transfer| self.end(transfer)));
+            }
+            if !wait || std::mem::take(&mut state.interrupted) {
+                return;
+            }
+            if state.under_way.is_empty() {
+                let (next, pause) = self.bell.wait_timeout(state, LOOK_UP).unwrap_or_else(PoisonError::into_inner);
+                state = next;
+                if pause.timed_out() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn interrupt(&self) {
+        self.lock().interrupted = true;
+        self.bell.notify_all();
+    }
+}
+
+impl<S> Drop for Double<S> {
+    fn drop(&mut self) {
+        let left = self.state.get_mut().map_or(0, |state| state.under_way.len());
+        self.tally.under_way.fetch_sub(left, Ordering::SeqCst);
+    }
+}

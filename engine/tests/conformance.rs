@@ -1,0 +1,296 @@
+//! One list of checks that every source has to pass, and one row for each source.
+//!
+//! A row makes a source whose bytes are the self-naming pattern of version 0, and says how it becomes version 1, if there is a way. A
+//! new kind of source is one line in `ROWS`. Never: what only one kind can do.
+
+mod common;
+
+use common::{Draw, named};
+use foreread::source::{self, FileSource, Io, Mem, Source, SourceError};
+use foreread::testing::{self, Faulty, Queued, Verdict, pattern};
+use foreread::{Options, Reader};
+use std::any::Any;
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Odd, and more than one group of pages.
+const SIZE: usize = 1_000_001;
+
+/// A source to be checked, and what has to stay alive with it.
+struct Subject {
+    source: Arc<dyn Source>,
+    /// Makes the storage hold version 1, of the same size; none where nobody could notice.
+    replace: Option<Box<dyn Fn()>>,
+    _keep: Box<dyn Any>,
+}
+
+impl Subject {
+    fn new(source: impl Source + 'static, keep: impl Any) -> Option<Subject> {
+        Some(Subject { source: Arc::new(source), replace: None, _keep: Box::new(keep) })
+    }
+
+    fn replaced_by(mut self, replace: impl Fn() + 'static) -> Subject {
+        self.replace = Some(Box::new(replace));
+        self
+    }
+}
+
+type Make = fn() -> Option<Subject>;
+
+/// Every source. A row that cannot be made here says what it needs and gives nothing.
+const ROWS: &[(&str, Make)] = &[
+    ("file by io_uring", || file(Io::Queue)),
+    ("file by threads", || file(Io::Threads)),
+    ("file without direct I/O", in_memory),
+    ("mem", mem),
+    ("mem, generated", || Subject::new(named(SIZE as u64), ())),
+    ("queued", || Subject::new(Queued::new(named(SIZE as u64), 1), ())),
+    ("faulty, slow", || {
+        let slow = |call: testing::Call| {
+            if call.nth.is_multiple_of(16) { Verdict::Slow(Duration::from_millis(1)) } else { Verdict::Pass }
+        };
+        Subject::new(Faulty::new(named(SIZE as u64), slow), ())
+    }),
+    ("nbd", nbd),
+];
+
+type Check = fn(&Subject);
+
+/// What each has to pass, in this order; the last one changes it.
+const CHECKS: &[(&str, Check)] = &[
+    ("its size is told", size),
+    ("it describes itself in one line", describe),
+    ("its granules are powers of two", granules),
+    ("any offset, length, address and number of buffers", anything),
+    ("nothing at and past the end", past_the_end),
+    ("several threads at once", threads),
+    ("a reader on it", reader),
+    ("another version", version),
+];
+
+#[test]
+fn every_source_passes_every_check() {
+    common::watch();
+    let mut made = 0;
+    for (row, make) in ROWS {
+        let Some(subject) = make() else { continue };
+        println!("{row}: {}", subject.source.describe());
+        for (check, run) in CHECKS {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&subject)));
+            assert!(outcome.is_ok(), "{row}: {check}");
+        }
+        made += 1;
+    }
+    assert!(made >= 6, "only {made} of {} rows", ROWS.len());
+}
+
+// ---- the rows ----
+
+fn scratch(dir: Option<&str>) -> Option<tempfile::NamedTempFile> {
+    let file = dir.map_or_else(tempfile::NamedTempFile::new, tempfile::NamedTempFile::new_in).ok()?;
+    file.as_file().write_all_at(&pattern(0, SIZE, 0), 0).expect("room");
+    file.as_file().sync_all().expect("written");
+    Some(file)
+}
+
+fn rewritten(subject: Subject, file: &tempfile::NamedTempFile) -> Subject {
+    let handle = file.reopen().expect("it is there");
+    subject.replaced_by(move || {
+        // Past the tick of the file system's clock.
+        std::thread::sleep(Duration::from_millis(20));
+        handle.write_all_at(&pattern(0, SIZE, 1), 0).expect("writes");
+    })
+}
+
+fn file(io: Io) -> Option<Subject> {
+    let file = scratch(None)?;
+    let source = FileSource::open_by(file.path(), io).expect("opens");
+    if io == Io::Queue && source.is_direct() && source.queue().is_none() {
+        println!("skipped: needs io_uring (kernel.io_uring_disabled=0): {}", source.describe());
+        return None;
+    }
+    let subject = rewritten(Subject::new(source, ())?, &file);
+    Some(Subject { _keep: Box::new(file), ..subject })
+}
+
+fn in_memory() -> Option<Subject> {
+    let Some(file) = scratch(Some("/dev/shm")) else {
+        println!("skipped: needs a tmpfs at /dev/shm");
+        return None;
+    };
+    let subject = rewritten(Subject::new(FileSource::open(file.path()).expect("opens"), ())?, &file);
+    Some(Subject { _keep: Box::new(file), ..subject })
+}
+
+fn mem() -> Option<Subject> {
+    let mem = Arc::new(Mem::new(pattern(0, SIZE, 0)));
+    let other = Arc::clone(&mem);
+    Some(Subject::new(mem, ())?.replaced_by(move || other.replace(pattern(0, SIZE, 1))))
+}
+
+/// A server that dies with its test.
+struct Server {
+    child: std::process::Child,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(feature = "nbd")]
+fn nbd() -> Option<Subject> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (socket, image) = (dir.path().join("socket"), dir.path().join("image"));
+    std::fs::write(&image, pattern(0, SIZE, 0)).expect("room");
+    let mut nbdkit = Command::new("nbdkit");
+    nbdkit.args(["-f", "-r", "-U"]).arg(&socket).arg("file").arg(&image).stdin(Stdio::null()).stdout(Stdio::null());
+    let Ok(child) = nbdkit.spawn() else {
+        println!("skipped: needs nbdkit (Debian: apt-get install nbdkit)");
+        return None;
+    };
+    let server = Server { child, _dir: dir };
+    let start = Instant::now();
+    while !socket.exists() {
+        assert!(start.elapsed() < Duration::from_secs(20), "nbdkit makes no socket");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let name = format!("nbd+unix:///?socket={}", socket.display());
+    Some(Subject { source: source::open(&name).expect("opens"), replace: None, _keep: Box::new(server) })
+}
+
+#[cfg(not(feature = "nbd"))]
+fn nbd() -> Option<Subject> {
+    println!("skipped: needs --features nbd");
+    None
+}
+
+// ---- the checks ----
+
+fn read(source: &dyn Source, len: usize, offset: u64) -> Result<Vec<u8>, SourceError> {
+    let mut buf = vec![0; len];
+    let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
+    buf.truncate(read);
+    Ok(buf)
+}
+
+fn right(bytes: &[u8], offset: u64, version: u16) {
+    testing::check(bytes, offset, version).unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+fn size(subject: &Subject) {
+    assert_eq!(subject.source.size(), SIZE as u64);
+    assert_eq!(subject.source.check(), Ok(SIZE as u64));
+}
+
+fn describe(subject: &Subject) {
+    let text = subject.source.describe();
+    assert!(!text.is_empty() && !text.chars().any(char::is_control), "{text:?}");
+}
+
+fn granules(subject: &Subject) {
+    let granules = subject.source.alignment();
+    assert!(granules.offset.is_power_of_two() && granules.memory.is_power_of_two(), "{granules:?}");
+}
+
+fn anything(subject: &Subject) {
+    let mut draw = Draw(1);
+    let mut memory = vec![0; 1 << 20];
+    for _ in 0..100 {
+        let (skip, offset) = (draw.below(5000) as usize, draw.below(SIZE as u64));
+        let most = [1, 600, 5000, 200_000][draw.below(4) as usize];
+        // Some buffers are empty, and some lists too.
+        let lens: Vec<usize> = (0..draw.below(5)).map(|_| (draw.below(most) * draw.below(4).min(1)) as usize).collect();
+        let mut rest = &mut memory[skip..];
+        let mut bufs = Vec::new();
+        for len in &lens {
+            let (front, back) = rest.split_at_mut(*len);
+            bufs.push(IoSliceMut::new(front));
+            rest = back;
+        }
+        let wanted = lens.iter().sum::<usize>();
+        let read = subject.source.read_at(&mut bufs, offset).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(read, wanted.min(SIZE - offset as usize), "{lens:?} at {offset}");
+        right(&memory[skip..skip + read], offset, 0);
+    }
+}
+
+fn past_the_end(subject: &Subject) {
+    let source = &*subject.source;
+    let end = SIZE as u64;
+    assert_eq!(read(source, 100, end - 1).map(|b| b.len()), Ok(1));
+    for offset in [end, end + 1, end + 4096, 1 << 40] {
+        assert_eq!(read(source, 100, offset), Ok(Vec::new()), "{offset}");
+    }
+    // Beyond what a file can be: nothing or an error, and no panic.
+    for offset in [i64::MAX as u64 - 50, i64::MAX as u64, u64::MAX - 99, u64::MAX] {
+        assert!(read(source, 100, offset).is_ok_and(|b| b.is_empty()) || read(source, 100, offset).is_err());
+    }
+    assert_eq!(read(source, 0, 0), Ok(Vec::new()));
+}
+
+fn threads(subject: &Subject) {
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let source = &subject.source;
+            scope.spawn(move || {
+                let mut draw = Draw(thread);
+                for _ in 0..50 {
+                    let (offset, len) = (draw.below(SIZE as u64 - 20_000), draw.below(20_000) as usize);
+                    let bytes = read(&**source, len, offset).unwrap_or_else(|error| panic!("{error}"));
+                    assert_eq!(bytes.len(), len);
+                    right(&bytes, offset, 0);
+                }
+            });
+        }
+    });
+}
+
+fn reader(subject: &Subject) {
+    for policy in ["none", "linux-6.18:max=256K", "rbd-plain"] {
+        for threads in [0, 4] {
+            let options = Options::default().policy(policy).cache_bytes(512 << 10).threads(threads);
+            let reader = Reader::open(Arc::clone(&subject.source), options).expect("opens");
+            std::thread::scope(|scope| {
+                for thread in 0..3 {
+                    let own = reader.reopen().expect("opens");
+                    scope.spawn(move || {
+                        let mut buf = vec![0; 10_007 + thread * 30_000];
+                        let mut at = 0;
+                        while at < SIZE as u64 {
+                            at += common::read_and_check(&own, &mut buf, at, 0) as u64;
+                        }
+                    });
+                }
+            });
+            assert_eq!((reader.stats().failed_reads, reader.gauges().missed_calls), (0, 0));
+            let meter = reader.meter();
+            drop(reader);
+            assert_eq!(meter.held_bytes(), 0);
+        }
+    }
+}
+
+fn version(subject: &Subject) {
+    let Some(replace) = &subject.replace else { return };
+    let source = &*subject.source;
+    let reader = Reader::open(Arc::clone(&subject.source), Options::default().policy("none")).expect("opens");
+    replace();
+    for _ in 0..2 {
+        assert!(
+            matches!(read(source, 5000, 4096), Err(SourceError::Changed { .. })),
+            "every read, until it is accepted"
+        );
+        assert!(matches!(source.check(), Err(SourceError::Changed { .. })));
+    }
+    assert!(reader.read_at(&mut [0; 4096], 0).is_err(), "a reader on it is told");
+    assert_eq!(source.accept(), SIZE as u64);
+    right(&read(source, 5000, 4096).expect("the new version"), 4096, 1);
+    common::read_and_check(&reader, &mut [0; 300_000], 500_000, 1);
+}

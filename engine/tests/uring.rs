@@ -1,0 +1,241 @@
+//! Files by io_uring: forbidden, failing in the middle, at its limits, and left behind with transfers under way.
+//!
+//! Where the kernel has to misbehave, the test runs itself again under strace, which makes the system call fail. Never: what holds
+//! for every source (`conformance.rs`), or for every way to read a file (`files.rs`, `bytes.rs`).
+#![cfg(feature = "uring")]
+
+mod common;
+
+use common::{Draw, check_memory, quiet, read_and_check};
+use foreread::source::{FileSource, Io, Source};
+use foreread::testing::pattern;
+use foreread::{Advice, Options, Reader};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use tempfile::NamedTempFile;
+
+const SIZE: u64 = 24 << 20;
+/// Set in the run under strace: which file is read.
+const FILE: &str = "FOREREAD_TEST_FILE";
+
+fn file() -> NamedTempFile {
+    let mut file = NamedTempFile::new().expect("a scratch file");
+    file.write_all(&pattern(0, SIZE as usize, 0)).expect("room");
+    file.as_file().sync_all().expect("written");
+    file
+}
+
+/// True when a file can be read by a ring here. Says why not.
+fn have_ring(path: &Path) -> bool {
+    let source = FileSource::open(path).expect("opens");
+    let have = source.describe().ends_with("direct, io_uring");
+    if !have {
+        println!(
+            "skipped: needs a file system with direct I/O and a kernel that allows io_uring: {}",
+            source.describe()
+        );
+    }
+    have
+}
+
+/// Several readers in order and here and there, with readahead; every byte is checked. Returns what the source says of itself.
+fn read_all(path: &Path, threads: u32) -> String {
+    let name = format!("file:{}", path.display());
+    let options = Options::default().policy("linux-6.18:max=2M").cache_bytes(8 << 20).threads(threads);
+    let reader = Reader::open(name, options).expect("opens");
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let own = reader.reopen().expect("opens");
+            scope.spawn(move || {
+                let mut draw = Draw(thread);
+                let mut buf = vec![0; 128 << 10];
+                for i in 0..100 {
+                    let at = if thread == 0 { draw.below(SIZE - (1 << 20)) } else { ((thread * 8) << 20) + (i << 16) };
+                    assert_eq!(read_and_check(&own, &mut buf, at, 0), buf.len());
+                }
+            });
+        }
+    });
+    check_memory(&quiet(&reader), 4096);
+    let stats = reader.stats();
+    assert_eq!((stats.failed_reads, stats.failed_fetches), (0, 0));
+    let (said, meter) = (reader.describe(), reader.meter());
+    drop(reader);
+    assert_eq!(meter.held_bytes(), 0);
+    said
+}
+
+/// Runs one test of this file again, under strace with a system call tampered with.
+fn again_with(test: &str, inject: &str, path: &Path) -> Option<Output> {
+    let itself = std::env::current_exe().expect("this test");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup,io_uring_enter", "-e", inject]);
+    strace.arg(itself).args(["--exact", test, "--nocapture", "--test-threads=1"]).env(FILE, path);
+    match strace.output() {
+        Ok(output) if String::from_utf8_lossy(&output.stderr).contains("PTRACE") => {
+            println!("skipped: needs the right to trace (ptrace)");
+            None
+        }
+        Ok(output) => Some(output),
+        Err(_) => {
+            println!("skipped: needs strace (Debian: apt-get install strace)");
+            None
+        }
+    }
+}
+
+/// The run under strace, if this is one.
+fn inner() -> Option<String> {
+    let path = std::env::var_os(FILE)?;
+    let said = read_all(Path::new(&path), 2);
+    println!("\nsource: {said}");
+    Some(said)
+}
+
+fn said(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text.lines().find_map(|line| line.strip_prefix("source: ")).expect("it says what it reads").to_string()
+}
+
+#[test]
+fn forbidden_or_missing_it_falls_back_and_says_so() {
+    common::watch();
+    if inner().is_some() {
+        return;
+    }
+    let file = file();
+    if !have_ring(file.path()) {
+        return;
+    }
+    for (inject, want) in [
+        ("inject=io_uring_setup:error=EPERM", "direct, threads (io_uring is forbidden: EPERM)"),
+        ("inject=io_uring_setup:error=ENOSYS", "direct, threads (io_uring is not known to this kernel: ENOSYS)"),
+        ("inject=io_uring_setup:error=ENOMEM", "direct, threads (io_uring finds no memory: ENOMEM, raise ulimit -l)"),
+        ("inject=io_uring_enter:error=EPERM", "direct, threads (io_uring took no read)"),
+    ] {
+        let Some(output) = again_with("forbidden_or_missing_it_falls_back_and_says_so", inject, file.path()) else {
+            return;
+        };
+        assert_eq!(said(&output), format!("file:{}, {want}", file.path().display()), "{inject}");
+    }
+}
+
+/// It worked when it was tried and is refused later: what the kernel has not taken is read by threads, and nobody notices.
+#[test]
+fn refused_in_the_middle() {
+    common::watch();
+    if inner().is_some() {
+        return;
+    }
+    let file = file();
+    if !have_ring(file.path()) {
+        return;
+    }
+    for inject in [
+        "inject=io_uring_enter:error=EPERM:when=3+",
+        "inject=io_uring_enter:error=EPERM:when=8+",
+        "inject=io_uring_enter:error=EBADF:when=20+",
+        // For the moment: it is tried again.
+        "inject=io_uring_enter:error=EAGAIN:when=3+3",
+        "inject=io_uring_enter:error=EINTR:when=3+2",
+    ] {
+        let Some(output) = again_with("refused_in_the_middle", inject, file.path()) else { return };
+        assert!(said(&output).ends_with("direct, io_uring"), "{inject}");
+    }
+}
+
+#[test]
+fn as_asked() {
+    common::watch();
+    let file = file();
+    let name = format!("file:{}", file.path().display());
+    let reader = Reader::open(name.as_str(), Options::default().io(Io::Threads)).expect("opens");
+    assert_eq!(reader.describe(), format!("{name}, direct, threads (as asked)"));
+    // A source that could, under options that forbid it.
+    let source = Arc::new(FileSource::open(file.path()).expect("opens"));
+    let reader = Reader::open(source, Options::default().io(Io::Threads)).expect("opens");
+    read_and_check(&reader, &mut vec![0; 1 << 20], 0, 0);
+}
+
+/// Rings are counted; files beyond the last one are read by threads, and closing makes room.
+#[test]
+fn more_files_than_rings() {
+    common::watch();
+    let file = file();
+    if !have_ring(file.path()) {
+        return;
+    }
+    let open = || FileSource::open(file.path()).expect("opens");
+    let mut all: Vec<FileSource> = (0..70).map(|_| open()).collect();
+    let beyond = all.iter().filter(|s| s.describe().ends_with("threads (64 rings of io_uring are in use)")).count();
+    assert!(beyond >= 6, "{beyond} of 70 beyond the limit");
+    let last = Reader::open(Arc::new(all.pop().expect("70")), Options::default()).expect("opens");
+    read_and_check(&last, &mut vec![0; 1 << 20], 100, 0);
+    drop(all);
+    assert!(open().describe().ends_with("io_uring"));
+}
+
+/// Descriptors of this process that are open on the file.
+fn descriptors(path: &Path) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").expect("a list");
+    all.flatten().filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path)).count()
+}
+
+/// Readers and sources that go with transfers under way: the memory and the descriptor stay until the last has ended, and no
+/// longer.
+#[test]
+fn dropped_at_every_moment() {
+    common::watch();
+    let file = file();
+    if !have_ring(file.path()) {
+        return;
+    }
+    let path = file.path().canonicalize().expect("it is there");
+    let own = descriptors(&path);
+    let mut busy = 0;
+    for n in 0..200u64 {
+        let source = Arc::new(FileSource::open(&path).expect("opens"));
+        let options = Options::default().policy("linux-6.18:max=4M").threads((n % 3) as u32);
+        let reader = Reader::open(Arc::clone(&source), options).expect("opens");
+        let mut buf = vec![0; 4096];
+        (0..n % 8).for_each(|i| drop(reader.read_at(&mut buf, i << 12)));
+        reader.advise(Advice::WillNeed, 0..8 << 20).expect("taken");
+        busy += u64::from(reader.gauges().running_fetches > 0);
+        let meter = reader.meter();
+        if n % 2 == 0 {
+            drop(source);
+            drop(reader);
+        } else {
+            drop(reader);
+            drop(source);
+        }
+        assert_eq!((meter.held_bytes(), descriptors(&path)), (0, own));
+    }
+    assert!(busy > 100, "{busy} of 200 times something was under way");
+}
+
+/// The kernel cancels what a thread leaves behind when it ends; the bytes come all the same.
+#[test]
+fn threads_that_end_leave_nothing_undone() {
+    common::watch();
+    let file = file();
+    if !have_ring(file.path()) {
+        return;
+    }
+    let name = format!("file:{}", file.path().display());
+    for threads in [0, 2] {
+        let options = Options::default().policy("linux-6.18:max=2M").threads(threads);
+        let reader = Reader::open(name.as_str(), options).expect("opens");
+        let mut buf = vec![0; 128 << 10];
+        for i in 0..SIZE >> 17 {
+            let read = || reader.read_at(&mut [0; 4096], i << 17).expect("reads");
+            std::thread::scope(|scope| assert_eq!(scope.spawn(read).join().expect("no panic"), 4096));
+            assert_eq!(read_and_check(&reader, &mut buf, i << 17, 0), buf.len());
+        }
+        let stats = reader.stats();
+        assert_eq!((stats.failed_reads, stats.failed_fetches, quiet(&reader).missed_calls), (0, 0, 0));
+    }
+}
