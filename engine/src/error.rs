@@ -5,6 +5,7 @@
 use crate::source::{self, SourceOpenError};
 use foreread_core::event::Error;
 use foreread_core::policy::SpecError;
+use foreread_core::units::MAX_OFFSET;
 
 /// Why a reader could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,12 @@ pub enum OpenError {
     /// The policy does not exist, or a value of it does not fit.
     #[error("policy: {0}; `foreread policies` lists policies and their parameters")]
     Policy(SpecError),
+    /// The source is larger than offsets are counted here.
+    #[error("a source of {size} bytes: only {MAX_OFFSET} can be counted; serve a part of it")]
+    TooLarge {
+        /// Its size.
+        size: u64,
+    },
     /// The page size is not one.
     #[error("page of {bytes} bytes: a page is a power of two from 512 to 1M")]
     PageSize {
@@ -73,6 +80,7 @@ impl OpenError {
                 Errno::INVAL.raw_os_error()
             }
             OpenError::EventLog { error, .. } => error.raw_os_error().unwrap_or(source::EIO),
+            OpenError::TooLarge { .. } => Errno::FBIG.raw_os_error(),
             OpenError::Limit { .. } => Errno::MFILE.raw_os_error(),
             OpenError::Budget { .. } => Errno::NOMEM.raw_os_error(),
             OpenError::Stopped => source::EIO,

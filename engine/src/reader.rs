@@ -20,7 +20,7 @@ use foreread_core::event::Advice;
 use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
-use foreread_core::units::{ByteRange, FileId, OpenId};
+use foreread_core::units::{ByteRange, FileId, MAX_OFFSET, OpenId};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::path::Path;
@@ -120,6 +120,10 @@ impl Reader {
 
     /// The first reader of a source.
     pub(crate) fn first(engine: Engine, source: Arc<dyn Source>) -> Result<Reader, OpenError> {
+        let size = source.size();
+        if size > MAX_OFFSET {
+            return Err(OpenError::TooLarge { size });
+        }
         let added = engine.driver().add(Arc::clone(&source), engine.io()).map_err(|_| OpenError::Stopped)?;
         let (file, open, seen) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         Ok(Reader { engine, source, file, open, seen: AtomicU64::new(seen), pinned: false })

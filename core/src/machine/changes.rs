@@ -9,6 +9,10 @@ use crate::event::{Advice, Error};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
+/// A hint is heard for so many times the size of the cache: present pages are at most one of them, and readahead is given half
+/// of one, so what lies beyond would be refused. Without it a hint for a file of exabytes is planned for ever.
+const HINTED_CACHES: u64 = 4;
+
 impl Machine {
     /// These bytes changed: their pages go, here or on their way.
     pub(super) fn invalidate(&mut self, file: FileId, range: ByteRange) {
@@ -69,7 +73,11 @@ impl Machine {
     /// the rest of the file, as a length of 0 is to `posix_fadvise`: decided here, once, for all policies.
     pub(super) fn advise(&mut self, open: OpenId, advice: Advice, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
-        let end = if range.is_empty() { self.size_of(file) } else { range.end() };
+        let mut end = if range.is_empty() { self.size_of(file) } else { range.end() };
+        if advice == Advice::WillNeed {
+            let cache = self.config.capacity_pages.saturating_mul(self.config.page.bytes());
+            end = end.min(range.start().saturating_add(cache.saturating_mul(HINTED_CACHES)));
+        }
         let range = ByteRange::between(range.start(), end);
         let question = (range, range.start(), false);
         self.ask((file, open, stream), question, |policy, ask, plan| policy.on_advice(ask, advice, plan));

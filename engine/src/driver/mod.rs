@@ -27,7 +27,7 @@ use crate::budget::{Budget, Claim};
 use crate::chunk::{Meter, Pool};
 use crate::error::Fault;
 use crate::eventlog::EventLog;
-use crate::source::{EIO, Io, Source, SourceError};
+use crate::source::{self, EIO, Io, Source, SourceError};
 use crate::store::Store;
 use foreread_core::event::{Advice, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
@@ -393,7 +393,7 @@ impl Shared {
             guarded(|| {
                 let mut bufs: Vec<IoSliceMut<'_>> =
                     parts.iter_mut().map(|p| IoSliceMut::new(p.chunk.bytes_mut())).collect();
-                let read = source.read_at(&mut bufs, job.range.start())?;
+                let read = source::read_on(&*source, &mut bufs, job.range.start(), job.range.len())?;
                 Ok((read, source.size()))
             })
         };

@@ -129,6 +129,25 @@ pub trait Source: Send + Sync {
     }
 }
 
+/// Reads `wanted` bytes from `offset` on, at most what the buffers hold: where a source stops short of them it is asked to go
+/// on, and one that makes no progress twice in a row ends there.
+pub(crate) fn read_on(
+    source: &dyn Source,
+    mut bufs: &mut [IoSliceMut<'_>],
+    offset: u64,
+    wanted: u64,
+) -> Result<usize, SourceError> {
+    let mut done = source.read_at(bufs, offset)?;
+    let (mut last, mut idle) = (done, u32::from(done == 0));
+    while (done as u64) < wanted && idle < 2 {
+        IoSliceMut::advance_slices(&mut bufs, last);
+        last = source.read_at(bufs, offset + done as u64)?;
+        done += last;
+        idle = if last == 0 { idle + 1 } else { 0 };
+    }
+    Ok(done)
+}
+
 fn no_writes(what: String) -> SourceError {
     SourceError::Io { errno: rustix::io::Errno::ROFS.raw_os_error(), what: format!("{what} cannot be written") }
 }

@@ -34,6 +34,7 @@ pub struct Nbd {
     links: Vec<Mutex<Option<Arc<Link>>>>,
     /// The size that was accepted last.
     size: AtomicU64,
+    silence: Duration,
 }
 
 impl Nbd {
@@ -42,13 +43,22 @@ impl Nbd {
     /// # Errors
     /// The address is none, nobody answers there, or the server has no such export.
     pub fn open(text: &str) -> Result<Nbd, SourceOpenError> {
+        Nbd::open_within(text, SILENCE)
+    }
+
+    /// Connects to a server that is given up when it owes an answer and says nothing for `silence` (of [`Nbd::open`]: 30 s).
+    /// An answer may take longer than that as long as it goes on coming.
+    ///
+    /// # Errors
+    /// As [`Nbd::open`].
+    pub fn open_within(text: &str, silence: Duration) -> Result<Nbd, SourceOpenError> {
         let address = uri::parse(text)?;
-        let link = Link::connect(&address, SILENCE).map_err(|broken| broken.open_error(text))?;
+        let link = Link::connect(&address, silence).map_err(|broken| broken.open_error(text))?;
         let links = if link.many() { MAX_LINKS } else { 1 };
         let size = AtomicU64::new(link.size());
         let mut all: Vec<Mutex<Option<Arc<Link>>>> = (1..links).map(|_| Mutex::default()).collect();
         all.push(Mutex::new(Some(Arc::new(link))));
-        Ok(Nbd { address, name: text.to_string(), links: all, size })
+        Ok(Nbd { address, name: text.to_string(), links: all, size, silence })
     }
 
     /// The link to use: one that is there and idle, then a new one, then the one with the fewest requests.
@@ -65,7 +75,7 @@ impl Nbd {
         if let Some(link) = place.as_ref().filter(|l| l.is_up()) {
             return Ok(Arc::clone(link));
         }
-        let link = Arc::new(Link::connect(&self.address, SILENCE)?);
+        let link = Arc::new(Link::connect(&self.address, self.silence)?);
         *place = Some(Arc::clone(&link));
         Ok(link)
     }
