@@ -6,7 +6,7 @@ use crate::args::ServeArgs;
 use crate::fail::Fail;
 use crate::out;
 use crate::watch::{self, Front, Reporter};
-use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
+use foreread::front::nbd::{self, Counts, Listen, Server, Settings, Stop};
 use foreread::{Options, Reader};
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -14,6 +14,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache);
     let reader = Reader::open(args.source.as_str(), options).map_err(|error| Fail::Input(error.to_string()))?;
     let engine = reader.engine().clone();
+    let room = nbd::make_room(args.max_clients);
+    if room < args.max_clients {
+        eprintln!(
+            "foreread: room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)",
+            args.max_clients
+        );
+    }
     let settings = Settings {
         export: args.export.clone(),
         description: reader.describe(),

@@ -188,6 +188,39 @@ fn one_client_too_many_is_turned_away() {
     assert_eq!(one.answer(), (1, 0));
 }
 
+/// Many that are idle, some that read, all at once: nobody fails, nobody waits for another for ever, memory stays where it
+/// belongs. The larger form that is measured: bench/nbd-clients.
+#[test]
+fn idle_clients_cost_nothing_and_active_ones_share() {
+    let options = Options::default().cache_bytes(4 * MIB).policy("linux-6.18:max=128K");
+    let reader = Reader::open(Arc::new(named(64 * MIB)), options).expect("opened");
+    let meter = reader.meter();
+    let served = Served::of(reader, Settings::default());
+    let mut idle: Vec<Client> = (0..64).map(|_| served.client()).collect();
+    std::thread::scope(|scope| {
+        for me in 0..16_u64 {
+            let mut client = served.client();
+            scope.spawn(move || {
+                for i in 0..256_u64 {
+                    let offset = me * 4 * MIB + i * 16_384;
+                    client.send(command::READ, i, offset, 16_384);
+                    assert_eq!(client.answer(), (i, 0));
+                    testing::check(&client.data(16_384), offset, 0).expect("right bytes");
+                }
+            });
+        }
+    });
+    let counts = (served.counts)();
+    assert_eq!((counts.bytes, counts.failed_requests, counts.turned_away), (64 * MIB, 0, 0));
+    // The cache, and one fetch on its way for each active client.
+    assert!(meter.held_bytes() <= 2 * (4 + 16) * MIB, "{} bytes", meter.held_bytes());
+    for client in &mut idle {
+        client.send(command::READ, 1, 5, 10);
+        assert_eq!(client.answer(), (1, 0));
+        testing::check(&client.data(10), 5, 0).expect("right bytes");
+    }
+}
+
 /// No answer is of the new version on a connection that was told of the old one.
 #[test]
 fn a_changed_source_ends_its_connections_and_new_ones_see_it() {

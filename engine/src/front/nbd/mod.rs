@@ -104,6 +104,22 @@ impl Stop {
     }
 }
 
+/// Raises this process's limit of open files so far that `clients` fit, as far as the system lets it. A program that
+/// serves calls it; the library does not change its caller's limits unasked. Returns how many clients fit.
+pub fn make_room(clients: u32) -> u32 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = u64::from(clients) + OTHER_FILES;
+    let mut allowed = current.unwrap_or(u64::MAX);
+    if allowed < wanted {
+        let most = wanted.min(maximum.unwrap_or(u64::MAX));
+        if setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum }).is_ok() {
+            allowed = most;
+        }
+    }
+    u32::try_from(allowed.saturating_sub(OTHER_FILES)).unwrap_or(u32::MAX).min(clients)
+}
+
 /// Counted since the server was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -148,6 +164,8 @@ pub struct Server {
 
 /// How long a server that was stopped waits for answers that are on their way.
 const DRAIN: Duration = Duration::from_secs(5);
+/// Open files of a server beside its clients: the source, listeners, pipes, logs, and room to spare.
+const OTHER_FILES: u64 = 64;
 /// Stack of a connection's thread: it holds no buffer.
 const STACK_BYTES: usize = 512 << 10;
 
