@@ -8,9 +8,11 @@
 //!   range_server  an HTTP server for one object that tells every lie a server may tell
 //!   link      a round trip and a bandwidth, in front of any server
 //!   queued    any source, wrapped: read by transfers that end late and out of order
+//!   fuzz      what the fuzz targets run
 //! ```
 
 mod faulty;
+pub mod fuzz;
 mod link;
 mod pattern;
 mod queued;

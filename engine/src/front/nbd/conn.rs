@@ -200,6 +200,8 @@ impl Conn {
                     Ok(())
                 })?;
             }
+            // Behind the lock, so that no other thread takes what follows it.
+            Ok(Order::Disconnect) => self.closing.store(true, Ordering::Relaxed),
             _ => {}
         }
         Ok(task)
@@ -263,6 +265,10 @@ impl Conn {
             let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
             let next = self.next(&mut input, &agreement.export, &mut buffer);
             self.waiting.fetch_sub(1, Ordering::Relaxed);
+            if next.is_err() {
+                // Behind the lock: after what was no request, nothing that follows is one.
+                self.closing.store(true, Ordering::Relaxed);
+            }
             let more = input.end > input.start;
             drop(input);
             let Ok(task) = next else { break };

@@ -1,0 +1,341 @@
+//! Operations of the engine, and the plain vectors of bytes that they are held against.
+//!
+//! A read has to give the bytes of one version that its reader may see, all that there are, or an error that it has a
+//! right to. Never: a check that the engine's own words are taken for.
+//!
+//! ```text
+//!   versions: [bytes 0][bytes 1]...        Replace adds one, Write and Append change the last
+//!   a reader stands at the version that it was last told of; an older one must never come again
+//! ```
+
+use super::Broken;
+use crate::source::{Alignment, Mem, Source, SourceError};
+use crate::testing::{Faulty, Verdict, pattern};
+use crate::{Advice, Options, ReadError, Reader, WriteError};
+use foreread_core::policy::ALL;
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Largest source of a story.
+const MAX_BYTES: u64 = 96 << 10;
+/// Most readers at once.
+const MAX_READERS: u64 = 3;
+/// Most operations of a story.
+const MAX_OPS: usize = 64;
+const EIO: i32 = crate::source::EIO;
+
+/// Something that a program does, or that happens to its storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant's comment names its fields")]
+pub enum Op {
+    /// A reader reads.
+    Read { reader: usize, offset: u64, len: usize },
+    /// A reader says what it wants.
+    Advise { reader: usize, advice: Advice, offset: u64, len: u64 },
+    /// A reader writes bytes of this value.
+    Write { reader: usize, offset: u64, len: usize, byte: u8 },
+    /// Another program puts another version of this size in its place.
+    Replace { size: u64 },
+    /// Another program makes it longer.
+    Append { len: usize },
+    /// The next read of the storage goes like this.
+    Fault { verdict: Verdict },
+    /// A reader is closed, and another one opened.
+    Reopen { reader: usize },
+}
+
+/// Settings and operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Story {
+    /// Number of the policy.
+    pub policy: usize,
+    /// Bytes of a cache page, where the policy leaves it open.
+    pub page_bytes: u64,
+    /// Pages in the cache.
+    pub pages: u64,
+    /// Worker threads.
+    pub threads: u32,
+    /// Bytes of the source at first.
+    pub size: u64,
+    /// What happens, in order.
+    pub ops: Vec<Op>,
+}
+
+impl Story {
+    /// Builds one from numbers: `next(n)` gives one below `n`, or nothing when there are no more.
+    pub fn build(mut next: impl FnMut(u64) -> Option<u64>) -> Story {
+        let mut settings = |below| next(below).unwrap_or(0);
+        let mut story = Story {
+            policy: settings(ALL.len() as u64) as usize,
+            page_bytes: 512 << settings(4),
+            pages: 8 << settings(5),
+            threads: settings(3) as u32,
+            size: settings(MAX_BYTES),
+            ops: Vec::new(),
+        };
+        while story.ops.len() < MAX_OPS
+            && let Some(op) = op(&mut next)
+        {
+            story.ops.push(op);
+        }
+        story
+    }
+
+    /// The story of a seed.
+    #[must_use]
+    pub fn drawn(seed: u64) -> Story {
+        let mut state = seed;
+        let mut left = 400;
+        Story::build(|below| {
+            left -= 1;
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (left > 0).then(|| (state >> 33) % below)
+        })
+    }
+}
+
+fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
+    // Places and lengths that are no multiple of anything, and those that are.
+    let place = |next: &mut dyn FnMut(u64) -> Option<u64>| {
+        let at = next(MAX_BYTES + 5000)?;
+        Some(if next(2)? == 0 { at } else { at & !4095 })
+    };
+    Some(match next(16)? {
+        0..7 => {
+            let (reader, offset) = (next(MAX_READERS)? as usize, place(next)?);
+            Op::Read { reader, offset, len: next(if offset.is_multiple_of(2) { 3000 } else { 40_000 })? as usize }
+        }
+        7 => {
+            let advice = [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed, Advice::DontNeed];
+            let advice = advice[next(5)? as usize];
+            Op::Advise { reader: next(MAX_READERS)? as usize, advice, offset: place(next)?, len: next(50_000)? }
+        }
+        8..11 => {
+            let (reader, offset) = (next(MAX_READERS)? as usize, place(next)?);
+            Op::Write { reader, offset, len: next(9000)? as usize, byte: next(256)? as u8 }
+        }
+        11 => Op::Replace { size: next(MAX_BYTES)? },
+        12 => Op::Append { len: next(9000)? as usize },
+        13 | 14 => {
+            let verdict = match next(4)? {
+                0 => Verdict::Fail(EIO),
+                1 => Verdict::Cut(next(5000)? as usize),
+                2 => Verdict::Slow(Duration::from_micros(next(300)?)),
+                _ => Verdict::Cut(0),
+            };
+            Op::Fault { verdict }
+        }
+        _ => Op::Reopen { reader: next(MAX_READERS)? as usize },
+    })
+}
+
+/// The storage. With `forgets` it has a bug of its own, that the check has to find.
+struct Storage {
+    bytes: Mem,
+    forgets: bool,
+}
+
+impl Source for Storage {
+    fn size(&self) -> u64 {
+        self.bytes.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        self.bytes.read_at(bufs, offset)
+    }
+
+    fn describe(&self) -> String {
+        self.bytes.describe()
+    }
+
+    fn alignment(&self) -> Alignment {
+        Alignment::NONE
+    }
+
+    fn check(&self) -> Result<u64, SourceError> {
+        self.bytes.check()
+    }
+
+    fn accept(&self) -> u64 {
+        self.bytes.accept()
+    }
+
+    fn allow_writes(&self) -> Result<(), SourceError> {
+        self.bytes.allow_writes()
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
+        // The canary: the last byte of a write that begins with a page and ends in the middle of one is lost.
+        let lost = self.forgets && offset.is_multiple_of(4096) && bytes.len() > 4096 && bytes[0] == 0x5a;
+        self.bytes.write_at(&bytes[..bytes.len() - usize::from(lost)], offset)
+    }
+
+    fn flush(&self) -> Result<(), SourceError> {
+        self.bytes.flush()
+    }
+}
+
+/// The story as it should go.
+struct World {
+    storage: Arc<Storage>,
+    next_faults: Arc<Mutex<VecDeque<Verdict>>>,
+    fired: Arc<AtomicU64>,
+    readers: Vec<(Reader, usize)>,
+    versions: Vec<Vec<u8>>,
+    errors: u64,
+}
+
+/// Tells a story to an engine. `planted` gives the storage a bug, for checking the check.
+///
+/// # Errors
+/// What was not as it should be.
+pub fn engine(story: &Story, planted: bool) -> Result<(), Broken> {
+    let mut world = World::new(story, planted)?;
+    for (n, op) in story.ops.iter().enumerate() {
+        world.step(op).map_err(|why| format!("operation {n}, {op:?}: {why}"))?;
+    }
+    world.next_faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let end = MAX_BYTES as usize * 8;
+    for reader in (0..world.readers.len()).chain(0..world.readers.len()) {
+        world.read(reader, 0, end).map_err(|why| format!("at the end, reader {reader}: {why}"))?;
+    }
+    let meter = world.readers[0].0.meter();
+    drop(world);
+    if meter.held_bytes() > 0 {
+        return Err(format!("{} bytes are still held after the last reader is gone", meter.held_bytes()));
+    }
+    Ok(())
+}
+
+impl World {
+    fn new(story: &Story, forgets: bool) -> Result<World, Broken> {
+        let bytes = pattern(0, story.size as usize, 0);
+        let storage = Arc::new(Storage { bytes: Mem::new(bytes.clone()), forgets });
+        let next_faults: Arc<Mutex<VecDeque<Verdict>>> = Arc::default();
+        let fired = Arc::new(AtomicU64::new(0));
+        let (queue, count) = (Arc::clone(&next_faults), Arc::clone(&fired));
+        let faulty = Faulty::new(Arc::clone(&storage), move |_| {
+            let verdict = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front().unwrap_or(Verdict::Pass);
+            count.fetch_add(u64::from(verdict != Verdict::Pass), Ordering::SeqCst);
+            verdict
+        });
+        let policy = ALL[story.policy % ALL.len()];
+        let page = policy.page_bytes.unwrap_or(story.page_bytes);
+        let options = Options::default().policy(policy.name).page_bytes(page).cache_bytes(story.pages * page);
+        let reader = Reader::open(Arc::new(faulty), options.threads(story.threads)).map_err(|e| e.to_string())?;
+        reader.allow_writes().map_err(|e| e.to_string())?;
+        let mut readers = Vec::new();
+        for _ in 1..MAX_READERS {
+            readers.push((reader.reopen().map_err(|e| e.to_string())?, 0));
+        }
+        readers.push((reader, 0));
+        Ok(World { storage, next_faults, fired, readers, versions: vec![bytes], errors: 0 })
+    }
+
+    fn step(&mut self, op: &Op) -> Result<(), Broken> {
+        match *op {
+            Op::Read { reader, offset, len } => self.read(reader, offset, len)?,
+            Op::Advise { reader, advice, offset, len } => {
+                self.readers[reader].0.advise(advice, offset..offset + len).map_err(|e| e.to_string())?;
+            }
+            Op::Write { reader, offset, len, byte } => self.write(reader, offset, len, byte)?,
+            Op::Replace { size } => {
+                let bytes = pattern(0, size as usize, self.versions.len() as u16);
+                // In the model first: nobody may see it before it is known.
+                self.versions.push(bytes.clone());
+                self.storage.bytes.replace(bytes);
+            }
+            Op::Append { len } => {
+                if let Some(last) = self.versions.last_mut() {
+                    let more = pattern(last.len() as u64, len, 999);
+                    last.extend_from_slice(&more);
+                    self.storage.bytes.append(&more);
+                }
+            }
+            Op::Fault { verdict } => {
+                self.next_faults.lock().unwrap_or_else(PoisonError::into_inner).push_back(verdict);
+            }
+            Op::Reopen { reader } => {
+                let other = self.readers[(reader + 1) % self.readers.len()].0.reopen().map_err(|e| e.to_string())?;
+                // It begins with what the engine knows now, which no reader may know less of than it.
+                let known = self.readers.iter().map(|r| r.1).min().unwrap_or(0);
+                self.readers[reader] = (other, known);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, reader: usize, offset: u64, len: usize) -> Result<(), Broken> {
+        let mut buf = vec![0xee; len];
+        let known = self.readers[reader].1;
+        match self.readers[reader].0.read_at(&mut buf, offset) {
+            Ok(got) => {
+                let right = |bytes: &Vec<u8>| {
+                    let start = bytes.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
+                    let want = &bytes[start..bytes.len().min(start + len)];
+                    buf[..got] == *want
+                };
+                // The oldest that fits: a read of nothing, or of bytes that both have, proves nothing newer.
+                let fits = (known..self.versions.len()).find(|&v| right(&self.versions[v]));
+                self.readers[reader].1 = fits.ok_or_else(|| {
+                    let versions = self.versions.len();
+                    format!("{got} bytes that are of no version from {known} to {}", versions - 1)
+                })?;
+                Ok(())
+            }
+            Err(ReadError::Changed { .. }) => self.told(reader),
+            Err(ReadError::Io { errno: EIO, .. } | ReadError::Short { .. }) => {
+                self.errors += 1;
+                let fired = self.fired.load(Ordering::SeqCst);
+                if self.errors > fired { Err(format!("{} errors for {fired} faults", self.errors)) } else { Ok(()) }
+            }
+            Err(error) => Err(format!("an error that nothing explains: {error}")),
+        }
+    }
+
+    fn write(&mut self, reader: usize, offset: u64, len: usize, byte: u8) -> Result<(), Broken> {
+        let bytes = vec![byte; len];
+        match self.readers[reader].0.write_at(&bytes, offset) {
+            Ok(()) => {
+                let last = self.versions.len() - 1;
+                let place = self.versions[last].get_mut(offset as usize..offset as usize + len);
+                match place {
+                    Some(place) => place.copy_from_slice(&bytes),
+                    None if len == 0 => {}
+                    None => return Err("a write beyond the end went well".to_string()),
+                }
+                if len > 0 {
+                    // It reached the storage, so the engine and this reader know the latest version.
+                    self.readers[reader].1 = last;
+                }
+                Ok(())
+            }
+            Err(WriteError::Changed { .. }) => {
+                if self.versions.len() == 1 {
+                    Err("changed, and nothing has".to_string())
+                } else {
+                    Ok(())
+                }
+            }
+            Err(WriteError::Beyond { size, .. }) => {
+                let known = self.versions.iter().any(|v| v.len() as u64 >= size);
+                if known { Ok(()) } else { Err(format!("a size of {size} that it never had")) }
+            }
+            Err(error) => Err(format!("an error that nothing explains: {error}")),
+        }
+    }
+
+    /// The reader is told of a change: there has to be one that it did not know of.
+    fn told(&mut self, reader: usize) -> Result<(), Broken> {
+        let known = self.readers[reader].1;
+        if known + 1 >= self.versions.len() {
+            return Err(format!("told of a change after version {known}, the latest"));
+        }
+        // At least one further; it may be any of those that came since.
+        self.readers[reader].1 = known + 1;
+        Ok(())
+    }
+}

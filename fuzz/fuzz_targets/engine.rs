@@ -1,0 +1,12 @@
+//! Reads, hints, writes, new versions and faults, against plain vectors of bytes.
+//! Never: looks inside the engine.
+
+#![no_main]
+
+mod story;
+
+use foreread::testing::fuzz::engine;
+use libfuzzer_sys::fuzz_target;
+use story::Told;
+
+fuzz_target!(|told: Told| engine(&told.0, false).expect("what the engine owes every reader"));
