@@ -1,6 +1,34 @@
 //! Sources that fail: right bytes or the right error, nothing left behind, and the next read is clean.
 //!
 //! Never: an error that only a readahead met.
+//!
+//! All faults that the engine is held against, and where (`every_fault_has_its_test` sees to it that the tests are there):
+//!
+//! | fault | what happens | tests |
+//! |---|---|---|
+//! | F1 | EIO on readahead | faults::failing_readahead_fails_no_read museum::slash2_368 museum::arrow_46346 |
+//! | F2 | EIO on demand | faults::the_nth_fetch_fails_for_every_n museum::mountpoint_933 |
+//! | F3 | a short read, not at the end | edges::short_answers_are_continued |
+//! | F4 | a short read at the end | files::at_and_past_the_end faults::an_early_end_is_short museum::fsspec_2150 |
+//! | F5 | a reply shorter than asked at an edge of ours | museum::hf_mount_12 |
+//! | F6 | truncated, grown | files::shrunk_while_it_is_read files::appended_by_another_thread museum::fsspec_110 museum::s3fs_220 |
+//! | F7 | replaced | files::replies_never_mix_versions museum::mountpoint_136 object::a_stream_over_a_replaced_object_never_mixes |
+//! | F8 | a server that ignores the range, or lies | object::what_no_retry_can_mend_is_refused_at_once nbd::a_server_that_lies_is_left |
+//! | F9 | a hung request, a dribbling body | museum::aws_js_8098 museum::wal_rus_28 object::each_deadline_ends_what_it_is_for |
+//! | F10 | a caller goes away | faults::dropped_while_busy museum::foyer_1286 uring::dropped_at_every_moment |
+//! | F11 | io_uring is missing or forbidden | uring::forbidden_or_missing_it_falls_back_and_says_so uring::refused_in_the_middle |
+//! | F12 | the memory is used up | edges::readahead_is_refused_before_demand bytes::reads_larger_than_the_cache |
+//! | F14 | the kernel's cache above us | fuse::a_replaced_file_is_another_number_and_never_a_mix |
+//! | F15 | writers outside | files::overwritten writes::our_own_writes_are_no_change_and_those_of_others_are |
+//! | F16 | thrash | rules::what_was_evicted_unused_and_then_demanded_is_thrash faults::slow_and_shared |
+//! | F17 | NBD: hostile clients | nbd::bad_clients_lose_their_connection_and_no_other validate::each_rule_has_its_error fuzz::conversations_with_a_whole_server |
+//! | F17 | NBD: many clients | nbd::one_client_too_many_is_turned_away nbd::idle_clients_cost_nothing_and_active_ones_share |
+//! | F18 | FUSE: unmounted under load | fuse::unmounted_under_load_it_leaves_an_empty_folder |
+//! | F21 | arithmetic at the ends | edges::the_largest_offsets_and_the_smallest_sizes edges::a_file_ends_at_the_largest_offset_of_the_system |
+//! | F22 | the clock | edges::equal_times_and_a_clock_that_never_goes_back |
+//! | F24 | librbd: absent, dying, late | rbd::closing_waits_for_reads_whose_caller_went_away rbd::a_cluster_that_dies_fails_the_reads_and_hangs_nobody |
+//! | F25 | who may connect | nbd::a_socket_is_private_and_takes_nobodys_place serve::a_port_alone_stays_on_this_machine |
+//! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_who_is_in_is_served edges::an_interrupted_call_is_made_again edges::a_busy_source_is_asked_again_by_the_next_read |
 
 mod common;
 
@@ -234,7 +262,10 @@ fn failing_readahead_fails_no_read() {
         let unlucky = draw.lock().expect("no panic").below(5) == 0;
         if unlucky && !demanded { Verdict::Fail(EIO) } else { Verdict::Pass }
     };
-    let source = Arc::new(Faulty::new(named(160 << 20), rule));
+    // A million of them: ./test-long faults.
+    let reads: u64 = std::env::var("FOREREAD_READS").map_or(10_240, |n| n.parse().expect("a number"));
+    let each = reads.div_ceil(4);
+    let source = Arc::new(Faulty::new(named((each * 4) << 14), rule));
     let options = Options::default().policy("linux-6.18:max=64K").cache_bytes(4 << 20);
     let reader = Reader::open(Arc::clone(&source), options).expect("opens");
     std::thread::scope(|scope| {
@@ -242,8 +273,8 @@ fn failing_readahead_fails_no_read() {
             let (own, waited) = (reader.reopen().expect("opens"), Arc::clone(&waited));
             scope.spawn(move || {
                 let mut buf = vec![0; 16 << 10];
-                for i in 0..2560 {
-                    let at = (thread * 2560 + i) * (16 << 10);
+                for i in 0..each {
+                    let at = (thread * each + i) * (16 << 10);
                     let range = at..at + (16 << 10);
                     waited.lock().expect("no panic").push(range.clone());
                     assert_eq!(read_and_check(&own, &mut buf, at, 0), 16 << 10);
@@ -257,7 +288,43 @@ fn failing_readahead_fails_no_read() {
     quiet(&reader);
     let stats = reader.stats();
     assert_eq!((stats.failed_reads, stats.failed_fetches), (0, source.faults()));
-    assert!(source.faults() > 100, "{} faults", source.faults());
+    assert!(source.faults() > reads / 100, "{} faults", source.faults());
+    println!(
+        "{reads} demand reads of 16 KiB, {} failed reads of readahead, {} failed demand reads",
+        source.faults(),
+        stats.failed_reads
+    );
+}
+
+/// The table at the head of this file names tests that are there, for every fault.
+#[test]
+fn every_fault_has_its_test() {
+    /// Files that come with parts of their own.
+    const COMING: [&str; 4] = ["object", "uring", "fuse", "rbd"];
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let file = |name: &str| match name {
+        "rules" => root.join("core/tests/rules.rs"),
+        "validate" => root.join("engine/src/nbd/validate.rs"),
+        "serve" => root.join("cli/src/args/serve.rs"),
+        _ => root.join(format!("engine/tests/{name}.rs")),
+    };
+    let head = include_str!("faults.rs").lines().filter_map(|line| line.strip_prefix("//! | F"));
+    let mut faults = Vec::new();
+    for row in head {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        faults.push(cells[0].parse::<u32>().expect("a number"));
+        assert!(!cells[2].is_empty(), "F{}: no test", cells[0]);
+        for test in cells[2].split(' ') {
+            let (name, test) = test.split_once("::").expect("file::test");
+            match std::fs::read_to_string(file(name)) {
+                Ok(text) => assert!(text.contains(&format!("fn {test}(")), "F{}: there is no {name}::{test}", cells[0]),
+                Err(_) => assert!(COMING.contains(&name), "F{}: there is no file {name}", cells[0]),
+            }
+        }
+    }
+    faults.dedup();
+    let all: Vec<u32> = (1..=26).filter(|n| ![13, 19, 20, 23].contains(n)).collect();
+    assert_eq!(faults, all);
 }
 
 /// Anything fails now and then, under several threads; then nothing does.
