@@ -20,6 +20,8 @@ mod nbd;
 #[cfg(feature = "object")]
 pub mod object;
 mod queue;
+#[cfg(feature = "rbd")]
+mod rbd;
 mod sysfs;
 pub mod tree;
 #[cfg(feature = "uring")]
@@ -36,6 +38,8 @@ pub use nbd::Nbd;
 #[cfg(feature = "object")]
 pub use object::Object;
 pub use queue::{Ended, Io, Queue, Transfer};
+#[cfg(feature = "rbd")]
+pub use rbd::{RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdSettings};
 pub use sysfs::default_readahead_bytes;
 
 /// Something to read from. See the head of this file.
@@ -321,6 +325,14 @@ const KINDS: &[Kind] = &[
         open: |text| Object::open(text).map(|object| Arc::new(object) as Arc<dyn Source>),
         #[cfg(not(feature = "object"))]
         open: |text| Err(not_built(text, "object")),
+    },
+    Kind {
+        schemes: &["rbd"],
+        written: "rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]",
+        #[cfg(feature = "rbd")]
+        open: |text| Rbd::open(text).map(|rbd| Arc::new(rbd) as Arc<dyn Source>),
+        #[cfg(not(feature = "rbd"))]
+        open: |text| Err(not_built(text, "rbd")),
     },
     // TLS is refused with a line of its own, not taken for a path.
     #[cfg(feature = "nbd")]

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   pattern   bytes that name their own offset and version, so that one misplaced byte is noticed
+//!   ceph      a Ceph cluster of one machine, for as long as it is wanted
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   range_server  an HTTP server for one object that tells every lie a server may tell
 //!   link      a round trip and a bandwidth, in front of any server
@@ -11,6 +12,8 @@
 //!   fuzz      what the fuzz targets run
 //! ```
 
+#[cfg(feature = "rbd")]
+mod ceph;
 mod faulty;
 pub mod fuzz;
 mod link;
@@ -18,6 +21,8 @@ mod pattern;
 mod queued;
 mod range_server;
 
+#[cfg(feature = "rbd")]
+pub use ceph::{CephCluster, CephError};
 pub use faulty::{Call, Faulty, Verdict};
 pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};

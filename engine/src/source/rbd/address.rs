@@ -1,0 +1,111 @@
+//! What an image is called: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
+//!
+//! Never: looks anything up, and takes no key or secret: Ceph's keyrings hold them.
+
+use crate::source::SourceOpenError;
+
+const REMEDY: &str = "write rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]";
+const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
+/// Longest name of a pool, namespace, image or snapshot, in bytes. Ceph's own limits are lower.
+const MAX_NAME: usize = 4096;
+
+/// An image, and whom to ask for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Address {
+    pub pool: String,
+    /// The empty name is the pool itself.
+    pub namespace: String,
+    pub image: String,
+    /// A snapshot never changes.
+    pub snap: Option<String>,
+    /// The configuration; `CEPH_CONF` or the usual places where none is named.
+    pub conf: Option<String>,
+    /// The user, without `client.`; `admin` where none is named.
+    pub id: Option<String>,
+}
+
+pub fn parse(text: &str) -> Result<Address, SourceOpenError> {
+    let error = |why: &str| SourceOpenError {
+        what: text.to_string(),
+        why: why.to_string(),
+        remedy: REMEDY.to_string(),
+        errno: EINVAL,
+    };
+    let rest = text.strip_prefix("rbd:").ok_or_else(|| error("it is not the name of an RBD image"))?;
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (path, snap) = path.split_once('@').map_or((path, None), |(path, snap)| (path, Some(snap)));
+    let parts: Vec<&str> = path.split('/').collect();
+    let (pool, namespace, image) = match parts[..] {
+        [pool, image] => (pool, "", image),
+        [pool, namespace, image] => (pool, namespace, image),
+        [_] => return Err(error("no pool is named")),
+        _ => return Err(error("it has too many parts")),
+    };
+    if pool.is_empty() || image.is_empty() || snap == Some("") || (parts.len() == 3 && namespace.is_empty()) {
+        return Err(error("a part of the name is empty"));
+    }
+    let mut address = Address {
+        pool: pool.into(),
+        namespace: namespace.into(),
+        image: image.into(),
+        snap: snap.map(str::to_string),
+        ..Address::default()
+    };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("conf", path)) if !path.is_empty() => address.conf = Some(path.to_string()),
+            Some(("id", id)) if !id.is_empty() => address.id = Some(id.to_string()),
+            _ => return Err(error("after the ? it knows conf=PATH and id=NAME")),
+        }
+    }
+    let all = [Some(&address.pool), Some(&address.namespace), Some(&address.image), address.snap.as_ref()];
+    let all = all.into_iter().chain([address.conf.as_ref(), address.id.as_ref()]).flatten();
+    for name in all {
+        if name.len() > MAX_NAME || name.contains('\0') {
+            return Err(error("a part of the name is no name"));
+        }
+    }
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_notations() {
+        let plain = Address { pool: "p".into(), image: "i".into(), ..Address::default() };
+        let some = |text: &str| Some(text.to_string());
+        for (text, address) in [
+            ("rbd:p/i", plain.clone()),
+            ("rbd:p/n/i", Address { namespace: "n".into(), ..plain.clone() }),
+            ("rbd:p/i@s", Address { snap: some("s"), ..plain.clone() }),
+            ("rbd:p/i?conf=a/b.conf", Address { conf: some("a/b.conf"), ..plain.clone() }),
+            ("rbd:p/i@s?id=x&conf=c", Address { snap: some("s"), id: some("x"), conf: some("c"), ..plain }),
+        ] {
+            assert_eq!(parse(text).expect(text), address);
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_said_in_one_line() {
+        let long = format!("rbd:p/{}", "i".repeat(MAX_NAME + 1));
+        assert!(parse(&long[..long.len() - 1]).is_ok());
+        for (text, why) in [
+            ("rbd:i", "no pool is named"),
+            ("rbd:", "no pool is named"),
+            ("rbd:/i", "a part of the name is empty"),
+            ("rbd:p/", "a part of the name is empty"),
+            ("rbd:p//i", "a part of the name is empty"),
+            ("rbd:p/i@", "a part of the name is empty"),
+            ("rbd:p/a/b/c", "it has too many parts"),
+            ("rbd:p/i?key=secret", "after the ? it knows conf=PATH and id=NAME"),
+            ("rbd:p/i?conf=", "after the ? it knows conf=PATH and id=NAME"),
+            ("rbd:p/i\0", "a part of the name is no name"),
+            (long.as_str(), "a part of the name is no name"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert_eq!((error.why.as_str(), error.errno), (why, EINVAL), "{text}");
+        }
+    }
+}

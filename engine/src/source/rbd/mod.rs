@@ -1,0 +1,354 @@
+//! Ceph images as a source: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
+//!
+//! Through the librbd that is installed where this runs; it is loaded when the first image is opened. Its own cache
+//! and readahead are switched off, so that one layer caches and one reads ahead. An image is opened read-only, which
+//! nobody notices and which is told nothing: whether it is still the same is asked every few seconds. Never: writes,
+//! locks an image, or waits for a cluster without an end.
+//!
+//! ```text
+//!   read_at ──► a piece of at most 4 MiB ──flight.rs──► librbd ──► bytes
+//!   check, and a thread every 5 s ──► open it anew: same id, same snapshot, size?
+//!        as large: go on │ larger: the new one serves from now on │ smaller, another, gone: Changed, until accepted
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `address` | names |
+//! | `api` | the functions of librados and librbd |
+//! | `client` | cluster, pool, image: opened and closed in order |
+//! | `flight` | reads on their way and their memory |
+
+mod address;
+mod api;
+mod client;
+mod flight;
+
+use super::{EIO, ENOENT, Source, SourceError, SourceOpenError, errno_text};
+use address::Address;
+use api::{Api, Missing};
+use client::{Image, Pool, Refused, Step};
+use flight::Ended;
+use std::io::IoSliceMut;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
+
+pub use client::RbdLayout;
+
+/// Seconds until a cluster that does not answer is given up when an image is opened.
+pub const RBD_CONNECT_SECONDS: u64 = 10;
+/// Seconds until a read that gets no answer fails.
+pub const RBD_SILENCE_SECONDS: u64 = 30;
+/// How often an image is looked at again.
+pub const RBD_LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Largest read in one request: librbd splits at objects anyway, which are 4 MiB unless made otherwise.
+const MAX_REQUEST: u64 = 4 << 20;
+/// How long a read waits for librbd: what librbd itself waits for the cluster, and half of that.
+const PATIENCE: Duration = Duration::from_secs(RBD_SILENCE_SECONDS + RBD_SILENCE_SECONDS / 2);
+const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
+
+/// How librbd is set up for one client of it.
+#[derive(Clone, Debug)]
+pub struct RbdSettings {
+    /// Name of librados's library, as the loader knows it.
+    pub librados: String,
+    /// Name of librbd's.
+    pub librbd: String,
+    /// Ceph's options, in order; they win over its configuration.
+    pub options: Vec<(String, String)>,
+    /// How often the image is looked at again; nothing: only when it is asked for.
+    pub look_every: Option<Duration>,
+    /// How long a read waits for librbd, which is to give up first (`rados_osd_op_timeout`).
+    pub patience: Duration,
+}
+
+impl RbdSettings {
+    /// librbd as it is configured, cache and readahead included, with an end to every wait.
+    #[must_use]
+    pub fn as_configured() -> RbdSettings {
+        let (librados, librbd) = ("librados.so.2".to_string(), "librbd.so.1".to_string());
+        let settings = RbdSettings { librados, librbd, options: Vec::new(), look_every: None, patience: PATIENCE };
+        settings
+            .with("client_mount_timeout", RBD_CONNECT_SECONDS)
+            .with("rados_mon_op_timeout", RBD_CONNECT_SECONDS)
+            .with("rados_osd_op_timeout", RBD_SILENCE_SECONDS)
+            .with("log_to_stderr", false)
+            .with("err_to_stderr", false)
+    }
+
+    /// With this option of Ceph's. The last of several of one name counts.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl ToString) -> RbdSettings {
+        self.options.push((key.to_string(), value.to_string()));
+        self
+    }
+
+    fn option(&self, key: &str) -> &str {
+        self.options.iter().rev().find(|(name, _)| name == key).map_or("", |(_, value)| value)
+    }
+}
+
+/// A source: without librbd's cache and readahead, looked at every [`RBD_LOOK_EVERY`].
+impl Default for RbdSettings {
+    fn default() -> RbdSettings {
+        let plain = RbdSettings::as_configured().with("rbd_cache", false).with("rbd_readahead_max_bytes", 0);
+        RbdSettings { look_every: Some(RBD_LOOK_EVERY), ..plain }
+    }
+}
+
+/// See the head of this file.
+pub struct Rbd {
+    inner: Arc<Inner>,
+    /// Gone with this: the thread that looks at the image ends.
+    _alive: Option<Sender<()>>,
+}
+
+/// What the thread that looks at the image needs, too.
+struct Inner {
+    name: String,
+    address: Address,
+    pool: Arc<Pool>,
+    patience: Duration,
+    version: (i32, i32, i32),
+    now: RwLock<Now>,
+}
+
+/// The image that serves.
+struct Now {
+    image: Arc<Image>,
+    /// It is another version, and that was not accepted yet.
+    changed: Option<String>,
+}
+
+impl Rbd {
+    /// Opens an image for an engine with a cache and readahead of its own.
+    ///
+    /// # Errors
+    /// The name is none, librbd is not installed or too old, the cluster does not answer, or has no such image.
+    pub fn open(text: &str) -> Result<Rbd, SourceOpenError> {
+        Rbd::open_with(text, &RbdSettings::default())
+    }
+
+    /// Opens an image through a client that is set up like this.
+    ///
+    /// # Errors
+    /// As [`Rbd::open`]; or an option is none of Ceph's.
+    pub fn open_with(text: &str, settings: &RbdSettings) -> Result<Rbd, SourceOpenError> {
+        let address = address::parse(text)?;
+        let api = Api::load(&settings.librados, &settings.librbd).map_err(|missing| not_here(text, missing))?;
+        let refused = |refused| cannot_open(text, &address, &refused, settings.option("client_mount_timeout"));
+        let pool = Arc::new(Pool::open(api, &address, &settings.options).map_err(refused)?);
+        let image = Arc::new(Image::open(&pool, &address).map_err(refused)?);
+        let now = RwLock::new(Now { image, changed: None });
+        let (name, version, patience) = (text.to_string(), api.version(), settings.patience);
+        let inner = Arc::new(Inner { name, address, pool, patience, version, now });
+        let alive = settings.look_every.map(|every| inner.look_every(every));
+        Ok(Rbd { inner, _alive: alive })
+    }
+
+    /// How it lies in objects.
+    ///
+    /// # Errors
+    /// librbd does not say.
+    pub fn layout(&self) -> Result<RbdLayout, SourceError> {
+        self.inner.image()?.layout().map_err(|refused| self.inner.failed(refused.errno))
+    }
+}
+
+impl Inner {
+    fn now(&self) -> RwLockWriteGuard<'_, Now> {
+        self.now.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The image of the version that was accepted last.
+    fn image(&self) -> Result<Arc<Image>, SourceError> {
+        let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
+        match &now.changed {
+            Some(what) => Err(SourceError::Changed { what: what.clone() }),
+            None => Ok(Arc::clone(&now.image)),
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).image.identity.size
+    }
+
+    fn failed(&self, errno: i32) -> SourceError {
+        let what = match errno {
+            ETIMEDOUT => format!("{}: no answer from the cluster", self.name),
+            _ => self.name.clone(),
+        };
+        SourceError::Io { errno, what }
+    }
+
+    /// Whether it is still the same version; and the size.
+    fn look(&self) -> Result<u64, SourceError> {
+        let known = self.image()?;
+        let fresh = match Image::open(&self.pool, &self.address) {
+            Ok(fresh) => Arc::new(fresh),
+            Err(Refused { errno: ENOENT, .. }) => {
+                return Err(self.change(&known, "the image or its snapshot is gone".to_string()));
+            }
+            Err(refused) => return Err(self.failed(refused.errno)),
+        };
+        let (was, is) = (&known.identity, &fresh.identity);
+        if (&was.id, was.snap) != (&is.id, is.snap) {
+            return Err(self.change(&known, "it is another image of this name".to_string()));
+        }
+        if is.size < was.size {
+            return Err(self.change(&known, format!("it has {} bytes, and had {}", is.size, was.size)));
+        }
+        if is.size > was.size {
+            let size = is.size;
+            let mut now = self.now();
+            // Whoever was faster knows as much; no image is closed under the lock.
+            let old = (now.changed.is_none() && size > now.image.identity.size)
+                .then(|| std::mem::replace(&mut now.image, Arc::clone(&fresh)));
+            drop(now);
+            drop(old);
+            return Ok(size);
+        }
+        Ok(was.size)
+    }
+
+    /// From here on every read says so, unless `known` has been replaced meanwhile.
+    fn change(&self, known: &Arc<Image>, what: String) -> SourceError {
+        let what = format!("{}: {what}", self.name);
+        let mut now = self.now();
+        if Arc::ptr_eq(&now.image, known) {
+            now.changed.get_or_insert_with(|| what.clone());
+        }
+        SourceError::Changed { what }
+    }
+
+    /// Looks at the image again and again, until what this returns is dropped.
+    fn look_every(self: &Arc<Inner>, every: Duration) -> Sender<()> {
+        let (alive, ended) = channel::<()>();
+        let inner = Arc::downgrade(self);
+        // Without a thread it is looked at when a read comes to its end, as before.
+        let _ = std::thread::Builder::new().name("foreread-rbd".to_string()).spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
+                let Some(inner) = inner.upgrade() else { return };
+                // A cluster that does not answer is the reads' business.
+                let _ = inner.look();
+            }
+        });
+        alive
+    }
+
+    /// One request: `len` bytes from `offset` on, into `bufs` from their byte `skip` on.
+    fn request(
+        &self,
+        image: &Image,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+        offset: u64,
+        len: usize,
+    ) -> Result<(), SourceError> {
+        let ticket = flight::begin(image, offset, len).map_err(|errno| self.failed(errno))?;
+        match ticket.wait(self.patience, |bytes| scatter(bytes, bufs, skip)) {
+            Ended::Bytes(got) if got == len => Ok(()),
+            Ended::Bytes(got) => Err(SourceError::Short { at: offset + got as u64, size: image.identity.size }),
+            Ended::Failed(errno) => Err(self.failed(errno)),
+            Ended::Silent => Err(self.failed(ETIMEDOUT)),
+        }
+    }
+}
+
+fn scatter(mut bytes: &[u8], bufs: &mut [IoSliceMut<'_>], mut skip: usize) {
+    for buf in bufs {
+        let from = skip.min(buf.len());
+        skip -= from;
+        let (here, rest) = bytes.split_at(bytes.len().min(buf.len() - from));
+        buf[from..from + here.len()].copy_from_slice(here);
+        bytes = rest;
+    }
+}
+
+impl Source for Rbd {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        let image = self.inner.image()?;
+        let left = image.identity.size.saturating_sub(offset);
+        let wanted = left.min(bufs.iter().map(|b| b.len() as u64).sum());
+        let mut done = 0;
+        while done < wanted {
+            let len = (wanted - done).min(MAX_REQUEST);
+            self.inner.request(&image, bufs, done as usize, offset + done, len as usize)?;
+            done += len;
+        }
+        // What became known while it was read counts, too.
+        self.inner.image().map(|_| wanted as usize)
+    }
+
+    fn describe(&self) -> String {
+        let (major, minor, extra) = self.inner.version;
+        format!("{}, librbd {major}.{minor}.{extra}", self.inner.name)
+    }
+
+    fn check(&self) -> Result<u64, SourceError> {
+        self.inner.look()
+    }
+
+    fn accept(&self) -> u64 {
+        // Where it cannot be opened every read goes on to say that it has changed.
+        if let Ok(fresh) = Image::open(&self.inner.pool, &self.inner.address) {
+            let fresh = Now { image: Arc::new(fresh), changed: None };
+            let old = std::mem::replace(&mut *self.inner.now(), fresh);
+            drop(old);
+        }
+        self.inner.size()
+    }
+}
+
+fn not_here(text: &str, missing: Missing) -> SourceOpenError {
+    let (why, remedy) = match missing {
+        Missing::Library(file, said) => {
+            let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
+            (format!("{file} cannot be loaded ({said})"), "install librbd1 (Debian: apt-get install librbd1)")
+        }
+        Missing::Function(file, function) => (
+            format!("{file} has no {function}: it is another version than the one that is needed"),
+            "install librbd1 of Ceph 16 or later (Debian: apt-get install librbd1)",
+        ),
+    };
+    let errno = rustix::io::Errno::NOTSUP.raw_os_error();
+    SourceOpenError { what: text.to_string(), why, remedy: remedy.to_string(), errno }
+}
+
+fn cannot_open(text: &str, address: &Address, refused: &Refused, seconds: &str) -> SourceOpenError {
+    let Refused { errno, step } = *refused;
+    let from_env = || std::env::var("CEPH_CONF").ok().filter(|path| !path.is_empty());
+    let conf = address.conf.clone().or_else(from_env).unwrap_or_else(|| "/etc/ceph/ceph.conf".to_string());
+    let pool = &address.pool;
+    let system = errno_text(errno);
+    let (why, remedy) = match (step, errno) {
+        (Step::ReadConf, _) => (
+            format!("the configuration {conf} cannot be read ({system})"),
+            "name one with ?conf=PATH or CEPH_CONF".to_string(),
+        ),
+        (Step::Connect, ETIMEDOUT) => (
+            format!("no answer from the cluster of {conf} within {seconds} s"),
+            "check that its monitors run and can be reached (ceph -s)".to_string(),
+        ),
+        (Step::Connect, _) => (
+            format!("the cluster of {conf} cannot be reached ({system})"),
+            "check the monitors, the user and the keyring that it names".to_string(),
+        ),
+        (Step::Pool, ENOENT) => ("there is no pool of this name".to_string(), "see 'ceph osd pool ls'".to_string()),
+        (Step::Image, ENOENT) => (
+            "there is no image or no snapshot of this name".to_string(),
+            format!("see 'rbd ls {pool}' and 'rbd snap ls'"),
+        ),
+        (Step::Create | Step::Option, _) => {
+            (format!("librados refuses its settings ({system})"), "check the user and the options".to_string())
+        }
+        (_, ETIMEDOUT) => ("the cluster does not answer".to_string(), "check that it is healthy (ceph -s)".to_string()),
+        _ => (system, "check the name and what the user may do".to_string()),
+    };
+    let errno = if errno == 0 { EIO } else { errno };
+    SourceOpenError { what: text.to_string(), why, remedy, errno }
+}
