@@ -180,6 +180,9 @@ enum Who {
     Policy(PolicySpec),
     /// The kernel.
     Kernel,
+    /// librbd, with a cache and readahead of its own.
+    #[cfg(feature = "rbd")]
+    Librbd(&'static live::librbd::Peer),
     /// One that knows the future.
     Oracle,
 }
@@ -219,8 +222,23 @@ impl<'a> Case<'a> {
             let page = PageSize::new(4096).unwrap_or(case.rows[0].page);
             case.rows.push(Row { policy: "kernel".to_string(), who: Who::Kernel, page });
         }
+        #[cfg(feature = "rbd")]
+        case.add_librbd();
         case.add_oracle(natural)?;
         Ok(case)
+    }
+
+    /// The rows of librbd itself, beside ours on an image.
+    #[cfg(feature = "rbd")]
+    fn add_librbd(&mut self) {
+        let Place::Source(source) = self.place else { return };
+        if source.image().is_none() {
+            return;
+        }
+        let page = PageSize::new(live::librbd::PAGE_BYTES).unwrap_or(self.rows[0].page);
+        let peers = live::librbd::PEERS.iter();
+        self.rows.extend(peers.map(|peer| Row { policy: peer.name.to_string(), who: Who::Librbd(peer), page }));
+        self.notes.push(LIBRBD_ROWS.to_string());
     }
 
     /// The row of the oracle, where there is to be one: with the page that a policy without wishes gets.
@@ -320,6 +338,12 @@ impl<'a> Case<'a> {
                 live::engine(source.source(seed, workload), workload, &self.setup(row, spec, run, limits))?
             }
             (Place::File(file), Who::Kernel) => live::kernel(&file.path, workload)?,
+            #[cfg(feature = "rbd")]
+            (Place::Source(source), Who::Librbd(peer)) => {
+                live::librbd::run(source.image().unwrap_or_default(), peer, workload)?
+            }
+            #[cfg(feature = "rbd")]
+            (Place::File(_), Who::Librbd(_)) => unreachable!("only an image has rows of librbd"),
             (Place::File(_) | Place::Source(_), Who::Oracle) => unreachable!("only a model has a row of the oracle"),
             (Place::Source(_), Who::Kernel) => unreachable!("only a file has a row of the kernel"),
         };
@@ -362,6 +386,8 @@ impl<'a> Case<'a> {
                 oracle::run(&oracle::Setup { workload, config, preset, seed, bound })
             }
             Who::Kernel => unreachable!("a model has no kernel row"),
+            #[cfg(feature = "rbd")]
+            Who::Librbd(_) => unreachable!("only an image has rows of librbd"),
         }
     }
 
@@ -428,6 +454,11 @@ impl<'a> Case<'a> {
         }
     }
 }
+
+/// What the rows of librbd are.
+#[cfg(feature = "rbd")]
+const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with an empty cache of 32 MiB for each run: as \
+    shipped (writearound, which reads nothing ahead), the same with writeback, and with seed 004's 4 MiB, never off";
 
 /// Why a replay in mode open has no oracle.
 const ORACLE_IS_OF_TIME: &str =

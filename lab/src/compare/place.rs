@@ -146,6 +146,12 @@ impl OnSource {
         }
     }
 
+    /// Its name, if it is an RBD image.
+    #[cfg(feature = "rbd")]
+    pub fn image(&self) -> Option<&str> {
+        Some(self.name.as_str()).filter(|name| name.starts_with("rbd:"))
+    }
+
     /// The model that stands behind it.
     pub fn preset(&self) -> Option<&'static Preset> {
         if let Opener::Model(preset) = self.opener { Some(preset) } else { None }

@@ -5,6 +5,8 @@
 //! maps a file, or reads another than the one it was given (a workload that wants that is refused).
 
 mod crew;
+#[cfg(feature = "rbd")]
+pub mod librbd;
 mod model;
 mod scratch;
 

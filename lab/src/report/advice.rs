@@ -172,7 +172,7 @@ impl<'a> Place<'a> {
     fn warning(&self, choice: &Choice<'_>) -> String {
         let mut found = Vec::new();
         for report in self.reports {
-            let kernel = report.rows.iter().find(|r| r.is_kernel());
+            let kernel = report.rows.iter().find(|r| r.is_kernel() && r.policy == "kernel");
             if let Some(ratio) = kernel.and_then(|k| apart(report, choice.policy, &k.policy)).filter(|r| *r < 1.0) {
                 found.push(format!(
                     "the kernel's own page cache reads {} {}, so nothing here beats it there",

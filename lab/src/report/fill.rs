@@ -75,6 +75,8 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
     let p_value = none.and_then(|n| verdict.p_value(index, n));
     let stats = sums.ours();
     let count = |field: fn(&Stats) -> u64| stats.map(|_| sums.mean(field));
+    // librbd counts what it plans, and nothing else that is in these rows.
+    let planned_by = |field: fn(&Stats) -> u64| (stats.is_some() || policy.is_librbd()).then(|| sums.mean(field));
     let demand = |field: fn(&Stats) -> u64| Some(sums.mean(field)).filter(|n| stats.is_some() || *n > 0);
     let latency = Latency::of(policy);
     let bytes = |field: fn(&Stats) -> u64| stats.map(|_| sums.total(field));
@@ -98,8 +100,8 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
         late_p99_us: policy.runs.iter().filter_map(|r| r.late_p99_ns).max().map(|ns| ns as f64 / NS_PER_US),
         demand_reads: demand(|s| s.demand_reads),
         demand_bytes: demand(|s| s.demand_bytes),
-        ra_planned_ops: count(|s| s.ra_planned_ops),
-        ra_planned_bytes: count(|s| s.ra_planned_bytes),
+        ra_planned_ops: planned_by(|s| s.ra_planned_ops),
+        ra_planned_bytes: planned_by(|s| s.ra_planned_bytes),
         ra_ops: count(|s| s.ra_ops),
         ra_bytes: count(|s| s.ra_bytes),
         refused_bytes: count(|s| s.ra_refused_bytes),

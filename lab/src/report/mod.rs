@@ -73,6 +73,12 @@ impl PolicyRuns {
         self.runs.iter().any(|r| r.kernel)
     }
 
+    /// True when librbd itself served these reads.
+    #[must_use]
+    pub fn is_librbd(&self) -> bool {
+        self.is_kernel() && self.policy.starts_with("librbd")
+    }
+
     /// True for a row that shows a limit and is no choice: the oracle.
     #[must_use]
     pub fn is_limit(&self) -> bool {

@@ -1,0 +1,179 @@
+//! The same reads through librbd itself, with its own cache and readahead: the rows beside ours on an RBD image.
+//!
+//! Each run has a client of its own, so its cache is empty. What librbd planned is read from its counters, over the
+//! socket that it answers questions on. Never: a figure of ours in such a row, or a setting taken from the
+//! configuration where the row says what it is.
+//!
+//! | row | settings |
+//! |---|---|
+//! | `librbd` | as shipped since Octopus: cache policy writearound, which reads nothing ahead |
+//! | `librbd-writeback` | as shipped, but for the policy: 512 KiB after 10 reads, off after 50 MiB |
+//! | `librbd-crume` | seed 004's: 4 MiB, never off |
+
+use super::{LiveError, ReadFn, Target, check, result, run_jobs};
+use crate::report::RunResult;
+use crate::workload::Workload;
+use foreread::OpenError;
+use foreread::source::{Rbd, RbdSettings, Source};
+use foreread_core::stats::Stats;
+use serde_json::Value;
+use std::io::{ErrorKind, IoSliceMut, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest answer of the socket.
+const MAX_ANSWER: u32 = 16 << 20;
+/// How long it may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The grain of its rows: librbd's own is a byte.
+pub const PAGE_BYTES: u64 = 512;
+
+/// A way to set librbd up.
+#[derive(Debug)]
+pub struct Peer {
+    /// Name of its row.
+    pub name: &'static str,
+    /// Cache policy.
+    policy: &'static str,
+    /// Largest readahead in bytes.
+    max_bytes: u64,
+    /// Bytes after which readahead stays off; 0: never.
+    disable_after_bytes: u64,
+}
+
+/// The rows, in order. Values: spec rbd-readahead sections 1 and 6.
+pub static PEERS: [Peer; 3] = [
+    Peer { name: "librbd", policy: "writearound", max_bytes: 512 << 10, disable_after_bytes: 50 << 20 },
+    Peer { name: "librbd-writeback", policy: "writeback", max_bytes: 512 << 10, disable_after_bytes: 50 << 20 },
+    Peer { name: "librbd-crume", policy: "writeback", max_bytes: 4 << 20, disable_after_bytes: 0 },
+];
+
+/// A row of this name is one of these.
+#[must_use]
+pub fn is_row(name: &str) -> bool {
+    PEERS.iter().any(|peer| peer.name == name)
+}
+
+impl Peer {
+    /// librbd set up like this, with its socket at `socket`.
+    #[must_use]
+    pub fn settings(&self, socket: &Path) -> RbdSettings {
+        RbdSettings::as_configured()
+            .with("rbd_cache", true)
+            .with("rbd_cache_policy", self.policy)
+            .with("rbd_cache_size", 32 << 20)
+            .with("rbd_readahead_trigger_requests", 10)
+            .with("rbd_readahead_max_bytes", self.max_bytes)
+            .with("rbd_readahead_disable_after_bytes", self.disable_after_bytes)
+            .with("admin_socket", socket.display())
+    }
+}
+
+/// One run through librbd, by a new client.
+///
+/// # Errors
+/// The image cannot be opened or read, librbd does not tell its counters, or [`check`] refuses the workload.
+pub fn run(name: &str, peer: &Peer, workload: &Workload) -> Result<RunResult, LiveError> {
+    check(workload)?;
+    let dir = tempfile::tempdir().map_err(LiveError::io("a folder for librbd's socket"))?;
+    let socket = dir.path().join("asok");
+    let image = Rbd::open_with(name, &peer.settings(&socket)).map_err(OpenError::from)?;
+    let read = |_: u32, buf: &mut [u8], offset: u64| {
+        let read = image.read_at(&mut [IoSliceMut::new(buf)], offset);
+        read.map_err(|error| {
+            let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
+            LiveError::io(format!("reading through {}", peer.name))(std::io::Error::new(kind, error.to_string()))
+        })
+    };
+    let read: ReadFn<'_> = &read;
+    // It knows no hints beside a read: they are left out.
+    let timed = run_jobs(workload, &Target { read, advise: &|_, _, _, _| Ok(()) })?;
+    let (windows, bytes) = counters(&socket).map_err(LiveError::io("asking librbd for its counters"))?;
+    let stats = Stats {
+        demand_reads: workload.reads(),
+        demand_bytes: workload.bytes(),
+        ra_planned_ops: windows,
+        ra_planned_bytes: bytes,
+        ..Stats::default()
+    };
+    Ok(result(timed, stats, workload, PAGE_BYTES, true))
+}
+
+/// Readahead requests of the open image, and their bytes.
+///
+/// # Errors
+/// Nobody answers at the socket, or the answer is not what a librbd with one open image says.
+pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
+    let odd = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_string());
+    let dump: Value = serde_json::from_slice(&ask(socket, "perf dump")?)?;
+    let sections = dump.as_object().ok_or_else(|| odd("the answer is no object"))?;
+    let image = sections.iter().find(|(name, _)| name.starts_with("librbd-")).map(|(_, section)| section);
+    let count = |key: &str| image.and_then(|section| section.get(key)).and_then(Value::as_u64);
+    count("readahead").zip(count("readahead_bytes")).ok_or_else(|| odd("the answer has no counters of readahead"))
+}
+
+/// A question to a Ceph client's or daemon's socket: JSON and a zero byte go, a length and JSON come.
+fn ask(socket: &Path, what: &str) -> std::io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{{\"prefix\":\"{what}\",\"format\":\"json\"}}\0").as_bytes())?;
+    let mut head = [0; 4];
+    stream.read_exact(&mut head)?;
+    let len = u32::from_be_bytes(head);
+    if len > MAX_ANSWER {
+        return Err(std::io::Error::new(ErrorKind::InvalidData, "the answer is too long"));
+    }
+    let mut answer = vec![0; len as usize];
+    stream.read_exact(&mut answer)?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// What `counters` makes of an answer.
+    fn asked(answer: &[u8], len: u32) -> std::io::Result<(u64, u64)> {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("s");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut question = Vec::new();
+                while question.last() != Some(&0) {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).expect("a byte");
+                    question.push(byte[0]);
+                }
+                assert_eq!(question, b"{\"prefix\":\"perf dump\",\"format\":\"json\"}\0");
+                // Who does not like the length may hang up.
+                let _ = stream.write_all(&len.to_be_bytes()).and_then(|()| stream.write_all(answer));
+            });
+            counters(&path)
+        })
+    }
+
+    #[test]
+    fn counters_are_found_and_nothing_else_is_believed() {
+        let whole = |text: &str| asked(text.as_bytes(), text.len() as u32);
+        let good = r#"{"objecter":{"op_r":5},"librbd-1-rbd-x":{"rd":9,"readahead":3,"readahead_bytes":4096}}"#;
+        assert_eq!(whole(good).expect("counters"), (3, 4096));
+        for bad in
+            ["{}", "[]", "x", r#"{"librbd-1":{"readahead":3}}"#, r#"{"librbd-1":{"readahead":-1,"readahead_bytes":1}}"#]
+        {
+            assert!(whole(bad).is_err(), "{bad}");
+        }
+        assert!(asked(b"", 5).is_err(), "it hangs up in the middle");
+        assert_eq!(asked(b"", MAX_ANSWER + 1).expect_err("long").to_string(), "the answer is too long");
+    }
+
+    #[test]
+    fn the_rows_have_names_of_their_own() {
+        assert!(is_row("librbd-crume") && !is_row("rbd-plain") && !is_row("kernel"));
+        assert!(PEERS.iter().all(|peer| foreread_core::policy::ALL.iter().all(|info| info.name != peer.name)));
+    }
+}
