@@ -1,4 +1,6 @@
-//! `foreread conform linux --check REC`: our decisions beside those that a kernel took.
+//! `foreread conform linux --check REC`, `foreread conform rbd`: our decisions beside those that a kernel or librbd took.
+//!
+//! Never: a cluster of ours that is left behind.
 
 use crate::args::{ConformArgs, ConformLevel, ConformWhat};
 use crate::fail::Fail;
@@ -12,7 +14,24 @@ const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
 
 /// Checks and prints `decisions N divergences M`; a divergence is a failed check, and the first one is told.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
-    let ConformArgs { what: ConformWhat::Linux, check, level, predict } = args;
+    match args.what {
+        ConformWhat::Linux if args.cluster.is_some() => {
+            Err(Fail::Input("--cluster is for 'conform rbd'; leave it out".to_string()))
+        }
+        ConformWhat::Linux => linux(args),
+        ConformWhat::Rbd if args.check.is_some() || args.predict.is_some() => Err(Fail::Input(
+            "--check and --predict are for 'conform linux'; librbd is asked live: leave them out".to_string(),
+        )),
+        #[cfg(feature = "rbd")]
+        ConformWhat::Rbd => rbd(args),
+        #[cfg(not(feature = "rbd"))]
+        ConformWhat::Rbd => Err(Fail::Cannot("this build has no librbd; build it with --features rbd".to_string())),
+    }
+}
+
+fn linux(args: &ConformArgs) -> Result<(), Fail> {
+    let ConformArgs { check, level, predict, .. } = args;
+    let check = check.as_deref().unwrap_or(Path::new(""));
     let place = check.display();
     let recording = linux::open(check)
         .map_err(|error| Fail::input("cannot read the recording", format!("{place}: {error}"), REMEDY))?;
@@ -40,4 +59,48 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         None => Ok(()),
         Some(first) => Err(Fail::Check(format!("{place}: {first}"))),
     }
+}
+
+/// On the named cluster, or on one of our own for as long as this takes.
+#[cfg(feature = "rbd")]
+fn rbd(args: &ConformArgs) -> Result<(), Fail> {
+    use foreread::testing::{CephCluster, run_ceph};
+    let Some(conf) = &args.cluster else {
+        let cluster =
+            CephCluster::up().map_err(|error| Fail::Cannot(format!("no cluster to ask librbd on: {error}")))?;
+        return on_cluster(args, &cluster.conf(), &|program, arguments| cluster.run(program, arguments));
+    };
+    if !conf.is_file() {
+        return Err(Fail::input("no such configuration", conf.display(), "name the ceph.conf of a cluster"));
+    }
+    on_cluster(args, conf, &|program, arguments| run_ceph(conf, program, arguments))
+}
+
+/// The tables one read at a time; the sequences also with four on their way.
+#[cfg(feature = "rbd")]
+fn on_cluster(args: &ConformArgs, conf: &Path, ceph: foreread_lab::conform::rbd::Ceph<'_>) -> Result<(), Fail> {
+    use crate::progress::Bar;
+    use foreread_lab::conform::rbd::{Images, Verdict, check};
+    use foreread_lab::conform::rbd_cases::{published, random};
+    use foreread_lab::report::Progress;
+    let sequences: Vec<_> = (0..args.sequences).map(|nth| random(args.seed, nth)).collect();
+    let tables = published();
+    let mut images = Images::new(conf, ceph);
+    let mut all = Verdict::default();
+    let rounds =
+        [("the tables", &tables, 1), ("sequences", &sequences, 1), ("sequences, four at a time", &sequences, 4)];
+    for (what, cases, depth) in rounds {
+        let mut bar = Bar::new();
+        bar.stage(what);
+        let total = cases.len() as u64;
+        let found = check(&mut images, cases, depth, &mut |done| bar.step(done, total));
+        let found = found.map_err(|error| Fail::Cannot(format!("librbd cannot be asked: {error}")))?;
+        all.decisions += found.decisions;
+        all.divergences += found.divergences;
+        all.reads += found.reads;
+        all.first = all.first.or(found.first);
+    }
+    let Verdict { decisions, divergences, reads, first } = all;
+    out::print(format!("decisions {decisions} divergences {divergences} (reads {reads})\n"))?;
+    first.map_or(Ok(()), |first| Err(Fail::Check(first)))
 }

@@ -79,3 +79,28 @@ fn what_is_no_recording_is_said_in_one_line() {
     let got = foreread(["conform", "linux", "--check", path.as_str()]);
     assert!(got.code == Some(2) && got.out.is_empty() && got.err.contains("nothing to check"), "{}", got.err);
 }
+
+/// What does not belong together, or is not there, is told before a cluster is made.
+#[test]
+fn librbd_is_asked_live_and_a_kernel_is_not() {
+    let refused = |args: &[&str], told: &str| {
+        let got = foreread(args);
+        assert_eq!(got.code, Some(2), "{}", got.err);
+        assert!(got.err.contains(told), "{}", got.err);
+    };
+    refused(&["conform", "linux"], "--check");
+    refused(&["conform", "linux", "--check", RECORDING, "--cluster", "x"], "--cluster is for 'conform rbd'");
+    refused(&["conform", "rbd", "--check", RECORDING], "--check and --predict are for 'conform linux'");
+    refused(&["conform", "rbd", "--cluster", "no/such.conf"], "no such configuration: no/such.conf");
+}
+
+/// Without Ceph's programs it cannot be checked here, and one line says what to install.
+#[test]
+fn without_a_cluster_it_says_what_is_missing() {
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let output = command.args(["conform", "rbd"]).env("PATH", "no/such/folder").output().expect("the binary starts");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{err}");
+    assert!(err.contains("apt-get install ceph-mon ceph-mgr ceph-osd ceph-common"), "{err}");
+    assert_eq!((err.lines().count(), output.stdout.len()), (1, 0));
+}

@@ -39,7 +39,7 @@ pub use nbd::Nbd;
 pub use object::Object;
 pub use queue::{Ended, Io, Queue, Transfer};
 #[cfg(feature = "rbd")]
-pub use rbd::{RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdSettings};
+pub use rbd::{RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings};
 pub use sysfs::default_readahead_bytes;
 
 /// Something to read from. See the head of this file.

@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 /// The script, as `bash -c` takes it.
 const SCRIPT: &str = include_str!("ceph-dev-cluster");
 /// What the script runs.
-const PROGRAMS: [&str; 7] = ["bash", "ceph-mon", "ceph-mgr", "ceph-osd", "ceph", "rados", "rbd"];
+const PROGRAMS: [&str; 7] = ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph", "rados", "rbd", "bash"];
 /// Size of the file behind the cluster, which is sparse.
 const BYTES: u64 = 12 << 30;
 
@@ -106,9 +106,7 @@ impl CephCluster {
     /// # Errors
     /// It cannot be run, or fails.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String, CephError> {
-        let mut command = Command::new("timeout");
-        command.args([RUN_SECONDS, program]).arg("-c").arg(self.conf()).args(arguments).stdin(Stdio::null());
-        output(&mut command, &format!("{program} {}", arguments.join(" ")))
+        run_ceph(&self.conf(), program, arguments)
     }
 
     /// The process id of a daemon: `osd.0`, `mon.a` or `mgr.x`.
@@ -124,6 +122,16 @@ impl Drop for CephCluster {
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
     }
+}
+
+/// Runs one of Ceph's programs on the cluster of this configuration, and gives what it prints.
+///
+/// # Errors
+/// It cannot be run, or fails, or does not end within a minute.
+pub fn run_ceph(conf: &Path, program: &str, arguments: &[&str]) -> Result<String, CephError> {
+    let mut command = Command::new("timeout");
+    command.args([RUN_SECONDS, program]).arg("-c").arg(conf).args(arguments).stdin(Stdio::null());
+    output(&mut command, &format!("{program} {}", arguments.join(" ")))
 }
 
 fn failed(what: &str, said: &str) -> CephError {

@@ -22,7 +22,7 @@ mod queued;
 mod range_server;
 
 #[cfg(feature = "rbd")]
-pub use ceph::{CephCluster, CephError};
+pub use ceph::{CephCluster, CephError, run_ceph};
 pub use faulty::{Call, Faulty, Verdict};
 pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};

@@ -5,5 +5,9 @@
 
 pub mod linux;
 pub mod pages;
+#[cfg(feature = "rbd")]
+pub mod rbd;
+#[cfg(feature = "rbd")]
+pub mod rbd_cases;
 pub mod recording;
 pub mod world;

@@ -27,7 +27,7 @@ use super::{EIO, ENOENT, Source, SourceError, SourceOpenError, errno_text};
 use address::Address;
 use api::{Api, Missing};
 use client::{Image, Pool, Refused, Step};
-use flight::Ended;
+use flight::{Ended, Ticket};
 use std::io::IoSliceMut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -146,12 +146,44 @@ impl Rbd {
         Ok(Rbd { inner, _alive: alive })
     }
 
+    /// Sends one read on its way, as it is: whatever its length, past the end or empty. For who wants to see what librbd
+    /// makes of it.
+    ///
+    /// # Errors
+    /// librbd does not begin it.
+    pub fn begin(&self, offset: u64, len: usize) -> Result<RbdRead, SourceError> {
+        let image = self.inner.image()?;
+        let ticket = flight::begin(&image, offset, len).map_err(|errno| self.inner.failed(errno))?;
+        Ok(RbdRead { ticket, _image: image, inner: Arc::clone(&self.inner) })
+    }
+
     /// How it lies in objects.
     ///
     /// # Errors
     /// librbd does not say.
     pub fn layout(&self) -> Result<RbdLayout, SourceError> {
         self.inner.image()?.layout().map_err(|refused| self.inner.failed(refused.errno))
+    }
+}
+
+/// A read on its way. Dropped, it goes on without a reader.
+pub struct RbdRead {
+    ticket: Ticket,
+    _image: Arc<Image>,
+    inner: Arc<Inner>,
+}
+
+impl RbdRead {
+    /// Waits for its end. Returns how many bytes there were; they are gone.
+    ///
+    /// # Errors
+    /// It failed, or librbd has said nothing for too long.
+    pub fn wait(self) -> Result<usize, SourceError> {
+        match self.ticket.wait(self.inner.patience, |_| ()) {
+            Ended::Bytes(len) => Ok(len),
+            Ended::Failed(errno) => Err(self.inner.failed(errno)),
+            Ended::Silent => Err(self.inner.failed(ETIMEDOUT)),
+        }
     }
 }
 
