@@ -105,7 +105,7 @@ Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 Example:
   foreread compare random:record=16K --on model:nvme")]
     Workloads(ListArgs),
-    /// Check our decisions against those recorded from a running kernel
+    /// Check our decisions against those of a kernel, or of librbd
     Conform(ConformArgs),
     /// Feed a recorded event log to a fresh core, compare its actions
     ReplayLog(ReplayLogArgs),
