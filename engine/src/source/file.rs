@@ -145,7 +145,7 @@ impl Way {
 }
 
 impl Core {
-    fn open(path: &Path) -> Result<Core, SourceOpenError> {
+    pub(super) fn open(path: &Path) -> Result<Core, SourceOpenError> {
         let refuse = |error: Refusal| error.about(path);
         let kind = FileType::from_raw_mode(rustix::fs::stat(path).map_err(Refusal::from).map_err(refuse)?.st_mode);
         check_kind(kind).map_err(refuse)?;

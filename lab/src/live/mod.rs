@@ -114,8 +114,8 @@ pub struct Look {
 pub fn look(path: &Path) -> Result<Look, LiveError> {
     let source = FileSource::open(path)?;
     let describe = source.describe();
-    // `file:PATH, direct`: the path is shown elsewhere.
-    let about = describe.rsplit_once(", ").map_or(describe.as_str(), |(_, how)| how).to_string();
+    // `file:PATH, direct, io_uring`: the path is shown elsewhere.
+    let about = describe.strip_prefix(&format!("file:{}, ", path.display())).unwrap_or(&describe).to_string();
     Ok(Look {
         size: source.size(),
         readahead: foreread::source::default_readahead_bytes(path),

@@ -101,3 +101,96 @@ fn finish(flight: Flight, result: i32) -> Ended {
     };
     transfer.end(result)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::Pool;
+    use crate::testing;
+    use std::io::Write;
+
+    const PAGE: usize = 4096;
+    const PAGES: usize = 400;
+
+    /// A file that can be read by a ring, its ring, and what keeps it. Says why not.
+    fn subject() -> Option<(tempfile::NamedTempFile, Arc<Core>, Ring)> {
+        let mut file = tempfile::NamedTempFile::new().expect("a scratch file");
+        file.write_all(&testing::pattern(0, PAGES * PAGE - 100, 0)).expect("room");
+        file.as_file().sync_all().expect("written");
+        let core = Arc::new(Core::open(file.path()).expect("opens"));
+        match FileQueue::tried(&core) {
+            Ok(queue) => drop(queue),
+            Err(why) => {
+                println!("skipped: needs io_uring and a file system with direct I/O: {why}");
+                return None;
+            }
+        }
+        Some((file, core, Ring::new().ok().expect("one more")))
+    }
+
+    fn transfers(pool: &Arc<Pool>, count: usize) -> Vec<Transfer> {
+        let one = |n: usize| Transfer::new(n as u64, (n % PAGES * PAGE) as u64, vec![pool.take(1), pool.take(1)]);
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn as_many_as_it_is_deep_and_no_more() {
+        let Some((_file, core, ring)) = subject() else { return };
+        let pool = Pool::new(PAGE, PAGE, 0);
+        let mut given = transfers(&pool, RING_DEPTH as usize + 10);
+        ring.submit(&core, &mut given);
+        // Some may have ended already; their places are taken until somebody reaps.
+        assert_eq!((given.len(), ring.under_way()), (10, RING_DEPTH as usize));
+        let mut first = given.iter().map(|transfer| transfer.offset() / PAGE as u64);
+        assert_eq!(first.next(), Some(u64::from(RING_DEPTH)), "those at the end of the list");
+        let mut flights = Vec::new();
+        while flights.len() < RING_DEPTH as usize {
+            ring.reap(true, &mut flights);
+        }
+        for (flight, result) in flights {
+            let (offset, ended) = (flight.transfer.offset(), finish(flight, result));
+            let read = ended.result.expect("reads");
+            assert_eq!(read, (2 * PAGE).min(PAGES * PAGE - 100 - offset as usize));
+            let bytes: Vec<u8> = ended.transfer.into_chunks().iter().flat_map(|c| c.bytes().to_vec()).collect();
+            testing::check(&bytes[..read], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+        }
+        ring.submit(&core, &mut given);
+        assert!(given.is_empty(), "there is room again");
+    }
+
+    /// What is under way keeps the file and the buffers; draining is over when nothing is.
+    #[test]
+    fn draining_ends_when_nothing_is_under_way() {
+        let Some((_file, core, ring)) = subject() else { return };
+        let pool = Pool::new(PAGE, PAGE, 0);
+        let before = Arc::strong_count(&core);
+        ring.submit(&core, &mut transfers(&pool, 100));
+        assert_eq!((Arc::strong_count(&core), pool.meter().held_bytes()), (before + 100, 200 * PAGE as u64));
+        ring.drain();
+        assert_eq!((ring.under_way(), Arc::strong_count(&core), pool.meter().held_bytes()), (0, before, 0));
+    }
+
+    #[test]
+    fn an_interrupt_is_met_once() {
+        let Some((_file, core, ring)) = subject() else { return };
+        let mut flights = Vec::new();
+        (0..3).for_each(|_| ring.interrupt());
+        // Comes back at once, with nothing; without the interrupt it would look up after a second.
+        ring.reap(true, &mut flights);
+        assert!(flights.is_empty() && !ring.has_ended());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| ring.reap(true, &mut Vec::new()));
+            while !waits.is_finished() {
+                ring.interrupt();
+                std::thread::yield_now();
+            }
+        });
+        drop(core);
+    }
+
+    #[test]
+    fn refusals_are_said_in_words() {
+        assert_eq!(refused("io_uring", libc::EPERM), "io_uring is forbidden: EPERM");
+        assert_eq!(refused("a read by io_uring", libc::EINVAL), "a read by io_uring: Invalid argument");
+    }
+}

@@ -258,14 +258,20 @@ fn passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
 }
 
-impl Drop for Ring {
-    fn drop(&mut self) {
+impl Ring {
+    /// Waits until nothing is under way, as long as it takes: the device writes into the buffers until it has ended.
+    pub fn drain(&self) {
         let mut ended = Vec::new();
-        // As long as it takes: the device writes into these buffers until it has ended.
         while self.under_way() > 0 {
             self.reap(true, &mut ended);
             ended.clear();
         }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.drain();
         RINGS.fetch_sub(1, Ordering::Relaxed);
     }
 }
