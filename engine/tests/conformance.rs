@@ -6,15 +6,14 @@
 mod common;
 
 use common::{Draw, named};
-use foreread::source::{self, FileSource, Io, Mem, Source, SourceError};
+use foreread::source::{FileSource, Io, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty, Queued, Verdict, pattern};
 use foreread::{Options, Reader};
 use std::any::Any;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Odd, and more than one group of pages.
 const SIZE: usize = 1_000_001;
@@ -132,11 +131,13 @@ fn mem() -> Option<Subject> {
 }
 
 /// A server that dies with its test.
+#[cfg(feature = "nbd")]
 struct Server {
     child: std::process::Child,
     _dir: tempfile::TempDir,
 }
 
+#[cfg(feature = "nbd")]
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -146,6 +147,9 @@ impl Drop for Server {
 
 #[cfg(feature = "nbd")]
 fn nbd() -> Option<Subject> {
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
+
     let dir = tempfile::tempdir().expect("a directory");
     let (socket, image) = (dir.path().join("socket"), dir.path().join("image"));
     std::fs::write(&image, pattern(0, SIZE, 0)).expect("room");
@@ -162,7 +166,7 @@ fn nbd() -> Option<Subject> {
         std::thread::sleep(Duration::from_millis(5));
     }
     let name = format!("nbd+unix:///?socket={}", socket.display());
-    Some(Subject { source: source::open(&name).expect("opens"), replace: None, _keep: Box::new(server) })
+    Some(Subject { source: foreread::source::open(&name).expect("opens"), replace: None, _keep: Box::new(server) })
 }
 
 #[cfg(not(feature = "nbd"))]
