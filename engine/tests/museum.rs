@@ -13,10 +13,11 @@ use foreread::nbd::wire::{self, command};
 use foreread::source::{Mem, Nbd, Source};
 use foreread::testing::{self, Call, Faulty, Verdict};
 use foreread::{Advice, Options, ReadError, Reader};
-use served::{MIB, Served};
+use served::{MIB, Served, has};
 use std::io::{IoSliceMut, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -96,6 +97,36 @@ fn foyer_1286() {
         }
         drop(other);
         assert_eq!((meter.held_bytes(), Arc::strong_count(&slow)), (0, 1), "buffers and source were kept to the end");
+    }
+}
+
+/// rocksdb #14337: a ring could not be made at run time, though the first could, and every read failed instead of taking another
+/// way.
+#[test]
+fn rocksdb_14337() {
+    const CHILD: &str = "FOREREAD_TEST_RINGS";
+    watch();
+    if std::env::var_os(CHILD).is_some() {
+        let mut buf = vec![0; 200_000];
+        for version in 0..3 {
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            std::fs::write(file.path(), testing::pattern(0, 1 << 20, version)).expect("written");
+            let reader = Reader::open(file.path().to_str().expect("UTF-8"), sequential()).expect("opened");
+            for at in (0..MIB).step_by(200_000) {
+                assert_eq!(read_and_check(&reader, &mut buf, at, version) as u64, 200_000.min(MIB - at));
+            }
+        }
+        return;
+    }
+    if !has("strace", "strace") {
+        return;
+    }
+    for inject in ["inject=io_uring_setup:error=ENOMEM:when=2+", "inject=io_uring_setup:error=EPERM"] {
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup", "-e", inject]);
+        strace.arg(std::env::current_exe().expect("this test")).args(["--exact", "rocksdb_14337"]).env(CHILD, "1");
+        let out = strace.output().expect("started");
+        assert!(out.status.success(), "{inject}: {}", String::from_utf8_lossy(&out.stdout));
     }
 }
 
