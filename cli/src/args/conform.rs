@@ -52,10 +52,10 @@ pub struct ConformArgs {
     /// linux: what is compared
     #[arg(long, value_name = "LEVEL", default_value = "full")]
     pub level: ConformLevel,
-    /// linux: write our own decisions, a JSON line for each operation
+    /// linux: write our own decisions, in JSON lines
     #[arg(long, value_name = "OUT")]
     pub predict: Option<PathBuf>,
-    /// rbd: a cluster's ceph.conf [default: a cluster of our own]
+    /// rbd: a ceph.conf [default: a cluster of our own]
     #[arg(long, value_name = "CONF")]
     pub cluster: Option<PathBuf>,
     /// rbd: random sequences beside the tables
