@@ -1,6 +1,6 @@
 //! Reads a source from its beginning to its end, as one program would, and says how fast that was.
 //!
-//! `read NAME [POLICY]` with any name that sources have. Never: keeps what it reads.
+//! `read NAME [POLICY [FETCH_KIB]]` with any name that sources have. Never: keeps what it reads.
 
 use foreread::{Options, Reader};
 use std::time::Instant;
@@ -10,10 +10,14 @@ const READ_BYTES: usize = 128 << 10;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let name = args.next().ok_or("write: read NAME [POLICY]")?;
+    let name = args.next().ok_or("write: read NAME [POLICY [FETCH_KIB]]")?;
     let policy = args.next().unwrap_or_else(|| "linux-6.18".to_string());
+    let mut options = Options::default().policy(policy);
+    if let Some(kib) = args.next() {
+        options.limits.max_fetch_bytes = kib.parse::<u64>()? << 10;
+    }
     let begin = Instant::now();
-    let reader = Reader::open(name, Options::default().policy(policy))?;
+    let reader = Reader::open(name, options)?;
     let mut buf = vec![0; READ_BYTES];
     let mut at = 0;
     loop {

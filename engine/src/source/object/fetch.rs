@@ -22,7 +22,7 @@ use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSliceMut;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -37,6 +37,8 @@ pub struct Tally {
     pub requests: AtomicU64,
     pub retries: AtomicU64,
     pub bytes: AtomicU64,
+    /// A part of the accepted version has come, and nothing has failed since.
+    pub confirmed: AtomicBool,
 }
 
 /// Where to ask and how.
@@ -97,7 +99,9 @@ impl Asker<'_> {
     async fn part(&self, version: &Version, mut place: impl Take) -> Result<(), Refusal> {
         let mut tries = 0;
         while !place.left().is_empty() {
-            if let Err(refusal) = self.attempt(version, &mut place).await {
+            let done = self.attempt(version, &mut place).await;
+            self.tally.confirmed.store(done.is_ok(), Ordering::Relaxed);
+            if let Err(refusal) = done {
                 self.again(&refusal, &mut tries).await?;
             }
         }

@@ -167,8 +167,12 @@ impl Source for Object {
         format!("{}, by {}", self.name, self.accepted().told_by())
     }
 
+    /// Asks, unless a reply has named this version since it was last asked for: who reads to the end has just been told.
     fn check(&self) -> Result<u64, SourceError> {
         let accepted = self.accepted();
+        if self.tally.confirmed.swap(false, Ordering::Relaxed) {
+            return Ok(accepted.size());
+        }
         let there = wait(self.asker().version());
         let same = there.and_then(|there| accepted.same(&there).map(|()| there.size()));
         same.map_err(|refusal| refusal.read_error(&self.name))
@@ -177,6 +181,7 @@ impl Source for Object {
     /// Asks once, since all readers wait. Where nobody answers the old version stays, and the next read is told of the
     /// change again.
     fn accept(&self) -> u64 {
+        self.tally.confirmed.store(false, Ordering::Relaxed);
         let settings = Settings { retries: 0, total: self.settings.first_byte, ..self.settings.clone() };
         if let Ok(there) = wait(Asker { settings: &settings, ..self.asker() }.version()) {
             *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(there);
