@@ -54,6 +54,10 @@ const ROWS: &[(&str, Make)] = &[
         Subject::new(Faulty::new(named(SIZE as u64), slow), ())
     }),
     ("nbd", nbd),
+    #[cfg(feature = "object")]
+    ("http", object::http),
+    #[cfg(feature = "object")]
+    ("s3", object::s3),
 ];
 
 type Check = fn(&Subject);
@@ -173,6 +177,37 @@ fn nbd() -> Option<Subject> {
 fn nbd() -> Option<Subject> {
     println!("skipped: needs --features nbd");
     None
+}
+
+#[cfg(feature = "object")]
+mod object {
+    use super::{SIZE, Subject, common, named, pattern};
+    use foreread::source::Mem;
+    use foreread::source::object::{Object, Settings};
+    use foreread::testing::RangeServer;
+    use std::sync::Arc;
+
+    /// Several requests for most reads.
+    fn settings() -> Settings {
+        Settings { part_bytes: 64 << 10, variables: Vec::new(), ..Settings::default() }
+    }
+
+    pub fn http() -> Option<Subject> {
+        let server = Arc::new(RangeServer::start(named(SIZE as u64)).expect("a port"));
+        let object = Object::open_with(&server.url(), settings()).expect("opens");
+        let other = Arc::clone(&server);
+        let replace = move || other.replace(Mem::new(pattern(0, SIZE, 1)), Some("\"two\""), None);
+        Some(Subject::new(object, server)?.replaced_by(replace))
+    }
+
+    pub fn s3() -> Option<Subject> {
+        let gateway = Arc::new(common::gateway::Gateway::start()?);
+        gateway.put("x", pattern(0, SIZE, 0));
+        let settings = Settings { variables: gateway.variables(), ..settings() };
+        let object = Object::open_with("s3://bucket/x", settings).expect("opens");
+        let other = Arc::clone(&gateway);
+        Some(Subject::new(object, gateway)?.replaced_by(move || other.put("x", pattern(0, SIZE, 1))))
+    }
 }
 
 // ---- the checks ----

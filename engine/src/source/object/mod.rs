@@ -34,8 +34,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::Store;
-use url::Place;
-pub use url::redacted;
+pub use url::{names_a_prefix, redacted};
 use version::Version;
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
@@ -81,9 +80,7 @@ impl Object {
         let place = url::parse(text)?;
         let name = redacted(text);
         let error = |why: String, remedy: String, errno| SourceOpenError { what: name.clone(), why, remedy, errno };
-        if let Place::S3 { key, .. } = &place
-            && (key.is_empty() || key.ends_with('/'))
-        {
+        if names_a_prefix(text) {
             let remedy = "name an object, s3://BUCKET/KEY; a mount shows a whole prefix".to_string();
             return Err(error("it is a prefix, not an object".to_string(), remedy, EISDIR));
         }

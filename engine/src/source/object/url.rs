@@ -37,6 +37,12 @@ pub fn redacted(name: &str) -> String {
     format!("{scheme}://{host}{path}{query}")
 }
 
+/// Is it the name of many objects: a bucket, or a prefix with `/` at its end?
+#[must_use]
+pub fn names_a_prefix(name: &str) -> bool {
+    name.strip_prefix("s3://").is_some_and(|rest| rest.ends_with('/') || !rest.contains('/'))
+}
+
 pub fn parse(text: &str) -> Result<Place, SourceOpenError> {
     let error = |why: String, remedy: &str| SourceOpenError {
         what: redacted(text),
@@ -136,6 +142,13 @@ mod tests {
         ] {
             assert_eq!(redacted(name), shown);
         }
+    }
+
+    #[test]
+    fn prefixes_are_known_by_their_end() {
+        let prefixes = ["s3://b", "s3://b/", "s3://b/x/"].map(names_a_prefix);
+        let others = ["s3://b/x", "http://h/x/", "/s3/", "b/"].map(names_a_prefix);
+        assert_eq!((prefixes, others), ([true; 3], [false; 4]));
     }
 
     #[test]

@@ -92,11 +92,16 @@ pub trait Tree: Send + Sync {
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
-/// Opens what a name stands for as a tree: a folder as it is, anything else as a folder with one file in it.
+/// Opens what a name stands for as a tree: a folder as it is, a prefix of S3 (`s3://BUCKET/PREFIX/`),
+/// anything else as a folder with one file in it.
 ///
 /// # Errors
 /// It does not exist, is of no kind that can be read from, or may not be read.
 pub fn open(text: &str) -> Result<Arc<dyn Tree>, SourceOpenError> {
+    #[cfg(feature = "object")]
+    if super::object::names_a_prefix(text) {
+        return Ok(Arc::new(super::object::Prefix::open(text)?));
+    }
     let path = Path::new(text.strip_prefix("file:").unwrap_or(text));
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Ok(Arc::new(Folder::open(path)?)),
