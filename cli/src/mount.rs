@@ -10,7 +10,6 @@ use foreread::front::fuse::{Counts, Mount, MountError, Settings, Stop, Unmounted
 use foreread::source::tree;
 use foreread::{Engine, Options};
 use signal_hook::iterator::Signals;
-use std::sync::Arc;
 
 /// Serves until Ctrl-C or SIGTERM, or until somebody unmounts it.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
@@ -26,6 +25,13 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         if error.machine { Fail::Cannot(line) } else { Fail::Input(line) }
     };
     let (mount, stop) = Mount::new(tree, engine.clone(), &args.dir, &settings).map_err(refused)?;
+    let counter = mount.counter();
+    // Before the threads: where it cannot be had, the mount goes as it came.
+    #[cfg(feature = "metrics")]
+    let _metrics = {
+        let own = mount.counter();
+        watch::metrics(args.metrics, &engine, move || front(&own()))?
+    };
     let ending = signals.handle();
     let waits = std::thread::spawn(move || unmount_on(signals, &stop));
     if args.allow_other {
@@ -34,8 +40,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
             args.dir.display()
         );
     }
-    let counter = Arc::new(mount.counter());
-    let own = Arc::clone(&counter);
+    let own = mount.counter();
     let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
     let said = out::print(format!("{}\n", args.dir.display()));
     let ran = mount.run();
@@ -61,6 +66,12 @@ fn unmount_on(mut signals: Signals, stop: &Stop) {
 }
 
 fn front(counts: &Counts) -> Front {
-    let open = format!("open {} (of {})", counts.handles, counts.opened);
-    Front { open, bytes: counts.bytes, failed: counts.failed }
+    Front {
+        what: "files",
+        open: counts.handles,
+        opened: counts.opened,
+        requests: counts.reads,
+        failed: counts.failed,
+        bytes: counts.bytes,
+    }
 }

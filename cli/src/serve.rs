@@ -36,6 +36,11 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         let read = if args.writable { "read and overwrite" } else { "read" };
         eprintln!("foreread: whoever reaches {address} can {read} all of {}: there is no password", args.source);
     }
+    #[cfg(feature = "metrics")]
+    let _metrics = {
+        let own = server.counter();
+        watch::metrics(args.metrics, &engine, move || front(&own()))?
+    };
     out::print(server.uris().join("\n") + "\n")?;
     let counter = server.counter();
     let own = server.counter();
@@ -57,6 +62,12 @@ fn stop_on_signals(stop: &Stop) -> Result<(), Fail> {
 }
 
 fn front(counts: &Counts) -> Front {
-    let open = format!("clients {} (of {})", counts.clients, counts.connections);
-    Front { open, bytes: counts.bytes, failed: counts.failed_requests }
+    Front {
+        what: "clients",
+        open: counts.clients,
+        opened: counts.connections,
+        requests: counts.requests,
+        failed: counts.failed_requests,
+        bytes: counts.bytes,
+    }
 }

@@ -3,8 +3,12 @@
 //! Everything goes to stderr. Never: says the same reason twice in a row.
 
 use crate::fail::Fail;
+#[cfg(feature = "metrics")]
+use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::{Engine, Stats, why_no_readahead};
 use foreread_lab::report::number::{percent, three};
+#[cfg(feature = "metrics")]
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -14,14 +18,45 @@ use std::time::Duration;
 /// How often the self-check looks, where no statistics are asked for.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-/// What a front end says of itself, for a line of statistics.
+/// What a front end says of itself.
 pub struct Front {
-    /// What is connected or open: `clients 3 (of 7)`.
-    pub open: String,
-    /// Bytes sent.
-    pub bytes: u64,
+    /// What is counted: `clients`, `files`.
+    pub what: &'static str,
+    /// Of these, connected or open now.
+    pub open: u64,
+    /// Of these, ever.
+    pub opened: u64,
+    /// Requests answered.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "a line has no room for it"))]
+    pub requests: u64,
     /// Requests that were refused or failed.
     pub failed: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+}
+
+/// Answers a Prometheus while it is kept.
+#[cfg(feature = "metrics")]
+pub fn metrics(
+    address: Option<SocketAddr>,
+    engine: &Engine,
+    front: impl Fn() -> Front + Send + 'static,
+) -> Result<Option<MetricsServer>, Fail> {
+    let Some(address) = address else { return Ok(None) };
+    let engine = engine.clone();
+    let say = move || {
+        let Front { open, opened, requests, failed, bytes, .. } = front();
+        text(&engine, FrontView { open, opened, requests, failed_requests: failed, bytes })
+    };
+    let refused = |error| Fail::input("no metrics", format!("{address} ({error})"), "name another port");
+    let server = MetricsServer::start(address, say).map_err(refused)?;
+    eprintln!("foreread: metrics at {}", server.url());
+    if !address.ip().is_loopback() {
+        eprintln!(
+            "foreread: whoever reaches {address} can read the metrics, with the names of files: there is no password"
+        );
+    }
+    Ok(Some(server))
 }
 
 /// A thread that looks at the counters now and then.
@@ -65,8 +100,10 @@ pub fn line(stats: &Stats, front: &Front) -> String {
     let part =
         |of: u64, whole: u64| if whole == 0 { "-".to_string() } else { percent(of as f64 / whole as f64) + " %" };
     format!(
-        "{}, reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
+        "{} {} (of {}), reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
+        front.what,
         front.open,
+        front.opened,
         stats.demand_reads,
         part(stats.hits, stats.demand_reads),
         part(stats.late_hits, stats.demand_reads),

@@ -95,9 +95,35 @@ fn mounted_read_and_unmounted_by_a_signal() {
         let dir = mounted.dir.path().to_path_buf();
         let (status, err) = mounted.ended();
         assert!(status.success(), "{status}: {err}");
-        assert!(err.contains("open 0 (of 1), reads ") && err.contains("sent 3.00MB"), "{err}");
+        assert!(err.contains("files 0 (of 1), reads ") && err.contains("sent 3.00MB"), "{err}");
         assert!(!dir.exists(), "the folder could be removed, so nothing is mounted there");
     }
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn metrics_tell_which_file_has_readahead() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    let mut mounted = Mounted::new(source.path(), &["--metrics", "127.0.0.1:0"]);
+    let mut line = String::new();
+    mounted.err.read_line(&mut line).expect("a line");
+    let host = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address").to_string();
+    let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
+    assert_eq!(file.read_to_end(&mut Vec::new()).expect("read"), 3_000_000);
+    let mut stream = std::net::TcpStream::connect(host).expect("connected");
+    std::io::Write::write_all(&mut stream, b"GET /metrics HTTP/1.1\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("text");
+    let shown = |part: &str| assert!(text.lines().any(|line| line.contains(part)), "{part} in\n{text}");
+    shown("foreread_front_open 1");
+    shown("foreread_front_sent_bytes_total 3000000");
+    shown("/file, direct\",policy=\"linux-6.18\",why=\"running\"} 1");
+    mounted.signal("-TERM");
+    drop(file);
+    assert!(mounted.ended().0.success());
 }
 
 /// One file, by the command that everybody has for it.

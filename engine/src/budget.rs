@@ -129,12 +129,13 @@ impl Budget {
     pub(crate) fn demand(self: &Arc<Budget>, bytes: u64) -> Claim {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Claim { budget: Arc::clone(self), bytes }
+        Claim { budget: Arc::clone(self), bytes, ahead: false }
     }
 
     /// A readahead wants to start. Nothing when it is refused.
     pub(crate) fn ahead(self: &Arc<Budget>, bytes: u64) -> Option<Claim> {
-        let claim = self.demand(bytes);
+        let mut claim = self.demand(bytes);
+        claim.ahead = true;
         let over = self.requests.load(Ordering::Relaxed) > self.limits.requests
             || self.bytes.load(Ordering::Relaxed) > self.limits.bytes;
         if over {
@@ -174,6 +175,14 @@ impl Drop for Reserved {
 pub(crate) struct Claim {
     budget: Arc<Budget>,
     bytes: u64,
+    ahead: bool,
+}
+
+impl Claim {
+    /// Nobody waited when it started.
+    pub fn is_ahead(&self) -> bool {
+        self.ahead
+    }
 }
 
 impl Drop for Claim {

@@ -12,9 +12,10 @@
 
 use crate::budget::{Budget, Reserved};
 use crate::chunk::{Meter, Pool};
-use crate::driver::{Driver, Gauges};
+use crate::driver::{Driver, Gauges, StreamView};
 use crate::error::OpenError;
 use crate::eventlog::EventLog;
+use crate::latency::Latencies;
 use crate::options::{About, Options};
 use crate::reader::{Origin, Reader};
 use crate::source::{self, AT_HAND, Io, tree::Tree};
@@ -123,6 +124,18 @@ impl Engine {
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.shared.driver.gauges().unwrap_or_default()
+    }
+
+    /// How long sources took for what somebody waited for, and for what nobody did when it was begun.
+    #[must_use]
+    pub fn latencies(&self) -> [Latencies; 2] {
+        self.shared.driver.latencies()
+    }
+
+    /// The open descriptions that have read most often, at most `most` of them.
+    #[must_use]
+    pub fn streams(&self, most: usize) -> Vec<StreamView> {
+        self.shared.driver.streams(most).unwrap_or_default()
     }
 
     /// The gauge of memory; it outlives the engine.

@@ -47,6 +47,44 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     None
 }
 
+/// Whether readahead runs for one stream, and why, in words that are the same for many streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadaheadState {
+    /// It has read ahead for this stream.
+    pub on: bool,
+    /// Why, or why not.
+    pub why: &'static str,
+}
+
+/// What there is to say of one open description, by its part of the counters.
+#[must_use]
+pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
+    let most = |of: u64, whole: u64| whole > 0 && of as f64 / whole as f64 > NEARLY_ALL;
+    let off = |why| ReadaheadState { on: false, why };
+    if policy == "none" {
+        return off("the policy is none");
+    }
+    if stats.ra_planned_ops == 0 {
+        return match stats.demand_reads {
+            0 => off("nothing was read yet"),
+            reads if most(stats.hits, reads) => off("what it reads is cached"),
+            reads if reads < FEWEST_READS => off("too few reads to tell"),
+            _ => off("no sequence was seen, or reads were said to be random"),
+        };
+    }
+    if most(stats.ra_refused_bytes, stats.ra_planned_bytes) {
+        return off("refused for want of memory or requests");
+    }
+    if stats.ra_ops == 0 {
+        return off("what was planned was cached");
+    }
+    if most(stats.ra_failed_bytes, stats.ra_bytes) {
+        return off("the source fails it");
+    }
+    let why = if most(stats.unused_bytes, stats.ra_bytes) { "running, but unused" } else { "running" };
+    ReadaheadState { on: true, why }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +103,31 @@ mod tests {
         assert_eq!(why(Stats { used_bytes: 1000, ..ran }), "");
         assert_eq!(why(Stats { demand_reads: FEWEST_READS - 1, ..reads }), "", "too few to tell");
         assert_eq!(why(Stats { hits: 1000, misses: 0, ..reads }), "", "not needed");
+    }
+
+    #[test]
+    fn each_state_of_a_stream_has_its_words() {
+        let state = |stats: Stats| {
+            let state = readahead_state("linux-6.18", &stats);
+            (state.on, state.why)
+        };
+        let reads = Stats { demand_reads: 1000, misses: 1000, ..Stats::default() };
+        let planned = Stats { ra_planned_ops: 10, ra_planned_bytes: 1000, ..reads };
+        let ran = Stats { ra_ops: 10, ra_bytes: 1000, ..planned };
+        let all = [
+            state(Stats::default()),
+            state(Stats { demand_reads: 9, ..reads }),
+            state(Stats { hits: 1000, ..reads }),
+            state(reads),
+            state(Stats { ra_refused_bytes: 1000, ..planned }),
+            state(planned),
+            state(Stats { ra_failed_bytes: 1000, ..ran }),
+            state(Stats { unused_bytes: 1000, ..ran }),
+            state(ran),
+        ];
+        let words: std::collections::BTreeSet<&str> = all.iter().map(|(_, why)| *why).collect();
+        assert_eq!(words.len(), all.len(), "{all:?}");
+        assert_eq!(all.iter().filter(|(on, _)| *on).count(), 2);
+        assert!(!readahead_state("none", &ran).on);
     }
 }

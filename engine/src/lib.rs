@@ -23,6 +23,7 @@ mod error;
 pub mod eventlog;
 pub mod front;
 mod health;
+mod latency;
 #[cfg(feature = "nbd")]
 pub mod nbd;
 mod options;
@@ -35,7 +36,7 @@ pub mod testing;
 
 pub use budget::{Budget, BudgetLimits, BudgetUse, LEAST_MEMORY_BYTES};
 pub use chunk::Meter;
-pub use driver::Gauges;
+pub use driver::{Gauges, StreamView};
 pub use engine::Engine;
 pub use error::{OpenError, Place, ReadError, WriteError};
 pub use foreread_core::event::Advice;
@@ -43,7 +44,8 @@ pub use foreread_core::event::Advice;
 pub use foreread_core::policy;
 pub use foreread_core::policy::PolicySpec;
 pub use foreread_core::stats::Stats;
-pub use health::why_no_readahead;
+pub use health::{ReadaheadState, readahead_state, why_no_readahead};
+pub use latency::Latencies;
 pub use options::{Limits, Options, PolicyChoice};
 pub use plan::Plan;
 pub use reader::{Origin, Reader};

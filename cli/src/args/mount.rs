@@ -1,6 +1,7 @@
 //! The arguments of `foreread mount`. Never: looks at a folder or mounts one.
 
-use super::values::{size, time};
+use super::values::{address, size, time};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,6 +36,10 @@ pub struct MountArgs {
     /// Let other users in, as far as permissions let them
     #[arg(long)]
     pub allow_other: bool,
+    /// Answer a Prometheus at http://[ADDR:]PORT/metrics
+    #[cfg(feature = "metrics")]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
+    pub metrics: Option<SocketAddr>,
     /// Say on stderr how it goes, such as every 5s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub stats_every: Option<Duration>,

@@ -1,7 +1,7 @@
 //! The arguments of `foreread serve`. Never: opens or binds anything.
 
-use super::values::{size, time};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use super::values::{address, size, time};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,28 +44,11 @@ pub struct ServeArgs {
     /// Most clients at once
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_clients: u32,
+    /// Answer a Prometheus at http://[ADDR:]PORT/metrics
+    #[cfg(feature = "metrics")]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
+    pub metrics: Option<SocketAddr>,
     /// Say on stderr how it goes, such as every 5s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub stats_every: Option<Duration>,
-}
-
-/// A port alone is one of this machine only.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.parse() {
-        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
-    }
-    text.parse().map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_alone_stays_on_this_machine() {
-        assert_eq!(address("10809").expect("a port").to_string(), "127.0.0.1:10809");
-        assert_eq!(address("0.0.0.0:1").expect("an address").to_string(), "0.0.0.0:1");
-        assert_eq!(address("[::1]:1").expect("an address").to_string(), "[::1]:1");
-        assert!(address("localhost:1").is_err() && address("99999").is_err() && address("").is_err());
-    }
 }

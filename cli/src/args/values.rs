@@ -2,6 +2,7 @@
 
 use foreread_core::units::{PageSize, SizeError, parse_size};
 use foreread_lab::report::Price;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// A number of bytes: `512`, `128K`, `2G`.
@@ -12,6 +13,14 @@ pub fn size(text: &str) -> Result<u64, String> {
         Err(SizeError::NotASize) => Err("it is not a size such as 512, 128K or 2G".to_string()),
         Err(SizeError::TooLarge) => Err("it is too large; a file has at most 4194304T".to_string()),
     }
+}
+
+/// A port alone is one of this machine only.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse().map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
 }
 
 /// How often something is said.
@@ -33,6 +42,14 @@ pub fn page_size(text: &str) -> Result<PageSize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_alone_stays_on_this_machine() {
+        assert_eq!(address("10809").expect("a port").to_string(), "127.0.0.1:10809");
+        assert_eq!(address("0.0.0.0:1").expect("an address").to_string(), "0.0.0.0:1");
+        assert_eq!(address("[::1]:1").expect("an address").to_string(), "[::1]:1");
+        assert!(address("localhost:1").is_err() && address("99999").is_err() && address("").is_err());
+    }
 
     #[test]
     fn times() {

@@ -114,8 +114,10 @@ impl Machine {
         self.stats.source_reads += 1;
         self.stats.source_bytes += range.len();
         if bytes > 0 {
-            self.stats.ra_ops += 1;
-            self.stats.ra_bytes += bytes;
+            self.count(planner, |stats| {
+                stats.ra_ops += 1;
+                stats.ra_bytes += bytes;
+            });
             self.tell(planner, Outcome::Started { range });
         }
         let fetch = FetchId(u64::from(serial) << 32 | u64::from(slot));
@@ -223,7 +225,8 @@ impl Machine {
         }
         // Refused is not failed: the source was not asked.
         self.stats.failed_fetches += u64::from(error != Error::Limit);
-        self.stats.ra_refused_bytes += refused;
+        let planner = fetch.planner;
+        self.count(planner, |stats| stats.ra_refused_bytes += refused);
         let range = self.clip(fetch.file, fetch.pages);
         let reader = fetch.owner.filter(|r| fetch.waiters.contains(r)).map(|r| self.reads[r].open_id());
         self.tell(reader.unwrap_or(fetch.planner), Outcome::Failed { range, error, demand: reader.is_some() });
@@ -282,11 +285,13 @@ impl Machine {
             let Some((_, before)) = self.cache.leave(file, number, mask) else { continue };
             let ahead = before.ahead() & mask;
             let used = self.bytes_in(file, number, ahead & before.used());
-            self.stats.used_bytes -= used;
-            self.stats.late_bytes -= used;
-            if submitted {
-                self.stats.ra_failed_bytes += self.bytes_in(file, number, ahead);
-            }
+            let failed = if submitted { self.bytes_in(file, number, ahead) } else { 0 };
+            // The number of a closed description may have been given to another since, which then has less to take back.
+            self.count(before.planner, |stats| {
+                stats.used_bytes = stats.used_bytes.saturating_sub(used);
+                stats.late_bytes = stats.late_bytes.saturating_sub(used);
+                stats.ra_failed_bytes += failed;
+            });
         }
         let fetch = &mut self.fetches[slot];
         fetch.landed = fetch.pages.end;

@@ -132,6 +132,8 @@ struct File {
 struct Open {
     file: FileId,
     stream: u32,
+    /// Its own part of the counters.
+    stats: Stats,
 }
 
 /// One policy state and what it wants to be asked.
@@ -231,6 +233,19 @@ impl Machine {
         // What waits for a slot has not been counted as read ahead yet.
         stats.unresolved_bytes -= self.fetches.iter().filter(queued).map(|f| self.untouched_bytes(f)).sum::<u64>();
         stats
+    }
+
+    /// The part of one open description: its reads that ended well, and the readahead that was planned for it. What cannot be
+    /// ascribed to one (evicted pages, failed reads, what is unresolved) is zero.
+    #[must_use]
+    pub fn open_stats(&self, open: OpenId) -> Option<&Stats> {
+        self.open_of(open).map(|o| &o.stats)
+    }
+
+    /// Every open description and its file.
+    pub fn opens(&self) -> impl Iterator<Item = (OpenId, FileId)> + '_ {
+        let numbered = (0..).map(OpenId).zip(&self.opens);
+        numbered.filter_map(|(open, entry)| entry.as_ref().map(|entry| (open, entry.file)))
     }
 
     /// A fetch that has been submitted and not yet answered.
@@ -336,11 +351,13 @@ impl Machine {
         if shared && let Some(entry) = self.files[file.0 as usize].as_mut() {
             entry.stream = Some(stream);
         }
-        self.opens[open.0 as usize] = Some(Open { file, stream });
+        self.opens[open.0 as usize] = Some(Open { file, stream, stats: Stats::default() });
     }
 
     fn close(&mut self, open: OpenId) {
-        let Some(Open { file, stream }) = self.opens.get_mut(open.0 as usize).and_then(Option::take) else { return };
+        let Some(Open { file, stream, .. }) = self.opens.get_mut(open.0 as usize).and_then(Option::take) else {
+            return;
+        };
         let Some(entry) = self.files[file.0 as usize].as_mut() else { return };
         entry.opens -= 1;
         if entry.stream.is_none() || entry.opens == 0 {
@@ -368,6 +385,14 @@ impl Machine {
 
     fn open_of(&self, open: OpenId) -> Option<&Open> {
         self.opens.get(open.0 as usize)?.as_ref()
+    }
+
+    /// Counts for the whole and for one open description, if it is still there.
+    fn count(&mut self, open: u32, add: impl Fn(&mut Stats)) {
+        add(&mut self.stats);
+        if let Some(open) = self.opens.get_mut(open as usize).and_then(Option::as_mut) {
+            add(&mut open.stats);
+        }
     }
 
     fn size_of(&self, file: FileId) -> u64 {

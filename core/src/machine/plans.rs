@@ -79,8 +79,10 @@ impl Machine {
         let windows = core::mem::take(&mut self.plan.windows);
         for window in &windows {
             let beyond = window.range.len() - window.range.intersect(request).len();
-            self.stats.ra_planned_bytes += beyond;
-            self.stats.ra_planned_ops += u64::from(beyond > 0);
+            self.count(open.0, |stats| {
+                stats.ra_planned_bytes += beyond;
+                stats.ra_planned_ops += u64::from(beyond > 0);
+            });
             self.apply_window(file, open, piece, request, window, read);
         }
         self.plan.windows = windows;
@@ -128,7 +130,10 @@ impl Machine {
                 let refused = self.send_ahead(Fresh { file, pages, ahead: true, window: number, planner: open.0 });
                 // Of what was planned alone, as `ra_planned_bytes` counts it: what the read asks for comes by demand.
                 let refused = self.clip(file, refused).intersect(window.range);
-                self.stats.ra_refused_bytes += refused.len() - refused.intersect(request).len();
+                let bytes = refused.len() - refused.intersect(request).len();
+                if bytes > 0 {
+                    self.count(open.0, |stats| stats.ra_refused_bytes += bytes);
+                }
             }
             at = run.end;
         }
@@ -274,7 +279,7 @@ impl Machine {
         let unused = before.untouched() & mask;
         if unused != 0 {
             let bytes = self.bytes_in(file, number, unused);
-            self.stats.unused_bytes += bytes;
+            self.count(before.planner, |stats| stats.unused_bytes += bytes);
             self.cache.ghosts().remember(file.0, number, unused);
             self.tell(before.planner, Outcome::Unused { bytes });
         }
@@ -288,8 +293,10 @@ impl Machine {
         }
         let bytes = self.bytes_in(file, number, touched.first);
         let late = self.bytes_in(file, number, touched.late);
-        self.stats.used_bytes += bytes;
-        self.stats.late_bytes += late;
+        self.count(touched.planner, |stats| {
+            stats.used_bytes += bytes;
+            stats.late_bytes += late;
+        });
         if late > 0 {
             self.tell(touched.planner, Outcome::Late { bytes: late });
         }

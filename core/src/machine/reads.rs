@@ -326,20 +326,22 @@ impl Machine {
         let range = page.bytes_of(read.piece).intersect(read.range);
         let last = range.end() >= read.range.end();
         read.stage = Stage::Leased;
+        let (id, file, open, verdict) = (read.id, read.file, read.open, read.verdict);
         if last && !read.range.is_empty() {
-            self.stats.demand_reads += 1;
-            self.stats.demand_bytes += read.range.len();
-            match read.verdict {
-                Verdict::Hit => self.stats.hits += 1,
-                Verdict::Late => self.stats.late_hits += 1,
-                Verdict::Miss => self.stats.misses += 1,
-            }
-            if read.verdict != Verdict::Hit {
-                self.stats.stall_ns += now.since(read.began);
-            }
+            let bytes = read.range.len();
+            let stall_ns = if verdict == Verdict::Hit { 0 } else { now.since(read.began) };
+            self.count(open.0, |stats| {
+                stats.demand_reads += 1;
+                stats.demand_bytes += bytes;
+                stats.stall_ns += stall_ns;
+                match verdict {
+                    Verdict::Hit => stats.hits += 1,
+                    Verdict::Late => stats.late_hits += 1,
+                    Verdict::Miss => stats.misses += 1,
+                }
+            });
         }
-        let (read, file) = (read.id, read.file);
-        self.actions.push_back(Action::Serve { read, lease: LeaseId(slot), file, range, last });
+        self.actions.push_back(Action::Serve { read: id, lease: LeaseId(slot), file, range, last });
     }
 
     /// What the read has met that holds this lease.

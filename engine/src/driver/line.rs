@@ -41,8 +41,10 @@ struct Handed {
     landed: (u64, u64),
     /// The machine has its answer; what still comes is nobody's.
     answered: bool,
+    /// When it was handed over.
+    began: Nanos,
     /// Its share of the budget.
-    _claim: Claim,
+    claim: Claim,
 }
 
 /// Bits of a tag that number the piece.
@@ -107,6 +109,7 @@ impl State {
     }
 
     fn fill_batches(&mut self, batches: &mut Vec<Batch>) -> Vec<Job> {
+        let began = self.now();
         let State { files, jobs, budget, page, handed_over, unattended, .. } = self;
         let mut refused = Vec::new();
         jobs.take_if(|job, class| {
@@ -115,7 +118,7 @@ impl State {
             let Some(line) = line.filter(|line| line.room() >= pieces) else { return false };
             let bytes = job.range.len();
             let claim = if class == Class::Demand { Some(budget.demand(bytes)) } else { budget.ahead(bytes) };
-            let Some(_claim) = claim else {
+            let Some(claim) = claim else {
                 refused.push(*job);
                 return true;
             };
@@ -130,7 +133,8 @@ impl State {
                 early: Vec::new(),
                 landed: (0, 0),
                 answered: false,
-                _claim,
+                began,
+                claim,
             });
             match batches.iter_mut().find(|batch| batch.file == job.file) {
                 Some(batch) => batch.jobs.push((serial, *job)),
@@ -245,7 +249,11 @@ impl State {
         let (mut parts, bytes, short) = handed.land_in_order();
         let over = short || bytes >= job.range.len();
         handed.answered = over;
+        let (began, ahead) = (handed.began, handed.claim.is_ahead());
         self.clear(file, place);
+        if over {
+            self.clocked(ahead).record(now.since(began));
+        }
         let last = if over { parts.pop() } else { None };
         parts.into_iter().for_each(|part| self.land(now, &job, part));
         if over {

@@ -19,6 +19,7 @@
 mod crew;
 mod jobs;
 mod line;
+mod report;
 mod room;
 mod state;
 mod streamed;
@@ -34,6 +35,7 @@ use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize};
 use jobs::{Calls, Job, Part};
+pub use report::StreamView;
 pub use room::Room;
 use state::State;
 use std::io::IoSliceMut;
@@ -381,6 +383,7 @@ impl Shared {
             return Ok(state);
         };
         state.running += 1;
+        let began = self.now();
         self.unlock(state);
         let mut parts = self.parts(job.range);
         let result = if source.streams() {
@@ -397,10 +400,12 @@ impl Shared {
                 Ok((read, source.size()))
             })
         };
-        drop(claim);
         let now = self.now();
+        let ahead = claim.is_ahead();
+        drop(claim);
         let mut state = self.lock()?;
         state.running -= 1;
+        state.clocked(ahead).record(now.since(began));
         state.complete(now, job, parts, result);
         Ok(state)
     }

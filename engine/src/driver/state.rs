@@ -15,6 +15,7 @@ use super::line::Line;
 use crate::budget::Budget;
 use crate::chunk::Chunk;
 use crate::eventlog::EventLog;
+use crate::latency::Clocked;
 use crate::source::{Queue, Source, SourceError};
 use crate::store::{Lease, Store};
 use foreread_core::event::{Action, Error, Event};
@@ -44,6 +45,8 @@ pub struct State {
     store: Store,
     pub page: PageSize,
     pub budget: Arc<Budget>,
+    /// Times of the sources: of what somebody waited for when it was begun, and of what nobody did.
+    clocked: [Clocked; 2],
     log: Option<EventLog>,
     /// The latest time seen: it never goes back, whatever order threads come in.
     now: Nanos,
@@ -86,6 +89,7 @@ impl State {
             page: machine.config().page,
             machine,
             budget,
+            clocked: Default::default(),
             store,
             log,
             now: Nanos(0),
@@ -130,6 +134,11 @@ impl State {
     /// Open descriptions.
     pub fn opens(&self) -> usize {
         self.opens.len() - self.free_opens.len()
+    }
+
+    /// Where the time of a transfer is kept that was begun with nobody waiting, or with somebody.
+    pub fn clocked(&self, ahead: bool) -> &Clocked {
+        &self.clocked[usize::from(ahead)]
     }
 
     pub fn now(&self) -> Nanos {

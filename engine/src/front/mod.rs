@@ -4,5 +4,7 @@
 
 #[cfg(feature = "fuse")]
 pub mod fuse;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 #[cfg(feature = "nbd")]
 pub mod nbd;

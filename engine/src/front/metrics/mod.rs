@@ -1,0 +1,140 @@
+//! `GET /metrics`: what a Prometheus asks for, and nothing else.
+//!
+//! One thread, one request a connection, two seconds for each: a scraper comes every few seconds, and whoever dawdles is hung
+//! up before the next one has waited long. Never: reads more than 8 KiB of a request, keeps a connection, or listens to
+//! other machines unless told.
+//!
+//! ```text
+//!   accept ──► head of a request, at most 8 KiB, within 2 s ──► 200 with the text, 404, 405, 431 ──► closed
+//! ```
+
+mod text;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use text::{FrontView, MOST_STREAMS, text};
+
+/// Most bytes of a request.
+const MOST_HEAD: usize = 8 << 10;
+/// For the request, and for the answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(2);
+const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Answers until it is dropped.
+pub struct MetricsServer {
+    address: SocketAddr,
+    ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MetricsServer {
+    /// Listens at an address and answers with what `say` says. There is no password: bind it to this machine.
+    ///
+    /// # Errors
+    /// The address is taken or not allowed.
+    pub fn start(address: SocketAddr, say: impl Fn() -> String + Send + 'static) -> std::io::Result<MetricsServer> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let ending = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&ending);
+        let work = move || {
+            for stream in listener.incoming() {
+                if own.load(Ordering::SeqCst) {
+                    return;
+                }
+                match stream {
+                    // A scraper that goes away has nobody to be told.
+                    Ok(stream) => drop(serve(stream, &say)),
+                    // Out of descriptors: some may come back.
+                    Err(_) => std::thread::sleep(Duration::from_millis(50)),
+                }
+            }
+        };
+        let thread = Some(std::thread::Builder::new().name("foreread-metrics".to_string()).spawn(work)?);
+        Ok(MetricsServer { address, ending, thread })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/metrics", self.address)
+    }
+}
+
+impl Drop for MetricsServer {
+    fn drop(&mut self) {
+        self.ending.store(true, Ordering::SeqCst);
+        let mut to = self.address;
+        if to.ip().is_unspecified() {
+            let local = if to.is_ipv4() { "127.0.0.1" } else { "::1" };
+            to.set_ip(local.parse().expect("an address"));
+        }
+        // Wakes the thread; where that fails it ends with the process.
+        if TcpStream::connect_timeout(&to, PATIENCE).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(mut stream: TcpStream, say: &impl Fn() -> String) -> std::io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let Some(head) = head(&mut stream)? else { return answer(&mut stream, "431 Request Header Fields Too Large", "") };
+    let mut words = head.split(' ');
+    let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let path = target.split('?').next().unwrap_or(target);
+    match (method, path) {
+        ("GET" | "HEAD", "/metrics") => {
+            let body = say();
+            answer(&mut stream, "200 OK", if method == "GET" { &body } else { "" })
+        }
+        ("GET" | "HEAD", _) => answer(&mut stream, "404 Not Found", ""),
+        _ => answer(&mut stream, "405 Method Not Allowed", ""),
+    }
+}
+
+/// The first line of a request, once all of its head is here; nothing when that is too long.
+fn head(stream: &mut TcpStream) -> std::io::Result<Option<String>> {
+    let until = Instant::now() + PATIENCE;
+    let mut bytes = Vec::new();
+    let mut part = [0; 1024];
+    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+        if bytes.len() > MOST_HEAD {
+            return Ok(None);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            read => bytes.extend_from_slice(&part[..read]),
+        }
+    }
+    let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
+    Ok(Some(String::from_utf8_lossy(line).into_owned()))
+}
+
+fn answer(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()> {
+    let len = body.len();
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
+    let whole = [head.as_bytes(), body.as_bytes()].concat();
+    let until = Instant::now() + PATIENCE;
+    let mut rest = &whole[..];
+    // A client that takes a byte now and then is hung up, too.
+    while !rest.is_empty() && Instant::now() < until {
+        match stream.write(rest)? {
+            0 => break,
+            written => rest = &rest[written..],
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! The counters of an engine as OpenMetrics text.
+//!
+//! Names begin with `foreread_`; times are in seconds, sizes in bytes. What a counter means is said once, where it is
+//! counted ([`foreread_core::stats::Stats`]). Never: more than [`MOST_STREAMS`] streams, or a value of its own making.
+//!
+//! ```text
+//!   Stats, Gauges, Latencies, BudgetUse, streams, FrontView ──► rows ──► prometheus-client ──► text ... # EOF
+//! ```
+
+use crate::{Engine, Latencies, Stats, readahead_state};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+
+/// Streams that are shown: those that have read most often.
+pub const MOST_STREAMS: usize = 64;
+/// Characters of a source's name in a label.
+const MOST_NAME: usize = 200;
+
+/// What a front end says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrontView {
+    /// Clients that are connected, or files that are open.
+    pub open: u64,
+    /// Clients or files that ever were.
+    pub opened: u64,
+    /// Requests answered with data or success.
+    pub requests: u64,
+    /// Requests refused or failed.
+    pub failed_requests: u64,
+    /// Bytes of data sent.
+    pub bytes: u64,
+}
+
+/// Everything there is to say now.
+///
+/// # Panics
+/// Never: text is written to memory.
+#[must_use]
+pub fn text(engine: &Engine, front: FrontView) -> String {
+    let mut registry = Registry::with_prefix("foreread");
+    registry.register_collector(Box::new(Snapshot { engine: engine.clone(), front }));
+    let mut out = String::new();
+    prometheus_client::encoding::text::encode(&mut out, &registry).expect("a string takes whatever is written");
+    out
+}
+
+struct Snapshot {
+    engine: Engine,
+    front: FrontView,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Snapshot of {:?}", self.front)
+    }
+}
+
+/// Rows that are numbers without labels: name, help, unit, value.
+type Rows<'a> = &'a [(&'a str, &'a str, Option<Unit>, u64)];
+
+fn plain(encoder: &mut DescriptorEncoder<'_>, kind: MetricType, rows: Rows<'_>) -> fmt::Result {
+    for (name, help, unit, value) in rows {
+        let mut row = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        number(&mut row, kind, *value)?;
+    }
+    Ok(())
+}
+
+fn number(row: &mut MetricEncoder<'_>, kind: MetricType, value: u64) -> fmt::Result {
+    match kind {
+        MetricType::Counter => row.encode_counter::<NoLabelSet, _, f64>(&value, None),
+        _ => row.encode_gauge(&value),
+    }
+}
+
+fn reads(stats: &Stats) -> [(&'static str, u64); 3] {
+    [("hit", stats.hits), ("late", stats.late_hits), ("miss", stats.misses)]
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = self.engine.stats();
+        reads_and_readahead(&mut encoder, &stats)?;
+        held(&mut encoder, &self.engine)?;
+        latencies(&mut encoder, &self.engine.latencies())?;
+        streams(&mut encoder, &self.engine)?;
+        let front = &self.front;
+        plain(&mut encoder, MetricType::Gauge, &[("front_open", "Clients or files that are open", None, front.open)])?;
+        let bytes = || Some(Unit::Bytes);
+        plain(
+            &mut encoder,
+            MetricType::Counter,
+            &[
+                ("front_opened", "Clients or files that ever were open", None, front.opened),
+                ("front_requests", "Requests answered", None, front.requests),
+                ("front_failed_requests", "Requests refused or failed", None, front.failed_requests),
+                ("front_sent", "Data sent", bytes(), front.bytes),
+            ],
+        )
+    }
+}
+
+fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fmt::Result {
+    let help = "Demand reads that ended well, by the worst that a page of theirs met";
+    let mut family = encoder.encode_descriptor("reads", help, None, MetricType::Counter)?;
+    for (result, count) in reads(stats) {
+        number(&mut family.encode_family(&[("result", result)])?, MetricType::Counter, count)?;
+    }
+    let mut stall =
+        encoder.encode_descriptor("stall", "Time demand reads waited", Some(&Unit::Seconds), MetricType::Counter)?;
+    stall.encode_counter::<NoLabelSet, _, f64>(&(stats.stall_ns as f64 / 1e9), None)?;
+    let bytes = || Some(Unit::Bytes);
+    let counters = [
+        ("read", "Asked for by demand reads", bytes(), stats.demand_bytes),
+        ("failed_reads", "Demand reads that failed", None, stats.failed_reads),
+        ("source_reads", "Fetches submitted", None, stats.source_reads),
+        ("source_read", "Submitted to sources", bytes(), stats.source_bytes),
+        ("failed_fetches", "Fetches that failed", None, stats.failed_fetches),
+        ("doomed_fetches", "Fetches invalidated in flight", None, stats.doomed_fetches),
+        ("windows", "Windows a policy asked for", None, stats.ra_planned_ops),
+        ("planned", "Planned beyond the reads", bytes(), stats.ra_planned_bytes),
+        ("readahead_fetches", "Fetches with readahead", None, stats.ra_ops),
+        ("readahead", "Read ahead", bytes(), stats.ra_bytes),
+        ("used", "Read ahead and then read", bytes(), stats.used_bytes),
+        ("late", "Of the used, in flight when read", bytes(), stats.late_bytes),
+        ("unused", "Read ahead, gone before it was read", bytes(), stats.unused_bytes),
+        ("refused", "Planned and refused", bytes(), stats.ra_refused_bytes),
+        ("failed_readahead", "Read ahead and failed or discarded", bytes(), stats.ra_failed_bytes),
+        ("thrash", "Unused, evicted and then read after all", bytes(), stats.thrash_bytes),
+        ("evicted_pages", "Pages evicted for want of room", None, stats.evicted_pages),
+    ];
+    plain(encoder, MetricType::Counter, &counters)?;
+    // Overfetch is (source - read) / read: both parts are here, so that any time span can be taken.
+    let unresolved = [("unresolved", "Read ahead and not read yet", bytes(), stats.unresolved_bytes)];
+    plain(encoder, MetricType::Gauge, &unresolved)
+}
+
+fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fmt::Result {
+    let (gauges, budget) = (engine.gauges(), engine.budget());
+    let (used, limits) = (budget.usage(), budget.limits());
+    let bytes = || Some(Unit::Bytes);
+    let rows = [
+        ("reads_waiting", "Demand reads that have not returned", None, gauges.reads),
+        ("fetches_queued", "Fetches not begun", None, gauges.queued_fetches),
+        ("fetches_running", "Fetches being read", None, gauges.running_fetches),
+        ("threads", "Worker threads", None, gauges.threads),
+        ("held", "Memory in buffers", bytes(), gauges.held_bytes),
+        ("spare", "Memory kept to be used again", bytes(), gauges.spare_bytes),
+        ("cache_limit", "Memory of pages there may be", bytes(), engine.cache_bytes()),
+        ("cached_pages", "Pages present or in flight", None, gauges.pages),
+        ("files", "Files that are open", None, gauges.files),
+        ("streams", "Open descriptions", None, gauges.opens),
+        ("budget_memory", "Reserved by all engines", bytes(), used.memory_bytes),
+        ("budget_memory_limit", "That they may reserve", bytes(), limits.memory_bytes),
+        ("budget_requests", "Requests of all engines in flight", None, used.requests),
+        ("budget_requests_limit", "Above which readahead is refused", None, limits.requests),
+        ("budget_in_flight", "Of all engines, in flight", bytes(), used.bytes),
+        ("budget_in_flight_limit", "Above which readahead is refused", bytes(), limits.bytes),
+    ];
+    plain(encoder, MetricType::Gauge, &rows)?;
+    let counters = [
+        ("missed_calls", "Times a sleeper found by itself that there was something to do", None, gauges.missed_calls),
+        ("budget_refused_requests", "Readahead refused by the budget", None, used.refused_requests),
+        ("budget_refused", "Readahead refused by the budget", bytes(), used.refused_bytes),
+        ("budget_short_engines", "Engines that got less memory than they wanted", None, used.short_engines),
+    ];
+    plain(encoder, MetricType::Counter, &counters)
+}
+
+fn latencies(encoder: &mut DescriptorEncoder<'_>, both: &[Latencies; 2]) -> fmt::Result {
+    let help = "Time a source took for a fetch";
+    let mut family = encoder.encode_descriptor("source_latency", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+    for (class, latencies) in ["demand", "ahead"].into_iter().zip(both) {
+        let bound = |ns: u64| if ns == u64::MAX { f64::INFINITY } else { ns as f64 / 1e9 };
+        let buckets: Vec<(f64, u64)> = latencies.buckets.iter().map(|&(ns, count)| (bound(ns), count)).collect();
+        let (sum, count) = (latencies.sum_ns as f64 / 1e9, latencies.count());
+        let labels = [("class", class)];
+        let mut row = family.encode_family(&labels)?;
+        row.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+    }
+    Ok(())
+}
+
+/// For each stream: 1 where readahead has run for it, else 0, and why.
+fn streams(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fmt::Result {
+    let policy = engine.policy().info.name;
+    let views = engine.streams(MOST_STREAMS);
+    let name = |source: &str| source.chars().filter(|c| !c.is_control()).take(MOST_NAME).collect::<String>();
+    let help = "Whether readahead runs for a stream, and why; of those that read most often";
+    let mut family = encoder.encode_descriptor("stream_readahead", help, None, MetricType::Gauge)?;
+    for view in &views {
+        let state = readahead_state(policy, &view.stats);
+        let (number, source) = (view.number.to_string(), name(&view.source));
+        let labels = [("stream", number.as_str()), ("source", source.as_str()), ("policy", policy), ("why", state.why)];
+        family.encode_family(&labels)?.encode_gauge(&u64::from(state.on))?;
+    }
+    drop(family);
+    let mut family =
+        encoder.encode_descriptor("stream_reads", "Demand reads of a stream", None, MetricType::Counter)?;
+    for view in &views {
+        for (result, count) in reads(&view.stats) {
+            let labels = [("stream", view.number.to_string()), ("result", result.to_string())];
+            number(&mut family.encode_family(&labels)?, MetricType::Counter, count)?;
+        }
+    }
+    Ok(())
+}

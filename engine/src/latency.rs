@@ -1,0 +1,65 @@
+//! How long sources took: a histogram of fixed buckets, kept by the driver and read by whoever reports.
+//!
+//! Never: knows a time of its own, or loses a count: every transfer is in exactly one bucket.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Upper bound of the first bucket, in nanoseconds; each next one is twice as large.
+const FIRST_NS: u64 = 16_384;
+/// Buckets with a bound: up to 8.6 s. What took longer is in one more.
+const BOUNDS: usize = 20;
+
+/// One histogram, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// (Upper bound in nanoseconds, transfers that took no longer and longer than the bound before). The last bound is
+    /// `u64::MAX`.
+    pub buckets: Vec<(u64, u64)>,
+    /// Nanoseconds of all of them.
+    pub sum_ns: u64,
+}
+
+impl Latencies {
+    /// Transfers.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub struct Clocked {
+    buckets: [AtomicU64; BOUNDS + 1],
+    sum_ns: AtomicU64,
+}
+
+impl Clocked {
+    pub fn record(&self, ns: u64) {
+        let bucket = (0..BOUNDS).find(|&i| ns <= FIRST_NS << i).unwrap_or(BOUNDS);
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.sum_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    pub fn now(&self) -> Latencies {
+        let bound = |i: usize| if i < BOUNDS { FIRST_NS << i } else { u64::MAX };
+        let bucket = |(i, count): (usize, &AtomicU64)| (bound(i), count.load(Ordering::Relaxed));
+        let buckets = self.buckets.iter().enumerate().map(bucket).collect();
+        Latencies { buckets, sum_ns: self.sum_ns.load(Ordering::Relaxed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_is_in_one_bucket() {
+        let clocked = Clocked::default();
+        [0, FIRST_NS, FIRST_NS + 1, 1_000_000, u64::from(u32::MAX) * 100].iter().for_each(|&ns| clocked.record(ns));
+        let now = clocked.now();
+        let filled: Vec<(u64, u64)> = now.buckets.iter().copied().filter(|b| b.1 > 0).collect();
+        assert_eq!(filled, [(16_384, 2), (32_768, 1), (1_048_576, 1), (u64::MAX, 1)]);
+        assert_eq!(now.count(), 5);
+    }
+}

@@ -1,0 +1,192 @@
+//! The metrics are OpenMetrics that others can parse, say what the counters say, and the port stays within its limits.
+#![cfg(feature = "metrics")]
+
+mod common;
+
+use common::{named, quiet, read_and_check, watch};
+use foreread::front::metrics::{FrontView, MOST_STREAMS, MetricsServer, text};
+use foreread::{Engine, Options};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+fn engine() -> Engine {
+    Engine::new(Options::default().policy("linux-6.18:max=128K").cache_bytes(4 << 20)).expect("an engine")
+}
+
+/// Every sample by its name and labels. Strict: whatever OpenMetrics forbids is a failure.
+fn parse(text: &str) -> BTreeMap<String, f64> {
+    let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut samples = BTreeMap::new();
+    let mut current = "";
+    let body = text.strip_suffix("# EOF\n").expect("the end is marked");
+    for line in body.lines() {
+        if let Some(rest) = line.strip_prefix("# ") {
+            let mut words = rest.splitn(3, ' ');
+            let (what, name, value) = (words.next(), words.next().expect("a name"), words.next().expect("a value"));
+            match what {
+                Some("TYPE") => assert!(kinds.insert(name, value).is_none(), "{name} is declared twice"),
+                Some("UNIT") => assert!(name.ends_with(&format!("_{value}")), "{name}: its unit is {value}"),
+                Some("HELP") => assert!(!value.contains('"'), "{line}"),
+                _ => panic!("{line}"),
+            }
+            current = name;
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').expect("a value");
+        let name = series.split('{').next().expect("a name");
+        let suffix = name.strip_prefix(current).unwrap_or_else(|| panic!("{line}: not of {current}"));
+        let allowed: &[&str] = match kinds[current] {
+            "counter" => &["_total"],
+            "gauge" => &[""],
+            "histogram" => &["_bucket", "_sum", "_count"],
+            kind => panic!("{kind}"),
+        };
+        assert!(allowed.contains(&suffix) && name.starts_with("foreread_"), "{line}");
+        assert_eq!(series.matches('"').count() % 2, 0, "{line}");
+        let value: f64 = value.parse().expect("a number");
+        assert!(samples.insert(series.to_string(), value).is_none(), "{series} comes twice");
+    }
+    samples
+}
+
+fn get(address: &str, request: &str) -> String {
+    let host = address.trim_start_matches("http://").trim_end_matches("/metrics");
+    let mut stream = TcpStream::connect(host).expect("connected");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    // What is too long is answered before it was read to its end, so the connection may be reset after that.
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+fn local() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+#[test]
+fn they_say_what_the_counters_say() {
+    let engine = engine();
+    let reader = engine.open(Arc::new(named(1 << 20))).expect("opened");
+    let other = engine.open(Arc::new(named(1 << 20))).expect("opened");
+    let mut buf = [0; 4096];
+    for at in 0..200 {
+        read_and_check(&reader, &mut buf, at * 4096, 0);
+    }
+    read_and_check(&other, &mut buf, 0, 0);
+    quiet(&reader);
+    let front = FrontView { open: 2, opened: 3, requests: 4, failed_requests: 5, bytes: 6 };
+    let text = text(&engine, front);
+    let got = parse(&text);
+    let stats = engine.stats();
+    let is = |name: &str, want: u64| assert_eq!(got.get(name), Some(&(want as f64)), "{name} in\n{text}");
+    is("foreread_reads_total{result=\"hit\"}", stats.hits);
+    is("foreread_reads_total{result=\"late\"}", stats.late_hits);
+    is("foreread_reads_total{result=\"miss\"}", stats.misses);
+    is("foreread_read_bytes_total", stats.demand_bytes);
+    is("foreread_source_read_bytes_total", stats.source_bytes);
+    is("foreread_windows_total", stats.ra_planned_ops);
+    is("foreread_readahead_bytes_total", stats.ra_bytes);
+    is("foreread_used_bytes_total", stats.used_bytes);
+    is("foreread_unresolved_bytes", stats.unresolved_bytes);
+    is("foreread_held_bytes", engine.meter().held_bytes());
+    is("foreread_front_open", 2);
+    is("foreread_front_sent_bytes_total", 6);
+    assert!(stats.ra_bytes > 0 && stats.hits > 0);
+    let count = |class: &str| got[&format!("foreread_source_latency_seconds_count{{class=\"{class}\"}}")];
+    assert_eq!((count("demand") + count("ahead")) as u64, stats.source_reads, "every fetch was clocked once");
+    let last = |class: &str| got[&format!("foreread_source_latency_seconds_bucket{{le=\"+Inf\",class=\"{class}\"}}")];
+    assert_eq!((last("demand"), last("ahead")), (count("demand"), count("ahead")));
+    let state = |n: u32, why: &str| {
+        let source = reader.describe();
+        format!("foreread_stream_readahead{{stream=\"{n}\",source=\"{source}\",policy=\"linux-6.18\",why=\"{why}\"}}")
+    };
+    is(&state(0, "running"), 1);
+    let mine: Vec<_> = engine.streams(9).into_iter().map(|view| (view.number, view.stats.demand_reads)).collect();
+    assert_eq!(mine, [(0, 200), (1, 1)]);
+    assert_eq!(
+        engine.streams(9)[0].stats.ra_planned_ops + engine.streams(9)[1].stats.ra_planned_ops,
+        stats.ra_planned_ops
+    );
+}
+
+/// A parser that is not ours.
+#[test]
+fn a_prometheus_parses_them() {
+    let script = "\
+import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+families = list(parse(sys.stdin.read()))
+print(len(families), sum(len(f.samples) for f in families))";
+    // The system's own, where its packages are, or the one that the path names.
+    let runs = |python: &&str| {
+        let test =
+            Command::new(python).args(["-c", "import prometheus_client.openmetrics"]).stderr(Stdio::null()).status();
+        test.is_ok_and(|status| status.success())
+    };
+    let Some(python) = ["/usr/bin/python3", "python3"].into_iter().find(runs) else {
+        return println!("skipped: needs python3-prometheus-client");
+    };
+    let engine = engine();
+    let reader = engine.open(Arc::new(named(1 << 20))).expect("opened");
+    read_and_check(&reader, &mut [0; 100_000], 0, 0);
+    let text = text(&engine, FrontView::default());
+    let mut child = Command::new(python)
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it ran before");
+    child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("written");
+    let out = child.wait_with_output().expect("ended");
+    let said = String::from_utf8_lossy(&out.stdout);
+    let samples: usize = said.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    assert!(out.status.success());
+    assert_eq!(samples, parse(&text).len());
+}
+
+#[test]
+fn streams_are_bounded_and_those_that_read_most_come_first() {
+    let engine = engine();
+    let first = engine.open(Arc::new(named(1 << 20))).expect("opened");
+    let others: Vec<_> = (0..MOST_STREAMS * 2).map(|_| first.reopen().expect("opened")).collect();
+    let mut buf = [0; 512];
+    for (n, reader) in others.iter().enumerate() {
+        for _ in 0..n % 7 {
+            read_and_check(reader, &mut buf, 0, 0);
+        }
+    }
+    let shown = engine.streams(MOST_STREAMS);
+    assert_eq!(shown.len(), MOST_STREAMS);
+    assert!(shown.windows(2).all(|two| two[0].stats.demand_reads >= two[1].stats.demand_reads));
+    let text = text(&engine, FrontView::default());
+    assert_eq!(text.matches("foreread_stream_readahead{").count(), MOST_STREAMS);
+}
+
+#[test]
+fn the_port_answers_one_request_and_hangs_up() {
+    watch();
+    let server = MetricsServer::start(local(), || "a b\n".to_string()).expect("started");
+    let url = server.url();
+    let ok = get(&url, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n");
+    assert!(ok.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text;"), "{ok}");
+    assert!(ok.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\na b\n"), "{ok}");
+    assert!(get(&url, "GET /metrics?x=1 HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200"));
+    assert!(get(&url, "HEAD /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
+    assert!(get(&url, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(get(&url, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "x".repeat(9000));
+    assert!(get(&url, &long).starts_with("HTTP/1.1 431"), "a head of 9000 bytes");
+    // One who says nothing is hung up, and the next one is answered.
+    let mut silent =
+        TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/metrics")).expect("connected");
+    silent.write_all(b"GET /met").expect("sent");
+    assert!(get(&url, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    assert_eq!(silent.read(&mut [0; 10]).unwrap_or(0), 0);
+    let address = url.clone();
+    drop(server);
+    let host = address.trim_start_matches("http://").trim_end_matches("/metrics");
+    assert!(TcpStream::connect(host).is_err(), "nobody listens any more");
+}
