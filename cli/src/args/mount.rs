@@ -36,9 +36,9 @@ pub struct MountArgs {
     /// Let other users in, as far as permissions let them
     #[arg(long)]
     pub allow_other: bool,
-    /// Answer a Prometheus at http://[ADDR:]PORT/metrics
+    /// Answer a Prometheus at [ADDR:]PORT/metrics
     #[cfg(feature = "metrics")]
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
+    #[arg(long, value_name = "PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
     /// Say on stderr how it goes, such as every 5s
     #[arg(long, value_name = "TIME", value_parser = time)]

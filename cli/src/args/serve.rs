@@ -26,13 +26,13 @@ pub struct ServeArgs {
     /// Listen on a unix socket
     #[arg(long, value_name = "PATH", required_unless_present = "tcp")]
     pub unix: Option<PathBuf>,
-    /// Listen on a TCP port of this machine, or on ADDR:PORT
+    /// Listen on a TCP port of this machine, or ADDR:PORT
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
     pub tcp: Option<SocketAddr>,
     /// Let clients write: through to the source, at once
     #[arg(long)]
     pub writable: bool,
-    /// Name of the export; the empty name is always known
+    /// Export's name, beside the empty one
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,
     /// NAME[:key=value,...]; see 'foreread policies'
@@ -44,9 +44,9 @@ pub struct ServeArgs {
     /// Most clients at once
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_clients: u32,
-    /// Answer a Prometheus at http://[ADDR:]PORT/metrics
+    /// Answer a Prometheus at [ADDR:]PORT/metrics
     #[cfg(feature = "metrics")]
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
+    #[arg(long, value_name = "PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
     /// Say on stderr how it goes, such as every 5s
     #[arg(long, value_name = "TIME", value_parser = time)]
