@@ -252,7 +252,7 @@ impl State {
         let (began, ahead) = (handed.began, handed.claim.is_ahead());
         self.clear(file, place);
         if over {
-            self.clocked(ahead).record(now.since(began));
+            self.clocked[usize::from(ahead)].record(now.since(began));
         }
         let last = if over { parts.pop() } else { None };
         parts.into_iter().for_each(|part| self.land(now, &job, part));

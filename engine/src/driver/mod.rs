@@ -405,7 +405,7 @@ impl Shared {
         drop(claim);
         let mut state = self.lock()?;
         state.running -= 1;
-        state.clocked(ahead).record(now.since(began));
+        state.clocked[usize::from(ahead)].record(now.since(began));
         state.complete(now, job, parts, result);
         Ok(state)
     }

@@ -24,7 +24,7 @@ pub struct StreamView {
 impl Driver {
     /// Times of the source: what somebody waited for, and what nobody did.
     pub fn latencies(&self) -> [Latencies; 2] {
-        let of = |ahead| self.shared.lock().map(|state| state.clocked(ahead).now()).unwrap_or_default();
+        let of = |ahead| self.shared.lock().map(|state| state.clocked[usize::from(ahead)].now()).unwrap_or_default();
         [of(false), of(true)]
     }
 

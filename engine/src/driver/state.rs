@@ -46,7 +46,7 @@ pub struct State {
     pub page: PageSize,
     pub budget: Arc<Budget>,
     /// Times of the sources: of what somebody waited for when it was begun, and of what nobody did.
-    clocked: [Clocked; 2],
+    pub clocked: [Clocked; 2],
     log: Option<EventLog>,
     /// The latest time seen: it never goes back, whatever order threads come in.
     now: Nanos,
@@ -134,11 +134,6 @@ impl State {
     /// Open descriptions.
     pub fn opens(&self) -> usize {
         self.opens.len() - self.free_opens.len()
-    }
-
-    /// Where the time of a transfer is kept that was begun with nobody waiting, or with somebody.
-    pub fn clocked(&self, ahead: bool) -> &Clocked {
-        &self.clocked[usize::from(ahead)]
     }
 
     pub fn now(&self) -> Nanos {
