@@ -197,7 +197,6 @@ fn streams(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fmt::Result 
         let labels = [("stream", number.as_str()), ("source", source.as_str()), ("policy", policy), ("why", state.why)];
         family.encode_family(&labels)?.encode_gauge(&u64::from(state.on))?;
     }
-    drop(family);
     let mut family =
         encoder.encode_descriptor("stream_reads", "Demand reads of a stream", None, MetricType::Counter)?;
     for view in &views {
