@@ -38,7 +38,7 @@ use foreread::testing::{self, Call, Faulty, Queued, Verdict};
 use foreread::{Advice, Options, ReadError, Reader};
 use foreread_core::policy::ALL;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 const SIZE: u64 = 1 << 20;
@@ -225,6 +225,30 @@ fn callers_take_turns_at_the_queue() {
         });
         check_memory(&quiet(&reader), 4096);
         assert!(queued.taken() > 0 && queued.under_way() == 0);
+    }
+}
+
+/// Whoever sits at the queue and has his bytes goes home: one who sleeps has to be called to the queue, since nobody else will.
+#[test]
+fn who_leaves_the_queue_calls_the_next() {
+    common::watch();
+    for seed in 0..40 {
+        let queued = Arc::new(Queued::new(named(SIZE), seed));
+        let mut options = Options::default().policy("none").threads(0);
+        // Two fetches for each read: a lone one would be read without the queue.
+        options.limits.max_fetch_bytes = 64 << 10;
+        let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
+        let together = Barrier::new(3);
+        std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let (reader, together) = (&reader, &together);
+                scope.spawn(move || {
+                    together.wait();
+                    assert_eq!(read_and_check(reader, &mut [0; 128 << 10], thread * (256 << 10), 0), 128 << 10);
+                });
+            }
+        });
+        assert_eq!((reader.gauges().missed_calls, queued.taken()), (0, 6), "seed {seed}");
     }
 }
 
