@@ -40,7 +40,7 @@ fn short_help_fits_24_lines_of_80_columns() {
     for command in ["info", "formats"] {
         check(command, foreread(["trace", command, "-h"]).is_done());
     }
-    assert!(top.out.contains("Examples:"));
+    assert!(top.out.contains("Example:"));
     assert!(foreread(["compare", "-h"]).out.contains("Examples:"));
 }
 

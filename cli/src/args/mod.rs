@@ -36,10 +36,7 @@ use std::path::PathBuf;
 
 macro_rules! examples {
     () => {
-        "\
-Examples:
-  foreread compare boot-ide --on model:rbd --policy none,linux-6.18:max=1M
-  foreread import disk.vscsi.gz -o disk.frt"
+        "Example: foreread compare boot-ide --on model:rbd --policy none,linux-6.18"
     };
 }
 
@@ -52,7 +49,7 @@ Examples:
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
-// 15 commands leave no room for a line of each option. Manual pages have the examples from the second place.
+// 16 commands leave no room for a line of each option. Manual pages have the examples from the second place.
 #[command(
     arg_required_else_help = true,
     help_template = concat!(
