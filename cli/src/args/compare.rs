@@ -41,7 +41,7 @@ pub struct CompareArgs {
     /// workload is taken for the file of a trace; trace:FILE is always one.
     #[arg(value_name = "WORKLOAD|TRACE")]
     pub workload: Option<OsString>,
-    /// PATH, model:NAME, model-live:NAME, nbd://, http://, s3://, rbd:
+    /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
     ///
     /// A file or block device is only read; a path may be written file:PATH. 'foreread models' lists the models;
     /// model-live: lets the engine read one that really sleeps. nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH and
