@@ -11,6 +11,7 @@
 //!     └──────────────────────────────────────────────────────────────────────────────────────────┘ by size
 //! ```
 
+use crate::arena::{self, Piece};
 use crate::stoker::{self, Stoker};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,11 +56,41 @@ pub struct Pool {
     stoker: Stoker,
 }
 
-/// One allocation and where its aligned part begins.
+/// What a buffer lies in.
 #[derive(Debug)]
-struct Memory {
-    bytes: Box<[u8]>,
-    from: u32,
+enum Memory {
+    /// An allocation and where its aligned part begins.
+    Heap { bytes: Box<[u8]>, from: usize },
+    /// A piece of a huge page.
+    Piece(Piece),
+}
+
+impl Memory {
+    fn of(len: usize, align: usize) -> Memory {
+        if len == arena::PIECE_BYTES
+            && let Some(piece) = Piece::take()
+        {
+            return Memory::Piece(piece);
+        }
+        let bytes = vec![0u8; len + align - 1].into_boxed_slice();
+        let from = (bytes.as_ptr() as usize).wrapping_neg() % align;
+        Memory::Heap { bytes, from }
+    }
+
+    /// From the first aligned byte on.
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Heap { bytes, from } => &bytes[*from..],
+            Memory::Piece(piece) => piece.bytes(),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Heap { bytes, from } => &mut bytes[*from..],
+            Memory::Piece(piece) => piece.bytes_mut(),
+        }
+    }
 }
 
 impl Pool {
@@ -83,7 +114,7 @@ impl Pool {
     }
 
     fn fits(&self, memory: &Memory) -> bool {
-        let begins = memory.bytes.as_ptr() as usize + memory.from as usize;
+        let begins = memory.bytes().as_ptr() as usize;
         begins.is_multiple_of(self.align.load(Ordering::Relaxed))
     }
 
@@ -118,9 +149,7 @@ impl Pool {
 
     fn allocate(&self, len: usize) -> Memory {
         let align = if len >= WHOLE_PAGES_FROM { MEMORY_PAGE } else { self.align.load(Ordering::Relaxed) };
-        let bytes = vec![0u8; len + align - 1].into_boxed_slice();
-        let from = (bytes.as_ptr() as usize).wrapping_neg() % align;
-        Memory { bytes, from: from as u32 }
+        Memory::of(len, align)
     }
 
     /// Makes and touches one more spare buffer of `pages` pages, if fewer than ready ones are there. False when that is
@@ -136,7 +165,7 @@ impl Pool {
         }
         let mut memory = self.allocate(len);
         // Not zero: a compiler may leave out a zero that the allocator has written already.
-        memory.bytes.iter_mut().step_by(MEMORY_PAGE).for_each(|byte| *byte = 1);
+        memory.bytes_mut().iter_mut().step_by(MEMORY_PAGE).for_each(|byte| *byte = 1);
         // Looked at again: buffers may have come back meanwhile.
         self.lists(|lists| {
             let still = wanted(lists) && self.fits(&memory);
@@ -188,14 +217,14 @@ impl Chunk {
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.memory.as_ref().map_or(&[], |m| &m.bytes[m.from as usize..m.from as usize + self.len as usize])
+        self.memory.as_ref().map_or(&[], |m| &m.bytes()[..self.len as usize])
     }
 
     /// The bytes, to be filled.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.len as usize;
-        self.memory.as_mut().map_or(&mut [], |m| &mut m.bytes[m.from as usize..m.from as usize + len])
+        self.memory.as_mut().map_or(&mut [], |m| &mut m.bytes_mut()[..len])
     }
 
     /// How many pages there is room for.

@@ -15,6 +15,7 @@
 //!     └───────── store   the bytes that are cached
 //! ```
 
+mod arena;
 mod budget;
 mod chunk;
 mod driver;
