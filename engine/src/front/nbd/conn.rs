@@ -13,6 +13,7 @@
 
 mod answer;
 
+use super::linger::Linger;
 use super::socket::Stream;
 use super::{STACK_BYTES, Shared, read_some};
 use crate::nbd::handshake::{Handshake, Then};
@@ -260,9 +261,13 @@ impl Conn {
     fn work(self: &Arc<Conn>) {
         let Some(agreement) = self.agreement.get() else { return };
         let mut buffer = Vec::new();
+        let mut linger = Linger::default();
         for served in 0_u64.. {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+            if served > 0 && input.start == input.end {
+                linger.look(&self.stream, &self.shared.counters.lookers);
+            }
             let next = self.next(&mut input, &agreement.export, &mut buffer);
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             if next.is_err() {

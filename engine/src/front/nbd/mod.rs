@@ -11,12 +11,14 @@
 //! ```
 
 mod conn;
+mod linger;
 mod socket;
 
 use crate::Reader;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
 use conn::Conn;
+use linger::Lookers;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket::{Listener, Stream};
 use std::collections::HashMap;
@@ -145,6 +147,7 @@ struct Counters {
     failed_requests: AtomicU64,
     bytes: AtomicU64,
     helpers: AtomicU32,
+    lookers: Lookers,
 }
 
 /// What the connections share.
