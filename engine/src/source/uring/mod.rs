@@ -125,7 +125,7 @@ mod tests {
                 return None;
             }
         }
-        Some((file, core, Ring::new().ok().expect("one more")))
+        Some((file, core, Ring::new().expect("one more")))
     }
 
     fn transfers(pool: &Arc<Pool>, count: usize) -> Vec<Transfer> {
