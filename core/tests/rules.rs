@@ -491,3 +491,12 @@ fn a_caller_that_knows_needs_no_policy() {
         world.settle();
     }
 }
+
+/// Who wants a source of exabytes is heard for a few caches of it, as is a hint: planned whole, it would never end.
+#[test]
+fn what_is_wanted_without_end_is_heard_in_part() {
+    let mut world = World::with("none", config(64), 1 << 62);
+    world.send(Event::Want { open: OPEN, range: ByteRange::between(0, 1 << 62) });
+    assert_eq!(world.machine.stats().ra_planned_bytes, 4 * 64 * PAGE);
+    assert!(world.machine.stats().ra_bytes <= 64 * PAGE);
+}

@@ -73,12 +73,11 @@ impl Machine {
     /// the rest of the file, as a length of 0 is to `posix_fadvise`: decided here, once, for all policies.
     pub(super) fn advise(&mut self, open: OpenId, advice: Advice, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
-        let mut end = if range.is_empty() { self.size_of(file) } else { range.end() };
+        let end = if range.is_empty() { self.size_of(file) } else { range.end() };
+        let mut range = ByteRange::between(range.start(), end);
         if advice == Advice::WillNeed {
-            let cache = self.config.capacity_pages.saturating_mul(self.config.page.bytes());
-            end = end.min(range.start().saturating_add(cache.saturating_mul(HINTED_CACHES)));
+            range = self.heard(range);
         }
-        let range = ByteRange::between(range.start(), end);
         let question = (range, range.start(), false);
         self.ask((file, open, stream), question, |policy, ask, plan| policy.on_advice(ask, advice, plan));
         self.note(open, Question::Advice, range.start());
@@ -92,11 +91,19 @@ impl Machine {
     /// What the caller says it will read, planned as if a policy had said so. The policy's own state stays as it is.
     pub(super) fn want(&mut self, open: OpenId, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
+        let range = self.heard(range);
         let question = (range, range.start(), false);
         self.ask((file, open, stream), question, |_, _, plan| plan.read(range.start(), range.len(), None));
         self.note(open, Question::Advice, range.start());
         self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
         self.commit(u32::MAX);
+    }
+
+    /// As much of what will be needed as is worth planning; see [`HINTED_CACHES`].
+    fn heard(&self, range: ByteRange) -> ByteRange {
+        let cache = self.config.capacity_pages.saturating_mul(self.config.page.bytes());
+        let most = cache.saturating_mul(HINTED_CACHES);
+        ByteRange::between(range.start(), range.end().min(range.start().saturating_add(most)))
     }
 
     /// Whole pages inside the range, and the last one of the file when the range reaches the end.
