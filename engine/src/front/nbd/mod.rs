@@ -131,11 +131,11 @@ pub struct Counts {
     pub connections: u64,
     /// Of these, hung up because there were too many.
     pub turned_away: u64,
-    /// Requests that were answered with data or success.
+    /// Requests that were answered with data or success, counted as the answer sets out.
     pub requests: u64,
     /// Requests that were refused or failed.
     pub failed_requests: u64,
-    /// Bytes of data sent.
+    /// Bytes of data sent, counted as they set out.
     pub bytes: u64,
 }
 

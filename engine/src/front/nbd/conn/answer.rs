@@ -100,8 +100,9 @@ impl Conn {
             &simple[..]
         };
         let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        self.send(head, first)?;
         let mut at = offset + first.len() as u64;
+        self.count(at == end, first.len());
+        self.send(head, first)?;
         while at < end {
             let next = &mut buffer[..piece(at)];
             if self.fill(next, at).is_err() {
@@ -109,12 +110,17 @@ impl Conn {
                 self.hang_up();
                 return Err(Gone);
             }
-            self.send(next, &[])?;
             at += next.len() as u64;
+            self.count(at == end, next.len());
+            self.send(next, &[])?;
         }
-        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
-        self.shared.counters.bytes.fetch_add(u64::from(len), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts what is about to be sent: a client that has its answer finds it counted.
+    fn count(&self, last: bool, bytes: usize) {
+        self.shared.counters.requests.fetch_add(u64::from(last), Ordering::Relaxed);
+        self.shared.counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Fills `buf`, all of it, with bytes of the version that the client was told of.
