@@ -1,10 +1,11 @@
 //! Seed 001 (Wu Fengguang, 2010): blkid on Linus Torvalds's USB device of 505 kB and 15 kB/s.
 
 mod seeds;
-use foreread_core::event::{Action, Event};
+use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_lab::instant;
 use foreread_lab::reproduce::published::seed_001::{BLKID, TINY};
 use seeds::{mean, table};
 
@@ -43,16 +44,8 @@ fn the_windows_are_those_published_and_one_more() {
     machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: TINY.0 });
     for (n, (offset, len, _)) in BLKID.into_iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
-        machine.handle(Nanos(0), Event::Read { read: ReadId(n as u64), open: OpenId(0), range, random: false });
-        while let Some(action) = machine.poll() {
-            match action {
-                Action::Submit { fetch, range, .. } => {
-                    machine.handle(Nanos(0), Event::Done { fetch, bytes: range.len() })
-                }
-                Action::Serve { lease, .. } => machine.handle(Nanos(0), Event::Release { lease }),
-                _ => {}
-            }
-        }
+        let read = Event::Read { read: ReadId(n as u64), open: OpenId(0), range, random: false };
+        instant::tell(&mut machine, read, |_| ());
     }
     let pages = |range: ByteRange| (range.start() / 4096, range.len() / 4096);
     let windows: Vec<(u64, u64)> =

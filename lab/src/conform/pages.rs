@@ -7,7 +7,8 @@
 //! ```
 
 use super::recording::{Act, Op, PAGE};
-use foreread_core::event::{Action, Advice, Event};
+use crate::instant;
+use foreread_core::event::{Advice, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
@@ -69,17 +70,9 @@ impl Live {
     /// Sends an event and answers every fetch at once. Returns the pages fetched.
     fn send(&mut self, event: Event) -> BTreeSet<u64> {
         let mut pages = BTreeSet::new();
-        self.machine.handle(Nanos(0), event);
-        while let Some(action) = self.machine.poll() {
-            match action {
-                Action::Submit { fetch, range, .. } => {
-                    pages.extend(range.start() / PAGE..range.end().div_ceil(PAGE));
-                    self.machine.handle(Nanos(0), Event::Done { fetch, bytes: range.len() });
-                }
-                Action::Serve { lease, .. } => self.machine.handle(Nanos(0), Event::Release { lease }),
-                _ => {}
-            }
-        }
+        instant::tell(&mut self.machine, event, |range| {
+            pages.extend(range.start() / PAGE..range.end().div_ceil(PAGE));
+        });
         pages
     }
 }

@@ -9,10 +9,11 @@
 //! ```
 
 use super::rbd_cases::Case;
+use crate::instant;
 use crate::live::librbd::counters;
 use foreread::source::{Rbd, RbdRead, RbdSettings, SourceError, SourceOpenError};
 use foreread::testing::CephError;
-use foreread_core::event::{Action, Event};
+use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use std::collections::{BTreeMap, VecDeque};
@@ -166,16 +167,7 @@ pub fn ours(case: &Case) -> Decided {
     for (nth, &(offset, len)) in case.reads.iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
         let read = Event::Read { read: ReadId(nth as u64), open: OpenId(0), range, random: false };
-        machine.handle(Nanos(0), read);
-        while let Some(action) = machine.poll() {
-            match action {
-                Action::Submit { fetch, range, .. } => {
-                    machine.handle(Nanos(0), Event::Done { fetch, bytes: range.len() });
-                }
-                Action::Serve { lease, .. } => machine.handle(Nanos(0), Event::Release { lease }),
-                _ => {}
-            }
-        }
+        instant::tell(&mut machine, read, |_| ());
     }
     let stats = machine.stats();
     let decisions = machine.take_decisions();

@@ -16,7 +16,8 @@
 use super::published::seed_001::{BLKID, BLKID_KIB, TINY};
 use super::runs::{Ask, Runs, mean};
 use super::{ReproduceError, Role, Row, Table};
-use foreread_core::event::{Action, Event};
+use crate::instant;
+use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{PolicySpec, capacity::Cap};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
@@ -81,16 +82,8 @@ fn windows(policy: &str) -> Result<Vec<u64>, ReproduceError> {
     machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: TINY.0 });
     for (n, (offset, len, _)) in BLKID.into_iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
-        machine.handle(Nanos(0), Event::Read { read: ReadId(n as u64), open: OpenId(0), range, random: false });
-        while let Some(action) = machine.poll() {
-            match action {
-                Action::Submit { fetch, range, .. } => {
-                    machine.handle(Nanos(0), Event::Done { fetch, bytes: range.len() });
-                }
-                Action::Serve { lease, .. } => machine.handle(Nanos(0), Event::Release { lease }),
-                _ => {}
-            }
-        }
+        let read = Event::Read { read: ReadId(n as u64), open: OpenId(0), range, random: false };
+        instant::tell(&mut machine, read, |_| ());
     }
     Ok(machine.take_decisions().into_iter().flat_map(|d| d.windows).map(|w| w.range.len() / PAGE).collect())
 }

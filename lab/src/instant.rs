@@ -1,0 +1,23 @@
+//! A storage that answers at once: for decisions that do not depend on time.
+//!
+//! Never: bytes, time, or a read that waits. Who waits for something is a matter of the simulator.
+
+use foreread_core::event::{Action, Event};
+use foreread_core::machine::Machine;
+use foreread_core::units::{ByteRange, Nanos};
+
+/// Tells the machine one event, answers every fetch that follows and gives back every lease. `fetched` sees what is
+/// fetched, in order.
+pub fn tell(machine: &mut Machine, event: Event, mut fetched: impl FnMut(ByteRange)) {
+    machine.handle(Nanos(0), event);
+    while let Some(action) = machine.poll() {
+        match action {
+            Action::Submit { fetch, range, .. } => {
+                fetched(range);
+                machine.handle(Nanos(0), Event::Done { fetch, bytes: range.len() });
+            }
+            Action::Serve { lease, .. } => machine.handle(Nanos(0), Event::Release { lease }),
+            _ => {}
+        }
+    }
+}
