@@ -128,7 +128,8 @@ mod tests {
 
     fn reader() -> Reader {
         let source = Arc::new(Mem::new(pattern(0, SIZE as usize, 0)));
-        Reader::open(source, Options::default().policy("none").cache_bytes(4 << 20)).expect("opens")
+        // Room for all of it: what was wanted is there when its turn comes, however late its fetch ended.
+        Reader::open(source, Options::default().policy("none").cache_bytes(2 * SIZE)).expect("opens")
     }
 
     /// Back and forth, overlapping, beyond the end: right bytes in the order of the list, and hits under a policy that
@@ -151,7 +152,7 @@ mod tests {
         assert!(plan.read_next(&mut buf).expect("the end").is_none());
         assert_eq!(plan.ahead_bytes, 0);
         let stats = reader.stats();
-        assert!(stats.misses < 20 && stats.ra_ops > 100, "{stats:?}");
+        assert!(stats.misses <= 1 && stats.ra_ops > 100, "{stats:?}");
     }
 
     /// The range that failed is read again, and nothing is counted twice.
