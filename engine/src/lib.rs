@@ -49,4 +49,4 @@ pub use health::{ReadaheadState, readahead_state, why_no_readahead};
 pub use latency::Latencies;
 pub use options::{Limits, Options, PolicyChoice};
 pub use plan::Plan;
-pub use reader::{Origin, Reader};
+pub use reader::{Origin, ReadAt, Reader};

@@ -8,6 +8,7 @@
 //!   Reader ── open description 2 ──── file 1, a source ──┘   one policy state for each description
 //! ```
 
+mod task;
 mod write;
 
 use crate::chunk::Meter;
@@ -26,6 +27,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+pub use task::ReadAt;
 
 /// What a reader can be opened on: a source's name, or a source.
 pub enum Origin {

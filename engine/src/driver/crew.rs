@@ -31,6 +31,7 @@ pub fn hire(shared: &Arc<Shared>) {
         Err(_) => {
             if let Ok(mut state) = shared.lock() {
                 state.not_hired();
+                shared.unlock(state);
             }
         }
     }
@@ -47,6 +48,10 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
         state.ring_timer(shared.now());
         if state.unattended > 0 {
             state = shared.look_in_everywhere(state)?;
+        }
+        if let Some(file) = state.checks.pop_front() {
+            state = shared.answer(state, file)?;
+            continue;
         }
         if let Some((job, class)) = state.jobs.take_any() {
             let bytes = job.range.len();

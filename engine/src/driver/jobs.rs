@@ -16,6 +16,7 @@ use foreread_core::event::{Class, Error};
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
+use std::task::Waker;
 
 /// A fetch to be run.
 #[derive(Clone, Copy, Debug)]
@@ -133,12 +134,37 @@ pub struct Wait {
     /// The queue at which its caller sits. Whoever interrupts it takes that note away.
     pub reaps: Option<Arc<dyn Queue>>,
     pub bell: Arc<Condvar>,
+    /// The task whose read it is, if it is a task's and has nothing to do. Whoever wakes it takes that note away.
+    pub waker: Option<Waker>,
+    /// That task waits for a source's word, and not for bytes.
+    pub asks: bool,
 }
 
 impl Wait {
     pub fn new() -> Wait {
         let bell = Arc::new(Condvar::new());
-        Wait { ready: VecDeque::new(), failed: None, asleep: false, file: FileId(0), reaps: None, bell }
+        let (ready, file) = (VecDeque::new(), FileId(0));
+        Wait { ready, failed: None, asleep: false, file, reaps: None, bell, waker: None, asks: false }
+    }
+}
+
+/// Whose wait is over.
+#[derive(Default)]
+pub struct News {
+    /// Callers, and those who wait for a seat at a queue.
+    pub bells: Vec<Arc<Condvar>>,
+    /// Tasks.
+    pub wakers: Vec<Waker>,
+    /// Queues whose reaper has an answer.
+    pub queues: Vec<Arc<dyn Queue>>,
+    /// Queues that tasks read from and nobody attends to.
+    pub attend: Vec<(FileId, Arc<dyn Queue>)>,
+}
+
+impl News {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bells.is_empty() && self.wakers.is_empty() && self.queues.is_empty() && self.attend.is_empty()
     }
 }
 
@@ -172,11 +198,8 @@ pub enum Watch {
 pub struct Calls {
     /// What is handed over first.
     pub batches: Vec<Batch>,
-    /// Queues whose reaper has an answer.
-    pub queues: Vec<Arc<dyn Queue>>,
-    /// Callers.
-    pub bells: Vec<Arc<Condvar>>,
-    /// How many of them sleep for what is left over.
+    pub news: News,
+    /// How many of the callers sleep for what is left over.
     pub sleepers_rung: u32,
     /// How many idle workers.
     pub workers: u32,
@@ -186,13 +209,19 @@ pub struct Calls {
 
 impl Calls {
     /// Calls a worker for each job that none has been called for, and callers that sleep for demand that is left
-    /// over: nothing that somebody waits for waits for a worker. Nobody is called twice for one thing. `watch` tells that
-    /// somebody should look after transfers.
+    /// over: nothing that somebody waits for waits for a worker. Nobody is called twice for one thing. `others` is how many
+    /// things there are besides the jobs; `watch` tells that somebody should look after transfers.
     #[cold]
-    pub fn plan(mut self, jobs: &Jobs, crew: &mut Crew, waits: &mut [Wait], watch: bool) -> Option<Calls> {
+    pub fn plan(
+        mut self,
+        jobs: &Jobs,
+        crew: &mut Crew,
+        waits: &mut [Wait],
+        (others, watch): (usize, bool),
+    ) -> Option<Calls> {
         let calls = &mut self;
         let watch = watch && crew.watch == Watch::No && (crew.idle > 0 || crew.started < crew.most) && !crew.closing;
-        let things = (jobs.len() + usize::from(crew.timer_moved) + usize::from(watch)) as u32;
+        let things = (jobs.len() + others + usize::from(crew.timer_moved) + usize::from(watch)) as u32;
         crew.timer_moved = false;
         if watch {
             crew.watch = Watch::Called;
@@ -209,11 +238,10 @@ impl Calls {
         for wait in waits.iter_mut().filter(|w| w.asleep).take(left_over) {
             wait.asleep = false;
             calls.sleepers_rung += 1;
-            calls.bells.push(Arc::clone(&wait.bell));
+            calls.news.bells.push(Arc::clone(&wait.bell));
         }
-        let somebody =
-            calls.bells.len() + calls.queues.len() + calls.batches.len() + (calls.workers + calls.hire) as usize;
-        (somebody > 0).then_some(self)
+        let nobody = calls.news.is_empty() && calls.batches.is_empty() && calls.workers + calls.hire == 0;
+        (!nobody).then_some(self)
     }
 }
 
@@ -249,8 +277,8 @@ mod tests {
             let mut crew = Crew { most: free, idle, called, ..Crew::default() };
             let mut waits: Vec<Wait> = (0..9).map(|n| Wait { asleep: n < asleep, ..Wait::new() }).collect();
             let plan = |crew: &mut Crew, waits: &mut [Wait]| {
-                let calls = Calls::default().plan(&jobs(demand, ahead), crew, waits, false).unwrap_or_default();
-                (calls.workers, calls.hire, calls.bells.len())
+                let calls = Calls::default().plan(&jobs(demand, ahead), crew, waits, (0, false)).unwrap_or_default();
+                (calls.workers, calls.hire, calls.news.bells.len())
             };
             assert_eq!(plan(&mut crew, &mut waits), want, "{demand} {ahead} {idle} {called} {free} {asleep}");
             assert_eq!((crew.called, crew.started), (called + want.0 + want.1, want.1));

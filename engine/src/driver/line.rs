@@ -13,6 +13,7 @@
 //! ```
 
 use super::jobs::{Job, Part};
+use super::polled::Attendance;
 use super::state::{GROUP_PAGES, State};
 use super::{Guard, Shared, guarded};
 use crate::budget::Claim;
@@ -63,11 +64,25 @@ pub struct Line {
     called: bool,
     /// It has refused once: no more is handed over.
     closed: bool,
+    /// Who attends to it for tasks.
+    pub attendance: Attendance,
+}
+
+/// Who sits down at a queue.
+#[derive(Clone, Copy)]
+pub enum Seat {
+    /// A caller that waits for its read: until there is something, or the read has an answer.
+    Caller(u32),
+    /// The thread that attends for tasks: until there is something, or about a second.
+    Attendant,
+    /// Somebody who looks in and does not wait.
+    Passing,
 }
 
 impl Line {
     pub fn new(queue: Arc<dyn Queue>) -> Line {
-        Line { queue, handed: Vec::new(), under_way: 0, reaping: false, called: false, closed: false }
+        let attendance = Attendance::default();
+        Line { queue, handed: Vec::new(), under_way: 0, reaping: false, called: false, closed: false, attendance }
     }
 
     fn room(&self) -> usize {
@@ -76,6 +91,11 @@ impl Line {
 
     fn unattended(&self) -> bool {
         !self.reaping && self.under_way > 0
+    }
+
+    /// Nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.under_way == 0
     }
 }
 
@@ -153,7 +173,7 @@ impl State {
         self.line(file).is_some_and(Line::unattended)
     }
 
-    fn line_mut(&mut self, file: FileId) -> Option<&mut Line> {
+    pub fn line_mut(&mut self, file: FileId) -> Option<&mut Line> {
         self.files.get_mut(file.0 as usize)?.as_mut()?.line.as_mut()
     }
 
@@ -166,18 +186,25 @@ impl State {
         self.files.iter().flatten().filter_map(|file| file.line.as_ref()).map(|line| line.handed.len()).sum()
     }
 
-    /// The queue to sit down at, if nobody does and something is under way there.
-    fn sit_down(&mut self, file: FileId) -> Option<Arc<dyn Queue>> {
-        let line = self.line_mut(file).filter(|line| line.unattended())?;
+    /// The same, if it is still this file's: the number may be another file's by now.
+    pub fn line_of(&mut self, file: FileId, queue: &Arc<dyn Queue>) -> Option<&mut Line> {
+        self.line_mut(file).filter(|line| Arc::ptr_eq(&line.queue, queue))
+    }
+
+    /// The queue to sit down at, if nobody does. Where nothing is under way only an attendant waits.
+    fn sit_down(&mut self, file: FileId, seat: Seat) -> Option<Arc<dyn Queue>> {
+        let awaits = matches!(seat, Seat::Attendant);
+        let line = self.line_mut(file).filter(|line| line.unattended() || awaits && !line.reaping)?;
+        let unattended = u32::from(line.unattended());
         line.reaping = true;
         let queue = Arc::clone(&line.queue);
-        self.unattended -= 1;
+        self.unattended -= unattended;
         Some(queue)
     }
 
-    /// Nobody sits at this queue any more. The file's number may be another file's by now.
+    /// Nobody sits at this queue any more.
     fn stand_up(&mut self, file: FileId, queue: &Arc<dyn Queue>) {
-        if let Some(line) = self.line_mut(file).filter(|line| Arc::ptr_eq(&line.queue, queue)) {
+        if let Some(line) = self.line_of(file, queue) {
             line.reaping = false;
             let unattended = u32::from(line.unattended());
             self.unattended += unattended;
@@ -190,7 +217,12 @@ impl State {
         let unattended = u32::from(line.unattended());
         (line.under_way, line.closed) = (0, true);
         let handed = std::mem::take(&mut line.handed);
+        let attended = line.attendance.called().map(|bell| (bell, Arc::clone(&line.queue)));
         self.unattended -= unattended;
+        if let Some((bell, queue)) = attended {
+            self.news.bells.extend(bell);
+            self.news.queues.push(queue);
+        }
         for handed in handed.into_iter().filter(|handed| !handed.answered) {
             self.feed(now, Event::Failed { fetch: handed.job.fetch, error: Error::Io(EIO) });
         }
@@ -209,13 +241,18 @@ impl State {
         for (number, file) in self.files.iter_mut().enumerate() {
             let line = file.as_mut().and_then(|file| file.line.as_mut());
             let Some(line) = line.filter(|line| line.unattended() && !line.called) else { continue };
+            if let Some(bell) = line.attendance.called() {
+                line.called = bell.is_some();
+                self.news.bells.extend(bell);
+                continue;
+            }
             let sleeper = self.waits.iter_mut().find(|wait| wait.asleep && wait.file.0 as usize == number);
             match sleeper {
                 Some(wait) => {
                     wait.asleep = false;
                     self.sleepers -= 1;
                     line.called = true;
-                    self.bells.push(Arc::clone(&wait.bell));
+                    self.news.bells.push(Arc::clone(&wait.bell));
                 }
                 None => all = false,
             }
@@ -292,7 +329,7 @@ impl State {
     /// Fetches of which pieces were refused wait for a thread now, and their queue gets no more. What was begun of them all the
     /// same is nobody's when it comes.
     fn refused(&mut self, file: FileId, queue: &Arc<dyn Queue>, serials: &[u64]) {
-        let Some(line) = self.line_mut(file).filter(|line| Arc::ptr_eq(&line.queue, queue)) else { return };
+        let Some(line) = self.line_of(file, queue) else { return };
         line.closed = true;
         let before = line.under_way;
         let (refused, left): (Vec<Handed>, _) =
@@ -362,28 +399,27 @@ impl Shared {
         }
     }
 
-    /// Sits down at the file's queue, if nobody else does, and takes what has ended: with a place of a read that waits, until
-    /// there is something or the read has an answer. Nothing when there is no such seat.
+    /// Sits down at the file's queue, if nobody else does, and takes what has ended. False when there is no such seat.
     pub(super) fn reap<'a>(
         self: &'a Arc<Shared>,
         mut state: Guard<'a>,
         file: FileId,
-        place: Option<u32>,
+        seat: Seat,
     ) -> Result<(Guard<'a>, bool), Fault> {
-        let Some(queue) = state.sit_down(file) else { return Ok((state, false)) };
-        if let Some(place) = place {
+        let Some(queue) = state.sit_down(file, seat) else { return Ok((state, false)) };
+        if let Seat::Caller(place) = seat {
             state.wait(place).reaps = Some(Arc::clone(&queue));
         }
         self.unlock(state);
         let mut ended = Vec::new();
         let sound = guarded(|| {
-            queue.reap(place.is_some(), &mut ended);
+            queue.reap(!matches!(seat, Seat::Passing), &mut ended);
             Ok(())
         });
         let now = self.now();
         let mut state = self.lock()?;
         state.stand_up(file, &queue);
-        if let Some(place) = place {
+        if let Seat::Caller(place) = seat {
             state.wait(place).reaps = None;
         }
         ended.into_iter().for_each(|ended| state.come_in(now, file, ended));
@@ -396,7 +432,7 @@ impl Shared {
     /// Takes what has ended at the file's queue without waiting, if it is anything.
     pub(super) fn look_in<'a>(self: &'a Arc<Shared>, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
         match state.line(file) {
-            Some(line) if line.unattended() && line.queue.has_ended() => Ok(self.reap(state, file, None)?.0),
+            Some(line) if line.unattended() && line.queue.has_ended() => Ok(self.reap(state, file, Seat::Passing)?.0),
             _ => Ok(state),
         }
     }
@@ -414,7 +450,7 @@ impl Shared {
         let mut state = self.lock()?;
         for number in 0..state.files.len() {
             let file = FileId(number as u32);
-            while let Some(queue) = state.sit_down(file) {
+            while let Some(queue) = state.sit_down(file, Seat::Passing) {
                 drop(state);
                 let mut ended = Vec::new();
                 queue.reap(true, &mut ended);

@@ -16,9 +16,11 @@
 //!            Release carries the time of the event before it: nothing is measured from it, and a clock costs 20 ns.
 //! ```
 
+mod bytes;
 mod crew;
 mod jobs;
 mod line;
+mod polled;
 mod report;
 mod room;
 mod state;
@@ -34,7 +36,9 @@ use foreread_core::event::{Advice, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize};
-use jobs::{Calls, Job, Part};
+use jobs::{Calls, Job, Part, Ready};
+use line::Seat;
+pub use polled::Progress;
 pub use report::StreamView;
 pub use room::Room;
 use state::State;
@@ -77,6 +81,21 @@ pub struct Gauges {
     /// Times a sleeper found by itself that there was something to do. Counted since the beginning; each is a call that
     /// was forgotten, or a machine that stood still for a second.
     pub missed_calls: u64,
+}
+
+/// What a read has been given so far.
+#[derive(Debug, Default)]
+struct Given {
+    bytes: usize,
+    /// Bytes that the machine promised and the store does not have: a bug, and never a guess.
+    torn: bool,
+}
+
+impl Given {
+    fn outcome(&self) -> Result<usize, Error> {
+        debug_assert!(!self.torn, "every byte of a served piece is in the store");
+        if self.torn { Err(Error::Io(EIO)) } else { Ok(self.bytes) }
+    }
 }
 
 /// What workers and callers share.
@@ -231,11 +250,10 @@ impl Driver {
         let range = ByteRange::between(offset, offset.saturating_add(room.len() as u64));
         let now = shared.now();
         let mut state = shared.lock()?;
-        let known = |state: &State| state.file(file).map_or((0, 0), |file| (file.size, file.version));
-        if range.end() > known(&state).0 && !range.is_empty() {
+        if range.end() > state.known(file).0 && !range.is_empty() {
             state = shared.check(state, file)?;
         }
-        let (size, version) = known(&state);
+        let (size, version) = state.known(file);
         if version != seen.load(Ordering::Relaxed) {
             seen.store(version, Ordering::Relaxed);
             self.shared.unlock(state);
@@ -250,9 +268,9 @@ impl Driver {
             state = shared.look_in(state, file)?;
         }
         let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
-        let (state, outcome) = self.shared.see_through(state, place, (file, range), room)?;
+        let (state, outcome) = self.shared.see_through(state, place, (file, range), room, &mut Given::default())?;
         if outcome == Err(Error::Changed) {
-            seen.store(known(&state).1, Ordering::Relaxed);
+            seen.store(state.known(file).1, Ordering::Relaxed);
         }
         self.shared.unlock(state);
         outcome.map_err(Fault::Read)
@@ -263,6 +281,9 @@ impl Drop for Driver {
     fn drop(&mut self) {
         if let Ok(mut state) = self.shared.state.lock() {
             state.crew.closing = true;
+            // Each has its reader no more, so that nobody else is told.
+            state.interrupt_attendants();
+            self.shared.unlock(state);
         }
         self.shared.crew_bell.notify_all();
         let me = std::thread::current().id();
@@ -302,11 +323,13 @@ impl Shared {
 
     #[cold]
     fn call(self: &Arc<Shared>, calls: Calls) {
-        calls.bells.iter().for_each(|bell| bell.notify_one());
-        calls.queues.iter().for_each(|queue| queue.interrupt());
+        calls.news.bells.iter().for_each(|bell| bell.notify_one());
+        calls.news.queues.iter().for_each(|queue| queue.interrupt());
         (0..calls.workers).for_each(|_| self.crew_bell.notify_one());
         (0..calls.hire).for_each(|_| crew::hire(self));
         calls.batches.into_iter().for_each(|batch| self.submit(batch));
+        calls.news.attend.into_iter().for_each(|queue| polled::attend(self, queue));
+        calls.news.wakers.into_iter().for_each(polled::wake);
     }
 
     /// From the look-up to the last byte or the error.
@@ -316,26 +339,15 @@ impl Shared {
         place: u32,
         (file, range): (FileId, ByteRange),
         room: &mut Room<'_, '_>,
+        given: &mut Given,
     ) -> Result<(Guard<'a>, Result<usize, Error>), Fault> {
-        let mut copied = 0;
-        let mut whole = true;
         loop {
             if let Some(ready) = state.wait(place).ready.pop_front() {
-                self.unlock(state);
-                let at = (ready.range.start() - range.start()) as usize;
-                let len = room.take(at, &ready.bytes);
-                whole &= ready.whole && len as u64 == ready.range.len();
-                copied += len;
-                let (lease, last) = (ready.lease, ready.last);
-                drop(ready);
-                state = self.lock()?;
-                let now = state.now();
-                state.feed(now, Event::Release { lease });
+                let last = ready.last;
+                state = self.hand_out(state, ready, range, room, given)?;
                 if last {
                     state.end(place);
-                    // Bytes that the machine promised and the store does not have: a bug, and never a guess.
-                    debug_assert!(whole, "every byte of a served piece is in the store");
-                    return Ok((state, if whole { Ok(copied) } else { Err(Error::Io(EIO)) }));
+                    return Ok((state, given.outcome()));
                 }
             } else if let Some(error) = state.wait(place).failed {
                 state.end(place);
@@ -345,12 +357,34 @@ impl Shared {
                 state = self.run(state, &job, claim)?;
             } else {
                 let reaped;
-                (state, reaped) = self.reap(state, file, Some(place))?;
+                (state, reaped) = self.reap(state, file, Seat::Caller(place))?;
                 if !reaped {
                     state = self.sleep(state, place, (file, range))?;
                 }
             }
         }
+    }
+
+    /// Copies a piece, without the lock, and gives its lease back.
+    fn hand_out<'a>(
+        self: &'a Arc<Shared>,
+        state: Guard<'a>,
+        ready: Ready,
+        range: ByteRange,
+        room: &mut Room<'_, '_>,
+        given: &mut Given,
+    ) -> Result<Guard<'a>, Fault> {
+        self.unlock(state);
+        let at = (ready.range.start() - range.start()) as usize;
+        let len = room.take(at, &ready.bytes);
+        given.torn |= !ready.whole || len as u64 != ready.range.len();
+        given.bytes += len;
+        let lease = ready.lease;
+        drop(ready);
+        let mut state = self.lock()?;
+        let now = state.now();
+        state.feed(now, Event::Release { lease });
+        Ok(state)
     }
 
     /// Gives up the lock until somebody rings: for this read, or because a job wants somebody to run it.

@@ -9,11 +9,11 @@
 //!      └─► log ◄──┘  └──► Drop ──► store;  Cancel ──► a job not begun is answered;  WakeAt ──► wake_at
 //! ```
 
+use super::bytes;
 use super::guarded;
-use super::jobs::{Calls, Crew, Job, Jobs, Part, Ready, Wait, Watch};
+use super::jobs::{Calls, Crew, Job, Jobs, News, Part, Ready, Wait, Watch};
 use super::line::Line;
 use crate::budget::Budget;
-use crate::chunk::Chunk;
 use crate::eventlog::EventLog;
 use crate::latency::Clocked;
 use crate::source::{Queue, Source, SourceError};
@@ -21,6 +21,7 @@ use crate::store::{Lease, Store};
 use foreread_core::event::{Action, Error, Event};
 use foreread_core::machine::{MAX_READS, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
 
 /// Pages in a group of the machine's index.
@@ -68,10 +69,10 @@ pub struct State {
     pub running: u32,
     pub missed_calls: u64,
     pub wake_at: Option<Nanos>,
-    /// Callers whose read has something new: to be woken when the lock is given up.
-    pub bells: Vec<Arc<Condvar>>,
-    /// The same for a caller that sits at a queue.
-    queues: Vec<Arc<dyn Queue>>,
+    /// Whose read has something new: to be woken when the lock is given up.
+    pub news: News,
+    /// Files whose sources are to be asked for their size, for tasks.
+    pub checks: VecDeque<FileId>,
     /// Files with transfers under way and nobody who reaps them.
     pub unattended: u32,
     /// Fetches handed to queues so far.
@@ -107,8 +108,8 @@ impl State {
             running: 0,
             missed_calls: 0,
             wake_at: None,
-            bells: Vec::new(),
-            queues: Vec::new(),
+            news: News::default(),
+            checks: VecDeque::new(),
             unattended: 0,
             handed_over: 0,
             crew: Crew { most: workers, ..Crew::default() },
@@ -221,18 +222,29 @@ impl State {
 
     /// A read comes in. Nothing when too many wait already.
     pub fn begin(&mut self, now: Nanos, open: OpenId, range: ByteRange) -> Option<u32> {
-        let place = match self.free_waits.pop() {
-            Some(place) => place,
-            None if self.waits.len() >= MAX_READS => return None,
+        let place = self.take_place()?;
+        self.begin_at(now, place, open, range);
+        Some(place)
+    }
+
+    /// A place for a read. Nothing when too many wait already.
+    pub fn take_place(&mut self) -> Option<u32> {
+        match self.free_waits.pop() {
+            Some(place) => Some(place),
+            None if self.waits.len() >= MAX_READS => None,
             None => {
                 self.waits.push(Wait::new());
-                (self.waits.len() - 1) as u32
+                Some((self.waits.len() - 1) as u32)
             }
-        };
+        }
+    }
+
+    /// A read comes in that has its place.
+    pub fn begin_at(&mut self, now: Nanos, place: u32, open: OpenId, range: ByteRange) -> ReadId {
         self.reads += 1;
         let read = ReadId(self.reads << PLACE_BITS | u64::from(place));
         self.feed(now, Event::Read { read, open, range, random: false });
-        Some(place)
+        read
     }
 
     /// The place of a read that has ended is free.
@@ -253,9 +265,9 @@ impl State {
     pub fn calls(&mut self) -> Option<Calls> {
         let looked_after =
             self.unattended == 0 || self.sleepers == 0 && (self.crew.watch != Watch::No || self.crew.most == 0);
-        if self.bells.is_empty()
-            && self.queues.is_empty()
+        if self.news.is_empty()
             && self.jobs.len() == 0
+            && self.checks.is_empty()
             && !self.crew.timer_moved
             && looked_after
         {
@@ -268,9 +280,9 @@ impl State {
     fn plan(&mut self) -> Option<Calls> {
         let batches = if self.jobs.len() > 0 { self.batches() } else { Vec::new() };
         let watch = self.unattended > 0 && !self.hand_over();
-        let (bells, queues) = (std::mem::take(&mut self.bells), std::mem::take(&mut self.queues));
-        let calls = Calls { batches, bells, queues, ..Calls::default() };
-        let calls = calls.plan(&self.jobs, &mut self.crew, &mut self.waits, watch)?;
+        let calls = Calls { batches, news: std::mem::take(&mut self.news), ..Calls::default() };
+        let others = self.checks.len();
+        let calls = calls.plan(&self.jobs, &mut self.crew, &mut self.waits, (others, watch))?;
         self.sleepers -= calls.sleepers_rung;
         Some(calls)
     }
@@ -312,7 +324,7 @@ impl State {
             return;
         }
         let bytes = part.start + part.chunk.bytes().len() as u64 - job.range.start();
-        self.keep(job, vec![part], bytes);
+        bytes::keep(&self.machine, &mut self.store, job, vec![part], bytes);
         self.feed(now, Event::Progress { fetch: job.fetch, bytes });
     }
 
@@ -321,6 +333,9 @@ impl State {
         self.crew.started -= 1;
         self.crew.called = self.crew.called.saturating_sub(1);
         self.crew.most = self.crew.started;
+        if self.crew.most == 0 {
+            self.tell_all();
+        }
     }
 
     /// The end of a job: bytes into the store, the event to the machine. A job that went well says how much was read,
@@ -334,7 +349,7 @@ impl State {
                     // What has landed before may have been dropped again.
                     let landed = job.range.start() + fetch.arrived;
                     parts.retain(|part| part.start >= landed);
-                    self.keep(job, parts, bytes);
+                    bytes::keep(&self.machine, &mut self.store, job, parts, bytes);
                 }
                 self.feed(now, Event::Done { fetch: job.fetch, bytes });
                 self.grown(now, job.file, job.version, size);
@@ -351,34 +366,6 @@ impl State {
     /// The budget has nothing left for a readahead: it is not read, and nobody's read fails by it.
     pub fn refuse(&mut self, job: &Job) {
         self.feed(self.now, Event::Failed { fetch: job.fetch, error: Error::Limit });
-    }
-
-    /// Puts what has arrived in place: whole pages, and the last one of the file.
-    fn keep(&mut self, job: &Job, parts: Vec<Part>, bytes: u64) {
-        let arrived = job.range.start() + bytes;
-        for part in parts {
-            let page = self.page.page_of(part.start);
-            let end = part.start + part.chunk.bytes().len() as u64;
-            if arrived < end.min(job.range.end()) {
-                // An early end is rare: the part is given up, and with it what follows.
-                return self.keep_front(job.file, page, part.chunk, arrived - part.start.min(arrived));
-            }
-            if let Some(slot) = self.machine.group_slot(job.file, page / GROUP_PAGES) {
-                self.store.put(slot, (page % GROUP_PAGES) as usize, Arc::new(part.chunk));
-            }
-        }
-    }
-
-    /// Keeps the whole pages at the front of a chunk.
-    fn keep_front(&mut self, file: FileId, page: u64, chunk: Chunk, bytes: u64) {
-        let whole = self.page.page_of(bytes);
-        let gone = (chunk.pages() as u64).saturating_sub(whole);
-        let Some(slot) = self.machine.group_slot(file, page / GROUP_PAGES).filter(|_| whole > 0) else { return };
-        let at = page % GROUP_PAGES;
-        self.store.put(slot, at as usize, Arc::new(chunk));
-        if gone > 0 {
-            self.store.drop_pages(slot, (u64::MAX >> (GROUP_PAGES - gone)) << (at + whole));
-        }
     }
 
     /// This version of the source may be larger than the machine knows.
@@ -419,9 +406,10 @@ impl State {
         if wait.asleep {
             wait.asleep = false;
             self.sleepers -= 1;
-            self.bells.push(Arc::clone(&wait.bell));
+            self.news.bells.push(Arc::clone(&wait.bell));
         }
-        self.queues.extend(wait.reaps.take());
+        self.news.queues.extend(wait.reaps.take());
+        self.news.wakers.extend(wait.waker.take());
         Some(wait)
     }
 
@@ -433,7 +421,7 @@ impl State {
             Action::Serve { read, lease, file, range, last } => {
                 let ready = Ready { lease, range, bytes: Lease::default(), whole: true, last };
                 let mut ready = ready;
-                ready.whole = fill(&self.machine, &self.store, file, range, &mut ready.bytes);
+                ready.whole = bytes::fill(&self.machine, &self.store, file, range, &mut ready.bytes);
                 if let Some(wait) = self.wait_of(read) {
                     wait.ready.push_back(ready);
                 }
@@ -467,23 +455,6 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
     let number = u32::try_from(list.len()).ok().filter(|&n| n < limit)?;
     list.push(None);
     Some(number)
-}
-
-/// Leases the bytes of a range whose pages are all present. False when they are not: a bug.
-fn fill(machine: &Machine, store: &Store, file: FileId, range: ByteRange, lease: &mut Lease) -> bool {
-    let group_bytes = machine.config().page.bytes() * GROUP_PAGES;
-    let mut at = range.start();
-    while at < range.end() {
-        let number = at / group_bytes;
-        let base = number * group_bytes;
-        let end = range.end().min(base + group_bytes);
-        let Some(slot) = machine.group_slot(file, number) else { return false };
-        if !store.lease(slot, (at - base) as usize..(end - base) as usize, lease) {
-            return false;
-        }
-        at = end;
-    }
-    true
 }
 
 const CANCELLED: i32 = rustix::io::Errno::CANCELED.raw_os_error();

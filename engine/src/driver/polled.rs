@@ -1,0 +1,342 @@
+//! Reads by tasks: callers that must not wait, and are told by a waker when to come back.
+//!
+//! A task does what a thread does in `see_through`, except what takes time: fetches go to the file's queue or to a worker, and
+//! whether the source has grown is asked by a worker. While tasks read a file that has a queue, one thread attends to that
+//! queue, so that no answer waits for a tick. Where no thread can be had, the read is done on the spot: late, and not never.
+//! Never: calls a waker behind the lock, or lets a waker's panic go further.
+//!
+//! ```text
+//!   poll ──► past the end as known? ──► a worker asks the source ──► woken ─┐
+//!     │ no                                                                  │
+//!     ├──► begun: Read ◄────────────────────────────────────────────────────┘
+//!     │      ├─ served: copy, Release; the last piece: done
+//!     │      └─ nothing yet: leave the waker, hand the fetches over, Pending ──► woken by Serve or Fail: look again
+//!   drop ──► what was served is released, Abandon, the place is free
+//! ```
+
+use super::jobs::Wait;
+use super::line::Seat;
+use super::room::Room;
+use super::state::State;
+use super::{Driver, Given, Guard, LOOK_UP, Shared};
+use crate::error::Fault;
+use crate::source::Queue;
+use foreread_core::event::{Error, Event};
+use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, PoisonError};
+use std::task::{Poll, Waker};
+
+/// How far a task's read has come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Its place, from the first question to the last byte.
+    place: Option<u32>,
+    /// The read, once it has begun.
+    read: Option<ReadId>,
+    /// The source has been asked for its size.
+    asked: bool,
+    given: Given,
+}
+
+/// Who attends to a queue for the tasks.
+#[derive(Default)]
+pub struct Attendance {
+    /// A thread does, or is being started.
+    here: bool,
+    /// A task has read since that thread looked last.
+    wanted: bool,
+    /// Where it waits while a caller sits at the queue.
+    bell: Option<Arc<Condvar>>,
+}
+
+impl Attendance {
+    /// A thread attends. With it, where it waits, if it has to be woken.
+    pub fn called(&mut self) -> Option<Option<Arc<Condvar>>> {
+        self.here.then(|| self.bell.take())
+    }
+}
+
+impl Driver {
+    /// Goes on with a task's read of `range`, as `Driver::read` does. Pending means that `waker` will be called.
+    pub fn poll_read(
+        &self,
+        (open, file): (OpenId, FileId),
+        seen: &AtomicU64,
+        (room, offset): (&mut Room<'_, '_>, u64),
+        progress: &mut Progress,
+        waker: &Waker,
+    ) -> Result<Poll<usize>, Fault> {
+        let shared = &self.shared;
+        let range = ByteRange::between(offset, offset.saturating_add(room.len() as u64));
+        let now = shared.now();
+        let mut state = shared.lock()?;
+        if progress.read.is_none() {
+            let past = range.end() > state.known(file).0 && !range.is_empty();
+            if past && !progress.asked {
+                match shared.ask(state, file, progress, waker)? {
+                    Some(told) => state = told,
+                    None => return Ok(Poll::Pending),
+                }
+            }
+            if state.is_asked(progress) {
+                // Woken by somebody else: the worker has not come back.
+                state.wait_at(progress).waker = Some(waker.clone());
+                shared.unlock(state);
+                return Ok(Poll::Pending);
+            }
+            let (size, version) = state.known(file);
+            let end = if version != seen.swap(version, Ordering::Relaxed) {
+                Some(Err(Fault::Read(Error::Changed)))
+            } else {
+                (range.is_empty() || offset >= size).then_some(Ok(Poll::Ready(0)))
+            };
+            if let Some(end) = end {
+                state.leave(progress);
+                shared.unlock(state);
+                return end;
+            }
+            state.ring_timer(now);
+            if !state.begin_polled(now, open, range, progress) {
+                shared.unlock(state);
+                return Err(Fault::Read(Error::Limit));
+            }
+        }
+        let (state, outcome) = shared.go_on(state, (file, range), room, progress, waker)?;
+        if let Poll::Ready(Err(Error::Changed)) = outcome {
+            seen.store(state.known(file).1, Ordering::Relaxed);
+        }
+        shared.unlock(state);
+        match outcome {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(outcome) => outcome.map(Poll::Ready).map_err(Fault::Read),
+        }
+    }
+
+    /// Nobody wants this read any more.
+    pub fn abandon(&self, progress: &mut Progress) {
+        if progress.place.is_none() {
+            return;
+        }
+        let now = self.shared.now();
+        if let Ok(mut state) = self.shared.lock() {
+            while let Some(ready) = state.wait_at(progress).ready.pop_front() {
+                // Released first: a read of which a piece is lent out goes on until it comes back.
+                state.feed(now, Event::Release { lease: ready.lease });
+            }
+            if let Some(read) = progress.read {
+                state.feed(now, Event::Abandon { read });
+            }
+            state.leave(progress);
+            self.shared.unlock(state);
+        }
+    }
+}
+
+impl State {
+    /// Size and version of a file, as far as is known here.
+    pub fn known(&self, file: FileId) -> (u64, u64) {
+        self.file(file).map_or((0, 0), |file| (file.size, file.version))
+    }
+
+    fn wait_at(&mut self, progress: &Progress) -> &mut Wait {
+        self.wait(progress.place.unwrap_or_default())
+    }
+
+    fn is_asked(&mut self, progress: &Progress) -> bool {
+        progress.place.is_some() && self.wait_at(progress).asks
+    }
+
+    fn begin_polled(&mut self, now: Nanos, open: OpenId, range: ByteRange, progress: &mut Progress) -> bool {
+        progress.place = progress.place.or_else(|| self.take_place());
+        let Some(place) = progress.place else { return false };
+        progress.read = Some(self.begin_at(now, place, open, range));
+        true
+    }
+
+    /// The read is over, one way or another.
+    fn leave(&mut self, progress: &mut Progress) {
+        if let Some(place) = progress.place.take() {
+            let wait = self.wait(place);
+            (wait.waker, wait.asks) = (None, false);
+            wait.ready.clear();
+            self.end(place);
+        }
+        progress.read = None;
+    }
+
+    /// Sees to it that a thread attends to the file's queue, if it has one.
+    fn have_attended(&mut self, file: FileId) {
+        let Some(line) = self.line_mut(file) else { return };
+        line.attendance.wanted = true;
+        if !std::mem::replace(&mut line.attendance.here, true) {
+            let queue = Arc::clone(&line.queue);
+            self.news.attend.push((file, queue));
+        }
+    }
+
+    /// Every attendant looks up.
+    pub fn interrupt_attendants(&mut self) {
+        let State { files, news, .. } = self;
+        for line in files.iter_mut().flatten().filter_map(|file| file.line.as_mut()) {
+            if let Some(bell) = line.attendance.called() {
+                news.bells.extend(bell);
+                news.queues.push(Arc::clone(&line.queue));
+            }
+        }
+    }
+
+    /// Tasks that wait to know whether the file has grown are told.
+    fn tell(&mut self, file: FileId) {
+        let State { waits, news, .. } = self;
+        for wait in waits.iter_mut().filter(|wait| wait.asks && wait.file == file) {
+            wait.asks = false;
+            news.wakers.extend(wait.waker.take());
+        }
+    }
+
+    /// There is no thread to be had: every task looks again, and does what is left by itself.
+    pub fn tell_all(&mut self) {
+        self.checks.clear();
+        for wait in &mut self.waits {
+            wait.asks = false;
+            self.news.wakers.extend(wait.waker.take());
+        }
+    }
+
+    /// Nobody but tasks themselves could fetch for them.
+    fn is_alone(&self) -> bool {
+        self.crew.most == 0 || self.crew.closing
+    }
+}
+
+impl Shared {
+    /// Has a worker ask the source for its version and size. Nothing when the task has to wait for that.
+    fn ask<'a>(
+        self: &'a Arc<Shared>,
+        mut state: Guard<'a>,
+        file: FileId,
+        progress: &mut Progress,
+        waker: &Waker,
+    ) -> Result<Option<Guard<'a>>, Fault> {
+        progress.asked = true;
+        if state.is_alone() {
+            return self.check(state, file).map(Some);
+        }
+        let Some(place) = state.take_place() else { return Err(Fault::Read(Error::Limit)) };
+        progress.place = Some(place);
+        let wait = state.wait(place);
+        (wait.asks, wait.file, wait.waker) = (true, file, Some(waker.clone()));
+        if !state.checks.contains(&file) {
+            state.checks.push_back(file);
+        }
+        self.unlock(state);
+        Ok(None)
+    }
+
+    /// A worker asks a source for those who wait to know.
+    pub(super) fn answer<'a>(self: &'a Arc<Shared>, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
+        let mut state = self.check(state, file)?;
+        state.tell(file);
+        Ok(state)
+    }
+
+    /// Takes what there is, and says what else is needed.
+    fn go_on<'a>(
+        self: &'a Arc<Shared>,
+        mut state: Guard<'a>,
+        (file, range): (FileId, ByteRange),
+        room: &mut Room<'_, '_>,
+        progress: &mut Progress,
+        waker: &Waker,
+    ) -> Result<(Guard<'a>, Poll<Result<usize, Error>>), Fault> {
+        let place = progress.place.unwrap_or_default();
+        loop {
+            if let Some(ready) = state.wait(place).ready.pop_front() {
+                let last = ready.last;
+                state = self.hand_out(state, ready, range, room, &mut progress.given)?;
+                if last {
+                    state.leave(progress);
+                    return Ok((state, Poll::Ready(progress.given.outcome())));
+                }
+            } else if let Some(error) = state.wait(place).failed {
+                state.leave(progress);
+                return Ok((state, Poll::Ready(Err(error))));
+            } else if state.is_alone() {
+                // Nobody else: as a thread would.
+                (progress.place, progress.read) = (None, None);
+                let (state, outcome) = self.see_through(state, place, (file, range), room, &mut progress.given)?;
+                return Ok((state, Poll::Ready(outcome)));
+            } else {
+                let wait = state.wait(place);
+                (wait.file, wait.waker) = (file, Some(waker.clone()));
+                state.have_attended(file);
+                return Ok((state, Poll::Pending));
+            }
+        }
+    }
+}
+
+/// Starts the thread that attends to a file's queue.
+pub fn attend(shared: &Arc<Shared>, (file, queue): (FileId, Arc<dyn Queue>)) {
+    let (own, its) = (Arc::clone(shared), Arc::clone(&queue));
+    let spawned = std::thread::Builder::new().name("foreread-queue".to_string()).spawn(move || {
+        // After a panic behind the lock there is nothing left to do.
+        let _ = work(&own, file, &its);
+    });
+    match spawned {
+        Ok(thread) => shared.workers.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
+        // The watch looks in once in a tick.
+        Err(_) => {
+            if let Ok(mut state) = shared.lock()
+                && let Some(line) = state.line_of(file, &queue)
+            {
+                line.attendance = Attendance::default();
+                shared.unlock(state);
+            }
+        }
+    }
+}
+
+/// Attends to a queue as long as tasks read from it, and for a second or two more.
+fn work(shared: &Arc<Shared>, file: FileId, queue: &Arc<dyn Queue>) -> Result<(), Fault> {
+    let mut state = shared.lock()?;
+    loop {
+        let closing = state.crew.closing;
+        let Some(line) = state.line_of(file, queue) else { return Ok(()) };
+        let wanted = std::mem::take(&mut line.attendance.wanted);
+        if closing || !wanted && line.is_empty() {
+            line.attendance = Attendance::default();
+            shared.unlock(state);
+            return Ok(());
+        }
+        let seated;
+        (state, seated) = shared.reap(state, file, Seat::Attendant)?;
+        if let Some(calls) = state.calls() {
+            drop(state);
+            shared.call(calls);
+            state = shared.lock()?;
+        } else if !seated {
+            state = wait_for_the_seat(state, file, queue)?;
+        }
+    }
+}
+
+/// A caller sits at the queue: sleeps until it leaves.
+fn wait_for_the_seat<'a>(mut state: Guard<'a>, file: FileId, queue: &Arc<dyn Queue>) -> Result<Guard<'a>, Fault> {
+    let Some(line) = state.line_of(file, queue) else { return Ok(state) };
+    let bell = Arc::new(Condvar::new());
+    line.attendance.bell = Some(Arc::clone(&bell));
+    let mut state = bell.wait_timeout(state, LOOK_UP).map_err(|_| Fault::Stopped)?.0;
+    if let Some(line) = state.line_of(file, queue) {
+        line.attendance.bell = None;
+        state.arrived(file);
+    }
+    Ok(state)
+}
+
+/// Tells a task to look again. What its runtime does then is its own affair.
+pub fn wake(waker: Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+}

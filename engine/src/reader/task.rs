@@ -1,0 +1,73 @@
+//! Reads by tasks, of any runtime or none.
+//!
+//! Never: needs a runtime, or a thread of the caller's; blocks where a worker thread can be had.
+
+use super::Reader;
+use crate::driver::{Progress, Room};
+use crate::error::ReadError;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+impl Reader {
+    /// What [`Reader::read_at`] does, for a task: nothing happens until it is awaited, and the task's thread is free while
+    /// the source is read. Dropped before its end the read is given up; what has been fetched for it stays cached.
+    ///
+    /// Bytes are copied by the thread that polls. Fetches are run by the engine's worker threads, or go to the source's
+    /// queue. An engine without worker threads ([`Options::threads`](crate::Options::threads) of 0, or none to be had) reads
+    /// while it is polled. Opening and closing block: use what your runtime has for that.
+    ///
+    /// ```
+    /// use foreread::{Options, Reader, source::Mem};
+    /// use std::sync::Arc;
+    ///
+    /// async fn head(reader: &Reader) -> Result<[u8; 4], foreread::ReadError> {
+    ///     let mut head = [0; 4];
+    ///     reader.read_at_async(&mut head, 0).await?;
+    ///     Ok(head)
+    /// }
+    ///
+    /// let reader = Reader::open(Arc::new(Mem::new(b"data and more".to_vec())), Options::default())?;
+    /// assert_eq!(&pollster::block_on(head(&reader))?, b"data");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Reader::read_at`].
+    pub fn read_at_async<'a>(&'a self, buf: &'a mut [u8], offset: u64) -> ReadAt<'a> {
+        ReadAt { reader: self, buf, offset, progress: Progress::default() }
+    }
+}
+
+/// A read in progress. Made by [`Reader::read_at_async`].
+#[must_use = "a read does nothing until it is awaited"]
+pub struct ReadAt<'a> {
+    reader: &'a Reader,
+    buf: &'a mut [u8],
+    offset: u64,
+    progress: Progress,
+}
+
+impl Future for ReadAt<'_> {
+    type Output = Result<usize, ReadError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let ReadAt { reader, buf, offset, progress } = self.get_mut();
+        let fixed = AtomicU64::new(reader.seen.load(Ordering::Relaxed));
+        // As in a read that blocks: what the driver writes there for a pinned reader is forgotten.
+        let seen = if reader.pinned { &fixed } else { &reader.seen };
+        let len = buf.len();
+        let place = (&mut Room::One(buf), *offset);
+        match reader.engine.driver().poll_read((reader.open, reader.file), seen, place, progress, context.waker()) {
+            Ok(poll) => poll.map(Ok),
+            Err(fault) => Poll::Ready(Err(reader.explain(fault, len, *offset))),
+        }
+    }
+}
+
+impl Drop for ReadAt<'_> {
+    fn drop(&mut self) {
+        self.reader.engine.driver().abandon(&mut self.progress);
+    }
+}

@@ -1,0 +1,306 @@
+//! Reads by tasks: with every kind of source, several runtimes, given up at every point, and beside reads that block.
+//!
+//! Never: a time that is measured.
+
+mod common;
+
+use common::{Draw, check_memory, named, quiet, watch};
+use foreread::source::{Mem, Source};
+use foreread::testing::{self, Faulty, Queued};
+use foreread::{Options, ReadError, Reader};
+use std::future::Future;
+use std::io::Write;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+const SIZE: u64 = (8 << 20) + 77;
+
+fn options() -> Options {
+    Options::default().cache_bytes(2 << 20).policy("linux-6.18:max=128K")
+}
+
+/// What tasks can be read from: by workers, by a queue, by a ring, by nobody else.
+fn sources() -> Vec<(String, Arc<dyn Source>, Options)> {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(&testing::pattern(0, SIZE as usize, 0)).expect("written");
+    let (_, path) = file.keep().expect("kept");
+    let real = foreread::source::open(&path.display().to_string()).expect("opened");
+    std::fs::remove_file(path).expect("its name is not needed any more");
+    let mut all: Vec<(String, Arc<dyn Source>, Options)> = vec![
+        ("mem".to_string(), Arc::new(named(SIZE)), options()),
+        ("mem, one worker".to_string(), Arc::new(named(SIZE)), options().threads(1)),
+        ("mem, nobody else".to_string(), Arc::new(named(SIZE)), options().threads(0)),
+        (real.describe(), real, options()),
+    ];
+    for seed in 0..4 {
+        let shallow = Queued::new(named(SIZE), seed).depth(1 << (2 * seed));
+        all.push((format!("queue {seed}"), Arc::new(shallow), options()));
+        let broken = Queued::new(named(SIZE), seed).refused_from(20 * seed);
+        all.push((format!("queue {seed} that refuses"), Arc::new(broken), options()));
+    }
+    let slow = Faulty::slow(named(SIZE), 7, Duration::from_micros(300));
+    all.push(("slow".to_string(), Arc::new(slow), options()));
+    all
+}
+
+/// A task that reads here and there, and in order.
+async fn reads(reader: &Reader, seed: u64, many: u64) -> u64 {
+    let (mut draw, mut at, mut bytes) = (Draw(seed), seed * 12_345 % SIZE, 0);
+    for _ in 0..many {
+        at = if draw.below(4) == 0 { draw.below(SIZE) } else { at };
+        let mut buf = vec![0; 1 + draw.below(200_000) as usize];
+        let got = reader.read_at_async(&mut buf, at).await.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(got as u64, (buf.len() as u64).min(SIZE - at), "{} bytes at {at}", buf.len());
+        testing::check(&buf[..got], at, 0).expect("right bytes");
+        (at, bytes) = (at + got as u64, bytes + got as u64);
+        if at >= SIZE {
+            assert_eq!(reader.read_at_async(&mut buf, SIZE).await.expect("the end"), 0);
+            at = 0;
+        }
+    }
+    bytes
+}
+
+/// Nothing runs any more. Where there are no workers, readahead that nobody came for may stay undone.
+fn settle(name: &str, reader: &Reader) {
+    if name.ends_with("nobody else") {
+        assert_eq!(reader.gauges().reads, 0);
+    } else {
+        check_memory(&quiet(reader), 4096);
+    }
+}
+
+/// Runs tasks by hand, all on this thread: polls those that were woken, sleeps when there are none.
+fn run_all<T>(tasks: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
+    struct Bell {
+        woken: std::sync::Mutex<Vec<usize>>,
+        rung: std::sync::Condvar,
+    }
+    struct One(Arc<Bell>, usize);
+    impl Wake for One {
+        fn wake(self: Arc<Self>) {
+            self.0.woken.lock().expect("no panic").push(self.1);
+            self.0.rung.notify_one();
+        }
+    }
+    watch();
+    let bell = Arc::new(Bell { woken: (0..tasks.len()).collect::<Vec<_>>().into(), rung: Default::default() });
+    let mut tasks: Vec<_> = tasks.into_iter().map(Some).collect();
+    let mut results: Vec<Option<T>> = tasks.iter().map(|_| None).collect();
+    while results.iter().any(Option::is_none) {
+        let woken = bell.rung.wait_while(bell.woken.lock().expect("no panic"), |woken| woken.is_empty());
+        let woken: Vec<usize> = std::mem::take(&mut *woken.expect("no panic"));
+        for number in woken {
+            let waker = Waker::from(Arc::new(One(Arc::clone(&bell), number)));
+            let Some(task) = &mut tasks[number] else { continue };
+            if let Poll::Ready(result) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
+                (results[number], tasks[number]) = (Some(result), None);
+            }
+        }
+    }
+    results.into_iter().flatten().collect()
+}
+
+#[test]
+fn every_source_gives_its_bytes_to_tasks() {
+    for (name, source, options) in sources() {
+        println!("{name}");
+        let reader = Reader::open(source, options).expect("opened");
+        let readers: Vec<Reader> = (0..16).map(|_| reader.reopen().expect("room")).collect();
+        let tasks =
+            readers.iter().zip(0..).map(|(r, seed)| Box::pin(reads(r, seed, 30)) as Pin<Box<dyn Future<Output = u64>>>);
+        let bytes: u64 = run_all(tasks.collect()).iter().sum();
+        assert!(bytes > 16 * 30 * 10_000 && reader.stats().demand_bytes == bytes, "{bytes}");
+        settle(&name, &reader);
+    }
+}
+
+/// Runtimes that have nothing in common: one thread without anything, one thread, several threads.
+#[test]
+fn any_runtime_will_do() {
+    watch();
+    for (name, source, options) in sources() {
+        let reader = Arc::new(Reader::open(source, options).expect("opened"));
+        assert!(pollster::block_on(reads(&reader, 1, 20)) > 0, "{name}");
+        let single = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let several = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+        for runtime in [single, several] {
+            let tasks: Vec<_> = (0..8)
+                .map(|seed| {
+                    let reader = Arc::clone(&reader);
+                    runtime.spawn(async move { reads(&reader, seed, 20).await })
+                })
+                .collect();
+            for task in tasks {
+                assert!(runtime.block_on(task).expect("no panic") > 0, "{name}");
+            }
+        }
+        settle(&name, &reader);
+    }
+}
+
+/// Tasks and threads on one file, both with their own reads.
+#[test]
+fn tasks_and_threads_share_a_file() {
+    for (name, source, options) in sources() {
+        println!("{name}");
+        let reader = Reader::open(source, options).expect("opened");
+        std::thread::scope(|scope| {
+            for seed in 100..103 {
+                let own = reader.reopen().expect("room");
+                scope.spawn(move || {
+                    let (mut draw, mut buf) = (Draw(seed), vec![0; 70_000]);
+                    for _ in 0..60 {
+                        let at = draw.below(SIZE);
+                        let got = own.read_at(&mut buf, at).expect("readable");
+                        testing::check(&buf[..got], at, 0).expect("right bytes");
+                    }
+                });
+            }
+            let tasks = (0..6).map(|seed| Box::pin(reads(&reader, seed, 20)) as Pin<Box<dyn Future<Output = u64>>>);
+            assert_eq!(run_all(tasks.collect()).len(), 6);
+        });
+        settle(&name, &reader);
+    }
+}
+
+/// A waker that counts.
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Polls until it is done, or so many times. Nothing if it was given up.
+fn poll_at_most<T>(future: impl Future<Output = T>, most: u64) -> Option<T> {
+    let mut future = pin!(future);
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    for nth in 0..most {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(done);
+        }
+        while count.0.load(Ordering::SeqCst) <= nth {
+            std::thread::yield_now();
+        }
+    }
+    None
+}
+
+/// Given up after every number of polls, a read leaves nothing: no place, no fetch, no lease, no byte.
+#[test]
+fn given_up_at_every_point() {
+    watch();
+    for (name, source, options) in sources() {
+        let reader = Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
+        let (mut finished, mut given_up) = (0, 0);
+        for most in 0..12 {
+            for seed in 0..8 {
+                let (offset, len) = if seed == 0 { (SIZE - 10, 100) } else { (seed * 1_000_003, 900_000) };
+                let mut buf = vec![0; len];
+                match poll_at_most(reader.read_at_async(&mut buf, offset), most) {
+                    Some(got) => {
+                        let got = got.expect("readable");
+                        testing::check(&buf[..got], offset, 0).expect("right bytes");
+                        finished += 1;
+                    }
+                    None => given_up += 1,
+                }
+            }
+            settle(&name, &reader);
+        }
+        println!("{name}: {finished} finished, {given_up} given up");
+        assert!(given_up >= 8 && finished > 0);
+        // The places are free: as many reads as ever.
+        assert!(pollster::block_on(reads(&reader, 3, 10)) > 0);
+    }
+}
+
+#[test]
+fn errors_reach_the_task_they_belong_to() {
+    watch();
+    for threads in [1, 4] {
+        let faulty = Faulty::share(Queued::new(named(SIZE), 5), 11, 200);
+        let reader = Reader::open(Arc::new(faulty), options().threads(threads)).expect("opened");
+        let (mut failed, mut read) = (0, 0);
+        let mut buf = vec![0; 10_000];
+        for i in 0..400 {
+            let offset = i * 20_011 % SIZE;
+            match pollster::block_on(reader.read_at_async(&mut buf, offset)) {
+                Ok(got) => {
+                    testing::check(&buf[..got], offset, 0).expect("right bytes");
+                    read += 1;
+                }
+                Err(ReadError::Io { .. }) => failed += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        println!("{read} read, {failed} failed");
+        assert!(failed > 10 && read > 200);
+        quiet(&reader);
+    }
+}
+
+/// Growth is seen, and a new version is told once, as to a thread.
+#[test]
+fn growth_and_change_are_seen() {
+    watch();
+    for threads in [0, 2] {
+        let source = Arc::new(Mem::new(testing::pattern(0, 10_000, 0)));
+        let reader = Reader::open(Arc::clone(&source), options().threads(threads)).expect("opened");
+        let mut buf = vec![0; 20_000];
+        assert_eq!(pollster::block_on(reader.read_at_async(&mut buf, 5_000)).expect("read"), 5_000);
+        source.append(&testing::pattern(10_000, 3_000, 0));
+        assert_eq!(pollster::block_on(reader.read_at_async(&mut buf, 5_000)).expect("read"), 8_000);
+        testing::check(&buf[..8_000], 5_000, 0).expect("right bytes");
+        source.replace(testing::pattern(0, 9_000, 1));
+        let told = pollster::block_on(reader.read_at_async(&mut buf, 8_000));
+        assert!(matches!(told, Err(ReadError::Changed { .. })), "{told:?}");
+        assert_eq!(pollster::block_on(reader.read_at_async(&mut buf, 8_000)).expect("the new one"), 1_000);
+        testing::check(&buf[..1_000], 8_000, 1).expect("right bytes");
+        assert_eq!(pollster::block_on(reader.read_at_async(&mut [], 0)).expect("nothing"), 0);
+    }
+}
+
+/// A waker that panics harms nobody else.
+#[test]
+fn a_waker_s_panic_is_its_own() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that panics, on purpose");
+        }
+    }
+    let reader = Reader::open(Arc::new(Queued::new(named(SIZE), 1)), options()).expect("opened");
+    let (mut mine, mut buf) = (vec![0; 4096], vec![0; 4096]);
+    let waker = Waker::from(Arc::new(Bad));
+    let mut read = Box::pin(reader.read_at_async(&mut mine, 0));
+    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!(pollster::block_on(reader.read_at_async(&mut buf, 4 << 20)).expect("read"), 4096);
+    testing::check(&buf, 4 << 20, 0).expect("right bytes");
+    assert_eq!(pollster::block_on(read).expect("read"), 4096);
+    testing::check(&mine, 0, 0).expect("right bytes");
+    quiet(&reader);
+}
+
+/// Whoever attended to a queue keeps nothing of a closed file, though the engine stays.
+#[test]
+fn nothing_is_kept_of_a_closed_file() {
+    let engine = foreread::Engine::new(options()).expect("an engine");
+    for round in 0..20_u64 {
+        let queued: Arc<dyn Source> = Arc::new(Queued::new(named(SIZE), round));
+        let weak = Arc::downgrade(&queued);
+        let reader = engine.open(queued).expect("opened");
+        let mut buf = vec![0; 50_000];
+        pollster::block_on(reader.read_at_async(&mut buf, round * 1000)).expect("read");
+        drop(reader);
+        assert!(weak.upgrade().is_none(), "the source is closed");
+    }
+    assert_eq!((engine.gauges().files, engine.gauges().reads), (0, 0));
+}
