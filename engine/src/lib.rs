@@ -33,6 +33,7 @@ mod reader;
 pub mod source;
 mod stoker;
 mod store;
+mod sync;
 pub mod testing;
 
 pub use budget::{Budget, BudgetLimits, BudgetUse, LEAST_MEMORY_BYTES};

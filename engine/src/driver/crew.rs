@@ -15,6 +15,7 @@ use super::line::{LINGER, TICK};
 use super::state::State;
 use super::{LOOK_UP, Shared};
 use crate::error::Fault;
+use crate::sync::thread;
 use foreread_core::event::Class;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use std::time::Duration;
 /// Starts a worker that has been counted as started and called.
 pub fn hire(shared: &Arc<Shared>) {
     let own = Arc::clone(shared);
-    let spawned = std::thread::Builder::new().name("foreread".to_string()).spawn(move || {
+    let spawned = thread::Builder::new().name("foreread".to_string()).spawn(move || {
         // After a panic behind the lock there is nothing left to do.
         let _ = work(&own);
     });
@@ -42,12 +43,13 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
     state.crew.called = state.crew.called.saturating_sub(1);
     let mut watch = None;
     loop {
-        if state.crew.closing {
-            return Ok(());
-        }
         state.ring_timer(shared.now());
         if state.unattended > 0 {
             state = shared.look_in_everywhere(state)?;
+        }
+        // Only here: the lock was given up meanwhile, and from here to the bell it is not.
+        if state.crew.closing {
+            return Ok(());
         }
         if let Some(file) = state.checks.pop_front() {
             state = shared.answer(state, file)?;

@@ -12,10 +12,11 @@ use super::line::Batch;
 use crate::chunk::Chunk;
 use crate::source::Queue;
 use crate::store::Lease;
+use crate::sync::Condvar;
 use foreread_core::event::{Class, Error};
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// A fetch to be run.

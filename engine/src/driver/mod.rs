@@ -32,6 +32,8 @@ use crate::error::Fault;
 use crate::eventlog::EventLog;
 use crate::source::{self, EIO, Io, Source, SourceError};
 use crate::store::Store;
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use foreread_core::event::{Advice, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::stats::Stats;
@@ -44,9 +46,8 @@ pub use room::Room;
 use state::State;
 use std::io::IoSliceMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use streamed::Landing;
 
@@ -286,7 +287,7 @@ impl Drop for Driver {
             self.shared.unlock(state);
         }
         self.shared.crew_bell.notify_all();
-        let me = std::thread::current().id();
+        let me = thread::current().id();
         // A worker that is ending may have started another, which is ending too: look again until there is none.
         while let Some(worker) = self.shared.workers.lock().ok().and_then(|mut w| w.pop()) {
             // A source that owned the last reader would have a worker wait for itself.

@@ -21,11 +21,12 @@ use super::state::State;
 use super::{Driver, Given, Guard, LOOK_UP, Shared};
 use crate::error::Fault;
 use crate::source::Queue;
+use crate::sync::{Condvar, thread};
 use foreread_core::event::{Error, Event};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Poll, Waker};
 
 /// How far a task's read has come.
@@ -281,7 +282,7 @@ impl Shared {
 /// Starts the thread that attends to a file's queue.
 pub fn attend(shared: &Arc<Shared>, (file, queue): (FileId, Arc<dyn Queue>)) {
     let (own, its) = (Arc::clone(shared), Arc::clone(&queue));
-    let spawned = std::thread::Builder::new().name("foreread-queue".to_string()).spawn(move || {
+    let spawned = thread::Builder::new().name("foreread-queue".to_string()).spawn(move || {
         // After a panic behind the lock there is nothing left to do.
         let _ = work(&own, file, &its);
     });
@@ -328,7 +329,9 @@ fn wait_for_the_seat<'a>(mut state: Guard<'a>, file: FileId, queue: &Arc<dyn Que
     let Some(line) = state.line_of(file, queue) else { return Ok(state) };
     let bell = Arc::new(Condvar::new());
     line.attendance.bell = Some(Arc::clone(&bell));
+    state.attendants += 1;
     let mut state = bell.wait_timeout(state, LOOK_UP).map_err(|_| Fault::Stopped)?.0;
+    state.attendants -= 1;
     if let Some(line) = state.line_of(file, queue) {
         line.attendance.bell = None;
         state.arrived(file);

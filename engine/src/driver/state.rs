@@ -18,11 +18,12 @@ use crate::eventlog::EventLog;
 use crate::latency::Clocked;
 use crate::source::{Queue, Source, SourceError};
 use crate::store::{Lease, Store};
+use crate::sync::Condvar;
 use foreread_core::event::{Action, Error, Event};
 use foreread_core::machine::{MAX_READS, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar};
+use std::sync::Arc;
 
 /// Pages in a group of the machine's index.
 pub const GROUP_PAGES: u64 = foreread_core::cache::GROUP_PAGES;
@@ -62,6 +63,8 @@ pub struct State {
     pub waits: Vec<Wait>,
     /// Callers that sleep, as far as nobody has rung for them.
     pub sleepers: u32,
+    /// Attendants that wait for a seat.
+    pub attendants: u32,
     free_waits: Vec<u32>,
     reads: u64,
     pub jobs: Jobs,
@@ -101,6 +104,7 @@ impl State {
             free_opens: Vec::new(),
             waits: Vec::new(),
             sleepers: 0,
+            attendants: 0,
             free_waits: Vec::new(),
             reads: 0,
             jobs: Jobs::default(),
@@ -263,8 +267,9 @@ impl State {
     /// Who has to be woken now; nobody, nearly always.
     #[inline]
     pub fn calls(&mut self) -> Option<Calls> {
+        let nobody_waits = self.sleepers + self.attendants == 0;
         let looked_after =
-            self.unattended == 0 || self.sleepers == 0 && (self.crew.watch != Watch::No || self.crew.most == 0);
+            self.unattended == 0 || nobody_waits && (self.crew.watch != Watch::No || self.crew.most == 0);
         if self.news.is_empty()
             && self.jobs.len() == 0
             && self.checks.is_empty()

@@ -10,9 +10,10 @@
 //! ```
 
 use crate::source::{Alignment, Ended, Queue, Source, SourceError, Transfer};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// A waiting reaper looks once in this time even if nothing was submitted.

@@ -1,0 +1,14 @@
+//! The locks, bells and threads of the driver: the standard ones, or, in a build with `--cfg shuttle`, those of a scheduler
+//! that runs one thread at a time and tries orders that a real one takes once in a million runs.
+//!
+//! There a wait with a time never ends by it: who is not called stands still, and the scheduler says so. Atomics stay
+//! the standard ones; none of them guards anything.
+
+#[cfg(shuttle)]
+pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(shuttle)]
+pub use shuttle::thread;
+#[cfg(not(shuttle))]
+pub use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(shuttle))]
+pub use std::thread;

@@ -1,0 +1,175 @@
+//! Orders of threads: the driver, its queue, its workers and its tasks under a scheduler that tries them.
+//!
+//! Empty unless built for it: `RUSTFLAGS='--cfg shuttle' cargo test -p foreread --no-default-features --test shuttle`. There
+//! no wait ends by its time, so a call that is forgotten is a deadlock, and told with the order that led to it.
+//! `FOREREAD_ORDERS` says how many orders each test tries. Never: real storage, real time.
+#![cfg(shuttle)]
+
+use foreread::source::{Mem, Source};
+use foreread::testing::{self, Faulty, Queued};
+use foreread::{Advice, Options, ReadError, Reader};
+use shuttle::{future, thread};
+use std::future::Future;
+use std::sync::Arc;
+
+const SIZE: u64 = 1 << 20;
+
+/// Tries orders: half of them at random, half with few and well-placed changes of thread (PCT).
+fn orders(test: impl Fn() + Send + Sync + Clone + 'static) {
+    let all = std::env::var("FOREREAD_ORDERS").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
+    shuttle::check_random(test.clone(), all / 2);
+    shuttle::check_pct(test, all / 2, 3);
+}
+
+fn named() -> Mem {
+    Mem::generated(SIZE, |offset, buf| testing::fill(buf, offset, 0))
+}
+
+fn options() -> Options {
+    Options::default().cache_bytes(256 << 10).policy("linux-6.18:max=64K").threads(2)
+}
+
+fn read(reader: &Reader, offset: u64, len: usize) {
+    let mut buf = vec![0; len];
+    let got = reader.read_at(&mut buf, offset).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(got as u64, (len as u64).min(SIZE - offset));
+    testing::check(&buf, offset, 0).expect("right bytes");
+}
+
+async fn read_async(reader: &Reader, offset: u64, len: usize) {
+    let mut buf = vec![0; len];
+    let got = reader.read_at_async(&mut buf, offset).await.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(got as u64, (len as u64).min(SIZE - offset));
+    testing::check(&buf[..got], offset, 0).expect("right bytes");
+}
+
+/// Two in order, one here and there, and hints between.
+fn some_threads(reader: Reader) {
+    let reader = Arc::new(reader);
+    let threads: Vec<_> = (0..3_u64)
+        .map(|me| {
+            let reader = Arc::new(reader.reopen().expect("room"));
+            thread::spawn(move || {
+                for i in 0..4_u64 {
+                    match me {
+                        0 => read(&reader, i * 30_000, 30_000),
+                        1 => read(&reader, 100_000 + i * 16_384, 16_384),
+                        _ => read(&reader, (i * 333_331) % SIZE, 5000),
+                    }
+                    if me == 2 {
+                        reader.advise(Advice::WillNeed, i * 65_536..i * 65_536 + 50_000).expect("taken");
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    assert_eq!(reader.gauges().reads, 0);
+}
+
+/// Sources that differ in who brings the bytes: workers, a queue, a queue that refuses, callers alone.
+fn sources(n: u64) -> (Arc<dyn Source>, Options) {
+    match n {
+        0 => (Arc::new(named()), options()),
+        1 => (Arc::new(named()), options().threads(0)),
+        2 => (Arc::new(Queued::new(named(), 3)), options()),
+        3 => (Arc::new(Queued::new(named(), 4).depth(2)), options().threads(1)),
+        4 => (Arc::new(Queued::new(named(), 5).refused_from(3)), options()),
+        _ => (Arc::new(Queued::new(named(), 6)), options().threads(0)),
+    }
+}
+
+#[test]
+fn threads() {
+    for n in 0..6 {
+        orders(move || {
+            let (source, options) = sources(n);
+            some_threads(Reader::open(source, options).expect("opened"));
+        });
+    }
+}
+
+#[test]
+fn tasks_beside_threads() {
+    for n in 0..6 {
+        orders(move || {
+            let (source, options) = sources(n);
+            let reader = Arc::new(Reader::open(source, options).expect("opened"));
+            let own = Arc::clone(&reader);
+            let blocking = thread::spawn(move || (0..3).for_each(|i| read(&own, i * 40_000, 40_000)));
+            let tasks: Vec<_> = (0..3_u64)
+                .map(|me| {
+                    let reader = Arc::clone(&reader);
+                    future::spawn(async move {
+                        for i in 0..3 {
+                            read_async(&reader, (me * 222_222 + i * 20_000) % SIZE, 20_000).await;
+                        }
+                        // Past the end: the source is asked.
+                        read_async(&reader, SIZE - 10, 100).await;
+                    })
+                })
+                .collect();
+            tasks.into_iter().for_each(|task| future::block_on(task).expect("no panic"));
+            blocking.join().expect("no panic");
+        });
+    }
+}
+
+/// Some fail, the others are right; readahead that fails is nobody's.
+#[test]
+fn failing_sources() {
+    for n in 0..3 {
+        orders(move || {
+            let faulty = Faulty::share(named(), n, 200);
+            let reader = if n == 0 {
+                Reader::open(Arc::new(faulty), options())
+            } else {
+                Reader::open(Arc::new(Queued::new(faulty, n)), options())
+            };
+            let reader = Arc::new(reader.expect("opened"));
+            let threads: Vec<_> = (0..2_u64)
+                .map(|me| {
+                    let reader = Arc::clone(&reader);
+                    thread::spawn(move || {
+                        let mut buf = vec![0; 20_000];
+                        for i in 0..5 {
+                            let offset = me * 500_000 + i * 20_000;
+                            match reader.read_at(&mut buf, offset) {
+                                Ok(got) => testing::check(&buf[..got], offset, 0).expect("right bytes"),
+                                Err(ReadError::Io { .. }) => {}
+                                Err(other) => panic!("{other}"),
+                            }
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        });
+    }
+}
+
+/// Closed by one thread while another reads a neighbour, and the engine dropped with readahead under way.
+#[test]
+fn closing() {
+    for n in 0..6 {
+        orders(move || {
+            let (source, options) = sources(n);
+            let first = Reader::open(source, options).expect("opened");
+            let second = first.engine().open(sources(2).0).expect("opened");
+            let closer = thread::spawn(move || {
+                read(&first, 0, 50_000);
+                first.advise(Advice::WillNeed, 200_000..400_000).expect("taken");
+            });
+            let given_up = thread::spawn(move || {
+                let mut buf = vec![0; 60_000];
+                let mut read = Box::pin(second.read_at_async(&mut buf, 0));
+                let waker = std::task::Waker::noop();
+                let _ = read.as_mut().poll(&mut std::task::Context::from_waker(waker));
+                drop(read);
+                self::read(&second, 100_000, 30_000);
+            });
+            closer.join().expect("no panic");
+            given_up.join().expect("no panic");
+        });
+    }
+}
