@@ -55,8 +55,10 @@ impl Drop for Piece {
 
 fn grow(free: &mut Vec<&'static mut [u8]>) {
     let Ok(slab) = MmapMut::map_anon(SLAB_BYTES) else { return };
-    // Refused where there are no huge pages: then it is memory like any other.
-    let _ = slab.advise(Advice::HugePage);
+    // Refused where there are no huge pages: then it is memory like any other. Miri has no such call.
+    if !cfg!(miri) {
+        let _ = slab.advise(Advice::HugePage);
+    }
     let slab: &'static mut MmapMut = Box::leak(Box::new(slab));
     let from = (slab.as_ptr() as usize).wrapping_neg() % HUGE_BYTES;
     let whole = (slab.len() - from) / HUGE_BYTES * HUGE_BYTES;
@@ -71,6 +73,7 @@ mod tests {
 
     /// Pieces do not overlap, come back, and begin at a multiple of their size.
     #[test]
+    #[cfg_attr(miri, ignore = "75 MiB, byte by byte")]
     fn nobody_shares_a_piece() {
         let mut held: Vec<Piece> = (0..300).map(|_| Piece::take().expect("300 pieces of memory")).collect();
         for (n, piece) in held.iter_mut().enumerate() {

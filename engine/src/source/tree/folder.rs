@@ -169,9 +169,9 @@ fn kind_of_mode(stat: &Stat) -> Option<Kind> {
 
 fn meta_of(stat: &Stat) -> Option<Meta> {
     let kind = kind_of_mode(stat)?;
-    let nanos = |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-    let mtime_ns = nanos(stat.st_mtime, stat.st_mtime_nsec);
-    let ctime_ns = nanos(stat.st_ctime, stat.st_ctime_nsec);
+    // Nanoseconds have a sign on some systems.
+    let mtime_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+    let ctime_ns = i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec);
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     // The time of the last change of anything tells what a set-back modification time hides.
     let version = [
