@@ -29,6 +29,8 @@ mod policy_list;
 mod probe;
 mod progress;
 mod reads;
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+mod record;
 mod replay_log;
 mod reproduce;
 #[cfg(feature = "nbd")]

@@ -5,6 +5,7 @@
 use crate::args::ServeArgs;
 use crate::fail::Fail;
 use crate::out;
+use crate::record;
 use crate::watch::{self, Front, Reporter};
 use foreread::front::nbd::{self, Counts, Listen, Server, Settings, Stop};
 use foreread::{Options, Reader};
@@ -21,7 +22,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
             args.max_clients
         );
     }
+    let recording = record::start(args.record.as_deref(), "foreread serve")?;
     let settings = Settings {
+        observer: record::observer(recording.as_ref()),
         export: args.export.clone(),
         description: reader.describe(),
         writable: args.writable,
@@ -48,7 +51,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let ran = server.run();
     reporter.end();
     eprintln!("{}", watch::line(&engine.stats(), &front(&counter())));
-    ran.map_err(|error| Fail::input("the server ended", error, "start it again"))
+    let recorded = record::end(recording);
+    ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
+    recorded
 }
 
 /// A byte in the server's pipe for each signal. A second Ctrl-C ends the process at once.

@@ -36,6 +36,9 @@ pub struct MountArgs {
     /// Let other users in, as far as permissions let them
     #[arg(long)]
     pub allow_other: bool,
+    /// Write what passes to a trace, for 'foreread compare'; it is there when this ends
+    #[arg(long, value_name = "TRACE")]
+    pub record: Option<PathBuf>,
     /// Answer a Prometheus at [ADDR:]PORT/metrics
     #[cfg(feature = "metrics")]
     #[arg(long, value_name = "PORT", value_parser = address)]

@@ -44,6 +44,9 @@ pub struct ServeArgs {
     /// Most clients at once
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_clients: u32,
+    /// Write what passes to a trace, for 'foreread compare'; it is there when this ends
+    #[arg(long, value_name = "TRACE")]
+    pub record: Option<PathBuf>,
     /// Answer a Prometheus at [ADDR:]PORT/metrics
     #[cfg(feature = "metrics")]
     #[arg(long, value_name = "PORT", value_parser = address)]

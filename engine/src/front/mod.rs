@@ -8,3 +8,4 @@ pub mod fuse;
 pub mod metrics;
 #[cfg(feature = "nbd")]
 pub mod nbd;
+pub mod observe;

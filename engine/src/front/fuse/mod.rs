@@ -21,6 +21,7 @@ mod nodes;
 mod view;
 
 use crate::Engine;
+use crate::front::observe::Observer;
 use crate::source::errno_text;
 use crate::source::tree::Tree;
 use kernel::{Mounted, Unmounter};
@@ -45,6 +46,8 @@ pub struct Settings {
     pub direct: bool,
     /// How long the kernel may believe a name without asking: a changed file is seen that late. Default 1 s.
     pub name_ttl: Duration,
+    /// Who is told of each read. Default nobody.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl Default for Settings {
@@ -54,6 +57,7 @@ impl Default for Settings {
             kernel_readahead_bytes: 128 << 10,
             direct: false,
             name_ttl: Duration::from_secs(1),
+            observer: None,
         }
     }
 }
@@ -149,7 +153,7 @@ impl Mount {
     ) -> Result<(Mount, Stop), MountError> {
         let dir = checked(dir)?;
         let what = tree.describe();
-        let view = View::new(tree, engine).map_err(|error| MountError {
+        let view = View::new(tree, engine, settings.observer.clone()).map_err(|error| MountError {
             place: what.clone(),
             ..MountError::new(&error.to_string(), &dir, "check the source and its permissions")
         })?;

@@ -12,6 +12,7 @@
 
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
+use crate::front::observe::{Asked, Observer, Passed};
 use crate::source::SourceError;
 use crate::source::tree::{Kind, Meta, Tree};
 use crate::{Engine, ReadError, Reader};
@@ -22,6 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Numbers that the kernel may know at once. About 300 bytes each.
 pub const MOST_NODES: usize = 1 << 22;
@@ -78,6 +80,7 @@ pub struct View {
     nodes: Mutex<Nodes>,
     handles: Mutex<Handles>,
     buffers: Mutex<Vec<Vec<u8>>>,
+    observer: Option<Arc<dyn Observer>>,
     opened: AtomicU64,
     reads: AtomicU64,
     failed: AtomicU64,
@@ -86,7 +89,7 @@ pub struct View {
 
 impl View {
     /// A view of a tree through an engine.
-    pub fn new(tree: Arc<dyn Tree>, engine: Engine) -> Result<View, SourceError> {
+    pub fn new(tree: Arc<dyn Tree>, engine: Engine, observer: Option<Arc<dyn Observer>>) -> Result<View, SourceError> {
         let root = tree.look(&PathBuf::new())?;
         let count = || AtomicU64::new(0);
         Ok(View {
@@ -95,6 +98,7 @@ impl View {
             nodes: Mutex::new(Nodes::new(root, MOST_NODES, MOST_IDLE)),
             handles: Mutex::default(),
             buffers: Mutex::default(),
+            observer,
             opened: count(),
             reads: count(),
             failed: count(),
@@ -169,6 +173,9 @@ impl View {
                 handles.files.insert(fh, Arc::new(Handle { number, reader, size: meta.size }));
             })
         });
+        if let (Some(observer), Ok(fh)) = (&self.observer, &handle) {
+            observer.opened(*fh, &path.to_string_lossy(), meta.size);
+        }
         handle.map_err(|errno| {
             let gone = self.nodes().released(number);
             drop(gone);
@@ -194,6 +201,9 @@ impl View {
     pub fn release(&self, fh: u64) {
         let handle = self.handles().files.remove(&fh);
         let Some(handle) = handle else { return };
+        if let Some(observer) = &self.observer {
+            observer.closed(fh);
+        }
         let gone = self.nodes().released(handle.number);
         drop((gone, handle));
     }
@@ -202,12 +212,19 @@ impl View {
     pub fn read(&self, fh: u64, offset: u64, len: u32, send: impl FnOnce(Result<&[u8], Refusal>)) {
         let handle = self.handles().files.get(&fh).map(Arc::clone);
         let Some(handle) = handle else { return send(Err(Errno::BADF.raw_os_error())) };
+        let taken = self.observer.as_ref().map(|observer| (observer, Instant::now()));
         let wanted = handle.size.saturating_sub(offset).min(u64::from(len)) as usize;
         let mut buf = self.buffers().pop().unwrap_or_default();
         if buf.len() < wanted {
             buf.resize(wanted, 0);
         }
-        match handle.reader.read_at(&mut buf[..wanted], offset) {
+        let got = handle.reader.read_at(&mut buf[..wanted], offset);
+        if let Some((observer, start)) = taken {
+            let done = got.as_ref().is_ok_and(|read| *read == wanted);
+            let (len, returned, end) = (u64::from(len), wanted as u64, Instant::now());
+            observer.passed(fh, &Passed { asked: Asked::Read, offset, len, returned, done, start, end });
+        }
+        match got {
             Ok(read) if read == wanted => {
                 self.reads.fetch_add(1, Ordering::Relaxed);
                 self.bytes.fetch_add(read as u64, Ordering::Relaxed);

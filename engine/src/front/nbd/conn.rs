@@ -50,6 +50,7 @@ struct Agreement {
 /// See the head of this file.
 pub struct Conn {
     shared: Arc<Shared>,
+    number: u64,
     stream: Stream,
     reader: Reader,
     agreement: OnceLock<Agreement>,
@@ -67,15 +68,18 @@ struct Gone;
 /// What is left to do for a request.
 struct Task {
     cookie: u64,
+    /// When it was taken, where somebody wants to know.
+    taken: Option<Instant>,
     order: Result<Order, Refusal>,
     /// How a write went that was too long to be kept until the next request could be taken.
     written: Option<Result<(), WriteError>>,
 }
 
 impl Conn {
-    pub fn new(shared: Arc<Shared>, stream: Stream, reader: Reader) -> Conn {
+    pub fn new(shared: Arc<Shared>, number: u64, stream: Stream, reader: Reader) -> Conn {
         Conn {
             shared,
+            number,
             stream,
             // A client must not see two versions, whatever its threads do.
             reader: reader.pinned(),
@@ -102,12 +106,20 @@ impl Conn {
 
     /// The whole life of the connection.
     pub fn serve(self: &Arc<Conn>) {
-        if self.agree().is_ok() {
+        let observer = self.shared.settings.observer.as_deref();
+        let agreed = self.agree().is_ok();
+        if let (Some(observer), Some(agreement)) = (observer, self.agreement.get()) {
+            observer.opened(self.number, self.shared.called(), agreement.export.size);
+        }
+        if agreed {
             self.work();
         }
         // What its other threads have taken is still answered; no more can be taken, so each of them ends by itself.
         while self.helpers.load(Ordering::Acquire) > 0 {
             std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        if let (Some(observer), Some(_)) = (observer, self.agreement.get()) {
+            observer.closed(self.number);
         }
     }
 
@@ -192,7 +204,9 @@ impl Conn {
             self.within_stall(|| self.take(input, rest))?;
         }
         let request = Request::parse(&bytes).ok_or(Gone)?;
-        let mut task = Task { cookie: request.cookie, order: validate(&request, export), written: None };
+        let order = validate(&request, export);
+        let taken = self.shared.settings.observer.as_ref().map(|_| Instant::now());
+        let mut task = Task { cookie: request.cookie, taken, order, written: None };
         match task.order {
             Err(Refusal { payload: payload @ 1.., .. }) => self.within_stall(|| self.throw_away(input, payload))?,
             Ok(Order::Write { offset, len, .. }) => {

@@ -15,6 +15,7 @@ mod linger;
 mod socket;
 
 use crate::Reader;
+use crate::front::observe::Observer;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
 use conn::Conn;
@@ -57,6 +58,8 @@ pub struct Settings {
     pub handshake: Duration,
     /// How long a client may stop in the middle of a request, or not take an answer. Default 30 s.
     pub stall: Duration,
+    /// Who is told of each request. Default nobody.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl Default for Settings {
@@ -69,6 +72,7 @@ impl Default for Settings {
             max_helpers: 256,
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
+            observer: None,
         }
     }
 }
@@ -290,7 +294,7 @@ impl Shared {
             return turn_away();
         }
         let Ok(reader) = self.reader.reopen() else { return turn_away() };
-        let conn = Arc::new(Conn::new(Arc::clone(self), stream, reader));
+        let conn = Arc::new(Conn::new(Arc::clone(self), number, stream, reader));
         conns.insert(number, Arc::clone(&conn));
         drop(conns);
         let shared = Arc::clone(self);
@@ -304,6 +308,12 @@ impl Shared {
             self.conns.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
             turn_away();
         }
+    }
+
+    /// What an observer is told that a client reads.
+    fn called(&self) -> &str {
+        let Settings { export, description, .. } = &self.settings;
+        if export.is_empty() { description } else { export }
     }
 
     /// What a client that connects now is told of the source.

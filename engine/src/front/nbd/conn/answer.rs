@@ -8,25 +8,54 @@
 //! ```
 
 use super::{Agreement, Conn, Gone, PIECE_BYTES, Task};
+use crate::front::observe::{Asked, Passed};
 use crate::nbd::validate::Order;
 use crate::nbd::wire::{self, errno};
 use crate::{Advice, ReadError, WriteError};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// The protocol's number for an error, and its text.
 type Failure = (u32, String);
 
+/// A request that is being answered.
+#[derive(Clone, Copy)]
+struct Open {
+    cookie: u64,
+    /// What an observer is told of it, and since when it was taken; nothing where nobody wants to know.
+    seen: Option<(Asked, u64, u64, Instant)>,
+}
+
+impl Open {
+    fn new(cookie: u64, order: &Order, taken: Option<Instant>) -> Open {
+        let seen = taken.and_then(|taken| match *order {
+            Order::Disconnect => None,
+            Order::Read { offset, len } => Some((Asked::Read, offset, u64::from(len), taken)),
+            Order::Cache { offset, len } => Some((Asked::WillNeed, offset, u64::from(len), taken)),
+            Order::Flush => Some((Asked::Flush, 0, 0, taken)),
+            Order::Write { offset, len, .. } | Order::Zero { offset, len, .. } => {
+                Some((Asked::Write, offset, u64::from(len), taken))
+            }
+        });
+        Open { cookie, seen }
+    }
+}
+
 impl Conn {
     pub(super) fn answer(&self, agreement: &Agreement, task: Task, buffer: &mut Vec<u8>) -> Result<(), Gone> {
-        let cookie = task.cookie;
         let order = match task.order {
             Ok(order) => order,
-            Err(refusal) => return self.fail(agreement, cookie, refusal.error, refusal.message),
+            Err(refusal) => {
+                // What was refused was never a request of its own.
+                let open = Open { cookie: task.cookie, seen: None };
+                return self.fail(agreement, open, refusal.error, refusal.message);
+            }
         };
+        let open = Open::new(task.cookie, &order, task.taken);
         let done = match order {
             Order::Disconnect => return Err(Gone),
-            Order::Read { offset, len } => return self.read(agreement, cookie, offset, len, buffer),
+            Order::Read { offset, len } => return self.read(agreement, open, offset, len, buffer),
             Order::Cache { offset, len } => {
                 // A hint that comes to nothing is no failure.
                 let _ = self.reader.advise(Advice::WillNeed, offset..offset + u64::from(len));
@@ -47,13 +76,23 @@ impl Conn {
             }
         };
         match done.map_err(|error| refused(&error)) {
-            Ok(()) => self.succeed(agreement, cookie),
-            Err((error, message)) => self.fail(agreement, cookie, error, &message),
+            Ok(()) => self.succeed(agreement, open),
+            Err((error, message)) => self.fail(agreement, open, error, &message),
         }
     }
 
-    fn succeed(&self, agreement: &Agreement, cookie: u64) -> Result<(), Gone> {
+    /// Tells the observer, if there is one, of an answer that is about to set out.
+    fn told(&self, open: Open, done: bool) {
+        let (Some(observer), Some((asked, offset, len, start))) = (&self.shared.settings.observer, open.seen) else {
+            return;
+        };
+        observer.passed(self.number, &Passed { asked, offset, len, returned: len, done, start, end: Instant::now() });
+    }
+
+    fn succeed(&self, agreement: &Agreement, open: Open) -> Result<(), Gone> {
+        let cookie = open.cookie;
         self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.told(open, true);
         let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         if agreement.structured {
             self.send(&wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0), &[])
@@ -62,8 +101,10 @@ impl Conn {
         }
     }
 
-    fn fail(&self, agreement: &Agreement, cookie: u64, error: u32, message: &str) -> Result<(), Gone> {
+    fn fail(&self, agreement: &Agreement, open: Open, error: u32, message: &str) -> Result<(), Gone> {
+        let cookie = open.cookie;
         self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
+        self.told(open, false);
         let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         if agreement.structured {
             self.send(&wire::error_chunk(cookie, error, message), &[])
@@ -74,14 +115,8 @@ impl Conn {
 
     /// Reads and sends. The first piece decides between data and error; after that an error can only be told by a
     /// structured reply, or by hanging up.
-    fn read(
-        &self,
-        agreement: &Agreement,
-        cookie: u64,
-        offset: u64,
-        len: u32,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), Gone> {
+    fn read(&self, agreement: &Agreement, open: Open, offset: u64, len: u32, buffer: &mut Vec<u8>) -> Result<(), Gone> {
+        let cookie = open.cookie;
         let end = offset + u64::from(len);
         let piece = |from: u64| PIECE_BYTES.min((end - from) as usize);
         if buffer.len() < piece(offset) {
@@ -89,7 +124,7 @@ impl Conn {
         }
         let first = &mut buffer[..piece(offset)];
         if let Err((error, message)) = self.fill(first, offset) {
-            return self.fail(agreement, cookie, error, &message);
+            return self.fail(agreement, open, error, &message);
         }
         let (structured, simple);
         let head = if agreement.structured {
@@ -101,24 +136,28 @@ impl Conn {
         };
         let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = offset + first.len() as u64;
-        self.count(at == end, first.len());
+        self.count(open, at == end, first.len());
         self.send(head, first)?;
         while at < end {
             let next = &mut buffer[..piece(at)];
             if self.fill(next, at).is_err() {
                 self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
+                self.told(open, false);
                 self.hang_up();
                 return Err(Gone);
             }
             at += next.len() as u64;
-            self.count(at == end, next.len());
+            self.count(open, at == end, next.len());
             self.send(next, &[])?;
         }
         Ok(())
     }
 
-    /// Counts what is about to be sent: a client that has its answer finds it counted.
-    fn count(&self, last: bool, bytes: usize) {
+    /// Counts what is about to be sent: a client that has its answer finds it counted, and told of.
+    fn count(&self, open: Open, last: bool, bytes: usize) {
+        if last {
+            self.told(open, true);
+        }
         self.shared.counters.requests.fetch_add(u64::from(last), Ordering::Relaxed);
         self.shared.counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }

@@ -1,0 +1,59 @@
+//! `--record TRACE` of the commands that serve: a trace of what passes, begun before anybody can connect.
+//!
+//! The file gets its name when it is whole. Never: takes the place of a file.
+
+use crate::fail::{Fail, one_line};
+use foreread::front::observe::Observer;
+use foreread_lab::report::number::count;
+use foreread_lab::trace::format::Output;
+use foreread_lab::trace::record::Recorder;
+use foreread_lab::trace::whole::Whole;
+use std::io::{BufWriter, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A trace that is being written.
+pub struct Recording {
+    recorder: Arc<Recorder>,
+    file: Whole,
+    path: PathBuf,
+}
+
+/// Begins one, where it is asked for. `front` is the command that records.
+pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail> {
+    let Some(path) = path else { return Ok(None) };
+    let file = Whole::create(path, false).map_err(|error| refused(path, &error))?;
+    let to = file.writer().map_err(|error| refused(path, &error))?;
+    let output = Output { path: path.to_path_buf(), to: Box::new(BufWriter::with_capacity(1 << 18, to)) };
+    let broken = |error: &dyn std::fmt::Display| eprintln!("foreread: nothing more is recorded: {error}");
+    let recorder = Recorder::start(front, Instant::now(), output, move |error| broken(error));
+    let recorder = Arc::new(recorder.map_err(|error| Fail::Input(error.to_string()))?);
+    Ok(Some(Recording { recorder, file, path: path.to_path_buf() }))
+}
+
+/// Who is to be told of what passes.
+pub fn observer(recording: Option<&Recording>) -> Option<Arc<dyn Observer>> {
+    recording.map(|recording| Arc::clone(&recording.recorder) as Arc<dyn Observer>)
+}
+
+/// Ends it, gives the file its name and says what is in it.
+pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
+    let Some(Recording { recorder, file, path }) = recording else { return Ok(()) };
+    let recorded = recorder.finish().map_err(|error| Fail::Input(error.to_string()))?;
+    file.keep().map_err(|error| refused(&path, &error))?;
+    let plural = if recorded.records == 1 { "record" } else { "records" };
+    let mut line = format!("foreread: {}: {} {plural}", path.display(), count(recorded.records));
+    for (reason, n) in recorded.left_out {
+        line.push_str(&format!(", left out {} {}", count(n), one_line(reason)));
+    }
+    eprintln!("{line}");
+    Ok(())
+}
+
+fn refused(path: &Path, error: &std::io::Error) -> Fail {
+    match error.kind() {
+        ErrorKind::AlreadyExists => Fail::input("it is there already", path.display(), "name another after --record"),
+        _ => Fail::input("cannot write", format!("{}: {error}", path.display()), "name another file after --record"),
+    }
+}

@@ -1,0 +1,251 @@
+//! Records what passes through a front end: its observer, and a thread that writes a trace of our own format.
+//!
+//! ```text
+//!   threads of the front end ──told──► queue, bounded ──► in order of start, bounded ──► writer ──► file
+//!                                      full: they wait     too late for it: counted
+//! ```
+//! Nothing is lost silently: who finds the queue full waits, and what could not be kept is counted in the trace itself. Never:
+//! bytes of data, or a request that was refused.
+
+use super::check::{MAX_FILES, MAX_NAME_BYTES};
+use super::error::{Place, TraceError};
+use super::format::{Exported, Output};
+use super::order::{MAX_RECORDS_DISORDER, Sorter, TooLate};
+use super::{FileInfo, Header, Item, Lacks, LeftOut, Level, Op, Record, own};
+use foreread::Advice;
+use foreread::front::observe::{Asked, Observer, Passed};
+use std::collections::{HashMap, VecDeque};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Requests that wait for the writer, some 2 MB.
+const QUEUE: usize = 1 << 14;
+
+enum Told {
+    Opened { client: u64, name: String, size: u64 },
+    Passed(u64, Passed),
+    Closed(u64),
+    End,
+}
+
+/// A recording under way: the observer of a front end.
+pub struct Recorder {
+    told: SyncSender<Told>,
+    writer: Mutex<Option<JoinHandle<Result<Recorded, TraceError>>>>,
+}
+
+/// What a recording came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Records written.
+    pub records: u64,
+    /// What is not in the trace: reason and number.
+    pub left_out: Vec<(&'static str, u64)>,
+}
+
+impl Recorder {
+    /// Begins a trace. `front` is what made it ("foreread serve"); times count from `since`, which no request is older than,
+    /// and are then told from the first request on. `broken` is called, once, when nothing more can be written.
+    ///
+    /// # Errors
+    /// There are no more threads.
+    pub fn start(
+        front: &str,
+        since: Instant,
+        output: Output,
+        broken: impl FnOnce(&TraceError) + Send + 'static,
+    ) -> Result<Recorder, TraceError> {
+        let (told, queue) = sync_channel(QUEUE);
+        let path = output.path.clone();
+        let header = header(front);
+        let write = move || {
+            let left_out = LeftOut::default();
+            let taken = Taken::new(queue, since, left_out.clone());
+            match own::write(&header, Box::new(taken), &left_out, output) {
+                Ok(Exported { records, .. }) => Ok(Recorded { records, left_out: left_out.so_far() }),
+                Err(error) => {
+                    broken(&error);
+                    Err(error)
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("foreread-record".into()).spawn(write);
+        let writer = thread.map_err(|error| TraceError::not_written(&path, &error))?;
+        Ok(Recorder { told, writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Ends the trace. What passes from now on is not in it.
+    ///
+    /// # Errors
+    /// It could not be written. Also the second time.
+    pub fn finish(&self) -> Result<Recorded, TraceError> {
+        // An error here is the writer's, who has ended and tells it.
+        let _ = self.told.send(Told::End);
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ended = || TraceError::new(std::path::Path::new("the trace"), Place::Whole, "it has ended", "record anew");
+        writer.and_then(|writer| writer.join().ok()).ok_or_else(ended)?
+    }
+
+    fn tell(&self, told: Told) {
+        // Without a writer there is nobody to tell; `broken` has said why.
+        let _ = self.told.send(told);
+    }
+}
+
+impl Observer for Recorder {
+    fn opened(&self, client: u64, name: &str, size: u64) {
+        self.tell(Told::Opened { client, name: fit(name), size });
+    }
+
+    fn passed(&self, client: u64, passed: &Passed) {
+        self.tell(Told::Passed(client, *passed));
+    }
+
+    fn closed(&self, client: u64) {
+        self.tell(Told::Closed(client));
+    }
+}
+
+fn header(front: &str) -> Header {
+    Header {
+        format: front.to_string(),
+        time_unit: "ns".to_string(),
+        offset_unit: "bytes".to_string(),
+        // The threads are those of the server, which answer whoever comes.
+        lacks: Lacks { threads: true, ..Lacks::default() },
+        // A guest, a file system or the kernel's page cache is above.
+        level: Level::BelowCache,
+        notes: Vec::new(),
+    }
+}
+
+/// A name as a trace can have it.
+fn fit(name: &str) -> String {
+    let mut name = name.replace('\0', "?");
+    let fits = (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|&n| name.is_char_boundary(n));
+    name.truncate(fits.unwrap_or(0));
+    name
+}
+
+/// What was told, as the items of a trace.
+struct Taken {
+    queue: Receiver<Told>,
+    since: Instant,
+    left_out: LeftOut,
+    /// Clients that are there: the file of each, and its open description.
+    clients: HashMap<u64, (u32, u32)>,
+    files: HashMap<FileKey, u32>,
+    opens: u32,
+    ready: VecDeque<Item>,
+    sorter: Sorter<Record>,
+    base_ns: Option<u64>,
+    ended: bool,
+}
+
+/// Opened twice, it is one file.
+type FileKey = (String, u64);
+
+impl Taken {
+    fn new(queue: Receiver<Told>, since: Instant, left_out: LeftOut) -> Taken {
+        Taken {
+            queue,
+            since,
+            left_out,
+            clients: HashMap::new(),
+            files: HashMap::new(),
+            opens: 0,
+            ready: VecDeque::new(),
+            sorter: Sorter::new(MAX_RECORDS_DISORDER),
+            base_ns: None,
+            ended: false,
+        }
+    }
+
+    fn take(&mut self, told: Told) {
+        match told {
+            Told::Opened { client, name, size } => self.open(client, name, size),
+            Told::Passed(client, passed) => self.pass(client, &passed),
+            Told::Closed(client) => drop(self.clients.remove(&client)),
+            Told::End => self.ended = true,
+        }
+    }
+
+    fn open(&mut self, client: u64, name: String, size: u64) {
+        let known = self.files.len() as u32;
+        let key = (name, size);
+        let file = match self.files.get(&key) {
+            Some(file) => *file,
+            // Its requests are counted as they come.
+            None if u64::from(known) == MAX_FILES => return,
+            None => {
+                let info = FileInfo { name: key.0.clone(), size: Some(size) };
+                self.ready.push_back(Item::File(info));
+                self.files.insert(key, known);
+                known
+            }
+        };
+        self.clients.insert(client, (file, self.opens));
+        self.opens = self.opens.wrapping_add(1);
+    }
+
+    fn pass(&mut self, client: u64, passed: &Passed) {
+        let Some(&(file, open)) = self.clients.get(&client) else {
+            return self.left_out.count("requests of files beyond 1048576");
+        };
+        if !passed.done {
+            return self.left_out.count("requests that failed");
+        }
+        let op = match passed.asked {
+            Asked::Read => Op::Read,
+            Asked::Write => Op::Write,
+            Asked::WillNeed => Op::Hint(Advice::WillNeed),
+            Asked::Flush => return self.left_out.count("flushes"),
+        };
+        let ns = |at: Instant| at.saturating_duration_since(self.since).as_nanos() as u64;
+        let record = Record {
+            op,
+            open,
+            returned: (passed.returned != passed.len).then_some(passed.returned),
+            start_ns: Some(ns(passed.start)),
+            end_ns: Some(ns(passed.end)),
+            ..Record::read(file, passed.offset, passed.len)
+        };
+        match self.sorter.push(ns(passed.start), record) {
+            Ok(Some(first)) => self.out(first),
+            Ok(None) => {}
+            // It took as long as 65536 others.
+            Err(TooLate) => self.left_out.count("requests that were answered too late to be put in order"),
+        }
+    }
+
+    /// A record leaves, in terms of the first one's start.
+    fn out(&mut self, mut record: Record) {
+        let base = *self.base_ns.get_or_insert(record.start_ns.unwrap_or(0));
+        record.start_ns = record.start_ns.map(|start| start - base);
+        record.end_ns = record.end_ns.map(|end| end - base);
+        self.ready.push_back(Item::Record(record));
+    }
+}
+
+impl Iterator for Taken {
+    type Item = Result<Item, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(Ok(item));
+            }
+            if self.ended {
+                let last = self.sorter.pop()?;
+                self.out(last);
+                continue;
+            }
+            match self.queue.recv() {
+                Ok(told) => self.take(told),
+                Err(_) => self.ended = true,
+            }
+        }
+    }
+}
