@@ -3,6 +3,7 @@
 
 mod common;
 use common::foreread;
+use foreread_lab::trace::{self, Item};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -213,4 +214,33 @@ fn what_cannot_be_mounted_is_told_in_one_line() {
     let empty = tempfile::tempdir().expect("a folder");
     let wrong = foreread(["mount", ".", &empty.path().display().to_string(), "--policy", "best"]);
     assert!(wrong.is_refused().contains("policy"));
+}
+
+/// What the kernel asks a mount for is in the trace when it is gone, under the file's name.
+#[test]
+fn what_is_read_through_a_mount_is_recorded() {
+    if !can_mount() {
+        return;
+    }
+    let (source, folder) = (source(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("t.frt");
+    let mounted = Mounted::new(source.path(), &["--record", &path.display().to_string()]);
+    let read = fs::read(mounted.dir.path().join("file")).expect("readable");
+    assert_eq!(read.len(), 3_000_000);
+    mounted.signal("-TERM");
+    let (status, said) = mounted.ended();
+    assert!(status.success(), "{said}");
+    let import = trace::open(std::slice::from_ref(&path), None).expect("a trace");
+    let items: Vec<Item> = import.items.map(|item| item.expect("readable")).collect();
+    let Item::File(file) = &items[0] else { panic!("a file comes first: {items:?}") };
+    assert_eq!((file.name.as_str(), file.size), ("file", Some(3_000_000)));
+    let mut ranges: Vec<(u64, u64)> = (items[1..].iter())
+        .map(|item| match item {
+            Item::Record(r) => (r.offset, r.offset + r.returned.unwrap_or(r.len)),
+            Item::File(_) => panic!("one file was read"),
+        })
+        .collect();
+    ranges.sort_unstable();
+    let end = ranges.iter().fold(0, |end, &(from, to)| if from <= end { end.max(to) } else { end });
+    assert_eq!(end, 3_000_000, "every byte was asked for: {ranges:?}");
 }

@@ -128,7 +128,9 @@ fn without_ends_a_factor_is_on_the_gaps_between_starts() {
         "the think time is unknown, because the trace does not say when reads ended: test.trace, mode closed; use --mode \
          afap"
     );
-    assert!(refused(Mode::Deps, None).starts_with("the trace does not say what its records wait for"));
+    assert!(
+        refused(Mode::Deps, None).starts_with("the trace says neither what its records wait for nor when they ended")
+    );
     assert!(refused(Mode::Open, Some(1.0)).starts_with("there is no pause to lengthen in mode open"));
     assert!(refused(Mode::Afap, Some(-1.0)).starts_with("a factor on pauses below 0 or above 100"));
     assert!(refused(Mode::Afap, Some(f64::NAN)).starts_with("a factor on pauses below 0 or above 100"));

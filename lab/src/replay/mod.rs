@@ -11,6 +11,7 @@
 //! A mode is how time is kept, and figures of two modes do not compare: a table has one. Never: writes, or a read that
 //! was not recorded as somebody's demand (what a trace says of readahead is left out, and counted).
 
+mod infer;
 mod lanes;
 mod layout;
 mod load;
@@ -31,6 +32,10 @@ pub const MAX_OUTSTANDING: u32 = 1 << 14;
 pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
 /// The largest factor on recorded pauses.
 pub const MAX_THINK: f64 = 100.0;
+
+/// What a reader must know of a replay by waits that are not in the trace.
+const INFERRED: &str =
+    "The trace does not say what its reads wait for: each waits for all that had ended before it began";
 
 /// How time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +108,10 @@ impl Replay {
         };
         let files = loaded.files.clone();
         let workload = Workload { name: loaded.name.clone(), files, page_bytes: loaded.page_bytes(), jobs: made.jobs };
-        let notes = notes::all(loaded, mode_used, factor, mode.is_none().then_some(why), made.overlap);
+        let mut notes = notes::all(loaded, mode_used, factor, mode.is_none().then_some(why), made.overlap);
+        if mode_used == Mode::Deps && !loaded.has_deps {
+            notes.push(INFERRED.to_string());
+        }
         Ok(Replay { workload, mode: mode_used, think: factor, notes, loaded: loaded.clone() })
     }
 }
@@ -137,8 +145,8 @@ fn factor(loaded: &Loaded, mode: Mode, asked: Option<f64>) -> Result<Option<f64>
         (Mode::Open, _) if !loaded.has_starts => {
             refuse("the trace does not say when each read began", "use --mode afap")
         }
-        (Mode::Deps, _) if !loaded.has_deps => {
-            refuse("the trace does not say what its records wait for", "use --mode closed or afap")
+        (Mode::Deps, _) if !loaded.has_deps && !loaded.has_ends => {
+            refuse("the trace says neither what its records wait for nor when they ended", "use --mode afap")
         }
         (Mode::Open, Some(_)) => refuse("there is no pause to lengthen in mode open", "leave --think out"),
         (Mode::Afap, Some(think)) if think > 0.0 && !loaded.has_starts => {
@@ -176,8 +184,10 @@ fn timed(loaded: &Loaded) -> Vec<Job> {
 fn dependent(loaded: &Loaded, factor: f64) -> Result<Vec<Job>, ReplayError> {
     let mut earliest: Vec<u64> = Vec::with_capacity(loaded.records.len());
     let mut jobs = Vec::with_capacity(loaded.records.len());
-    for record in &loaded.records {
-        let links: Vec<Link> = (record.after.iter())
+    let inferred = if loaded.has_deps { Vec::new() } else { infer::waits(&loaded.records) };
+    for (number, record) in loaded.records.iter().enumerate() {
+        let after = inferred.get(number).unwrap_or(&record.after);
+        let links: Vec<Link> = (after.iter())
             .map(|after| Link { job: after.record as u32, end: after.end, delay_ns: scaled(after.delay_ns, factor) })
             .collect();
         let begin = links.iter().map(|link| earliest[link.job as usize].saturating_add(link.delay_ns)).max();

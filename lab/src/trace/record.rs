@@ -249,3 +249,111 @@ impl Iterator for Taken {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// A file that takes so many bytes.
+    struct Disk(Arc<Mutex<Vec<u8>>>, usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let mut file = self.0.lock().expect("whole");
+            if file.len() + bytes.len() > self.1 {
+                return Err(std::io::Error::other("the disk is full"));
+            }
+            file.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is told between start and end, as it is read again.
+    fn recorded(tell: impl FnOnce(&Recorder, Instant)) -> (Recorded, Vec<Item>) {
+        let (bytes, since) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
+        let output = Output { path: "t".into(), to: Box::new(Disk(Arc::clone(&bytes), usize::MAX)) };
+        let recorder = Recorder::start("test", since, output, |error| panic!("{error}")).expect("a thread");
+        tell(&recorder, since);
+        let done = recorder.finish().expect("written");
+        assert!(recorder.finish().is_err(), "it ends once");
+        recorder.passed(1, &read(since, 0, 0, (0, 1)));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("t.frt");
+        std::fs::write(&path, &*bytes.lock().expect("whole")).expect("room");
+        let import = super::super::open(&[path], None).expect("a trace");
+        assert_eq!((import.header.format.as_str(), import.header.lacks.threads), ("test", true));
+        (done, import.items.map(|item| item.expect("readable")).collect())
+    }
+
+    fn read(since: Instant, offset: u64, len: u64, us: (u64, u64)) -> Passed {
+        let at = |us| since + Duration::from_micros(us);
+        Passed { asked: Asked::Read, offset, len, returned: len, done: true, start: at(us.0), end: at(us.1) }
+    }
+
+    fn reads(items: &[Item]) -> Vec<(u32, u32, u64)> {
+        let read = |item: &Item| match item {
+            Item::Record(r) => Some((r.file, r.open, r.offset)),
+            Item::File(_) => None,
+        };
+        items.iter().filter_map(read).collect()
+    }
+
+    #[test]
+    fn clients_of_one_file_are_its_open_descriptions_and_starts_keep_their_order() {
+        let (done, items) = recorded(|recorder, since| {
+            recorder.opened(7, "a", 100);
+            recorder.opened(9, "b\0c", 50);
+            recorder.passed(9, &read(since, 2, 1, (30, 40)));
+            // Answered later, asked for earlier.
+            recorder.passed(7, &read(since, 1, 1, (20, 50)));
+            recorder.closed(7);
+            recorder.opened(7, "a", 100);
+            recorder.passed(7, &Passed { returned: 3, ..read(since, 3, 5, (60, 61)) });
+        });
+        assert_eq!(done, Recorded { records: 3, left_out: Vec::new() });
+        let files: Vec<&Item> = items.iter().filter(|item| matches!(item, Item::File(_))).collect();
+        let file = |name: &str, size| Item::File(FileInfo { name: name.to_string(), size: Some(size) });
+        assert_eq!(files, [&file("a", 100), &file("b?c", 50)]);
+        assert_eq!(reads(&items), [(0, 0, 1), (1, 1, 2), (0, 2, 3)]);
+        let Some(Item::Record(last)) = items.last() else { panic!("a record") };
+        let times = (last.start_ns, last.end_ns, last.returned);
+        assert_eq!(times, (Some(40_000), Some(41_000), Some(3)), "since the first one began");
+    }
+
+    #[test]
+    fn what_is_not_in_the_trace_is_counted() {
+        let (done, items) = recorded(|recorder, since| {
+            recorder.opened(1, "a", 100);
+            recorder.passed(1, &Passed { done: false, ..read(since, 0, 1, (0, 1)) });
+            recorder.passed(1, &Passed { asked: Asked::Flush, ..read(since, 0, 0, (0, 1)) });
+            // The first one began so long ago that more than can be held began and ended meanwhile.
+            (2..MAX_RECORDS_DISORDER as u64 + 4).for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));
+            recorder.passed(1, &read(since, 1, 1, (0, 99)));
+        });
+        let late = "requests that were answered too late to be put in order";
+        assert_eq!(done.left_out, [("flushes", 1), ("requests that failed", 1), (late, 1)]);
+        assert_eq!((done.records, items.len() as u64), (MAX_RECORDS_DISORDER as u64 + 2, done.records + 1));
+    }
+
+    #[test]
+    fn a_full_disk_is_told_at_once_and_at_the_end_and_stops_nobody() {
+        let (told, heard) = sync_channel(1);
+        let (path, since) = (PathBuf::from("t"), Instant::now());
+        let output = Output { path, to: Box::new(Disk(Arc::default(), 10)) };
+        let broken = move |error: &TraceError| told.send(error.to_string()).expect("room");
+        let recorder = Recorder::start("test", since, output, broken).expect("a thread");
+        let line = heard.recv().expect("told");
+        assert_eq!(line, "cannot be written (the disk is full): t; free some space or write elsewhere");
+        recorder.opened(1, "a", 100);
+        (0..2 * QUEUE as u64).for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));
+        assert_eq!(recorder.finish().expect_err("not written").to_string(), line);
+    }
+}

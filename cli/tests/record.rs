@@ -1,0 +1,161 @@
+//! `foreread serve --record`: what clients ask for, no more and no less, is in the trace when the server has been told to end.
+#![cfg(feature = "nbd")]
+
+mod common;
+use common::foreread;
+use foreread::source::{Nbd, Source};
+use foreread_lab::trace::{self, Item, Op, Record};
+use std::io::{BufRead, BufReader, IoSliceMut, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const SIZE: u64 = 3_000_000;
+
+/// A server that records; ended, whatever happens.
+struct Recorded {
+    process: Child,
+    uri: String,
+    folder: tempfile::TempDir,
+}
+
+impl Recorded {
+    fn new(more: &[&str]) -> Recorded {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bytes: Vec<u8> = (0..SIZE as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("disk"), bytes).expect("room");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+        let command = command.arg("serve").arg(at("disk")).arg("--unix").arg(at("s")).arg("--record").arg(at("t.frt"));
+        let mut process =
+            command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let mut uri = String::new();
+        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut uri).expect("its line");
+        let (uri, trace) = (uri.trim_end().to_string(), at("t.frt"));
+        let recorded = Recorded { process, uri, folder };
+        assert!(!recorded.uri.is_empty(), "it serves");
+        assert!(!trace.exists(), "a trace is there when it is whole");
+        recorded
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Ends it by SIGTERM, and gives its last line and what it recorded.
+    fn ended(mut self) -> (String, String, Vec<Record>) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill").success());
+        assert!(self.process.wait().expect("waited").success());
+        let mut said = String::new();
+        self.process.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        let (name, records) = records(&self.at("t.frt"));
+        (said.lines().last().unwrap_or_default().to_string(), name, records)
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The name of a trace's only file, and its records.
+fn records(path: &Path) -> (String, Vec<Record>) {
+    let import = trace::open(&[path.to_path_buf()], None).expect("a trace");
+    let mut name = String::new();
+    let mut records = Vec::new();
+    for item in import.items {
+        match item.expect("readable to its end") {
+            Item::File(file) => {
+                assert_eq!((file.size, name.is_empty()), (Some(SIZE), true), "one file");
+                name = file.name;
+            }
+            Item::Record(record) => records.push(record),
+        }
+    }
+    (name, records)
+}
+
+fn ranges(records: &[Record]) -> Vec<(u64, u64)> {
+    records.iter().map(|r| (r.offset, r.len)).collect()
+}
+
+#[test]
+fn what_one_client_asks_for_is_recorded_in_its_order() {
+    let served = Recorded::new(&["--export", "disk-of-a-vm"]);
+    let client = Nbd::open(&served.uri).expect("connected");
+    let asked: Vec<(u64, u64)> = (0..500).map(|n| (n * 7919 * 13 % (SIZE - 70_000), 1 + n * 131 % 70_000)).collect();
+    for &(offset, len) in &asked {
+        let mut bytes = vec![0; len as usize];
+        assert_eq!(client.read_at(&mut [IoSliceMut::new(&mut bytes)], offset).expect("read"), len as usize);
+    }
+    drop(client);
+    let (said, name, records) = served.ended();
+    assert!(said.ends_with("t.frt: 500 records"), "{said}");
+    assert_eq!(name, "disk-of-a-vm");
+    assert_eq!(ranges(&records), asked);
+    assert_eq!(records[0].start_ns, Some(0), "times are told from the first request on");
+    assert!(records.iter().all(|r| r.op == Op::Read && r.returned.is_none()));
+    // It waited for each answer before it asked on.
+    for pair in records.windows(2) {
+        assert!(pair[0].end_ns.is_some() && pair[0].end_ns <= pair[1].start_ns, "{pair:?}");
+    }
+}
+
+/// A client of other people, with several connections and several requests on each.
+#[test]
+fn a_copy_reads_every_byte_once() {
+    if Command::new("nbdcopy").arg("--version").output().is_err() {
+        println!("skipped: needs nbdcopy (libnbd-bin)");
+        return;
+    }
+    let served = Recorded::new(&[]);
+    let copied = Command::new("nbdcopy").arg(&served.uri).arg(served.at("copy")).status().expect("nbdcopy");
+    assert!(copied.success());
+    assert!(std::fs::read(served.at("copy")).expect("there") == std::fs::read(served.at("disk")).expect("there"));
+    let (_, _, records) = served.ended();
+    let mut read = ranges(&records);
+    read.sort_unstable();
+    let end = read.iter().fold(0, |end, &(offset, len)| {
+        assert_eq!(offset, end, "no byte twice, none left out");
+        offset + len
+    });
+    assert_eq!(end, SIZE);
+    assert!(records.is_sorted_by_key(|r| r.start_ns));
+}
+
+#[test]
+fn writes_are_recorded_and_what_is_no_request_for_bytes_is_counted() {
+    if Command::new("qemu-io").arg("--version").output().is_err() {
+        println!("skipped: needs qemu-io (qemu-utils)");
+        return;
+    }
+    let served = Recorded::new(&["--writable"]);
+    let commands = ["read 4096 8192", "write -P 7 65536 4096", "flush", "read 65536 512"];
+    let mut command = Command::new("qemu-io");
+    for line in commands {
+        command.args(["-c", line]);
+    }
+    assert!(command.args(["-f", "raw"]).arg(&served.uri).stdout(Stdio::null()).status().expect("qemu-io").success());
+    let (said, _, records) = served.ended();
+    let asked = |op: Op| ranges(&records.iter().filter(|r| r.op == op).cloned().collect::<Vec<_>>());
+    // A block driver may look at the disk before it is told anything.
+    let reads = asked(Op::Read);
+    assert!(reads.ends_with(&[(4096, 8192), (65536, 512)]), "{reads:?}");
+    assert_eq!(asked(Op::Write), [(65536, 4096)]);
+    assert!(said.contains(" records, left out ") && said.contains(" flush"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_there_is_not_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("t.frt"), "mine").expect("room");
+    std::fs::write(path("disk"), [0; 4096]).expect("room");
+    let got = foreread(["serve", &path("disk"), "--unix", &path("s"), "--record", &path("t.frt")]);
+    assert!(got.is_refused().contains("it is there already: "), "{}", got.err);
+    let got = foreread(["serve", &path("disk"), "--unix", &path("s"), "--record", &path("no/t.frt")]);
+    assert!(got.is_refused().contains("name another file after --record"), "{}", got.err);
+    assert_eq!(std::fs::read(path("t.frt")).expect("there"), b"mine");
+}

@@ -1,0 +1,84 @@
+//! What each record of a trace waited for, where the trace tells only when they began and ended.
+//!
+//! A record is taken to wait for all that had ended before it began, less what these had waited for themselves: the rule of
+//! `rbd-replay-prep`, so that a replay without pauses is what `rbd-replay` does at full speed. At depth 1 it is one read after
+//! the other; at greater depth no more are outstanding than had been. Never: a record that waits for one that was under way.
+//!
+//! ```text
+//!   a ├────┤
+//!   b ├──────┤                c waits for the ends of a and b
+//!   c          ├────┤
+//!   d            ├────────┤   so does d: c is under way
+//!   e                 ├──┤    waits for c alone, which had waited for a and b
+//! ```
+
+use super::load::Kept;
+use crate::trace::After;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// For each record, in their order, what it waits for: ends, with the time from there to its start.
+pub fn waits(records: &[Kept]) -> Vec<Vec<After>> {
+    let mut waits: Vec<Vec<After>> = Vec::with_capacity(records.len());
+    let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    // Ended, and nobody who waited for it has.
+    let mut recent: Vec<(usize, u64)> = Vec::new();
+    for (number, record) in records.iter().enumerate() {
+        let start = record.start_ns.unwrap_or(0);
+        while let Some(&Reverse((end, ended))) = running.peek().filter(|Reverse((end, _))| *end <= start) {
+            running.pop();
+            let implied = &waits[ended];
+            recent.retain(|(other, _)| implied.iter().all(|after| after.record != *other as u64));
+            recent.push((ended, end));
+        }
+        let after = |&(other, end): &(usize, u64)| After { record: other as u64, end: true, delay_ns: start - end };
+        waits.push(recent.iter().map(after).collect());
+        running.push(Reverse((record.end_ns.unwrap_or(start), number)));
+    }
+    waits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::What;
+    use super::*;
+
+    fn kept(&(start, end): &(u64, u64)) -> Kept {
+        let (start_ns, end_ns) = (Some(start), Some(end));
+        Kept {
+            what: What::Read,
+            open: 0,
+            thread: 0,
+            offset: 0,
+            len: 1,
+            start_ns,
+            end_ns,
+            executable: false,
+            after: Vec::new(),
+        }
+    }
+
+    fn of(times: &[(u64, u64)]) -> Vec<Vec<(u64, u64)>> {
+        let records: Vec<Kept> = times.iter().map(kept).collect();
+        let pairs = |all: &Vec<After>| all.iter().map(|after| (after.record, after.delay_ns)).collect();
+        waits(&records).iter().map(pairs).collect()
+    }
+
+    #[test]
+    fn one_at_a_time_is_a_chain() {
+        assert_eq!(of(&[(0, 10), (10, 20), (25, 30)]), [vec![], vec![(0, 0)], vec![(1, 5)]]);
+    }
+
+    #[test]
+    fn what_was_waited_for_by_others_is_not_waited_for_again() {
+        // a and b side by side; c after both; d while c runs; e after c and d.
+        let found = of(&[(0, 10), (0, 12), (20, 30), (21, 40), (41, 50)]);
+        assert_eq!(found, [vec![], vec![], vec![(0, 10), (1, 8)], vec![(0, 11), (1, 9)], vec![(2, 11), (3, 1)]]);
+    }
+
+    #[test]
+    fn one_that_runs_on_is_waited_for_by_nobody() {
+        let found = of(&[(0, 100), (1, 2), (3, 4), (5, 6)]);
+        assert_eq!(found, [vec![], vec![], vec![(1, 1)], vec![(2, 1)]]);
+    }
+}
