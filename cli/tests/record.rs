@@ -85,7 +85,7 @@ fn ranges(records: &[Record]) -> Vec<(u64, u64)> {
 fn what_one_client_asks_for_is_recorded_in_its_order() {
     let served = Recorded::new(&["--export", "disk-of-a-vm"]);
     let client = Nbd::open(&served.uri).expect("connected");
-    let asked: Vec<(u64, u64)> = (0..500).map(|n| (n * 7919 * 13 % (SIZE - 70_000), 1 + n * 131 % 70_000)).collect();
+    let asked: Vec<(u64, u64)> = (0..500).map(|n| (n * 7919 * 13 % (SIZE - 700_000), 1 + n * 1511 % 700_000)).collect();
     for &(offset, len) in &asked {
         let mut bytes = vec![0; len as usize];
         assert_eq!(client.read_at(&mut [IoSliceMut::new(&mut bytes)], offset).expect("read"), len as usize);

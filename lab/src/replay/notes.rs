@@ -24,7 +24,9 @@ pub fn all(
         notes
             .push("How much unknown think time would matter: --think 0.5, 1 and 2 take the gaps between starts".into());
     }
+    // Where the waits are inferred, nothing waits for what is passed over.
     if mode == Mode::Deps
+        && loaded.has_deps
         && loaded.counts.writes + loaded.counts.ahead + loaded.counts.elsewhere + loaded.counts.empty > 0
     {
         notes.push("What is passed over counts as done at once for the records that wait for it".into());
