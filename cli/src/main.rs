@@ -30,7 +30,7 @@ mod probe;
 mod progress;
 mod reads;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
-mod record;
+mod recording;
 mod replay_log;
 mod reproduce;
 #[cfg(feature = "nbd")]

@@ -5,7 +5,7 @@
 use crate::args::MountArgs;
 use crate::fail::{Fail, one_line};
 use crate::out;
-use crate::record;
+use crate::recording;
 use crate::watch::{self, Front, Reporter};
 use foreread::front::fuse::{Counts, Mount, MountError, Settings, Stop, Unmounted};
 use foreread::source::tree;
@@ -17,8 +17,8 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let tree = tree::open(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
     let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache);
     let engine = Engine::for_tree(options, &*tree).map_err(|error| Fail::Input(error.to_string()))?;
-    let recording = record::start(args.record.as_deref(), "foreread mount")?;
-    let observer = record::observer(recording.as_ref());
+    let recording = recording::start(args.record.as_deref(), "foreread mount")?;
+    let observer = recording::observer(recording.as_ref());
     let settings = Settings { allow_other: args.allow_other, observer, ..Settings::default() };
     // Before the mount: a signal in between must not leave it behind.
     watch::end_at_second_signal()?;
@@ -51,7 +51,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let _ = waits.join();
     reporter.end();
     eprintln!("{}", watch::line(&engine.stats(), &front(&counter())));
-    let recorded = record::end(recording);
+    let recorded = recording::end(recording);
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;
     recorded

@@ -5,7 +5,7 @@
 use crate::args::ServeArgs;
 use crate::fail::Fail;
 use crate::out;
-use crate::record;
+use crate::recording;
 use crate::watch::{self, Front, Reporter};
 use foreread::front::nbd::{self, Counts, Listen, Server, Settings, Stop};
 use foreread::{Options, Reader};
@@ -22,9 +22,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
             args.max_clients
         );
     }
-    let recording = record::start(args.record.as_deref(), "foreread serve")?;
+    let recording = recording::start(args.record.as_deref(), "foreread serve")?;
     let settings = Settings {
-        observer: record::observer(recording.as_ref()),
+        observer: recording::observer(recording.as_ref()),
         export: args.export.clone(),
         description: reader.describe(),
         writable: args.writable,
@@ -51,7 +51,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let ran = server.run();
     reporter.end();
     eprintln!("{}", watch::line(&engine.stats(), &front(&counter())));
-    let recorded = record::end(recording);
+    let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded
 }

@@ -23,7 +23,7 @@ pub mod input;
 pub mod open;
 pub mod order;
 pub mod own;
-pub mod record;
+pub mod recorder;
 pub mod whole;
 
 pub use error::TraceError;

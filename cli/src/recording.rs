@@ -6,7 +6,7 @@ use crate::fail::{Fail, one_line};
 use foreread::front::observe::Observer;
 use foreread_lab::report::number::count;
 use foreread_lab::trace::format::Output;
-use foreread_lab::trace::record::Recorder;
+use foreread_lab::trace::recorder::Recorder;
 use foreread_lab::trace::whole::Whole;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
