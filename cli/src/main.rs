@@ -17,6 +17,7 @@ mod compare;
 mod completions;
 mod conform;
 mod convert;
+mod explain;
 mod fail;
 mod man;
 mod models;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Fail> {
     match command {
         Command::Compare(asked) => compare::run(asked),
+        Command::Explain(asked) => explain::run(asked),
         Command::Import(asked) => convert::import(asked),
         Command::Export(asked) => convert::export(asked),
         Command::Trace(asked) => trace::run(&asked.command),

@@ -11,7 +11,7 @@ use crate::args::{CompareArgs, ReplayMode};
 use crate::convert;
 use crate::fail::{Fail, one_line};
 use crate::names;
-use foreread_lab::replay::{self, Loaded, Mode, Part, Replay};
+use foreread_lab::replay::{self, Loaded, Mode, Replay};
 use foreread_lab::workload;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -74,9 +74,51 @@ pub fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
     if varied && args.think.is_some() {
         return Err(Fail::input("think is set twice", "--think and --vary think", "leave --think out"));
     }
+    ready(path, &Part::of(args))
+}
+
+/// Which part of a trace is replayed, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Its format, where it is named.
+    pub format: Option<&'a str>,
+    /// Its first records only.
+    pub limit: Option<u64>,
+    /// Those of files whose names contain this.
+    pub only: Option<&'a str>,
+    /// How time is kept.
+    pub mode: Option<ReplayMode>,
+    /// A factor on pauses.
+    pub think: Option<f64>,
+}
+
+impl Part<'_> {
+    fn of(args: &CompareArgs) -> Part<'_> {
+        let CompareArgs { limit, mode, think, .. } = *args;
+        Part { format: args.format.as_deref(), limit, only: args.only.as_deref(), mode, think }
+    }
+
+    /// Refuses what only a trace has, where there is none. `limit` is what the option of that name is called.
+    pub fn none_is_set(&self, limit: &str) -> Result<(), Fail> {
+        let given = [
+            ("--mode", self.mode.is_some()),
+            ("--think", self.think.is_some()),
+            (limit, self.limit.is_some()),
+            ("--only", self.only.is_some()),
+            ("--format", self.format.is_some()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(Fail::input("only a trace can be replayed that way", option, REMEDY)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads the trace and makes this part of it ready.
+pub fn ready(path: &Path, args: &Part<'_>) -> Result<Replay, Fail> {
     let refused = |error: &dyn std::fmt::Display| Fail::Input(error.to_string());
-    let import = convert::open(&[path.to_path_buf()], args.format.as_deref())?;
-    let part = Part { limit: args.limit, only: args.only.clone() };
+    let import = convert::open(&[path.to_path_buf()], args.format)?;
+    let part = replay::Part { limit: args.limit, only: args.only.map(str::to_string) };
     let mut loaded: Loaded = replay::load(&path.display().to_string(), import, &part).map_err(|e| refused(&e))?;
     // What is refused names the path; tables and advice, who repeat it, are read better with the file's name.
     loaded.name = called(path);
@@ -90,17 +132,7 @@ fn called(path: &Path) -> String {
 
 /// Refuses what only a trace has, where there is none.
 pub fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
-    let given = [
-        ("--mode", args.mode.is_some()),
-        ("--think", args.think.is_some()),
-        ("--limit", args.limit.is_some()),
-        ("--only", args.only.is_some()),
-        ("--format", args.format.is_some()),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(Fail::input("only a trace can be replayed that way", option, REMEDY)),
-        None => Ok(()),
-    }
+    Part::of(args).none_is_set("--limit")
 }
 
 fn mode(mode: ReplayMode) -> Mode {

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod conform;
 pub mod device;
 pub mod draw;
+pub mod explain;
 pub mod instant;
 pub mod limits;
 pub mod live;

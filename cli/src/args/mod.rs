@@ -5,6 +5,7 @@
 
 mod compare;
 mod conform;
+mod explain;
 mod models;
 #[cfg(feature = "fuse")]
 mod mount;
@@ -17,6 +18,7 @@ mod values;
 
 pub use compare::{CompareArgs, ReplayMode};
 pub use conform::{ConformArgs, ConformLevel, ConformWhat};
+pub use explain::ExplainArgs;
 pub use models::ModelsArgs;
 #[cfg(feature = "fuse")]
 pub use mount::MountArgs;
@@ -49,7 +51,7 @@ macro_rules! examples {
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
-// 16 commands leave no room for a line of each option. Manual pages have the examples from the second place.
+// 17 commands leave no room for a line of each option. Manual pages have the examples from the second place.
 #[command(
     arg_required_else_help = true,
     help_template = concat!(
@@ -70,6 +72,8 @@ pub struct Args {
 pub enum Command {
     /// Measure readahead policies on a file, a disk or a model
     Compare(Box<CompareArgs>),
+    /// Say file by file what readahead did in a trace, and why
+    Explain(Box<ExplainArgs>),
     /// Measure a storage, fit a model to it, say what to set
     Probe(ProbeArgs),
     /// Make the published tables again, beside the printed figures

@@ -6,6 +6,7 @@
 use super::{Machine, Question};
 use crate::cache::GROUP_PAGES;
 use crate::event::{Advice, Error};
+use crate::policy::Why;
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
@@ -80,7 +81,7 @@ impl Machine {
         }
         let question = (range, range.start(), false);
         self.ask((file, open, stream), question, |policy, ask, plan| policy.on_advice(ask, advice, plan));
-        self.note(open, Question::Advice, range.start());
+        self.note(open, None, Question::Advice, range.start());
         self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
         self.commit(u32::MAX);
         if advice == Advice::DontNeed {
@@ -93,8 +94,11 @@ impl Machine {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
         let range = self.heard(range);
         let question = (range, range.start(), false);
-        self.ask((file, open, stream), question, |_, _, plan| plan.read(range.start(), range.len(), None));
-        self.note(open, Question::Advice, range.start());
+        self.ask((file, open, stream), question, |_, _, plan| {
+            plan.why = Some(Why::Asked);
+            plan.read(range.start(), range.len(), None);
+        });
+        self.note(open, None, Question::Advice, range.start());
         self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
         self.commit(u32::MAX);
     }

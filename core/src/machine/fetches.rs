@@ -9,7 +9,7 @@
 //!      └──────────── doomed (pages gone) ────────────────┘  bytes discarded on arrival
 //! ```
 
-use super::Machine;
+use super::{Machine, Note};
 use crate::cache::mask_of;
 use crate::event::{Action, Class, Error};
 use crate::policy::Outcome;
@@ -113,6 +113,7 @@ impl Machine {
         self.in_flight += 1;
         self.stats.source_reads += 1;
         self.stats.source_bytes += range.len();
+        self.tell_watcher(|| Note::Submitted { file, range });
         if bytes > 0 {
             self.count(planner, |stats| {
                 stats.ra_ops += 1;
@@ -286,6 +287,8 @@ impl Machine {
             let ahead = before.ahead() & mask;
             let used = self.bytes_in(file, number, ahead & before.used());
             let failed = if submitted { self.bytes_in(file, number, ahead) } else { 0 };
+            let asked = ahead & before.used();
+            self.tell_watcher(|| Note::Lost { file, number, pages: ahead, used: asked, submitted });
             // The number of a closed description may have been given to another since, which then has less to take back.
             self.count(before.planner, |stats| {
                 stats.used_bytes = stats.used_bytes.saturating_sub(used);

@@ -19,12 +19,14 @@
 //! | `plans.rs` | asking a policy, admitting what it planned, eviction |
 //! | `fetches.rs` | the life of a fetch |
 //! | `changes.rs` | invalidation, new versions, hints, pressure |
+//! | `watching.rs` | notes for who explains a run |
 
 mod changes;
 mod fetches;
 mod plans;
 mod reads;
 mod slab;
+mod watching;
 
 use crate::cache::Cache;
 use crate::event::{Action, Error, Event};
@@ -40,7 +42,7 @@ use reads::Read;
 use slab::Slab;
 
 pub use fetches::FetchView;
-pub use reads::Verdict;
+pub use watching::{Note, Verdict};
 
 /// Files and open descriptions are numbered below this by their owner; a higher number is refused.
 pub const MAX_IDS: u32 = 1 << 20;
@@ -181,6 +183,7 @@ pub struct Machine {
     fresh: Vec<Fresh>,
     actions: VecDeque<Action>,
     decisions: Option<Vec<Decision>>,
+    notes: Option<Vec<Note>>,
     stats: Stats,
 }
 
@@ -211,6 +214,7 @@ impl Machine {
             fresh: Vec::new(),
             actions: VecDeque::new(),
             decisions: None,
+            notes: None,
             stats: Stats::default(),
         }
     }

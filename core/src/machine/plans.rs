@@ -10,8 +10,7 @@
 //! ```
 
 use super::fetches::Fetch;
-use super::reads::Verdict;
-use super::{Decision, Machine, Question};
+use super::{Machine, Note, Verdict};
 use crate::cache::{Touched, mask_of};
 use crate::event::{Action, Class};
 use crate::policy::{Ask, Outcome, Plan, Policy, Probe, Window};
@@ -51,15 +50,6 @@ impl Machine {
         question(&mut *stream.policy, &ask, &mut self.plan);
     }
 
-    /// Keeps the answer for whoever watches.
-    pub(super) fn note(&mut self, open: OpenId, question: Question, at: u64) {
-        if let Some(decisions) = self.decisions.as_mut()
-            && !self.plan.windows.is_empty()
-        {
-            decisions.push(Decision { open, question, at, windows: self.plan.windows.clone() });
-        }
-    }
-
     /// Sets the plan in motion for a read of `piece` (empty for hints). `request` is what the reader asked for.
     pub(super) fn apply(
         &mut self,
@@ -83,7 +73,10 @@ impl Machine {
                 stats.ra_planned_bytes += beyond;
                 stats.ra_planned_ops += u64::from(beyond > 0);
             });
+            let before = self.stats.ra_refused_bytes;
             self.apply_window(file, open, piece, request, window, read);
+            let refused = self.stats.ra_refused_bytes - before;
+            self.tell_watcher(|| Note::Window { open, bytes: beyond, refused });
         }
         self.plan.windows = windows;
         for i in 0..self.plan.refresh.len() {
@@ -166,6 +159,7 @@ impl Machine {
         fresh.pages.end = refused.first;
         if granted > 0 {
             self.cache.depart(fresh.file, fresh.pages, true, fresh.planner);
+            self.tell_watcher(|| Note::Planned { file: fresh.file, pages: fresh.pages });
             self.fresh.push(fresh);
         }
         refused
@@ -188,6 +182,9 @@ impl Machine {
             let mask = mask_of(number, pages.first, pages.end);
             let met = self.cache.ghosts().take(file.0, number, mask);
             self.stats.thrash_bytes += self.bytes_in(file, number, met);
+            if met != 0 {
+                self.tell_watcher(|| Note::Thrashed { file, number, pages: met });
+            }
         }
     }
 
@@ -277,6 +274,7 @@ impl Machine {
     pub(super) fn drop_present(&mut self, file: FileId, number: u64, mask: u64) {
         let Some((slot, before)) = self.cache.leave(file, number, mask) else { return };
         let unused = before.untouched() & mask;
+        self.tell_watcher(|| Note::Left { file, number, pages: mask, unused });
         if unused != 0 {
             let bytes = self.bytes_in(file, number, unused);
             self.count(before.planner, |stats| stats.unused_bytes += bytes);
@@ -293,6 +291,7 @@ impl Machine {
         }
         let bytes = self.bytes_in(file, number, touched.first);
         let late = self.bytes_in(file, number, touched.late);
+        self.tell_watcher(|| Note::Touched { file, number, first: touched.first, late: touched.late });
         self.count(touched.planner, |stats| {
             stats.used_bytes += bytes;
             stats.late_bytes += late;

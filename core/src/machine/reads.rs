@@ -3,21 +3,10 @@
 //! Never: drops a read on the floor. `ensure` is the one place that decides between waiting and serving, and
 //! it fetches whatever is absent, however it came to be absent.
 
-use super::{MAX_READS, Machine, Question, Stream};
+use super::{MAX_READS, Machine, Note, Question, Stream, Verdict};
 use crate::event::{Action, Error, Mapping};
 use crate::policy::{Ask, DemandMode, Plan, Policy};
 use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId};
-
-/// What a read has met so far, the worst of all its pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// Every page was present.
-    Hit,
-    /// A page was in flight, none was missing.
-    Late,
-    /// A page was neither present nor in flight.
-    Miss,
-}
 
 /// Where a read is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,6 +329,7 @@ impl Machine {
                     Verdict::Miss => stats.misses += 1,
                 }
             });
+            self.tell_watcher(|| Note::Served { read: id, open, bytes, verdict, stall_ns });
         }
         self.actions.push_back(Action::Serve { read: id, lease: LeaseId(slot), file, range, last });
     }
@@ -443,9 +433,9 @@ impl Machine {
         what: Question,
         question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
     ) -> bool {
-        let Read { open, file, stream, request, random, piece, .. } = self.reads[slot];
+        let Read { id, open, file, stream, request, random, piece, .. } = self.reads[slot];
         self.ask((file, open, stream), (request, at, random), question);
-        self.note(open, what, at);
+        self.note(open, Some(id), what, at);
         let keep = self.plan.keep_mark;
         if !self.plan.is_empty() {
             self.apply(file, open, stream, piece, request, Some(slot));

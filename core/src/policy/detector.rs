@@ -14,7 +14,7 @@
 //!
 //! Source: spec rbd-readahead sections 2, 3 and 5. Never: feedback from the cache, or a second stream.
 
-use super::{Ask, Param, Plan, Unit};
+use super::{Ask, Param, Plan, Unit, Why};
 
 /// Bytes of a parameter: any, up to a size whose multiples cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 40);
@@ -94,6 +94,7 @@ impl Detector {
     /// A read comes in. `reach` makes the length of a request from its start and its window (steps 5 and 6).
     pub fn read(&mut self, ask: &Ask<'_>, plan: &mut Plan, reach: impl FnOnce(u64, u64) -> u64) {
         if ask.random || self.max == 0 {
+            plan.why = Some(if ask.random { Why::HintRandom } else { Why::Off });
             return;
         }
         // librbd clips to the image before it asks, and compares the total before this read (section 5).
@@ -101,9 +102,12 @@ impl Detector {
         let seen = self.total;
         self.total = self.total.saturating_add(len);
         if self.disable_after != 0 && seen > self.disable_after {
+            plan.why = Some(Why::SpentBytes);
             return;
         }
+        let in_order = ask.request.start() == self.last_end;
         self.observe(ask.request.start(), len);
+        plan.why = Some(self.why(in_order, ask.file_size));
         if let Some((start, len)) = self.next(ask.file_size, reach) {
             plan.read(start, len, None);
         }
@@ -119,6 +123,18 @@ impl Detector {
             (self.fire_at, self.window, self.ra_pos) = (0, 0, 0);
         }
         self.last_end = start + len;
+    }
+
+    /// Which of the conditions of step 2 to 4 decides now.
+    fn why(&self, in_order: bool, limit: u64) -> Why {
+        match () {
+            () if self.run < self.trigger && !in_order => Why::Broken,
+            () if self.run < self.trigger => Why::BelowTrigger,
+            () if self.ra_pos >= limit || self.last_end >= limit => Why::EndOfFile,
+            () if self.last_end < self.fire_at => Why::NotYet,
+            () if self.window == 0 => Why::Triggered,
+            () => Why::NextWindow,
+        }
     }
 
     /// Section 3, steps 2 to 8: the next request, if it is time.

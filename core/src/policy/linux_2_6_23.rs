@@ -14,7 +14,7 @@
 //! meets itself; the hint RANDOM makes every read go page by page.
 
 use super::{
-    Ask, Info, Plan, Scope,
+    Ask, Info, Plan, Scope, Why,
     marks::{Manners, Rule, State, Stream, Touch},
     ondemand::{MAX, PAGE, fetch, hole_after, next},
 };
@@ -27,14 +27,18 @@ impl Rule for OnDemand {
     const MANNERS: Manners = Manners { random_is_off: true, early_faults: true };
 
     /// The table of 2.2.
-    fn demand(&mut self, s: &mut State, Touch { hit, off, req }: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        let Touch { hit, off, req } = touch;
+        plan.why = Some(s.why(touch));
         if off != 0 && s.expects(off) {
             s.push();
         } else if !hit && !s.near(off) && req <= s.max {
             fetch(ask, off, req, None, plan);
             return;
         } else if hit {
-            let Some(hole) = hole_after(ask, off, s.max) else { return };
+            let hole = hole_after(ask, off, s.max);
+            plan.why = Some(if hole.is_some() { Why::FoundMark } else { Why::AllCached });
+            let Some(hole) = hole else { return };
             s.set(hole, next(hole - off, s.max));
         } else {
             s.initial(off, req);

@@ -30,6 +30,7 @@ struct Pages(Reader);
 
 impl Pages {
     fn carry_out(&mut self, todo: Todo, ask: &Ask<'_>, plan: &mut Plan) {
+        plan.why = self.0.why.take();
         match todo {
             Todo::Nothing => {}
             Todo::Keep => plan.keep_mark = true,

@@ -88,6 +88,7 @@ impl Large {
             reader.placed(placed.order);
             fetch_placed(&placed, plan);
         }
+        plan.why = reader.why.take();
         plan.keep_mark = todo == Todo::Keep;
         for (i, nr) in todo.pieces() {
             SHAPE.fetch(&ask, end, (i, nr, 0), &mut placed);

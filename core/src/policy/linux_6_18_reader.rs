@@ -14,7 +14,7 @@
 //! Source: spec linux-readahead sections 4.2 to 4.10. Everything counts in pages of 4 KiB, `prev_pos` in bytes.
 
 use super::{
-    Ask,
+    Ask, Why,
     folios::{Called, Folio, Sight, Window, counted},
     ondemand::{self, FORCE_PIECE, MMAP_LOTSAMISS, PAGE, init, next},
 };
@@ -45,6 +45,8 @@ pub struct Reader {
     /// Faults that missed, less those that hit.
     pub mmap_miss: u64,
     random: bool,
+    /// The rule behind the latest answer, until it is taken.
+    pub why: Option<Why>,
 }
 
 /// What to do.
@@ -109,7 +111,7 @@ impl Reader {
     #[must_use]
     pub fn new(max: u64, io: u64) -> Reader {
         let window = Window::default();
-        Reader { device_max: max, max, io, window, prev_pos: None, mmap_miss: 0, random: false }
+        Reader { device_max: max, max, io, window, prev_pos: None, mmap_miss: 0, random: false, why: None }
     }
 
     /// 4.3: a request larger than the window may have a window of its own size, up to what the hardware likes.
@@ -120,20 +122,21 @@ impl Reader {
     /// 4.4: page `i` is absent and `req` pages from it are wanted.
     pub fn sync(&mut self, sight: &impl Sight, i: u64, req: u64) -> Todo {
         sight.called(Called { hit: false, index: i, req });
-        if self.max == 0 {
-            return self.force(i, 1);
-        }
-        if self.random {
-            return self.force(i, req);
+        if self.max == 0 || self.random {
+            self.why = Some(if self.max == 0 { Why::Off } else { Why::HintRandom });
+            return self.force(i, if self.max == 0 { 1 } else { req });
         }
         let max = self.max_for(req);
         let near = self.prev_pos.is_some_and(|p| i.checked_sub(p / PAGE).is_some_and(|gap| gap <= 1));
         if i == 0 || req > max || near {
             let size = init(req, max);
             let async_size = if size > req { size - req } else { size / 2 };
+            let follows = if near { Why::Sequential } else { Why::Large };
+            self.why = Some(if i == 0 { Why::FileStart } else { follows });
             return self.place(Window { start: i, size, async_size, order: 0 });
         }
         let (history, from_start) = sight.history(i, max);
+        self.why = Some(if history <= req { Why::NoHistory } else { Why::Context });
         if history <= req {
             return Todo::Fetch { i, nr: req };
         }
@@ -144,6 +147,7 @@ impl Reader {
     /// 4.5: `folio` bears the mark, and `req` pages from page `x` of it are wanted.
     pub fn follow(&mut self, sight: &impl Sight, folio: Folio, x: u64, req: u64) -> Todo {
         if self.max == 0 {
+            self.why = Some(Why::Off);
             return Todo::Keep;
         }
         sight.called(Called { hit: true, index: x, req });
@@ -151,9 +155,12 @@ impl Reader {
         let Window { start, size, async_size, order } = self.window;
         let expected = (start + size).wrapping_sub(async_size) >> folio.order << folio.order;
         let (start, size) = if x == expected {
+            self.why = Some(Why::NextWindow);
             (start + size, size.max(next(size, max)))
         } else {
-            let Some(hole) = sight.hole(x + 1, max) else { return Todo::Nothing };
+            let hole = sight.hole(x + 1, max);
+            self.why = Some(if hole.is_some() { Why::FoundMark } else { Why::AllCached });
+            let Some(hole) = hole else { return Todo::Nothing };
             (hole, next(hole - x + req, max))
         };
         let order = order + ORDER_STEP;
@@ -170,16 +177,19 @@ impl Reader {
         if touch.huge {
             let (pages, order) = HUGE;
             let window = Window { size: 2 * pages, async_size: pages, order, ..self.window };
-            self.window = window;
+            (self.window, self.why) = (window, Some(Why::Around));
             return Todo::Place { at: p / pages * pages, window };
         }
         if touch.advice == Advice::Random || self.max == 0 {
+            self.why = Some(if self.max == 0 { Why::Off } else { Why::HintRandom });
             return Todo::Nothing;
         }
         if touch.advice == Advice::Sequential {
             return self.sync(sight, p, self.max);
         }
         self.mmap_miss = (self.mmap_miss + 1).min(MMAP_MISS_TOP);
+        let around = if touch.executable { Why::Code } else { Why::Around };
+        self.why = Some(if self.mmap_miss > MMAP_LOTSAMISS { Why::ManyMisses } else { around });
         if self.mmap_miss > MMAP_LOTSAMISS {
             return Todo::Nothing;
         }
@@ -208,6 +218,7 @@ impl Reader {
             Advice::Random => self.random = true,
             Advice::WillNeed => {
                 if let Some((i, nr)) = wanted {
+                    self.why = Some(Why::Asked);
                     return self.force(i, nr);
                 }
             }

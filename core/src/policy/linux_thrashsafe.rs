@@ -17,7 +17,7 @@
 //! on 2.6.33-rc5 (seed 000), so 2.6.34 is the first version it could have been in: the hint RANDOM is a flag.
 
 use super::{
-    Ask, Info, Param, Plan, Scope, Unit,
+    Ask, Info, Param, Plan, Scope, Unit, Why,
     marks::{Manners, Rule, State, Stream, Touch},
     ondemand::{MAX, PAGE, SIZES, history, hole_after},
 };
@@ -39,7 +39,7 @@ impl ThrashSafe {
     /// A miss with nothing cached before it: a thrashed stream, or a random read that is remembered as a window.
     fn alone(&mut self, s: &mut State, off: u64, req: u64, plan: &mut Plan) {
         let end = s.start + s.size;
-        let in_window = s.start.checked_sub(s.size).is_some_and(|from| (from..end).contains(&off));
+        let in_window = s.follows_window(off);
         let size = if in_window {
             let left = (2 * s.max).min(end - off);
             plan.refresh.push(ByteRange::between(off * PAGE, (off + left) * PAGE));
@@ -68,7 +68,9 @@ impl Rule for ThrashSafe {
     const MANNERS: Manners = Manners { random_is_off: false, early_faults: true };
 
     /// The steps of 2.7.
-    fn demand(&mut self, s: &mut State, Touch { hit, off, req }: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        let Touch { hit, off, req } = touch;
+        plan.why = Some(s.why(touch));
         if off == 0 {
             s.initial(off, req);
         } else if !self.thrashed && s.expects(off) {
@@ -77,9 +79,12 @@ impl Rule for ThrashSafe {
             s.set(off, s.max);
         } else {
             let at = if hit { hole_after(ask, off, s.max) } else { Some(off) };
+            // By the pages before it, or as a thrashed stream; only the first has a name.
+            plan.why = Some(if at.is_some() { Why::Context } else { Why::AllCached });
             let Some(at) = at else { return };
             let found = history(ask, off, RATIO * s.max);
             if found == 0 && !hit {
+                plan.why = Some(Why::NoHistory).filter(|_| !s.follows_window(off));
                 self.alone(s, off, req, plan);
             } else if !self.by_history(s, off, at, found) {
                 return;

@@ -14,7 +14,7 @@
 //! device, of which a policy knows nothing.
 
 use super::{
-    Ask, Plan, Policy, Wants,
+    Ask, Plan, Policy, Wants, Why,
     ondemand::{MMAP_LOTSAMISS, PAGE, fetch, force, hinted, hole_after, init, next, wanted},
 };
 use crate::event::{Advice, Mapping};
@@ -88,6 +88,12 @@ impl State {
         off == end.wrapping_sub(self.async_size) || off == end
     }
 
+    /// True in the latest window and in as many pages before it: where a reader is whose pages were evicted.
+    pub fn follows_window(&self, off: u64) -> bool {
+        let end = self.start + self.size;
+        self.start.checked_sub(self.size).is_some_and(|from| (from..end).contains(&off))
+    }
+
     /// A window all of which is asynchronous.
     pub fn set(&mut self, start: u64, size: u64) {
         (self.start, self.size, self.async_size) = (start, size, size);
@@ -116,27 +122,46 @@ impl State {
 
     /// The table of 2.3: what 2.6.31 and all after it do, up to where they look at cached pages for a stream. `context`
     /// sets a window and says so, or leaves the state alone.
-    pub fn demand(
-        &mut self,
-        Touch { hit, off, req }: Touch,
-        ask: &Ask<'_>,
-        plan: &mut Plan,
-        context: impl FnOnce(&mut State) -> bool,
-    ) {
+    pub fn demand(&mut self, touch: Touch, ask: &Ask<'_>, plan: &mut Plan, context: impl FnOnce(&mut State) -> bool) {
+        let Touch { hit, off, req } = touch;
+        plan.why = Some(self.why(touch));
         if off == 0 {
             self.initial(off, req);
         } else if self.expects(off) {
             self.push();
         } else if hit {
-            let Some(hole) = hole_after(ask, off, self.max) else { return };
+            let Some(hole) = hole_after(ask, off, self.max) else {
+                plan.why = Some(Why::AllCached);
+                return;
+            };
             self.set(hole, next(hole - off + req, self.max));
         } else if req > self.max || self.near(off) {
             self.initial(off, req);
         } else if !context(self) {
             return fetch(ask, off, req, None, plan);
+        } else {
+            plan.why = Some(Why::Context);
         }
         self.merge(off);
         self.submit(ask, plan);
+    }
+
+    /// Why there is none: the hint RANDOM takes the maximum away or sets a flag.
+    pub fn off(&self) -> Why {
+        if self.random || self.device_max > 0 { Why::HintRandom } else { Why::Off }
+    }
+
+    /// The rule of a miss or a mark that the table of 2.3 follows at this point; without a window, which it has not been.
+    pub fn why(&self, Touch { hit, off, req }: Touch) -> Why {
+        match () {
+            () if off == 0 => Why::FileStart,
+            () if self.expects(off) && hit => Why::NextWindow,
+            () if self.expects(off) => Why::Sequential,
+            () if hit => Why::FoundMark,
+            () if self.near(off) => Why::Sequential,
+            () if req > self.max => Why::Large,
+            () => Why::NoHistory,
+        }
     }
 
     /// Reads the latest window. Its mark stays where it is when the end of the file cuts the window.
@@ -161,6 +186,9 @@ impl<R: Rule> Stream<R> {
 
     /// 2.1: the page at `off` is absent. If it still is afterwards, the reader reads that one page.
     fn sync(&mut self, off: u64, req: u64, ask: &Ask<'_>, plan: &mut Plan) {
+        if self.state.max == 0 || self.state.random {
+            plan.why = Some(self.state.off());
+        }
         if self.state.max > 0 && self.state.random {
             force(ask, off, req, plan);
         } else if self.state.max > 0 {
@@ -175,7 +203,7 @@ impl<R: Rule> Stream<R> {
     /// 2.1: the page at `off` bears the mark.
     fn follow(&mut self, off: u64, req: u64, ask: &Ask<'_>, plan: &mut Plan) {
         if self.state.max == 0 {
-            plan.keep_mark = true;
+            (plan.keep_mark, plan.why) = (true, Some(self.state.off()));
             return;
         }
         self.rule.demand(&mut self.state, Touch { hit: true, off, req }, ask, plan);
@@ -184,6 +212,7 @@ impl<R: Rule> Stream<R> {
     /// 2.5: a window around a faulting page.
     fn read_around(&mut self, page: u64, ask: &Ask<'_>, plan: &mut Plan) {
         let max = self.state.max;
+        plan.why = Some(if max > 0 { Why::Around } else { self.state.off() });
         if max > 0 {
             self.state.set(page.saturating_sub(max / 2), max);
             self.state.async_size = if R::MANNERS.early_faults { 0 } else { max / 4 };
@@ -214,12 +243,14 @@ impl<R: Rule> Policy for Stream<R> {
     fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, plan: &mut Plan) {
         let page = ask.at / PAGE;
         if map.advice == Advice::Random {
+            plan.why = Some(Why::HintRandom);
             return;
         }
         if map.advice == Advice::Sequential || R::MANNERS.early_faults && self.state.near(page) {
             return self.sync(page, self.state.max, ask, plan);
         }
         self.state.mmap_miss += 1;
+        plan.why = Some(Why::ManyMisses);
         if self.state.mmap_miss <= MMAP_LOTSAMISS {
             self.read_around(page, ask, plan);
         }
@@ -245,6 +276,7 @@ impl<R: Rule> Policy for Stream<R> {
             Advice::Random => state.random = true,
             Advice::WillNeed => {
                 if let Some((first, pages)) = hinted(ask) {
+                    plan.why = Some(Why::Asked);
                     force(ask, first, pages, plan);
                 }
             }

@@ -19,7 +19,7 @@
 //! Adding a policy: write the file, name it in both lists of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. What several policies share stands in a file that
 //! is none itself (`capacity`, `detector`, `folios`, `folios_index`, `linux_6_18_large`, `linux_6_18_reader`, `marks`,
-//! `ondemand`, `two_windows`); no policy knows another.
+//! `ondemand`, `two_windows`, `why`); no policy knows another.
 
 pub mod capacity;
 mod detector;
@@ -31,6 +31,7 @@ mod marks;
 mod ondemand;
 pub mod spec;
 mod two_windows;
+pub mod why;
 
 // Plain lines, not a macro's: what looks for code without compiling it (cargo-mutants) finds the files by them.
 pub mod linux_2_6_0;
@@ -53,6 +54,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub use spec::{PolicyDraft, PolicySpec, SpecError};
+pub use why::Why;
 
 /// One algorithm with the state of one stream owner.
 pub trait Policy: Send {
@@ -191,6 +193,8 @@ pub struct Plan {
     pub wake_at: Option<Nanos>,
     /// Leave the mark that raised this question where it is.
     pub keep_mark: bool,
+    /// The rule that was followed, for whoever explains the answer; it changes nothing.
+    pub why: Option<Why>,
 }
 
 impl Plan {
@@ -201,6 +205,7 @@ impl Plan {
         self.drop.clear();
         self.wake_at = None;
         self.keep_mark = false;
+        self.why = None;
     }
 
     /// True when it says nothing but what becomes of the mark.

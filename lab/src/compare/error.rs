@@ -52,6 +52,11 @@ pub enum CompareError {
         /// Its lower bound.
         bound_ns: u64,
     },
+    /// What can only be watched in virtual time was to happen elsewhere.
+    #[error(
+        "only a model can be looked into read by read, and {0} is none; probe it ('foreread probe {0} -o m.toml') and use --on model:m.toml"
+    )]
+    NoModel(String),
     /// A trace that is larger than the file.
     #[error("{what}, and {place} has {size}; take one file of it with --only NAME, or use --on model:NAME")]
     TooLarge {

@@ -13,6 +13,7 @@ mod error;
 mod place;
 mod reads;
 pub mod vary;
+pub mod watched;
 
 use crate::device::presets::{Model, Preset};
 use crate::limits::{self, bound::Bound, oracle};

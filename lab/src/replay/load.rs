@@ -61,6 +61,19 @@ pub struct Counts {
     pub cut: bool,
 }
 
+/// A read of somebody's readahead, as it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// An index into [`Loaded::files`].
+    pub file: u32,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// How many records that are replayed stood before it.
+    pub before: u64,
+}
+
 /// A trace in memory.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -70,6 +83,10 @@ pub struct Loaded {
     pub header: Header,
     /// The size of each file that is read, in bytes.
     pub files: Vec<u64>,
+    /// What the trace calls each of them.
+    pub names: Vec<String>,
+    /// What the trace says of readahead by whoever was recorded, in its order.
+    pub recorded: Vec<Recorded>,
     /// The file of each open description.
     pub opens: Vec<u32>,
     pub(super) records: Vec<Kept>,
@@ -109,6 +126,7 @@ fn load_at_most(most: u64, name: &str, import: Import, part: &Part) -> Result<Lo
             Item::File(file) => {
                 loading.wanted.push(part.only.as_ref().is_none_or(|only| file.name.contains(only)));
                 loading.sizes.push((file.size, 0));
+                loading.names.push(file.name);
             }
             Item::Record(_) if part.limit.is_some_and(|limit| loading.records.len() as u64 >= limit) => {
                 loading.counts.cut = true;
@@ -132,6 +150,10 @@ fn whole(name: &str, what: impl Into<String>, remedy: &str) -> TraceError {
 struct Loading {
     /// Of each file of the trace: its size where it is told, and the largest end seen.
     sizes: Vec<(Option<u64>, u64)>,
+    names: Vec<String>,
+    /// By files of the trace.
+    recorded: Vec<Recorded>,
+    demands: u64,
     /// Of each file of the trace: whether it is replayed.
     wanted: Vec<bool>,
     /// Open descriptions by the trace's number and the file.
@@ -152,6 +174,9 @@ impl Loading {
             *seen = (*seen).max(end);
         }
         let wanted = self.wanted.get(file as usize).is_some_and(|wanted| *wanted);
+        if wanted && op == Op::Read && flags.has(Flags::AHEAD) {
+            self.recorded.push(Recorded { file, offset, len, before: self.demands });
+        }
         let what = match op {
             Op::Write => What::Nothing,
             _ if !wanted => What::Nothing,
@@ -160,6 +185,7 @@ impl Loading {
             Op::Fault => What::Touch,
             Op::Hint(advice) => What::Hint(advice),
         };
+        self.demands += u64::from(matches!(what, What::Read | What::Touch));
         self.counts.writes += u64::from(op == Op::Write);
         self.counts.ahead += u64::from(op != Op::Write && wanted && what == What::Nothing);
         self.counts.elsewhere += u64::from(op != Op::Write && !wanted);
@@ -198,7 +224,7 @@ impl Loading {
             };
             return Err(whole(name, what, remedy));
         }
-        let (files, opens) = self.used_files();
+        let (files, names, opens) = self.used_files();
         let replayed = || self.records.iter().filter(|r| r.what != What::Nothing);
         let has_starts = replayed().all(|r| r.start_ns.is_some());
         let has_ends = has_starts && replayed().filter(demands).all(|r| r.end_ns.is_some());
@@ -207,9 +233,22 @@ impl Loading {
         if last_ns - first_ns > super::MAX_SPAN_NS {
             return Err(whole(name, "more than 400 days from its first to its last record", "cut it in parts"));
         }
-        let (records, counts) = (self.records, self.counts);
+        let (records, counts, recorded) = (self.records, self.counts, self.recorded);
         let name = name.to_string();
-        Ok(Loaded { name, header, files, opens, records, counts, first_ns, has_starts, has_ends, has_deps })
+        Ok(Loaded {
+            name,
+            header,
+            files,
+            names,
+            recorded,
+            opens,
+            records,
+            counts,
+            first_ns,
+            has_starts,
+            has_ends,
+            has_deps,
+        })
     }
 
     /// Clips every record to its file, once all sizes are known.
@@ -237,20 +276,26 @@ impl Loading {
         }
     }
 
-    /// The sizes of the files that are replayed, and for each open description which of them it is of.
-    fn used_files(&mut self) -> (Vec<u64>, Vec<u32>) {
+    /// The sizes and names of the files that are replayed, and for each open description which of them it is of.
+    fn used_files(&mut self) -> (Vec<u64>, Vec<String>, Vec<u32>) {
         let mut used = vec![false; self.sizes.len()];
         for record in self.records.iter().filter(|r| r.what != What::Nothing) {
             used[self.files_of_opens[record.open as usize] as usize] = true;
         }
-        let mut files = Vec::new();
+        let (mut files, mut names) = (Vec::new(), Vec::new());
         let mut numbers = vec![0_u32; self.sizes.len()];
         for (file, (told, seen)) in self.sizes.iter().enumerate().filter(|(file, _)| used[*file]) {
             numbers[file] = files.len() as u32;
             files.push(told.unwrap_or(*seen));
+            names.push(std::mem::take(&mut self.names[file]));
             self.counts.unsized_files += u64::from(told.is_none());
         }
-        (files, self.files_of_opens.iter().map(|file| numbers[*file as usize]).collect())
+        self.recorded.retain_mut(|r| {
+            let is_read = used[r.file as usize];
+            r.file = numbers[r.file as usize];
+            is_read
+        });
+        (files, names, self.files_of_opens.iter().map(|file| numbers[*file as usize]).collect())
     }
 }
 

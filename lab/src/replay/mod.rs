@@ -23,7 +23,7 @@ use load::{Kept, What};
 use std::sync::Arc;
 
 pub use layout::{LayoutError, laid_out};
-pub use load::{Loaded, MAX_RECORDS, Part, load};
+pub use load::{Loaded, MAX_RECORDS, Part, Recorded, load};
 
 /// Reads of one open description that are outstanding at once in mode open; what comes on top waits, and is counted as
 /// waiting since its time.

@@ -22,7 +22,7 @@ use crate::stats::record_latency;
 use crate::workload::waits::Waits;
 use crate::workload::{Job, Kind, Request, Workload};
 use foreread_core::event::{Action, Event};
-use foreread_core::machine::{Config, Machine};
+use foreread_core::machine::{Config, Machine, Note};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, ReadId};
 use hdrhistogram::Histogram;
@@ -99,6 +99,7 @@ struct Sim<'a> {
     ended: u64,
     /// Who looks on, if anybody does.
     outcomes: Option<Box<Outcomes>>,
+    watch: Option<&'a mut dyn Watch>,
 }
 
 /// Runs the workload to its end.
@@ -121,6 +122,26 @@ pub fn run_mapped(setup: &Setup<'_>, device: Box<dyn Device>) -> (RunResult, Out
     let (result, outcomes) = sim.finish();
     let map = outcomes.map(|o| o.finish(result.time_s));
     (result, map.expect("it was set above"))
+}
+
+/// Somebody who is told of every event before the machine is, and of all that the machine notes about it.
+pub trait Watch {
+    /// What happens next.
+    fn event(&mut self, event: &Event);
+    /// What the machine noted on it, oldest first.
+    fn notes(&mut self, notes: Vec<Note>);
+}
+
+/// The same as [`run`], with somebody looking on, which changes nothing.
+///
+/// # Panics
+/// As [`run`].
+#[must_use]
+pub fn run_watched<'a>(setup: &'a Setup<'a>, device: Box<dyn Device>, watch: &'a mut dyn Watch) -> RunResult {
+    let mut sim = Sim::new(setup, device);
+    sim.machine.observe();
+    sim.watch = Some(watch);
+    sim.finish().0
 }
 
 impl Sim<'_> {
@@ -164,6 +185,7 @@ impl<'a> Sim<'a> {
             arrivals: Vec::new(),
             ended: 0,
             outcomes: None,
+            watch: None,
             setup,
         };
         for (number, job) in jobs.iter().enumerate() {
@@ -358,7 +380,13 @@ impl<'a> Sim<'a> {
     }
 
     fn tell(&mut self, now: u64, event: Event) {
+        if let Some(watch) = &mut self.watch {
+            watch.event(&event);
+        }
         self.machine.handle(Nanos(now), event);
+        if let Some(watch) = &mut self.watch {
+            watch.notes(self.machine.take_notes());
+        }
         while let Some(action) = self.machine.poll() {
             if let Some(outcomes) = &mut self.outcomes {
                 let issued_at = |read: ReadId| self.slots[read.0 as usize].issued_at;

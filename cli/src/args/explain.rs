@@ -1,0 +1,79 @@
+//! The arguments of `foreread explain`. Never: looks at a file or a registry.
+
+use super::ReplayMode;
+use super::values::size;
+use std::ffi::OsString;
+
+/// Say file by file what readahead did in a trace, and why
+///
+/// The trace is replayed on a model of a storage, and every read, decision and page of readahead is given to its file and
+/// stream: what was read ahead, used, late, never read, and why readahead was on or off. A reason is the rule that the
+/// policy itself named; patterns are told by offsets alone, and are called patterns. Beneath stands what other policies
+/// would have done with the same reads, in pairs of runs as 'foreread compare' makes them.
+///
+/// The files' figures add up to the row that 'foreread compare TRACE --on SOURCE --policy POLICY --runs 1' shows. What is
+/// explained is the replay, with an empty cache at its start: not the system on which the trace was recorded. What that
+/// system had read ahead is said where the trace has it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread explain app.frt
+  foreread explain app.strace --on model:nvme --file '*.so'
+  foreread explain app.frt --policy rbd-plain --against none,linux-6.18:max=2M")]
+pub struct ExplainArgs {
+    /// A trace in any known format, or a workload by its name
+    #[arg(value_name = "TRACE|WORKLOAD")]
+    pub trace: OsString,
+    /// model:NAME or model:FILE.toml
+    ///
+    /// 'foreread models' lists them; 'foreread probe PATH -o FILE.toml' makes one of a storage.
+    #[arg(long, value_name = "MODEL", default_value = "model:rbd")]
+    pub on: OsString,
+    /// Whose readahead is explained
+    #[arg(long, value_name = "POLICY", default_value = foreread_lab::explain::USUAL_POLICY)]
+    pub policy: String,
+    /// Policies to hold it against, a,b:key=value [default: five]
+    #[arg(long, value_name = "LIST", conflicts_with = "alone")]
+    pub against: Option<String>,
+    /// Measure no other policies
+    #[arg(long)]
+    pub alone: bool,
+    /// Show only files whose names contain this; * is any text
+    ///
+    /// All files are replayed and count in the sums. To replay only some, use --only.
+    #[arg(long, value_name = "PATTERN")]
+    pub file: Option<String>,
+    /// Rows of the table of files, the longest stall first
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+    /// Size of the cache, such as 64M
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub cache: Option<u64>,
+    /// Runs of each of the other policies
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+    /// How the replay keeps time [default: the best that the trace allows]
+    #[arg(long, value_name = "MODE", hide_short_help = true)]
+    pub mode: Option<ReplayMode>,
+    /// A factor on the recorded pauses: 0, 0.5, 1, 2
+    #[arg(long, value_name = "FACTOR", hide_short_help = true)]
+    pub think: Option<f64>,
+    /// Replay only the first N records
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub records: Option<u64>,
+    /// Replay only the files whose names contain TEXT
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    pub only: Option<String>,
+    /// The format of the trace, NAME[:key=value,...]; by default what its content shows
+    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
+    pub format: Option<String>,
+    /// Seed of the run
+    #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
+    pub seed: u64,
+    /// Write JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.explain/1, with every file and stream whatever --file and --limit show. With '-' the JSON takes the
+    /// place of the text.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+}

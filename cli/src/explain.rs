@@ -1,0 +1,157 @@
+//! `foreread explain`: hands a trace and a policy to the lab, prints what readahead did and why, and the JSON.
+//!
+//! Never: prints a result while something is still being measured.
+
+use crate::args::ExplainArgs;
+use crate::compare::refused;
+use crate::fail::Fail;
+use crate::out::{self, JsonTo, json_to};
+use crate::policy_list;
+use crate::progress::Bar;
+use crate::reads::{self, Part};
+use crate::source::{self, On};
+use foreread_core::policy::PolicyDraft;
+use foreread_lab::compare::{Plan, Where};
+use foreread_lab::explain::{self, Asked, ExplainError, USUAL_OTHERS, View};
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+/// Replays, explains and prints.
+pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
+    let asked = check(args)?;
+    let json = json_to(args.json.as_ref())?;
+    let explained = {
+        let mut bar = Bar::new();
+        explain::explain(&asked, &mut bar).map_err(broken)?
+    };
+    let view = View { file: args.file.clone(), rows: args.limit as usize };
+    if let Some(pattern) = view.file.as_ref().filter(|_| !explained.files.iter().any(|f| view.shows(&f.name))) {
+        let remedy = "a part of a name, with * for any text ('foreread trace info TRACE' lists files)";
+        return Err(Fail::input("no file of the trace has such a name", format!("--file '{pattern}'"), remedy));
+    }
+    if json != Some(JsonTo::Stdout) {
+        out::print(explain::render(&explained, &view))?;
+    }
+    let Some(to) = json else { return Ok(()) };
+    let text = serde_json::to_string_pretty(&explained).expect("a struct of numbers and strings can always be written");
+    to.write(&(text + "\n"))
+}
+
+fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
+    let on = model(&args.on)?;
+    let policy = one(&args.policy)?;
+    let against = match (&args.against, args.alone) {
+        (_, true) => Vec::new(),
+        (None, false) => usual(),
+        (Some(list), false) => policy_list::parse(Some(list))?.0,
+    };
+    let part = Part {
+        format: args.format.as_deref(),
+        limit: args.records,
+        only: args.only.as_deref(),
+        mode: args.mode,
+        think: args.think,
+    };
+    let (workload, replay) = match reads::parse(Some(&args.trace))? {
+        reads::Asked::Trace(path) => (None, Some(Arc::new(reads::ready(&path, &part)?))),
+        reads::Asked::Workload(name) => {
+            part.none_is_set("--records")?;
+            (Some(name), None)
+        }
+        reads::Asked::Usual => (None, None),
+    };
+    let plan = Plan {
+        workload,
+        replay,
+        on: Some(on),
+        runs: args.runs,
+        cache_bytes: args.cache,
+        seed: args.seed,
+        ..Plan::default()
+    };
+    Ok(Asked { plan, policy, against })
+}
+
+/// What a run can be looked into on.
+pub fn model(text: &OsStr) -> Result<Where, Fail> {
+    match source::parse(text)? {
+        On::Model(preset) => Ok(Where::Preset(preset)),
+        On::File(path) => {
+            let remedy = format!(
+                "make a model of it with 'foreread probe {} -o storage.toml', then --on model:storage.toml",
+                path.display()
+            );
+            Err(Fail::input("only a replay on a model can be looked into read by read", place(text), &remedy))
+        }
+        On::ModelLive(preset) => {
+            let remedy = format!("use --on model:{}, which is the same in virtual time", preset.name);
+            Err(Fail::input("only virtual time can be looked into read by read", place(text), &remedy))
+        }
+        On::Source(_) => {
+            let remedy = "use --on model:NAME ('foreread models' lists them)";
+            Err(Fail::input("only a replay on a model can be looked into read by read", place(text), remedy))
+        }
+    }
+}
+
+fn place(text: &OsStr) -> String {
+    format!("--on {}", text.display())
+}
+
+/// The one policy that is named.
+pub fn one(text: &str) -> Result<PolicyDraft, Fail> {
+    let (policies, _) = policy_list::parse(Some(text))?;
+    // What the list adds of its own stands before what was named.
+    let named: Vec<PolicyDraft> = policies.into_iter().filter(|p| p.info.name != "none" || text == "none").collect();
+    match <[PolicyDraft; 1]>::try_from(named) {
+        Ok([policy]) => Ok(policy),
+        Err(_) => {
+            let remedy = "name one policy; others go to --against";
+            Err(Fail::input("one policy is explained at a time", format!("--policy '{text}'"), remedy))
+        }
+    }
+}
+
+fn usual() -> Vec<PolicyDraft> {
+    USUAL_OTHERS.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect()
+}
+
+fn broken(error: ExplainError) -> Fail {
+    match error {
+        ExplainError::Compare(error) => refused(error),
+        error @ ExplainError::Sums { .. } => Fail::Check(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error<T: std::fmt::Debug>(result: Result<T, Fail>) -> String {
+        match result {
+            Err(Fail::Input(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_policy_is_one() {
+        assert_eq!(one("linux-6.18:max=1M").expect("one").to_string(), "linux-6.18:max=1M");
+        assert_eq!(one("none").expect("one").to_string(), "none");
+        for text in ["none,rbd-plain", "linux-6.18,rbd-plain", "oracle"] {
+            assert!(text == "none,rbd-plain" || error(one(text)).contains("one policy is explained at a time"));
+        }
+        assert!(error(one("linux-6")).contains("nearest: linux-6.18"));
+        assert_eq!(usual().len(), USUAL_OTHERS.len());
+    }
+
+    #[test]
+    fn only_models_are_looked_into() {
+        assert!(model(OsStr::new("model:rbd")).is_ok());
+        assert!(error(model(OsStr::new("model-live:rbd"))).contains("use --on model:rbd"));
+        assert!(error(model(OsStr::new("nbd://host/x"))).contains("--on model:NAME"));
+        let file = tempfile::NamedTempFile::new().expect("a scratch file");
+        std::fs::write(file.path(), b"x").expect("written");
+        assert!(error(model(file.path().as_os_str())).contains("foreread probe"));
+    }
+}

@@ -1,0 +1,82 @@
+//! What the machine tells whoever explains a run: every answer of a policy, and the fate of every page it read ahead.
+//!
+//! Off unless asked for ([`Machine::observe`]); then a note is kept for each of these moments until it is taken. Notes are
+//! written where the counters are, so that what they add up to is [`crate::stats::Stats`], to the byte. Never: takes part
+//! in a decision.
+//!
+//! ```text
+//!   Answer ──► Planned ──► Submitted ──► Touched (used; late while in flight)
+//!                                   └──► Left    (unused, or used before) ──► Thrashed, if demanded after all
+//! ```
+
+use super::{Machine, Question};
+use crate::policy::{Why, Window};
+use crate::units::{ByteRange, FileId, OpenId, PageRange, ReadId};
+use alloc::vec::Vec;
+
+/// What a read has met so far, the worst of all its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Every page was present.
+    Hit,
+    /// A page was in flight, none was missing.
+    Late,
+    /// A page was neither present nor in flight.
+    Miss,
+}
+
+/// One moment. Masks are of the 64 pages from `64 * number` of the file, as in [`crate::event::Action::Drop`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant's comment names its fields")]
+pub enum Note {
+    /// A policy answered: with windows, or with the rule by which there are none. `read` raised the question; a hint has
+    /// none.
+    Answer { open: OpenId, read: Option<ReadId>, question: Question, at: u64, why: Option<Why>, windows: Vec<Window> },
+    /// So many bytes of the latest answer's windows lie outside the read they were planned at; `refused` of them found no
+    /// room.
+    Window { open: OpenId, bytes: u64, refused: u64 },
+    /// Pages of the latest answer go on their way as readahead.
+    Planned { file: FileId, pages: PageRange },
+    /// A fetch is submitted, whatever it holds.
+    Submitted { file: FileId, range: ByteRange },
+    /// Readahead that is demanded for the first time; `late` of it is still in flight.
+    Touched { file: FileId, number: u64, first: u64, late: u64 },
+    /// Pages leave; `unused` of them are readahead that nobody demanded.
+    Left { file: FileId, number: u64, pages: u64, unused: u64 },
+    /// Readahead on its way is lost (failed, or its bytes are of no more use); what was demanded of it is `used`.
+    Lost { file: FileId, number: u64, pages: u64, used: u64, submitted: bool },
+    /// Unused pages that had left are demanded.
+    Thrashed { file: FileId, number: u64, pages: u64 },
+    /// A read that asked for `bytes` has all of them.
+    Served { read: ReadId, open: OpenId, bytes: u64, verdict: Verdict, stall_ns: u64 },
+}
+
+impl Machine {
+    /// Keeps a [`Note`] of every moment from now on, until taken with [`Machine::take_notes`].
+    pub fn observe(&mut self) {
+        self.notes.get_or_insert_default();
+    }
+
+    /// The notes since the last call, oldest first; empty unless observed.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        self.notes.as_mut().map(core::mem::take).unwrap_or_default()
+    }
+
+    /// Keeps a note, if anybody wants it.
+    pub(super) fn tell_watcher(&mut self, note: impl FnOnce() -> Note) {
+        if let Some(notes) = self.notes.as_mut() {
+            notes.push(note());
+        }
+    }
+
+    /// Keeps an answer, for those who watch decisions and for those who want it all.
+    pub(super) fn note(&mut self, open: OpenId, read: Option<ReadId>, question: Question, at: u64) {
+        let (windows, why) = (&self.plan.windows, self.plan.why);
+        if let Some(decisions) = self.decisions.as_mut().filter(|_| !windows.is_empty()) {
+            decisions.push(super::Decision { open, question, at, windows: windows.clone() });
+        }
+        if let Some(notes) = self.notes.as_mut().filter(|_| why.is_some() || !windows.is_empty()) {
+            notes.push(Note::Answer { open, read, question, at, why, windows: windows.clone() });
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Why a policy answered as it did, in words that are the same for all policies.
+//!
+//! A policy names the rule it followed ([`super::Plan::why`]); whoever explains a run repeats it. Never: takes part in
+//! a decision. A policy that names no rule is explained by nobody.
+//!
+//! ```text
+//!   on    FileStart  Sequential  Large  Context  NextWindow  FoundMark  Triggered  Around  Code  Asked
+//!   off   NoHistory  HintRandom  Off  Broken  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes  ManyMisses
+//! ```
+
+/// The rule that an answer followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// The read begins at the start of its file.
+    FileStart,
+    /// It goes on where the last one of its open description ended.
+    Sequential,
+    /// It is larger than the largest window.
+    Large,
+    /// It follows nothing, but cached pages before it tell of a stream: context readahead.
+    Context,
+    /// It met the mark of its own latest window.
+    NextWindow,
+    /// It met a mark that is not the one of its latest window: a stream that had been lost goes on.
+    FoundMark,
+    /// So many reads in order as the policy wants were seen, and this is its first request.
+    Triggered,
+    /// A page fault, read around.
+    Around,
+    /// A page fault in code, read from the page on.
+    Code,
+    /// A hint asked for just these bytes.
+    Asked,
+    /// It follows nothing, and too few cached pages are before it: taken for random.
+    NoHistory,
+    /// The reader said that its reads are random.
+    HintRandom,
+    /// The largest window is zero.
+    Off,
+    /// It does not begin where the last one ended, so the count of reads in order begins anew.
+    Broken,
+    /// Reads are in order, but fewer than the trigger.
+    BelowTrigger,
+    /// The latest request still reaches far enough.
+    NotYet,
+    /// All that the next window would bring is cached.
+    AllCached,
+    /// All up to the end of the file has been asked for.
+    EndOfFile,
+    /// The bytes after which the policy turns itself off have been read.
+    SpentBytes,
+    /// So many faults missed in a row that reading around them is given up.
+    ManyMisses,
+}
+
+impl Why {
+    /// Every rule, those that read ahead first.
+    pub const ALL: [Why; 20] = [
+        Why::FileStart,
+        Why::Sequential,
+        Why::Large,
+        Why::Context,
+        Why::NextWindow,
+        Why::FoundMark,
+        Why::Triggered,
+        Why::Around,
+        Why::Code,
+        Why::Asked,
+        Why::NoHistory,
+        Why::HintRandom,
+        Why::Off,
+        Why::Broken,
+        Why::BelowTrigger,
+        Why::NotYet,
+        Why::AllCached,
+        Why::EndOfFile,
+        Why::SpentBytes,
+        Why::ManyMisses,
+    ];
+
+    /// Whether an answer by this rule reads ahead, as far as the file and the cache let it.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self <= Why::Asked
+    }
+
+    /// Its name in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Why::FileStart => "file-start",
+            Why::Sequential => "sequential",
+            Why::Large => "large-read",
+            Why::Context => "context",
+            Why::NextWindow => "next-window",
+            Why::FoundMark => "found-mark",
+            Why::Triggered => "triggered",
+            Why::Around => "fault-around",
+            Why::Code => "fault-in-code",
+            Why::Asked => "hint-willneed",
+            Why::NoHistory => "no-history",
+            Why::HintRandom => "hint-random",
+            Why::Off => "window-zero",
+            Why::Broken => "not-in-order",
+            Why::BelowTrigger => "below-trigger",
+            Why::NotYet => "far-enough",
+            Why::AllCached => "all-cached",
+            Why::EndOfFile => "end-of-file",
+            Why::SpentBytes => "disabled-after",
+            Why::ManyMisses => "many-fault-misses",
+        }
+    }
+
+    /// The same for people: what stands behind "by".
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Why::FileStart => "a read at the start of the file",
+            Why::Sequential => "a read that goes on where the last one ended",
+            Why::Large => "a read larger than the largest window",
+            Why::Context => "cached pages before the read (context)",
+            Why::NextWindow => "the mark of its window",
+            Why::FoundMark => "a mark of an earlier window (a lost stream goes on)",
+            Why::Triggered => "enough reads in order (trigger)",
+            Why::Around => "a page fault (read-around)",
+            Why::Code => "a page fault in code",
+            Why::Asked => "the hint WILLNEED",
+            Why::NoHistory => "a read that follows no read and too few cached pages (taken for random)",
+            Why::HintRandom => "the hint RANDOM",
+            Why::Off => "a largest window of 0",
+            Why::Broken => "a read that does not begin where the last one ended",
+            Why::BelowTrigger => "fewer reads in order than the trigger",
+            Why::NotYet => "a latest request that still reaches far enough",
+            Why::AllCached => "a next window that is cached already",
+            Why::EndOfFile => "the end of the file",
+            Why::SpentBytes => "the bytes after which it turns itself off (disable-after)",
+            Why::ManyMisses => "too many faults in a row that missed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn each_rule_has_its_own_name_and_words() {
+        let names: BTreeSet<&str> = Why::ALL.iter().map(|why| why.name()).collect();
+        let words: BTreeSet<&str> = Why::ALL.iter().map(|why| why.words()).collect();
+        assert_eq!((names.len(), words.len()), (Why::ALL.len(), Why::ALL.len()));
+        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 10);
+        assert!(Why::ALL.is_sorted());
+    }
+}

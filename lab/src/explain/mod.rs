@@ -1,0 +1,180 @@
+//! `explain`: file by file and stream by stream, what readahead did in a replayed trace, why it was on or off, and what
+//! another policy would have done.
+//!
+//! ```text
+//!   trace ──► compare::watched: one run, looked on ──► watcher ──► shares of files and streams ─┐
+//!                                                        └ streams: what offsets tell           ├──► Explained
+//!         └─► compare::run: the same reads under other policies, in pairs ──────────────────────┤     │
+//!         └─► recorded: what the recorded system had read ahead ────────────────────────────────┘   table, JSON
+//! ```
+//! What a policy decided is told by the policy (`foreread_core::policy::Why`), its readahead's fate by the machine, and a
+//! pattern by the offsets alone; the words say which. Never: a reason that nobody gave, or sums that are not the machine's
+//! own counters: those are compared before anything is said.
+//!
+//! Schema `foreread.explain/1`: keys are only ever added. What is not defined is null. MB is 10^6 bytes.
+
+mod build;
+mod others;
+mod pattern;
+mod reason;
+mod recorded;
+mod share;
+mod streams;
+mod table;
+mod watcher;
+
+pub use others::Other;
+pub use pattern::Pattern;
+pub use reason::Because;
+pub use recorded::Recorded;
+pub use share::Share;
+pub use streams::Shape;
+pub use table::{View, render};
+
+use crate::compare::{self, CompareError, Plan};
+use crate::report::Progress;
+use foreread_core::policy::PolicyDraft;
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the layout below.
+pub const SCHEMA: &str = "foreread.explain/1";
+/// The policy that is explained unless another is named: what most machines run.
+pub const USUAL_POLICY: &str = "linux-6.18";
+/// What it is held against unless told otherwise: nothing, the kernel's as it comes and with larger windows, librbd's.
+/// On a model the oracle stands beside them, as a limit.
+pub const USUAL_OTHERS: [&str; 5] = ["none", "linux-6.18", "linux-6.18:max=1M", "linux-6.18:max=4M", "rbd-plain"];
+/// Pairs of runs behind the table of other policies: a test needs several, and these are for a glance.
+pub const OTHER_RUNS: u32 = 5;
+
+/// What is to be explained.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The trace, where to run it, the cache and the seed. Its policies are passed over.
+    pub plan: Plan,
+    /// Whose readahead.
+    pub policy: PolicyDraft,
+    /// What others it is held against; none for no table of them.
+    pub against: Vec<PolicyDraft>,
+}
+
+/// Why there is no explanation.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// The plan cannot be carried out.
+    #[error("{0}")]
+    Compare(#[from] CompareError),
+    /// The parts are not the whole: no figure of it is to be trusted.
+    #[error(
+        "broken explanation: {policy} on {trace}: the files have {ours} {counter} in all, the machine counted {machine}; \
+         please report it"
+    )]
+    Sums {
+        /// Whose run.
+        policy: String,
+        /// Of what.
+        trace: String,
+        /// Which counter.
+        counter: &'static str,
+        /// By the parts.
+        ours: u64,
+        /// By the machine.
+        machine: u64,
+    },
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of foreread.
+    pub foreread: String,
+    /// The trace, as it was named.
+    pub trace: String,
+    /// The source in the notation of `--on`.
+    pub source: String,
+    /// One line about it.
+    pub source_about: String,
+    /// The policy with its values.
+    pub policy: String,
+    /// Size of the cache in bytes.
+    pub cache_bytes: u64,
+    /// Size of a cache page in bytes.
+    pub page_bytes: u64,
+    /// Seed of the run.
+    pub seed: u64,
+    /// How the replay kept time: `afap`, `closed`, `open` or `deps`. Null for a workload of ours.
+    pub mode: Option<String>,
+    /// From the first read to the end of the last, in seconds.
+    pub time_s: f64,
+    /// What a reader must know, a sentence each.
+    pub notes: Vec<String>,
+    /// All files together: the machine's own counters.
+    pub total: Share,
+    /// Its files, the longest stall first.
+    pub files: Vec<File>,
+    /// What the recorded system had read ahead. Null where the trace says nothing of it.
+    pub recorded: Option<Recorded>,
+    /// The same reads under other policies, and under this one, in pairs. Empty where none were asked for.
+    pub others: Vec<Other>,
+    /// Runs of each of them.
+    pub other_runs: u32,
+    /// What it comes to, in one sentence.
+    pub verdict: String,
+}
+
+/// One file of the trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct File {
+    /// As the trace names it.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Open descriptions that it was read through.
+    pub opens: u64,
+    /// Hints that were given.
+    pub hints: u64,
+    /// Page faults among the reads.
+    pub faults: u64,
+    /// How it was read, by offsets.
+    pub pattern: Pattern,
+    /// What happened.
+    pub share: Share,
+    /// What was read ahead by hints, in no stream.
+    pub by_hints: Share,
+    /// Streams, the longest stall first; reads that make no stream are one entry for each open description.
+    pub streams: Vec<Stream>,
+}
+
+/// Reads that belong together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    /// Which open description of the file, counted from 0 in the order of their first reads.
+    pub open: u64,
+    /// `sequential`, `backward`, `strided`, `whole` (the file in one or two reads) or `random` (reads that make no stream).
+    pub shape: String,
+    /// From the start of one read to the start of the next, in bytes. Null but in a strided one.
+    pub step_bytes: Option<i64>,
+    /// Its first byte, and the end of its furthest read.
+    pub from: u64,
+    /// See there.
+    pub end: u64,
+    /// What happened.
+    pub share: Share,
+    /// Whether anything was read ahead for it, and why or why not.
+    pub because: Because,
+}
+
+/// Runs the trace and explains what readahead did.
+///
+/// # Errors
+/// See [`ExplainError`].
+pub fn explain(asked: &Asked, progress: &mut dyn Progress) -> Result<Explained, ExplainError> {
+    let plan = &asked.plan;
+    progress.stage(&format!("replaying under {}", asked.policy));
+    let looked =
+        compare::watched::run(plan, asked.policy.clone(), |workload, page, _| watcher::Watcher::new(workload, page))?;
+    let mut explained = build::explained(plan, looked)?;
+    others::add(&mut explained, asked, progress)?;
+    Ok(explained)
+}

@@ -1,0 +1,160 @@
+//! What another policy would have done with the same reads, and what it comes to in one sentence.
+//!
+//! The rows are those of `compare`: paired runs, Holm's correction. A difference is spoken of only where that test calls
+//! it one. Never: a limit as a choice.
+
+use super::{Asked, ExplainError, Explained, OTHER_RUNS};
+use crate::compare::{self, OracleRow, Plan};
+use crate::report::verdict::WORTH_SAYING;
+use crate::report::{Progress, Report, Row, number};
+use serde::{Deserialize, Serialize};
+
+/// One policy over all files. Counters are means of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Other {
+    /// The policy with its values.
+    pub policy: String,
+    /// It is the one that was explained.
+    pub explained: bool,
+    /// A limit and no choice (`oracle`).
+    pub limit: bool,
+    /// Mean time of the runs, in seconds; in mode open the mean latency.
+    pub time_s: Option<f64>,
+    /// This / that of the explained policy.
+    pub ratio: Option<f64>,
+    /// Ends of its 95 % interval.
+    pub ratio_ci95: Option<[f64; 2]>,
+    /// Whether the corrected test tells it from the explained policy. Null for itself and where no test was possible.
+    pub differs: Option<bool>,
+    /// Time that reads waited for the source, in seconds.
+    pub stall_s: Option<f64>,
+    /// Bytes read from the source.
+    pub source_bytes: Option<u64>,
+    /// Bytes read ahead.
+    pub ra_bytes: Option<u64>,
+    /// Of these, never read.
+    pub in_vain_bytes: Option<u64>,
+}
+
+/// Measures them and draws the conclusion.
+pub(super) fn add(explained: &mut Explained, asked: &Asked, progress: &mut dyn Progress) -> Result<(), ExplainError> {
+    if asked.against.is_empty() {
+        explained.verdict = alone(explained);
+        return Ok(());
+    }
+    let ours = asked.policy.to_string();
+    let mut policies = asked.against.clone();
+    if policies.iter().all(|p| p.to_string() != ours) {
+        policies.push(asked.policy.clone());
+    }
+    let runs = asked.plan.runs.unwrap_or(OTHER_RUNS);
+    let plan = Plan { policies, oracle: OracleRow::OnModels, runs: Some(runs), ..asked.plan.clone() };
+    let tables = compare::run(&plan, progress)?;
+    let Some(report) = tables.first().map(Report::of) else { return Ok(()) };
+    explained.others = report.rows.iter().map(|row| other(&report, row, &ours)).collect();
+    explained.other_runs = report.runs;
+    explained.verdict = verdict(explained);
+    Ok(())
+}
+
+fn other(report: &Report, row: &Row, ours: &str) -> Other {
+    let compared =
+        report.comparisons.iter().find(|c| (c.a == ours && c.b == row.policy) || (c.b == ours && c.a == row.policy));
+    let forward = compared.is_some_and(|c| c.a == ours);
+    let mean = |row: &Row| row.judged().map(|t| t.mean);
+    let base = report.rows.iter().find(|r| r.policy == ours).and_then(mean);
+    Other {
+        policy: row.policy.clone(),
+        explained: row.policy == ours,
+        limit: row.limit,
+        time_s: mean(row),
+        ratio: mean(row).zip(base).and_then(|(this, base)| crate::stats::ratio(this, base)),
+        ratio_ci95: compared
+            .and_then(|c| c.ratio_ci95)
+            .map(|[low, high]| if forward { [low, high] } else { [high.recip(), low.recip()] }),
+        differs: compared.and_then(|c| c.differs),
+        stall_s: row.stall_s,
+        source_bytes: row.source_bytes,
+        ra_bytes: row.ra_bytes,
+        in_vain_bytes: row.unused_bytes.zip(row.unresolved_bytes).map(|(a, b)| a + b),
+    }
+}
+
+/// Without others.
+fn alone(explained: &Explained) -> String {
+    let total = &explained.total;
+    if total.ra_bytes == 0 {
+        return format!("{} read nothing ahead", explained.policy);
+    }
+    let part = |n: u64| number::percent(n as f64 / total.ra_bytes as f64);
+    format!(
+        "{} read {} MB ahead: {} % of it was used, {} % never read",
+        explained.policy,
+        number::three(total.ra_bytes as f64 / number::MB),
+        part(total.used_bytes),
+        part(total.in_vain_bytes())
+    )
+}
+
+/// In one sentence: the best of the others if it is better, and what readahead is worth here at all.
+fn verdict(explained: &Explained) -> String {
+    let choices = || explained.others.iter().filter(|o| !o.limit && !o.explained);
+    if choices().all(|o| o.differs.is_none()) {
+        return format!("One run of each cannot tell {} from the others: use --runs 5 or more", explained.policy);
+    }
+    let called = |o: &&Other| {
+        o.differs == Some(true) && o.ratio.is_some_and(|r| (r - 1.0).abs() >= WORTH_SAYING) && o.policy != "none"
+    };
+    let better = choices().filter(called).filter(|o| o.ratio.is_some_and(|r| r < 1.0));
+    let least = better.clone().filter_map(|o| o.ratio).min_by(f64::total_cmp);
+    // Of those that are as good as the best, the one that reads least.
+    let as_good = least.map(|least| better.filter(move |o| o.ratio.is_some_and(|r| r < least * (1.0 + WORTH_SAYING))));
+    let best = as_good.and_then(|all| all.min_by_key(|o| o.source_bytes));
+    let none = choices().find(|o| o.policy == "none");
+    let no_gain =
+        none.is_some_and(|none| none.differs != Some(true) || none.ratio.is_none_or(|r| r < 1.0 + WORTH_SAYING));
+    match best {
+        Some(best) => gain(explained, best),
+        None if no_gain && none.and_then(|n| n.ratio).is_some_and(|r| r < 1.0 - WORTH_SAYING) => format!(
+            "Readahead costs time here: without any the reads take {} of the time of {}, and no other policy is faster",
+            number::times(none.and_then(|n| n.ratio).unwrap_or(1.0)),
+            explained.policy
+        ),
+        None if no_gain => format!(
+            "Readahead gains nothing here: neither {} nor any other policy is faster than none",
+            explained.policy
+        ),
+        None => format!(
+            "None of the others would have been faster than {}, which takes {} of the time of no readahead{}",
+            explained.policy,
+            none.and_then(|n| n.ratio).map_or_else(|| "-".to_string(), |r| number::times(r.recip())),
+            limit(explained)
+        ),
+    }
+}
+
+fn gain(explained: &Explained, best: &Other) -> String {
+    let ratio = best.ratio.unwrap_or(1.0);
+    let interval = best
+        .ratio_ci95
+        .map_or_else(String::new, |[low, high]| format!(" (95 %: {} to {})", number::times(low), number::times(high)));
+    let ours = explained.others.iter().find(|o| o.explained);
+    let bytes = ours.and_then(|o| o.source_bytes).zip(best.source_bytes).and_then(|(a, b)| {
+        let ratio = crate::stats::ratio(b as f64, a as f64)?;
+        ((ratio - 1.0).abs() >= 0.01).then(|| format!(", and would have read {} the bytes", number::times(ratio)))
+    });
+    format!(
+        "{} would have taken {} of the time of {}{interval}{}{}",
+        best.policy,
+        number::times(ratio),
+        explained.policy,
+        bytes.unwrap_or_default(),
+        limit(explained)
+    )
+}
+
+/// What nobody can go below.
+fn limit(explained: &Explained) -> String {
+    let limit = explained.others.iter().find(|o| o.limit).and_then(|o| o.ratio);
+    limit.map_or_else(String::new, |r| format!("; the limit is {}", number::times(r)))
+}

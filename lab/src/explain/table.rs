@@ -1,0 +1,272 @@
+//! The explanation for people: a head line, a table of files, the streams of the worst of them with their reasons, what
+//! other policies would have done, and one sentence. At most 100 columns wide.
+//!
+//! Never: a number that is not in [`Explained`]. What does not fit is summed, and its number given.
+
+use super::share::Share;
+use super::{Explained, File, Stream};
+use crate::report::number::{self, count, cut, or_dash, percent, three, wrap};
+use crate::report::table::WIDTH;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
+
+/// Files whose streams are shown, and streams of each.
+const WORST_FILES: usize = 3;
+const WORST_STREAMS: usize = 4;
+/// Widest name of a file in the table; its end is what tells files apart.
+const NAME_WIDTH: usize = 28;
+
+/// Which part is shown. The sums are always of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Only files whose names contain this; `*` stands for any letters.
+    pub file: Option<String>,
+    /// Rows of the table of files, and files whose streams are shown where that is fewer than usual.
+    pub rows: usize,
+}
+
+impl View {
+    /// Whether a file is to be shown.
+    #[must_use]
+    pub fn shows(&self, name: &str) -> bool {
+        self.file.as_ref().is_none_or(|pattern| contains(name, pattern))
+    }
+}
+
+/// True where the parts of `pattern` between stars stand in `name` in their order.
+fn contains(name: &str, pattern: &str) -> bool {
+    let mut rest = name;
+    pattern.split('*').all(|part| match rest.find(part) {
+        Some(at) => {
+            rest = &rest[at + part.len()..];
+            true
+        }
+        None => false,
+    })
+}
+
+/// The explanation as text; ends with a newline.
+#[must_use]
+pub fn render(explained: &Explained, view: &View) -> String {
+    let mut lines = wrap(&title(explained), WIDTH);
+    let shown: Vec<&File> = explained.files.iter().filter(|f| view.shows(&f.name)).collect();
+    lines.push(String::new());
+    lines.extend(files(explained, &shown, view));
+    lines.push(String::new());
+    let told = shown.iter().filter(|f| f.share.demand_reads > 0).take(WORST_FILES.min(view.rows));
+    told.for_each(|file| lines.extend(streams(file)));
+    lines.extend(recorded(explained));
+    if !explained.others.is_empty() {
+        lines.extend(others(explained));
+        lines.push(String::new());
+    }
+    lines.extend(wrap(&format!("{}.", explained.verdict), WIDTH));
+    for note in &explained.notes {
+        lines.extend(wrap(&format!("Note: {note}."), WIDTH));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn title(e: &Explained) -> String {
+    let about = if e.source_about.is_empty() { String::new() } else { format!(" ({})", e.source_about) };
+    let mode = e.mode.as_ref().map_or_else(String::new, |mode| format!(", mode {mode}"));
+    format!(
+        "{} on {}{about}: {}, cache {}, page {}{mode}, seed{}{}, {} s",
+        e.trace,
+        e.source,
+        e.policy,
+        number::size(e.cache_bytes),
+        number::size(e.page_bytes),
+        number::TIE,
+        e.seed,
+        number::span_s(e.time_s, None)
+    )
+}
+
+fn grid(header: &[&str], left: &[usize], rows: Vec<Vec<String>>) -> Vec<String> {
+    let cells = |texts: Vec<String>| -> Vec<Cell> {
+        let side = |n| if left.contains(&n) { CellAlignment::Left } else { CellAlignment::Right };
+        texts.into_iter().enumerate().map(|(n, text)| Cell::new(text).set_alignment(side(n))).collect()
+    };
+    let mut grid = Grid::new();
+    grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    grid.set_header(cells(header.iter().map(|text| (*text).to_string()).collect()));
+    for row in rows {
+        grid.add_row(cells(row));
+    }
+    for (n, column) in grid.column_iter_mut().enumerate() {
+        column.set_padding((u16::from(n > 0), 0));
+    }
+    grid.lines().map(|line| line.trim_end().to_string()).collect()
+}
+
+fn mb(bytes: u64) -> String {
+    three(bytes as f64 / number::MB)
+}
+
+/// The last letters of a name: what comes before is often the same for all.
+fn tail(name: &str) -> String {
+    let letters = name.chars().count();
+    if letters <= NAME_WIDTH {
+        return name.to_string();
+    }
+    ['…'].into_iter().chain(name.chars().skip(letters + 1 - NAME_WIDTH)).collect()
+}
+
+fn files(explained: &Explained, shown: &[&File], view: &View) -> Vec<String> {
+    let header =
+        ["\nfile", "\nreads", "\nMB", "\nstreams", "\npattern", "hit\n%", "late\n%", "RA\nMB", "un-\nused", "stall\ns"];
+    let row = |name: String, streams: u64, pattern: String, share: &Share| {
+        let part = |n: u64| or_dash(crate::stats::ratio(n as f64, share.demand_reads as f64), percent);
+        vec![
+            name,
+            count(share.demand_reads),
+            mb(share.demand_bytes),
+            count(streams),
+            pattern,
+            part(share.hits),
+            part(share.late_hits),
+            mb(share.ra_bytes),
+            mb(share.in_vain_bytes()),
+            number::span_s(share.stall_ns as f64 / 1e9, None),
+        ]
+    };
+    let in_all = |files: &[&File]| {
+        let mut sum = Share::default();
+        files.iter().for_each(|f| sum.add(&f.share));
+        (files.iter().map(|f| f.stream_count()).sum(), sum)
+    };
+    let of_file = |f: &&File| row(tail(&f.name), f.stream_count(), f.pattern.words.clone(), &f.share);
+    let mut rows: Vec<Vec<String>> = shown.iter().take(view.rows).map(of_file).collect();
+    let rest: Vec<&File> = shown.iter().skip(view.rows).copied().collect();
+    let hidden: Vec<&File> = explained.files.iter().filter(|f| !view.shows(&f.name)).collect();
+    for (files, what) in [(&rest, "more"), (&hidden, "not asked for")] {
+        if !files.is_empty() {
+            let (streams, sum) = in_all(files);
+            rows.push(row(format!("{} {what}", files.len()), streams, String::new(), &sum));
+        }
+    }
+    if rows.len() > 1 {
+        let (streams, sum) = in_all(&explained.files.iter().collect::<Vec<_>>());
+        rows.push(row("all".to_string(), streams, String::new(), &sum));
+    }
+    grid(&header, &[0, 4], rows)
+}
+
+impl File {
+    /// Streams that are any: reads without one are not.
+    fn stream_count(&self) -> u64 {
+        self.streams.iter().filter(|s| s.shape != "random").count() as u64
+    }
+}
+
+fn streams(file: &File) -> Vec<String> {
+    let plural = |n: u64, one: &str| if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) };
+    let mut facts = vec![number::size(file.size_bytes), plural(file.opens, "open description")];
+    if file.hints > 0 {
+        facts.push(plural(file.hints, "hint"));
+    }
+    if file.faults > 0 {
+        facts.push(plural(file.faults, "page fault"));
+    }
+    let mut lines = wrap(&format!("{} ({}):", cut(&file.name, 200), facts.join(", ")), WIDTH);
+    for stream in file.streams.iter().take(WORST_STREAMS) {
+        let text = of_stream(stream, file.opens > 1);
+        lines.extend(wrap(&text, WIDTH - 4).iter().map(|line| format!("  {line}")));
+    }
+    if file.by_hints.ra_bytes > 0 {
+        let (ahead, used) = (mb(file.by_hints.ra_bytes), mb(file.by_hints.used_bytes));
+        lines.push(format!("  by hints: {ahead} MB read ahead, {used} MB of it used"));
+    }
+    if let Some(rest) = file.streams.get(WORST_STREAMS..).filter(|rest| !rest.is_empty()) {
+        let reads = rest.iter().map(|s| s.share.demand_reads).sum();
+        let on = rest.iter().filter(|s| s.because.on).count();
+        lines.push(format!("  {} more: {}, readahead on for {on}", rest.len(), plural(reads, "read")));
+    }
+    lines.push(String::new());
+    lines
+}
+
+fn of_stream(s: &Stream, with_open: bool) -> String {
+    let share = &s.share;
+    let open = if with_open { format!(" through #{}", s.open) } else { String::new() };
+    let step = s.step_bytes.map_or_else(String::new, |step| {
+        let by = number::size(step.unsigned_abs());
+        format!(" by {}{by}", if step < 0 { "-" } else { "" })
+    });
+    let met = [(share.misses, "miss"), (share.late_hits, "late")];
+    let met: Vec<String> =
+        met.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n))).collect();
+    let met = if met.is_empty() { "all hit".to_string() } else { met.join(", ") };
+    let ahead = if share.ra_bytes == 0 {
+        String::new()
+    } else {
+        format!(", {} MB ahead, {} MB unused", mb(share.ra_bytes), mb(share.in_vain_bytes()))
+    };
+    format!(
+        "{}{step}{open} from {}: {} {}, {} MB, {met}{ahead}, stall {} s: {}: {}",
+        s.shape,
+        number::size(s.from),
+        count(share.demand_reads),
+        if share.demand_reads == 1 { "read" } else { "reads" },
+        mb(share.demand_bytes),
+        number::span_s(share.stall_ns as f64 / 1e9, None),
+        if s.because.on { "on" } else { "off" },
+        s.because.words
+    )
+}
+
+fn recorded(explained: &Explained) -> Vec<String> {
+    let Some(recorded) = &explained.recorded else { return Vec::new() };
+    let part = or_dash(crate::stats::ratio(recorded.wanted_bytes as f64, recorded.ra_bytes as f64), percent);
+    let most = recorded
+        .files
+        .first()
+        .map_or_else(String::new, |f| format!(", most of it ({} MB) in {}", mb(f.ra_bytes), tail(&f.name)));
+    let text = format!(
+        "The recorded system itself read ahead {} times, {} MB{most}; {part} % of these bytes are among the reads of the \
+         trace.",
+        count(recorded.ra_ops),
+        mb(recorded.ra_bytes)
+    );
+    let mut lines = wrap(&text, WIDTH);
+    lines.push(String::new());
+    lines
+}
+
+fn others(explained: &Explained) -> Vec<String> {
+    let by = if explained.mode.as_deref() == Some("open") { "wait\ns" } else { "time\ns" };
+    let header = ["\n  policy", by, "to\nthis", "\n95 %", "stall\ns", "read\nMB", "RA\nMB", "un-\nused"];
+    let rows = explained.others.iter().map(|o| {
+        let mark = if o.explained { "* " } else { "  " };
+        let interval = o.ratio_ci95.filter(|_| !o.explained);
+        vec![
+            format!("{mark}{}", o.policy),
+            or_dash(o.time_s, |s| number::span_s(s, None)),
+            or_dash(o.ratio, number::times),
+            interval.map_or_else(String::new, |[low, high]| format!("{}-{}", three(low), three(high))),
+            or_dash(o.stall_s, |s| number::span_s(s, None)),
+            or_dash(o.source_bytes, mb),
+            or_dash(o.ra_bytes, mb),
+            or_dash(o.in_vain_bytes, mb),
+        ]
+    });
+    let mut lines =
+        vec![format!("The same reads under other policies ({} runs of each, * is this one):", explained.other_runs)];
+    lines.extend(grid(&header, &[0], rows.collect()));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_picked_by_their_parts() {
+        assert!(contains("/usr/lib/a.so", "lib") && contains("/usr/lib/a.so", "usr*.so"));
+        assert!(!contains("/usr/lib/a.so", "so*lib") && contains("x", ""));
+        let view = View { file: Some("*.so".to_string()), rows: 3 };
+        assert!(view.shows("a.so.1") && !view.shows("a.py") && View::default().shows(""));
+        assert_eq!(tail("short"), "short");
+        assert_eq!(tail(&"x".repeat(40)).chars().count(), NAME_WIDTH);
+    }
+}

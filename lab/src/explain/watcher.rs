@@ -1,0 +1,297 @@
+//! Looks on at a run, and gives each read, each answer of the policy and each page of readahead to a file and a stream.
+//!
+//! ```text
+//!   Event::Read ──► the stream of the read
+//!   Answer of a read ──► its stream ──Planned──► pages bear the stream's number ──Touched, Left, Lost──► its counters
+//!   Answer to a hint ──► no stream: the file's own part
+//! ```
+//! Never: guesses. What belongs to no stream (a hint's readahead, fetches, thrash) is the file's alone.
+
+use super::share::Share;
+use super::streams::Streams;
+use crate::sim::Watch;
+use crate::workload::Workload;
+use foreread_core::event::Event;
+use foreread_core::machine::Note;
+use foreread_core::policy::Why;
+use foreread_core::units::{ByteRange, PageRange, PageSize};
+use std::collections::{BTreeMap, HashMap};
+
+/// The number of no stream.
+const NOBODY: u32 = u32::MAX;
+
+/// How often a policy gave each reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reasons {
+    /// Answers by the rule that was named.
+    pub by_why: BTreeMap<Why, u64>,
+    /// Answers with a window and without a named rule.
+    pub unnamed: u64,
+    /// The rule of the first answer that read ahead beyond its read.
+    pub first_on: Option<Why>,
+}
+
+impl Reasons {
+    /// Both together; the first of `self` stays.
+    pub fn add(&mut self, other: &Reasons) {
+        other.by_why.iter().for_each(|(why, n)| *self.by_why.entry(*why).or_default() += n);
+        self.unnamed += other.unnamed;
+        self.first_on = self.first_on.or(other.first_on);
+    }
+}
+
+/// 64 pages of the cache that readahead brought, or is bringing.
+struct Group {
+    /// Planned and here or on their way.
+    here: u64,
+    submitted: u64,
+    used: u64,
+    late: u64,
+    stream: [u32; 64],
+}
+
+/// Whoever looks on.
+pub struct Watcher {
+    page: PageSize,
+    sizes: Vec<u64>,
+    /// By open description.
+    files_of_opens: HashMap<u32, u32>,
+    /// What offsets tell.
+    pub streams: Streams,
+    /// Of each file.
+    pub files: Vec<Share>,
+    /// Of each stream, by its number.
+    pub of_streams: Vec<Share>,
+    /// Why, of each stream.
+    pub reasons: Vec<Reasons>,
+    /// Hints that were given, of each file.
+    pub hints: Vec<u64>,
+    /// Page faults among the reads, of each file.
+    pub faults: Vec<u64>,
+    /// The stream of each read that is under way.
+    reads: HashMap<u64, u32>,
+    /// Who raised the latest answer, its rule, and its file.
+    asked_by: (u32, Option<Why>, u32),
+    pages: HashMap<(u32, u64), Box<Group>>,
+}
+
+impl Watcher {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(workload: &Workload, page: PageSize) -> Watcher {
+        let files = workload.files.len();
+        Watcher {
+            page,
+            sizes: workload.files.clone(),
+            files_of_opens: HashMap::new(),
+            streams: Streams::default(),
+            files: vec![Share::default(); files],
+            of_streams: Vec::new(),
+            reasons: Vec::new(),
+            hints: vec![0; files],
+            faults: vec![0; files],
+            reads: HashMap::new(),
+            asked_by: (NOBODY, None, 0),
+            pages: HashMap::new(),
+        }
+    }
+
+    /// The run is over: what is left was read ahead and never touched.
+    pub fn finish(&mut self) {
+        self.streams.finish();
+        for ((file, number), group) in std::mem::take(&mut self.pages) {
+            let left = group.here & group.submitted & !group.used;
+            self.give(file, number, left, &group, |share, bytes| share.unresolved_bytes += bytes);
+        }
+    }
+
+    /// The size of each file in bytes.
+    #[must_use]
+    pub fn sizes(&self) -> &[u64] {
+        &self.sizes
+    }
+
+    fn file_of(&self, open: u32) -> u32 {
+        self.files_of_opens.get(&open).copied().unwrap_or(0)
+    }
+
+    fn begins(&mut self, read: u64, open: u32, range: ByteRange) {
+        let file = self.file_of(open);
+        let stream = self.streams.read(file, open, range.start(), range.len());
+        self.reads.insert(read, stream);
+        self.of_streams.resize(self.streams.len(), Share::default());
+        self.reasons.resize(self.streams.len(), Reasons::default());
+    }
+
+    /// Adds to a file and, if there is one, to a stream.
+    fn to(&mut self, file: u32, stream: u32, add: impl Fn(&mut Share)) {
+        add(&mut self.files[file as usize]);
+        if let Some(share) = self.of_streams.get_mut(stream as usize) {
+            add(share);
+        }
+    }
+
+    /// Adds the bytes of each page of `mask` to whoever planned it.
+    fn give(&mut self, file: u32, number: u64, mask: u64, group: &Group, add: impl Fn(&mut Share, u64)) {
+        let size = self.sizes[file as usize];
+        for bit in bits(mask) {
+            let start = self.page.start_of(number * 64 + bit as u64);
+            let bytes = size.saturating_sub(start).min(self.page.bytes());
+            self.to(file, group.stream[bit], |share| add(share, bytes));
+        }
+    }
+
+    /// Changes the group, if it is known; forgets it when nothing of it is left.
+    fn group(&mut self, file: u32, number: u64, see: impl FnOnce(&mut Watcher, &mut Group)) {
+        let Some(mut group) = self.pages.remove(&(file, number)) else { return };
+        see(self, &mut group);
+        if group.here != 0 {
+            self.pages.insert((file, number), group);
+        }
+    }
+
+    fn planned(&mut self, file: u32, pages: PageRange) {
+        let stream = self.asked_by.0;
+        for (number, mask) in groups(pages) {
+            let empty = || Box::new(Group { here: 0, submitted: 0, used: 0, late: 0, stream: [NOBODY; 64] });
+            let group = self.pages.entry((file, number)).or_insert_with(empty);
+            group.here |= mask;
+            (group.submitted, group.used, group.late) =
+                (group.submitted & !mask, group.used & !mask, group.late & !mask);
+            bits(mask).for_each(|bit| group.stream[bit] = stream);
+        }
+    }
+
+    fn submitted(&mut self, file: u32, range: ByteRange) {
+        self.files[file as usize].source_reads += 1;
+        self.files[file as usize].source_bytes += range.len();
+        let mut first = None;
+        for (number, mask) in groups(self.page.cover(range)) {
+            self.group(file, number, |all, group| {
+                let fresh = group.here & !group.submitted & mask;
+                group.submitted |= fresh;
+                if fresh != 0 {
+                    first = first.or(Some(group.stream[fresh.trailing_zeros() as usize]));
+                }
+                all.give(file, number, fresh, group, |share, bytes| share.ra_bytes += bytes);
+            });
+        }
+        if let Some(stream) = first {
+            self.to(file, stream, |share| share.ra_ops += 1);
+        }
+    }
+
+    fn lost(&mut self, file: u32, number: u64, pages: u64, used: u64, submitted: bool) {
+        self.group(file, number, |all, group| {
+            all.give(file, number, used, group, |share, bytes| {
+                share.used_bytes -= bytes;
+                share.late_bytes -= bytes;
+            });
+            if submitted {
+                all.give(file, number, pages, group, |share, bytes| share.ra_failed_bytes += bytes);
+            }
+            group.here &= !pages;
+        });
+    }
+
+    fn answered(&mut self, open: u32, stream: u32, why: Option<Why>, has_windows: bool) {
+        self.asked_by = (stream, why, self.file_of(open));
+        if let Some(reasons) = self.reasons.get_mut(stream as usize) {
+            match why {
+                Some(why) => *reasons.by_why.entry(why).or_default() += 1,
+                None => reasons.unnamed += u64::from(has_windows),
+            }
+        }
+    }
+
+    fn window(&mut self, bytes: u64, refused: u64) {
+        let (stream, why, file) = self.asked_by;
+        self.to(file, stream, |share| {
+            share.ra_planned_ops += u64::from(bytes > 0);
+            share.ra_planned_bytes += bytes;
+            share.ra_refused_bytes += refused;
+        });
+        if let Some(reasons) = self.reasons.get_mut(stream as usize).filter(|_| bytes > 0) {
+            reasons.first_on = reasons.first_on.or(why);
+        }
+    }
+
+    fn note(&mut self, note: &Note) {
+        match *note {
+            Note::Answer { open, read, why, ref windows, .. } => {
+                let stream = read.and_then(|read| self.reads.get(&read.0).copied()).unwrap_or(NOBODY);
+                self.answered(open.0, stream, why, !windows.is_empty());
+            }
+            Note::Window { bytes, refused, .. } => self.window(bytes, refused),
+            Note::Planned { file, pages } => self.planned(file.0, pages),
+            Note::Submitted { file, range } => self.submitted(file.0, range),
+            Note::Touched { file, number, first, late } => self.group(file.0, number, |all, group| {
+                group.used |= first;
+                group.late |= late;
+                all.give(file.0, number, first, group, |share, bytes| share.used_bytes += bytes);
+                all.give(file.0, number, late, group, |share, bytes| share.late_bytes += bytes);
+            }),
+            Note::Left { file, number, pages, unused } => self.group(file.0, number, |all, group| {
+                all.give(file.0, number, unused, group, |share, bytes| share.unused_bytes += bytes);
+                group.here &= !pages;
+            }),
+            Note::Lost { file, number, pages, used, submitted } => self.lost(file.0, number, pages, used, submitted),
+            Note::Thrashed { file, number, pages } => {
+                let size = self.sizes[file.0 as usize];
+                let bytes = |bit| {
+                    let start = self.page.start_of(number * 64 + bit as u64);
+                    size.saturating_sub(start).min(self.page.bytes())
+                };
+                self.files[file.0 as usize].thrash_bytes += bits(pages).map(bytes).sum::<u64>();
+            }
+            Note::Served { read, open, bytes, verdict, stall_ns } => {
+                let stream = self.reads.remove(&read.0).unwrap_or(NOBODY);
+                self.to(self.file_of(open.0), stream, |share| share.served(bytes, verdict, stall_ns));
+            }
+        }
+    }
+}
+
+impl Watch for Watcher {
+    fn event(&mut self, event: &Event) {
+        match *event {
+            Event::Open { open, file, .. } => {
+                self.files_of_opens.insert(open.0, file.0);
+            }
+            Event::Read { read, open, range, .. } => self.begins(read.0, open.0, range),
+            Event::Fault { read, open, at, .. } => {
+                let page = self.page.page_of(at);
+                let (start, end) = (self.page.start_of(page), self.page.start_of(page + 1));
+                let file = self.file_of(open.0) as usize;
+                self.faults[file] += 1;
+                self.begins(read.0, open.0, ByteRange::between(start, end));
+            }
+            Event::Advise { open, .. } => {
+                let file = self.file_of(open.0) as usize;
+                self.hints[file] += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn notes(&mut self, notes: Vec<Note>) {
+        notes.iter().for_each(|note| self.note(note));
+    }
+}
+
+/// The groups of 64 that the pages lie in, and which of each.
+fn groups(pages: PageRange) -> impl Iterator<Item = (u64, u64)> {
+    (pages.first / 64..pages.end.div_ceil(64)).map(move |number| {
+        let (low, high) = (pages.first.max(number * 64) % 64, pages.end.min(number * 64 + 64) - number * 64);
+        (number, (u64::MAX << low) & (u64::MAX >> (64 - high)))
+    })
+}
+
+/// The bits that are set, from the lowest.
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
+}
