@@ -38,6 +38,7 @@ mod reproduce;
 mod serve;
 mod source;
 mod trace;
+mod tune;
 mod vary;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod watch;
@@ -72,6 +73,7 @@ fn run(command: &Command) -> Result<(), Fail> {
         #[cfg(feature = "fuse")]
         Command::Mount(asked) => mount::run(asked),
         Command::ReplayLog(asked) => replay_log::run(&asked.log),
+        Command::Tune(asked) => tune::run(asked),
         Command::Bench(asked) => bench::run(asked),
         Command::Conform(asked) => conform::run(asked),
         Command::Reproduce(asked) => reproduce::run(asked),

@@ -4,8 +4,10 @@ mod common;
 use common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 18] = [
     "compare",
+    "explain",
+    "tune",
     "serve",
     "mount",
     "probe",

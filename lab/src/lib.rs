@@ -20,4 +20,5 @@ pub mod reproduce;
 pub mod sim;
 pub mod stats;
 pub mod trace;
+pub mod tune;
 pub mod workload;

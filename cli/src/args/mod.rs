@@ -14,6 +14,7 @@ mod reproduce;
 #[cfg(feature = "nbd")]
 mod serve;
 mod trace;
+mod tune;
 mod values;
 
 pub use compare::{CompareArgs, ReplayMode};
@@ -27,6 +28,7 @@ pub use reproduce::ReproduceArgs;
 #[cfg(feature = "nbd")]
 pub use serve::ServeArgs;
 pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
+pub use tune::TuneArgs;
 
 use crate::fail::Fail;
 use crate::names;
@@ -51,12 +53,12 @@ macro_rules! examples {
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
-// 17 commands leave no room for a line of each option. Manual pages have the examples from the second place.
+// 18 commands leave no room for a line of each option. Manual pages have the examples from the second place.
 #[command(
     arg_required_else_help = true,
     help_template = concat!(
         "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
-        "Options: -h, --help (short, long), -V, --version\n",
+        "Options: -h, --help (short, long), -V, --version; also: completions, man\n",
         examples!()
     ),
     after_help = examples!()
@@ -74,6 +76,8 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Say file by file what readahead did in a trace, and why
     Explain(Box<ExplainArgs>),
+    /// Record a program, measure its storage, say what to set
+    Tune(Box<TuneArgs>),
     /// Measure a storage, fit a model to it, say what to set
     Probe(ProbeArgs),
     /// Make the published tables again, beside the printed figures
@@ -113,8 +117,10 @@ Example:
     /// Measure foreread itself
     Bench(BenchArgs),
     /// Print a completion script for a shell
+    #[command(hide = true)]
     Completions(CompletionsArgs),
     /// Print the manual page, or write all of them
+    #[command(hide = true)]
     Man(ManArgs),
 }
 

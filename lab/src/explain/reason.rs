@@ -56,8 +56,12 @@ fn running(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
         Some(first) => {
             let rest = on.iter().map(|(why, n)| (*why, n - u64::from(*why == first))).filter(|(_, n)| *n > 0);
             let rest: Vec<String> = rest.map(|(why, n)| times(why, n)).collect();
-            let then = if rest.is_empty() { String::new() } else { format!(", then by {}", rest.join(", by ")) };
-            parts.push(format!("first by {}{then}", first.words()));
+            parts.push(match (&on[..], rest.is_empty()) {
+                // One rule alone decided.
+                ([(why, n)], _) => format!("by {}", times(*why, *n)),
+                (_, true) => format!("by {}", first.words()),
+                (_, false) => format!("first by {}, then by {}", first.words(), rest.join(", by ")),
+            });
         }
         None => parts.push(format!("{} names no rule; by its offsets the stream is {}", context.policy, context.shape)),
     }

@@ -83,7 +83,7 @@ impl Watcher {
         Watcher {
             page,
             sizes: workload.files.clone(),
-            files_of_opens: HashMap::new(),
+            files_of_opens: workload.jobs.iter().map(|job| (job.open, job.file)).collect(),
             streams: Streams::default(),
             files: vec![Share::default(); files],
             of_streams: Vec::new(),
@@ -255,9 +255,6 @@ impl Watcher {
 impl Watch for Watcher {
     fn event(&mut self, event: &Event) {
         match *event {
-            Event::Open { open, file, .. } => {
-                self.files_of_opens.insert(open.0, file.0);
-            }
             Event::Read { read, open, range, .. } => self.begins(read.0, open.0, range),
             Event::Fault { read, open, at, .. } => {
                 let page = self.page.page_of(at);

@@ -26,6 +26,7 @@ mod virt;
 
 pub use error::ProbeError;
 pub use run::{Asked, Found, Where, model_toml, probe};
+pub(crate) use settings::disk_of;
 pub use table::render;
 
 use serde::{Deserialize, Serialize};

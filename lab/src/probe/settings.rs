@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// The disk a source is, or lies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     /// Its name below `/sys/block`; of a mount without a disk (NFS, FUSE), none.
     pub name: Option<String>,
     /// The number of its backing device, `8:0` or `0:44`.
@@ -23,7 +23,7 @@ pub(super) struct Disk {
 const RBD_MOST: u64 = 4 << 20;
 
 /// Looks for the disk.
-pub(super) fn disk_of(path: &Path) -> Option<Disk> {
+pub(crate) fn disk_of(path: &Path) -> Option<Disk> {
     let stat = stat(path).ok()?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let device = if is_device { stat.st_rdev } else { stat.st_dev };

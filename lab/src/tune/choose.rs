@@ -1,0 +1,101 @@
+//! The best of the rows, by what a corrected test calls better than today.
+//!
+//! Never: a choice between two that no test tells apart by more than the bytes they read and the memory they take.
+
+use super::Gain;
+use crate::report::verdict::WORTH_SAYING;
+use crate::report::{Report, Row};
+
+/// Within this of the best a smaller window is taken: a larger one costs memory, and other readers' share of the cache.
+const AS_GOOD: f64 = 0.02;
+
+/// The best maximum of the kernel that is better than today; of those as good, the smallest.
+pub(super) fn kernel(report: &Report, today: &str) -> Option<Gain> {
+    let is_kernel = |row: &&Row| row.policy.starts_with("linux-6.18:max=") && !row.policy.contains("folios");
+    best(report, today, is_kernel)
+}
+
+/// The best policy at all that is better than today, `none` among them.
+pub(super) fn ours(report: &Report, today: &str) -> Option<Gain> {
+    best(report, today, |row| !row.limit)
+}
+
+fn best(report: &Report, today: &str, of: impl Fn(&&Row) -> bool) -> Option<Gain> {
+    let gains: Vec<Gain> = report.rows.iter().filter(of).filter_map(|row| gain(report, today, row)).collect();
+    let least = gains.iter().map(|g| g.ratio).min_by(f64::total_cmp)?;
+    let as_good = gains.into_iter().filter(|g| g.ratio <= least * (1.0 + AS_GOOD));
+    // Rows of the kernel stand with the smallest maximum first.
+    as_good.min_by(|a, b| a.bytes_ratio.unwrap_or(1.0).total_cmp(&b.bytes_ratio.unwrap_or(1.0)))
+}
+
+/// What a row gains over today, if a test calls it a gain.
+fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
+    let base = report.rows.iter().find(|r| r.policy == today)?;
+    let pair = |c: &&crate::report::row::Comparison| {
+        (c.a == today && c.b == row.policy) || (c.b == today && c.a == row.policy)
+    };
+    let compared = report.comparisons.iter().find(pair)?;
+    let (today_s, with_s) = (base.judged()?.mean, row.judged()?.mean);
+    let ratio = crate::stats::ratio(with_s, today_s)?;
+    if compared.differs != Some(true) || ratio > 1.0 - WORTH_SAYING {
+        return None;
+    }
+    let turned = |[low, high]: [f64; 2]| if compared.a == today { [low, high] } else { [high.recip(), low.recip()] };
+    let bytes = row.source_bytes.zip(base.source_bytes);
+    Some(Gain {
+        what: row.policy.clone(),
+        ratio,
+        ratio_ci95: compared.ratio_ci95.map(turned),
+        today_s,
+        with_s,
+        bytes_ratio: bytes.and_then(|(with, today)| crate::stats::ratio(with as f64, today as f64)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{PolicyRuns, RunResult, Table};
+    use foreread_core::stats::Stats;
+
+    fn report(rows: &[(&str, [f64; 3], u64)]) -> Report {
+        let run = |time_s, source_bytes| RunResult {
+            time_s,
+            stats: Stats { demand_reads: 1, demand_bytes: 1, source_bytes, ..Stats::default() },
+            latency: crate::stats::latency_histogram(),
+            distinct_bytes: 1,
+            kernel: false,
+            late_p99_ns: None,
+        };
+        let policies = rows.iter().map(|(name, times, bytes)| PolicyRuns {
+            policy: (*name).to_string(),
+            runs: times.map(|time| run(time, *bytes)).into(),
+        });
+        Report::of(&Table { runs: 3, policies: policies.collect(), ..Table::default() })
+    }
+
+    const TODAY: &str = "linux-6.18:max=128K";
+
+    #[test]
+    fn the_smallest_that_is_as_good_is_chosen() {
+        let all = report(&[
+            ("none", [9.0, 9.1, 8.9], 100),
+            (TODAY, [4.0, 4.1, 3.9], 110),
+            ("linux-6.18:max=512K", [2.02, 2.12, 1.92], 120),
+            ("linux-6.18:max=8M", [2.0, 2.1, 1.9], 180),
+            ("rbd-plain", [1.0, 1.1, 0.9], 300),
+        ]);
+        let kernel = kernel(&all, TODAY).expect("a gain");
+        assert_eq!(kernel.what, "linux-6.18:max=512K");
+        assert!((kernel.ratio - 0.505).abs() < 1e-9 && kernel.ratio_ci95.is_some_and(|[low, high]| low <= high));
+        assert_eq!(ours(&all, TODAY).map(|g| g.what).as_deref(), Some("rbd-plain"));
+    }
+
+    #[test]
+    fn what_no_test_calls_a_gain_is_none() {
+        let noise = report(&[(TODAY, [4.0, 5.0, 3.0], 1), ("linux-6.18:max=8M", [3.9, 3.0, 5.0], 1)]);
+        assert_eq!((kernel(&noise, TODAY), ours(&noise, TODAY)), (None, None));
+        let worse = report(&[(TODAY, [1.0, 1.1, 0.9], 1), ("linux-6.18:max=8M", [2.0, 2.1, 1.9], 1)]);
+        assert_eq!(kernel(&worse, TODAY), None);
+    }
+}

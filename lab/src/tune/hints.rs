@@ -1,0 +1,128 @@
+//! What a hint would gain: the same reads, with `posix_fadvise` behind each open of the files that look alike, under
+//! today's kernel.
+//!
+//! Two hints are tried: RANDOM for files whose reads follow nothing, SEQUENTIAL for those read in order (it doubles the
+//! kernel's maximum for that descriptor). Both runs of a pair meet the same luck. Never: a hint for a file that is hinted
+//! already in the trace: whoever wrote it knew better.
+
+use super::{Gain, TuneError};
+use crate::compare::{self, OracleRow, Plan};
+use crate::explain;
+use crate::replay::Mode;
+use crate::report::verdict::WORTH_SAYING;
+use crate::report::{Judge, PolicyRuns, Progress, Table};
+use crate::stats::{Summary, holm, paired_t_test, ratio, ratio_ci95};
+use crate::workload::{Request, Workload};
+use foreread_core::event::Advice;
+use foreread_core::policy::PolicyDraft;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The chance of one false call among the hints.
+const ALPHA: f64 = 0.05;
+/// A file is of a kind if so many of its reads are.
+const NEARLY_ALL: f64 = 0.9;
+/// A file with fewer reads tells no pattern.
+const FEWEST_READS: u64 = 8;
+
+const HINTS: [(Advice, &str); 2] =
+    [(Advice::Random, "POSIX_FADV_RANDOM"), (Advice::Sequential, "POSIX_FADV_SEQUENTIAL")];
+
+/// The best hint under the policy `today`, and the files that it is for.
+pub(super) fn best(
+    plan: &Plan,
+    today: &str,
+    progress: &mut dyn Progress,
+) -> Result<(Option<Gain>, Vec<String>), TuneError> {
+    let Some(replay) = &plan.replay else { return Ok((None, Vec::new())) };
+    let Ok(policy) = PolicyDraft::parse(today) else { return Ok((None, Vec::new())) };
+    let asked = explain::Asked { plan: plan.clone(), policy: policy.clone(), against: Vec::new() };
+    let explained = explain::explain(&asked, progress)?;
+    let rows = |workload: Workload, progress: &mut dyn Progress| -> Result<Option<PolicyRuns>, TuneError> {
+        let replay = Arc::new(crate::replay::Replay { workload, ..(**replay).clone() });
+        let plan =
+            Plan { replay: Some(replay), policies: vec![policy.clone()], oracle: OracleRow::Usual, ..plan.clone() };
+        let tables: Vec<Table> = compare::run(&plan, progress)?;
+        Ok(tables.into_iter().flat_map(|t| t.policies).find(|row| row.policy == today))
+    };
+    let by = if replay.mode == Mode::Open { Judge::Latency } else { Judge::Time };
+    let mut found: Vec<(Gain, Option<f64>, Vec<String>)> = Vec::new();
+    let mut base: Option<PolicyRuns> = None;
+    for (advice, name) in HINTS {
+        let files: Vec<String> = explained.files.iter().filter(|f| is_for(f, advice)).map(|f| f.name.clone()).collect();
+        let numbers: BTreeSet<u32> =
+            (0..).zip(&replay.loaded.names).filter(|(_, n)| files.contains(n)).map(|(i, _)| i).collect();
+        if numbers.is_empty() {
+            continue;
+        }
+        if base.is_none() {
+            base = rows(replay.workload.clone(), progress)?;
+        }
+        let with = rows(hinted(&replay.workload, &numbers, advice), progress)?;
+        if let Some((base, with)) = base.as_ref().zip(with) {
+            found.extend(gain(name, by, base, &with).map(|(gain, p)| (gain, p, files)));
+        }
+    }
+    let p_values = holm(&found.iter().map(|(_, p, _)| *p).collect::<Vec<_>>());
+    let called = found
+        .into_iter()
+        .zip(p_values)
+        .filter(|((gain, _, _), p)| p.is_some_and(|p| p < ALPHA) && gain.ratio <= 1.0 - WORTH_SAYING);
+    let best = called.map(|(found, _)| found).min_by(|a, b| a.0.ratio.total_cmp(&b.0.ratio));
+    Ok(best.map_or((None, Vec::new()), |(gain, _, files)| (Some(gain), files)))
+}
+
+fn is_for(file: &explain::File, advice: Advice) -> bool {
+    let part = match advice {
+        Advice::Random => file.pattern.random,
+        _ => file.pattern.sequential,
+    };
+    let plain = file.hints == 0 && file.faults == 0 && file.share.demand_reads >= FEWEST_READS;
+    plain && part.is_some_and(|part| part >= NEARLY_ALL)
+}
+
+/// The reads with this hint before the first request through each open description of these files.
+fn hinted(workload: &Workload, files: &BTreeSet<u32>, advice: Advice) -> Workload {
+    let mut workload = workload.clone();
+    let mut opened = BTreeSet::new();
+    for job in workload.jobs.iter_mut().filter(|job| files.contains(&job.file) && !job.requests.is_empty()) {
+        if opened.insert(job.open) {
+            let think_ns = if job.timed { job.requests[0].think_ns } else { 0 };
+            job.requests.insert(0, Request { think_ns, ..Request::hint(advice, 0, 0) });
+        }
+    }
+    workload
+}
+
+/// With the uncorrected chance.
+fn gain(name: &str, by: Judge, base: &PolicyRuns, with: &PolicyRuns) -> Option<(Gain, Option<f64>)> {
+    let (before, after) = (base.judged_s(by), with.judged_s(by));
+    let bytes = |row: &PolicyRuns| row.runs.iter().map(|r| r.stats.source_bytes).sum::<u64>() as f64;
+    let (today_s, with_s) = (Summary::of(&before)?.mean, Summary::of(&after)?.mean);
+    let gain = Gain {
+        what: name.to_string(),
+        ratio: ratio(with_s, today_s)?,
+        ratio_ci95: ratio_ci95(&before, &after),
+        today_s,
+        with_s,
+        bytes_ratio: ratio(bytes(with), bytes(base)),
+    };
+    Some((gain, paired_t_test(&before, &after)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Job, Kind};
+
+    #[test]
+    fn each_open_description_is_hinted_once() {
+        let read = || vec![Request::read(0, 4096)];
+        let jobs = vec![Job::new(0, 0, read()), Job::new(0, 0, read()), Job::new(0, 1, read()), Job::new(1, 2, read())];
+        let workload = Workload { name: String::new(), files: vec![9999, 9999], page_bytes: 4096, jobs };
+        let with = hinted(&workload, &BTreeSet::from([0]), Advice::Random);
+        let hints = |job: &Job| job.requests.iter().filter(|r| r.kind == Kind::Hint(Advice::Random)).count();
+        assert_eq!(with.jobs.iter().map(hints).collect::<Vec<_>>(), [1, 0, 1, 0]);
+        assert_eq!((with.reads(), with.bytes()), (workload.reads(), workload.bytes()));
+    }
+}

@@ -1,0 +1,212 @@
+//! `tune`: from a trace to what to set. Measures the storage, compares policies on a model of it, and says what the kernel,
+//! a hint and foreread gain over today's setting; or that nothing does.
+//!
+//! ```text
+//!   trace ──► which storage? ──► probe ──► model ──► compare: the kernel's and our policies, in pairs ──► gains
+//!               its largest file            │                                                              │
+//!               that is here, or --on       └──► the same reads with hints, in pairs ──────────────────────┴─► settings
+//! ```
+//! Everything is held against **today**: the kernel's readahead at the storage's present setting. Never: a gain that no
+//! corrected test calls one, or a setting without its gain.
+//!
+//! Schema `foreread.tune/1`: keys are only ever added. What is not defined is null.
+
+mod choose;
+mod hints;
+mod settings;
+mod storage;
+mod text;
+
+pub use storage::{NoStorage, largest_file};
+pub use text::render;
+
+use crate::compare::{self, CompareError, OracleRow, Plan, Where};
+use crate::device::presets::Preset;
+use crate::explain::ExplainError;
+use crate::probe::{self, Probe, ProbeError, Setting};
+use crate::report::{Progress, Report};
+use foreread_core::policy::PolicyDraft;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Name and version of the layout below.
+pub const SCHEMA: &str = "foreread.tune/1";
+/// Pairs of runs: a model is cheap, and ten rows want more than a glance.
+pub const RUNS: u32 = 10;
+/// The kernel's maximum where nobody knows it: what it sets for nearly every device.
+pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
+/// Maxima of the kernel that are tried, besides today's and the plateau of a probe: from less than usual to what the widest
+/// windows in use are.
+const MAXIMA: [u64; 5] = [32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20];
+/// Policies of ours that are tried beside the kernel's.
+const OURS: [&str; 3] = ["rbd-plain", "rbd-plain:trigger=2,max=2M", "linux-6.18:max=2M,folios=on"];
+
+/// What is to be tuned.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The trace, the cache, the seed and the runs. Its policies and its place are passed over.
+    pub plan: Plan,
+    /// Where the files live.
+    pub storage: Storage,
+    /// How long a probe may take, in seconds.
+    pub seconds: f64,
+}
+
+/// Where the files live.
+#[derive(Clone, Debug)]
+pub enum Storage {
+    /// A model, taken as it is.
+    Model(&'static Preset),
+    /// A file or a block device: it is probed.
+    Probe(PathBuf),
+}
+
+/// Why nothing can be said.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// The plan cannot be carried out.
+    #[error("{0}")]
+    Compare(#[from] CompareError),
+    /// The storage cannot be measured.
+    #[error("{0}")]
+    Probe(#[from] ProbeError),
+    /// The trace cannot be looked into.
+    #[error("{0}")]
+    Explain(#[from] ExplainError),
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tuned {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of foreread.
+    pub foreread: String,
+    /// The trace, as it was named.
+    pub trace: String,
+    /// The storage: `model:NAME`, or `file:PATH` that was probed.
+    pub storage: String,
+    /// What was measured of it. Null for a model.
+    pub probe: Option<Probe>,
+    /// Today: the kernel's policy at the present setting.
+    pub today: String,
+    /// The largest window of today, in bytes.
+    pub today_bytes: u64,
+    /// Whether that was read from the storage, or is the kernel's default.
+    pub today_is_known: bool,
+    /// The comparison, schema `foreread.compare/1`.
+    pub report: Report,
+    /// The best setting of the kernel. Null where none is better than today.
+    pub kernel: Option<Gain>,
+    /// The best hint. Null where none is better than today.
+    pub hint: Option<Gain>,
+    /// The files that the hint is for, by their names in the trace.
+    pub hint_files: Vec<String>,
+    /// The best policy of foreread. Null where none is better than today.
+    pub policy: Option<Gain>,
+    /// What it comes to, in one or two sentences.
+    pub verdict: String,
+    /// What to set.
+    pub settings: Vec<Setting>,
+}
+
+/// What something gains over today.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// What: a policy with its values, or a hint.
+    pub what: String,
+    /// Its mean time (in mode open: latency) / that of today.
+    pub ratio: f64,
+    /// Ends of the 95 % interval of it, by bootstrap over the pairs. Null with one run.
+    pub ratio_ci95: Option<[f64; 2]>,
+    /// Means in seconds: today, and with it.
+    pub today_s: f64,
+    /// See there.
+    pub with_s: f64,
+    /// Bytes that it reads from the source / those of today.
+    pub bytes_ratio: Option<f64>,
+}
+
+/// Measures, compares and advises.
+///
+/// # Errors
+/// See [`TuneError`].
+pub fn tune(asked: &Asked, progress: &mut dyn Progress) -> Result<Tuned, TuneError> {
+    let (probe, preset) = match &asked.storage {
+        Storage::Model(preset) => (None, *preset),
+        Storage::Probe(path) => {
+            let source = probe::Where::File(path.clone());
+            let wanted = probe::Asked { source, seconds: asked.seconds, size_bytes: None, buffered: false };
+            let found = probe::probe(&wanted, progress)?;
+            (Some(found.probe), found.model.preset("measured"))
+        }
+    };
+    let known = probe.as_ref().and_then(|p| p.readahead_bytes);
+    let today_bytes = known.unwrap_or(KERNEL_DEFAULT_BYTES);
+    let today = kernel(today_bytes);
+    let plateau = probe.as_ref().and_then(|p| p.advice.plateau_bytes);
+    let plan = Plan {
+        on: Some(Where::Preset(preset)),
+        policies: candidates(today_bytes, plateau),
+        oracle: OracleRow::OnModels,
+        runs: Some(asked.plan.runs.unwrap_or(RUNS)),
+        ..asked.plan.clone()
+    };
+    let tables = compare::run(&plan, progress)?;
+    let report = tables.first().map(Report::of).unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
+    let (hint, hint_files) = hints::best(&plan, &today, progress)?;
+    let mut tuned = Tuned {
+        schema: SCHEMA.to_string(),
+        foreread: env!("CARGO_PKG_VERSION").to_string(),
+        trace: report.workload.clone(),
+        storage: probe.as_ref().map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
+        today_is_known: known.is_some(),
+        kernel: choose::kernel(&report, &today),
+        policy: choose::ours(&report, &today),
+        probe,
+        today,
+        today_bytes,
+        report,
+        hint,
+        hint_files,
+        verdict: String::new(),
+        settings: Vec::new(),
+    };
+    tuned.verdict = text::verdict(&tuned);
+    tuned.settings = settings::for_paste(&tuned, asked);
+    Ok(tuned)
+}
+
+/// The kernel's policy with this maximum.
+fn kernel(max: u64) -> String {
+    format!("linux-6.18:max={}", crate::report::number::size(max))
+}
+
+/// What is compared: none, today, the kernel with other maxima, ours.
+fn candidates(today: u64, plateau: Option<u64>) -> Vec<PolicyDraft> {
+    let mut maxima: Vec<u64> = MAXIMA.into_iter().chain(plateau).chain([today]).filter(|max| *max > 0).collect();
+    maxima.sort_unstable();
+    maxima.dedup();
+    let names = ["none".to_string()].into_iter().chain(maxima.into_iter().map(kernel));
+    let names = names.chain(OURS.iter().map(|name| (*name).to_string()));
+    let off = (today == 0).then(|| "linux-6.18:max=0".to_string());
+    names.chain(off).filter_map(|name| PolicyDraft::parse(&name).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_candidate_is_a_policy_and_stands_once() {
+        for (today, plateau) in [(128 << 10, None), (4 << 20, Some(1 << 20)), (0, Some(128 << 10))] {
+            let all: Vec<String> = candidates(today, plateau).iter().map(ToString::to_string).collect();
+            let mut distinct = all.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            assert_eq!(distinct.len(), all.len());
+            assert!(all.contains(&kernel(today)) && all[0] == "none", "{all:?}");
+            assert!(OURS.iter().all(|name| all.contains(&(*name).to_string())), "{all:?}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What to set, as text to paste, with what it gains: for the kernel, for the program, and for foreread.
+//!
+//! Never: text for what gains nothing.
+
+use super::{Asked, Storage, Tuned};
+use crate::probe::Setting;
+use crate::report::number::size;
+use std::path::Path;
+
+/// Files that are named in a text; more are counted.
+const NAMED: usize = 3;
+
+/// Everything there is to paste.
+pub(super) fn for_paste(tuned: &Tuned, asked: &Asked) -> Vec<Setting> {
+    let path = match &asked.storage {
+        Storage::Probe(path) => Some(path.as_path()),
+        Storage::Model(_) => None,
+    };
+    let mut all = Vec::new();
+    all.extend(kernel(tuned, path));
+    all.extend(hint(tuned));
+    all.extend(ours(tuned, path));
+    all
+}
+
+fn kernel(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
+    let gain = tuned.kernel.as_ref()?;
+    let bytes = max_of(&gain.what)?;
+    let kib = bytes / 1024;
+    let disk = path.and_then(crate::probe::disk_of);
+    let file = match disk {
+        Some(disk) => match disk.name {
+            Some(name) => format!("/sys/block/{name}/queue/read_ahead_kb"),
+            None => format!("/sys/class/bdi/{}/read_ahead_kb", disk.bdi),
+        },
+        None => "/sys/block/sdX/queue/read_ahead_kb".to_string(),
+    };
+    Some(Setting {
+        place: "the kernel".to_string(),
+        text: format!("echo {kib} > {file}"),
+        why: format!(
+            "As root; for all who read from it, until the next start; files that are open already keep {}. {}",
+            size(tuned.today_bytes),
+            super::text::in_words(gain)
+        ),
+    })
+}
+
+/// The value of `max` in the text of a policy.
+fn max_of(policy: &str) -> Option<u64> {
+    let value = policy.split([':', ',']).find_map(|part| part.strip_prefix("max="))?;
+    foreread_core::units::parse_size(value).ok()
+}
+
+fn hint(tuned: &Tuned) -> Option<Setting> {
+    let gain = tuned.hint.as_ref()?;
+    let named: Vec<&str> = tuned.hint_files.iter().take(NAMED).map(String::as_str).collect();
+    let more = match tuned.hint_files.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        n => format!(", and {n} more (--json has all)"),
+    };
+    Some(Setting {
+        place: "the program".to_string(),
+        text: format!("posix_fadvise(fd, 0, 0, {});", gain.what),
+        why: format!("After each open of {}{more}. {}", named.join(", "), super::text::in_words(gain)),
+    })
+}
+
+fn ours(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
+    let gain = tuned.policy.as_ref().filter(|gain| gain.what != "none")?;
+    let source = path.map_or_else(|| "SOURCE".to_string(), |path| quoted(&path.to_string_lossy()));
+    let policy = &gain.what;
+    Some(Setting {
+        place: "foreread".to_string(),
+        text: format!(
+            "foreread serve {source} --unix foreread.sock --policy {policy}\nforeread mount {source} DIR --policy {policy}\n\
+             let reader = foreread::Reader::open(\"file:...\", foreread::Options::default().policy(\"{policy}\"))?;"
+        ),
+        why: format!(
+            "One of the three: an NBD server, a mount, or the library. A gain over the kernel's decisions on the same \
+             storage; the way through a server or a mount has its own cost, which is not in it. {}",
+            super::text::in_words(gain)
+        ),
+    })
+}
+
+/// As a shell wants it.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@".contains(c);
+    if text.chars().all(plain) { text.to_string() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_paths_are_written_for_pasting() {
+        assert_eq!(max_of("linux-6.18:max=512K"), Some(512 << 10));
+        assert_eq!((max_of("linux-6.18:io=1M,max=2M"), max_of("none")), (Some(2 << 20), None));
+        assert_eq!((quoted("/a/b.img").as_str(), quoted("it's").as_str()), ("/a/b.img", "'it'\\''s'"));
+    }
+}

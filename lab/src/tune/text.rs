@@ -1,0 +1,90 @@
+//! What `tune` says: where it was measured, the table, the verdict, and what to paste. At most 100 columns wide.
+//!
+//! Never: a figure that is not in [`Tuned`].
+
+use super::{Gain, Tuned};
+use crate::report::number::{self, size, span_s, times, wrap};
+use crate::report::table::{Style, WIDTH};
+use crate::report::{self};
+
+/// A gain in one sentence.
+pub(super) fn in_words(gain: &Gain) -> String {
+    let interval =
+        gain.ratio_ci95.map_or_else(String::new, |[low, high]| format!(" (95 %: {} to {})", times(low), times(high)));
+    let bytes = gain.bytes_ratio.filter(|r| (r - 1.0).abs() >= 0.01);
+    let bytes = bytes.map_or_else(String::new, |r| format!(", for {} the bytes", times(r)));
+    format!(
+        "Expected: {} of today's time{interval}, {} s instead of {} s{bytes}.",
+        times(gain.ratio),
+        span_s(gain.with_s, None),
+        span_s(gain.today_s, None)
+    )
+}
+
+/// In one or two sentences: what is worth doing, or that nothing is.
+pub(super) fn verdict(tuned: &Tuned) -> String {
+    let today = format!(
+        "today's readahead of {}{}",
+        size(tuned.today_bytes),
+        if tuned.today_is_known { "" } else { " (the kernel's default; the storage's own is not known)" }
+    );
+    let mut ways: Vec<(&str, &Gain)> = Vec::new();
+    ways.extend(tuned.kernel.as_ref().map(|gain| ("the kernel's setting", gain)));
+    ways.extend(tuned.hint.as_ref().map(|gain| ("a hint in the program", gain)));
+    ways.extend(tuned.policy.as_ref().filter(|gain| gain.what != "none").map(|gain| ("foreread", gain)));
+    let tested = tuned.report.comparisons.iter().any(|c| c.p_value.is_some());
+    if !tested {
+        return "One run of each tells nothing from chance: tune again with --runs 5 or more.".to_string();
+    }
+    let limit = tuned.report.rows.iter().find(|row| row.limit).and_then(|row| row.judged());
+    let base = tuned.report.rows.iter().find(|row| row.policy == tuned.today).and_then(|row| row.judged());
+    let limit = limit.zip(base).and_then(|(limit, base)| crate::stats::ratio(limit.mean, base.mean));
+    let limit =
+        limit.map_or_else(String::new, |r| format!(" Who knows all reads beforehand needs {} of it.", times(r)));
+    if ways.is_empty() {
+        let off = tuned.policy.as_ref().filter(|gain| gain.what == "none");
+        return match off {
+            Some(gain) => format!(
+                "Readahead costs time here: without any the reads take {} of the time of {today}; no setting of it gains.\
+                 {limit}",
+                times(gain.ratio)
+            ),
+            None => format!("There is nothing to gain: no setting, hint or policy is faster than {today}.{limit}"),
+        };
+    }
+    ways.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    let list: Vec<String> =
+        ways.iter().map(|(way, gain)| format!("{} by {way} ({})", times(gain.ratio), gain.what)).collect();
+    format!("Against {today} the reads can take {} of the time.{limit}", list.join(", or "))
+}
+
+/// All of it; ends with a newline.
+#[must_use]
+pub fn render(tuned: &Tuned, style: Style) -> String {
+    let mut lines = Vec::new();
+    if let Some(probe) = &tuned.probe {
+        let holds = if probe.fit.holds { "holds" } else { "does not hold everywhere" };
+        lines.extend(wrap(
+            &format!(
+                "Storage: {} ({}), {}; the model {holds}: {} % off in the median, {} % at worst.",
+                probe.source,
+                probe.source_about,
+                probe.fit.figures,
+                number::percent(probe.fit.median_error),
+                number::percent(probe.fit.worst_error)
+            ),
+            WIDTH,
+        ));
+        probe.notes.iter().for_each(|note| lines.extend(wrap(&format!("Note: {note}."), WIDTH)));
+        lines.push(String::new());
+    }
+    lines.push(report::render(&tuned.report, style));
+    lines.extend(wrap(&tuned.verdict, WIDTH));
+    for setting in &tuned.settings {
+        lines.push(String::new());
+        lines.push(format!("{}:", setting.place));
+        setting.text.lines().for_each(|line| lines.push(format!("    {line}")));
+        lines.extend(wrap(&setting.why, WIDTH - 2).iter().map(|line| format!("  {line}")));
+    }
+    lines.join("\n") + "\n"
+}
