@@ -199,7 +199,8 @@ fn what_the_recorded_system_did_is_said() {
 
 #[test]
 fn others_are_measured_and_the_verdict_is_one_sentence() {
-    let explained = under(&pages(0..400), "linux-6.18:max=32K", &["none", "linux-6.18:max=1M"]);
+    let far = Plan { on: Some(Where::Model("object-near".to_string())), ..pages(0..400) };
+    let explained = under(&far, "linux-6.18:max=32K", &["none", "linux-6.18:max=1M"]);
     let names: Vec<&str> = explained.others.iter().map(|o| o.policy.as_str()).collect();
     assert_eq!(names, ["none", "linux-6.18:max=1M", "linux-6.18:max=32K", "oracle"]);
     assert!(explained.others[2].explained && explained.others[3].limit);

@@ -135,9 +135,7 @@ fn verdict(explained: &Explained) -> String {
 
 fn gain(explained: &Explained, best: &Other) -> String {
     let ratio = best.ratio.unwrap_or(1.0);
-    let interval = best
-        .ratio_ci95
-        .map_or_else(String::new, |[low, high]| format!(" (95 %: {} to {})", number::times(low), number::times(high)));
+    let interval = best.ratio_ci95.map_or_else(String::new, number::interval);
     let ours = explained.others.iter().find(|o| o.explained);
     let bytes = ours.and_then(|o| o.source_bytes).zip(best.source_bytes).and_then(|(a, b)| {
         let ratio = crate::stats::ratio(b as f64, a as f64)?;

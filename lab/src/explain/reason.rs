@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 /// From this part of the readahead on it is worth saying that it was late or unused.
 const WORTH_SAYING: f64 = 0.05;
 
+/// Rules in a sentence; the rest is in [`Because::rules`].
+const MOST_RULES: usize = 3;
+
 /// Whether readahead was on, and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Because {
@@ -55,13 +58,21 @@ fn running(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
     match reasons.first_on {
         Some(first) => {
             let rest = on.iter().map(|(why, n)| (*why, n - u64::from(*why == first))).filter(|(_, n)| *n > 0);
-            let rest: Vec<String> = rest.map(|(why, n)| times(why, n)).collect();
+            let mut rest: Vec<String> = rest.map(|(why, n)| times(why, n)).collect();
+            if rest.len() > MOST_RULES {
+                rest.truncate(MOST_RULES - 1);
+                rest.push("other rules".to_string());
+            }
             parts.push(match (&on[..], rest.is_empty()) {
                 // One rule alone decided.
                 ([(why, n)], _) => format!("by {}", times(*why, *n)),
                 (_, true) => format!("by {}", first.words()),
                 (_, false) => format!("first by {}, then by {}", first.words(), rest.join(", by ")),
             });
+        }
+        None if reasons.unnamed == 0 && !reasons.by_why.is_empty() => {
+            let (why, n) = ranked(reasons.by_why.iter())[0];
+            parts.push(format!("only what large reads and rounding to pages need; by {}", times(why, n)));
         }
         None => parts.push(format!("{} names no rule; by its offsets the stream is {}", context.policy, context.shape)),
     }

@@ -103,6 +103,12 @@ fn mb(bytes: u64) -> String {
     three(bytes as f64 / number::MB)
 }
 
+/// Where something lies: exact where that is short, else to three digits.
+fn place(bytes: u64) -> String {
+    let exact = number::size(bytes);
+    if exact.len() <= 6 { exact } else { format!("{} MB", mb(bytes)) }
+}
+
 /// The last letters of a name: what comes before is often the same for all.
 fn tail(name: &str) -> String {
     let letters = name.chars().count();
@@ -161,7 +167,7 @@ impl File {
 
 fn streams(file: &File) -> Vec<String> {
     let plural = |n: u64, one: &str| if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) };
-    let mut facts = vec![number::size(file.size_bytes), plural(file.opens, "open description")];
+    let mut facts = vec![place(file.size_bytes), plural(file.opens, "open description")];
     if file.hints > 0 {
         facts.push(plural(file.hints, "hint"));
     }
@@ -205,7 +211,7 @@ fn of_stream(s: &Stream, with_open: bool) -> String {
     format!(
         "{}{step}{open} from {}: {} {}, {} MB, {met}{ahead}, stall {} s: {}: {}",
         s.shape,
-        number::size(s.from),
+        place(s.from),
         count(share.demand_reads),
         if share.demand_reads == 1 { "read" } else { "reads" },
         mb(share.demand_bytes),

@@ -212,7 +212,8 @@ impl Watcher {
             share.ra_refused_bytes += refused;
         });
         if let Some(reasons) = self.reasons.get_mut(stream as usize).filter(|_| bytes > 0) {
-            reasons.first_on = reasons.first_on.or(why);
+            // A read that is rounded out to pages reaches beyond itself by whatever rule.
+            reasons.first_on = reasons.first_on.or(why.filter(|why| why.is_on()));
         }
     }
 

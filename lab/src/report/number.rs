@@ -94,6 +94,16 @@ pub fn times(ratio: f64) -> String {
     if ratio > 0.0 && ratio < 0.005 { "x<.01".to_string() } else { format!("x{}", three(ratio)) }
 }
 
+/// The 95 % interval of a ratio behind it, in a sentence: ` (95 %: x0.25 to x0.31)`, ` (in every run)` where it has no
+/// width that could be seen.
+#[must_use]
+pub fn interval([low, high]: [f64; 2]) -> String {
+    match (times(low), times(high)) {
+        (low, high) if low == high => " (in every run)".to_string(),
+        (low, high) => format!(" (95 %: {low} to {high})"),
+    }
+}
+
 /// A size in bytes with a unit of a power of two where it is a whole number of it: `64M`, `512`, `4K`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
@@ -179,6 +189,8 @@ mod tests {
         assert_eq!(times(1.0), "x1.00");
         assert_eq!((times(0.0049), times(0.005), times(0.0)), ("x<.01".into(), "x0.01".into(), "x0".into()));
         assert_eq!(or_dash(None, percent), "-");
+        assert_eq!(interval([0.25, 0.3]), " (95 %: x0.25 to x0.30)");
+        assert_eq!(interval([0.25, 0.251]), " (in every run)");
     }
 
     #[test]

@@ -9,8 +9,7 @@ use crate::report::{self};
 
 /// A gain in one sentence.
 pub(super) fn in_words(gain: &Gain) -> String {
-    let interval =
-        gain.ratio_ci95.map_or_else(String::new, |[low, high]| format!(" (95 %: {} to {})", times(low), times(high)));
+    let interval = gain.ratio_ci95.map_or_else(String::new, number::interval);
     let bytes = gain.bytes_ratio.filter(|r| (r - 1.0).abs() >= 0.01);
     let bytes = bytes.map_or_else(String::new, |r| format!(", for {} the bytes", times(r)));
     format!(
