@@ -45,7 +45,7 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
     assert!(tuned.verdict.starts_with("Against today's readahead of 128K"), "{}", tuned.verdict);
     let text = render(&tuned, Style::default());
     assert!(text.contains("foreread serve SOURCE --unix") && text.contains("Expected: x0."), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
 
 #[test]

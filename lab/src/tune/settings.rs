@@ -70,14 +70,17 @@ fn ours(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
     let gain = tuned.policy.as_ref().filter(|gain| gain.what != "none")?;
     let source = path.map_or_else(|| "SOURCE".to_string(), |path| quoted(&path.to_string_lossy()));
     let policy = &gain.what;
+    let is_kernels = tuned.kernel.as_ref().is_some_and(|kernel| kernel.what == gain.what);
+    let same = if is_kernels { "No more than the kernel's setting above, for where that cannot be set. " } else { "" };
     Some(Setting {
         place: "foreread".to_string(),
         text: format!(
             "foreread serve {source} --unix foreread.sock --policy {policy}\nforeread mount {source} DIR --policy {policy}\n\
-             let reader = foreread::Reader::open(\"file:...\", foreread::Options::default().policy(\"{policy}\"))?;"
+             let options = foreread::Options::default().policy(\"{policy}\");\n\
+             let reader = foreread::Reader::open(\"file:...\", options)?;"
         ),
         why: format!(
-            "One of the three: an NBD server, a mount, or the library. A gain over the kernel's decisions on the same \
+            "{same}One of the three: an NBD server, a mount, or the library. A gain over the kernel's decisions on the same \
              storage; the way through a server or a mount has its own cost, which is not in it. {}",
             super::text::in_words(gain)
         ),

@@ -7,6 +7,9 @@ use crate::report::number::{self, size, span_s, times, wrap};
 use crate::report::table::{Style, WIDTH};
 use crate::report::{self};
 
+/// A model that is this far off in the median orders policies no more: those of quiet machines were 14 % off.
+const DOUBTFUL: f64 = 0.25;
+
 /// A gain in one sentence.
 pub(super) fn in_words(gain: &Gain) -> String {
     let interval = gain.ratio_ci95.map_or_else(String::new, number::interval);
@@ -30,7 +33,10 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     let mut ways: Vec<(&str, &Gain)> = Vec::new();
     ways.extend(tuned.kernel.as_ref().map(|gain| ("the kernel's setting", gain)));
     ways.extend(tuned.hint.as_ref().map(|gain| ("a hint in the program", gain)));
-    ways.extend(tuned.policy.as_ref().filter(|gain| gain.what != "none").map(|gain| ("foreread", gain)));
+    // What the kernel can do as well is its own to do.
+    let more =
+        |gain: &&Gain| tuned.kernel.as_ref().is_none_or(|kernel| kernel.what != gain.what) && gain.what != "none";
+    ways.extend(tuned.policy.as_ref().filter(more).map(|gain| ("foreread", gain)));
     let tested = tuned.report.comparisons.iter().any(|c| c.p_value.is_some());
     if !tested {
         return "One run of each tells nothing from chance: tune again with --runs 5 or more.".to_string();
@@ -40,6 +46,7 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     let limit = limit.zip(base).and_then(|(limit, base)| crate::stats::ratio(limit.mean, base.mean));
     let limit =
         limit.map_or_else(String::new, |r| format!(" Who knows all reads beforehand needs {} of it.", times(r)));
+    let limit = format!("{limit}{}", doubt(tuned));
     if ways.is_empty() {
         let off = tuned.policy.as_ref().filter(|gain| gain.what == "none");
         return match off {
@@ -53,8 +60,20 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     }
     ways.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
     let list: Vec<String> =
-        ways.iter().map(|(way, gain)| format!("{} by {way} ({})", times(gain.ratio), gain.what)).collect();
-    format!("Against {today} the reads can take {} of the time.{limit}", list.join(", or "))
+        ways.iter().map(|(way, gain)| format!("{} of the time by {way} ({})", times(gain.ratio), gain.what)).collect();
+    format!("Against {today} the reads can take {}.{limit}", list.join(", or "))
+}
+
+/// A word on a model that is far off what was measured.
+fn doubt(tuned: &Tuned) -> String {
+    let fit = tuned.probe.as_ref().map(|probe| &probe.fit).filter(|fit| fit.median_error > DOUBTFUL);
+    fit.map_or_else(String::new, |fit| {
+        format!(
+            " But the model is {} % off what was measured, in the median: take this for a hint, and measure again on a \
+             quiet machine.",
+            number::percent(fit.median_error)
+        )
+    })
 }
 
 /// All of it; ends with a newline.
