@@ -3,6 +3,7 @@
 //! Never: a cluster of ours that is left behind.
 
 use crate::args::{ConformArgs, ConformLevel, ConformWhat};
+use crate::conform_live;
 use crate::fail::Fail;
 use crate::out;
 use foreread_lab::conform::linux::{self, Level};
@@ -18,6 +19,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         ConformWhat::Linux if args.cluster.is_some() => {
             Err(Fail::Input("--cluster is for 'conform rbd'; leave it out".to_string()))
         }
+        ConformWhat::Linux if args.check.is_none() => conform_live::run(args),
         ConformWhat::Linux => linux(args),
         ConformWhat::Rbd if args.check.is_some() || args.predict.is_some() => Err(Fail::Input(
             "--check and --predict are for 'conform linux'; librbd is asked live: leave them out".to_string(),
@@ -83,7 +85,7 @@ fn on_cluster(args: &ConformArgs, conf: &Path, ceph: foreread_lab::conform::rbd:
     use foreread_lab::conform::rbd::{Images, Verdict, check};
     use foreread_lab::conform::rbd_cases::{published, random};
     use foreread_lab::report::Progress;
-    let sequences: Vec<_> = (0..args.sequences).map(|nth| random(args.seed, nth)).collect();
+    let sequences: Vec<_> = (0..args.sequences).map(|nth| random(args.seed.unwrap_or(1), nth)).collect();
     let tables = published();
     let mut images = Images::new(conf, ceph);
     let mut all = Verdict::default();

@@ -16,6 +16,7 @@ mod catalog;
 mod compare;
 mod completions;
 mod conform;
+mod conform_live;
 mod convert;
 mod explain;
 mod fail;

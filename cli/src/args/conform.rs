@@ -12,6 +12,19 @@ pub enum ConformWhat {
     Rbd,
 }
 
+/// Which file system is made and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConformFs {
+    /// As it is by default
+    Ext4,
+    /// With data=journal: no large folios
+    Ext4Journal,
+    /// As it is by default
+    Xfs,
+    /// All three
+    All,
+}
+
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConformLevel {
@@ -23,7 +36,8 @@ pub enum ConformLevel {
 
 /// Check our decisions against those of a kernel, or of librbd
 ///
-/// linux: every operation of a recording from a running kernel is carried out by linux-6.18. After a difference the check
+/// linux: seeded operations are carried out by the running kernel, on a loop device of their own, and its decisions are
+/// recorded from tracepoints; then every operation of the recording, or of one made before, is carried out by linux-6.18. After a difference the check
 /// goes on with the next episode; the predictions go on from our own state. What the recording does not answer is not
 /// compared.
 ///
@@ -37,17 +51,19 @@ pub enum ConformLevel {
 /// time. It brings up a cluster of one machine for that and takes it down again, or makes small images on yours.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints 'decisions N divergences M'; any divergence is exit code 1.
+Prints 'decisions N divergences M', or a table; any divergence is exit code 1.
 
 Examples:
+  foreread conform linux
+  foreread conform linux --fs xfs --read-ahead-kb 128 --operations 10000 -o recordings
   foreread conform linux --check ext4-128.jsonl.gz --predict ours.jsonl
   foreread conform rbd --sequences 1000 --seed 7")]
 pub struct ConformArgs {
     /// Whose decisions
     #[arg(value_name = "WHAT")]
     pub what: ConformWhat,
-    /// linux: the recording, .jsonl or .jsonl.gz
-    #[arg(long, value_name = "REC", required_if_eq("what", "linux"))]
+    /// linux: compare this recording, .jsonl or .jsonl.gz [default: ask the running kernel]
+    #[arg(long, value_name = "REC")]
     pub check: Option<PathBuf>,
     /// linux: what is compared
     #[arg(long, value_name = "LEVEL", default_value = "full")]
@@ -61,7 +77,23 @@ pub struct ConformArgs {
     /// rbd: random sequences beside the tables
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub sequences: u64,
-    /// rbd: the seed of the sequences
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    /// Seed of what is asked [default: drawn for linux, 1 for rbd]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// linux, live: file systems
+    #[arg(long, value_name = "FS", value_delimiter = ',', default_value = "all")]
+    pub fs: Vec<ConformFs>,
+    /// linux, live: values of the device's read_ahead_kb
+    #[arg(long, value_name = "KIB,...", value_delimiter = ',', default_value = "16,128,1024",
+        value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
+    pub read_ahead_kb: Vec<u64>,
+    /// linux, live: operations for each file system and value
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub operations: u64,
+    /// linux, live: keep the recordings in this folder
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// linux, live: print JSON (schema foreread.conform-linux/1)
+    #[arg(long)]
+    pub json: bool,
 }

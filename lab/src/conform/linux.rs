@@ -118,6 +118,9 @@ fn predict(out: &mut dyn Write, op: &Op, done: &Done) -> std::io::Result<()> {
         #[serde(flatten)]
         done: &'a Done,
     }
+    // The state before a call is the kernel's to tell.
+    let calls = done.calls.iter().map(|call| call.without_pre()).collect();
+    let done = &Done { calls, ..done.clone() };
     serde_json::to_writer(&mut *out, &Line { t: "op", i: op.i, op: &op.op, done })?;
     out.write_all(b"\n")
 }

@@ -4,6 +4,7 @@
 //! hint) is an input; everything else is predicted.
 
 pub mod linux;
+pub mod live;
 pub mod pages;
 #[cfg(feature = "rbd")]
 pub mod rbd;

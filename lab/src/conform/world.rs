@@ -36,14 +36,14 @@ pub enum Call {
     Sync {
         index: u64,
         req: u64,
-        #[serde(skip_serializing)]
+        #[serde(skip_serializing_if = "Option::is_none")]
         pre: Option<Pre>,
     },
     /// A mark was met.
     Async {
         index: u64,
         req: u64,
-        #[serde(skip_serializing)]
+        #[serde(skip_serializing_if = "Option::is_none")]
         pre: Option<Pre>,
     },
     /// A window, as wanted.

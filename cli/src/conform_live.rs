@@ -1,0 +1,89 @@
+//! `foreread conform linux` without a recording: the running kernel's decisions beside ours, as a table or as JSON.
+//!
+//! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
+
+use crate::args::{ConformArgs, ConformFs};
+use crate::fail::Fail;
+use crate::out;
+use crate::progress::Bar;
+use crate::watch;
+use foreread_lab::conform::live::{FileSystem, Found, LiveError, Wanted, check, table};
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    kernel: String,
+    policy: &'static str,
+    seed: u64,
+    cells: &'a [Found],
+}
+
+/// Records, compares, prints; a divergence is a failed check.
+pub fn run(args: &ConformArgs) -> Result<(), Fail> {
+    if args.predict.is_some() {
+        return Err(Fail::Input("--predict is for --check REC; record with -o DIR first, then check that".to_string()));
+    }
+    if let Some(folder) = args.record.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err(Fail::input("no such folder for recordings", folder.display(), "make it first"));
+    }
+    if let Some(odd) = args.read_ahead_kb.iter().find(|kib| *kib % 4 != 0) {
+        return Err(Fail::input("read_ahead_kb is no whole number of pages", odd, "take a multiple of 4"));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    watch::end_at_second_signal()?;
+    for signal in watch::ENDING {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(watch::no_handler)?;
+    }
+    let seed = args.seed.unwrap_or_else(drawn);
+    let wanted = Wanted {
+        file_systems: file_systems(&args.fs),
+        read_ahead_kib: args.read_ahead_kb.clone(),
+        operations: args.operations,
+        seed,
+        keep: args.record.clone(),
+    };
+    eprintln!("foreread: seed {seed}");
+    let found = check(&wanted, &stop, &mut Bar::new(), &mut |_| ()).map_err(|error| match error {
+        LiveError::Io { .. } | LiveError::Cannot(_) => Fail::Cannot(error.to_string()),
+        LiveError::Recording(_) | LiveError::Ended => Fail::Check(error.to_string()),
+    })?;
+    let kernel = foreread_lab::conform::live::kernel();
+    if args.json {
+        let report = Report { schema: "foreread.conform-linux/1", kernel, policy: "linux-6.18", seed, cells: &found };
+        let text = serde_json::to_string_pretty(&report).map_err(|error| Fail::Cannot(error.to_string()))?;
+        out::print(text + "\n")?;
+    } else {
+        out::print(table(&kernel, seed, &found))?;
+    }
+    match found.iter().find_map(|found| Some((found, found.first.as_ref()?))) {
+        None => Ok(()),
+        Some((found, first)) => {
+            let Found { file_system, read_ahead_kb, .. } = found;
+            Err(Fail::Check(format!("{file_system} at {read_ahead_kb} KiB, seed {seed}: {first}")))
+        }
+    }
+}
+
+fn file_systems(asked: &[ConformFs]) -> Vec<FileSystem> {
+    let all = [FileSystem::Ext4, FileSystem::Ext4Journal, FileSystem::Xfs];
+    let wants = |fs: &FileSystem| {
+        asked.iter().any(|asked| match asked {
+            ConformFs::Ext4 => *fs == FileSystem::Ext4,
+            ConformFs::Ext4Journal => *fs == FileSystem::Ext4Journal,
+            ConformFs::Xfs => *fs == FileSystem::Xfs,
+            ConformFs::All => true,
+        })
+    };
+    all.into_iter().filter(wants).collect()
+}
+
+/// A seed that differs from run to run and is short enough to type.
+fn drawn() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    foreread_lab::draw::mix(now ^ u64::from(std::process::id())) >> 32
+}

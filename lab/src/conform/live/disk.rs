@@ -1,0 +1,268 @@
+//! A file system of our own: memory behind a loop device, mounted nowhere.
+//!
+//! ```text
+//!   memfd ◄── /dev/loopN (detaches itself) ◄── ext4 or xfs, read-only ◄── a mount without a place, held by a descriptor
+//!   0.5 GiB, sparse     │ read_ahead_kb          5 files of known sizes          reached as /proc/PID/fd/N
+//! ```
+//! The files are written in a first mount and read in a second, read-only one: then no journal, no time stamp and no
+//! write-back has a hand in the cache. Never: an existing device or file.
+
+use super::{LiveError, RETRY, began};
+use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::time::Duration;
+
+/// Bytes of the files: less than four pages, 100 pages, one byte over and some bytes over a power of two, a page less
+/// one byte over (spec linux-readahead, section 7).
+pub(super) const SIZES: [u64; 5] = [12_411, 409_600, 1_048_577, 25_167_058, 134_221_823];
+/// XFS wants 300 MB; the files take 160.
+const DISK_BYTES: u64 = 512 << 20;
+/// What the loop device's backing file is called, before our process number.
+const BACKING: &str = "foreread-conform-";
+/// How long a device may stay busy, in looks of 20 us to 1 ms.
+const LOOKS: u32 = 20_000;
+
+/// What is made on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    /// ext4 as it is by default.
+    Ext4,
+    /// ext4 with data=journal: no large folios.
+    Ext4Journal,
+    /// XFS.
+    Xfs,
+}
+
+impl FileSystem {
+    /// As on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FileSystem::Ext4 => "ext4",
+            FileSystem::Ext4Journal => "ext4-journal",
+            FileSystem::Xfs => "xfs",
+        }
+    }
+
+    fn make(self) -> (&'static str, &'static [&'static str], &'static str) {
+        match self {
+            FileSystem::Ext4 | FileSystem::Ext4Journal => ("mkfs.ext4", &["-q", "-F", "-b", "4096"], "e2fsprogs"),
+            FileSystem::Xfs => ("mkfs.xfs", &["-q", "-f"], "xfsprogs"),
+        }
+    }
+}
+
+/// The device, mounted.
+pub(super) struct Disk {
+    kind: FileSystem,
+    mount: OwnedFd,
+    inflight: File,
+    /// Keeps the device ours from its first moment on.
+    _device: File,
+    /// `loop7`.
+    name: String,
+    /// Major and minor number.
+    pub number: (u32, u32),
+    /// Inode of each file of [`SIZES`].
+    pub inodes: [u64; SIZES.len()],
+}
+
+impl Disk {
+    /// Makes everything.
+    pub fn new(kind: FileSystem) -> Result<Disk, LiveError> {
+        detach_stale();
+        let label = format!("{BACKING}{}-{}", std::process::id(), began(std::process::id()).unwrap_or(0));
+        let memory =
+            memfd_create(&label, MemfdFlags::CLOEXEC).map_err(|e| LiveError::io("no memory file (memfd_create)", e))?;
+        ftruncate(&memory, DISK_BYTES).map_err(|e| LiveError::io("no memory file of 512 MiB", e))?;
+        let path = attach(&format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()))?;
+        let device = File::options().read(true).write(true).open(&path);
+        // Detaching a device that is open only marks it: the kernel detaches it when the last of us closes it.
+        let marked = run("losetup", &["-d", &path], "util-linux (mount)");
+        let device = device.map_err(|e| LiveError::io(format!("cannot open {path}"), e))?;
+        marked?;
+        let (program, arguments, package) = kind.make();
+        run(program, &[arguments, &[path.as_str()]].concat(), package)?;
+        let name = path.rsplit('/').next().unwrap_or_default().to_string();
+        let writing = mount(kind, &path, false)?;
+        for (nth, &size) in SIZES.iter().enumerate() {
+            write(&writing, nth, size).map_err(|e| LiveError::io(format!("cannot write to {path}"), e))?;
+        }
+        drop(writing);
+        let mount = mount(kind, &path, true)?;
+        let inflight = format!("/sys/block/{name}/inflight");
+        let inflight = File::open(&inflight).map_err(|e| LiveError::io(inflight, e))?;
+        let mut disk = Disk { kind, mount, inflight, _device: device, name, number: (0, 0), inodes: [0; SIZES.len()] };
+        for nth in 0..SIZES.len() {
+            let stat = fstat(disk.open(nth)?).map_err(|e| LiveError::io("fstat", e))?;
+            disk.number = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+            disk.inodes[nth] = stat.st_ino;
+        }
+        Ok(disk)
+    }
+
+    /// What is on it.
+    pub fn kind(&self) -> FileSystem {
+        self.kind
+    }
+
+    /// A fresh descriptor of a file.
+    pub fn open(&self, nth: usize) -> Result<File, LiveError> {
+        openat(&self.mount, file_name(nth), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map(File::from)
+            .map_err(|e| LiveError::io(format!("cannot open {} on /dev/{}", file_name(nth), self.name), e))
+    }
+
+    /// The way to a file for another process, as long as this one lives.
+    pub fn path(&self, nth: usize) -> String {
+        format!("/proc/{}/fd/{}/{}", std::process::id(), self.mount.as_raw_fd(), file_name(nth))
+    }
+
+    /// Sets the device's readahead, and reads it back.
+    pub fn set_read_ahead(&self, kib: u64) -> Result<(), LiveError> {
+        let path = self.queue("read_ahead_kb");
+        std::fs::write(&path, kib.to_string()).map_err(|e| LiveError::io(path.clone(), e))?;
+        match self.kib("read_ahead_kb")? {
+            set if set == kib => Ok(()),
+            set => Err(LiveError::Cannot(format!("{path} is {set} after {kib} was written; take a multiple of 4"))),
+        }
+    }
+
+    /// The largest command, in KiB.
+    pub fn max_command(&self) -> Result<u64, LiveError> {
+        self.kib("max_sectors_kb")
+    }
+
+    fn queue(&self, key: &str) -> String {
+        format!("/sys/block/{}/queue/{key}", self.name)
+    }
+
+    fn kib(&self, key: &str) -> Result<u64, LiveError> {
+        let path = self.queue(key);
+        let text = std::fs::read_to_string(&path).map_err(|e| LiveError::io(path.clone(), e))?;
+        text.trim().parse().map_err(|_| LiveError::Cannot(format!("{path} holds '{}', no number", text.trim())))
+    }
+
+    /// Waits until nothing is under way: a page that has not arrived cannot be dropped, nor mapped by a neighbour's fault.
+    pub fn settle(&self) -> Result<(), LiveError> {
+        let mut text = [0; 64];
+        for look in 0..LOOKS {
+            let got = self.inflight.read_at(&mut text, 0).map_err(|e| LiveError::io("/sys/block/*/inflight", e))?;
+            if text[..got].iter().all(|c| c.is_ascii_whitespace() || *c == b'0') {
+                return Ok(());
+            }
+            match look {
+                0..20 => std::thread::yield_now(),
+                20..200 => std::thread::sleep(Duration::from_micros(20)),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        Err(LiveError::Cannot(format!(
+            "/dev/{} does not come to rest; run this on a machine with less to do",
+            self.name
+        )))
+    }
+}
+
+fn file_name(nth: usize) -> String {
+    format!("file{nth}")
+}
+
+/// Words that differ from page to page, as data that could be read.
+fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut file = File::from(openat(mount, file_name(nth), flags, Mode::from_raw_mode(0o600))?);
+    let mut left = size as usize;
+    let block = vec![0x66; 1 << 20];
+    while left > 0 {
+        let part = left.min(block.len());
+        file.write_all(&block[..part])?;
+        left -= part;
+    }
+    file.sync_all()
+}
+
+/// A mount that only its descriptor holds.
+fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, LiveError> {
+    let name = if kind == FileSystem::Xfs { "xfs" } else { "ext4" };
+    let mut tried = 0;
+    loop {
+        let mounted = (|| {
+            let fs = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_set_string(&fs, "source", device)?;
+            if kind == FileSystem::Ext4Journal {
+                fsconfig_set_string(&fs, "data", "journal")?;
+            }
+            if read_only {
+                fsconfig_set_flag(&fs, "ro")?;
+            }
+            fsconfig_create(&fs)?;
+            fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOATIME)
+        })();
+        match mounted {
+            // The mount before this one is still on its way out.
+            Err(rustix::io::Errno::BUSY) if tried < 1000 => std::thread::sleep(Duration::from_millis(2)),
+            Err(rustix::io::Errno::NODEV) => {
+                return Err(LiveError::Cannot(format!("this kernel has no {name}; leave it out with --fs")));
+            }
+            Err(error) => {
+                let what = format!("cannot mount {name} from {device}");
+                return Err(LiveError::Io { what, error: error.into(), remedy: RETRY });
+            }
+            Ok(mount) => return Ok(mount),
+        }
+        tried += 1;
+    }
+}
+
+fn attach(file: &str) -> Result<String, LiveError> {
+    let said = run("losetup", &["--find", "--show", file], "util-linux (mount)")?;
+    match said.trim() {
+        path if path.starts_with("/dev/") => Ok(path.to_string()),
+        said => Err(LiveError::Cannot(format!("losetup attached nothing: '{said}'; is there a free /dev/loopN?"))),
+    }
+}
+
+/// Runs a program and returns what it said.
+fn run(program: &str, arguments: &[&str], package: &str) -> Result<String, LiveError> {
+    let ran = Command::new(program).args(arguments).stdin(std::process::Stdio::null()).output();
+    let ran = ran.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            LiveError::Cannot(format!("{program} is missing; install the package {package}"))
+        }
+        _ => LiveError::io(format!("cannot run {program}"), error),
+    })?;
+    if ran.status.success() {
+        return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let said = said.lines().last().unwrap_or("no reason given").trim();
+    Err(LiveError::Cannot(format!("{program} failed: {said}; there has to be a free loop device (/dev/loop-control)")))
+}
+
+/// Detaches devices of runs that were killed in the moment between attaching and marking.
+fn detach_stale() {
+    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(backing) = std::fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
+        let Some(owner) = backing.trim().strip_prefix(&format!("/memfd:{BACKING}")) else { continue };
+        let owner = owner.trim_end_matches(" (deleted)");
+        if is_gone(owner) {
+            let _ = run("losetup", &["-d", &format!("/dev/{name}")], "");
+        }
+    }
+}
+
+/// Whether the process that named something `PID-START` has ended.
+pub(super) fn is_gone(owner: &str) -> bool {
+    let Some((pid, start)) = owner.split_once('-') else { return false };
+    let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
+    began(pid) != Some(start)
+}

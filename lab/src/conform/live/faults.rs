@@ -1,0 +1,154 @@
+//! Patterns of page faults: a mapping, touches of its pages, and reads in between.
+//!
+//! Never: touches a page behind the end of the file, which is a signal.
+
+use super::patterns::{PAGE, Story, length, place, spread};
+use super::steps::Step;
+use crate::draw::Rng;
+
+type Draw = fn(&mut Rng, &mut Story);
+
+/// Their names in a recording.
+pub(super) const KINDS: [(&str, Draw); 9] = [
+    ("mrand", random),
+    ("mseq", sequential),
+    ("mback", backward),
+    ("mstride", strided),
+    ("madv_rand", told_random),
+    ("madv_seq", told_sequential),
+    ("mexec", executable),
+    ("mhuge", huge),
+    ("mmix", mixed),
+];
+
+/// What madvise(2) calls them on Linux.
+const NORMAL: u32 = 0;
+const RANDOM: u32 = 1;
+const SEQUENTIAL: u32 = 2;
+const HUGE: u32 = 14;
+
+/// Maps a part of the file, or all of it; returns how many pages.
+fn map(rng: &mut Rng, story: &mut Story, prot: &'static str, advice: u32) -> u64 {
+    let pages = story.pages();
+    let (pgoff, npages) = match rng.below(3) {
+        0 => {
+            let from = rng.below(pages);
+            (from, 1 + rng.below(pages - from))
+        }
+        _ => (0, pages),
+    };
+    story.steps.push(Step::Mmap { fd: 0, pgoff, npages, prot, advice });
+    npages
+}
+
+fn touch(story: &mut Story, page: u64) {
+    story.steps.push(Step::Touch { fd: 0, page });
+}
+
+/// Touches anywhere, or mostly near the last one; now and then a read in between.
+fn around(rng: &mut Rng, story: &mut Story, pages: u64) {
+    let mut last = rng.below(pages);
+    while !story.full() {
+        last = if rng.below(3) == 0 { (last + rng.below(40)) % pages } else { rng.below(pages) };
+        touch(story, last);
+        if rng.below(12) == 0 {
+            let (off, len) = (place(rng, story.size), length(rng).min(64 << 10));
+            story.read(0, off, len);
+        }
+    }
+}
+
+/// Touches by a step forward, from drawn places.
+fn forward(rng: &mut Rng, story: &mut Story, pages: u64, step: u64) {
+    while !story.full() {
+        let mut page = if rng.below(2) == 0 { 0 } else { rng.below(pages) };
+        for _ in 0..10 + rng.below(80) {
+            touch(story, page);
+            page += step;
+            if page >= pages {
+                break;
+            }
+        }
+    }
+}
+
+fn random(rng: &mut Rng, story: &mut Story) {
+    let pages = map(rng, story, "r", NORMAL);
+    around(rng, story, pages);
+}
+
+fn sequential(rng: &mut Rng, story: &mut Story) {
+    let pages = map(rng, story, "r", NORMAL);
+    forward(rng, story, pages, 1);
+}
+
+fn backward(rng: &mut Rng, story: &mut Story) {
+    let pages = map(rng, story, "r", NORMAL);
+    while !story.full() {
+        let (mut page, step) = (rng.below(pages), 1 + rng.below(20));
+        for _ in 0..10 + rng.below(60) {
+            touch(story, page);
+            if page < step {
+                break;
+            }
+            page -= step;
+        }
+    }
+}
+
+fn strided(rng: &mut Rng, story: &mut Story) {
+    let pages = map(rng, story, "r", NORMAL);
+    let step = 1 + spread(rng, 8);
+    forward(rng, story, pages, step);
+}
+
+fn told_random(rng: &mut Rng, story: &mut Story) {
+    let pages = map(rng, story, "r", RANDOM);
+    around(rng, story, pages);
+}
+
+fn told_sequential(rng: &mut Rng, story: &mut Story) {
+    let pages = map(rng, story, "r", SEQUENTIAL);
+    let step = 1 + rng.below(3) * rng.below(12);
+    forward(rng, story, pages, step);
+}
+
+fn executable(rng: &mut Rng, story: &mut Story) {
+    let advice = [NORMAL, NORMAL, SEQUENTIAL, RANDOM][rng.below(4) as usize];
+    let pages = map(rng, story, "rx", advice);
+    around(rng, story, pages);
+}
+
+fn huge(rng: &mut Rng, story: &mut Story) {
+    let pages = map(rng, story, "r", HUGE);
+    around(rng, story, pages);
+}
+
+/// Several descriptors, mapped and read, with hints and dropped pages.
+fn mixed(rng: &mut Rng, story: &mut Story) {
+    story.fds = 2;
+    let pages = map(rng, story, "r", NORMAL);
+    while !story.full() {
+        match rng.below(8) {
+            0 => super::patterns::hint(rng, story),
+            1 => {
+                let from = place(rng, story.size) / PAGE * PAGE;
+                story.advise(1, "dontneed", from, PAGE * (1 + rng.below(64)));
+            }
+            2 | 3 => {
+                let (mut off, len) = (place(rng, story.size), length(rng).min(64 << 10));
+                let fd = rng.below(2) as u32;
+                for _ in 0..1 + rng.below(5) {
+                    story.read(fd, off, len);
+                    off += len;
+                }
+            }
+            _ => {
+                let from = rng.below(pages);
+                for page in from..(from + 1 + rng.below(6)).min(pages) {
+                    touch(story, page);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+# Plays operations on a file for 'foreread conform linux': one line asks, one line answers (a number, or why not).
+# Ends when its input does. A mapping lies as the file does within 2 MiB, and never where one has been shortly before, so
+# that its page tables are its own.
+import ctypes, os, sys
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.readahead.argtypes = [ctypes.c_int, ctypes.c_long, ctypes.c_size_t]
+PAGE, HUGE, SLOT, SLOTS, BASE = 4096, 512, 1 << 30, 4096, 1 << 44
+MAP_PRIVATE, MAP_FIXED_NOREPLACE = 2, 0x100000
+READ, EXEC = 1, 4
+ADVICE = {word: getattr(os, "POSIX_FADV_" + word.upper())
+          for word in ("normal", "random", "sequential", "willneed", "dontneed", "noreuse")}
+files, maps, slot = [], {}, 0
+
+
+def checked(failed):
+    if failed:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def unmap(fd):
+    if fd in maps:
+        checked(libc.munmap(*maps.pop(fd)))
+
+
+def ready():
+    return 0
+
+
+def open_(count, path):
+    for fd in list(maps):
+        unmap(fd)
+    while files:
+        os.close(files.pop())
+    for _ in range(int(count)):
+        files.append(os.open(path, os.O_RDONLY))
+
+
+def pread(fd, off, length):
+    return len(os.pread(files[int(fd)], int(length), int(off)))
+
+
+def fadvise(fd, advice, off, length):
+    os.posix_fadvise(files[int(fd)], int(off), int(length), ADVICE[advice])
+
+
+def readahead(fd, off, length):
+    checked(libc.readahead(files[int(fd)], int(off), int(length)))
+
+
+def mmap(fd, pgoff, npages, prot, advice):
+    global slot
+    fd, pgoff, length, advice = int(fd), int(pgoff), int(npages) * PAGE, int(advice)
+    unmap(fd)
+    slot = (slot + 1) % SLOTS
+    want = BASE + slot * SLOT + pgoff % HUGE * PAGE
+    bits = READ | (EXEC if "x" in prot else 0)
+    got = libc.mmap(want, length, bits, MAP_PRIVATE | MAP_FIXED_NOREPLACE, files[fd], pgoff * PAGE)
+    checked(got != want)
+    maps[fd] = (got, length)
+    if advice:
+        checked(libc.madvise(got, length, advice))
+
+
+def touch(fd, page):
+    ctypes.c_ubyte.from_address(maps[int(fd)][0] + int(page) * PAGE).value
+
+
+DO = {"ready": ready, "open": open_, "pread": pread, "fadvise": fadvise, "readahead": readahead, "mmap": mmap, "touch": touch}
+for line in iter(sys.stdin.readline, ""):
+    try:
+        word, *rest = line.split()
+        answer = DO[word](*rest) or 0
+    except Exception as error:
+        answer = repr(error)
+    sys.stdout.write(f"{answer}\n")
+    sys.stdout.flush()

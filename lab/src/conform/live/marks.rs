@@ -1,0 +1,34 @@
+//! The mark of a folio, read from the flags of its first page frame.
+//!
+//! The kernel keeps the readahead mark in the bit that also means "reclaim soon" (a page is never both), and shows that
+//! bit to root as number 9 of `/proc/kpageflags` (documented with pagemap as KPF_RECLAIM). Never: guesses a mark.
+
+use super::LiveError;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The bit of the mark.
+const RECLAIM: u64 = 1 << 9;
+
+/// The page flags of this machine.
+pub(super) struct Marks(File);
+
+impl Marks {
+    pub fn open() -> Result<Marks, LiveError> {
+        let place = "/proc/kpageflags";
+        match File::open(place) {
+            Ok(file) => Ok(Marks(file)),
+            Err(error) => {
+                let what = format!("marks cannot be read from {place}: {error}");
+                Err(LiveError::Cannot(format!("{what}; run as root on a kernel with CONFIG_PROC_PAGE_MONITOR")))
+            }
+        }
+    }
+
+    /// Whether the folio whose first page lies in this frame is marked.
+    pub fn at(&self, frame: u64) -> Result<bool, LiveError> {
+        let mut word = [0; 8];
+        self.0.read_exact_at(&mut word, frame * 8).map_err(|e| LiveError::io("/proc/kpageflags", e))?;
+        Ok(u64::from_ne_bytes(word) & RECLAIM != 0)
+    }
+}

@@ -1,0 +1,148 @@
+//! Carries steps out: reads and posix_fadvise here, mappings and readahead(2) in a small Python process.
+//!
+//! The lab has no `unsafe`, and touching a mapping of a file needs it. Python is on nearly every system, its ctypes maps
+//! at a chosen address and reads one byte, and one episode is played by one process, so descriptors need not be shared. Without it
+//! those patterns are left out by name. Never: both players in one episode.
+//!
+//! ```text
+//!   Step ─┬─► Native: pread, posix_fadvise
+//!         └─► Helper: "touch 0 93\n" ──stdin──► python3 ──stdout──► "0\n"     ends when its stdin does
+//! ```
+
+use super::LiveError;
+use super::steps::Step;
+use rustix::fs::{Advice, fadvise};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The helper's program.
+const PROGRAM: &str = include_str!("helper.py");
+/// Longest read of any pattern.
+pub(super) const LONGEST: u64 = 3 << 20;
+
+/// Plays in this process.
+pub(super) struct Native {
+    files: Vec<File>,
+    buffer: Vec<u8>,
+}
+
+impl Native {
+    pub fn new() -> Native {
+        Native { files: Vec::new(), buffer: vec![0; LONGEST as usize] }
+    }
+
+    /// Fresh descriptors in place of the last ones.
+    pub fn begin(&mut self, files: Vec<File>) {
+        self.files = files;
+    }
+
+    /// Returns what pread(2) did, otherwise 0.
+    pub fn play(&mut self, step: &Step) -> Result<u64, LiveError> {
+        let file = &self.files[step.fd() as usize];
+        match *step {
+            Step::Pread { off, len, .. } => {
+                let whole = &mut self.buffer[..len as usize];
+                file.read_at(whole, off)
+                    .map(|got| got as u64)
+                    .map_err(|e| LiveError::io("cannot read a file of ours", e))
+            }
+            Step::Fadvise { advice, off, len, .. } => {
+                advise(file, advice, off, len).map(|()| 0).map_err(|e| LiveError::io("posix_fadvise", e))
+            }
+            Step::Readahead { .. } | Step::Mmap { .. } | Step::Touch { .. } => {
+                Err(LiveError::Cannot(format!("{step:?} needs python3; install it")))
+            }
+        }
+    }
+}
+
+/// posix_fadvise(2) by the recording's word; `len` 0 reaches to the end.
+pub(super) fn advise(file: &File, advice: &str, off: u64, len: u64) -> Result<(), rustix::io::Errno> {
+    let advice = match advice {
+        "normal" => Advice::Normal,
+        "random" => Advice::Random,
+        "sequential" => Advice::Sequential,
+        "willneed" => Advice::WillNeed,
+        "noreuse" => Advice::NoReuse,
+        "dontneed" => Advice::DontNeed,
+        _ => return Err(rustix::io::Errno::INVAL),
+    };
+    fadvise(file, off, NonZeroU64::new(len), advice)
+}
+
+/// Plays in a Python process.
+pub(super) struct Helper {
+    process: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Helper {
+    /// Starts it; nothing where there is no Python with ctypes.
+    pub fn start() -> Result<Option<Helper>, LiveError> {
+        for python in ["/usr/bin/python3", "python3"] {
+            let mut command = Command::new(python);
+            // Isolated: nothing of the user's runs in it.
+            command
+                .args(["-I", "-S", "-c", PROGRAM])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null());
+            let mut process = match command.spawn() {
+                Ok(process) => process,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(LiveError::io(format!("cannot run {python}"), error)),
+            };
+            let (Some(to), Some(from)) = (process.stdin.take(), process.stdout.take()) else { continue };
+            let mut helper = Helper { process, to: Some(to), from: BufReader::new(from) };
+            if helper.ask("ready") == Ok(0) {
+                return Ok(Some(helper));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Fresh descriptors of a file in place of the last ones, and no mapping.
+    pub fn begin(&mut self, path: &str, fds: u32) -> Result<(), LiveError> {
+        self.tell(&format!("open {fds} {path}")).map(|_| ())
+    }
+
+    pub fn play(&mut self, step: &Step) -> Result<u64, LiveError> {
+        let line = match *step {
+            Step::Pread { fd, off, len } => format!("pread {fd} {off} {len}"),
+            Step::Fadvise { fd, advice, off, len } => format!("fadvise {fd} {advice} {off} {len}"),
+            Step::Readahead { fd, off, len } => format!("readahead {fd} {off} {len}"),
+            Step::Mmap { fd, pgoff, npages, prot, advice } => format!("mmap {fd} {pgoff} {npages} {prot} {advice}"),
+            Step::Touch { fd, page } => format!("touch {fd} {page}"),
+        };
+        self.tell(&line)
+    }
+
+    fn tell(&mut self, line: &str) -> Result<u64, LiveError> {
+        self.ask(line).map_err(|said| LiveError::Cannot(format!("python3 could not '{line}': {said}; see dmesg")))
+    }
+
+    fn ask(&mut self, line: &str) -> Result<u64, String> {
+        let to = self.to.as_mut().ok_or("it has ended")?;
+        to.write_all(format!("{line}\n").as_bytes()).and_then(|()| to.flush()).map_err(|e| e.to_string())?;
+        let mut said = String::new();
+        self.from.read_line(&mut said).map_err(|e| e.to_string())?;
+        let said = said.trim();
+        said.parse().map_err(|_| if said.is_empty() { "it has ended".to_string() } else { said.to_string() })
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.to = None;
+        let _ = self.process.wait();
+    }
+}

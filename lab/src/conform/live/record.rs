@@ -1,0 +1,278 @@
+//! One recording as it is made: plays episodes, listens, reads the marks, and writes lines (spec linux-readahead, section 5).
+//!
+//! ```text
+//!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of what came ──► one JSON line
+//!   for each episode:  fresh descriptors ── steps ── settle ── drop the file's pages until none is left
+//! ```
+//! An episode into which somebody else reached (the kernel reclaimed pages, the trace lost events) is cut before that step
+//! and counted. Never: writes a line that is not wholly the kernel's own answer.
+
+use super::LiveError;
+use super::disk::{Disk, SIZES};
+use super::events::{Event, Line, parse};
+use super::marks::Marks;
+use super::player::{Helper, Native, advise};
+use super::steps::{Plan, Step};
+use super::trace::Trace;
+use crate::conform::recording::PAGE;
+use crate::conform::world::{Call, State};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+/// How often an episode's pages are dropped before they count as stuck, with a millisecond in between.
+const DROPS: u32 = 2000;
+
+/// The first line.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "t", rename = "header")]
+pub(super) struct Header {
+    pub v: u32,
+    pub kernel: String,
+    pub fs: &'static str,
+    pub page_size: u64,
+    pub ra_pages: u64,
+    pub io_pages: u64,
+    pub large_folios: bool,
+    pub max_order: u32,
+    pub min_order: u32,
+    pub seed: u64,
+    pub mmap: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "t", rename = "episode")]
+struct Episode {
+    ep: u64,
+    kind: &'static str,
+    file_size: u64,
+    fds: u32,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "t", rename = "op")]
+struct Op<'a> {
+    i: usize,
+    #[serde(flatten)]
+    step: &'a Step,
+    ret: u64,
+    calls: &'a [Call],
+    added: &'a [(u64, u32)],
+    marks: &'a [u64],
+    evicted: &'a [(u64, u32)],
+    state: State,
+}
+
+/// What the kernel did in one step.
+#[derive(Debug, Default)]
+struct Answer {
+    calls: Vec<Call>,
+    /// Frame, first page, order.
+    added: Vec<(u64, u64, u32)>,
+    evicted: Vec<(u64, u32)>,
+    /// Somebody else had a hand in it.
+    foreign: bool,
+}
+
+/// What a recording came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    pub operations: u64,
+    pub episodes: u64,
+    /// Episodes that somebody else cut short.
+    pub cut: u64,
+}
+
+/// Listens to one device while a thread plays on it.
+pub(super) struct Recorder<'a> {
+    disk: &'a Disk,
+    trace: Trace,
+    marks: Marks,
+    native: Native,
+    helper: Option<Helper>,
+    /// This thread, as the trace calls it.
+    thread: u32,
+    text: Vec<u8>,
+    /// Folios of the episode's file in the cache: first page and order.
+    cached: BTreeMap<u64, u32>,
+}
+
+impl<'a> Recorder<'a> {
+    /// In the thread that is going to play. Without a helper there are no faults and no readahead(2).
+    pub fn new(disk: &'a Disk, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let (trace, marks) = (Trace::new(disk.number)?, Marks::open()?);
+        let (text, cached) = (Vec::new(), BTreeMap::new());
+        Ok(Recorder { disk, trace, marks, native: Native::new(), helper, thread, text, cached })
+    }
+
+    /// Whether the file system makes large folios here: its sequential reads say so.
+    pub fn large_folios(&mut self) -> Result<bool, LiveError> {
+        let file = 3;
+        let steps = (0..64).map(|nth| Step::Pread { fd: 0, off: nth * 4 * PAGE, len: 4 * PAGE }).collect();
+        let plan = Plan { kind: "probe", file, fds: 1, steps };
+        self.begin(&plan, false)?;
+        let mut large = false;
+        for step in &plan.steps {
+            let (_, answer) = self.step(&plan, step, false)?;
+            large |= answer.added.iter().any(|&(_, _, order)| order > 0);
+        }
+        self.drop_all(&plan)?;
+        Ok(large)
+    }
+
+    /// Writes a recording of `wanted` operations. `tell` hears how far it is and may end it.
+    pub fn record(
+        &mut self,
+        out: &mut dyn Write,
+        header: &Header,
+        wanted: u64,
+        mut next: impl FnMut() -> Plan,
+        tell: &mut dyn FnMut(u64) -> Result<(), LiveError>,
+    ) -> Result<Written, LiveError> {
+        let mut written = Written::default();
+        line(out, header)?;
+        while written.operations < wanted {
+            let mut plan = next();
+            plan.steps.truncate(usize::try_from(wanted - written.operations).unwrap_or(usize::MAX));
+            let episode = Episode { ep: written.episodes, kind: plan.kind, file_size: SIZES[plan.file], fds: plan.fds };
+            line(out, &episode)?;
+            written.episodes += 1;
+            let done = self.episode(out, &plan, header.mmap)?;
+            written.operations += done;
+            written.cut += u64::from(done < plan.steps.len() as u64);
+            tell(written.operations)?;
+        }
+        Ok(written)
+    }
+
+    /// Plays an episode; how many of its steps were written.
+    fn episode(&mut self, out: &mut dyn Write, plan: &Plan, helped: bool) -> Result<u64, LiveError> {
+        self.begin(plan, helped)?;
+        let mut states = vec![State { prev_pos: -1, ..State::default() }; plan.fds as usize];
+        let mut done = 0;
+        for (i, step) in plan.steps.iter().enumerate() {
+            let (ret, answer) = self.step(plan, step, helped)?;
+            if answer.foreign {
+                break;
+            }
+            let state = &mut states[step.fd() as usize];
+            follow(state, step, ret, &answer.calls);
+            let mut marks = Vec::new();
+            for &(frame, first, _) in &answer.added {
+                if self.marks.at(frame)? {
+                    marks.push(first);
+                }
+            }
+            let added: Vec<(u64, u32)> = answer.added.iter().map(|&(_, first, order)| (first, order)).collect();
+            let (calls, evicted) = (&answer.calls, &answer.evicted);
+            line(out, &Op { i, step, ret, calls, added: &added, marks: &marks, evicted, state: *state })?;
+            done += 1;
+        }
+        self.drop_all(plan)?;
+        Ok(done)
+    }
+
+    fn begin(&mut self, plan: &Plan, helped: bool) -> Result<(), LiveError> {
+        if let (true, Some(helper)) = (helped, &mut self.helper) {
+            return helper.begin(&self.disk.path(plan.file), plan.fds);
+        }
+        let files = (0..plan.fds).map(|_| self.disk.open(plan.file)).collect::<Result<_, _>>()?;
+        self.native.begin(files);
+        Ok(())
+    }
+
+    fn step(&mut self, plan: &Plan, step: &Step, helped: bool) -> Result<(u64, Answer), LiveError> {
+        if step.wants_quiet() {
+            self.disk.settle()?;
+        }
+        let ret = match &mut self.helper {
+            Some(helper) if helped => helper.play(step)?,
+            _ => self.native.play(step)?,
+        };
+        Ok((ret, self.listen(plan)?))
+    }
+
+    /// What happened to the file since the last call.
+    fn listen(&mut self, plan: &Plan) -> Result<Answer, LiveError> {
+        self.text.clear();
+        self.trace.read(&mut self.text)?;
+        let text = String::from_utf8_lossy(&self.text);
+        let mut answer = Answer::default();
+        let helper = self.helper.as_ref().map(Helper::pid);
+        for text in text.lines() {
+            let wrong =
+                |text| LiveError::Cannot(format!("a line of the trace is in another form: {text}; see --check"));
+            let Some(Line { pid, inode, event }) = parse(text).map_err(wrong)? else { continue };
+            if event == Event::Lost {
+                answer.foreign = true;
+            } else if inode != self.disk.inodes[plan.file] {
+                continue;
+            }
+            answer.foreign |= pid != self.thread && Some(pid) != helper;
+            match event {
+                Event::Decided(call) => answer.calls.push(call),
+                Event::Added(frame, first, order) => {
+                    self.cached.insert(first, order);
+                    answer.added.push((frame, first, order));
+                }
+                Event::Deleted(first, order) => {
+                    self.cached.remove(&first);
+                    answer.evicted.push((first, order));
+                }
+                Event::Lost => {}
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Closes the episode's descriptors and drops all pages of its file. A page that somebody holds for a moment stays,
+    /// so what the trace says has gone decides, not what was asked for.
+    fn drop_all(&mut self, plan: &Plan) -> Result<(), LiveError> {
+        self.native.begin(Vec::new());
+        if let Some(helper) = &mut self.helper {
+            helper.begin(&self.disk.path(plan.file), 0)?;
+        }
+        let file = self.disk.open(plan.file)?;
+        for _ in 0..DROPS {
+            self.disk.settle()?;
+            advise(&file, "dontneed", 0, 0).map_err(|e| LiveError::io("posix_fadvise", e))?;
+            let answer = self.listen(plan)?;
+            if answer.added.is_empty() && self.cached.is_empty() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let left = self.cached.len();
+        Err(LiveError::Cannot(format!("{left} folios of a file of ours stay in the cache; who else reads its device?")))
+    }
+}
+
+/// The descriptor's state, as far as the kernel told it: its last window, and where its last read ended.
+fn follow(state: &mut State, step: &Step, ret: u64, calls: &[Call]) {
+    for call in calls {
+        if let Call::Window { start, size, async_size, .. } = *call {
+            *state = State { start, size, async_size, ..*state };
+        }
+    }
+    if let (Step::Pread { off, .. }, true) = (step, ret > 0) {
+        state.prev_pos = i64::try_from(off + ret).unwrap_or(i64::MAX);
+    }
+}
+
+fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<(), LiveError> {
+    let failed = |error| LiveError::Io {
+        what: "the recording cannot be written".to_string(),
+        error,
+        remedy: "make room, or name another folder",
+    };
+    serde_json::to_writer(&mut *out, value).map_err(|e| failed(e.into()))?;
+    out.write_all(b"\n").map_err(failed)
+}
+
+/// The running kernel's release.
+#[must_use]
+pub fn kernel() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or("unknown".to_string(), |text| text.trim().to_string())
+}

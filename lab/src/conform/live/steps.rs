@@ -1,0 +1,51 @@
+//! What is done to a file, as the recording says it (spec linux-readahead, section 5).
+//!
+//! Never: does it.
+
+use serde::Serialize;
+
+/// One operation. Descriptors count from 0 within an episode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub(super) enum Step {
+    /// A read of `len` bytes from `off`.
+    Pread { fd: u32, off: u64, len: u64 },
+    /// posix_fadvise(2).
+    Fadvise { fd: u32, advice: &'static str, off: u64, len: u64 },
+    /// readahead(2).
+    Readahead { fd: u32, off: u64, len: u64 },
+    /// A new mapping in place of the descriptor's last: pages of the file, and what madvise(2) is told of them.
+    Mmap { fd: u32, pgoff: u64, npages: u64, prot: &'static str, advice: u32 },
+    /// One byte of a page of the mapping is read.
+    Touch { fd: u32, page: u64 },
+}
+
+impl Step {
+    pub(super) fn fd(&self) -> u32 {
+        match *self {
+            Step::Pread { fd, .. }
+            | Step::Fadvise { fd, .. }
+            | Step::Readahead { fd, .. }
+            | Step::Mmap { fd, .. }
+            | Step::Touch { fd, .. } => fd,
+        }
+    }
+
+    /// Its outcome depends on which pages have arrived: what is under way has to be waited for first.
+    pub(super) fn wants_quiet(&self) -> bool {
+        matches!(self, Step::Touch { .. } | Step::Fadvise { advice: "dontneed", .. })
+    }
+}
+
+/// A file with an empty cache and fresh descriptors, and what is done to it.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The name of the pattern.
+    pub kind: &'static str,
+    /// Which file: an index into [`super::disk::SIZES`].
+    pub file: usize,
+    /// Descriptors.
+    pub fds: u32,
+    /// In order.
+    pub steps: Vec<Step>,
+}

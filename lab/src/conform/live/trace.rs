@@ -1,0 +1,135 @@
+//! A tracing instance of our own: the readahead decisions and the page cache's comings and goings of one device.
+//!
+//! Never: changes the machine's own trace or another instance. Where tracefs is mounted nowhere, a mount without a place serves.
+//!
+//! ```text
+//!   tracefs/instances/foreread-PID-START/ ── set_event, filters ──► trace_pipe ──► text, until nothing is left
+//! ```
+
+use super::disk::is_gone;
+use super::{LiveError, began};
+use rustix::fs::OFlags;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where tracefs is by custom.
+const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// Our instances, before the process's number and start.
+const OURS: &str = "foreread-conform-";
+/// Trace memory of each CPU: one operation writes at most a few thousand lines of 100 bytes.
+const BUFFER_KIB: &str = "4096";
+/// What is listened to.
+const EVENTS: [&str; 6] = [
+    "readahead/page_cache_sync_ra",
+    "readahead/page_cache_async_ra",
+    "readahead/page_cache_ra_order",
+    "readahead/page_cache_ra_unbounded",
+    "filemap/mm_filemap_add_to_page_cache",
+    "filemap/mm_filemap_delete_from_page_cache",
+];
+
+/// An instance that is gone when it is dropped.
+pub(super) struct Trace {
+    folder: PathBuf,
+    pipe: Option<File>,
+    /// Holds tracefs where it is mounted nowhere.
+    _mount: Option<OwnedFd>,
+}
+
+impl Trace {
+    /// Listens to one device, by its major and minor number.
+    pub fn new(device: (u32, u32)) -> Result<Trace, LiveError> {
+        let (root, mount) = tracefs()?;
+        for event in EVENTS {
+            if !root.join("events").join(event).is_dir() {
+                let what = format!("this kernel ({}) has no tracepoint {event}", super::record::kernel());
+                let remedy = "what can still be compared is a recording of another one: conform linux --check REC";
+                return Err(LiveError::Cannot(format!("{what}; {remedy}")));
+            }
+        }
+        let instances = root.join("instances");
+        remove_stale(&instances);
+        let pid = std::process::id();
+        let folder = instances.join(format!("{OURS}{pid}-{}", began(pid).unwrap_or(0)));
+        // What an earlier run of this very process left.
+        let _ = std::fs::remove_dir(&folder);
+        std::fs::create_dir(&folder)
+            .map_err(|e| LiveError::io(format!("no tracing instance {}", folder.display()), e))?;
+        let mut trace = Trace { folder, pipe: None, _mount: mount };
+        trace.set("buffer_size_kb", BUFFER_KIB)?;
+        // The kernel writes device numbers with 20 bits for the minor one.
+        let filter = format!("s_dev == {}", u64::from(device.0) << 20 | u64::from(device.1));
+        for event in EVENTS {
+            trace.set(&format!("events/{event}/filter"), &filter)?;
+            trace.set(&format!("events/{event}/enable"), "1")?;
+        }
+        trace.set("tracing_on", "1")?;
+        let path = trace.folder.join("trace_pipe");
+        let pipe = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&path);
+        trace.pipe = Some(pipe.map_err(|e| LiveError::io(path.display().to_string(), e))?);
+        Ok(trace)
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result<(), LiveError> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, value).map_err(|e| LiveError::io(format!("cannot set {}", path.display()), e))
+    }
+
+    /// Appends all that was written since the last call.
+    pub fn read(&mut self, text: &mut Vec<u8>) -> Result<(), LiveError> {
+        let Some(pipe) = &mut self.pipe else { return Ok(()) };
+        loop {
+            // The kernel hands out at most two pages at a time.
+            let begin = text.len();
+            text.resize(begin + (16 << 10), 0);
+            let got = pipe.read(&mut text[begin..]);
+            text.truncate(begin + *got.as_ref().unwrap_or(&0));
+            match got {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(LiveError::io("trace_pipe", error)),
+            }
+        }
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.pipe = None;
+        // An instance that stays is removed by the next run.
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+/// Where tracefs is, and what holds it there.
+fn tracefs() -> Result<(PathBuf, Option<OwnedFd>), LiveError> {
+    if let Some(root) = USUAL.iter().map(Path::new).find(|root| root.join("instances").is_dir()) {
+        return Ok((root.to_path_buf(), None));
+    }
+    let mounted = (|| {
+        let fs = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&fs)?;
+        fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    })();
+    let mount = mounted.map_err(|error: rustix::io::Errno| {
+        let remedy = "a kernel with CONFIG_TRACING is needed; a recording can be compared: conform linux --check REC";
+        LiveError::Cannot(format!("no tracefs ({error}); {remedy}"))
+    })?;
+    Ok((PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd())), Some(mount)))
+}
+
+/// Removes the instances of runs that were killed.
+fn remove_stale(instances: &Path) {
+    for entry in std::fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.strip_prefix(OURS).is_some_and(is_gone) {
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
