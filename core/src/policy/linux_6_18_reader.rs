@@ -180,7 +180,8 @@ impl Reader {
             (self.window, self.why) = (window, Some(Why::Around));
             return Todo::Place { at: p / pages * pages, window };
         }
-        if touch.advice == Advice::Random || self.max == 0 {
+        // Advice RANDOM does not hold an executable mapping back (6.18.44, recorded; the spec's recordings had none).
+        if (touch.advice == Advice::Random && !touch.executable) || self.max == 0 {
             self.why = Some(if self.max == 0 { Why::Off } else { Why::HintRandom });
             return Todo::Nothing;
         }
