@@ -49,8 +49,9 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     };
     eprintln!("foreread: seed {seed}");
     let found = check(&wanted, &stop, &mut Bar::new(), &mut |_| ()).map_err(|error| match error {
-        LiveError::Io { .. } | LiveError::Cannot(_) => Fail::Cannot(error.to_string()),
-        LiveError::Recording(_) | LiveError::Ended => Fail::Check(error.to_string()),
+        LiveError::Recording(_) => Fail::Check(error.to_string()),
+        // What was ended half-way is no divergence.
+        LiveError::Io { .. } | LiveError::Cannot(_) | LiveError::Ended => Fail::Cannot(error.to_string()),
     })?;
     let kernel = foreread_lab::conform::live::kernel();
     if args.json {

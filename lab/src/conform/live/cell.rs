@@ -12,6 +12,7 @@ use super::patterns;
 use super::player::Helper;
 use super::record::{Header, Recorder, Written, kernel};
 use super::steps::Plan;
+use super::trace;
 use super::{LiveError, RETRY};
 use crate::conform::linux::{self, Level, Verdict};
 use crate::conform::recording::{CheckError, PAGE};
@@ -91,19 +92,34 @@ pub fn check(
     progress: &mut dyn Progress,
     found: &mut dyn FnMut(&Found),
 ) -> Result<Vec<Found>, LiveError> {
+    ready(&wanted.file_systems)?;
     let mut all = Vec::new();
     for &file_system in &wanted.file_systems {
         let disk = Disk::new(file_system)?;
         for &read_ahead_kib in &wanted.read_ahead_kib {
             let cell = Cell { file_system, read_ahead_kib };
             progress.stage(&format!("{} at {read_ahead_kib} KiB", file_system.name()));
-            disk.set_read_ahead(read_ahead_kib)?;
             let one = compare(&disk, cell, wanted, stop, progress)?;
             found(&one);
             all.push(one);
         }
     }
     Ok(all)
+}
+
+/// Whether this machine and this user have what it takes, before anything is made.
+fn ready(file_systems: &[FileSystem]) -> Result<(), LiveError> {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
+    if !root {
+        let what = "asking the running kernel needs root, for tracepoints and a loop device";
+        return Err(LiveError::Cannot(format!("{what}; as a user, compare a recording: conform linux --check REC")));
+    }
+    let page = rustix::param::page_size() as u64;
+    if page != PAGE {
+        return Err(LiveError::Cannot(format!("pages of {page} bytes; linux-6.18 is defined on pages of {PAGE}")));
+    }
+    trace::ready()?;
+    file_systems.iter().try_for_each(|fs| fs.ready())
 }
 
 /// Records in a thread of its own, on one CPU, and watches it.
@@ -148,7 +164,10 @@ fn both<'scope>(
     let helper = Helper::start()?;
     let faults = if helper.is_some() { wanted.operations / FAULTS } else { 0 };
     let mut recorder = Recorder::new(disk, helper)?;
+    // Without readahead there would be no large folio to see.
+    disk.set_read_ahead(128)?;
     let large_folios = recorder.large_folios()?;
+    disk.set_read_ahead(read_ahead_kib)?;
     affinity(Some(&any))?;
     // What both sides draw depends on the seed and on the cell, and on nothing else.
     let salt = mix(read_ahead_kib ^ (file_system as u64) << 32);

@@ -51,6 +51,13 @@ impl FileSystem {
         }
     }
 
+    /// Whether it can be made here.
+    pub(super) fn ready(self) -> Result<(), LiveError> {
+        let (program, _, package) = self.make();
+        run("losetup", &["--version"], "mount (util-linux)")?;
+        run(program, &["-V"], package).map(|_| ())
+    }
+
     fn make(self) -> (&'static str, &'static [&'static str], &'static str) {
         match self {
             FileSystem::Ext4 | FileSystem::Ext4Journal => ("mkfs.ext4", &["-q", "-F", "-b", "4096"], "e2fsprogs"),
@@ -61,7 +68,6 @@ impl FileSystem {
 
 /// The device, mounted.
 pub(super) struct Disk {
-    kind: FileSystem,
     mount: OwnedFd,
     inflight: File,
     /// Keeps the device ours from its first moment on.
@@ -85,7 +91,7 @@ impl Disk {
         let path = attach(&format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()))?;
         let device = File::options().read(true).write(true).open(&path);
         // Detaching a device that is open only marks it: the kernel detaches it when the last of us closes it.
-        let marked = run("losetup", &["-d", &path], "util-linux (mount)");
+        let marked = run("losetup", &["-d", &path], "mount (util-linux)");
         let device = device.map_err(|e| LiveError::io(format!("cannot open {path}"), e))?;
         marked?;
         let (program, arguments, package) = kind.make();
@@ -99,18 +105,13 @@ impl Disk {
         let mount = mount(kind, &path, true)?;
         let inflight = format!("/sys/block/{name}/inflight");
         let inflight = File::open(&inflight).map_err(|e| LiveError::io(inflight, e))?;
-        let mut disk = Disk { kind, mount, inflight, _device: device, name, number: (0, 0), inodes: [0; SIZES.len()] };
+        let mut disk = Disk { mount, inflight, _device: device, name, number: (0, 0), inodes: [0; SIZES.len()] };
         for nth in 0..SIZES.len() {
             let stat = fstat(disk.open(nth)?).map_err(|e| LiveError::io("fstat", e))?;
             disk.number = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
             disk.inodes[nth] = stat.st_ino;
         }
         Ok(disk)
-    }
-
-    /// What is on it.
-    pub fn kind(&self) -> FileSystem {
-        self.kind
     }
 
     /// A fresh descriptor of a file.
@@ -223,7 +224,7 @@ fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, Liv
 }
 
 fn attach(file: &str) -> Result<String, LiveError> {
-    let said = run("losetup", &["--find", "--show", file], "util-linux (mount)")?;
+    let said = run("losetup", &["--find", "--show", file], "mount (util-linux)")?;
     match said.trim() {
         path if path.starts_with("/dev/") => Ok(path.to_string()),
         said => Err(LiveError::Cannot(format!("losetup attached nothing: '{said}'; is there a free /dev/loopN?"))),

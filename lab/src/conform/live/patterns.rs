@@ -63,7 +63,6 @@ const READS: [(&str, Draw); 15] = [
 
 /// An episode as it grows.
 pub(super) struct Story {
-    pub file: usize,
     pub size: u64,
     pub fds: u32,
     pub steps: Vec<Step>,
@@ -106,7 +105,7 @@ pub(super) fn faults(rng: &mut Rng) -> Plan {
 fn episode(rng: &mut Rng, kind: &'static str, draw: Draw) -> Plan {
     let file = rng.below(SIZES.len() as u64) as usize;
     let wanted = 30 + rng.below(60) as usize;
-    let mut story = Story { file, size: SIZES[file], fds: 1, steps: Vec::new(), wanted };
+    let mut story = Story { size: SIZES[file], fds: 1, steps: Vec::new(), wanted };
     draw(rng, &mut story);
     story.steps.truncate(wanted);
     Plan { kind, file, fds: story.fds, steps: story.steps }

@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// The helper's program.
@@ -91,6 +92,8 @@ impl Helper {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null());
+            // A Ctrl-C is for us; it ends when we do.
+            command.process_group(0);
             let mut process = match command.spawn() {
                 Ok(process) => process,
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,

@@ -44,13 +44,6 @@ impl Trace {
     /// Listens to one device, by its major and minor number.
     pub fn new(device: (u32, u32)) -> Result<Trace, LiveError> {
         let (root, mount) = tracefs()?;
-        for event in EVENTS {
-            if !root.join("events").join(event).is_dir() {
-                let what = format!("this kernel ({}) has no tracepoint {event}", super::record::kernel());
-                let remedy = "what can still be compared is a recording of another one: conform linux --check REC";
-                return Err(LiveError::Cannot(format!("{what}; {remedy}")));
-            }
-        }
         let instances = root.join("instances");
         remove_stale(&instances);
         let pid = std::process::id();
@@ -107,6 +100,19 @@ impl Drop for Trace {
     }
 }
 
+/// Whether there is something to listen to.
+pub(super) fn ready() -> Result<(), LiveError> {
+    let (root, _mount) = tracefs()?;
+    has_tracepoints(&root)
+}
+
+fn has_tracepoints(root: &Path) -> Result<(), LiveError> {
+    let Some(event) = EVENTS.iter().find(|event| !root.join("events").join(event).is_dir()) else { return Ok(()) };
+    let what = format!("this kernel ({}) has no tracepoint {event}, as Linux 6.18 has", super::record::kernel());
+    let remedy = "what can still be compared is a recording made elsewhere: conform linux --check REC";
+    Err(LiveError::Cannot(format!("{what}; {remedy}")))
+}
+
 /// Where tracefs is, and what holds it there.
 fn tracefs() -> Result<(PathBuf, Option<OwnedFd>), LiveError> {
     if let Some(root) = USUAL.iter().map(Path::new).find(|root| root.join("instances").is_dir()) {
@@ -131,5 +137,39 @@ fn remove_stale(instances: &Path) {
         if name.strip_prefix(OURS).is_some_and(is_gone) {
             let _ = std::fs::remove_dir(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An older kernel has some of the tracepoints; which one is missing is said, and what can be done.
+    #[test]
+    fn a_kernel_without_the_tracepoints_is_told() {
+        let root = tempfile::tempdir().expect("a scratch folder");
+        for event in EVENTS {
+            let told = has_tracepoints(root.path()).expect_err("not all there").to_string();
+            assert!(told.contains(event) && told.contains("--check REC"), "{told}");
+            std::fs::create_dir_all(root.path().join("events").join(event)).expect("made");
+        }
+        assert!(has_tracepoints(root.path()).is_ok());
+    }
+
+    /// Only what belongs to a process that is gone goes.
+    #[test]
+    fn instances_of_the_dead_are_removed() {
+        let root = tempfile::tempdir().expect("a scratch folder");
+        let me = std::process::id();
+        let began = began(me).expect("this process");
+        let stays = [format!("{OURS}{me}-{began}"), "foreread-conform-x".into(), "somebody's".into()];
+        // Our number, used by a process before us.
+        let goes = [format!("{OURS}{me}-{}", began - 1), format!("{OURS}4194999-7")];
+        for name in stays.iter().chain(&goes) {
+            std::fs::create_dir(root.path().join(name)).expect("made");
+        }
+        remove_stale(root.path());
+        assert!(stays.iter().all(|name| root.path().join(name).is_dir()));
+        assert!(goes.iter().all(|name| !root.path().join(name).exists()));
     }
 }
