@@ -24,6 +24,9 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         ConformWhat::Rbd if args.check.is_some() || args.predict.is_some() => Err(Fail::Input(
             "--check and --predict are for 'conform linux'; librbd is asked live: leave them out".to_string(),
         )),
+        ConformWhat::Rbd if conform_live::is_asked(args) => Err(Fail::Input(
+            "--fs, --read-ahead-kb, --operations, -o and --json are for 'conform linux'; leave them out".to_string(),
+        )),
         #[cfg(feature = "rbd")]
         ConformWhat::Rbd => rbd(args),
         #[cfg(not(feature = "rbd"))]

@@ -13,6 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// A small device's readahead, the kernel's default, and what is set for disks that stream.
+const READ_AHEAD_KIB: [u64; 3] = [16, 128, 1024];
+const OPERATIONS: u64 = 100_000;
+
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
@@ -21,6 +25,12 @@ struct Report<'a> {
     policy: &'static str,
     seed: u64,
     cells: &'a [Found],
+}
+
+/// Whether options stand there that are for this alone.
+pub fn is_asked(args: &ConformArgs) -> bool {
+    let ConformArgs { fs, read_ahead_kb, operations, record, json, .. } = args;
+    !fs.is_empty() || !read_ahead_kb.is_empty() || operations.is_some() || record.is_some() || *json
 }
 
 /// Records, compares, prints; a divergence is a failed check.
@@ -42,8 +52,12 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     let seed = args.seed.unwrap_or_else(drawn);
     let wanted = Wanted {
         file_systems: file_systems(&args.fs),
-        read_ahead_kib: args.read_ahead_kb.clone(),
-        operations: args.operations,
+        read_ahead_kib: if args.read_ahead_kb.is_empty() {
+            READ_AHEAD_KIB.to_vec()
+        } else {
+            args.read_ahead_kb.clone()
+        },
+        operations: args.operations.unwrap_or(OPERATIONS),
         seed,
         keep: args.record.clone(),
     };
@@ -72,6 +86,9 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
 
 fn file_systems(asked: &[ConformFs]) -> Vec<FileSystem> {
     let all = [FileSystem::Ext4, FileSystem::Ext4Journal, FileSystem::Xfs];
+    if asked.is_empty() {
+        return all.to_vec();
+    }
     let wants = |fs: &FileSystem| {
         asked.iter().any(|asked| match asked {
             ConformFs::Ext4 => *fs == FileSystem::Ext4,

@@ -66,7 +66,7 @@ pub struct ConformArgs {
     #[arg(long, value_name = "REC")]
     pub check: Option<PathBuf>,
     /// linux: what is compared
-    #[arg(long, value_name = "LEVEL", default_value = "full")]
+    #[arg(long, value_name = "LEVEL", default_value = "full", requires = "check")]
     pub level: ConformLevel,
     /// linux: write our own decisions, in JSON lines
     #[arg(long, value_name = "OUT")]
@@ -80,20 +80,20 @@ pub struct ConformArgs {
     /// Seed of what is asked [default: drawn for linux, 1 for rbd]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// linux, live: file systems
-    #[arg(long, value_name = "FS", value_delimiter = ',', default_value = "all")]
+    /// linux, live: file systems [default: all]
+    #[arg(long, value_name = "FS,...", value_delimiter = ',', conflicts_with = "check")]
     pub fs: Vec<ConformFs>,
-    /// linux, live: values of the device's read_ahead_kb
-    #[arg(long, value_name = "KIB,...", value_delimiter = ',', default_value = "16,128,1024",
+    /// linux, live: values of the device's read_ahead_kb [default: 16,128,1024]
+    #[arg(long, value_name = "KIB,...", value_delimiter = ',', conflicts_with = "check",
         value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
     pub read_ahead_kb: Vec<u64>,
-    /// linux, live: operations for each file system and value
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
-    pub operations: u64,
+    /// linux, live: operations for each file system and value [default: 100000]
+    #[arg(long, value_name = "N", conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub operations: Option<u64>,
     /// linux, live: keep the recordings in this folder
-    #[arg(short = 'o', long, value_name = "DIR")]
+    #[arg(short = 'o', long, value_name = "DIR", conflicts_with = "check")]
     pub record: Option<PathBuf>,
     /// linux, live: print JSON (schema foreread.conform-linux/1)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "check")]
     pub json: bool,
 }

@@ -13,8 +13,9 @@
 use super::folios::{Folio, Sight, counted};
 use alloc::collections::BTreeMap;
 
-/// The kernel's index of the cache has leaves of 64 slots; a folio that fills a leaf or more has no slot to be out of
-/// step with (4.9).
+/// The kernel's index of the cache has leaves of 64 slots; a folio that fills one has no slot to be out of step with (4.9).
+/// On one that fills several the cursor stands on the first, and moves a leaf with each page until that is the page's
+/// leaf (recorded on 6.18.44: from page 7678 of the folio 7168..7680 the first hole is 7686).
 const LEAF: u64 = 64;
 
 /// The folios of one file, by first page. They do not overlap.
@@ -123,37 +124,67 @@ impl<S: Sight> Sight for Cursor<'_, S> {
     }
 
     fn hole(&self, from: u64, limit: u64) -> Option<u64> {
+        let end = from + limit;
+        if let Some(folio) = self.folios.at(from).filter(|f| f.pages() > LEAF) {
+            // A leaf for each page, from the folio's first on: near its end the number leaves the folio before the leaf does.
+            let behind = (from - folio.first) / LEAF;
+            let agree = if from + behind < folio.end() { from } else { from + behind + 1 };
+            return if agree < end { self.sight.hole(agree, end - agree) } else { None };
+        }
         let lag = self.folios.lag(from);
         // From the next leaf on, number and slot agree; the first `lag` pages of that leaf were never looked at.
         let agree = ((from - lag) / LEAF + 1) * LEAF + lag;
-        let end = from + limit;
         let early = (from..end.min(agree)).find(|page| !self.sight.is_cached(page - lag));
         early.or_else(|| if agree < end { self.sight.hole(agree, end - agree) } else { None })
     }
 
     fn history(&self, i: u64, limit: u64) -> (u64, bool) {
         let Some(last) = i.checked_sub(1) else { return counted(0, i, limit) };
-        let (mut page, mut slot) = (last, last - self.folios.lag(last));
-        if slot == page {
-            return self.sight.history(i, limit);
-        }
+        let first = self.folios.at(last).map_or(last, |folio| folio.first);
+        let mut place = match self.folios.lag(last) {
+            0 if last / LEAF == first / LEAF => return self.sight.history(i, limit),
+            0 => Place::Leaf(first / LEAF),
+            lag => Place::Slot(last - lag),
+        };
+        let mut page = last;
         for found in 0..limit {
-            if !self.sight.is_cached(slot) {
+            if !matches!(place, Place::Slot(slot) if self.sight.is_cached(slot)) && !matches!(place, Place::Leaf(_)) {
                 return counted(found, i, limit);
             }
             if page == 0 {
                 return counted(found + 1, i, limit);
             }
             page -= 1;
-            if slot % LEAF != 0 {
-                slot -= 1;
-            } else if page % LEAF != 0 {
-                // Into the leaf before, at the place that the number names there: 64 pages too low unless in step.
-                let Some(leaf) = slot.checked_sub(LEAF) else { return counted(found + 1, i, limit) };
-                slot = leaf + page % LEAF;
-            }
+            let leaf = match place {
+                Place::Slot(slot) if slot % LEAF != 0 => {
+                    place = Place::Slot(slot - 1);
+                    continue;
+                }
+                Place::Slot(slot) if page % LEAF != 0 => slot / LEAF,
+                Place::Leaf(leaf) if page / LEAF != leaf => leaf,
+                Place::Slot(_) | Place::Leaf(_) => continue,
+            };
+            let Some(before) = leaf.checked_sub(1) else { return counted(found + 1, i, limit) };
+            place = self.enter(before, page);
         }
         counted(limit, i, limit)
+    }
+}
+
+/// Where the cursor is: at a page's slot, or at a leaf that a folio fills.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Slot(u64),
+    Leaf(u64),
+}
+
+impl<S> Cursor<'_, S> {
+    /// Into a leaf, at the place that the page number names there: 64 pages too low or more unless in step.
+    fn enter(&self, leaf: u64, page: u64) -> Place {
+        match self.folios.at(leaf * LEAF) {
+            Some(folio) if folio.pages() >= LEAF => Place::Leaf(leaf),
+            _ => Place::Slot(leaf * LEAF + page % LEAF),
+        }
     }
 }
 
@@ -230,6 +261,17 @@ mod tests {
         );
         // A folio of 64 pages fills a leaf; there is nothing to be out of step with.
         assert_eq!((kernel.hole(129, 99), kernel.hole(190, 99)), (Some(192), Some(192)));
+        // One of 512 fills eight: seven leaves behind, the last seven pages look beyond it.
+        let huge = cached(&[(7168, 9)]);
+        let kernel = cursor(&huge);
+        assert_eq!(
+            (kernel.hole(7678, 256), kernel.hole(7673, 256), kernel.hole(7672, 256)),
+            (Some(7686), Some(7681), Some(7680))
+        );
+        assert_eq!(
+            (kernel.hole(7169, 600), kernel.hole(7678, 8), kernel.hole(7678, 9)),
+            (Some(7680), None, Some(7686))
+        );
     }
 
     /// Backward: the folio before the miss counts as one page.
@@ -249,6 +291,17 @@ mod tests {
             (kernel.history(16, 5), kernel.history(16, 6), kernel.history(0, 6)),
             ((4, false), (5, false), (0, true))
         );
+    }
+
+    /// A folio that fills several leaves counts as one page, and what is looked at next lies before its first leaf.
+    #[test]
+    fn the_kernels_history_of_a_huge_folio() {
+        let alone = cached(&[(128, 7)]);
+        assert_eq!(cursor(&alone).history(256, 999), (1, false));
+        let filled = cached(&[(64, 6), (128, 6)]);
+        assert_eq!(cursor(&filled).history(192, 999), (128, false), "one leaf: in step");
+        let behind = cached(&[(0, 6), (64, 6), (128, 7)]);
+        assert_eq!(cursor(&behind).history(256, 999), (3, false), "255, then a leaf for each page");
     }
 
     /// Over a multiple of 64: one page out of step catches up; more lands 64 pages too low, and before page 0 it ends

@@ -43,7 +43,7 @@ pub(super) const PAGE: u64 = 4096;
 /// A pattern of reads.
 type Draw = fn(&mut Rng, &mut Story);
 
-const READS: [(&str, Draw); 15] = [
+const READS: [(&str, Draw); 16] = [
     ("seq", sequential),
     ("inter", interleaved),
     ("stride", strided),
@@ -57,6 +57,7 @@ const READS: [(&str, Draw); 15] = [
     ("reread", reread),
     ("holes", holes),
     ("ctx", context),
+    ("leaves", leaves),
     ("sof", start_of_file),
     ("mix", mixed),
 ];
@@ -325,6 +326,31 @@ fn context(rng: &mut Rng, story: &mut Story) {
         for _ in 0..2 + rng.below(10) {
             story.read(fd, off, len);
             off += len;
+        }
+    }
+}
+
+/// Large folios, and misses right behind one that another descriptor left: the history of those reaches over whole leaves of
+/// the kernel's index.
+fn leaves(rng: &mut Rng, story: &mut Story) {
+    story.fds = 3;
+    let leaf = 64 * PAGE;
+    while !story.full() {
+        let base = rng.below(story.size) / leaf * leaf;
+        let len = leaf >> rng.below(4);
+        if rng.below(3) == 0 {
+            story.advise(0, "sequential", 0, 0);
+        }
+        for nth in 0..6 + rng.below(20) {
+            story.read(0, base + nth * len, len);
+        }
+        for _ in 0..1 + rng.below(4) {
+            let hole = base + leaf * rng.below(24);
+            story.advise(0, "dontneed", hole, leaf << rng.below(4));
+            let fd = 1 + rng.below(2) as u32;
+            for nth in 0..1 + rng.below(3) {
+                story.read(fd, hole + nth * PAGE, PAGE << rng.below(3));
+            }
         }
     }
 }

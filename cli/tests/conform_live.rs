@@ -1,0 +1,212 @@
+//! `foreread conform linux` on the kernel that runs here: a short form of the whole, what is left behind, and what is said
+//! where it cannot be done. Asks for root, loop devices and tracefs, and says so where they are missing.
+
+mod common;
+
+use common::foreread;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/recordings/ext4j-128.jsonl");
+const INSTANCES: &str = "/sys/kernel/tracing/instances";
+
+/// What this machine lacks for it, if anything.
+fn lacks() -> Option<&'static str> {
+    let there = |path: &str| Path::new(path).exists();
+    let runs = |program: &str| Command::new(program).arg("-V").output().is_ok();
+    let root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n");
+    let wants = [
+        (root, "root"),
+        (there("/dev/loop-control"), "loop devices"),
+        (
+            there("/sys/kernel/tracing/events/readahead/page_cache_ra_order"),
+            "tracefs and a kernel with the tracepoints of 6.18",
+        ),
+        (runs("losetup"), "losetup (mount)"),
+        (runs("mkfs.ext4"), "mkfs.ext4 (e2fsprogs)"),
+        (runs("mkfs.xfs"), "mkfs.xfs (xfsprogs)"),
+    ];
+    let lack = wants.into_iter().find(|(has, _)| !has).map(|(_, what)| what);
+    if let Some(what) = lack {
+        println!("skipped: needs {what}");
+    }
+    lack
+}
+
+/// The three file systems, 2,000 operations each, with a seed of this run. The long form is in ./test-long.
+#[test]
+fn the_running_kernel_decides_as_we_do() {
+    if lacks().is_some() {
+        return;
+    }
+    let got = foreread(["conform", "linux", "--read-ahead-kb", "128", "--operations", "2000", "--json"]);
+    assert_eq!(got.code, Some(0), "{}{}", got.out, got.err);
+    let report: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
+    assert_eq!((&report["schema"], &report["policy"]), (&"foreread.conform-linux/1".into(), &"linux-6.18".into()));
+    assert!(got.err.contains(&format!("seed {}", report["seed"])), "{}", got.err);
+    let cells = report["cells"].as_array().expect("cells");
+    let names: Vec<_> = cells.iter().map(|cell| cell["file_system"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["ext4", "ext4-journal", "xfs"]);
+    for cell in cells {
+        assert_eq!((&cell["operations"], &cell["divergences"]), (&2000.into(), &0.into()), "{cell}");
+        assert!(cell["decisions"].as_u64() > Some(200), "{cell}");
+    }
+    assert_eq!(cells[1]["pages"], true, "data=journal has no large folios: {}", cells[1]);
+    if cells.iter().any(|cell| cell["fault_operations"] == 0) {
+        println!("skipped: needs python3 with ctypes for page faults");
+    }
+}
+
+/// What is kept can be checked again; a line that lost its second half, and a first line that says otherwise, are told.
+#[test]
+fn a_recording_that_was_kept() {
+    if lacks().is_some() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().to_string_lossy().into_owned();
+    let args = ["--fs", "xfs", "--read-ahead-kb", "16", "--operations", "400", "--seed", "7", "-o", out.as_str()];
+    let got = foreread(["conform", "linux"].into_iter().chain(args));
+    assert_eq!(got.code, Some(0), "{}{}", got.out, got.err);
+    let path = folder.path().join("xfs-16-7-reads.jsonl.gz").to_string_lossy().into_owned();
+    let again = foreread(["conform", "linux", "--check", path.as_str()]);
+    assert!(again.is_done().ends_with("divergences 0\n"), "{}", again.out);
+}
+
+#[test]
+fn recordings_that_are_wrong() {
+    let text = std::fs::read_to_string(RECORDING).expect("the recording");
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    let path = file.path().to_string_lossy().into_owned();
+    let op = text.lines().position(|line| line.contains("\"added\":[[")).expect("an operation that reads");
+    let touch = text.lines().next().expect("a header").to_string()
+        + "\n{\"t\":\"episode\",\"ep\":0,\"file_size\":4096,\"fds\":1}\n{\"t\":\"op\",\"i\":0,\"op\":\"touch\",\"fd\":0,\"page\":0}\n";
+    let order = text.replacen("\"added\":[[", "\"added\":[[0,3],[", 1);
+    let cases = [
+        (text.replacen("\"v\": 1", "\"v\": 2", 1).replacen("\"v\":1", "\"v\":2", 1), "line 1: version 2".to_string()),
+        (text[..text.len() - 40].to_string(), format!("line {}: EOF", text.lines().count())),
+        (touch, "line 3: operation 'touch', but the header says that there are no page faults".to_string()),
+        (order, format!("line {}: a folio of order 3, but the header has 0 to 0", op + 1)),
+    ];
+    for (text, said) in cases {
+        std::fs::write(file.path(), text).expect("written");
+        let got = foreread(["conform", "linux", "--check", path.as_str()]);
+        assert!(got.is_refused().contains(&said), "{said}: {}", got.err);
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused() {
+    for (args, said) in [
+        (&["--read-ahead-kb", "6"][..], "take a multiple of 4"),
+        (&["-o", "no/such/folder"], "make it first"),
+        (&["--predict", "x"], "record with -o DIR first"),
+        (&["--level", "pages"], "--check"),
+    ] {
+        let got = foreread(["conform", "linux"].into_iter().chain(args.iter().copied()));
+        assert_eq!(got.code, Some(2), "{args:?}: {}", got.err);
+        assert!(got.err.contains(said) && got.out.is_empty(), "{args:?}: {}", got.err);
+    }
+    for args in [&["--operations", "0"][..], &["--fs", "btrfs"], &["--check", RECORDING, "--fs", "xfs"]] {
+        assert_eq!(foreread(["conform", "linux"].into_iter().chain(args.iter().copied())).code, Some(2), "{args:?}");
+    }
+    let got = foreread(["conform", "rbd", "--fs", "xfs"]);
+    assert!(got.is_refused().contains("for 'conform linux'"), "{}", got.err);
+}
+
+/// Without root it says so, and what can be done instead.
+#[test]
+fn a_user_is_told() {
+    if lacks().is_some() {
+        return;
+    }
+    // A copy that the user nobody may run.
+    let folder = tempfile::Builder::new().permissions(public()).tempdir().expect("a folder");
+    let program = folder.path().join("foreread");
+    std::fs::copy(env!("CARGO_BIN_EXE_foreread"), &program).expect("a copy");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).args(["conform", "linux"]);
+    let Ok(ran) = command.output() else {
+        println!("skipped: needs setpriv (util-linux)");
+        return;
+    };
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(3), "{said}");
+    assert!(said.contains("needs root") && said.contains("--check REC"), "{said}");
+}
+
+fn public() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o755)
+}
+
+/// A run under way: its process, once it has a tracing instance.
+fn under_way() -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    command.args(["conform", "linux", "--fs", "ext4", "--read-ahead-kb", "128", "--operations", "10000000"]);
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+    let id = process.id();
+    wait("a tracing instance", || {
+        assert!(process.try_wait().expect("asked").is_none(), "it ended by itself");
+        instance(id)
+    });
+    process
+}
+
+fn instance(id: u32) -> bool {
+    let ours = format!("foreread-conform-{id}-");
+    std::fs::read_dir(INSTANCES)
+        .is_ok_and(|all| all.flatten().any(|e| e.file_name().to_string_lossy().starts_with(&ours)))
+}
+
+/// The loop device of a process of ours.
+fn attached(id: u32) -> Option<String> {
+    let ours = format!("/memfd:foreread-conform-{id}-");
+    let all = std::fs::read_dir("/sys/block").expect("block devices").flatten();
+    let backing = |path: &Path| std::fs::read_to_string(path.join("loop/backing_file")).unwrap_or_default();
+    all.filter(|e| backing(&e.path()).starts_with(&ours)).map(|e| e.file_name().to_string_lossy().into_owned()).next()
+}
+
+/// Waits for what comes of itself; a minute is for a machine with much else to do.
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Killed in the middle: nothing mounted, nothing attached, the device as it was; its tracing instance goes with the next run.
+#[test]
+fn killed() {
+    if lacks().is_some() {
+        return;
+    }
+    let mut process = under_way();
+    let id = process.id();
+    let device = attached(id).expect("a loop device");
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("mounts");
+    assert!(!mounts.contains(&format!("/dev/{device} ")), "the mount has a place: {mounts}");
+    process.kill().expect("killed");
+    process.wait().expect("gone");
+    wait("the loop device to go", || attached(id).is_none());
+    wait("the file system to go", || !Path::new("/sys/fs/ext4").join(&device).exists());
+    let next = ["conform", "linux", "--fs", "ext4", "--read-ahead-kb", "16", "--operations", "50"];
+    assert_eq!(foreread(next).code, Some(0));
+    assert!(!instance(id), "the next run removes what a killed one left");
+}
+
+/// Asked to end: exit code 3, as nothing was found out, and nothing left at all.
+#[test]
+fn ended_by_a_signal() {
+    if lacks().is_some() {
+        return;
+    }
+    let process = under_way();
+    let id = process.id();
+    assert!(Command::new("kill").args(["-TERM", &id.to_string()]).status().expect("kill").success());
+    let ended = process.wait_with_output().expect("ended");
+    assert_eq!((ended.status.code(), ended.stdout.len()), (Some(3), 0));
+    assert!(!instance(id), "its tracing instance");
+    wait("the loop device to go", || attached(id).is_none());
+}
