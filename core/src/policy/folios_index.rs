@@ -298,6 +298,9 @@ mod tests {
     fn the_kernels_history_of_a_huge_folio() {
         let alone = cached(&[(128, 7)]);
         assert_eq!(cursor(&alone).history(256, 999), (1, false));
+        // Both as recorded on 6.18.44; `alone` too.
+        assert_eq!(cursor(&cached(&[(1024, 8), (1280, 8)])).history(1536, 256), (5, false));
+        assert_eq!(cursor(&cached(&[(640, 6)])).history(704, 256), (64, false));
         let filled = cached(&[(64, 6), (128, 6)]);
         assert_eq!(cursor(&filled).history(192, 999), (128, false), "one leaf: in step");
         let behind = cached(&[(0, 6), (64, 6), (128, 7)]);

@@ -330,26 +330,29 @@ fn context(rng: &mut Rng, story: &mut Story) {
     }
 }
 
-/// Large folios, and misses right behind one that another descriptor left: the history of those reaches over whole leaves of
-/// the kernel's index.
+/// Large folios, what is before and behind some of them dropped, and then misses right behind: their history reaches over
+/// whole leaves (64 pages) of the kernel's index.
 fn leaves(rng: &mut Rng, story: &mut Story) {
     story.fds = 3;
     let leaf = 64 * PAGE;
     while !story.full() {
-        let base = rng.below(story.size) / leaf * leaf;
-        let len = leaf >> rng.below(4);
+        let base = rng.below(story.size) / leaf / 2 * leaf;
+        let (len, times) = (leaf >> rng.below(3), 8 + rng.below(20));
         if rng.below(3) == 0 {
             story.advise(0, "sequential", 0, 0);
         }
-        for nth in 0..6 + rng.below(20) {
-            story.read(0, base + nth * len, len);
-        }
-        for _ in 0..1 + rng.below(4) {
-            let hole = base + leaf * rng.below(24);
-            story.advise(0, "dontneed", hole, leaf << rng.below(4));
+        (0..times).for_each(|nth| story.read(0, base + nth * len, len));
+        let leaves = times * len / leaf + 4;
+        for _ in 0..1 + rng.below(3) {
+            let hole = 1 + rng.below(leaves);
+            let before = hole.saturating_sub(1 + rng.below(12));
+            story.advise(0, "dontneed", base + hole * leaf, leaf * (8 + rng.below(8)));
+            if rng.below(4) > 0 {
+                story.advise(0, "dontneed", (base + before * leaf).saturating_sub(leaf * 16), leaf * 16);
+            }
             let fd = 1 + rng.below(2) as u32;
             for nth in 0..1 + rng.below(3) {
-                story.read(fd, hole + nth * PAGE, PAGE << rng.below(3));
+                story.read(fd, base + hole * leaf + nth * PAGE, PAGE << rng.below(3));
             }
         }
     }
