@@ -161,11 +161,11 @@ impl<S: Sight> Sight for Cursor<'_, S> {
                     continue;
                 }
                 Place::Slot(slot) if page % LEAF != 0 => slot / LEAF,
-                Place::Leaf(leaf) if page / LEAF != leaf => leaf,
+                Place::Leaf(leaf) if page / LEAF % LEAF != leaf % LEAF => leaf,
                 Place::Slot(_) | Place::Leaf(_) => continue,
             };
-            let Some(before) = leaf.checked_sub(1) else { return counted(found + 1, i, limit) };
-            place = self.enter(before, page);
+            let Some(before) = self.before(leaf, page) else { return counted(found + 1, i, limit) };
+            place = before;
         }
         counted(limit, i, limit)
     }
@@ -179,12 +179,21 @@ enum Place {
 }
 
 impl<S> Cursor<'_, S> {
-    /// Into a leaf, at the place that the page number names there: 64 pages too low or more unless in step.
-    fn enter(&self, leaf: u64, page: u64) -> Place {
-        match self.folios.at(leaf * LEAF) {
+    /// Back over the front of a leaf. Each level of the index has 64 entries: the lowest that can goes back by one, and all
+    /// below it are those of the page number. So it lands 64 pages too low, or 4096 or more, unless in step.
+    fn before(&self, leaf: u64, page: u64) -> Option<Place> {
+        let mut unit = 1;
+        while leaf / unit % LEAF == 0 {
+            unit *= LEAF;
+            if unit > leaf {
+                return None;
+            }
+        }
+        let leaf = (leaf / unit - 1) * unit + page / LEAF % unit;
+        Some(match self.folios.at(leaf * LEAF) {
             Some(folio) if folio.pages() >= LEAF => Place::Leaf(leaf),
             _ => Place::Slot(leaf * LEAF + page % LEAF),
-        }
+        })
     }
 }
 
@@ -305,6 +314,20 @@ mod tests {
         assert_eq!(cursor(&filled).history(192, 999), (128, false), "one leaf: in step");
         let behind = cached(&[(0, 6), (64, 6), (128, 7)]);
         assert_eq!(cursor(&behind).history(256, 999), (3, false), "255, then a leaf for each page");
+    }
+
+    /// Over a multiple of 4096 it lands that much too low (both recorded on 6.18.44).
+    #[test]
+    fn the_kernels_history_over_a_node() {
+        let mut index = cached(&[(4138, 1), (4140, 2)]);
+        (4000..4138).for_each(|first| index.insert(Folio { first, order: 0, marked: false }));
+        assert_eq!(cursor(&index).history(4144, 256), (45, false), "page 2 is looked at for page 4098");
+        index.insert(Folio { first: 2, order: 0, marked: false });
+        assert_eq!(cursor(&index).history(4144, 256), (46, false));
+        let mut index = cached(&[]);
+        (28_000..28_800).for_each(|first| index.insert(Folio { first, order: 0, marked: false }));
+        (28_800..28_928).step_by(4).for_each(|first| index.insert(Folio { first, order: 2, marked: false }));
+        assert_eq!(cursor(&index).history(28_928, 256), (192, false));
     }
 
     /// Over a multiple of 64: one page out of step catches up; more lands 64 pages too low, and before page 0 it ends
