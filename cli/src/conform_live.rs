@@ -62,7 +62,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         keep: args.record.clone(),
     };
     eprintln!("foreread: seed {seed}");
-    let found = check(&wanted, &stop, &mut Bar::new(), &mut |_| ()).map_err(|error| match error {
+    let found = check(&wanted, &stop, &mut Bar::new()).map_err(|error| match error {
         LiveError::Recording(_) => Fail::Check(error.to_string()),
         // What was ended half-way is no divergence.
         LiveError::Io { .. } | LiveError::Cannot(_) | LiveError::Ended => Fail::Cannot(error.to_string()),
@@ -79,7 +79,8 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         None => Ok(()),
         Some((found, first)) => {
             let Found { file_system, read_ahead_kb, .. } = found;
-            Err(Fail::Check(format!("{file_system} at {read_ahead_kb} KiB, seed {seed}: {first}")))
+            let again = if args.record.is_none() { "; to keep the recording, add --seed and -o DIR" } else { "" };
+            Err(Fail::Check(format!("{file_system} at {read_ahead_kb} KiB, seed {seed}: {first}{again}")))
         }
     }
 }

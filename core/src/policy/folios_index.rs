@@ -183,7 +183,7 @@ impl<S> Cursor<'_, S> {
     /// below it are those of the page number. So it lands 64 pages too low, or 4096 or more, unless in step.
     fn before(&self, leaf: u64, page: u64) -> Option<Place> {
         let mut unit = 1;
-        while leaf / unit % LEAF == 0 {
+        while (leaf / unit).is_multiple_of(LEAF) {
             unit *= LEAF;
             if unit > leaf {
                 return None;

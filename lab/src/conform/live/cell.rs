@@ -86,12 +86,7 @@ pub struct Found {
 ///
 /// # Errors
 /// This machine cannot, a file of ours could not be used, or `stop` was set.
-pub fn check(
-    wanted: &Wanted,
-    stop: &AtomicBool,
-    progress: &mut dyn Progress,
-    found: &mut dyn FnMut(&Found),
-) -> Result<Vec<Found>, LiveError> {
+pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Vec<Found>, LiveError> {
     ready(&wanted.file_systems)?;
     let mut all = Vec::new();
     for &file_system in &wanted.file_systems {
@@ -99,9 +94,7 @@ pub fn check(
         for &read_ahead_kib in &wanted.read_ahead_kib {
             let cell = Cell { file_system, read_ahead_kib };
             progress.stage(&format!("{} at {read_ahead_kib} KiB", file_system.name()));
-            let one = compare(&disk, cell, wanted, stop, progress)?;
-            found(&one);
-            all.push(one);
+            all.push(compare(&disk, cell, wanted, stop, progress)?);
         }
     }
     Ok(all)
@@ -185,24 +178,12 @@ fn both<'scope>(
         first: None,
         seconds: 0.0,
     };
-    let parts: [(&str, u64, fn(&mut Rng) -> Plan); 2] =
-        [("reads", wanted.operations - faults, patterns::reads), ("faults", faults, patterns::faults)];
-    for (name, operations, draw) in parts.into_iter().filter(|part| part.1 > 0) {
-        let mmap = name == "faults";
-        let header = Header {
-            v: 1,
-            kernel: kernel(),
-            fs: file_system.name(),
-            page_size: PAGE,
-            ra_pages: read_ahead_kib * 1024 / PAGE,
-            io_pages: disk.max_command()? * 1024 / PAGE,
-            large_folios,
-            max_order: max_order(large_folios),
-            min_order: 0,
-            seed: wanted.seed,
-            mmap,
-        };
-        let levels: &[Level] = if large_folios || mmap { &[Level::Full] } else { &[Level::Full, Level::Pages] };
+    let reads = Part { name: "reads", operations: wanted.operations - faults, draw: patterns::reads };
+    let faults = Part { name: "faults", operations: faults, draw: patterns::faults };
+    for Part { name, operations, draw } in [reads, faults].into_iter().filter(|part| part.operations > 0) {
+        let header = header(disk, cell, wanted, &found, name == "faults")?;
+        let both: &[Level] = &[Level::Full, Level::Pages];
+        let levels = if large_folios || header.mmap { &both[..1] } else { both };
         let keep = wanted.keep.as_deref().map(|folder| kept(folder, &header, read_ahead_kib, name));
         let (mut tee, checks) = Tee::new(scope, levels, keep.as_deref())?;
         let before = found.operations;
@@ -213,6 +194,29 @@ fn both<'scope>(
         found.take_in(name, checks, written, ended)?;
     }
     Ok(found)
+}
+
+/// One recording of a cell.
+struct Part {
+    name: &'static str,
+    operations: u64,
+    draw: fn(&mut Rng) -> Plan,
+}
+
+fn header(disk: &Disk, cell: Cell, wanted: &Wanted, found: &Found, mmap: bool) -> Result<Header, LiveError> {
+    Ok(Header {
+        v: 1,
+        kernel: kernel(),
+        fs: found.file_system,
+        page_size: PAGE,
+        ra_pages: cell.read_ahead_kib * 1024 / PAGE,
+        io_pages: disk.max_command()? * 1024 / PAGE,
+        large_folios: found.large_folios,
+        max_order: max_order(found.large_folios),
+        min_order: 0,
+        seed: wanted.seed,
+        mmap,
+    })
 }
 
 impl Found {
