@@ -15,7 +15,8 @@
 use super::{
     Ask, Outcome, Plan, Policy, Wants,
     folios::{Folio, Placed, Shape, Sight},
-    folios_index::{Cursor, Folios},
+    folios_cursor::Cursor,
+    folios_index::Folios,
     linux_6_18_reader::{Reader, Todo, touch_of},
     ondemand::{PAGE, fetch, hinted, wanted},
 };

@@ -14,7 +14,8 @@
 use super::recording::{Act, Header, Op, PAGE};
 use foreread_core::event::Advice;
 use foreread_core::policy::folios::{Called, Folio, Placed, Shape, Sight, Window};
-use foreread_core::policy::folios_index::{Cursor, Folios};
+use foreread_core::policy::folios_cursor::Cursor;
+use foreread_core::policy::folios_index::Folios;
 use foreread_core::policy::linux_6_18_reader::{Reader, Todo, Touch};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
