@@ -98,7 +98,7 @@ impl Iterator for Moving {
 }
 
 /// Has `write` fill `out`, or stdout.
-fn written(
+pub fn written(
     out: &Path,
     force: bool,
     write: impl FnOnce(Output) -> Result<Exported, TraceError>,
@@ -153,12 +153,12 @@ fn records(n: u64) -> String {
     if n == 1 { "1 record".to_string() } else { format!("{n} records") }
 }
 
-fn size_of(bytes: u64) -> String {
+pub fn size_of(bytes: u64) -> String {
     if bytes < 10_000 { format!("{bytes} bytes") } else { format!("{:.2} MB", bytes as f64 / 1e6) }
 }
 
 /// `left out: 3 trims`, or nothing.
-fn passed_over(left_out: BTreeMap<String, u64>) -> String {
+pub fn passed_over(left_out: BTreeMap<String, u64>) -> String {
     if left_out.is_empty() {
         return String::new();
     }

@@ -19,6 +19,8 @@ pub enum Fail {
     Cannot(String),
     /// Bad usage, and stderr has been told. Exit code 2.
     Said,
+    /// A command that we ran ended with this code, and has said why itself.
+    Passed(u8),
     /// Whoever read our output has seen enough. Exit code 0, and nothing to say.
     Closed,
 }
@@ -36,6 +38,7 @@ impl Fail {
             Fail::Check(text) => (text, 1),
             Fail::Cannot(text) => (text, 3),
             Fail::Said => return ExitCode::from(2),
+            Fail::Passed(code) => return ExitCode::from(*code),
             Fail::Closed => return ExitCode::SUCCESS,
         };
         // Nobody is left to be told when stderr is closed too; the exit code still tells.

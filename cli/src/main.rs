@@ -31,6 +31,7 @@ mod policy_list;
 mod probe;
 mod progress;
 mod reads;
+mod record;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod recording;
 mod replay_log;
@@ -69,6 +70,7 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::Models(asked) => models::run(asked),
         Command::Workloads(asked) => workloads::run(asked.json),
         Command::Probe(asked) => probe::run(asked),
+        Command::Record(asked) => record::run(asked),
         #[cfg(feature = "nbd")]
         Command::Serve(asked) => serve::run(asked),
         #[cfg(feature = "fuse")]

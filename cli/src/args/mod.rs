@@ -10,6 +10,7 @@ mod models;
 #[cfg(feature = "fuse")]
 mod mount;
 mod probe;
+mod record;
 mod reproduce;
 #[cfg(feature = "nbd")]
 mod serve;
@@ -24,6 +25,7 @@ pub use models::ModelsArgs;
 #[cfg(feature = "fuse")]
 pub use mount::MountArgs;
 pub use probe::ProbeArgs;
+pub use record::RecordArgs;
 pub use reproduce::ReproduceArgs;
 #[cfg(feature = "nbd")]
 pub use serve::ServeArgs;
@@ -80,6 +82,8 @@ pub enum Command {
     Tune(Box<TuneArgs>),
     /// Measure a storage, fit a model to it, say what to set
     Probe(ProbeArgs),
+    /// Record what a program reads, as a trace
+    Record(RecordArgs),
     /// Make the published tables again, beside the printed figures
     Reproduce(ReproduceArgs),
     #[cfg(feature = "nbd")]

@@ -15,7 +15,7 @@ pub mod parquet;
 pub mod rbd_replay;
 mod scan;
 pub mod spc;
-mod step;
+pub(crate) mod step;
 pub mod strace;
 pub mod systor;
 mod table;

@@ -80,6 +80,12 @@ impl Tables {
         Ok(())
     }
 
+    /// Nothing is known any more of any descriptor, and of no thread which ones it shares.
+    pub fn forget(&mut self) {
+        let next_open = self.next_open;
+        *self = Tables { next_open, ..Tables::default() };
+    }
+
     fn table(&mut self, descriptors: HashMap<i32, Descriptor>) -> u32 {
         self.next_table = self.next_table.wrapping_add(1);
         self.descriptors += descriptors.len();

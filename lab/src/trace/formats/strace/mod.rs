@@ -9,8 +9,8 @@
 //! trace. Record with `strace -f -ttt -T -y -o FILE`. strace slows what it watches (2 to 10 times) and does not see the
 //! page faults of mappings. Never: a position that is a guess, or the bytes of a buffer.
 
-mod calls;
-mod fds;
+pub(crate) mod calls;
+pub(crate) mod fds;
 mod text;
 
 use super::super::error::{Place, TraceError};

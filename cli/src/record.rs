@@ -1,0 +1,183 @@
+//! `foreread record`: has the lab record a command, writes the trace, says on stderr what is in it.
+//!
+//! ```text
+//!   Ctrl-C on the terminal ──► the command gets it from the terminal, we wait for its end
+//!   a signal to us         ──► the command gets it from us            and write the trace
+//! ```
+//! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
+
+use crate::args::RecordArgs;
+use crate::convert::{passed_over, size_of, written};
+use crate::fail::{Fail, one_line};
+use crate::out::{self, json_to};
+use foreread_lab::record::live::{Asked, Running, Target, start};
+use foreread_lab::record::{OTHER_WAYS, RecordError, Understood};
+use foreread_lab::report::number::count;
+use foreread_lab::trace::own;
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Records and writes.
+pub fn run(args: &RecordArgs) -> Result<(), Fail> {
+    let json = json_to(args.json.as_ref())?;
+    let out = out::writable("out", args.out.as_os_str())?;
+    if out.is_file() && !args.force {
+        return Err(Fail::input("it is there already", out.display(), "name another, or add --force"));
+    }
+    out::distinct(&[("out", Some(&out)), ("json", out::file(json.as_ref()))])?;
+    let target = args.pid.map_or_else(|| Target::Command(args.command.clone()), Target::Process);
+    let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
+    let decisions = args.kernel_decisions;
+    let asked = Asked { target, buffer_bytes: args.buffer, decisions, folder };
+    let mut running = start(&asked).map_err(refused)?;
+    let status = wait(&mut running, args.pid.is_some())?;
+    let captured = running.finish().map_err(refused)?;
+    let (lost, seconds) = (captured.lost.overrun + captured.lost.dropped, captured.seconds);
+    let trace = captured.understand(&out).map_err(crate::convert::refused)?;
+    let told = Told::of(&trace, lost, seconds, &out);
+    let Understood { header, items, left_out, .. } = trace;
+    written(&out, args.force, |output| own::write(&header, items, &left_out, output))?;
+    let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
+    if !args.quiet {
+        let mut text = told.in_words(bytes, args);
+        text.push_str(&passed_over(left_out.in_all()));
+        // Nobody is left to be told when stderr is closed.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+    json.map_or(Ok(()), |to| to.write(&told.to_json(bytes, left_out.in_all(), status)))?;
+    if lost > 0 && args.strict {
+        let what = format!("{lost} events were lost: {}; record with a larger --buffer", out.display());
+        return Err(Fail::Check(what));
+    }
+    match status.map(code) {
+        None | Some(0) => Ok(()),
+        Some(code) => Err(Fail::Passed(code)),
+    }
+}
+
+fn refused(error: RecordError) -> Fail {
+    match error {
+        RecordError::Tracefs(error) => Fail::Cannot(format!("{error}, {OTHER_WAYS}")),
+        RecordError::Kernel(_) => Fail::Cannot(error.to_string()),
+        other => Fail::Input(other.to_string()),
+    }
+}
+
+/// As a shell has it: 128 and the number of the signal that ended it.
+fn code(status: ExitStatus) -> u8 {
+    let signal = || status.signal().map_or(255, |signal| 128 + (signal & 127));
+    status.code().unwrap_or_else(signal) as u8
+}
+
+/// Waits for the end; signals reach the command, or end the recording of a process.
+fn wait(running: &mut Running, joined: bool) -> Result<Option<ExitStatus>, Fail> {
+    let failed = |error: std::io::Error| Fail::input("cannot wait for the command", error, "record it again");
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(failed)?;
+    let (handle, pid) = (signals.handle(), running.pid());
+    let enough = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&enough);
+    let forwarder = std::thread::spawn(move || {
+        for signal in signals.forever() {
+            flag.store(true, Ordering::Release);
+            if !joined && !(matches!(signal, SIGINT | SIGQUIT) && has_terminal()) {
+                foreread_lab::record::live::send(pid, signal);
+            }
+        }
+    });
+    let status = running.wait(&enough).map_err(failed);
+    handle.close();
+    forwarder.join().expect("it does not panic");
+    status
+}
+
+/// Whether we are in the foreground of a terminal: then Ctrl-C has reached the command already. The fifth and the
+/// eighth field of /proc/self/stat (proc(5)) are our group and the terminal's.
+fn has_terminal() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    fields.get(2).is_some_and(|group| fields.get(5) == Some(group))
+}
+
+/// What is told at the end.
+struct Told {
+    counts: foreread_lab::record::follow::Counts,
+    files: u64,
+    nameless: u64,
+    events: u64,
+    event_bytes: u64,
+    lost: u64,
+    seconds: f64,
+    notes: Vec<String>,
+    out: PathBuf,
+}
+
+impl Told {
+    fn of(trace: &Understood, lost: u64, seconds: f64, out: &Path) -> Told {
+        Told {
+            counts: trace.counts,
+            files: trace.files,
+            nameless: trace.nameless,
+            events: trace.events,
+            event_bytes: trace.event_bytes,
+            lost,
+            seconds,
+            notes: trace.header.notes.clone(),
+            out: out.to_path_buf(),
+        }
+    }
+
+    fn in_words(&self, bytes: u64, args: &RecordArgs) -> String {
+        let c = &self.counts;
+        let mut text = format!("{}: {}\n", self.out.display(), size_of(bytes));
+        text.push_str(&format!(
+            "  {} reads of {} files ({}), {} faults, {} hints, {} writes in {:.3} s\n",
+            count(c.reads),
+            count(self.files),
+            size_of(c.read_bytes),
+            count(c.faults),
+            count(c.hints),
+            count(c.writes),
+            self.seconds
+        ));
+        let (events, size) = (count(self.events), size_of(self.event_bytes));
+        text.push_str(&format!("  {events} events ({size}), {} lost\n", count(self.lost)));
+        if self.lost > 0 {
+            let buffer = size_of(args.buffer);
+            text.push_str(&format!("lost events leave gaps: record with a --buffer larger than {buffer}\n"));
+        }
+        self.notes.iter().for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
+        text.push_str(&format!("next: foreread compare {} --on model:nvme\n", self.out.display()));
+        text
+    }
+
+    fn to_json(
+        &self,
+        bytes: u64,
+        left_out: std::collections::BTreeMap<String, u64>,
+        status: Option<ExitStatus>,
+    ) -> String {
+        let whole = json!({
+            "schema": "foreread.record/1",
+            "trace": self.out.display().to_string(),
+            "trace_bytes": bytes,
+            "seconds": self.seconds,
+            "exit_code": status.map(code),
+            "files": self.files,
+            "files_without_name": self.nameless,
+            "events": self.events,
+            "event_bytes": self.event_bytes,
+            "lost_events": self.lost,
+            "counts": self.counts,
+            "left_out": left_out,
+            "notes": self.notes,
+        });
+        format!("{whole:#}\n")
+    }
+}

@@ -1,0 +1,138 @@
+//! The system calls that are recorded, as the kernel's tracepoints name them.
+//!
+//! Never: a call whose arguments are all in the program's memory (`pipe`, `socketpair`): what it opens is known by not
+//! being known.
+
+/// A call that matters, with the places of its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// `open`, `creat`: flags.
+    Open,
+    /// `openat`: flags are the third.
+    OpenAt,
+    /// `openat2`: the flags are in the program's memory.
+    OpenAt2,
+    /// `creat`.
+    Create,
+    /// Descriptor.
+    Close,
+    /// First, last, flags.
+    CloseRange,
+    /// From (to, flags).
+    Dup,
+    /// `dup3`: from, to, flags.
+    Dup3,
+    /// Descriptor, command, value.
+    Fcntl,
+    /// `unshare`: flags.
+    Unshare,
+    /// Descriptor, offset, whence.
+    Seek,
+    /// Descriptor, buffer, bytes.
+    Read,
+    /// The same with an offset.
+    ReadAt,
+    /// Descriptor, vector, buffers.
+    ReadVector,
+    /// The same with an offset.
+    ReadVectorAt,
+    /// `preadv2`: an offset of -1 is the position.
+    ReadVectorAt2,
+    /// As [`Call::Read`].
+    Write,
+    /// As [`Call::ReadAt`].
+    WriteAt,
+    /// As [`Call::ReadVector`].
+    WriteVector,
+    /// As [`Call::ReadVectorAt`].
+    WriteVectorAt,
+    /// As [`Call::ReadVectorAt2`].
+    WriteVectorAt2,
+    /// Out, in, pointer to an offset, bytes.
+    Sendfile,
+    /// In, pointer to an offset, out, pointer to an offset, bytes.
+    Copy,
+    /// Descriptor, offset, bytes, advice.
+    Advise,
+    /// Descriptor, offset, bytes.
+    Readahead,
+    /// `io_uring_enter`: what it has read is seen in the page cache.
+    Ring,
+}
+
+/// A row of [`ENTRIES`].
+pub struct Entry {
+    /// As the tracepoints have it: `sys_enter_NAME`.
+    pub name: &'static str,
+    /// What it is.
+    pub call: Call,
+    /// Whether what it returned matters.
+    pub exit: bool,
+    /// Which of them matter, in the kernel's words.
+    pub filter: Option<&'static str>,
+}
+
+const fn row(name: &'static str, call: Call) -> Entry {
+    Entry { name, call, exit: true, filter: None }
+}
+
+/// Every call.
+pub static ENTRIES: &[Entry] = &[
+    row("open", Call::Open),
+    row("openat", Call::OpenAt),
+    row("openat2", Call::OpenAt2),
+    row("creat", Call::Create),
+    // A descriptor is free when close begins: whoever opens meanwhile may get its number.
+    Entry { exit: false, ..row("close", Call::Close) },
+    row("close_range", Call::CloseRange),
+    row("dup", Call::Dup),
+    row("dup2", Call::Dup),
+    row("dup3", Call::Dup3),
+    // F_DUPFD, F_SETFD, F_SETFL, F_DUPFD_CLOEXEC.
+    Entry { filter: Some("cmd == 0 || cmd == 2 || cmd == 4 || cmd == 1030"), ..row("fcntl", Call::Fcntl) },
+    row("unshare", Call::Unshare),
+    row("lseek", Call::Seek),
+    row("read", Call::Read),
+    row("pread64", Call::ReadAt),
+    row("readv", Call::ReadVector),
+    row("preadv", Call::ReadVectorAt),
+    row("preadv2", Call::ReadVectorAt2),
+    row("write", Call::Write),
+    row("pwrite64", Call::WriteAt),
+    row("writev", Call::WriteVector),
+    row("pwritev", Call::WriteVectorAt),
+    row("pwritev2", Call::WriteVectorAt2),
+    row("sendfile64", Call::Sendfile),
+    row("copy_file_range", Call::Copy),
+    row("splice", Call::Copy),
+    row("fadvise64", Call::Advise),
+    row("readahead", Call::Readahead),
+    row("io_uring_enter", Call::Ring),
+];
+
+impl Call {
+    /// Whether it can become a record.
+    #[must_use]
+    pub fn is_data(self) -> bool {
+        use Call::{
+            Advise, Copy, Read, ReadAt, ReadVector, ReadVectorAt, ReadVectorAt2, Readahead, Sendfile, Write, WriteAt,
+            WriteVector, WriteVectorAt, WriteVectorAt2,
+        };
+        matches!(
+            self,
+            Read | ReadAt
+                | ReadVector
+                | ReadVectorAt
+                | ReadVectorAt2
+                | Write
+                | WriteAt
+                | WriteVector
+                | WriteVectorAt
+                | WriteVectorAt2
+                | Sendfile
+                | Copy
+                | Advise
+                | Readahead
+        )
+    }
+}

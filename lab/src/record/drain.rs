@@ -1,0 +1,161 @@
+//! Takes the events of all CPUs out of the kernel while the command runs, as they are, and gives them back by time.
+//!
+//! ```text
+//!   cpu0: ring ──half full──► file ┐
+//!   cpu1: ring ──half full──► file ┴─ after the end ──► decoded, merged by time
+//! ```
+//! While the command runs nothing is decoded: on a small machine that would be taken from the command. Never: a file
+//! with a name; what is left of a killed run is nothing.
+
+use super::event::{Decoder, Event, What};
+use crate::tracefs::ring::Page;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// What the kernel gives at once: one page of its buffer.
+pub const RING_PAGE_BYTES: usize = 4096;
+/// Bytes that are read from a file of events at once.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// The events of every CPU, as the kernel wrote them.
+pub struct Spill {
+    rings: Vec<File>,
+    files: Vec<File>,
+    /// Bytes taken.
+    pub bytes: u64,
+    page: Vec<u8>,
+}
+
+impl Spill {
+    /// Takes from `rings` into files without names in `folder`.
+    ///
+    /// # Errors
+    /// A file cannot be made there.
+    pub fn new(rings: Vec<File>, folder: &Path) -> std::io::Result<Spill> {
+        let files = rings.iter().map(|_| tempfile::tempfile_in(folder)).collect::<std::io::Result<_>>()?;
+        Ok(Spill { rings, files, bytes: 0, page: vec![0; RING_PAGE_BYTES] })
+    }
+
+    /// Waits until a ring is as full as the instance's `buffer_percent` says, or `wait_ms` have passed.
+    pub fn wait(&self, wait_ms: u32) {
+        let mut all: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        let time = Timespec { tv_sec: 0, tv_nsec: i64::from(wait_ms) * 1_000_000 };
+        // A signal ends the wait early, which is as good.
+        let _ = poll(&mut all, Some(&time));
+    }
+
+    /// Whether any ring waits to be read.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let mut all: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut all, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Takes all that is there.
+    ///
+    /// # Errors
+    /// There is no room for it, or the kernel refuses.
+    pub fn take(&mut self) -> std::io::Result<()> {
+        for (mut ring, mut file) in self.rings.iter().zip(&self.files) {
+            loop {
+                match ring.read(&mut self.page) {
+                    Ok(0) => break,
+                    Ok(len) => {
+                        self.page[len..].fill(0);
+                        file.write_all(&self.page)?;
+                        self.bytes += self.page.len() as u64;
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing more will be taken.
+    pub fn close(&mut self) {
+        self.rings.clear();
+    }
+
+    /// The events from the first on, by time. Each call begins anew.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub fn events(&self) -> std::io::Result<Merge> {
+        let mut cpus = Vec::new();
+        for file in &self.files {
+            let mut file = file.try_clone()?;
+            file.seek(SeekFrom::Start(0))?;
+            cpus.push(Cpu::new(BufReader::with_capacity(BUFFER_BYTES, file)));
+        }
+        Ok(Merge { cpus })
+    }
+}
+
+/// The events of one CPU.
+struct Cpu<R> {
+    pages: R,
+    page: Vec<u8>,
+    /// Those of the page, backwards.
+    events: Vec<Event>,
+    latest_ns: u64,
+    ended: bool,
+}
+
+impl<R: Read> Cpu<R> {
+    fn new(pages: R) -> Cpu<R> {
+        Cpu { pages, page: vec![0; RING_PAGE_BYTES], events: Vec::new(), latest_ns: 0, ended: false }
+    }
+
+    /// Sees to it that the next event is there, if there is one.
+    fn fill(&mut self, decoder: &Decoder) -> std::io::Result<()> {
+        while self.events.is_empty() && !self.ended {
+            match self.pages.read_exact(&mut self.page) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    self.ended = true;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+            let Some(page) = Page::new(&self.page) else { continue };
+            if page.lost {
+                // What was lost follows the latest that is there.
+                self.events.push(Event { at_ns: self.latest_ns, thread: 0, what: What::Lost });
+            }
+            self.events.extend(page.filter_map(|(at_ns, bytes)| decoder.event(at_ns, bytes)));
+            self.latest_ns = self.events.last().map_or(self.latest_ns, |event| event.at_ns);
+            self.events.reverse();
+        }
+        Ok(())
+    }
+}
+
+/// The events of all CPUs, by time.
+pub struct Merge {
+    cpus: Vec<Cpu<BufReader<File>>>,
+}
+
+impl Merge {
+    /// The next event.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub fn next(&mut self, decoder: &Decoder) -> std::io::Result<Option<Event>> {
+        let mut first: Option<(u64, usize)> = None;
+        for (number, cpu) in self.cpus.iter_mut().enumerate() {
+            cpu.fill(decoder)?;
+            if let Some(event) = cpu.events.last()
+                && first.is_none_or(|(at, _)| event.at_ns < at)
+            {
+                first = Some((event.at_ns, number));
+            }
+        }
+        Ok(first.and_then(|(_, number)| self.cpus[number].events.pop()))
+    }
+}

@@ -1,0 +1,198 @@
+//! What the kernel told: an event of a thread, whether it came in binary or as text.
+//!
+//! Never: what it means for a file or a descriptor; that is [`super::follow`]'s.
+
+use super::call::{Call, ENTRIES};
+use crate::tracefs::format::{EventFormat, Field};
+use crate::tracefs::{Instance, TracefsError};
+
+/// A file as the kernel names it: the number of its device (major << 20 | minor) and of its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The device.
+    pub dev: u32,
+    /// The inode.
+    pub ino: u64,
+}
+
+/// An event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, in nanoseconds of some clock.
+    pub at_ns: u64,
+    /// Whose.
+    pub thread: u32,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A call began.
+    Enter(Call, [u64; 6]),
+    /// It returned.
+    Exit(Call, i64),
+    /// A read looks for these pages, from the first to the last, in the page cache.
+    Pages(Place, u64, u64),
+    /// A fault found these pages there and mapped them.
+    Mapped(Place, u64, u64),
+    /// A fault of this page went to the file.
+    Fault(Place, u64),
+    /// A fault of this address begins.
+    Address(u64),
+    /// Bytes past the page cache: offset, length; the size of the file.
+    Direct(Place, u64, u64, u64),
+    /// A thread was begun, that shares the descriptors or has a copy.
+    Born(u32, bool),
+    /// The thread ended.
+    Gone,
+    /// It runs another program; before that it was this thread.
+    Exec(u32),
+    /// The kernel reads ahead: first page, pages.
+    Ahead(Place, u64, u64),
+    /// Events were lost here.
+    Lost,
+}
+
+/// `CLONE_FILES` of clone(2).
+pub const CLONE_FILES: u64 = 0x400;
+/// `IOCB_WRITE`, as the format of `iomap_dio_rw_begin` has it.
+const IOCB_WRITE: u64 = 1 << 18;
+
+/// The events beside the calls, and what each becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Enter(Call),
+    Exit(Call),
+    Pages,
+    Mapped,
+    Fault,
+    Address,
+    Direct,
+    Born,
+    Gone,
+    Exec,
+    Ahead,
+}
+
+/// Event, filter, fields in the order of [`What`].
+const OTHERS: &[(&str, Kind, &[&str])] = &[
+    ("filemap/mm_filemap_get_pages", Kind::Pages, &["s_dev", "i_ino", "index", "last_index"]),
+    ("filemap/mm_filemap_map_pages", Kind::Mapped, &["s_dev", "i_ino", "index", "last_index"]),
+    ("filemap/mm_filemap_fault", Kind::Fault, &["s_dev", "i_ino", "index"]),
+    ("exceptions/page_fault_user", Kind::Address, &["address"]),
+    ("exceptions/page_fault_kernel", Kind::Address, &["address"]),
+    ("iomap/iomap_dio_rw_begin", Kind::Direct, &["dev", "ino", "pos", "count", "isize", "ki_flags"]),
+    ("task/task_newtask", Kind::Born, &["pid", "clone_flags"]),
+    ("sched/sched_process_exit", Kind::Gone, &["pid"]),
+    ("sched/sched_process_exec", Kind::Exec, &["old_pid"]),
+];
+
+/// The kernel's own decisions, which are recorded on demand.
+const DECISIONS: &[(&str, Kind, &[&str])] = &[
+    ("readahead/page_cache_ra_order", Kind::Ahead, &["s_dev", "i_ino", "index", "size"]),
+    ("readahead/page_cache_ra_unbounded", Kind::Ahead, &["s_dev", "i_ino", "index", "nr_to_read"]),
+];
+
+/// Without these nothing can be said of a read.
+pub const NEEDED: &[&str] = &[
+    "syscalls/sys_enter_read",
+    "syscalls/sys_exit_read",
+    "syscalls/sys_exit_openat",
+    "filemap/mm_filemap_get_pages",
+    "task/task_newtask",
+];
+
+struct Known {
+    kind: Kind,
+    fields: Vec<Field>,
+}
+
+/// Reads events out of their bytes.
+#[derive(Default)]
+pub struct Decoder {
+    /// By the number of the event.
+    known: Vec<Option<Known>>,
+    /// Events that this kernel does not have.
+    pub missing: Vec<String>,
+}
+
+impl Decoder {
+    /// Switches on all that is recorded; `decisions` are the kernel's own.
+    ///
+    /// # Errors
+    /// The kernel refuses an event.
+    pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, TracefsError> {
+        let mut decoder = Decoder::default();
+        for entry in ENTRIES {
+            for (side, kind, wanted, filter) in [
+                ("enter", Kind::Enter(entry.call), true, entry.filter),
+                ("exit", Kind::Exit(entry.call), entry.exit, None),
+            ] {
+                let name = format!("syscalls/sys_{side}_{}", entry.name);
+                if wanted && let Some(format) = instance.enable(&name, filter)? {
+                    let fields = format.fields.iter().filter(|field| field.name != "__syscall_nr").cloned().collect();
+                    decoder.know(&format, kind, fields);
+                } else if wanted {
+                    decoder.missing.push(name);
+                }
+            }
+        }
+        let more = if decisions { DECISIONS } else { &[] };
+        for (name, kind, fields) in OTHERS.iter().chain(more) {
+            let Some(format) = instance.enable(name, None)? else {
+                decoder.missing.push((*name).to_string());
+                continue;
+            };
+            let fields: Option<Vec<Field>> = fields.iter().map(|field| format.field(field).cloned()).collect();
+            let Some(fields) = fields else {
+                decoder.missing.push((*name).to_string());
+                continue;
+            };
+            decoder.know(&format, *kind, fields);
+        }
+        Ok(decoder)
+    }
+
+    fn know(&mut self, format: &EventFormat, kind: Kind, fields: Vec<Field>) {
+        let id = usize::from(format.id);
+        if self.known.len() <= id {
+            self.known.resize_with(id + 1, || None);
+        }
+        self.known[id] = Some(Known { kind, fields });
+    }
+
+    /// The event in `bytes`; nothing where it is none of ours.
+    #[must_use]
+    pub fn event(&self, at_ns: u64, bytes: &[u8]) -> Option<Event> {
+        // Common to all events, as the format of each has it: the number, and at 4 the thread.
+        let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+        let thread = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
+        let known = self.known.get(usize::from(id))?.as_ref()?;
+        let mut values = [0; 6];
+        for (value, field) in values.iter_mut().zip(&known.fields) {
+            *value = field.value(bytes)?;
+        }
+        what(known.kind, values).map(|what| Event { at_ns, thread, what })
+    }
+}
+
+fn what(kind: Kind, values: [u64; 6]) -> Option<What> {
+    let [a, b, c, d, e, f] = values;
+    let place = Place { dev: a as u32, ino: b };
+    Some(match kind {
+        Kind::Enter(call) => What::Enter(call, values),
+        Kind::Exit(call) => What::Exit(call, a as i64),
+        Kind::Pages => What::Pages(place, c, d),
+        Kind::Mapped => What::Mapped(place, c, d),
+        Kind::Fault => What::Fault(place, c),
+        Kind::Address => What::Address(a),
+        Kind::Direct if f & IOCB_WRITE != 0 => return None,
+        Kind::Direct => What::Direct(place, c, d, e),
+        Kind::Born => What::Born(a as u32, b & CLONE_FILES != 0),
+        Kind::Gone => What::Gone,
+        Kind::Exec => What::Exec(a as u32),
+        Kind::Ahead => What::Ahead(place, c, d),
+    })
+}

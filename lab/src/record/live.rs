@@ -1,0 +1,275 @@
+//! Runs the command, or joins a process, with the tracepoints on.
+//!
+//! ```text
+//!   a thread of ours follows itself ──► begins the command (its children are followed) ──► ends, and is not followed
+//! ```
+//! So the command is followed from its first instruction on, without a process between. Never: a clock that decides
+//! anything; times are told only.
+
+use super::drain::Spill;
+use super::event::{Decoder, NEEDED};
+use super::follow::Inherited;
+use super::names::{Finder, place_of};
+use super::{Before, Captured, RecordError};
+use crate::tracefs::{self, Instance};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+/// How long the recorder sleeps while the rings are less than half full; then it looks at what is open.
+const TICK_MS: u32 = 100;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// What is to be followed.
+    pub target: Target,
+    /// Memory for events that wait to be taken, of all CPUs together.
+    pub buffer_bytes: u64,
+    /// The kernel's own readahead too.
+    pub decisions: bool,
+    /// Where events are kept meanwhile.
+    pub folder: PathBuf,
+}
+
+/// What is followed, with all that it begins.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A command and its arguments, to be run.
+    Command(Vec<OsString>),
+    /// A process that runs already.
+    Process(u32),
+}
+
+/// A recording under way.
+pub struct Running {
+    instance: Arc<Instance>,
+    _root: tracefs::Root,
+    decoder: Decoder,
+    child: Option<Child>,
+    pid: u32,
+    before: Vec<Before>,
+    settled_ns: u64,
+    stop: Arc<AtomicBool>,
+    drain: JoinHandle<std::io::Result<(Spill, Finder)>>,
+    began_ns: u64,
+    since: SystemTime,
+    roots: Vec<PathBuf>,
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Begins.
+///
+/// # Errors
+/// Not root, no tracefs, a kernel without the tracepoints, no such command or process.
+pub fn start(asked: &Asked) -> Result<Running, RecordError> {
+    let root = tracefs::root()?;
+    if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
+        return Err(RecordError::Kernel((*missing).to_string()));
+    }
+    let instance = Arc::new(Instance::create(&root)?);
+    let per_cpu = asked.buffer_bytes / instance.cpus().len().max(1) as u64;
+    instance.set("buffer_size_kb", &(per_cpu >> 10).max(8).to_string())?;
+    // What nobody follows must not be recorded in the moment between two settings.
+    instance.follow(&[std::process::id()], true)?;
+    let decoder = Decoder::enable(&instance, asked.decisions)?;
+    let mut spill = Spill::new(instance.raw()?, &asked.folder)?;
+    let (began_ns, since) = (now_ns(), SystemTime::now());
+    let begun = begin(&instance, &asked.target)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (flag, ours) = (Arc::clone(&stop), Arc::clone(&instance));
+    let drain = std::thread::spawn(move || {
+        let mut finder = Finder::default();
+        while !flag.load(Ordering::Acquire) {
+            spill.wait(TICK_MS);
+            if spill.is_ready() {
+                spill.take()?;
+            } else {
+                finder.look(&processes(&ours.followed()));
+            }
+        }
+        spill.take()?;
+        Ok((spill, finder))
+    });
+    let Begun { child, pid, before, settled_ns, roots } = begun;
+    let _root = root;
+    Ok(Running { instance, _root, decoder, child, pid, before, settled_ns, stop, drain, began_ns, since, roots })
+}
+
+struct Begun {
+    child: Option<Child>,
+    pid: u32,
+    before: Vec<Before>,
+    settled_ns: u64,
+    roots: Vec<PathBuf>,
+}
+
+fn begin(instance: &Arc<Instance>, target: &Target) -> Result<Begun, RecordError> {
+    match target {
+        Target::Command(words) => {
+            let mut roots: Vec<PathBuf> = Vec::new();
+            for word in words.iter().skip(1) {
+                roots.extend(fs::canonicalize(word));
+            }
+            roots.extend(std::env::current_dir());
+            let descriptors = descriptors_of("self");
+            let words = words.clone();
+            let ours = Arc::clone(instance);
+            let begun = std::thread::spawn(move || -> Result<(u32, Child), RecordError> {
+                let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+                ours.follow(&[thread], true)?;
+                ours.set("tracing_on", "1")?;
+                let (name, rest) = words.split_first().map_or((OsString::new(), &[][..]), |(n, r)| (n.clone(), r));
+                let child = Command::new(&name).args(rest).spawn();
+                let child = child.map_err(|error| RecordError::Command(format!("{}: {error}", name.display())))?;
+                Ok((thread, child))
+            });
+            let (thread, child) = begun.join().expect("it does not panic")?;
+            let before = vec![Before { thread, descriptors, shares: None, ignored: true }];
+            Ok(Begun { pid: child.id(), child: Some(child), before, settled_ns: 0, roots })
+        }
+        Target::Process(pid) => {
+            let all = family(*pid);
+            if all.is_empty() {
+                return Err(RecordError::Process(*pid));
+            }
+            let threads: Vec<u32> = all.iter().flat_map(|pid| threads_of(*pid)).collect();
+            instance.follow(&threads, true)?;
+            instance.set("tracing_on", "1")?;
+            let mut before = Vec::new();
+            for pid in &all {
+                let descriptors = descriptors_of(&pid.to_string());
+                before.push(Before { thread: *pid, descriptors, shares: None, ignored: false });
+                let others = threads_of(*pid).into_iter().filter(|thread| thread != pid);
+                before.extend(others.map(|thread| Before {
+                    thread,
+                    descriptors: Vec::new(),
+                    shares: Some(*pid),
+                    ignored: false,
+                }));
+            }
+            let roots = fs::read_link(format!("/proc/{pid}/cwd")).into_iter().collect();
+            Ok(Begun { child: None, pid: *pid, before, settled_ns: now_ns(), roots })
+        }
+    }
+}
+
+/// What a process has open, without what an exec would close where it is our own.
+fn descriptors_of(pid: &str) -> Vec<Inherited> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+        let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
+        let of = |key: &str| info.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let flags = of("flags:").and_then(|text| u64::from_str_radix(text, 8).ok()).unwrap_or(0);
+        if pid == "self" && flags & 0o2_000_000 != 0 {
+            continue;
+        }
+        let place = place_of(&entry.path()).map(|(place, _)| place);
+        let position = of("pos:").and_then(|text| text.parse().ok());
+        found.push(Inherited { descriptor, place, position, direct: flags & super::follow::O_DIRECT != 0 });
+    }
+    found
+}
+
+fn threads_of(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// A process and all that it has begun.
+fn family(pid: u32) -> Vec<u32> {
+    let mut all = Vec::new();
+    let mut next = vec![pid];
+    while let Some(pid) = next.pop() {
+        let threads = threads_of(pid);
+        if threads.is_empty() || all.contains(&pid) {
+            continue;
+        }
+        all.push(pid);
+        for thread in threads {
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
+            next.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+        }
+    }
+    all
+}
+
+/// The processes of threads.
+fn processes(threads: &[u32]) -> Vec<u32> {
+    let leader = |thread: &u32| {
+        let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse::<u32>().ok()
+    };
+    let all: HashSet<u32> = threads.iter().filter_map(leader).collect();
+    all.into_iter().collect()
+}
+
+impl Running {
+    /// The process that is followed.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Waits until the command has ended, or the process; for that one also until `enough`.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
+        if let Some(child) = &mut self.child {
+            return child.wait().map(Some);
+        }
+        while !enough.load(Ordering::Acquire) && Path::new(&format!("/proc/{}", self.pid)).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        Ok(None)
+    }
+
+    /// Ends the recording and takes what is left of it.
+    ///
+    /// # Errors
+    /// There was no room for the events.
+    pub fn finish(self) -> Result<Captured, RecordError> {
+        let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
+        self.instance.set("tracing_on", "0")?;
+        self.stop.store(true, Ordering::Release);
+        let (mut spill, mut finder) = self.drain.join().expect("it does not panic")?;
+        let lost = self.instance.stats();
+        // An instance of which a file is open cannot be removed.
+        spill.close();
+        self.roots.into_iter().for_each(|root| finder.root(root));
+        let since = self.since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
+        Ok(Captured {
+            spill,
+            decoder: Arc::new(self.decoder),
+            before: self.before,
+            settled_ns: self.settled_ns,
+            finder,
+            since_unix_ns: since + (seconds * 1e9) as i128,
+            lost,
+            seconds,
+            drain_cpu_seconds: 0.0,
+        })
+    }
+}
+
+/// Sends a signal to the command. One that is gone does not miss it.
+pub fn send(pid: u32, signal: i32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let signal = rustix::process::Signal::from_named_raw(signal);
+    if let (Some(pid), Some(signal)) = (pid, signal) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}

@@ -1,0 +1,217 @@
+//! Records what a command reads, from the kernel's tracepoints.
+//!
+//! ```text
+//!   live: instance, command ──► drain: events as they are ──► follow, twice ──► items ──► a trace of our own format
+//!         tracefs               one file for each CPU          names between the two
+//! ```
+//! It needs root and tracefs, and neither an eBPF toolchain nor a kernel module. Never: anything left switched on, or a
+//! lost event that is not told.
+
+pub mod call;
+pub mod drain;
+pub mod event;
+pub mod follow;
+pub mod live;
+pub mod names;
+pub mod touch;
+
+use crate::trace::error::Place as At;
+use crate::trace::formats::step::{self, Step};
+use crate::trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
+use crate::tracefs::{Stats, TracefsError};
+use drain::{Merge, Spill};
+use event::{Decoder, Place};
+use follow::{Counts, Follow, Inherited, Learned, Names};
+use names::Finder;
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The name that the header of a trace has.
+pub const FORMAT: &str = "record";
+
+/// Why nothing is recorded: one line that says what, where and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The kernel's tracepoints cannot be used.
+    #[error("{0}")]
+    Tracefs(#[from] TracefsError),
+    /// This kernel has not the events that are needed.
+    #[error("this kernel has no tracepoint {0}: it cannot be recorded here; {OTHER_WAYS}")]
+    Kernel(String),
+    /// The command cannot be run.
+    #[error("cannot run: {0}; name a command that there is")]
+    Command(String),
+    /// There is no such process.
+    #[error("no such process: {0}; see 'ps'")]
+    Process(u32),
+    /// The system refused something else.
+    #[error("cannot record: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// What there is beside recording by tracepoints.
+pub const OTHER_WAYS: &str = "or record with 'strace -f -ttt -T -y -o FILE CMD' and import FILE, or let the command read \
+     through 'foreread mount' or 'foreread serve' with --log";
+
+/// A thread with its descriptors, when recording began.
+#[derive(Clone, Debug)]
+pub struct Before {
+    /// The thread.
+    pub thread: u32,
+    /// Its descriptors.
+    pub descriptors: Vec<Inherited>,
+    /// Whose descriptors it shares instead.
+    pub shares: Option<u32>,
+    /// Its own events are not recorded.
+    pub ignored: bool,
+}
+
+/// Events that were taken, and all that is needed to understand them.
+pub struct Captured {
+    spill: Spill,
+    decoder: Arc<Decoder>,
+    before: Vec<Before>,
+    /// Until then descriptors were still being looked at: a call that began before may have moved them.
+    settled_ns: u64,
+    finder: Finder,
+    /// When it began, by the machine's calendar.
+    since_unix_ns: i128,
+    /// What the kernel says was lost.
+    pub lost: Stats,
+    /// From the start to the end of the command.
+    pub seconds: f64,
+    /// Of the above, spent by the recorder on taking events.
+    pub drain_cpu_seconds: f64,
+}
+
+/// A trace that is about to be written.
+pub struct Understood {
+    /// What holds for it.
+    pub header: Header,
+    /// Files and records.
+    pub items: Items,
+    /// What was left out; whole when the items have ended.
+    pub left_out: LeftOut,
+    /// What was counted.
+    pub counts: Counts,
+    /// Files that are read.
+    pub files: u64,
+    /// Files without a name.
+    pub nameless: u64,
+    /// Events.
+    pub events: u64,
+    /// Bytes of events.
+    pub event_bytes: u64,
+}
+
+const WRONG: &str = "record it again, with fewer processes";
+
+impl Captured {
+    /// Follows the events once, finds the names, and is ready to follow them again.
+    ///
+    /// # Errors
+    /// The events cannot be read back, or are of more threads or descriptors than may be.
+    pub fn understand(mut self, path: &Path) -> Result<Understood, TraceError> {
+        let none: Names = Box::new(|_| FileInfo::default());
+        let mut first = self.steps(Learned::new(), none, LeftOut::default(), path)?;
+        let (mut out, mut events) = (VecDeque::new(), 0);
+        while first.step(&mut out)? {
+            out.clear();
+            events += 1;
+        }
+        let (learned, places, counts) = first.follow.learned();
+        let nameless = self.finder.search(&places, self.since_unix_ns) as u64;
+        let left_out = LeftOut::default();
+        let named: HashMap<Place, FileInfo> = places.iter().map(|place| (*place, self.info(*place))).collect();
+        let names: Names = Box::new(move |place| named.get(&place).cloned().unwrap_or_default());
+        let header = self.header(&counts, nameless);
+        let (files, event_bytes) = (places.len() as u64, self.spill.bytes);
+        let second = self.steps(learned, names, left_out.clone(), path)?;
+        let items = step::items(second);
+        Ok(Understood { header, items, left_out, counts, files, nameless, events, event_bytes })
+    }
+
+    fn info(&self, place: Place) -> FileInfo {
+        match self.finder.get(place) {
+            Some(named) => FileInfo { name: named.path.display().to_string(), size: Some(named.size) },
+            None => {
+                let (major, minor) = (place.dev >> 20, place.dev & 0xf_ffff);
+                FileInfo { name: format!("inode {} of {major}:{minor}", place.ino), size: None }
+            }
+        }
+    }
+
+    fn steps(&self, known: Learned, names: Names, left_out: LeftOut, path: &Path) -> Result<Events, TraceError> {
+        let mut follow = Follow::new(known, names, left_out);
+        follow.settled(self.settled_ns);
+        let many = |(what, remedy): (&str, &str)| TraceError::new(path, At::Whole, what, remedy);
+        for one in &self.before {
+            match one.shares {
+                Some(leader) => follow.share(leader, one.thread).map_err(many)?,
+                None => follow.inherit(one.thread, &one.descriptors, one.ignored).map_err(many)?,
+            }
+        }
+        let merge = self.spill.events().map_err(|error| TraceError::io(path, At::Whole, &error))?;
+        Ok(Events { follow, merge, decoder: Arc::clone(&self.decoder), path: path.to_path_buf(), number: 0 })
+    }
+
+    fn header(&self, counts: &Counts, nameless: u64) -> Header {
+        let mut notes = vec![
+            "of a fault that finds its page only the first in 64 KiB is seen: the kernel maps those around it at once"
+                .to_string(),
+            "of vectors of buffers the length is what came".to_string(),
+        ];
+        if counts.by_page > 0 {
+            notes.push(format!(
+                "{} reads whose offset lies in the program's memory (sendfile, io_uring, exec) are known by the page",
+                counts.by_page
+            ));
+        }
+        if nameless > 0 {
+            notes.push(format!("{nameless} files have no name any more, or none that was found"));
+        }
+        let lost = self.lost.overrun + self.lost.dropped;
+        if lost > 0 {
+            notes.push(format!("{lost} events were lost, at {} places; record with a larger --buffer", counts.gaps));
+        }
+        if !self.decoder.missing.is_empty() {
+            notes.push(format!("this kernel has no tracepoint {}", self.decoder.missing.join(", ")));
+        }
+        Header {
+            format: FORMAT.to_string(),
+            time_unit: "ns".to_string(),
+            offset_unit: "bytes".to_string(),
+            lacks: Lacks::default(),
+            level: Level::Program,
+            notes,
+        }
+    }
+}
+
+/// Events that become items.
+struct Events {
+    follow: Follow,
+    merge: Merge,
+    decoder: Arc<Decoder>,
+    path: PathBuf,
+    number: u64,
+}
+
+impl Step for Events {
+    fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError> {
+        let next = self.merge.next(&self.decoder);
+        match next.map_err(|error| TraceError::io(&self.path, At::Whole, &error))? {
+            Some(event) => {
+                self.number += 1;
+                let wrong = |(what, _): (&str, &str)| TraceError::new(&self.path, At::Record(self.number), what, WRONG);
+                self.follow.event(&event, out).map_err(wrong)?;
+                Ok(true)
+            }
+            None => {
+                self.follow.end(out);
+                Ok(false)
+            }
+        }
+    }
+}

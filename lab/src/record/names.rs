@@ -1,0 +1,167 @@
+//! What a file is called that the kernel names by device and inode.
+//!
+//! ```text
+//!   while it runs, now and then: /proc/PID/fd, /proc/PID/maps of what is followed
+//!   after the end, while names are missing: the command's words, its folders, the folders of what was found, the rest
+//! ```
+//! A name is taken only where device and inode agree, and where the file is no younger than the recording: a number is
+//! given again. Never: more entries of folders than the limit, or a link followed while searching.
+
+use super::event::Place;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Entries of folders that are looked at, at most: some seconds.
+pub const MAX_ENTRIES: u64 = 2 << 20;
+
+/// What is known of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its size in bytes, when it was looked at.
+    pub size: u64,
+}
+
+/// The names that were found.
+#[derive(Debug, Default)]
+pub struct Finder {
+    found: HashMap<Place, Named>,
+    /// Folders where a search may begin.
+    roots: Vec<PathBuf>,
+    entries: u64,
+}
+
+/// The kernel's number of a device, from that of stat(2).
+fn device(dev: u64) -> u32 {
+    (rustix::fs::major(dev) << 20) | rustix::fs::minor(dev)
+}
+
+/// The file at `path`, links followed, if it is one that can be read ahead.
+#[must_use]
+pub fn place_of(path: &Path) -> Option<(Place, u64)> {
+    let meta = fs::metadata(path).ok()?;
+    meta.is_file().then(|| (Place { dev: device(meta.dev()), ino: meta.ino() }, meta.len()))
+}
+
+impl Finder {
+    /// A folder where files may be that are read, or a file; the first are searched first.
+    pub fn root(&mut self, path: PathBuf) {
+        if !self.roots.contains(&path) {
+            self.roots.push(path);
+        }
+    }
+
+    /// The name of a file.
+    #[must_use]
+    pub fn get(&self, place: Place) -> Option<&Named> {
+        self.found.get(&place)
+    }
+
+    /// Looks at what these processes have open and mapped. Those that are gone have nothing.
+    pub fn look(&mut self, processes: &[u32]) {
+        for pid in processes {
+            let folder = PathBuf::from(format!("/proc/{pid}"));
+            if let Ok(cwd) = fs::read_link(folder.join("cwd")) {
+                self.root(cwd);
+            }
+            for entry in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
+                let link = entry.path();
+                if let (Some((place, size)), Ok(path)) = (place_of(&link), fs::read_link(&link))
+                    && path.is_absolute()
+                {
+                    self.found.entry(place).or_insert(Named { path, size });
+                }
+            }
+            let maps = fs::read_to_string(folder.join("maps")).unwrap_or_default();
+            let mut latest = "";
+            for path in maps.lines().filter_map(|line| line.split_once('/').map(|(_, path)| path)) {
+                if path != latest {
+                    latest = path;
+                    self.file(&PathBuf::from(format!("/{path}")));
+                }
+            }
+        }
+    }
+
+    /// Takes the name of a file, if it is one.
+    fn file(&mut self, path: &Path) {
+        if let Some((place, size)) = place_of(path) {
+            self.found.entry(place).or_insert_with(|| Named { path: path.to_path_buf(), size });
+        }
+    }
+
+    /// Searches for the files of `wanted` that have no name yet; gives how many have none in the end. A file that was
+    /// made after `since_ns` of the machine's clock is another one.
+    pub fn search(&mut self, wanted: &[Place], since_unix_ns: i128) -> usize {
+        let mut missing: HashSet<Place> = wanted.iter().copied().filter(|p| !self.found.contains_key(p)).collect();
+        let beside = self.found.values().filter_map(|named| named.path.parent().map(Path::to_path_buf));
+        let near: HashSet<PathBuf> = beside.collect();
+        let mut roots = self.roots.clone();
+        roots.extend(near);
+        roots.extend(["/usr", "/etc", "/lib", "/var", "/tmp", "/opt", "/home", "/srv", "/"].map(PathBuf::from));
+        let mut seen = HashSet::new();
+        for root in roots {
+            if missing.is_empty() {
+                break;
+            }
+            self.walk(root, &mut missing, &mut seen, since_unix_ns);
+        }
+        missing.len()
+    }
+
+    /// Folder by folder, the nearest first.
+    fn walk(&mut self, root: PathBuf, missing: &mut HashSet<Place>, seen: &mut HashSet<Place>, since_ns: i128) {
+        let mut folders = VecDeque::from([root]);
+        while let Some(folder) = folders.pop_front() {
+            let Ok(meta) = fs::metadata(&folder) else { continue };
+            let here = Place { dev: device(meta.dev()), ino: meta.ino() };
+            if !meta.is_dir() {
+                self.take(here, &folder, missing, since_ns);
+                continue;
+            }
+            if missing.is_empty() || !seen.insert(here) || pseudo(&folder) {
+                continue;
+            }
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                self.entries += 1;
+                if self.entries > MAX_ENTRIES {
+                    return;
+                }
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() {
+                    folders.push_back(entry.path());
+                } else if kind.is_file() {
+                    let place = Place { dev: here.dev, ino: entry.ino() };
+                    if missing.contains(&place) {
+                        self.take(place, &entry.path(), missing, since_ns);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, place: Place, path: &Path, missing: &mut HashSet<Place>, since_ns: i128) {
+        if !missing.contains(&place) {
+            return;
+        }
+        let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let Ok(stat) = statx(CWD, path, AtFlags::empty(), flags) else { return };
+        let now = Place { dev: (stat.stx_dev_major << 20) | stat.stx_dev_minor, ino: stat.stx_ino };
+        let born = i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec);
+        let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;
+        if now == place && is_file && (!has_birth || born <= since_ns) {
+            missing.remove(&place);
+            self.found.insert(place, Named { path: path.to_path_buf(), size: stat.stx_size });
+        }
+    }
+}
+
+/// Folders that hold no stored files.
+fn pseudo(folder: &Path) -> bool {
+    ["/proc", "/sys", "/dev"].iter().any(|name| folder == Path::new(name))
+}

@@ -1,0 +1,97 @@
+//! The kernel's tracepoints: an instance of our own in tracefs, its events, and what they say in binary.
+//!
+//! ```text
+//!   root() ──► Instance foreread-PID ──► enable, filter, follow ──► per_cpu/cpuN/trace_pipe_raw ──► ring ──► format
+//!   mounted,   removed when dropped;      a file of tracefs each                                  pages    fields
+//!   or ours    a dead one's by the next
+//! ```
+//!
+//! Never: an event switched on outside of the instance, a mount that outlives the process, or a kprobe.
+
+pub mod format;
+mod instance;
+pub mod ring;
+
+pub use instance::{Instance, Stats};
+
+use rustix::fs::StatFs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Why tracefs cannot be used: one line that says what, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {place}; {remedy}")]
+pub struct TracefsError {
+    /// What is wrong, in a few words.
+    pub what: String,
+    /// Where.
+    pub place: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl TracefsError {
+    /// An error at `place`.
+    #[must_use]
+    pub fn new(what: impl Into<String>, place: impl Into<String>, remedy: impl Into<String>) -> TracefsError {
+        TracefsError { what: what.into(), place: place.into(), remedy: remedy.into() }
+    }
+
+    fn io(what: &str, path: &Path, error: &std::io::Error) -> TracefsError {
+        TracefsError::new(what, format!("{}: {error}", path.display()), "see 'dmesg' for what the kernel says of it")
+    }
+}
+
+/// Where tracefs is, for as long as this lives.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    /// A mount of our own that is in nobody's tree: the kernel takes it away with its last descriptor.
+    _mount: Option<OwnedFd>,
+}
+
+/// Where distributions mount it: since Linux 4.1 in the first place, before and often still in the second.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// `TRACEFS_MAGIC`, as the manual page of statfs(2) has it.
+const TRACEFS_MAGIC: i64 = 0x7472_6163;
+
+/// Finds tracefs, or mounts it where nobody else sees it.
+///
+/// # Errors
+/// The user is not root, or the kernel has no tracefs.
+pub fn root() -> Result<Root, TracefsError> {
+    let mounted = |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type as i64 == TRACEFS_MAGIC);
+    if !rustix::process::geteuid().is_root() {
+        return Err(TracefsError::new("not root", "the kernel's tracepoints", "run it as root"));
+    }
+    if let Some(place) = PLACES.iter().find(|place| mounted(place)) {
+        return Ok(Root { path: PathBuf::from(place), _mount: None });
+    }
+    let mount = detached().map_err(|error| {
+        let remedy = "use a kernel with CONFIG_FTRACE_SYSCALLS, outside of a container";
+        TracefsError::new("no tracefs", std::io::Error::from(error).to_string(), remedy)
+    })?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+    Ok(Root { path, _mount: Some(mount) })
+}
+
+fn detached() -> rustix::io::Result<OwnedFd> {
+    use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+}
+
+impl Root {
+    /// Its folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is such an event (`syscalls/sys_enter_read`).
+    #[must_use]
+    pub fn has(&self, event: &str) -> bool {
+        self.path.join("events").join(event).join("format").exists()
+    }
+}
