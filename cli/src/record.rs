@@ -39,9 +39,11 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let mut running = start(&asked).map_err(refused)?;
     let status = wait(&mut running, args.pid.is_some())?;
     let captured = running.finish().map_err(refused)?;
-    let (lost, seconds) = (captured.lost.overrun + captured.lost.dropped, captured.seconds);
+    let lost = captured.lost.overrun + captured.lost.dropped;
+    let spent =
+        Spent { seconds: captured.seconds, event_ns: captured.event_ns, drain_cpu_seconds: captured.drain_cpu_seconds };
     let trace = captured.understand(&out).map_err(crate::convert::refused)?;
-    let told = Told::of(&trace, lost, seconds, &out);
+    let told = Told::of(&trace, lost, spent, &out);
     let Understood { header, items, left_out, .. } = trace;
     written(&out, args.force, |output| own::write(&header, items, &left_out, output))?;
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
@@ -105,6 +107,14 @@ fn has_terminal() -> bool {
     fields.get(2).is_some_and(|group| fields.get(5) == Some(group))
 }
 
+/// What it took.
+#[derive(Clone, Copy)]
+struct Spent {
+    seconds: f64,
+    event_ns: f64,
+    drain_cpu_seconds: f64,
+}
+
 /// What is told at the end.
 struct Told {
     counts: foreread_lab::record::follow::Counts,
@@ -113,13 +123,13 @@ struct Told {
     events: u64,
     event_bytes: u64,
     lost: u64,
-    seconds: f64,
+    spent: Spent,
     notes: Vec<String>,
     out: PathBuf,
 }
 
 impl Told {
-    fn of(trace: &Understood, lost: u64, seconds: f64, out: &Path) -> Told {
+    fn of(trace: &Understood, lost: u64, spent: Spent, out: &Path) -> Told {
         Told {
             counts: trace.counts,
             files: trace.files,
@@ -127,7 +137,7 @@ impl Told {
             events: trace.events,
             event_bytes: trace.event_bytes,
             lost,
-            seconds,
+            spent,
             notes: trace.header.notes.clone(),
             out: out.to_path_buf(),
         }
@@ -144,10 +154,18 @@ impl Told {
             count(c.faults),
             count(c.hints),
             count(c.writes),
-            self.seconds
+            self.spent.seconds
         ));
         let (events, size) = (count(self.events), size_of(self.event_bytes));
-        text.push_str(&format!("  {events} events ({size}), {} lost\n", count(self.lost)));
+        let Spent { seconds, event_ns, drain_cpu_seconds } = self.spent;
+        let cost = self.events as f64 * event_ns / 1e9;
+        text.push_str(&format!(
+            "  {events} events ({size}), {} lost; at {event_ns:.0} ns each they cost {:.1} ms ({:.1} %), taking them {:.1} ms\n",
+            count(self.lost),
+            cost * 1e3,
+            cost / seconds * 100.0,
+            drain_cpu_seconds * 1e3,
+        ));
         if self.lost > 0 {
             let buffer = size_of(args.buffer);
             text.push_str(&format!("lost events leave gaps: record with a --buffer larger than {buffer}\n"));
@@ -167,7 +185,9 @@ impl Told {
             "schema": "foreread.record/1",
             "trace": self.out.display().to_string(),
             "trace_bytes": bytes,
-            "seconds": self.seconds,
+            "seconds": self.spent.seconds,
+            "event_ns": self.spent.event_ns,
+            "drain_cpu_seconds": self.spent.drain_cpu_seconds,
             "exit_code": status.map(code),
             "files": self.files,
             "files_without_name": self.nameless,

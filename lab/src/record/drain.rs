@@ -10,14 +10,20 @@
 use super::event::{Decoder, Event, What};
 use crate::tracefs::ring::Page;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What the kernel gives at once: one page of its buffer.
 pub const RING_PAGE_BYTES: usize = 4096;
 /// Bytes that are read from a file of events at once.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// Programs whose paths are kept, at most.
+const MAX_RAN: usize = 1 << 16;
 
 /// The events of every CPU, as the kernel wrote them.
 pub struct Spill {
@@ -93,7 +99,7 @@ impl Spill {
             file.seek(SeekFrom::Start(0))?;
             cpus.push(Cpu::new(BufReader::with_capacity(BUFFER_BYTES, file)));
         }
-        Ok(Merge { cpus })
+        Ok(Merge { cpus, ran: HashSet::new() })
     }
 }
 
@@ -113,7 +119,7 @@ impl<R: Read> Cpu<R> {
     }
 
     /// Sees to it that the next event is there, if there is one.
-    fn fill(&mut self, decoder: &Decoder) -> std::io::Result<()> {
+    fn fill(&mut self, decoder: &Decoder, ran: &mut HashSet<OsString>) -> std::io::Result<()> {
         while self.events.is_empty() && !self.ended {
             match self.pages.read_exact(&mut self.page) {
                 Ok(()) => {}
@@ -128,7 +134,14 @@ impl<R: Read> Cpu<R> {
                 // What was lost follows the latest that is there.
                 self.events.push(Event { at_ns: self.latest_ns, thread: 0, what: What::Lost });
             }
-            self.events.extend(page.filter_map(|(at_ns, bytes)| decoder.event(at_ns, bytes)));
+            for (at_ns, bytes) in page {
+                self.events.extend(decoder.event(at_ns, bytes));
+                if let Some(path) = decoder.ran(bytes)
+                    && ran.len() < MAX_RAN
+                {
+                    ran.insert(OsStr::from_bytes(path).to_os_string());
+                }
+            }
             self.latest_ns = self.events.last().map_or(self.latest_ns, |event| event.at_ns);
             self.events.reverse();
         }
@@ -139,6 +152,8 @@ impl<R: Read> Cpu<R> {
 /// The events of all CPUs, by time.
 pub struct Merge {
     cpus: Vec<Cpu<BufReader<File>>>,
+    /// The programs that were begun, so far.
+    pub ran: HashSet<OsString>,
 }
 
 impl Merge {
@@ -149,7 +164,7 @@ impl Merge {
     pub fn next(&mut self, decoder: &Decoder) -> std::io::Result<Option<Event>> {
         let mut first: Option<(u64, usize)> = None;
         for (number, cpu) in self.cpus.iter_mut().enumerate() {
-            cpu.fill(decoder)?;
+            cpu.fill(decoder, &mut self.ran)?;
             if let Some(event) = cpu.events.last()
                 && first.is_none_or(|(at, _)| event.at_ns < at)
             {

@@ -114,6 +114,8 @@ struct Known {
 pub struct Decoder {
     /// By the number of the event.
     known: Vec<Option<Known>>,
+    /// The event of a program that is begun, and its field of the program's path.
+    exec: Option<(u16, Field)>,
     /// Events that this kernel does not have.
     pub missing: Vec<String>,
 }
@@ -150,6 +152,9 @@ impl Decoder {
                 decoder.missing.push((*name).to_string());
                 continue;
             };
+            if *kind == Kind::Exec {
+                decoder.exec = format.field("filename").map(|field| (format.id, field.clone()));
+            }
             decoder.know(&format, *kind, fields);
         }
         Ok(decoder)
@@ -175,6 +180,19 @@ impl Decoder {
             *value = field.value(bytes)?;
         }
         what(known.kind, values).map(|what| Event { at_ns, thread, what })
+    }
+
+    /// The path of the program that is begun, if this is such an event. The field is a text somewhere in the event: the
+    /// lower half says where, the upper how long.
+    #[must_use]
+    pub fn ran<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let (id, field) = self.exec.as_ref()?;
+        if bytes.get(..2)? != id.to_ne_bytes() {
+            return None;
+        }
+        let place = field.value(bytes)?;
+        let (at, len) = ((place & 0xffff) as usize, (place >> 16 & 0xffff) as usize);
+        bytes.get(at..at + len)?.split(|b| *b == 0).next()
     }
 }
 

@@ -75,13 +75,15 @@ pub struct Captured {
     /// Until then descriptors were still being looked at: a call that began before may have moved them.
     settled_ns: u64,
     finder: Finder,
-    /// When it began, by the machine's calendar.
-    since_unix_ns: i128,
+    /// When it ended, by the machine's calendar.
+    until_unix_ns: i128,
     /// What the kernel says was lost.
     pub lost: Stats,
     /// From the start to the end of the command.
     pub seconds: f64,
-    /// Of the above, spent by the recorder on taking events.
+    /// What an event costs the program here, in nanoseconds.
+    pub event_ns: f64,
+    /// Processor time of the thread that took the events, meanwhile.
     pub drain_cpu_seconds: f64,
 }
 
@@ -120,8 +122,11 @@ impl Captured {
             out.clear();
             events += 1;
         }
+        for name in first.merge.ran.drain() {
+            self.finder.root(PathBuf::from(name));
+        }
         let (learned, places, counts) = first.follow.learned();
-        let nameless = self.finder.search(&places, self.since_unix_ns) as u64;
+        let nameless = self.finder.search(&places, self.until_unix_ns) as u64;
         let left_out = LeftOut::default();
         let named: HashMap<Place, FileInfo> = places.iter().map(|place| (*place, self.info(*place))).collect();
         let names: Names = Box::new(move |place| named.get(&place).cloned().unwrap_or_default());

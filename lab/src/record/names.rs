@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   while it runs, now and then: /proc/PID/fd, /proc/PID/maps of what is followed
-//!   after the end, while names are missing: the command's words, its folders, the folders of what was found, the rest
+//!   after the end, while names are missing: what it ran, its words, where libraries are, the folders of what was found,
+//!   what is below them, the rest of those file systems
 //! ```
-//! A name is taken only where device and inode agree, and where the file is no younger than the recording: a number is
-//! given again. Never: more entries of folders than the limit, or a link followed while searching.
+//! A name is taken only where device and inode agree, and where the file is no younger than the recording: a
+//! number is given again. Never: more entries of folders than the limit, or a link followed while searching.
 
 use super::event::Place;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
@@ -14,8 +15,23 @@ use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Entries of folders that are looked at, at most: some seconds.
+/// Entries that are looked at below the command's words and its folders, at most: some seconds.
 pub const MAX_ENTRIES: u64 = 2 << 20;
+/// Entries that are looked at elsewhere, at most: about a second. A file that was removed would cost all of them.
+pub const MAX_FAR_ENTRIES: u64 = 1 << 18;
+/// Where most of what every program reads is: its binary, its libraries, its settings.
+const USUAL: [&str; 10] = [
+    "/usr/bin",
+    "/bin",
+    "/usr/local/bin",
+    "/lib64",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+    "/etc",
+    "/usr/lib/locale",
+    "/usr/share/zoneinfo",
+];
 
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +48,21 @@ pub struct Finder {
     found: HashMap<Place, Named>,
     /// Folders where a search may begin.
     roots: Vec<PathBuf>,
+}
+
+/// A search under way.
+struct Search {
+    missing: HashSet<Place>,
+    /// Where the files are: no other is searched.
+    devices: HashSet<u32>,
+    /// Folders that were looked at.
+    seen: HashSet<Place>,
+    until_unix_ns: i128,
     entries: u64,
+}
+
+fn folder_of(path: &Path) -> Option<PathBuf> {
+    path.parent().map(Path::to_path_buf)
 }
 
 /// The kernel's number of a device, from that of stat(2).
@@ -95,57 +125,66 @@ impl Finder {
     }
 
     /// Searches for the files of `wanted` that have no name yet; gives how many have none in the end. A file that was
-    /// made after `since_ns` of the machine's clock is another one.
-    pub fn search(&mut self, wanted: &[Place], since_unix_ns: i128) -> usize {
-        let mut missing: HashSet<Place> = wanted.iter().copied().filter(|p| !self.found.contains_key(p)).collect();
-        let beside = self.found.values().filter_map(|named| named.path.parent().map(Path::to_path_buf));
-        let near: HashSet<PathBuf> = beside.collect();
-        let mut roots = self.roots.clone();
-        roots.extend(near);
-        roots.extend(["/usr", "/etc", "/lib", "/var", "/tmp", "/opt", "/home", "/srv", "/"].map(PathBuf::from));
-        let mut seen = HashSet::new();
-        for root in roots {
-            if missing.is_empty() {
-                break;
-            }
-            self.walk(root, &mut missing, &mut seen, since_unix_ns);
+    /// made after `until_unix_ns` is another one.
+    pub fn search(&mut self, wanted: &[Place], until_unix_ns: i128) -> usize {
+        let missing = wanted.iter().copied().filter(|place| !self.found.contains_key(place)).collect();
+        let devices = wanted.iter().map(|place| place.dev).collect();
+        let mut search = Search { missing, devices, seen: HashSet::new(), until_unix_ns, entries: 0 };
+        let near = |finder: &Finder| -> Vec<PathBuf> {
+            let all: HashSet<PathBuf> = finder.found.values().filter_map(|named| folder_of(&named.path)).collect();
+            all.into_iter().collect()
+        };
+        let roots = self.roots.clone();
+        for folder in roots.iter().cloned().chain(USUAL.map(PathBuf::from)).chain(near(self)) {
+            self.walk(folder, &mut search, false, MAX_ENTRIES);
         }
-        missing.len()
+        search.seen.clear();
+        for folder in roots {
+            self.walk(folder, &mut search, true, MAX_ENTRIES);
+        }
+        let most = search.entries + MAX_FAR_ENTRIES;
+        for folder in near(self).into_iter().chain([PathBuf::from("/")]) {
+            self.walk(folder, &mut search, true, most);
+        }
+        search.missing.len()
     }
 
-    /// Folder by folder, the nearest first.
-    fn walk(&mut self, root: PathBuf, missing: &mut HashSet<Place>, seen: &mut HashSet<Place>, since_ns: i128) {
+    /// Folder by folder, the nearest first; `deep` goes into folders of folders.
+    fn walk(&mut self, root: PathBuf, search: &mut Search, deep: bool, most: u64) {
         let mut folders = VecDeque::from([root]);
         while let Some(folder) = folders.pop_front() {
+            if search.missing.is_empty() {
+                return;
+            }
             let Ok(meta) = fs::metadata(&folder) else { continue };
             let here = Place { dev: device(meta.dev()), ino: meta.ino() };
             if !meta.is_dir() {
-                self.take(here, &folder, missing, since_ns);
+                self.take(here, &folder, search);
                 continue;
             }
-            if missing.is_empty() || !seen.insert(here) || pseudo(&folder) {
+            if !search.devices.contains(&here.dev) || !search.seen.insert(here) {
                 continue;
             }
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                self.entries += 1;
-                if self.entries > MAX_ENTRIES {
+                search.entries += 1;
+                if search.entries > most {
                     return;
                 }
                 let Ok(kind) = entry.file_type() else { continue };
-                if kind.is_dir() {
+                if kind.is_dir() && deep {
                     folders.push_back(entry.path());
                 } else if kind.is_file() {
                     let place = Place { dev: here.dev, ino: entry.ino() };
-                    if missing.contains(&place) {
-                        self.take(place, &entry.path(), missing, since_ns);
+                    if search.missing.contains(&place) {
+                        self.take(place, &entry.path(), search);
                     }
                 }
             }
         }
     }
 
-    fn take(&mut self, place: Place, path: &Path, missing: &mut HashSet<Place>, since_ns: i128) {
-        if !missing.contains(&place) {
+    fn take(&mut self, place: Place, path: &Path, search: &mut Search) {
+        if !search.missing.contains(&place) {
             return;
         }
         let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -154,14 +193,9 @@ impl Finder {
         let born = i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec);
         let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
         let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;
-        if now == place && is_file && (!has_birth || born <= since_ns) {
-            missing.remove(&place);
+        if now == place && is_file && (!has_birth || born <= search.until_unix_ns) {
+            search.missing.remove(&place);
             self.found.insert(place, Named { path: path.to_path_buf(), size: stat.stx_size });
         }
     }
-}
-
-/// Folders that hold no stored files.
-fn pseudo(folder: &Path) -> bool {
-    ["/proc", "/sys", "/dev"].iter().any(|name| folder == Path::new(name))
 }

@@ -177,9 +177,10 @@ impl Follow {
         let number = self.file(seen.place, out);
         self.paged.insert(number);
         self.learned.entry(open).or_insert(seen.place);
+        // The first pages of a read are not told where a later one had to be waited for.
         let page = |byte: u64| if seen.direct { byte } else { byte / PAGE_BYTES };
         let elsewhere = match (asked.from, before.position) {
-            (From::Position, Some(at)) => page(at) != page(seen.start),
+            (From::Position, Some(at)) => !(page(at)..=page(at.saturating_add(came))).contains(&page(seen.start)),
             _ => false,
         };
         let other = file.is_some_and(|file| file != number);
@@ -206,11 +207,14 @@ impl Follow {
     }
 }
 
-/// The pages that hold `came` bytes from somewhere in the first page on.
+/// Pages that hold `came` bytes of which the page cache told pages only: the first of them are not told where a later
+/// one had to be waited for, so they are counted from the end too.
 fn by_page(counts: &mut Counts, seen: Seen, came: u64) -> (u64, u64, Option<u64>) {
     if seen.direct {
         return (seen.start, seen.end - seen.start, Some(came));
     }
     counts.by_page += 1;
-    (seen.start, (seen.end - seen.start).min((came + PAGE_BYTES - 1).next_multiple_of(PAGE_BYTES)), None)
+    let most = (came + PAGE_BYTES - 1).next_multiple_of(PAGE_BYTES);
+    let start = seen.start.min(seen.end.saturating_sub(most));
+    (start, (seen.end - start).min(most + PAGE_BYTES), None)
 }
