@@ -28,6 +28,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("disksim/", "disksim:dialect=ascii"),
     ("fio/", "fio"),
     ("foreread/", "foreread"),
+    ("ftrace/", "ftrace"),
     ("lirs/", "lirs:block=512"),
     ("msr/", "msr"),
     ("oracle-general/", "oracle-general:unit=512"),

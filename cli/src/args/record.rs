@@ -13,8 +13,8 @@ use std::path::PathBuf;
 /// The command has the terminal, and its exit code is the exit code (128 and the signal where one ended it). Before it
 /// runs: 2 bad input, 3 this machine cannot. After it: 1 with --strict and lost events, 2 if the trace cannot be written.
 ///
-/// Without root: 'strace -f -ttt -T -y -o FILE CMD' and 'foreread import FILE', or let the command read through
-/// 'foreread mount' or 'foreread serve'.
+/// Without root: 'strace -f -ttt -T -y -o FILE CMD' and 'foreread import FILE', or import a text that root has recorded
+/// with ftrace or perf.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

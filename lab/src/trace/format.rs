@@ -92,6 +92,7 @@ pub static ALL: &[&Format] = &[
     &formats::blkparse::FORMAT,
     &formats::blktrace::FORMAT,
     &formats::fio::FORMAT,
+    &formats::ftrace::FORMAT,
     &formats::strace::FORMAT,
     &formats::vscsi::FORMAT,
     &super::formats::alibaba::FORMAT,

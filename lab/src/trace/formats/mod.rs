@@ -8,6 +8,7 @@ mod block;
 pub mod csv;
 pub mod disksim;
 pub mod fio;
+pub mod ftrace;
 pub mod lirs;
 pub mod msr;
 pub mod oracle_general;
