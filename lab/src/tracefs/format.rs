@@ -68,7 +68,7 @@ impl EventFormat {
     }
 }
 
-/// `unsigned long fd;	offset:16;	size:8;	signed:0;`
+/// `unsigned long fd;    offset:16;    size:8;    signed:0;`
 fn field(text: &str) -> Option<Field> {
     let mut parts = text.split(';').map(str::trim);
     let declared = parts.next()?;

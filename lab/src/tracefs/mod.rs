@@ -60,7 +60,7 @@ const TRACEFS_MAGIC: i64 = 0x7472_6163;
 /// # Errors
 /// The user is not root, or the kernel has no tracefs.
 pub fn root() -> Result<Root, TracefsError> {
-    let mounted = |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type as i64 == TRACEFS_MAGIC);
+    let mounted = |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type == TRACEFS_MAGIC);
     if !rustix::process::geteuid().is_root() {
         return Err(TracefsError::new("not root", "the kernel's tracepoints", "run it as root"));
     }
