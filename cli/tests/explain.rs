@@ -39,7 +39,8 @@ fn a_trace_is_explained_on_one_screen() {
         "app.strace on model:rbd",
         "/data/seq",
         "/data/random",
-        "by the hint RANDOM (40 times)",
+        // Three of the 40 happen to lie at equal steps.
+        "by the hint RANDOM (37 times)",
         "first by a read at the start of the file, then by the mark of its window",
         "* linux-6.18",
         "oracle",
