@@ -1,0 +1,335 @@
+//! `foreread record` from outside: programs of which we know what they read, strace beside it, losses, signals, refusals.
+//!
+//! Needs root and tracefs, else it is skipped; what a test needs besides it names.
+
+mod common;
+use common::{Got, foreread};
+use foreread_core::event::Advice;
+use foreread_lab::trace::{Item, Op, open};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A read as a test wants it: what, offset, bytes that came (of a hint and a touch: its length).
+type Step = (Op, u64, u64);
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A scratch folder on a disk, with a file of 1 MiB in it.
+fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+    let data = dir.path().join("data");
+    std::fs::write(&data, vec![7; 1 << 20]).expect("room");
+    (dir, data)
+}
+
+fn has(program: &[&str]) -> bool {
+    let runs = Command::new(program[0]).args(&program[1..]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let runs = runs.is_ok_and(|status| status.success());
+    if !runs {
+        println!("skipped: needs {}", program.join(" "));
+    }
+    runs
+}
+
+/// Records a command; nothing where this machine cannot.
+fn record(trace: &Path, options: &[&str], command: &[&str]) -> Option<Got> {
+    let args = ["record", "--force", "-o", text(trace)].into_iter().chain(options.iter().copied());
+    let got = foreread(args.chain(["--"]).chain(command.iter().copied()));
+    if got.code == Some(3) {
+        println!("skipped: needs root and tracefs ({})", got.err.trim_end());
+        return None;
+    }
+    Some(got)
+}
+
+/// What is in a trace, by the name of the file.
+fn steps(trace: &Path, format: Option<&str>) -> BTreeMap<String, Vec<Step>> {
+    let (mut names, mut all) = (Vec::new(), BTreeMap::<String, Vec<Step>>::new());
+    for item in open::open(&[trace.to_path_buf()], format).expect("a trace").items {
+        match item.expect("whole") {
+            Item::File(file) => names.push(file.name),
+            Item::Record(r) => {
+                let bytes = r.returned.unwrap_or(r.len);
+                all.entry(names[r.file as usize].clone()).or_default().push((r.op, r.offset, bytes));
+            }
+        }
+    }
+    all
+}
+
+fn python(script: &str) -> Vec<&str> {
+    vec!["python3", "-S", "-c", script]
+}
+
+const CALLS: &str = r#"
+import os, mmap, ctypes, sys
+fd = os.open('data', os.O_RDONLY)
+os.posix_fadvise(fd, 4096, 8192, os.POSIX_FADV_SEQUENTIAL)
+os.read(fd, 1000)
+os.read(fd, 500)
+os.lseek(fd, 300000, 0)
+os.readv(fd, [bytearray(100), bytearray(28)])
+os.pread(fd, 4096, 77777)
+os.preadv(fd, [bytearray(10), bytearray(20)], 500000)
+ctypes.CDLL(None).readahead(fd, ctypes.c_long(65536), ctypes.c_size_t(16384))
+copy = os.dup(fd)
+os.read(copy, 72)
+out = os.open('out', os.O_RDWR | os.O_CREAT)
+os.lseek(fd, 20480, 0)
+os.copy_file_range(fd, out, 3000)
+os.sendfile(out, fd, None, 2000)
+os.sendfile(out, fd, 400000, 5000)
+if os.fork() == 0:
+    os.read(fd, 11)
+    os._exit(0)
+os.wait()
+os.read(fd, 13)
+m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+m[90 * 4096]
+"#;
+
+#[test]
+fn every_call_is_recorded_with_its_bytes() {
+    let (dir, data) = scratch();
+    let trace = dir.path().join("t.frt");
+    if !has(&["python3", "--version"]) {
+        return;
+    }
+    let script = format!("import os; os.chdir({:?})\n{CALLS}", text(dir.path()));
+    let Some(got) = record(&trace, &["--json", "-"], &python(&script)) else { return };
+    assert_eq!(got.code, Some(0), "{}", got.err);
+    assert!(got.err.contains("next: foreread compare ") && got.err.contains(" 0 lost"), "{}", got.err);
+    let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
+    assert_eq!((&json["schema"], &json["lost_events"]), (&"foreread.record/1".into(), &0.into()));
+    assert_eq!(json["counts"]["contradicted"], 0);
+    let all = steps(&trace, None).remove(text(&data)).expect("the file has its name");
+    let (will, sequential) = (Op::Hint(Advice::WillNeed), Op::Hint(Advice::Sequential));
+    let want = [
+        (sequential, 4096, 8192),
+        (Op::Read, 0, 1000),
+        (Op::Read, 1000, 500),
+        (Op::Read, 300_000, 128),
+        (Op::Read, 77_777, 4096),
+        (Op::Read, 500_000, 30),
+        (will, 65_536, 16_384),
+        (Op::Read, 300_128, 72),
+        (Op::Read, 20_480, 3000),
+        (Op::Read, 23_480, 2000),
+    ];
+    assert_eq!(all[..want.len()], want, "{all:?}");
+    // An offset in the program's memory: whole pages around it.
+    let (op, offset, len) = all[want.len()];
+    assert!(op == Op::Read && offset <= 400_000 && offset > 390_000 && offset + len >= 405_000, "{all:?}");
+    // A fork shares the position.
+    assert_eq!(all[want.len() + 1..][..2], [(Op::Read, 25_480, 11), (Op::Read, 25_491, 13)]);
+    assert!(all[want.len() + 3..].contains(&(Op::Fault, 90 * 4096, 4096)), "{all:?}");
+}
+
+#[test]
+fn what_was_open_before_and_what_threads_read_is_known() {
+    let (dir, data) = scratch();
+    let trace = dir.path().join("t.frt");
+    if !has(&["python3", "--version"]) {
+        return;
+    }
+    let script = "import os, threading\nos.read(0, 100)\n\
+        t = [threading.Thread(target=os.pread, args=(0, 50, 4096 * i)) for i in range(1, 9)]\n\
+        [x.start() for x in t]\n[x.join() for x in t]\nos.read(0, 100)";
+    let mut stdin = std::fs::File::open(&data).expect("there");
+    std::io::Seek::seek(&mut stdin, std::io::SeekFrom::Start(12_345)).expect("a file");
+    let command = [&["record", "-q", "-o", text(&trace), "--"][..], &python(script)].concat();
+    let done = Command::new(env!("CARGO_BIN_EXE_foreread")).args(command).stdin(stdin).output().expect("runs");
+    if done.status.code() == Some(3) {
+        println!("skipped: needs root and tracefs");
+        return;
+    }
+    assert_eq!((done.status.code(), done.stderr.len()), (Some(0), 0));
+    let mut all = steps(&trace, None).remove(text(&data)).expect("the file has its name");
+    assert_eq!((all[0], all.pop()), ((Op::Read, 12_345, 100), Some((Op::Read, 12_445, 100))));
+    let mut rest = all.split_off(1);
+    rest.sort_by_key(|(_, offset, _)| *offset);
+    assert_eq!(rest, (1..9).map(|i| (Op::Read, 4096 * i, 50)).collect::<Vec<_>>());
+}
+
+/// Which bytes of each file were read, as sorted ranges without gaps or overlaps.
+fn ranges(steps: BTreeMap<String, Vec<Step>>) -> BTreeMap<String, Vec<(u64, u64)>> {
+    let of = |all: Vec<Step>| {
+        let reads = all.into_iter().filter(|(op, _, len)| *op == Op::Read && *len > 0);
+        let mut reads: Vec<(u64, u64)> = reads.map(|(_, offset, len)| (offset, offset + len)).collect();
+        reads.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for (start, end) in reads {
+            match joined.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        joined
+    };
+    steps.into_iter().map(|(name, all)| (name, of(all))).collect()
+}
+
+/// strace and the recorder over the same command: what the first saw, the second has.
+#[test]
+fn every_range_that_strace_saw_is_in_the_trace() {
+    let (dir, data) = scratch();
+    if !has(&["strace", "-V"]) || !has(&["python3", "--version"]) {
+        return;
+    }
+    let (trace, seen) = (dir.path().join("t.frt"), dir.path().join("t.strace"));
+    let script = format!(
+        "cd {} && cat data >/dev/null && dd if=data of=/dev/null bs=10000 skip=7 count=9 2>/dev/null && \
+         tar cf out.tar data && grep -rc 7 . >/dev/null; python3 -S -c \"$0\"; tail -c 5000 data | md5sum >/dev/null",
+        text(dir.path())
+    );
+    let command = ["sh", "-c", &script, CALLS];
+    let Some(got) = record(&trace, &["-q"], &command) else { return };
+    assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
+    let ours = ranges(steps(&trace, None));
+    std::fs::remove_file(&trace).expect("there");
+    let calls = "trace=openat,open,close,read,pread64,readv,preadv,preadv2,lseek,dup,dup2,dup3,fcntl,clone,clone3,fork,\
+        vfork,execve,sendfile,copy_file_range";
+    let args = ["-f", "-ttt", "-T", "-y", "-s", "0", "-e", calls, "-o", text(&seen)];
+    let done = Command::new("strace").args(args).args(command).status().expect("strace runs");
+    assert!(done.success());
+    let (mut files, mut bytes) = (0, 0);
+    for (name, theirs) in ranges(steps(&seen, Some("strace"))) {
+        // The trace of each is not there for the other.
+        if name.ends_with("t.frt") || name.ends_with("t.strace") {
+            continue;
+        }
+        for (start, end) in theirs {
+            let all = ours.get(&name).map_or(&[][..], Vec::as_slice);
+            let covered = all.iter().any(|(from, to)| *from <= start && end <= *to);
+            assert!(covered, "{name}: {start}..{end} is not in {all:?}");
+            bytes += end - start;
+        }
+        files += 1;
+    }
+    assert!(files > 5 && bytes > 2 << 20, "{files} files, {bytes} bytes");
+    println!("covered: {bytes} bytes of {files} files, {} of them {}", data.display(), files);
+}
+
+#[test]
+fn lost_events_are_counted_and_fail_when_asked() {
+    let (dir, data) = scratch();
+    let trace = dir.path().join("t.frt");
+    let (input, json) = (format!("if={}", text(&data)), dir.path().join("j.json"));
+    let command = ["dd", &input, "of=/dev/null", "bs=16", "status=none"];
+    let options = ["--buffer", "8K", "--strict", "--json", text(&json)];
+    let Some(got) = record(&trace, &options, &command) else { return };
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    let lost = json["lost_events"].as_u64().expect("a number");
+    assert!(lost > 0 && json["counts"]["gaps"].as_u64() > Some(0), "{json}");
+    assert_eq!(got.code, Some(1), "{}", got.err);
+    assert!(got.err.contains("events were lost") && got.err.contains("--buffer"), "{}", got.err);
+    // What is there is readable, and no range is beyond the file.
+    let all = steps(&trace, None).remove(text(&data)).unwrap_or_default();
+    assert!(all.iter().all(|(_, offset, len)| offset + len <= (1 << 20) + 8192));
+    let got = record(&trace, &["--strict"], &["true"]).expect("as before");
+    assert_eq!(got.code, Some(0), "{}", got.err);
+}
+
+#[test]
+fn the_code_of_the_command_is_passed_on_and_signals_reach_it() {
+    let (dir, _) = scratch();
+    let trace = dir.path().join("t.frt");
+    let Some(got) = record(&trace, &["-q"], &["sh", "-c", "echo hello; exit 7"]) else { return };
+    assert_eq!((got.code, got.out.as_str(), got.err.as_str()), (Some(7), "hello\n", ""));
+    assert_eq!(record(&trace, &["-q"], &["sh", "-c", "kill -9 $$"]).expect("as before").code, Some(137));
+    let args = ["record", "-q", "--force", "-o", text(&trace), "--", "sh", "-c", "echo ready; exec sleep 600"];
+    let begin =
+        || Command::new(env!("CARGO_BIN_EXE_foreread")).args(args).stdout(Stdio::piped()).spawn().expect("runs");
+    let ready = |child: &mut std::process::Child| {
+        let mut line = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut line).expect("it says so");
+    };
+    let kill = |signal: &str, pid: u32| {
+        assert!(Command::new("kill").args([signal, &pid.to_string()]).status().expect("runs").success());
+    };
+    let instance = |pid: u32| PathBuf::from(format!("/sys/kernel/tracing/instances/foreread-{pid}"));
+    let mut child = begin();
+    ready(&mut child);
+    kill("-TERM", child.id());
+    assert_eq!(child.wait().expect("ends").code(), Some(143));
+    assert!(!steps(&trace, None).is_empty() && !instance(child.id()).exists());
+    // Killed outright it leaves its instance, and the next run takes that away.
+    let mut child = begin();
+    ready(&mut child);
+    let sleeper = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap_or_default();
+    kill("-KILL", child.id());
+    child.wait().expect("ends");
+    sleeper.split_whitespace().for_each(|pid| kill("-KILL", pid.parse().expect("a number")));
+    assert_eq!(record(&trace, &["-q"], &["true"]).expect("as before").code, Some(0));
+    assert!(!instance(child.id()).exists());
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_in_one_line() {
+    let (dir, data) = scratch();
+    let trace = dir.path().join("t.frt");
+    if record(&trace, &["-q"], &["true"]).is_none() {
+        return;
+    }
+    for (args, part) in [
+        (vec!["record", "-o", text(&trace), "--", "true"], "it is there already"),
+        (vec!["record", "-o", "no/such/t.frt", "--", "true"], "its directory does not exist"),
+        (vec!["record", "-o", text(dir.path()), "--", "true"], "it is a directory"),
+        (vec!["record", "--force", "-o", text(&trace), "--", "/no/such/program"], "cannot run: /no/such/program"),
+        (vec!["record", "--force", "-o", text(&trace), "--", text(&data)], "cannot run: "),
+        (vec!["record", "--force", "-o", text(&trace), "--pid", "4194305"], "no such process: 4194305"),
+        (vec!["record", "--force", "-o", text(&trace)], "see 'foreread record -h'"),
+    ] {
+        assert!(foreread(&args).is_refused().contains(part), "{args:?}");
+    }
+    if has(&["setpriv", "--version"]) {
+        let args =
+            ["--reuid", "65534", "--", env!("CARGO_BIN_EXE_foreread"), "record", "-o", "/tmp/t.frt", "--", "true"];
+        let done = Command::new("setpriv").args(args).output().expect("runs");
+        let error = String::from_utf8_lossy(&done.stderr);
+        // Where the binary cannot be reached by others there is nothing to see.
+        if done.status.code() != Some(127) && done.status.code() != Some(126) {
+            assert_eq!((done.status.code(), error.lines().count()), (Some(3), 1), "{error}");
+            assert!(error.starts_with("foreread: not root") && error.contains("strace -f"), "{error}");
+        }
+    }
+}
+
+/// Programs that people have, read back by `compare` on a real file.
+#[test]
+fn traces_of_real_programs_are_compared_on_a_real_file() {
+    let (dir, data) = scratch();
+    let (trace, db, npy) = (dir.path().join("t.frt"), dir.path().join("a.db"), dir.path().join("a.npy"));
+    let tar = dir.path().join("a.tar");
+    let sql = "create table t(a, b); with recursive c(n) as (select 1 union all select n + 1 from c where n < 20000) \
+        insert into t select n, hex(randomblob(20)) from c;";
+    let load = format!("import numpy; print(numpy.load({:?}).sum())", text(&npy));
+    let save = format!("import numpy; numpy.save({:?}, numpy.arange(200000))", text(&npy));
+    let runs = |program: &[&str]| Command::new(program[0]).args(&program[1..]).status().expect("runs").success();
+    let mut programs: Vec<(Vec<&str>, &Path)> = vec![(vec!["tar", "cf", text(&tar), text(&data)], &data)];
+    if has(&["sqlite3", "--version"]) {
+        assert!(runs(&["sqlite3", text(&db), sql]));
+        programs.push((vec!["sqlite3", text(&db), "select count(distinct b) from t"], &db));
+    }
+    if has(&["python3", "-c", "import numpy"]) {
+        assert!(runs(&["python3", "-c", &save]));
+        programs.push((vec!["python3", "-c", &load], &npy));
+    }
+    for (program, file) in programs {
+        let Some(got) = record(&trace, &[], &program) else { return };
+        assert_eq!(got.code, Some(0), "{}", got.err);
+        let size = std::fs::metadata(file).expect("there").len();
+        let seen = ranges(steps(&trace, None)).remove(text(file)).expect("the file has its name");
+        let bytes: u64 = seen.iter().map(|(start, end)| end - start).sum();
+        assert!(bytes >= size * 9 / 10, "{program:?}: {bytes} of {size}");
+        let name = file.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+        let args = ["compare", text(&trace), "--only", name, "--on", text(file), "--runs", "2", "--json", "-"];
+        let got = foreread(args);
+        assert_eq!(got.code, Some(0), "{program:?}: {}", got.err);
+        assert!(got.out.contains("\"rows\""), "{}", got.out);
+    }
+}
