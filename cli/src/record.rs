@@ -88,7 +88,9 @@ fn wait(running: &mut Running, joined: bool) -> Result<Option<ExitStatus>, Fail>
     let forwarder = std::thread::spawn(move || {
         for signal in signals.forever() {
             flag.store(true, Ordering::Release);
-            if !joined && !(matches!(signal, SIGINT | SIGQUIT) && has_terminal()) {
+            // Of what a terminal sends the command has its own.
+            let has_it = matches!(signal, SIGINT | SIGQUIT) && has_terminal();
+            if !joined && !has_it {
                 foreread_lab::record::live::send(pid, signal);
             }
         }
