@@ -82,13 +82,12 @@ fn what_is_no_recording_is_said_in_one_line() {
 
 /// What does not belong together, or is not there, is told before a cluster is made.
 #[test]
-fn librbd_is_asked_live_and_a_kernel_is_not() {
+fn what_belongs_to_the_other_is_refused() {
     let refused = |args: &[&str], told: &str| {
         let got = foreread(args);
         assert_eq!(got.code, Some(2), "{}", got.err);
         assert!(got.err.contains(told), "{}", got.err);
     };
-    refused(&["conform", "linux"], "--check");
     refused(&["conform", "linux", "--check", RECORDING, "--cluster", "x"], "--cluster is for 'conform rbd'");
     refused(&["conform", "rbd", "--check", RECORDING], "--check and --predict are for 'conform linux'");
     refused(&["conform", "rbd", "--cluster", "no/such.conf"], "no such configuration: no/such.conf");
