@@ -55,45 +55,45 @@ Prints 'decisions N divergences M', or a table; any divergence is exit code 1.
 
 Examples:
   foreread conform linux
-  foreread conform linux --fs xfs --read-ahead-kb 128 --operations 10000 -o recordings
+  foreread conform linux --fs xfs --read-ahead-kb 128 --operations 10000
   foreread conform linux --check ext4-128.jsonl.gz --predict ours.jsonl
   foreread conform rbd --sequences 1000 --seed 7")]
 pub struct ConformArgs {
     /// Whose decisions
     #[arg(value_name = "WHAT")]
     pub what: ConformWhat,
-    /// linux: compare this recording, .jsonl or .jsonl.gz [default: ask the running kernel]
+    /// linux: a recording to compare [default: the running kernel]
     #[arg(long, value_name = "REC")]
     pub check: Option<PathBuf>,
     /// linux: what is compared
-    #[arg(long, value_name = "LEVEL", default_value = "full", requires = "check")]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true, default_value = "full", requires = "check")]
     pub level: ConformLevel,
     /// linux: write our own decisions, in JSON lines
-    #[arg(long, value_name = "OUT")]
+    #[arg(long, value_name = "OUT", hide_short_help = true)]
     pub predict: Option<PathBuf>,
     /// rbd: a ceph.conf [default: a cluster of our own]
-    #[arg(long, value_name = "CONF")]
+    #[arg(long, value_name = "CONF", hide_short_help = true)]
     pub cluster: Option<PathBuf>,
     /// rbd: random sequences beside the tables
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", hide_short_help = true, default_value_t = 200)]
     pub sequences: u64,
     /// Seed of what is asked [default: drawn for linux, 1 for rbd]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// linux, live: file systems [default: all]
-    #[arg(long, value_name = "FS,...", value_delimiter = ',', conflicts_with = "check")]
+    #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check")]
     pub fs: Vec<ConformFs>,
     /// linux, live: values of the device's read_ahead_kb [default: 16,128,1024]
-    #[arg(long, value_name = "KIB,...", value_delimiter = ',', conflicts_with = "check",
+    #[arg(long, value_name = "KIB,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
         value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
     pub read_ahead_kb: Vec<u64>,
     /// linux, live: operations for each file system and value [default: 100000]
-    #[arg(long, value_name = "N", conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub operations: Option<u64>,
     /// linux, live: keep the recordings in this folder
     #[arg(short = 'o', long, value_name = "DIR", conflicts_with = "check")]
     pub record: Option<PathBuf>,
     /// linux, live: print JSON (schema foreread.conform-linux/1)
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long, hide_short_help = true, conflicts_with = "check")]
     pub json: bool,
 }
