@@ -181,7 +181,7 @@ fn every_range_that_strace_saw_is_in_the_trace() {
     }
     let (trace, seen) = (dir.path().join("t.frt"), dir.path().join("t.strace"));
     let script = format!(
-        "cd {} && cat data >/dev/null && dd if=data of=/dev/null bs=10000 skip=7 count=9 2>/dev/null && \
+        "cd {} && rm -f out out.tar && cat data >/dev/null && dd if=data of=/dev/null bs=10000 skip=7 count=9 2>/dev/null && \
          tar cf out.tar data && grep -rc 7 . >/dev/null; python3 -S -c \"$0\"; tail -c 5000 data | md5sum >/dev/null",
         text(dir.path())
     );
