@@ -51,8 +51,8 @@ pub enum RecordError {
 }
 
 /// What there is beside recording by tracepoints.
-pub const OTHER_WAYS: &str = "or record with 'strace -f -ttt -T -y -o FILE CMD' and import FILE, or import a text \
-     that root has recorded with ftrace or perf";
+pub const OTHER_WAYS: &str = "or record what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
+     what 'strace -f -ttt -T -y -o FILE CMD' wrote";
 
 /// A thread with its descriptors, when recording began.
 #[derive(Clone, Debug)]
