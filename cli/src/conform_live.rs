@@ -6,7 +6,7 @@ use crate::args::{ConformArgs, ConformFs};
 use crate::fail::Fail;
 use crate::out;
 use crate::progress::Bar;
-use crate::watch;
+use crate::signals;
 use foreread_lab::conform::live::{FileSystem, Found, LiveError, Wanted, check, table};
 use serde::Serialize;
 use std::sync::Arc;
@@ -45,9 +45,9 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         return Err(Fail::input("read_ahead_kb is no whole number of pages", odd, "take a multiple of 4"));
     }
     let stop = Arc::new(AtomicBool::new(false));
-    watch::end_at_second_signal()?;
-    for signal in watch::ENDING {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(watch::no_handler)?;
+    signals::end_at_second_signal()?;
+    for signal in signals::ENDING {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(signals::no_handler)?;
     }
     let seed = args.seed.unwrap_or_else(drawn);
     let wanted = Wanted {

@@ -38,6 +38,7 @@ mod replay_log;
 mod reproduce;
 #[cfg(feature = "nbd")]
 mod serve;
+mod signals;
 mod source;
 mod trace;
 mod tune;

@@ -16,7 +16,9 @@ pub fn run(dir: Option<&Path>) -> Result<(), Fail> {
     if !dir.is_dir() {
         return Err(Fail::input("not a directory", dir.display(), "name one that exists; the pages are written there"));
     }
-    clap_mangen::generate_to(Args::command(), dir).map_err(|error| refused(dir, &error))
+    // The short help leaves some out; they have pages all the same.
+    let all = Args::command().mut_subcommands(|command| command.hide(false));
+    clap_mangen::generate_to(all, dir).map_err(|error| refused(dir, &error))
 }
 
 fn refused(place: &Path, error: &std::io::Error) -> Fail {

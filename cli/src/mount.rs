@@ -6,6 +6,7 @@ use crate::args::MountArgs;
 use crate::fail::{Fail, one_line};
 use crate::out;
 use crate::recording;
+use crate::signals;
 use crate::watch::{self, Front, Reporter};
 use foreread::front::fuse::{Counts, Mount, MountError, Settings, Stop, Unmounted};
 use foreread::source::tree;
@@ -21,8 +22,8 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let observer = recording::observer(recording.as_ref());
     let settings = Settings { allow_other: args.allow_other, observer, ..Settings::default() };
     // Before the mount: a signal in between must not leave it behind.
-    watch::end_at_second_signal()?;
-    let signals = Signals::new(watch::ENDING).map_err(watch::no_handler)?;
+    signals::end_at_second_signal()?;
+    let signals = Signals::new(signals::ENDING).map_err(signals::no_handler)?;
     let refused = |error: MountError| {
         let line = error.to_string();
         if error.machine { Fail::Cannot(line) } else { Fail::Input(line) }

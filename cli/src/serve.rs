@@ -6,6 +6,7 @@ use crate::args::ServeArgs;
 use crate::fail::Fail;
 use crate::out;
 use crate::recording;
+use crate::signals;
 use crate::watch::{self, Front, Reporter};
 use foreread::front::nbd::{self, Counts, Listen, Server, Settings, Stop};
 use foreread::{Options, Reader};
@@ -58,10 +59,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
 
 /// A byte in the server's pipe for each signal. A second Ctrl-C ends the process at once.
 fn stop_on_signals(stop: &Stop) -> Result<(), Fail> {
-    watch::end_at_second_signal()?;
-    for signal in watch::ENDING {
-        let pipe = stop.pipe().map_err(watch::no_handler)?;
-        signal_hook::low_level::pipe::register(signal, pipe).map_err(watch::no_handler)?;
+    signals::end_at_second_signal()?;
+    for signal in signals::ENDING {
+        let pipe = stop.pipe().map_err(signals::no_handler)?;
+        signal_hook::low_level::pipe::register(signal, pipe).map_err(signals::no_handler)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What commands that serve have in common: they say how it goes, why readahead is not running, and end on a signal.
+//! What commands that serve have in common: they say how it goes, and why readahead is not running.
 //!
 //! Everything goes to stderr. Never: says the same reason twice in a row.
 
@@ -9,8 +9,6 @@ use foreread::{Engine, Stats, why_no_readahead};
 use foreread_lab::report::number::{percent, three};
 #[cfg(feature = "metrics")]
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -113,24 +111,4 @@ pub fn line(stats: &Stats, front: &Front) -> String {
         part(stats.unused_bytes, stats.ra_bytes),
         front.failed,
     )
-}
-
-/// The signals that end a server.
-pub const ENDING: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
-
-/// A second such signal ends the process at once. To be called before anything else is registered: the first signal asks
-/// what the second has set before.
-pub fn end_at_second_signal() -> Result<(), Fail> {
-    let again = Arc::new(AtomicBool::new(false));
-    for signal in ENDING {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&again)))
-            .map_err(no_handler)?;
-    }
-    Ok(())
-}
-
-/// Why a signal cannot be waited for.
-pub fn no_handler(error: std::io::Error) -> Fail {
-    Fail::input("no signal handler", error, "allow more open files (ulimit -n)")
 }

@@ -107,7 +107,10 @@ fn a_mode_that_the_trace_cannot_do_is_refused_in_a_line() {
     let line = refusal(&without_ends, &["--mode", "closed"]);
     assert!(line.contains("does not say when reads ended: reads.csv, mode closed; use --mode afap"), "{line}");
     let line = refusal(&without_ends, &["--mode", "deps"]);
-    assert!(line.contains("what its records wait for: reads.csv, mode deps; use --mode"), "{line}");
+    assert!(
+        line.contains("neither what its records wait for nor when they ended: reads.csv, mode deps; use --mode"),
+        "{line}"
+    );
     assert_eq!(compare(&without_ends, &["--mode", "open"])["mode"], "open");
     let without_times = table(folder.path(), 2);
     let line = refusal(&without_times, &["--mode", "open"]);

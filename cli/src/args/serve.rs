@@ -35,7 +35,7 @@ pub struct ServeArgs {
     /// Export's name, beside the empty one
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,
-    /// NAME[:key=value,...]; see 'foreread policies'
+    /// NAME[:key=value,...]
     #[arg(long, value_name = "POLICY", default_value = "linux-6.18")]
     pub policy: String,
     /// Size of the cache, such as 64M
@@ -44,7 +44,7 @@ pub struct ServeArgs {
     /// Most clients at once
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_clients: u32,
-    /// Write what passes to a trace, for 'foreread compare'; it is there when this ends
+    /// Write what passes to a trace, there at the end
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
     /// Answer a Prometheus at [ADDR:]PORT/metrics

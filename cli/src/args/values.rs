@@ -16,6 +16,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 /// A port alone is one of this machine only.
+#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
@@ -24,6 +25,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// How often something is said.
+#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|_| "write a time such as 5s or 1min".to_string())?;
     if time < Duration::from_millis(100) { Err("at least 100ms".to_string()) } else { Ok(time) }
