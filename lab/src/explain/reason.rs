@@ -166,7 +166,7 @@ mod tests {
         let text = words(wasted, &[(Why::Context, 1), (Why::NoHistory, 3)], &LINUX);
         assert_eq!(
             text,
-            "first by cached pages before the read (context); off 3 times by a read that follows no read and too few cached \
+            "by cached pages before the read (context); off 3 times by a read that follows no read and too few cached \
              pages (taken for random); 60 % of it never read, 50 % of the rest late"
         );
         assert!(
