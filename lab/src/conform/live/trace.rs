@@ -1,6 +1,6 @@
 //! A tracing instance of our own: the readahead decisions and the page cache's comings and goings of one device.
 //!
-//! Never: changes the machine's own trace or another instance. Where tracefs is mounted nowhere, a mount without a place serves.
+//! Never: changes the machine's own trace or another instance. Where tracefs is: [`tracefs`].
 //!
 //! ```text
 //!   tracefs/instances/foreread-PID-START/ ── set_event, filters ──► trace_pipe ──► text, until nothing is left
@@ -8,16 +8,13 @@
 
 use super::disk::is_gone;
 use super::{LiveError, began};
+use crate::tracefs::{self, Root};
 use rustix::fs::OFlags;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where tracefs is by custom.
-const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// Our instances, before the process's number and start.
 const OURS: &str = "foreread-conform-";
 /// Trace memory of each CPU: one operation writes at most a few thousand lines of 100 bytes.
@@ -37,14 +34,14 @@ pub(super) struct Trace {
     folder: PathBuf,
     pipe: Option<File>,
     /// Holds tracefs where it is mounted nowhere.
-    _mount: Option<OwnedFd>,
+    _root: Root,
 }
 
 impl Trace {
     /// Listens to one device, by its major and minor number.
     pub fn new(device: (u32, u32)) -> Result<Trace, LiveError> {
-        let (root, mount) = tracefs()?;
-        let instances = root.join("instances");
+        let root = root()?;
+        let instances = root.path().join("instances");
         remove_stale(&instances);
         let pid = std::process::id();
         let folder = instances.join(format!("{OURS}{pid}-{}", began(pid).unwrap_or(0)));
@@ -52,7 +49,7 @@ impl Trace {
         let _ = std::fs::remove_dir(&folder);
         std::fs::create_dir(&folder)
             .map_err(|e| LiveError::io(format!("no tracing instance {}", folder.display()), e))?;
-        let mut trace = Trace { folder, pipe: None, _mount: mount };
+        let mut trace = Trace { folder, pipe: None, _root: root };
         trace.set("buffer_size_kb", BUFFER_KIB)?;
         // The kernel writes device numbers with 20 bits for the minor one.
         let filter = format!("s_dev == {}", u64::from(device.0) << 20 | u64::from(device.1));
@@ -102,8 +99,7 @@ impl Drop for Trace {
 
 /// Whether there is something to listen to.
 pub(super) fn ready() -> Result<(), LiveError> {
-    let (root, _mount) = tracefs()?;
-    has_tracepoints(&root)
+    has_tracepoints(root()?.path())
 }
 
 fn has_tracepoints(root: &Path) -> Result<(), LiveError> {
@@ -113,21 +109,12 @@ fn has_tracepoints(root: &Path) -> Result<(), LiveError> {
     Err(LiveError::Cannot(format!("{what}; {remedy}")))
 }
 
-/// Where tracefs is, and what holds it there.
-fn tracefs() -> Result<(PathBuf, Option<OwnedFd>), LiveError> {
-    if let Some(root) = USUAL.iter().map(Path::new).find(|root| root.join("instances").is_dir()) {
-        return Ok((root.to_path_buf(), None));
-    }
-    let mounted = (|| {
-        let fs = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_create(&fs)?;
-        fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
-    })();
-    let mount = mounted.map_err(|error: rustix::io::Errno| {
+/// Where tracefs is; without it, what else can be done.
+fn root() -> Result<Root, LiveError> {
+    tracefs::root().map_err(|error| {
         let remedy = "a kernel with CONFIG_TRACING is needed; a recording can be compared: conform linux --check REC";
-        LiveError::Cannot(format!("no tracefs ({error}); {remedy}"))
-    })?;
-    Ok((PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd())), Some(mount)))
+        LiveError::Cannot(format!("{} ({}); {remedy}", error.what, error.place))
+    })
 }
 
 /// Removes the instances of runs that were killed.
