@@ -45,13 +45,7 @@ fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
         (None, false) => usual(),
         (Some(list), false) => policy_list::parse(Some(list))?.0,
     };
-    let part = Part {
-        format: args.format.as_deref(),
-        limit: args.records,
-        only: args.only.as_deref(),
-        mode: args.mode,
-        think: args.think,
-    };
+    let part = Part::from(&args.replay);
     let (workload, replay) = match reads::parse(Some(&args.trace))? {
         reads::Asked::Trace(path) => (None, Some(Arc::new(reads::ready(&path, &part)?))),
         reads::Asked::Workload(name) => {

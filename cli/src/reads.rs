@@ -7,7 +7,7 @@
 //! ```
 //! Never: opens what is neither a file nor a block device (a FIFO would wait for ever).
 
-use crate::args::{CompareArgs, ReplayMode};
+use crate::args::{CompareArgs, ReplayArgs, ReplayMode};
 use crate::convert;
 use crate::fail::{Fail, one_line};
 use crate::names;
@@ -90,6 +90,13 @@ pub struct Part<'a> {
     pub mode: Option<ReplayMode>,
     /// A factor on pauses.
     pub think: Option<f64>,
+}
+
+impl<'a> From<&'a ReplayArgs> for Part<'a> {
+    fn from(args: &'a ReplayArgs) -> Part<'a> {
+        let ReplayArgs { records: limit, mode, think, .. } = *args;
+        Part { format: args.format.as_deref(), limit, only: args.only.as_deref(), mode, think }
+    }
 }
 
 impl Part<'_> {

@@ -32,13 +32,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     let out = args.out.as_ref().map(|path| out::writable("out", path.as_os_str())).transpose()?;
     out::distinct(&[("out", out.as_deref()), ("json", out::file(json.as_ref()))])?;
     let (trace, _kept) = trace(args, out)?;
-    let part = Part {
-        format: args.format.as_deref(),
-        limit: args.records,
-        only: args.only.as_deref(),
-        mode: args.mode,
-        think: args.think,
-    };
+    let part = Part::from(&args.replay);
     let replay = Arc::new(reads::ready(&trace, &part)?);
     let storage = on.map_or_else(|| found(&replay), Ok)?;
     let plan =

@@ -1,6 +1,6 @@
 //! The arguments of `foreread explain`. Never: looks at a file or a registry.
 
-use super::ReplayMode;
+use super::ReplayArgs;
 use super::values::size;
 use std::ffi::OsString;
 
@@ -52,21 +52,8 @@ pub struct ExplainArgs {
     /// Runs of each of the other policies
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// How the replay keeps time [default: the best that the trace allows]
-    #[arg(long, value_name = "MODE", hide_short_help = true)]
-    pub mode: Option<ReplayMode>,
-    /// A factor on the recorded pauses: 0, 0.5, 1, 2
-    #[arg(long, value_name = "FACTOR", hide_short_help = true)]
-    pub think: Option<f64>,
-    /// Replay only the first N records
-    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
-    pub records: Option<u64>,
-    /// Replay only the files whose names contain TEXT
-    #[arg(long, value_name = "TEXT", hide_short_help = true)]
-    pub only: Option<String>,
-    /// The format of the trace, NAME[:key=value,...]; by default what its content shows
-    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
-    pub format: Option<String>,
+    #[command(flatten)]
+    pub replay: ReplayArgs,
     /// Seed of the run
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     pub seed: u64,

@@ -11,6 +11,7 @@ mod models;
 mod mount;
 mod probe;
 mod record;
+mod replay;
 mod reproduce;
 #[cfg(feature = "nbd")]
 mod serve;
@@ -26,6 +27,7 @@ pub use models::ModelsArgs;
 pub use mount::MountArgs;
 pub use probe::ProbeArgs;
 pub use record::RecordArgs;
+pub use replay::ReplayArgs;
 pub use reproduce::ReproduceArgs;
 #[cfg(feature = "nbd")]
 pub use serve::ServeArgs;

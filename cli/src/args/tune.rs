@@ -1,6 +1,6 @@
 //! The arguments of `foreread tune`. Never: looks at a file or a registry.
 
-use super::ReplayMode;
+use super::ReplayArgs;
 use super::values::size;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,21 +42,8 @@ pub struct TuneArgs {
     /// Keep the recorded trace here
     #[arg(short, long, value_name = "TRACE", requires = "command")]
     pub out: Option<PathBuf>,
-    /// How the replay keeps time [default: the best that the trace allows]
-    #[arg(long, value_name = "MODE", hide_short_help = true)]
-    pub mode: Option<ReplayMode>,
-    /// A factor on the recorded pauses: 0, 0.5, 1, 2
-    #[arg(long, value_name = "FACTOR", hide_short_help = true)]
-    pub think: Option<f64>,
-    /// Replay only the first N records
-    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
-    pub records: Option<u64>,
-    /// Replay only the files whose names contain TEXT
-    #[arg(long, value_name = "TEXT", hide_short_help = true)]
-    pub only: Option<String>,
-    /// The format of the trace, NAME[:key=value,...]; by default what its content shows
-    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
-    pub format: Option<String>,
+    #[command(flatten)]
+    pub replay: ReplayArgs,
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     pub seed: u64,
