@@ -2,17 +2,15 @@
 //!
 //! To put a thread to sleep and wake it again on another core took longer than a cached read (measured: 50 us against
 //! 12). So a thread that has just answered looks for a moment, if a core can be spared and looking has paid off lately.
-//! Who looks is served sooner than who sleeps, so those who look take turns.
 //! Never: longer than [`MOMENT`], on more cores than half, or for a client that takes its time.
 //!
 //! ```text
 //!   answered ──► may look? ──yes──► request within the moment? ──yes──► taken: look again next time
-//!                   │                     │                     └─ another wanted to look ──► sleeps for [`TURN`] requests
 //!                   └─ no: says so, sleeps └─ no, [`PATIENCE`] times in a row ──► sleeps for [`REST`] requests
 //! ```
 
 use super::socket::Stream;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long: twice the time from an answer to the next request of a client on this machine.
@@ -21,22 +19,18 @@ const MOMENT: Duration = Duration::from_micros(50);
 const PATIENCE: u32 = 3;
 /// Requests that it rests for.
 const REST: u32 = 256;
-/// Requests that it leaves to others when they want to look too.
-const TURN: u32 = 16;
 
 /// What the connections of a server share: how many look.
 #[derive(Debug)]
 pub struct Lookers {
     now: AtomicU32,
     most: u32,
-    /// Somebody wanted to look and could not.
-    wanted: AtomicBool,
 }
 
 impl Default for Lookers {
     fn default() -> Lookers {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        Lookers { now: AtomicU32::new(0), most: cores / 2, wanted: AtomicBool::new(false) }
+        Lookers { now: AtomicU32::new(0), most: cores / 2 }
     }
 }
 
@@ -64,11 +58,7 @@ impl Linger {
             self.in_vain = if came { 0 } else { self.in_vain + 1 };
             if self.in_vain >= PATIENCE {
                 (self.in_vain, self.rest) = (0, REST);
-            } else if lookers.wanted.swap(false, Ordering::Relaxed) {
-                self.rest = TURN;
             }
-        } else {
-            lookers.wanted.store(true, Ordering::Relaxed);
         }
         lookers.now.fetch_sub(1, Ordering::Relaxed);
     }
@@ -84,7 +74,7 @@ mod tests {
     fn who_looks_in_vain_rests_and_who_finds_looks_on() {
         let (mine, mut theirs) = UnixStream::pair().expect("a pair");
         let stream = Stream::Unix(mine);
-        let lookers = Lookers { most: 1, ..Lookers::default() };
+        let lookers = Lookers { now: AtomicU32::new(0), most: 1 };
         let mut linger = Linger::default();
         (0..PATIENCE).for_each(|_| linger.look(&stream, &lookers));
         assert_eq!((linger.in_vain, linger.rest), (0, REST));
@@ -92,14 +82,9 @@ mod tests {
         theirs.write_all(&[1]).expect("sent");
         (0..10).for_each(|_| linger.look(&stream, &lookers));
         assert_eq!((linger.in_vain, linger.rest, lookers.now.load(Ordering::Relaxed)), (0, 0, 0));
-        let busy = Lookers { now: AtomicU32::new(1), most: 1, ..Lookers::default() };
+        let busy = Lookers { now: AtomicU32::new(1), most: 1 };
         let mut other = Linger::default();
         (0..10).for_each(|_| other.look(&stream, &busy));
         assert_eq!((other.in_vain, busy.now.load(Ordering::Relaxed)), (0, 1), "no core to spare: not even a look");
-        // Whoever sits there next gives way.
-        assert!(busy.wanted.load(Ordering::Relaxed));
-        busy.now.store(0, Ordering::Relaxed);
-        linger.look(&stream, &busy);
-        assert_eq!((linger.rest, busy.wanted.load(Ordering::Relaxed)), (TURN, false));
     }
 }
