@@ -12,7 +12,7 @@ mod task;
 mod write;
 
 use crate::chunk::Meter;
-use crate::driver::{Gauges, Room};
+use crate::driver::{Gauges, Room, Seen};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
 use crate::options::{About, Options};
@@ -26,7 +26,6 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 pub use task::ReadAt;
 
 /// What a reader can be opened on: a source's name, or a source.
@@ -83,10 +82,7 @@ pub struct Reader {
     source: Arc<dyn Source>,
     file: FileId,
     open: OpenId,
-    /// The version of the source that this reader knows of.
-    seen: AtomicU64,
-    /// It goes on with no other.
-    pinned: bool,
+    seen: Seen,
 }
 
 impl Reader {
@@ -113,11 +109,10 @@ impl Reader {
     /// There are too many.
     pub fn reopen(&self) -> Result<Reader, OpenError> {
         let opened = self.engine.driver().open(self.file).map_err(|_| OpenError::Stopped)?;
-        let (open, seen) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        // What reads one version only has no second description on another.
-        let seen = AtomicU64::new(if self.pinned { self.seen.load(Ordering::Relaxed) } else { seen });
+        let (open, version) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        let seen = self.seen.again(version);
         let (engine, source) = (self.engine.clone(), Arc::clone(&self.source));
-        Ok(Reader { engine, source, file: self.file, open, seen, pinned: self.pinned })
+        Ok(Reader { engine, source, file: self.file, open, seen })
     }
 
     /// The first reader of a source.
@@ -127,15 +122,15 @@ impl Reader {
             return Err(OpenError::TooLarge { size });
         }
         let added = engine.driver().add(Arc::clone(&source), engine.io()).map_err(|_| OpenError::Stopped)?;
-        let (file, open, seen) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Ok(Reader { engine, source, file, open, seen: AtomicU64::new(seen), pinned: false })
+        let (file, open, version) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        Ok(Reader { engine, source, file, open, seen: Seen::new(version) })
     }
 
     /// Makes it read one version only: where another reader is told once of a change and then reads the new version, this
     /// one fails every read from the change on. For clients that cannot be told.
     #[must_use]
     pub fn pinned(mut self) -> Reader {
-        self.pinned = true;
+        self.seen.pin();
         self
     }
 
@@ -157,15 +152,7 @@ impl Reader {
     }
 
     fn read(&self, room: &mut Room<'_, '_>, offset: u64) -> Result<usize, ReadError> {
-        let fixed;
-        let seen = if self.pinned {
-            // What the driver writes there is forgotten.
-            fixed = AtomicU64::new(self.seen.load(Ordering::Relaxed));
-            &fixed
-        } else {
-            &self.seen
-        };
-        let read = self.engine.driver().read((self.open, self.file), seen, room, offset);
+        let read = self.engine.driver().read((self.open, self.file), &self.seen, room, offset);
         read.map_err(|fault| self.explain(fault, room.len(), offset))
     }
 

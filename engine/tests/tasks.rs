@@ -304,3 +304,18 @@ fn nothing_is_kept_of_a_closed_file() {
     }
     assert_eq!((engine.gauges().files, engine.gauges().reads), (0, 0));
 }
+
+/// Nobody should; who does gets right bytes and a right count.
+#[test]
+fn a_read_polled_again_after_its_end_is_a_new_one() {
+    for (name, source, options) in sources() {
+        let reader = Reader::open(source, options).expect("opened");
+        let mut buf = [0; 100];
+        let mut read = pin!(reader.read_at_async(&mut buf, SIZE - 50));
+        for _ in 0..3 {
+            let got = pollster::block_on(std::future::poll_fn(|context| read.as_mut().poll(context)));
+            assert_eq!(got.ok(), Some(50), "{name}");
+        }
+        settle(&name, &reader);
+    }
+}

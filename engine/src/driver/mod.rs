@@ -23,6 +23,7 @@ mod line;
 mod polled;
 mod report;
 mod room;
+mod seen;
 mod state;
 mod streamed;
 
@@ -43,11 +44,11 @@ use line::Seat;
 pub use polled::Progress;
 pub use report::StreamView;
 pub use room::Room;
+pub use seen::Seen;
 use state::State;
 use std::io::IoSliceMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use streamed::Landing;
 
@@ -239,11 +240,11 @@ impl Driver {
     }
 
     /// Reads what there is into `room` from `offset` on. `seen` is the version its reader knows of: when there is a newer
-    /// one, the read fails and the reader knows of that.
+    /// one, the read fails and the reader is told.
     pub fn read(
         &self,
         (open, file): (OpenId, FileId),
-        seen: &AtomicU64,
+        seen: &Seen,
         room: &mut Room<'_, '_>,
         offset: u64,
     ) -> Result<usize, Fault> {
@@ -254,26 +255,20 @@ impl Driver {
         if range.end() > state.known(file).0 && !range.is_empty() {
             state = shared.check(state, file)?;
         }
-        let (size, version) = state.known(file);
-        if version != seen.load(Ordering::Relaxed) {
-            seen.store(version, Ordering::Relaxed);
-            self.shared.unlock(state);
-            return Err(Fault::Read(Error::Changed));
-        }
-        if range.is_empty() || offset >= size {
-            self.shared.unlock(state);
-            return Ok(0);
+        if let Some(end) = state.met(file, seen, range) {
+            shared.unlock(state);
+            return end;
         }
         state.ring_timer(now);
         if state.unattended > 0 {
             state = shared.look_in(state, file)?;
         }
         let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
-        let (state, outcome) = self.shared.see_through(state, place, (file, range), room, &mut Given::default())?;
+        let (state, outcome) = shared.see_through(state, place, (file, range), room, &mut Given::default())?;
         if outcome == Err(Error::Changed) {
-            seen.store(state.known(file).1, Ordering::Relaxed);
+            seen.told(state.known(file).1);
         }
-        self.shared.unlock(state);
+        shared.unlock(state);
         outcome.map_err(Fault::Read)
     }
 }

@@ -18,14 +18,13 @@ use super::jobs::Wait;
 use super::line::Seat;
 use super::room::Room;
 use super::state::State;
-use super::{Driver, Given, Guard, LOOK_UP, Shared};
+use super::{Driver, Given, Guard, LOOK_UP, Seen, Shared};
 use crate::error::Fault;
 use crate::source::Queue;
 use crate::sync::{Condvar, thread};
 use foreread_core::event::{Error, Event};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -64,7 +63,7 @@ impl Driver {
     pub fn poll_read(
         &self,
         (open, file): (OpenId, FileId),
-        seen: &AtomicU64,
+        seen: &Seen,
         (room, offset): (&mut Room<'_, '_>, u64),
         progress: &mut Progress,
         waker: &Waker,
@@ -87,16 +86,10 @@ impl Driver {
                 shared.unlock(state);
                 return Ok(Poll::Pending);
             }
-            let (size, version) = state.known(file);
-            let end = if version != seen.swap(version, Ordering::Relaxed) {
-                Some(Err(Fault::Read(Error::Changed)))
-            } else {
-                (range.is_empty() || offset >= size).then_some(Ok(Poll::Ready(0)))
-            };
-            if let Some(end) = end {
+            if let Some(end) = state.met(file, seen, range) {
                 state.leave(progress);
                 shared.unlock(state);
-                return end;
+                return end.map(Poll::Ready);
             }
             state.ring_timer(now);
             if !state.begin_polled(now, open, range, progress) {
@@ -106,7 +99,7 @@ impl Driver {
         }
         let (state, outcome) = shared.go_on(state, (file, range), room, progress, waker)?;
         if let Poll::Ready(Err(Error::Changed)) = outcome {
-            seen.store(state.known(file).1, Ordering::Relaxed);
+            seen.told(state.known(file).1);
         }
         shared.unlock(state);
         match outcome {
@@ -156,15 +149,16 @@ impl State {
         true
     }
 
-    /// The read is over, one way or another.
-    fn leave(&mut self, progress: &mut Progress) {
-        if let Some(place) = progress.place.take() {
+    /// The read is over, one way or another: polled once more it would be a new one.
+    fn leave(&mut self, progress: &mut Progress) -> Given {
+        let over = std::mem::take(progress);
+        if let Some(place) = over.place {
             let wait = self.wait(place);
             (wait.waker, wait.asks) = (None, false);
             wait.ready.clear();
             self.end(place);
         }
-        progress.read = None;
+        over.given
     }
 
     /// Sees to it that a thread attends to the file's queue, if it has one.
@@ -258,16 +252,16 @@ impl Shared {
                 let last = ready.last;
                 state = self.hand_out(state, ready, range, room, &mut progress.given)?;
                 if last {
-                    state.leave(progress);
-                    return Ok((state, Poll::Ready(progress.given.outcome())));
+                    let given = state.leave(progress);
+                    return Ok((state, Poll::Ready(given.outcome())));
                 }
             } else if let Some(error) = state.wait(place).failed {
                 state.leave(progress);
                 return Ok((state, Poll::Ready(Err(error))));
             } else if state.is_alone() {
                 // Nobody else: as a thread would.
-                (progress.place, progress.read) = (None, None);
-                let (state, outcome) = self.see_through(state, place, (file, range), room, &mut progress.given)?;
+                let mut given = std::mem::take(progress).given;
+                let (state, outcome) = self.see_through(state, place, (file, range), room, &mut given)?;
                 return Ok((state, Poll::Ready(outcome)));
             } else {
                 let wait = state.wait(place);

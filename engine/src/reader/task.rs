@@ -7,7 +7,6 @@ use crate::driver::{Progress, Room};
 use crate::error::ReadError;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 impl Reader {
@@ -54,12 +53,15 @@ impl Future for ReadAt<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ReadAt { reader, buf, offset, progress } = self.get_mut();
-        let fixed = AtomicU64::new(reader.seen.load(Ordering::Relaxed));
-        // As in a read that blocks: what the driver writes there for a pinned reader is forgotten.
-        let seen = if reader.pinned { &fixed } else { &reader.seen };
         let len = buf.len();
         let place = (&mut Room::One(buf), *offset);
-        match reader.engine.driver().poll_read((reader.open, reader.file), seen, place, progress, context.waker()) {
+        match reader.engine.driver().poll_read(
+            (reader.open, reader.file),
+            &reader.seen,
+            place,
+            progress,
+            context.waker(),
+        ) {
             Ok(poll) => poll.map(Ok),
             Err(fault) => Poll::Ready(Err(reader.explain(fault, len, *offset))),
         }

@@ -12,7 +12,6 @@ use crate::driver::guarded;
 use crate::error::WriteError;
 use crate::source::SourceError;
 use foreread_core::units::ByteRange;
-use std::sync::atomic::Ordering;
 
 impl Reader {
     /// Readies the source to be written. Off until then: a reader only reads.
@@ -31,11 +30,7 @@ impl Reader {
     pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), WriteError> {
         let stopped = |_| WriteError::Stopped;
         let version = self.engine.driver().version(self.file).map_err(stopped)?;
-        if version != self.seen.load(Ordering::Relaxed) {
-            if !self.pinned {
-                // Told once, as by a read.
-                self.seen.store(version, Ordering::Relaxed);
-            }
+        if !self.seen.knows(version) {
             return Err(WriteError::Changed { what: format!("{}: the source has changed", self.describe()) });
         }
         let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.size());
