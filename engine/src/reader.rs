@@ -140,7 +140,7 @@ impl Reader {
     /// # Errors
     /// See [`ReadError`]. What `buf` holds then is of no meaning.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
-        self.read(&mut Room::One(buf), offset)
+        self.read(&mut Room::One(buf), offset, None)
     }
 
     /// The same into several buffers, filled in their order, as one read.
@@ -148,11 +148,21 @@ impl Reader {
     /// # Errors
     /// As [`Reader::read_at`].
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, ReadError> {
-        self.read(&mut Room::Many(bufs), offset)
+        self.read(&mut Room::Many(bufs), offset, None)
     }
 
-    fn read(&self, room: &mut Room<'_, '_>, offset: u64) -> Result<usize, ReadError> {
-        let read = self.engine.driver().read((self.open, self.file), &self.seen, room, offset);
+    /// As [`Reader::read_at`]. `waits` is called before the first wait, if there is one.
+    pub(crate) fn read_at_telling(
+        &self,
+        buf: &mut [u8],
+        offset: u64,
+        waits: &mut dyn FnMut(),
+    ) -> Result<usize, ReadError> {
+        self.read(&mut Room::One(buf), offset, Some(waits))
+    }
+
+    fn read(&self, room: &mut Room<'_, '_>, offset: u64, waits: Option<&mut dyn FnMut()>) -> Result<usize, ReadError> {
+        let read = self.engine.driver().read((self.open, self.file), &self.seen, (room, offset), waits);
         read.map_err(|fault| self.explain(fault, room.len(), offset))
     }
 

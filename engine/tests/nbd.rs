@@ -7,7 +7,7 @@ mod served;
 
 use common::{Draw, named, quiet, watch};
 use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
-use foreread::nbd::wire::{self, command, errno};
+use foreread::nbd::wire::{self, Request, command, errno};
 use foreread::source::{Mem, Nbd, Source};
 use foreread::testing::{self, Call, Faulty, Verdict};
 use foreread::{Options, Reader};
@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
@@ -87,6 +87,37 @@ fn misses_of_one_client_overlap() {
     cookies.sort_unstable();
     assert_eq!(cookies, (0..64).collect::<Vec<_>>());
     assert!(most.1.load(Ordering::SeqCst) >= 4, "only {} at once", most.1.load(Ordering::SeqCst));
+}
+
+/// A request that comes while the one before it waits for the source.
+#[test]
+fn what_comes_during_a_miss_is_taken() {
+    let begun = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&begun);
+    let slow = Mem::generated(64 * MIB, move |offset, buf| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let until = Instant::now() + Duration::from_secs(20);
+        while count.load(Ordering::SeqCst) < 9 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        testing::fill(buf, offset, 0);
+    });
+    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
+    let served = Served::of(reader, Settings::default());
+    let mut client = served.client();
+    for cookie in 0..9 {
+        client.send(command::READ, cookie, cookie * MIB, 4096);
+        let until = Instant::now() + Duration::from_secs(20);
+        while begun.load(Ordering::SeqCst) <= cookie {
+            assert!(Instant::now() < until, "request {cookie} waits for those before it");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    for _ in 0..9 {
+        let (cookie, error) = client.answer();
+        assert_eq!(error, 0);
+        testing::check(&client.data(4096), cookie * MIB, 0).expect("right bytes");
+    }
 }
 
 #[test]
@@ -169,6 +200,66 @@ fn bad_clients_lose_their_connection_and_no_other() {
         good.send(command::READ, cookie, cookie * MIB, 4096);
         assert_eq!(good.answer(), (cookie, 0));
         testing::check(&good.data(4096), cookie * MIB, 0).expect("right bytes");
+    }
+}
+
+/// Far more of them than cores: those that stop in the middle of a request, that take no answers, and whose misses take long.
+#[test]
+fn slow_clients_hold_up_nobody() {
+    let waiting = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&waiting);
+    let slow = Mem::generated(64 * MIB, move |offset, buf| {
+        if offset >= 32 * MIB {
+            count.fetch_add(1, Ordering::SeqCst);
+            let until = Instant::now() + Duration::from_secs(20);
+            while count.load(Ordering::SeqCst) < 16 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        testing::fill(buf, offset, 0);
+    });
+    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
+    let served = Served::of(reader, Settings::default());
+    let half = Request { flags: 0, command: command::READ, cookie: 7, offset: 0, len: 4096 }.bytes();
+    let mut halves: Vec<Client> = (0..16).map(|_| served.client()).collect();
+    for client in &mut halves {
+        client.0.write_all(&half[..13]).expect("sent");
+    }
+    let mut full: Vec<Client> = (0..16).map(|_| served.client()).collect();
+    for client in &mut full {
+        (0..4).for_each(|cookie| client.send(command::READ, cookie, 0, 8 << 20));
+    }
+    let mut misses: Vec<Client> = (0..16).map(|_| served.client()).collect();
+    for (client, place) in misses.iter_mut().zip(32..) {
+        client.send(command::READ, 1, place * MIB, 4096);
+    }
+    let mut other = served.client();
+    for cookie in 0..100 {
+        other.send(command::READ, cookie, 9 * MIB + cookie * 4096, 4096);
+        assert_eq!(other.answer(), (cookie, 0));
+        testing::check(&other.data(4096), 9 * MIB + cookie * 4096, 0).expect("right bytes");
+    }
+    for (client, place) in misses.iter_mut().zip(32..) {
+        assert_eq!(client.answer(), (1, 0));
+        testing::check(&client.data(4096), place * MIB, 0).expect("right bytes");
+    }
+    assert_eq!(waiting.load(Ordering::SeqCst), 16, "all at once");
+    for client in &mut halves {
+        client.0.write_all(&half[13..]).expect("sent");
+        assert_eq!(client.answer(), (7, 0));
+        testing::check(&client.data(4096), 0, 0).expect("right bytes");
+    }
+    for client in &mut full {
+        let mut cookies: Vec<u64> = (0..4)
+            .map(|_| {
+                let (cookie, error) = client.answer();
+                assert_eq!(error, 0);
+                testing::check(&client.data(8 << 20), 0, 0).expect("right bytes");
+                cookie
+            })
+            .collect();
+        cookies.sort_unstable();
+        assert_eq!(cookies, [0, 1, 2, 3]);
     }
 }
 

@@ -240,13 +240,13 @@ impl Driver {
     }
 
     /// Reads what there is into `room` from `offset` on. `seen` is the version its reader knows of: when there is a newer
-    /// one, the read fails and the reader is told.
+    /// one, the read fails and the reader is told. `waits` is called before the first wait, if there is one.
     pub fn read(
         &self,
         (open, file): (OpenId, FileId),
         seen: &Seen,
-        room: &mut Room<'_, '_>,
-        offset: u64,
+        (room, offset): (&mut Room<'_, '_>, u64),
+        waits: Option<&mut dyn FnMut()>,
     ) -> Result<usize, Fault> {
         let shared = &self.shared;
         let range = ByteRange::between(offset, offset.saturating_add(room.len() as u64));
@@ -264,7 +264,7 @@ impl Driver {
             state = shared.look_in(state, file)?;
         }
         let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
-        let (state, outcome) = shared.see_through(state, place, (file, range), room, &mut Given::default())?;
+        let (state, outcome) = shared.see_through(state, place, (file, range), room, &mut Given::default(), waits)?;
         if outcome == Err(Error::Changed) {
             seen.told(state.known(file).1);
         }
@@ -336,6 +336,7 @@ impl Shared {
         (file, range): (FileId, ByteRange),
         room: &mut Room<'_, '_>,
         given: &mut Given,
+        mut waits: Option<&mut dyn FnMut()>,
     ) -> Result<(Guard<'a>, Result<usize, Error>), Fault> {
         loop {
             if let Some(ready) = state.wait(place).ready.pop_front() {
@@ -348,6 +349,11 @@ impl Shared {
             } else if let Some(error) = state.wait(place).failed {
                 state.end(place);
                 return Ok((state, Err(error)));
+            } else if let Some(waits) = waits.take() {
+                // What is to be called is called later: it may be that nobody else is needed.
+                drop(state);
+                waits();
+                state = self.lock()?;
             } else if let Some(job) = state.take_job(file, range) {
                 let claim = self.budget.demand(job.range.len());
                 state = self.run(state, &job, claim)?;

@@ -261,7 +261,7 @@ impl Shared {
             } else if state.is_alone() {
                 // Nobody else: as a thread would.
                 let mut given = std::mem::take(progress).given;
-                let (state, outcome) = self.see_through(state, place, (file, range), room, &mut given)?;
+                let (state, outcome) = self.see_through(state, place, (file, range), room, &mut given, None)?;
                 return Ok((state, Poll::Ready(outcome)));
             } else {
                 let wait = state.wait(place);

@@ -1,50 +1,59 @@
-//! One client of the NBD server: its handshake, its requests, its threads.
+//! One client of the NBD server: its handshake, its requests.
 //!
-//! The thread that takes a request also answers it. A client that sends the next request before it has its answer gets
-//! another thread, up to a limit, so that its misses overlap; a client that waits for each answer keeps the one thread
-//! and pays for no hand-over. Data goes in pieces of [`PIECE_BYTES`], so a request of 32 MiB needs no more memory than one
-//! of 256 KiB. Never: two answers mixed on the wire, or an answer of a version after another.
+//! The handshake has a thread of its own, since a client may take its time over it. From then on a client has a turn when it
+//! has sent something: one request is taken and answered, by whichever thread is free. Where that thread has to wait, the
+//! client's next request may be taken by another, up to a limit, so that its misses overlap. Data goes in pieces of
+//! [`PIECE_BYTES`], so a request of 32 MiB needs no more memory than one of 256 KiB.
+//! Never: two threads that take from one socket, two answers mixed on the wire, or an answer of a version after another.
 //!
 //! ```text
-//!   input lock ── request ── validate ── payload of a write ── unlock ── answer ([`answer`])
-//!       ▲                                                                   │
-//!       └───────────────────────────────────────────────────────────────────┘
+//!   armed ── something came ──► turn: take ── validate ── payload of a write ── answer ([`answer`]) ──► armed
+//!     ▲                                  └─ has to wait, or more is there: armed at once ──► a turn beside this one
+//!     └── no request, end, error: over ──► the last turn out ends the client
 //! ```
 
 mod answer;
 
-use super::linger::Linger;
 use super::socket::Stream;
-use super::{STACK_BYTES, Shared, read_some};
-use crate::nbd::handshake::{Handshake, Then};
+use super::{Shared, read_some};
+use crate::nbd::handshake::{self, Handshake};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
 use crate::nbd::wire::Request;
 use crate::{Reader, WriteError};
+use std::cell::Cell;
+use std::io::ErrorKind;
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Largest piece that is read and sent at once.
 pub const PIECE_BYTES: usize = 256 << 10;
-/// Most threads of one client.
-const MAX_WORKERS: u32 = 16;
-/// A thread looks for requests that wait after each of its first so many, and then after every so many.
+/// Most turns of one client at once.
+const MAX_TURNS: u32 = 16;
+/// Bytes of a refused payload that are taken at once.
+const WASTE_BYTES: usize = 4096;
+/// Whether a client has sent more is looked at in each of its first so many turns, and then in every so many.
 const LOOK_EVERY: u64 = 8;
-/// Bytes that are taken from the socket at once: 146 requests.
-const INPUT_BYTES: usize = 4096;
-
-/// Bytes that came and were not used yet.
-struct Input {
-    bytes: [u8; INPUT_BYTES],
-    start: usize,
-    end: usize,
-}
 
 /// What was agreed on before the requests.
 struct Agreement {
     export: Export,
     structured: bool,
+}
+
+/// The turns of a client.
+#[derive(Default)]
+struct Turns {
+    /// What it sends next begins another.
+    armed: bool,
+    /// Somebody takes from the socket: it is not armed before a whole request is taken.
+    taking: bool,
+    inside: u32,
+    /// There will be no more.
+    over: bool,
 }
 
 /// See the head of this file.
@@ -54,11 +63,9 @@ pub struct Conn {
     stream: Stream,
     reader: Reader,
     agreement: OnceLock<Agreement>,
-    input: Mutex<Input>,
     output: Mutex<()>,
-    /// Threads beyond the first, and those of all that wait for a request.
-    helpers: AtomicU32,
-    waiting: AtomicU32,
+    turns: Mutex<Turns>,
+    taken: AtomicU64,
     closing: AtomicBool,
 }
 
@@ -75,19 +82,50 @@ struct Task {
     written: Option<Result<(), WriteError>>,
 }
 
+/// A turn that has begun.
+struct Turn<'a> {
+    conn: &'a Conn,
+    /// It has had to wait.
+    aside: Cell<bool>,
+}
+
+impl Turn<'_> {
+    /// Called before the thread waits for the source, or for the client to take its answer: others take what the client
+    /// sends meanwhile.
+    fn step_aside(&self) {
+        self.conn.lend();
+        self.step_aside_alone();
+    }
+
+    /// Called before the thread waits for the rest of a request: nobody else may take from the socket.
+    fn step_aside_alone(&self) {
+        if !self.aside.replace(true) {
+            let shared = &self.conn.shared;
+            shared.have_done(shared.workers.step_aside());
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.aside.get() {
+            self.conn.shared.workers.come_back();
+        }
+    }
+}
+
 impl Conn {
     pub fn new(shared: Arc<Shared>, number: u64, stream: Stream, reader: Reader) -> Conn {
         Conn {
             shared,
             number,
             stream,
-            // A client must not see two versions, whatever its threads do.
+            // A client must not see two versions, whatever the threads do.
             reader: reader.pinned(),
             agreement: OnceLock::new(),
-            input: Mutex::new(Input { bytes: [0; INPUT_BYTES], start: 0, end: 0 }),
-            output: Mutex::new(()),
-            helpers: AtomicU32::new(0),
-            waiting: AtomicU32::new(0),
+            output: Mutex::default(),
+            turns: Mutex::default(),
+            taken: AtomicU64::new(0),
             closing: AtomicBool::new(false),
         }
     }
@@ -104,33 +142,103 @@ impl Conn {
         self.stream.shutdown(Shutdown::Both);
     }
 
-    /// The whole life of the connection.
-    pub fn serve(self: &Arc<Conn>) {
-        let observer = self.shared.settings.observer.as_deref();
-        let agreed = self.agree().is_ok();
-        if let (Some(observer), Some(agreement)) = (observer, self.agreement.get()) {
+    // ---- turns ----
+
+    /// The handshake, and what comes after it. Whether the client stays.
+    pub fn begin(&self) -> bool {
+        if self.agree().is_err() {
+            return false;
+        }
+        if let (Some(observer), Some(agreement)) = (&self.shared.settings.observer, self.agreement.get()) {
             observer.opened(self.number, self.shared.called(), agreement.export.size);
         }
-        if agreed {
-            self.work();
+        self.turns().armed = true;
+        match self.shared.workers.add(self.stream.as_fd(), self.number) {
+            Ok(then) => self.shared.have_done(then),
+            Err(_) => self.end(),
         }
-        // What its other threads have taken is still answered; no more can be taken, so each of them ends by itself.
-        while self.helpers.load(Ordering::Acquire) > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        true
+    }
+
+    /// Takes a request and answers it.
+    pub fn turn(&self, buffer: &mut Vec<u8>) {
+        let mut turns = self.turns();
+        (turns.armed, turns.taking) = (false, true);
+        turns.inside += 1;
+        drop(turns);
+        // A panic ends this client alone.
+        let gone = match catch_unwind(AssertUnwindSafe(|| self.serve(buffer))) {
+            Ok(served) => served.is_err(),
+            Err(_) => {
+                self.hang_up();
+                true
+            }
+        };
+        let mut turns = self.turns();
+        turns.inside -= 1;
+        turns.over |= gone;
+        if !turns.over {
+            self.arm(turns);
+        } else if turns.inside == 0 {
+            drop(turns);
+            self.end();
         }
-        if let (Some(observer), Some(_)) = (observer, self.agreement.get()) {
+    }
+
+    fn serve(&self, buffer: &mut Vec<u8>) -> Result<(), Gone> {
+        let Some(agreement) = self.agreement.get() else { return Err(Gone) };
+        let turn = Turn { conn: self, aside: Cell::new(false) };
+        let task = self.next(&turn, &agreement.export, buffer);
+        self.turns().taking = false;
+        let Some(task) = task? else { return Ok(()) };
+        let nth = self.taken.fetch_add(1, Ordering::Relaxed);
+        if (nth < LOOK_EVERY || nth.is_multiple_of(LOOK_EVERY)) && self.stream.has_more() {
+            self.lend();
+            self.shared.have_done(self.shared.workers.invite());
+        }
+        self.answer(&turn, agreement, task, buffer)
+    }
+
+    /// Lets others take what the client sends next.
+    fn lend(&self) {
+        let turns = self.turns();
+        if turns.inside < MAX_TURNS && !turns.over && !self.closing.load(Ordering::Relaxed) {
+            self.arm(turns);
+        }
+    }
+
+    fn arm(&self, mut turns: MutexGuard<'_, Turns>) {
+        if !turns.armed && !turns.taking {
+            turns.armed = true;
+            if self.shared.workers.arm(self.stream.as_fd(), self.number).is_err() {
+                turns.over = true;
+                self.hang_up();
+            }
+        }
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody serves it any more.
+    fn end(&self) {
+        self.hang_up();
+        if let Some(observer) = &self.shared.settings.observer {
             observer.closed(self.number);
         }
+        self.shared.forget(self.number);
     }
 
     // ---- the handshake ----
 
     fn agree(&self) -> Result<(), Gone> {
-        let until = Instant::now() + self.shared.settings.handshake;
-        self.stream.set_write_timeout(Some(self.shared.settings.stall)).map_err(|_| Gone)?;
+        let settings = &self.shared.settings;
+        let until = Instant::now() + settings.handshake;
+        self.stream.set_write_timeout(Some(settings.stall)).map_err(|_| Gone)?;
         let export = self.shared.export(&self.reader);
         let mut shake = Handshake::new(export.clone());
-        self.send(&Handshake::greeting(), &[])?;
+        self.stream.send(&Handshake::greeting(), &[], || ()).map_err(|_| Gone)?;
         let mut bytes = Vec::new();
         let mut answer = Vec::new();
         loop {
@@ -138,95 +246,91 @@ impl Conn {
             // One time for all of it: a client that sends a byte a second is as slow as one that sends none.
             let left = until.checked_duration_since(Instant::now()).filter(|t| !t.is_zero()).ok_or(Gone)?;
             self.stream.set_read_timeout(Some(left)).map_err(|_| Gone)?;
-            self.receive(&mut bytes)?;
+            self.take(&mut bytes, || ())?;
             answer.clear();
             let then = shake.take(&bytes, &mut answer);
-            self.send(&answer, &[])?;
+            self.stream.send(&answer, &[], || ()).map_err(|_| Gone)?;
             match then {
-                Then::More => {}
-                Then::Close(_) => return Err(Gone),
-                Then::Transmission => break,
+                handshake::Then::More => {}
+                handshake::Then::Close(_) => return Err(Gone),
+                handshake::Then::Transmission => break,
             }
         }
-        self.stream.set_read_timeout(None).map_err(|_| Gone)?;
+        // From now on somebody waits in the middle of a request only.
+        self.stream.set_read_timeout(Some(settings.stall)).map_err(|_| Gone)?;
         let agreement = Agreement { export, structured: shake.agreed().structured };
         self.agreement.set(agreement).map_err(|_| Gone)
     }
 
     // ---- bytes ----
 
-    fn send(&self, head: &[u8], data: &[u8]) -> Result<(), Gone> {
-        self.stream.send(head, data).map_err(|_| {
+    fn send(&self, turn: &Turn<'_>, head: &[u8], data: &[u8]) -> Result<(), Gone> {
+        self.stream.send(head, data, || turn.step_aside()).map_err(|_| {
             // Half an answer may be out: nothing that follows could be understood.
             self.hang_up();
             Gone
         })
     }
 
-    /// Fills `bytes` from what came before and from the socket.
-    fn receive(&self, bytes: &mut [u8]) -> Result<(), Gone> {
-        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        self.take(&mut input, bytes)
-    }
-
-    fn take(&self, input: &mut Input, mut bytes: &mut [u8]) -> Result<(), Gone> {
+    /// Fills `bytes` from the socket; `waits` is called when they are not all there yet.
+    fn take(&self, mut bytes: &mut [u8], waits: impl Fn()) -> Result<(), Gone> {
         while !bytes.is_empty() {
-            if input.start == input.end && bytes.len() >= INPUT_BYTES {
-                // The payload of a write goes straight to its place.
-                let got = read_some(&self.stream, bytes).ok().filter(|n| *n > 0).ok_or(Gone)?;
-                bytes = &mut bytes[got..];
-                continue;
-            }
-            if input.start == input.end {
-                input.start = 0;
-                input.end = read_some(&self.stream, &mut input.bytes).ok().filter(|n| *n > 0).ok_or(Gone)?;
-            }
-            let n = bytes.len().min(input.end - input.start);
-            bytes[..n].copy_from_slice(&input.bytes[input.start..input.start + n]);
-            input.start += n;
-            bytes = &mut bytes[n..];
+            let got = match self.stream.receive_now(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    waits();
+                    read_some(&self.stream, bytes)
+                }
+                got => got,
+            };
+            let got = got.ok().filter(|n| *n > 0).ok_or(Gone)?;
+            bytes = &mut bytes[got..];
         }
         Ok(())
     }
 
-    /// The next request and what it brings, which goes to `buffer`. One that has begun must go on within the time for stalls.
-    fn next(&self, input: &mut Input, export: &Export, buffer: &mut Vec<u8>) -> Result<Task, Gone> {
+    /// The next request and what it brings, which goes to `buffer`. Nothing when none has come. One that has begun must go
+    /// on within the time for stalls.
+    fn next(&self, turn: &Turn<'_>, export: &Export, buffer: &mut Vec<u8>) -> Result<Option<Task>, Gone> {
         if self.closing.load(Ordering::Relaxed) {
             return Err(Gone);
         }
         let mut bytes = [0; Request::BYTES];
-        let (first, rest) = bytes.split_at_mut(1);
-        self.take(input, first)?;
-        let whole = input.end - input.start >= rest.len();
-        if whole {
-            self.take(input, rest)?;
-        } else {
-            self.within_stall(|| self.take(input, rest))?;
-        }
+        let got = match self.stream.receive_now(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            got => got.ok().filter(|n| *n > 0).ok_or(Gone)?,
+        };
+        // The rest of it is the same request: nobody else takes from here before it is complete.
+        self.take(&mut bytes[got..], || turn.step_aside_alone())?;
         let request = Request::parse(&bytes).ok_or(Gone)?;
         let order = validate(&request, export);
         let taken = self.shared.settings.observer.as_ref().map(|_| Instant::now());
         let mut task = Task { cookie: request.cookie, taken, order, written: None };
         match task.order {
-            Err(Refusal { payload: payload @ 1.., .. }) => self.within_stall(|| self.throw_away(input, payload))?,
-            Ok(Order::Write { offset, len, .. }) => {
-                self.within_stall(|| {
-                    task.written = self.payload(input, offset, len as usize, buffer)?;
-                    Ok(())
-                })?;
-            }
-            // Behind the lock, so that no other thread takes what follows it.
+            Err(Refusal { payload: payload @ 1.., .. }) => self.throw_away(turn, payload)?,
+            Ok(Order::Write { offset, len, .. }) => task.written = self.payload(turn, offset, len as usize, buffer)?,
             Ok(Order::Disconnect) => self.closing.store(true, Ordering::Relaxed),
             _ => {}
         }
-        Ok(task)
+        Ok(Some(task))
+    }
+
+    /// Reads the payload of a refused request and forgets it.
+    fn throw_away(&self, turn: &Turn<'_>, payload: u32) -> Result<(), Gone> {
+        let mut left = payload as usize;
+        let mut waste = [0; WASTE_BYTES];
+        while left > 0 {
+            let n = left.min(waste.len());
+            self.take(&mut waste[..n], || turn.step_aside_alone())?;
+            left -= n;
+        }
+        Ok(())
     }
 
     /// The payload of a write: one piece of it stays in `buffer`; a longer one is written piece by piece as it comes, so
     /// that it needs no more memory.
     fn payload(
         &self,
-        input: &mut Input,
+        turn: &Turn<'_>,
         offset: u64,
         len: usize,
         buffer: &mut Vec<u8>,
@@ -235,96 +339,19 @@ impl Conn {
             buffer.resize(len.min(PIECE_BYTES), 0);
         }
         if len <= PIECE_BYTES {
-            self.take(input, &mut buffer[..len])?;
+            self.take(&mut buffer[..len], || turn.step_aside_alone())?;
             return Ok(None);
         }
+        turn.step_aside_alone();
         let mut outcome = Ok(());
         for start in (0..len).step_by(PIECE_BYTES) {
             let piece = &mut buffer[..PIECE_BYTES.min(len - start)];
-            self.take(input, piece)?;
+            self.take(piece, || ())?;
             // After an error the rest is only taken from the wire.
             if outcome.is_ok() {
                 outcome = self.reader.write_at(piece, offset + start as u64);
             }
         }
         Ok(Some(outcome))
-    }
-
-    /// Does something that waits for the client, who has so much time for each piece.
-    fn within_stall(&self, wait: impl FnOnce() -> Result<(), Gone>) -> Result<(), Gone> {
-        self.stream.set_read_timeout(Some(self.shared.settings.stall)).map_err(|_| Gone)?;
-        wait()?;
-        self.stream.set_read_timeout(None).map_err(|_| Gone)
-    }
-
-    /// Reads the payload of a refused request and forgets it.
-    fn throw_away(&self, input: &mut Input, payload: u32) -> Result<(), Gone> {
-        let mut left = payload as usize;
-        let mut waste = [0; INPUT_BYTES];
-        while left > 0 {
-            let n = left.min(waste.len());
-            self.take(input, &mut waste[..n])?;
-            left -= n;
-        }
-        Ok(())
-    }
-
-    // ---- requests ----
-
-    /// Takes and answers requests until there are no more.
-    fn work(self: &Arc<Conn>) {
-        let Some(agreement) = self.agreement.get() else { return };
-        let mut buffer = Vec::new();
-        let mut linger = Linger::default();
-        for served in 0_u64.. {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-            if served > 0 && input.start == input.end {
-                linger.look(&self.stream, &self.shared.counters.lookers);
-            }
-            let next = self.next(&mut input, &agreement.export, &mut buffer);
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            if next.is_err() {
-                // Behind the lock: after what was no request, nothing that follows is one.
-                self.closing.store(true, Ordering::Relaxed);
-            }
-            let more = input.end > input.start;
-            drop(input);
-            let Ok(task) = next else { break };
-            if more || ((served < LOOK_EVERY || served % LOOK_EVERY == 0) && served > 0 && self.stream.has_more()) {
-                self.hire();
-            }
-            if self.answer(agreement, task, &mut buffer).is_err() {
-                break;
-            }
-        }
-        // The others see that nobody will send any more.
-        self.take_no_more();
-    }
-
-    /// One more thread, if nobody waits for requests and there may be one more.
-    fn hire(self: &Arc<Conn>) {
-        let all = &self.shared.counters.helpers;
-        if self.waiting.load(Ordering::Relaxed) > 0 || self.helpers.load(Ordering::Relaxed) + 1 >= MAX_WORKERS {
-            return;
-        }
-        if all.fetch_add(1, Ordering::Relaxed) >= self.shared.settings.max_helpers {
-            all.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        self.helpers.fetch_add(1, Ordering::Relaxed);
-        let conn = Arc::clone(self);
-        let work = move || {
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.work()));
-            conn.dismiss();
-        };
-        if std::thread::Builder::new().name("foreread-nbd".into()).stack_size(STACK_BYTES).spawn(work).is_err() {
-            self.dismiss();
-        }
-    }
-
-    fn dismiss(&self) {
-        self.shared.counters.helpers.fetch_sub(1, Ordering::Relaxed);
-        self.helpers.fetch_sub(1, Ordering::Release);
     }
 }

@@ -1,25 +1,24 @@
 //! The NBD server: one export, any number of clients, read-only unless told.
 //!
-//! Each connection is an open description of its own, so each client has readahead of its own on one shared cache. A
-//! thread serves a connection; a client that does not wait for its answers gets more of them ([`conn`]). Never: serves
-//! two versions of a source on one connection, follows a length it was told, or is reachable from outside unless told.
+//! Each connection is an open description of its own, so each client has readahead of its own on one shared cache. A few
+//! threads serve all of them ([`workers`]), a request at a time ([`conn`]). Never: serves two versions of a source on one
+//! connection, follows a length it was told, or is reachable from outside unless told.
 //!
 //! ```text
-//!   listener ──accept──► room for it? ──► thread: handshake ──► requests ──► replies
+//!   listener ──accept──► room for it? ──► a thread: handshake ──► workers: requests ──► replies
 //!      ▲                      └─ no: hung up                       │ stop: no more requests are taken,
-//!      └── stop (a byte in a pipe) ──────────────────────────────────┘ those that were taken are answered
+//!      └── stop (a byte in a pipe) ────────────────────────────────┘ those that were taken are answered
 //! ```
 
 mod conn;
-mod linger;
 mod socket;
+mod workers;
 
 use crate::Reader;
 use crate::front::observe::Observer;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
 use conn::Conn;
-use linger::Lookers;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket::{Listener, Stream};
 use std::collections::HashMap;
@@ -28,9 +27,10 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use workers::{Then, Workers};
 
 /// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,9 +50,10 @@ pub struct Settings {
     pub description: String,
     /// Clients may write. Default no. The reader has to allow it ([`Reader::allow_writes`]).
     pub writable: bool,
-    /// Most clients at once. Default 2048; each that reads holds up to 256 KiB.
+    /// Most clients at once. Default 2048.
     pub max_clients: u32,
-    /// Most threads beyond one for each client, for clients with several requests on their way. Default 256.
+    /// Most threads beyond one for each client, for clients with several requests that wait for the source. Default 256. A
+    /// thread that serves holds up to 256 KiB; there are more of them than cores only as far as requests wait.
     pub max_helpers: u32,
     /// How long a client may take to agree on an export. Default 10 s.
     pub handshake: Duration,
@@ -150,8 +151,6 @@ struct Counters {
     requests: AtomicU64,
     failed_requests: AtomicU64,
     bytes: AtomicU64,
-    helpers: AtomicU32,
-    lookers: Lookers,
 }
 
 /// What the connections share.
@@ -160,6 +159,7 @@ struct Shared {
     settings: Settings,
     counters: Counters,
     conns: Mutex<HashMap<u64, Arc<Conn>>>,
+    workers: Workers,
 }
 
 /// See the head of this file.
@@ -173,7 +173,7 @@ pub struct Server {
 const DRAIN: Duration = Duration::from_secs(5);
 /// Open files of a server beside its clients: the source, listeners, pipes, logs, and room to spare.
 const OTHER_FILES: u64 = 64;
-/// Stack of a connection's thread: it holds no buffer.
+/// Stack of a thread that serves: it holds no buffer.
 const STACK_BYTES: usize = 512 << 10;
 
 impl Server {
@@ -190,14 +190,12 @@ impl Server {
             })?;
         }
         let listeners = listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
-        let (wake, stop) = UnixStream::pair().map_err(|error| ServeError {
-            what: format!("no pipe ({error})"),
-            place: "the server".to_string(),
-            remedy: "allow more open files (ulimit -n)",
-        })?;
+        let (wake, stop) = UnixStream::pair().map_err(|error| short_of_files(&error))?;
         // Nobody reads what is written when the server is gone, and a signal handler must not wait.
         let _ = stop.set_nonblocking(true);
-        let shared = Shared { reader, settings, counters: Counters::default(), conns: Mutex::default() };
+        let most = settings.max_clients.saturating_add(settings.max_helpers);
+        let workers = Workers::new(most).map_err(|error| short_of_files(&error))?;
+        let shared = Shared { reader, settings, counters: Counters::default(), conns: Mutex::default(), workers };
         Ok((Server { shared: Arc::new(shared), listeners, wake }, Stop(stop)))
     }
 
@@ -298,15 +296,45 @@ impl Shared {
         conns.insert(number, Arc::clone(&conn));
         drop(conns);
         let shared = Arc::clone(self);
-        let serve = move || {
+        let greet = move || {
             // A panic ends this client alone; its place is given back all the same.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.serve()));
-            conn.hang_up();
-            shared.conns.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            let stays = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.begin()));
+            if !stays.unwrap_or(false) {
+                conn.hang_up();
+                shared.forget(number);
+            }
         };
-        if std::thread::Builder::new().name("foreread-nbd".into()).stack_size(STACK_BYTES).spawn(serve).is_err() {
-            self.conns.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        if spawn(greet).is_err() {
+            self.forget(number);
             turn_away();
+        }
+    }
+
+    fn forget(&self, number: u64) {
+        self.conns.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    /// Starts the thread that the workers want, if they want one.
+    fn have_done(self: &Arc<Shared>, then: Then) {
+        if then == Then::Hire {
+            let shared = Arc::clone(self);
+            if spawn(move || shared.work()).is_err() {
+                // Those that there are go on when what they wait for has come.
+                self.workers.lost();
+            }
+        }
+    }
+
+    /// The life of a thread that serves.
+    fn work(self: &Arc<Shared>) {
+        let mut buffer = Vec::new();
+        let mut answered = false;
+        while let Some(number) = self.workers.take(answered, &|| self.have_done(Then::Hire)) {
+            let conn = self.conns.lock().unwrap_or_else(PoisonError::into_inner).get(&number).map(Arc::clone);
+            if let Some(conn) = conn {
+                conn.turn(&mut buffer);
+                answered = true;
+            }
         }
     }
 
@@ -339,6 +367,20 @@ impl Shared {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.each(Conn::hang_up);
+        self.shared.workers.end();
+    }
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let builder = std::thread::Builder::new().name("foreread-nbd".into()).stack_size(STACK_BYTES);
+    builder.spawn(work).map(drop)
+}
+
+fn short_of_files(error: &std::io::Error) -> ServeError {
+    ServeError {
+        what: format!("no pipe ({error})"),
+        place: "the server".to_string(),
+        remedy: "allow more open files (ulimit -n)",
     }
 }
 

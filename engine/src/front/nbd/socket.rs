@@ -4,8 +4,10 @@
 //! is no moment at which others could connect. Never: takes the place of a file, or of a server that still answers.
 
 use super::{Listen, ServeError};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::fs::Permissions;
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -146,24 +148,37 @@ impl Stream {
 
     /// Whether bytes wait to be read.
     pub fn has_more(&self) -> bool {
-        use rustix::net::{RecvFlags, recv};
-        let fd = match self {
-            Stream::Unix(s) => s.as_fd(),
-            Stream::Tcp(s) => s.as_fd(),
-        };
-        recv(fd, &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(got, _)| got > 0)
+        recv(self.as_fd(), &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(got, _)| got > 0)
     }
 
-    /// Sends both parts, as one packet where they fit.
-    pub fn send(&self, head: &[u8], data: &[u8]) -> std::io::Result<()> {
+    /// What is there now; `WouldBlock` when it is nothing.
+    pub fn receive_now(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match recv(self.as_fd(), &mut *buf, RecvFlags::DONTWAIT) {
+                Ok((got, _)) => return Ok(got),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends both parts, as one packet where they fit. `waits` is called before it has to wait for the other side.
+    pub fn send(&self, head: &[u8], data: &[u8], waits: impl Fn()) -> std::io::Result<()> {
         let (mut head, mut data) = (head, data);
-        let mut stream = self;
+        let mut now = SendFlags::DONTWAIT;
         while !head.is_empty() || !data.is_empty() {
-            let sent = match stream.write_vectored(&[IoSlice::new(head), IoSlice::new(data)]) {
+            let parts = [IoSlice::new(head), IoSlice::new(data)];
+            let flags = SendFlags::NOSIGNAL | now;
+            let sent = match sendmsg(self.as_fd(), &parts, &mut SendAncillaryBuffer::default(), flags) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(sent) => sent,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) if !now.is_empty() => {
+                    waits();
+                    now = SendFlags::empty();
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
             };
             let of_head = sent.min(head.len());
             head = &head[of_head..];
@@ -173,31 +188,20 @@ impl Stream {
     }
 }
 
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(s) => s.as_fd(),
+            Stream::Tcp(s) => s.as_fd(),
+        }
+    }
+}
+
 impl Read for &Stream {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Stream::Unix(s) => (&mut &*s).read(buf),
             Stream::Tcp(s) => (&mut &*s).read(buf),
         }
-    }
-}
-
-impl Write for &Stream {
-    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Stream::Unix(s) => (&mut &*s).write(buf),
-            Stream::Tcp(s) => (&mut &*s).write(buf),
-        }
-    }
-
-    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> std::io::Result<usize> {
-        match self {
-            Stream::Unix(s) => (&mut &*s).write_vectored(bufs),
-            Stream::Tcp(s) => (&mut &*s).write_vectored(bufs),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }

@@ -7,13 +7,13 @@
 //!   write:  source ── cache forgets ── FUA: flush ── output lock ── send ── unlock
 //! ```
 
-use super::{Agreement, Conn, Gone, PIECE_BYTES, Task};
+use super::{Agreement, Conn, Gone, PIECE_BYTES, Task, Turn};
 use crate::front::observe::{Asked, Passed};
 use crate::nbd::validate::Order;
 use crate::nbd::wire::{self, errno};
 use crate::{Advice, ReadError, WriteError};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 /// The protocol's number for an error, and its text.
@@ -43,19 +43,25 @@ impl Open {
 }
 
 impl Conn {
-    pub(super) fn answer(&self, agreement: &Agreement, task: Task, buffer: &mut Vec<u8>) -> Result<(), Gone> {
+    pub(super) fn answer(
+        &self,
+        turn: &Turn<'_>,
+        agreement: &Agreement,
+        task: Task,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), Gone> {
         let order = match task.order {
             Ok(order) => order,
             Err(refusal) => {
                 // What was refused was never a request of its own.
                 let open = Open { cookie: task.cookie, seen: None };
-                return self.fail(agreement, open, refusal.error, refusal.message);
+                return self.fail(turn, agreement, open, refusal.error, refusal.message);
             }
         };
         let open = Open::new(task.cookie, &order, task.taken);
         let done = match order {
             Order::Disconnect => return Err(Gone),
-            Order::Read { offset, len } => return self.read(agreement, open, offset, len, buffer),
+            Order::Read { offset, len } => return self.read((turn, agreement), open, offset, len, buffer),
             Order::Cache { offset, len } => {
                 // A hint that comes to nothing is no failure.
                 let _ = self.reader.advise(Advice::WillNeed, offset..offset + u64::from(len));
@@ -63,8 +69,12 @@ impl Conn {
             }
             // What is only read has nothing to be flushed.
             Order::Flush if !self.shared.settings.writable => Ok(()),
-            Order::Flush => self.reader.flush(),
+            Order::Flush => {
+                turn.step_aside();
+                self.reader.flush()
+            }
             Order::Write { offset, len, safe } => {
+                turn.step_aside();
                 let written = task.written.unwrap_or_else(|| {
                     let bytes = buffer.get(..len as usize).unwrap_or_default();
                     self.reader.write_at(bytes, offset)
@@ -72,12 +82,13 @@ impl Conn {
                 written.and_then(|()| if safe { self.reader.flush() } else { Ok(()) })
             }
             Order::Zero { offset, len, safe } => {
+                turn.step_aside();
                 self.zero(offset, len, buffer).and_then(|()| if safe { self.reader.flush() } else { Ok(()) })
             }
         };
         match done.map_err(|error| refused(&error)) {
-            Ok(()) => self.succeed(agreement, open),
-            Err((error, message)) => self.fail(agreement, open, error, &message),
+            Ok(()) => self.succeed(turn, agreement, open),
+            Err((error, message)) => self.fail(turn, agreement, open, error, &message),
         }
     }
 
@@ -89,33 +100,53 @@ impl Conn {
         observer.passed(self.number, &Passed { asked, offset, len, returned: len, done, start, end: Instant::now() });
     }
 
-    fn succeed(&self, agreement: &Agreement, open: Open) -> Result<(), Gone> {
-        let cookie = open.cookie;
-        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
-        self.told(open, true);
-        let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        if agreement.structured {
-            self.send(&wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0), &[])
-        } else {
-            self.send(&wire::simple(0, cookie), &[])
+    /// The wire, for one answer.
+    fn wire(&self, turn: &Turn<'_>) -> MutexGuard<'_, ()> {
+        match self.output.try_lock() {
+            Ok(wire) => wire,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                // Whoever sends may have to wait for the client.
+                turn.step_aside();
+                self.output.lock().unwrap_or_else(PoisonError::into_inner)
+            }
         }
     }
 
-    fn fail(&self, agreement: &Agreement, open: Open, error: u32, message: &str) -> Result<(), Gone> {
+    fn succeed(&self, turn: &Turn<'_>, agreement: &Agreement, open: Open) -> Result<(), Gone> {
+        let cookie = open.cookie;
+        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.told(open, true);
+        let _wire = self.wire(turn);
+        if agreement.structured {
+            self.send(turn, &wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0), &[])
+        } else {
+            self.send(turn, &wire::simple(0, cookie), &[])
+        }
+    }
+
+    fn fail(&self, turn: &Turn<'_>, agreement: &Agreement, open: Open, error: u32, message: &str) -> Result<(), Gone> {
         let cookie = open.cookie;
         self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
         self.told(open, false);
-        let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let _wire = self.wire(turn);
         if agreement.structured {
-            self.send(&wire::error_chunk(cookie, error, message), &[])
+            self.send(turn, &wire::error_chunk(cookie, error, message), &[])
         } else {
-            self.send(&wire::simple(error, cookie), &[])
+            self.send(turn, &wire::simple(error, cookie), &[])
         }
     }
 
     /// Reads and sends. The first piece decides between data and error; after that an error can only be told by a
     /// structured reply, or by hanging up.
-    fn read(&self, agreement: &Agreement, open: Open, offset: u64, len: u32, buffer: &mut Vec<u8>) -> Result<(), Gone> {
+    fn read(
+        &self,
+        (turn, agreement): (&Turn<'_>, &Agreement),
+        open: Open,
+        offset: u64,
+        len: u32,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), Gone> {
         let cookie = open.cookie;
         let end = offset + u64::from(len);
         let piece = |from: u64| PIECE_BYTES.min((end - from) as usize);
@@ -123,8 +154,8 @@ impl Conn {
             buffer.resize(piece(offset), 0);
         }
         let first = &mut buffer[..piece(offset)];
-        if let Err((error, message)) = self.fill(first, offset) {
-            return self.fail(agreement, open, error, &message);
+        if let Err((error, message)) = self.fill(turn, first, offset) {
+            return self.fail(turn, agreement, open, error, &message);
         }
         let (structured, simple);
         let head = if agreement.structured {
@@ -134,13 +165,15 @@ impl Conn {
             simple = wire::simple(0, cookie);
             &simple[..]
         };
-        let _turn = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let _wire = self.wire(turn);
         let mut at = offset + first.len() as u64;
         self.count(open, at == end, first.len());
-        self.send(head, first)?;
+        self.send(turn, head, first)?;
         while at < end {
+            // It takes its time, and the client's.
+            turn.step_aside();
             let next = &mut buffer[..piece(at)];
-            if self.fill(next, at).is_err() {
+            if self.fill(turn, next, at).is_err() {
                 self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
                 self.told(open, false);
                 self.hang_up();
@@ -148,7 +181,7 @@ impl Conn {
             }
             at += next.len() as u64;
             self.count(open, at == end, next.len());
-            self.send(next, &[])?;
+            self.send(turn, next, &[])?;
         }
         Ok(())
     }
@@ -163,8 +196,8 @@ impl Conn {
     }
 
     /// Fills `buf`, all of it, with bytes of the version that the client was told of.
-    fn fill(&self, buf: &mut [u8], offset: u64) -> Result<(), Failure> {
-        match self.reader.read_at(buf, offset) {
+    fn fill(&self, turn: &Turn<'_>, buf: &mut [u8], offset: u64) -> Result<(), Failure> {
+        match self.reader.read_at_telling(buf, offset, &mut || turn.step_aside()) {
             Ok(got) if got == buf.len() => Ok(()),
             Ok(_) => Err((errno::EIO, "the source became shorter".to_string())),
             Err(error @ ReadError::Changed { .. }) => Err((errno::ESHUTDOWN, error.to_string())),
