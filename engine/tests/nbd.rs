@@ -7,7 +7,7 @@ mod served;
 
 use common::{Draw, named, quiet, watch};
 use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
-use foreread::nbd::wire::{self, Request, command, errno};
+use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Mem, Nbd, Source};
 use foreread::testing::{self, Call, Faulty, Verdict};
 use foreread::{Options, Reader};
@@ -18,9 +18,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[test]
 fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
@@ -57,67 +56,6 @@ fn large_and_scattered_reads() {
     let mut bufs = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
     assert_eq!(source.read_at(&mut bufs, 5).expect("readable"), (70 << 20) + 3);
     testing::check(&a, 5, 0).and(testing::check(&c, 8, 0)).expect("right bytes");
-}
-
-/// A client that has eight requests on their way has them read at the same time; one that waits has one thread.
-#[test]
-fn misses_of_one_client_overlap() {
-    let most = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
-    let seen = Arc::clone(&most);
-    let slow = Mem::generated(64 * MIB, move |offset, buf| {
-        let now = seen.0.fetch_add(1, Ordering::SeqCst) + 1;
-        seen.1.fetch_max(now, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(5));
-        seen.0.fetch_sub(1, Ordering::SeqCst);
-        testing::fill(buf, offset, 0);
-    });
-    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let served = Served::of(reader, Settings::default());
-    let mut client = served.client();
-    for cookie in 0..64 {
-        client.send(command::READ, cookie, cookie * MIB, 4096);
-    }
-    let mut cookies: Vec<u64> = Vec::new();
-    for _ in 0..64 {
-        let (cookie, error) = client.answer();
-        assert_eq!(error, 0);
-        testing::check(&client.data(4096), cookie * MIB, 0).expect("right bytes");
-        cookies.push(cookie);
-    }
-    cookies.sort_unstable();
-    assert_eq!(cookies, (0..64).collect::<Vec<_>>());
-    assert!(most.1.load(Ordering::SeqCst) >= 4, "only {} at once", most.1.load(Ordering::SeqCst));
-}
-
-/// A request that comes while the one before it waits for the source.
-#[test]
-fn what_comes_during_a_miss_is_taken() {
-    let begun = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&begun);
-    let slow = Mem::generated(64 * MIB, move |offset, buf| {
-        count.fetch_add(1, Ordering::SeqCst);
-        let until = Instant::now() + Duration::from_secs(20);
-        while count.load(Ordering::SeqCst) < 9 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        testing::fill(buf, offset, 0);
-    });
-    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let served = Served::of(reader, Settings::default());
-    let mut client = served.client();
-    for cookie in 0..9 {
-        client.send(command::READ, cookie, cookie * MIB, 4096);
-        let until = Instant::now() + Duration::from_secs(20);
-        while begun.load(Ordering::SeqCst) <= cookie {
-            assert!(Instant::now() < until, "request {cookie} waits for those before it");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-    for _ in 0..9 {
-        let (cookie, error) = client.answer();
-        assert_eq!(error, 0);
-        testing::check(&client.data(4096), cookie * MIB, 0).expect("right bytes");
-    }
 }
 
 #[test]
@@ -203,66 +141,6 @@ fn bad_clients_lose_their_connection_and_no_other() {
     }
 }
 
-/// Far more of them than cores: those that stop in the middle of a request, that take no answers, and whose misses take long.
-#[test]
-fn slow_clients_hold_up_nobody() {
-    let waiting = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&waiting);
-    let slow = Mem::generated(64 * MIB, move |offset, buf| {
-        if offset >= 32 * MIB {
-            count.fetch_add(1, Ordering::SeqCst);
-            let until = Instant::now() + Duration::from_secs(20);
-            while count.load(Ordering::SeqCst) < 16 && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        testing::fill(buf, offset, 0);
-    });
-    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let served = Served::of(reader, Settings::default());
-    let half = Request { flags: 0, command: command::READ, cookie: 7, offset: 0, len: 4096 }.bytes();
-    let mut halves: Vec<Client> = (0..16).map(|_| served.client()).collect();
-    for client in &mut halves {
-        client.0.write_all(&half[..13]).expect("sent");
-    }
-    let mut full: Vec<Client> = (0..16).map(|_| served.client()).collect();
-    for client in &mut full {
-        (0..4).for_each(|cookie| client.send(command::READ, cookie, 0, 8 << 20));
-    }
-    let mut misses: Vec<Client> = (0..16).map(|_| served.client()).collect();
-    for (client, place) in misses.iter_mut().zip(32..) {
-        client.send(command::READ, 1, place * MIB, 4096);
-    }
-    let mut other = served.client();
-    for cookie in 0..100 {
-        other.send(command::READ, cookie, 9 * MIB + cookie * 4096, 4096);
-        assert_eq!(other.answer(), (cookie, 0));
-        testing::check(&other.data(4096), 9 * MIB + cookie * 4096, 0).expect("right bytes");
-    }
-    for (client, place) in misses.iter_mut().zip(32..) {
-        assert_eq!(client.answer(), (1, 0));
-        testing::check(&client.data(4096), place * MIB, 0).expect("right bytes");
-    }
-    assert_eq!(waiting.load(Ordering::SeqCst), 16, "all at once");
-    for client in &mut halves {
-        client.0.write_all(&half[13..]).expect("sent");
-        assert_eq!(client.answer(), (7, 0));
-        testing::check(&client.data(4096), 0, 0).expect("right bytes");
-    }
-    for client in &mut full {
-        let mut cookies: Vec<u64> = (0..4)
-            .map(|_| {
-                let (cookie, error) = client.answer();
-                assert_eq!(error, 0);
-                testing::check(&client.data(8 << 20), 0, 0).expect("right bytes");
-                cookie
-            })
-            .collect();
-        cookies.sort_unstable();
-        assert_eq!(cookies, [0, 1, 2, 3]);
-    }
-}
-
 #[test]
 fn one_client_too_many_is_turned_away() {
     let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
@@ -277,39 +155,6 @@ fn one_client_too_many_is_turned_away() {
     let _again = served.client();
     one.send(command::READ, 1, 0, 1);
     assert_eq!(one.answer(), (1, 0));
-}
-
-/// Many that are idle, some that read, all at once: nobody fails, nobody waits for another for ever, memory stays where it
-/// belongs. The larger form that is measured: bench/nbd-clients.
-#[test]
-fn idle_clients_cost_nothing_and_active_ones_share() {
-    let options = Options::default().cache_bytes(4 * MIB).policy("linux-6.18:max=128K");
-    let reader = Reader::open(Arc::new(named(64 * MIB)), options).expect("opened");
-    let meter = reader.meter();
-    let served = Served::of(reader, Settings::default());
-    let mut idle: Vec<Client> = (0..64).map(|_| served.client()).collect();
-    std::thread::scope(|scope| {
-        for me in 0..16_u64 {
-            let mut client = served.client();
-            scope.spawn(move || {
-                for i in 0..256_u64 {
-                    let offset = me * 4 * MIB + i * 16_384;
-                    client.send(command::READ, i, offset, 16_384);
-                    assert_eq!(client.answer(), (i, 0));
-                    testing::check(&client.data(16_384), offset, 0).expect("right bytes");
-                }
-            });
-        }
-    });
-    let counts = (served.counts)();
-    assert_eq!((counts.bytes, counts.failed_requests, counts.turned_away), (64 * MIB, 0, 0));
-    // The cache, and one fetch on its way for each active client.
-    assert!(meter.held_bytes() <= 2 * (4 + 16) * MIB, "{} bytes", meter.held_bytes());
-    for client in &mut idle {
-        client.send(command::READ, 1, 5, 10);
-        assert_eq!(client.answer(), (1, 0));
-        testing::check(&client.data(10), 5, 0).expect("right bytes");
-    }
 }
 
 /// No answer is of the new version on a connection that was told of the old one.
@@ -353,49 +198,6 @@ fn a_socket_is_private_and_takes_nobodys_place() {
     again(&stale).expect("replaced");
     assert!(!stale.exists());
     assert_eq!(std::fs::read_dir(served.dir.path()).expect("there").count(), 2, "no hidden directory is left");
-}
-
-/// A server that is stopped answers what it has taken and takes no more.
-#[test]
-fn stopping_answers_what_was_taken() {
-    let slow = Mem::generated(MIB, |offset, buf| {
-        std::thread::sleep(Duration::from_millis(200));
-        testing::fill(buf, offset, 0);
-    });
-    let served = Served::new(slow);
-    let mut client = served.client();
-    client.send(command::READ, 1, 0, 4096);
-    std::thread::sleep(Duration::from_millis(50));
-    let path = served.path();
-    drop(served);
-    assert_eq!(client.answer(), (1, 0));
-    testing::check(&client.data(4096), 0, 0).expect("right bytes");
-    assert!(client.is_gone() && UnixStream::connect(path).is_err());
-}
-
-/// So are the requests that the other threads of one client have taken.
-#[test]
-fn stopping_answers_what_was_taken_by_every_thread() {
-    let begun = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&begun);
-    let slow = Mem::generated(64 * MIB, move |offset, buf| {
-        let nth = count.fetch_add(1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(200 + 50 * nth));
-        testing::fill(buf, offset, 0);
-    });
-    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let served = Served::of(reader, Settings::default());
-    let mut client = served.client();
-    for cookie in 0..4 {
-        client.send(command::READ, cookie, cookie * MIB, 4096);
-    }
-    std::thread::sleep(Duration::from_millis(100));
-    drop(served);
-    let mut all = Vec::new();
-    client.0.read_to_end(&mut all).expect("answers to the end");
-    let taken = begun.load(Ordering::SeqCst);
-    assert!(taken > 0);
-    assert_eq!(all.len() as u64, taken * (16 + 4096), "{taken} were taken");
 }
 
 /// A source whose server dies fails its reads, and works again when the server is back.

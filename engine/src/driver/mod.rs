@@ -26,12 +26,13 @@ mod room;
 mod seen;
 mod state;
 mod streamed;
+mod transfer;
 
-use crate::budget::{Budget, Claim};
+use crate::budget::Budget;
 use crate::chunk::{Meter, Pool};
 use crate::error::Fault;
 use crate::eventlog::EventLog;
-use crate::source::{self, EIO, Io, Source, SourceError};
+use crate::source::{EIO, Io, Source, SourceError};
 use crate::store::Store;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -39,18 +40,16 @@ use foreread_core::event::{Advice, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize};
-use jobs::{Calls, Job, Part, Ready};
+use jobs::{Calls, Ready};
 use line::Seat;
 pub use polled::Progress;
 pub use report::StreamView;
 pub use room::Room;
 pub use seen::Seen;
 use state::State;
-use std::io::IoSliceMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use streamed::Landing;
 
 /// A sleeper looks up once in this time even if nobody rings: the net under a bug, not a way of working.
 const LOOK_UP: Duration = Duration::from_secs(1);
@@ -407,68 +406,6 @@ impl Shared {
         let rung = state.wakes(place, file);
         let forgotten = state.jobs.has_for(file, range) || state.is_unattended(file);
         state.missed_calls += u64::from(pause.timed_out() && !rung && forgotten);
-        Ok(state)
-    }
-
-    /// Runs a job: the transfer without the lock, its end with it.
-    fn run<'a>(self: &'a Arc<Shared>, mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a>, Fault> {
-        let Some(source) = state.file(job.file).map(|file| Arc::clone(&file.source)) else {
-            // Its file is gone, and with it everybody who wanted it.
-            let now = state.now();
-            state.feed(now, Event::Failed { fetch: job.fetch, error: Error::Io(EIO) });
-            return Ok(state);
-        };
-        state.running += 1;
-        let began = self.now();
-        self.unlock(state);
-        let mut parts = self.parts(job.range);
-        let result = if source.streams() {
-            let mut landing = Landing::new(self, job, parts);
-            let room = landing.room_bytes();
-            let result = guarded(|| Ok((source.stream(room, job.range.start(), &mut landing)?, source.size())));
-            parts = landing.rest();
-            result
-        } else {
-            guarded(|| {
-                let mut bufs: Vec<IoSliceMut<'_>> =
-                    parts.iter_mut().map(|p| IoSliceMut::new(p.chunk.bytes_mut())).collect();
-                let read = source::read_on(&*source, &mut bufs, job.range.start(), job.range.len())?;
-                Ok((read, source.size()))
-            })
-        };
-        let now = self.now();
-        let ahead = claim.is_ahead();
-        drop(claim);
-        let mut state = self.lock()?;
-        state.running -= 1;
-        state.clocked[usize::from(ahead)].record(now.since(began));
-        state.complete(now, job, parts, result);
-        Ok(state)
-    }
-
-    /// Buffers for whole pages, one for each group the range touches.
-    fn parts(&self, range: ByteRange) -> Vec<Part> {
-        let part = |(first, end)| {
-            let chunk = self.pool.take((end - first) as usize);
-            Part { start: self.page.start_of(first), chunk }
-        };
-        line::groups(self.page, range).map(part).collect()
-    }
-
-    /// Asks the source for its version and size, because a read reaches the end known so far.
-    fn check<'a>(self: &'a Arc<Shared>, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
-        let Some(entry) = state.file(file) else { return Ok(state) };
-        let (source, version) = (Arc::clone(&entry.source), entry.version);
-        drop(state);
-        let found = guarded(|| source.check());
-        let now = self.now();
-        let mut state = self.lock()?;
-        match found {
-            Ok(size) => state.grown(now, file, version, size),
-            Err(SourceError::Changed { .. }) => state.changed(now, file, version),
-            // A source that cannot say now is asked again by the next fetch.
-            Err(_) => {}
-        }
         Ok(state)
     }
 }
