@@ -152,6 +152,7 @@ impl Reader {
     }
 
     /// As [`Reader::read_at`]. `waits` is called before the first wait, if there is one.
+    #[cfg(feature = "nbd")]
     pub(crate) fn read_at_telling(
         &self,
         buf: &mut [u8],

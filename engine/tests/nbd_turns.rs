@@ -215,3 +215,24 @@ fn stopping_answers_what_was_taken_by_every_thread() {
     assert!(taken > 0);
     assert_eq!(all.len() as u64, taken * (16 + 4096), "{taken} were taken");
 }
+
+/// Neither the source nor the memory of clients that are still there, whatever they were doing.
+#[test]
+fn nothing_is_kept_of_a_server_that_is_gone() {
+    let source = Arc::new(named(64 * MIB));
+    let weak = Arc::downgrade(&source);
+    let reader = Reader::open(source, Options::default()).expect("opened");
+    let served = Served::of(reader, Settings::default());
+    let mut clients: Vec<Client> = (0..4).map(|_| served.client()).collect();
+    clients[1].send(command::READ, 1, 0, 4096);
+    assert_eq!(clients[1].answer(), (1, 0));
+    clients[2].0.write_all(&[0x25, 0x60]).expect("sent");
+    clients[3].send(command::READ, 1, 0, 32 << 20);
+    let _greeted = UnixStream::connect(served.path()).expect("connected");
+    drop(served);
+    let until = Instant::now() + Duration::from_secs(20);
+    while weak.upgrade().is_some() {
+        assert!(Instant::now() < until, "the source is still open");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
