@@ -172,8 +172,7 @@ pub struct Stream {
 pub fn explain(asked: &Asked, progress: &mut dyn Progress) -> Result<Explained, ExplainError> {
     let plan = &asked.plan;
     progress.stage(&format!("replaying under {}", asked.policy));
-    let looked =
-        compare::watched::run(plan, asked.policy.clone(), |workload, page, _| watcher::Watcher::new(workload, page))?;
+    let looked = compare::watched::run(plan, asked.policy.clone(), watcher::Watcher::new)?;
     let mut explained = build::explained(plan, looked)?;
     others::add(&mut explained, asked, progress)?;
     Ok(explained)
