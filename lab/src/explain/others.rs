@@ -154,5 +154,7 @@ fn gain(explained: &Explained, best: &Other) -> String {
 /// What nobody can go below.
 fn limit(explained: &Explained) -> String {
     let limit = explained.others.iter().find(|o| o.limit).and_then(|o| o.ratio);
-    limit.map_or_else(String::new, |r| format!("; the limit is {}", number::times(r)))
+    limit.map_or_else(String::new, |r| {
+        format!("; the limit is {} of the time of {}", number::times(r), explained.policy)
+    })
 }
