@@ -34,6 +34,7 @@ pub use cell::{Cell, Found, Wanted, check};
 pub use disk::FileSystem;
 pub use record::kernel;
 pub use table::table;
+pub use trace::Heard;
 
 /// Why the kernel could not be asked: what, where, what to do.
 #[derive(Debug, thiserror::Error)]

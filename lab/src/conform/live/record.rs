@@ -13,7 +13,7 @@ use super::events::{Event, Line, parse};
 use super::marks::Marks;
 use super::player::{Helper, Native, advise};
 use super::steps::{Plan, Step};
-use super::trace::Trace;
+use super::trace::{Heard, Trace};
 use crate::conform::recording::PAGE;
 use crate::conform::world::{Call, State};
 use serde::Serialize;
@@ -57,11 +57,14 @@ struct Op<'a> {
     #[serde(flatten)]
     step: &'a Step,
     ret: u64,
-    calls: &'a [Call],
+    /// Absent, as the state is, where the kernel does not tell its decisions: what is not answered is not compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<&'a [Call]>,
     added: &'a [(u64, u32)],
     marks: &'a [u64],
     evicted: &'a [(u64, u32)],
-    state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<State>,
 }
 
 /// What the kernel did in one step.
@@ -87,6 +90,7 @@ pub(super) struct Written {
 /// Listens to one device while a thread plays on it.
 pub(super) struct Recorder<'a> {
     disk: &'a Disk,
+    heard: Heard,
     trace: Trace,
     marks: Marks,
     native: Native,
@@ -100,11 +104,11 @@ pub(super) struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// In the thread that is going to play. Without a helper there are no faults and no readahead(2).
-    pub fn new(disk: &'a Disk, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
+    pub fn new(disk: &'a Disk, heard: Heard, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
         let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        let (trace, marks) = (Trace::new(disk.number)?, Marks::open()?);
+        let (trace, marks) = (Trace::new(disk.number, heard)?, Marks::open()?);
         let (text, cached) = (Vec::new(), BTreeMap::new());
-        Ok(Recorder { disk, trace, marks, native: Native::new(), helper, thread, text, cached })
+        Ok(Recorder { disk, heard, trace, marks, native: Native::new(), helper, thread, text, cached })
     }
 
     /// Whether the file system makes large folios here: its sequential reads say so.
@@ -166,8 +170,9 @@ impl<'a> Recorder<'a> {
                 }
             }
             let added: Vec<(u64, u32)> = answer.added.iter().map(|&(_, first, order)| (first, order)).collect();
-            let (calls, evicted) = (&answer.calls, &answer.evicted);
-            line(out, &Op { i, step, ret, calls, added: &added, marks: &marks, evicted, state: *state })?;
+            let all = self.heard == Heard::All;
+            let (calls, state) = (all.then_some(&answer.calls[..]), all.then_some(*state));
+            line(out, &Op { i, step, ret, calls, added: &added, marks: &marks, evicted: &answer.evicted, state })?;
             done += 1;
         }
         self.drop_all(plan)?;

@@ -2,11 +2,15 @@
 //!
 //! Never: says less than the JSON about a difference.
 
-use super::Found;
+use super::{Found, Heard};
 use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
 use std::fmt::Write;
 
 const COLUMNS: [&str; 7] = ["file system", "read_ahead_kb", "operations", "decisions", "divergences", "levels", "time"];
+
+/// What is missing where the kernel has not all of the tracepoints.
+const NO_DECISIONS: &str =
+    "\nNot compared, for want of the readahead tracepoints of 6.18: decisions and the state of descriptors.\n";
 
 /// The table, a line for each first difference, and what was left out.
 #[must_use]
@@ -18,7 +22,7 @@ pub fn table(kernel: &str, seed: u64, found: &[Found]) -> String {
             one.file_system.to_string(),
             one.read_ahead_kb.to_string(),
             one.operations.to_string(),
-            one.decisions.to_string(),
+            if one.heard == Heard::All { one.decisions.to_string() } else { "-".to_string() },
             one.divergences.to_string(),
             if one.pages { "full, pages" } else { "full" }.to_string(),
             format!("{:.1} s", one.seconds),
@@ -35,6 +39,9 @@ pub fn table(kernel: &str, seed: u64, found: &[Found]) -> String {
         if let Some(first) = &one.first {
             let _ = writeln!(text, "\n{} at {} KiB: {first}", one.file_system, one.read_ahead_kb);
         }
+    }
+    if found.iter().any(|one| one.heard == Heard::Pages) {
+        text.push_str(NO_DECISIONS);
     }
     let cut: u64 = found.iter().map(|one| one.cut_episodes).sum();
     if cut > 0 {
