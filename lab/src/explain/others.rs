@@ -88,9 +88,9 @@ fn alone(explained: &Explained) -> String {
     }
     let part = |n: u64| number::percent(n as f64 / total.ra_bytes as f64);
     format!(
-        "{} read {} MB ahead: {} % of it was used, {} % never read",
+        "{} read {} ahead: {} % of it was used, {} % never read",
         explained.policy,
-        number::three(total.ra_bytes as f64 / number::MB),
+        super::table::amount(total.ra_bytes).replace(number::TIE, " "),
         part(total.used_bytes),
         part(total.in_vain_bytes())
     )

@@ -103,22 +103,24 @@ fn mb(bytes: u64) -> String {
     if bytes > 0 && bytes < 5000 { "<.01".to_string() } else { three(bytes as f64 / number::MB) }
 }
 
-/// In a sentence: few bytes as such.
-fn amount(bytes: u64) -> String {
+/// In a sentence: few bytes are told exactly.
+pub(super) fn amount(bytes: u64) -> String {
     match bytes {
-        0..100_000 => format!("{bytes}{TIE}B"),
-        _ => format!("{}{TIE}MB", mb(bytes)),
+        0..100_000 => number::size_b(bytes).replace(' ', &TIE.to_string()),
+        100_000..10_000_000_000 => format!("{}{TIE}MB", mb(bytes)),
+        _ => format!("{}{TIE}GB", three(bytes as f64 / 1e9)),
     }
 }
 
+/// In a column of seconds.
 fn seconds(ns: u64) -> String {
-    if ns == 0 { "none".to_string() } else { format!("{}{TIE}s", number::span_s(ns as f64 / 1e9, None)) }
+    if ns == 0 { "0".to_string() } else { number::span_s(ns as f64 / 1e9, None) }
 }
 
 /// Where something lies: exact where that is short, else to three digits. Never without its unit, but at the start.
 fn place(bytes: u64) -> String {
     let exact = number::size_b(bytes);
-    if exact.len() <= 7 { exact.replace(' ', &TIE.to_string()) } else { format!("{}{TIE}MB", mb(bytes)) }
+    if exact.len() <= 7 { exact.replace(' ', &TIE.to_string()) } else { amount(bytes) }
 }
 
 /// The last letters of a name: what comes before is often the same for all.
@@ -146,7 +148,7 @@ fn files(explained: &Explained, shown: &[&File], view: &View) -> Vec<String> {
             part(share.late_hits),
             mb(share.ra_bytes),
             mb(share.in_vain_bytes()),
-            number::span_s(share.stall_ns as f64 / 1e9, None),
+            seconds(share.stall_ns),
         ]
     };
     let in_all = |files: &[&File]| {
@@ -168,8 +170,14 @@ fn files(explained: &Explained, shown: &[&File], view: &View) -> Vec<String> {
         let (streams, sum) = in_all(&explained.files.iter().collect::<Vec<_>>());
         rows.push(row("all".to_string(), streams, String::new(), &sum));
     }
-    grid(&header, &[0, 4], rows)
+    let mut lines = grid(&header, &[0, 4], rows);
+    lines.push(LEGEND.to_string());
+    lines
 }
+
+/// What the columns are.
+const LEGEND: &str =
+    "hit, late: % of reads. RA: read ahead; unused: MB of it never read. MB = 10^6 bytes, K = 1024 bytes.";
 
 impl File {
     /// Streams that are any: reads without one are not.
@@ -219,16 +227,19 @@ fn of_stream(s: &Stream, with_open: bool) -> String {
     let ahead = if share.ra_bytes == 0 {
         String::new()
     } else {
-        format!(", {} ahead, {} of it unused", amount(share.ra_bytes), amount(share.in_vain_bytes()))
+        let vain = share.in_vain_bytes();
+        let fate = if vain == 0 { "none of it unused".to_string() } else { format!("{} of it unused", amount(vain)) };
+        format!(", {} ahead, {fate}", amount(share.ra_bytes))
     };
+    let stall =
+        if share.stall_ns == 0 { "no stall".to_string() } else { format!("stall {}{TIE}s", seconds(share.stall_ns)) };
     format!(
-        "{}{step}{open} from {}: {} {}, {}, {met}{ahead}, stall {}: {}: {}",
+        "{}{step}{open} from {}: {} {}, {}, {met}{ahead}, {stall}: {}: {}",
         s.shape,
         place(s.from),
         count(share.demand_reads),
         if share.demand_reads == 1 { "read" } else { "reads" },
         amount(share.demand_bytes),
-        seconds(share.stall_ns),
         if s.because.on { "on" } else { "off" },
         s.because.words
     )
@@ -242,9 +253,9 @@ fn recorded(explained: &Explained) -> Vec<String> {
         .first()
         .map_or_else(String::new, |f| format!(", most of it ({}) in {}", amount(f.ra_bytes), tail(&f.name)));
     let text = format!(
-        "The recorded system itself read ahead {} times, {}{most}; {part} % of these bytes are among the reads of the \
+        "The recorded system itself read ahead {}, {}{most}; {part} % of these bytes are among the reads of the \
          trace.",
-        count(recorded.ra_ops),
+        if recorded.ra_ops == 1 { "once".to_string() } else { format!("{} times", count(recorded.ra_ops)) },
         amount(recorded.ra_bytes)
     );
     let mut lines = wrap(&text, WIDTH);
@@ -272,6 +283,9 @@ fn others(explained: &Explained) -> Vec<String> {
     let mut lines =
         vec![format!("The same reads under other policies ({} runs of each, * is this one):", explained.other_runs)];
     lines.extend(grid(&header, &[0], rows.collect()));
+    if explained.others.iter().any(|o| o.policy == "kernel") {
+        lines.push("kernel: through the page cache, at the device's own read_ahead_kb; it counts nothing.".to_string());
+    }
     lines
 }
 
@@ -281,18 +295,19 @@ mod tests {
 
     #[test]
     fn little_is_told_in_bytes_and_a_name_moves_no_cursor() {
-        let shown = [0, 8, 99_999, 100_000, 2_147_000_000].map(|bytes| amount(bytes).replace(TIE, " "));
-        assert_eq!(shown, ["0 B", "8 B", "99999 B", "0.10 MB", "2147 MB"]);
-        assert_eq!(([0, 8, 5000].map(mb), seconds(0)), (["0", "<.01", "0.01"].map(str::to_string), "none".to_string()));
+        let shown = [0, 8, 12_288, 99_999, 100_000, 2_147_000_000, 739_659_000_000];
+        let shown = shown.map(|bytes| amount(bytes).replace(TIE, " "));
+        assert_eq!(shown, ["0", "8 B", "12K", "99999 B", "0.10 MB", "2147 MB", "740 GB"]);
+        assert_eq!(([0, 8, 5000].map(mb), seconds(0)), (["0", "<.01", "0.01"].map(str::to_string), "0".to_string()));
         assert_eq!(tail("/srv/b\n\u{1b}[2J"), "/srv/b\u{fffd}\u{fffd}[2J");
     }
 
     #[test]
     fn every_place_has_its_unit() {
-        let shown = [0, 512, 4096, 99_999, 629_384, 1 << 20, 1_048_577, 9_999_999_999].map(place);
+        let shown = [0, 512, 4096, 99_999, 629_384, 1 << 20, 1_048_577, 10_000_000_001].map(place);
         assert_eq!(
             shown.map(|text| text.replace(TIE, " ")),
-            ["0", "512 B", "4K", "99999 B", "0.63 MB", "1M", "1.05 MB", "10000 MB"]
+            ["0", "512 B", "4K", "99999 B", "0.63 MB", "1M", "1.05 MB", "10.0 GB"]
         );
     }
 
