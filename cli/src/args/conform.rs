@@ -39,7 +39,8 @@ pub enum ConformLevel {
 /// linux: seeded operations are carried out by the running kernel, on a loop device of their own, and its decisions are
 /// recorded from tracepoints; then every operation of the recording, or of one made before, is carried out by linux-6.18.
 /// After a difference the check goes on with the next episode; the predictions go on from our own state. What the
-/// recording does not answer is not compared: of a kernel that has only the page cache's tracepoints, decisions and states.
+/// recording does not answer is not compared: of a kernel that has only the page cache's tracepoints, decisions and states; of
+/// one without any, all but the pages that are there after reads, on ext4-journal.
 ///
 /// At the level 'full' each operation must agree with the kernel's in its decisions, in the folios inserted and their
 /// order, in the marks and in the state of the descriptor; the cache is probed as the kernel probes it. It covers every

@@ -93,7 +93,7 @@ pub struct Found {
 pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Vec<Found>, LiveError> {
     let heard = ready(wanted)?;
     let mut all = Vec::new();
-    for &file_system in &wanted.file_systems {
+    for &file_system in wanted.file_systems.iter().filter(|fs| fits(heard, **fs)) {
         let disk = Disk::new(file_system)?;
         for &read_ahead_kib in &wanted.read_ahead_kib {
             let cell = Cell { file_system, read_ahead_kib };
@@ -102,6 +102,11 @@ pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) ->
         }
     }
     Ok(all)
+}
+
+/// Without tracepoints nobody knows of a folio's order, so there must be none but 0.
+fn fits(heard: Heard, file_system: FileSystem) -> bool {
+    heard != Heard::Presence || !file_system.large_folios()
 }
 
 /// Whether this machine and this user have what it takes, before anything is made; and what the kernel tells.
@@ -115,9 +120,16 @@ fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
     if page != PAGE {
         return Err(LiveError::Cannot(format!("pages of {page} bytes; linux-6.18 is defined on pages of {PAGE}")));
     }
-    let heard = trace::heard()?;
-    wanted.file_systems.iter().try_for_each(|fs| fs.ready())?;
-    Ok(wanted.heard.unwrap_or(heard))
+    let heard = wanted.heard.unwrap_or_else(trace::heard);
+    let mut played = wanted.file_systems.iter().filter(|fs| fits(heard, **fs)).peekable();
+    if played.peek().is_none() {
+        let what = "this kernel has no tracepoints of its page cache: without them only ext4-journal can be compared";
+        return Err(LiveError::Cannot(format!(
+            "{what}; add it to --fs, or compare a recording: conform linux --check REC"
+        )));
+    }
+    played.try_for_each(|fs| fs.ready())?;
+    Ok(heard)
 }
 
 /// Records in a thread of its own, on one CPU, and watches it.
@@ -160,7 +172,7 @@ fn both<'scope>(
     // The helper plays where this thread does: pages under way in another CPU's batches could not be dropped.
     affinity(Some(&one))?;
     let helper = Helper::start()?;
-    let faults = if helper.is_some() { wanted.operations / FAULTS } else { 0 };
+    let faults = if helper.is_some() && heard != Heard::Presence { wanted.operations / FAULTS } else { 0 };
     let mut recorder = Recorder::new(disk, heard, helper)?;
     // Without readahead there would be no large folio to see.
     disk.set_read_ahead(128)?;
@@ -189,7 +201,12 @@ fn both<'scope>(
     for Part { name, operations, draw } in [reads, faults].into_iter().filter(|part| part.operations > 0) {
         let header = header(disk, cell, wanted, &found, name == "faults")?;
         let both: &[Level] = &[Level::Full, Level::Pages];
-        let levels = if large_folios || header.mmap { &both[..1] } else { both };
+        let levels = match heard {
+            // Of a page that is there, nobody knows in what order it came, and by which folio.
+            Heard::Presence => &both[1..],
+            Heard::All | Heard::Pages if large_folios || header.mmap => &both[..1],
+            Heard::All | Heard::Pages => both,
+        };
         let keep = wanted.keep.as_deref().map(|folder| kept(folder, &header, read_ahead_kib, name));
         let (mut tee, checks) = Tee::new(scope, levels, keep.as_deref())?;
         let before = found.operations;
