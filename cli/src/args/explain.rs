@@ -6,10 +6,10 @@ use std::ffi::OsString;
 
 /// Say file by file what readahead did in a trace, and why
 ///
-/// The trace is replayed on a model of a storage, or with --on on a file, a disk or another source, and every read,
-/// decision and page of readahead is given to its file and stream: what was read ahead, used, late, never read, and why readahead was on or off. A reason is the rule that the
-/// policy itself named; patterns are told by offsets alone, and are called patterns. Beneath stands what other policies
-/// would have done with the same reads, in pairs of runs as 'foreread compare' makes them.
+/// The trace is replayed on a model of a storage, or with --on on a file, a disk or another source, and every read, decision
+/// and page of readahead is given to its file and stream: what was read ahead, used, late, never read, and why readahead was
+/// on or off. A reason is the rule that the policy itself named; patterns are told by offsets alone, and are called patterns.
+/// Beneath stands what other policies would have done with the same reads, in pairs of runs as 'foreread compare' makes them.
 ///
 /// The files' figures add up to the row that 'foreread compare TRACE --on SOURCE --policy POLICY --runs 1' shows. What is
 /// explained is the replay, with an empty cache at its start: not the system on which the trace was recorded. What that

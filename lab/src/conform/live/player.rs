@@ -2,7 +2,8 @@
 //!
 //! The lab has no `unsafe`, and touching a mapping of a file needs it. Python is on nearly every system, its ctypes maps
 //! at a chosen address and reads one byte, and one episode is played by one process, so descriptors need not be shared. Without it
-//! those patterns are left out by name. It also looks which pages are there (mincore(2)), for a kernel that does not tell. Never: both players in one episode.
+//! those patterns are left out by name. For a kernel that does not tell, it also looks which pages are there (mincore(2)).
+//! Never: both players in one episode.
 //!
 //! ```text
 //!   Step ─┬─► Native: pread, posix_fadvise
