@@ -9,7 +9,7 @@ use crate::out::{self, JsonTo, json_to};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::reads::{self, Asked};
-use crate::source::{self, On};
+use crate::source;
 use crate::vary;
 use foreread_lab::compare::{self, CompareError, Plan, Where};
 use foreread_lab::report::{
@@ -51,12 +51,7 @@ pub struct Files<'a> {
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
 fn check(args: &CompareArgs) -> Result<Plan, Fail> {
-    let on = args.on.as_deref().map(source::parse).transpose()?.map(|on| match on {
-        On::File(path) => Where::File(path),
-        On::Model(preset) => Where::Model(preset.name.to_string()),
-        On::ModelLive(preset) => Where::ModelLive(preset),
-        On::Source(name) => Where::Source(name),
-    });
+    let on = args.on.as_deref().map(source::parse).transpose()?.map(Where::from);
     let (policies, oracle) = policy_list::parse(args.policy.as_deref())?;
     let (workload, replay) = match reads::parse(args.workload.as_deref())? {
         Asked::Usual => (None, None),
@@ -93,7 +88,7 @@ pub fn refused(error: CompareError) -> Fail {
         CompareError::Workload(error) => names::refused("workload", &error, "foreread workloads"),
         CompareError::Model(error) => names::refused("model", &error, "foreread models"),
         CompareError::Policy(error) => names::refused("policy", &error, "foreread policies"),
-        error @ CompareError::Impossible { .. } => Fail::Check(error.to_string()),
+        error @ (CompareError::Impossible { .. } | CompareError::Log(_)) => Fail::Check(error.to_string()),
         error => Fail::Input(error.to_string()),
     }
 }

@@ -11,13 +11,16 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+/// Random sequences beside librbd's tables.
+#[cfg(feature = "rbd")]
+const SEQUENCES: u64 = 200;
 const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
 
 /// Checks and prints `decisions N divergences M`; a divergence is a failed check, and the first one is told.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     match args.what {
-        ConformWhat::Linux if args.cluster.is_some() => {
-            Err(Fail::Input("--cluster is for 'conform rbd'; leave it out".to_string()))
+        ConformWhat::Linux if args.cluster.is_some() || args.sequences.is_some() => {
+            Err(Fail::Input("--cluster and --sequences are for 'conform rbd'; leave them out".to_string()))
         }
         ConformWhat::Linux if args.check.is_none() => conform_live::run(args),
         ConformWhat::Linux => linux(args),
@@ -88,7 +91,8 @@ fn on_cluster(args: &ConformArgs, conf: &Path, ceph: foreread_lab::conform::rbd:
     use foreread_lab::conform::rbd::{Images, Verdict, check};
     use foreread_lab::conform::rbd_cases::{published, random};
     use foreread_lab::report::Progress;
-    let sequences: Vec<_> = (0..args.sequences).map(|nth| random(args.seed.unwrap_or(1), nth)).collect();
+    let sequences: Vec<_> =
+        (0..args.sequences.unwrap_or(SEQUENCES)).map(|nth| random(args.seed.unwrap_or(1), nth)).collect();
     let tables = published();
     let mut images = Images::new(conf, ceph);
     let mut all = Verdict::default();

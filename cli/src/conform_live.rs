@@ -60,6 +60,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         operations: args.operations.unwrap_or(OPERATIONS),
         seed,
         keep: args.record.clone(),
+        heard: None,
     };
     eprintln!("foreread: seed {seed}");
     let found = check(&wanted, &stop, &mut Bar::new()).map_err(|error| match error {

@@ -9,11 +9,10 @@ use crate::out::{self, JsonTo, json_to};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::reads::{self, Part};
-use crate::source::{self, On};
+use crate::source;
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{Plan, Where};
 use foreread_lab::explain::{self, Asked, ExplainError, USUAL_OTHERS, View};
-use std::ffi::OsStr;
 use std::sync::Arc;
 
 /// Replays, explains and prints.
@@ -38,7 +37,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
 }
 
 fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
-    let on = model(&args.on)?;
+    let on = Where::from(source::parse(&args.on)?);
     let policy = one(&args.policy)?;
     let against = match (&args.against, args.alone) {
         (_, true) => Vec::new(),
@@ -66,34 +65,8 @@ fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
     Ok(Asked { plan, policy, against })
 }
 
-/// What a run can be looked into on.
-pub fn model(text: &OsStr) -> Result<Where, Fail> {
-    match source::parse(text)? {
-        On::Model(preset) => Ok(Where::Preset(preset)),
-        On::File(path) => {
-            let remedy = format!(
-                "make a model of it with 'foreread probe {} -o storage.toml', then --on model:storage.toml",
-                path.display()
-            );
-            Err(Fail::input("only a replay on a model can be looked into read by read", place(text), &remedy))
-        }
-        On::ModelLive(preset) => {
-            let remedy = format!("use --on model:{}, which is the same in virtual time", preset.name);
-            Err(Fail::input("only virtual time can be looked into read by read", place(text), &remedy))
-        }
-        On::Source(_) => {
-            let remedy = "use --on model:NAME ('foreread models' lists them)";
-            Err(Fail::input("only a replay on a model can be looked into read by read", place(text), remedy))
-        }
-    }
-}
-
-fn place(text: &OsStr) -> String {
-    format!("--on {}", text.display())
-}
-
 /// The one policy that is named.
-pub fn one(text: &str) -> Result<PolicyDraft, Fail> {
+fn one(text: &str) -> Result<PolicyDraft, Fail> {
     let (policies, _) = policy_list::parse(Some(text))?;
     // What the list adds of its own stands before what was named.
     let named: Vec<PolicyDraft> = policies.into_iter().filter(|p| p.info.name != "none" || text == "none").collect();
@@ -137,15 +110,5 @@ mod tests {
         }
         assert!(error(one("linux-6")).contains("nearest: linux-6.18"));
         assert_eq!(usual().len(), USUAL_OTHERS.len());
-    }
-
-    #[test]
-    fn only_models_are_looked_into() {
-        assert!(model(OsStr::new("model:rbd")).is_ok());
-        assert!(error(model(OsStr::new("model-live:rbd"))).contains("use --on model:rbd"));
-        assert!(error(model(OsStr::new("nbd://host/x"))).contains("--on model:NAME"));
-        let file = tempfile::NamedTempFile::new().expect("a scratch file");
-        std::fs::write(file.path(), b"x").expect("written");
-        assert!(error(model(file.path().as_os_str())).contains("foreread probe"));
     }
 }

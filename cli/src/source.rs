@@ -6,6 +6,7 @@
 
 use crate::fail::Fail;
 use crate::names;
+use foreread_lab::compare::Where;
 use foreread_lab::device::custom::{self, FindError};
 use foreread_lab::device::presets::Preset;
 use std::ffi::OsStr;
@@ -28,6 +29,18 @@ pub enum On {
     ModelLive(&'static Preset),
     /// Any other source of the engine. It has not been looked at: whoever opens it says what is wrong.
     Source(String),
+}
+
+/// As the lab calls it.
+impl From<On> for Where {
+    fn from(on: On) -> Where {
+        match on {
+            On::File(path) => Where::File(path),
+            On::Model(preset) => Where::Model(preset.name.to_string()),
+            On::ModelLive(preset) => Where::ModelLive(preset),
+            On::Source(name) => Where::Source(name),
+        }
+    }
 }
 
 /// Reads a source and looks whether it is there.

@@ -31,7 +31,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     let on = args.on.as_deref().map(storage).transpose()?;
     let out = args.out.as_ref().map(|path| out::writable("out", path.as_os_str())).transpose()?;
     out::distinct(&[("out", out.as_deref()), ("json", out::file(json.as_ref()))])?;
-    let (trace, _kept) = trace(args, out)?;
+    let (trace, _kept) = trace(args, out, json == Some(JsonTo::Stdout))?;
     let part = Part::from(&args.replay);
     let replay = Arc::new(reads::ready(&trace, &part)?);
     let storage = on.map_or_else(|| found(&replay), Ok)?;
@@ -51,7 +51,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
 }
 
 /// The trace, and the folder that it is in, if that is to go with us.
-fn trace(args: &TuneArgs, out: Option<PathBuf>) -> Result<(PathBuf, Option<TempDir>), Fail> {
+fn trace(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf, Option<TempDir>), Fail> {
     let Some(text) = &args.trace else {
         let scratch = || {
             let remedy = "name a place for the trace with --out";
@@ -64,7 +64,7 @@ fn trace(args: &TuneArgs, out: Option<PathBuf>) -> Result<(PathBuf, Option<TempD
                 (dir.path().join("recorded.frt"), Some(dir))
             }
         };
-        return record(&args.command, &path).map(|()| (path, kept));
+        return record(&args.command, &path, kept.is_none(), json).map(|()| (path, kept));
     };
     match reads::parse(Some(text))? {
         reads::Asked::Trace(path) => Ok((path, None)),
@@ -76,8 +76,8 @@ fn trace(args: &TuneArgs, out: Option<PathBuf>) -> Result<(PathBuf, Option<TempD
 }
 
 /// Runs `foreread record` on the command. What the command makes of it is the command's matter, as long as a trace is
-/// there.
-fn record(command: &[OsString], path: &Path) -> Result<(), Fail> {
+/// there. Of a trace that goes with us nothing is `told`; `json` keeps stdout for the JSON.
+fn record(command: &[OsString], path: &Path, told: bool, json: bool) -> Result<(), Fail> {
     let cannot = |error: &dyn std::fmt::Display| {
         Fail::Cannot(format!(
             "cannot record: {error}; record a trace by 'strace -f -ttt -T -y -o FILE CMD' and name it"
@@ -86,7 +86,11 @@ fn record(command: &[OsString], path: &Path) -> Result<(), Fail> {
     let program = std::env::current_exe().map_err(|error| cannot(&error))?;
     let arguments: [&OsStr; 4] = ["record".as_ref(), "--force".as_ref(), "--out".as_ref(), path.as_os_str()];
     let mut child = Command::new(program);
-    let status = child.args(arguments).arg("--").args(command).status().map_err(|error| cannot(&error))?;
+    if json {
+        child.stdout(std::io::stderr());
+    }
+    let quiet = (!told).then_some("--quiet");
+    let status = child.args(arguments).args(quiet).arg("--").args(command).status().map_err(|error| cannot(&error))?;
     let has_trace = std::fs::metadata(path).is_ok_and(|meta| meta.len() > 0);
     match status.code() {
         _ if has_trace => Ok(()),

@@ -88,7 +88,13 @@ fn what_belongs_to_the_other_is_refused() {
         assert_eq!(got.code, Some(2), "{}", got.err);
         assert!(got.err.contains(told), "{}", got.err);
     };
-    refused(&["conform", "linux", "--check", RECORDING, "--cluster", "x"], "--cluster is for 'conform rbd'");
+    refused(&["conform", "linux", "--check", RECORDING, "--cluster", "x"], "are for 'conform rbd'");
+    refused(&["conform", "linux", "--sequences", "5"], "are for 'conform rbd'");
+    refused(&["conform", "linux", "--check", RECORDING, "--sequences", "5"], "are for 'conform rbd'");
+    refused(
+        &["conform", "linux", "--check", RECORDING, "--seed", "5"],
+        "'--check <REC>' cannot be used with '--seed <N>'",
+    );
     refused(&["conform", "rbd", "--check", RECORDING], "--check and --predict are for 'conform linux'");
     refused(&["conform", "rbd", "--cluster", "no/such.conf"], "no such configuration: no/such.conf");
 }

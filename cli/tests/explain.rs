@@ -74,7 +74,9 @@ fn what_cannot_be_explained_is_said_in_one_line() {
         let got = foreread(args);
         assert!(got.is_refused().contains(part), "{args:?}: {}", got.err);
     };
-    refused(&["explain", path, "--on", path], "foreread probe");
+    refused(&["explain", path, "--on", path], "the trace needs ");
+    refused(&["explain", path, "--on", "nbd+unix:///x?socket=no/such/socket"], "nbd");
+    refused(&["explain", path, "--policy", "peer-nbdkit", "--on", path], "an imitation of another program");
     refused(&["explain", path, "--on", "model:rdb"], "nearest: rbd");
     refused(&["explain", path, "--policy", "linux-6"], "nearest: linux-6.18");
     refused(&["explain", path, "--policy", "linux-6.18,rbd-plain"], "one policy is explained at a time");

@@ -308,7 +308,39 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
     }
 }
 
-/// Programs that people have, read back by `compare` on a real file.
+/// What `compare --json` counted of a policy: reads, and bytes asked for.
+fn counted(json: &str, policy: &str) -> (u64, u64) {
+    let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["policy"] == policy).expect("a row of it");
+    let number = |key: &str| row[key].as_u64().unwrap_or_else(|| panic!("{key}: {row}"));
+    (number("demand_reads"), number("demand_bytes"))
+}
+
+/// The same reads explained on the real file: as many as `compare` counted, and no byte read ahead without its fate.
+fn explained_on(trace: &Path, (name, file): (&str, &Path), row: (u64, u64)) {
+    let args = ["explain", text(trace), "--only", name, "--on", text(file), "--alone"];
+    let told = foreread(args);
+    assert_eq!(told.code, Some(0), "{name}: {}", told.err);
+    assert!(told.out.contains(&format!(" on file:{} (", file.display())), "{}", told.out);
+    let told = foreread(args.into_iter().chain(["--json", "-"]));
+    let json: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
+    assert_eq!(
+        (json["source"].as_str(), json["policy"].as_str()),
+        (Some(&*format!("file:{}", file.display())), Some("linux-6.18"))
+    );
+    let total = &json["total"];
+    let number = |key: &str| total[key].as_u64().unwrap_or_else(|| panic!("{key}: {total}"));
+    assert_eq!((number("demand_reads"), number("demand_bytes")), row, "{name}");
+    let fates = ["used_bytes", "unused_bytes", "ra_failed_bytes", "unresolved_bytes"].map(number);
+    assert_eq!(number("ra_bytes"), fates.iter().sum::<u64>(), "{name}: {total}");
+    assert_eq!(number("hits") + number("late_hits") + number("misses"), number("demand_reads"), "{name}: {total}");
+    assert!(number("source_bytes") > 0 && number("stall_ns") > 0, "{name}: {total}");
+    let streams = json["files"][0]["streams"].as_array().expect("streams");
+    assert!(streams.iter().all(|s| !s["because"]["words"].as_str().unwrap_or_default().is_empty()), "{name}");
+}
+
+/// Programs that people have, read back by `compare` and `explain` on a real file.
 #[test]
 fn traces_of_real_programs_are_compared_on_a_real_file() {
     let (dir, data) = scratch();
@@ -346,6 +378,8 @@ fn traces_of_real_programs_are_compared_on_a_real_file() {
         let got = foreread(args);
         assert_eq!(got.code, Some(0), "{program:?}: {}", got.err);
         assert!(got.out.contains("\"rows\""), "{}", got.out);
+        let row = counted(&got.out, "linux-6.18");
+        explained_on(&trace, (name, file), row);
         let told = foreread(["explain", text(&trace), "--file", name, "--json", "-"]);
         assert_eq!(told.code, Some(0), "{program:?}: {}", told.err);
         assert!(told.out.contains("\"foreread.explain/1\"") && told.out.contains(name), "{}", told.out);

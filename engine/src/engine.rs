@@ -170,6 +170,15 @@ impl Engine {
         self.shared.driver.flush_log()
     }
 
+    /// Ends the event log, if there is one: it is brought to its file, and nothing more is written to it. The counters as
+    /// they were at its last line, so that a log and the figures of a run are of the same moment.
+    ///
+    /// # Errors
+    /// The first error there was in writing it.
+    pub fn end_event_log(&self) -> std::io::Result<Stats> {
+        self.shared.driver.end_log()
+    }
+
     /// How its files are read.
     pub(crate) fn io(&self) -> Io {
         self.shared.io

@@ -241,6 +241,14 @@ impl Reader {
     pub fn flush_event_log(&self) -> std::io::Result<()> {
         self.engine.flush_event_log()
     }
+
+    /// As [`Engine::end_event_log`].
+    ///
+    /// # Errors
+    /// The first error there was in writing it.
+    pub fn end_event_log(&self) -> std::io::Result<Stats> {
+        self.engine.end_event_log()
+    }
 }
 
 impl Drop for Reader {

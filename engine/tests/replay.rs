@@ -8,6 +8,8 @@ use common::{Draw, named};
 use foreread::eventlog::{self, Replay, ReplayError};
 use foreread::testing::{Faulty, Queued};
 use foreread::{Advice, Options, Origin, Reader};
+use foreread_core::event::Event;
+use foreread_core::machine::Note;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,6 +75,37 @@ fn twenty_live_runs() {
     }
     println!("20 runs: {reads} reads, {ahead} readaheads, {events} events, {actions} identical actions");
     assert!(reads > 10_000 && ahead > 1000);
+}
+
+/// A log that was ended is of the moment of its counters, and stays as it is; whoever looks on at its replay hears of every
+/// read in it.
+#[test]
+fn an_ended_log_is_the_counters_of_its_moment() {
+    common::watch();
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("log");
+    let options = Options::default().policy("linux-6.18:max=128K").event_log(&log).threads(2);
+    let reader = Reader::open(Arc::new(named(4 << 20)), options).expect("opens");
+    let read = |n: u64| assert_eq!(reader.read_at(&mut [0; 8192], n * 8192).expect("read"), 8192);
+    (0..100).for_each(read);
+    let stats = reader.end_event_log().expect("written");
+    (100..200).for_each(read);
+    assert_eq!((stats.demand_reads, reader.stats().demand_reads), (100, 200));
+    drop(reader);
+    let text = std::fs::read(&log).expect("a log");
+    let (mut reads, mut served, mut ahead) = (0, 0, 0);
+    let done = eventlog::replay_watched(text.as_slice(), &mut |event, notes| {
+        reads += u64::from(matches!(event, Event::Read { .. }));
+        for note in notes {
+            match note {
+                Note::Served { bytes, .. } => served += bytes,
+                Note::Window { bytes, refused, .. } => ahead += bytes - refused,
+                _ => {}
+            }
+        }
+    });
+    assert_eq!(done.expect("identical"), replay(&text).expect("identical"));
+    assert_eq!((reads, served, ahead), (100, stats.demand_bytes, stats.ra_planned_bytes - stats.ra_refused_bytes));
 }
 
 /// A whole log for the tests of what is wrong with one.

@@ -5,7 +5,7 @@
 use foreread_core::event::Advice;
 use foreread_core::policy::{ALL, PolicyDraft};
 use foreread_lab::compare::{self, OracleRow, Plan, Where};
-use foreread_lab::explain::{Asked, Explained, View, explain, render};
+use foreread_lab::explain::{Asked, Explained, Stream, View, explain, render};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::{Report, Silent};
 use foreread_lab::trace::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Op, Record};
@@ -107,7 +107,10 @@ fn adds_up(explained: &Explained, what: &str) {
     let mut all = foreread_lab::explain::Share::default();
     for file in &explained.files {
         let mut sum = file.by_hints;
-        file.streams.iter().for_each(|stream| sum.add(&stream.share));
+        for stream in &file.streams {
+            sum.add(&stream.share);
+            belongs_to_it(stream, &format!("{what}: {}", file.name));
+        }
         // Fetches and thrash belong to a file alone.
         (sum.source_reads, sum.source_bytes) = (file.share.source_reads, file.share.source_bytes);
         sum.thrash_bytes = file.share.thrash_bytes;
@@ -122,6 +125,21 @@ fn adds_up(explained: &Explained, what: &str) {
         all.add(share);
     }
     assert_eq!(all, explained.total, "{what}");
+}
+
+/// What a stream has is its own: each byte that was read ahead for it has one fate, a read each met one verdict, and of a
+/// stream in order no more was used than it read.
+fn belongs_to_it(stream: &Stream, what: &str) {
+    let s = &stream.share;
+    assert_eq!(
+        s.ra_bytes,
+        s.used_bytes + s.unused_bytes + s.ra_failed_bytes + s.unresolved_bytes,
+        "{what}: {stream:?}"
+    );
+    assert_eq!(s.demand_reads, s.hits + s.late_hits + s.misses, "{what}: {stream:?}");
+    assert!(s.late_bytes <= s.used_bytes && (s.late_hits > 0 || s.misses > 0 || s.stall_ns == 0), "{what}: {stream:?}");
+    let span = (stream.end.next_multiple_of(PAGE)) - stream.from / PAGE * PAGE;
+    assert!(stream.shape != "sequential" || s.used_bytes <= span, "{what}: {stream:?}");
 }
 
 fn words(explained: &Explained, file: usize) -> (&str, &str) {

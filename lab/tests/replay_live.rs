@@ -7,6 +7,7 @@ use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, Plan, Where};
 use foreread_lab::device::presets;
+use foreread_lab::explain::{self, Asked, Explained, Share};
 use foreread_lab::live::{self, LiveError};
 use foreread_lab::replay::{Loaded, Mode, Part, Replay, laid_out, load};
 use foreread_lab::report::{Report, Silent};
@@ -183,4 +184,68 @@ fn a_comparison_on_a_file() {
     let replay = Some(Arc::new(Replay::of(&faults, None, None).expect("ready")));
     let error = compare::run(&Plan { replay, ..plan(&path) }, &mut Silent).expect_err("refused").to_string();
     assert!(error.starts_with("test.trace takes page faults in mapped files, and a file is only read here"), "{error}");
+}
+
+fn explained(loaded: &Arc<Loaded>, on: Where, policy: &str) -> Explained {
+    let plan = Plan {
+        replay: Some(Arc::new(Replay::of(loaded, Some(Mode::Afap), None).expect("ready"))),
+        on: Some(on),
+        cache_bytes: Some(256 << 10),
+        runs: Some(1),
+        ..Plan::default()
+    };
+    let asked = Asked { plan, policy: PolicyDraft::parse(policy).expect(policy), against: Vec::new() };
+    explain::explain(&asked, &mut Silent).unwrap_or_else(|error| panic!("{policy}: {error}"))
+}
+
+/// What a live run did is told from its event log: to the byte what the engine counted, or it is refused; and each file of
+/// the trace has its own part of it, at its own offsets, though all lie in one.
+#[test]
+fn a_live_run_is_explained_file_by_file() {
+    let (_dir, path) = file();
+    let scattered = (0..40_u64).map(|n| (n * 7919 + n * n * 131 + 17) % 500);
+    let mut records: Vec<Record> = (0..240).map(|n| Record::read(0, n * 2 * PAGE, 2 * PAGE)).collect();
+    // Both in turn: a read at random after each six in order.
+    for (n, page) in scattered.enumerate() {
+        records.insert(n * 7 + 3, Record { open: 1, ..Record::read(1, page * PAGE, PAGE) });
+    }
+    let hint = Record { op: Op::Hint(foreread_core::event::Advice::WillNeed), ..Record::read(2, 0, 16 * PAGE) };
+    records.push(Record { open: 2, ..hint });
+    records.push(Record { open: 2, ..Record::read(2, 3 * PAGE, PAGE) });
+    let loaded = trace(records);
+    for policy in ["linux-6.18:max=64K", "linux-2.6.0:max=64K", "rbd-plain:trigger=2,max=64K", "none"] {
+        let told = explained(&loaded, Where::File(path.clone()), policy);
+        assert_eq!(told.source, format!("file:{}", path.display()));
+        assert!(told.notes.iter().any(|note| note.contains("event log")), "{:?}", told.notes);
+        let mut all = Share::default();
+        for file in &told.files {
+            let mut sum = file.by_hints;
+            file.streams.iter().for_each(|stream| sum.add(&stream.share));
+            (sum.source_reads, sum.source_bytes) = (file.share.source_reads, file.share.source_bytes);
+            sum.thrash_bytes = file.share.thrash_bytes;
+            assert_eq!(sum, file.share, "{policy}: {}", file.name);
+            all.add(&file.share);
+        }
+        assert_eq!(all, told.total, "{policy}");
+        let of = |name: &str| told.files.iter().find(|f| f.name == name).expect(name);
+        let (order, random, hinted) = (of("f0"), of("f1"), of("f2"));
+        assert_eq!((order.pattern.words.as_str(), random.pattern.words.as_str()), ("sequential", "random"), "{policy}");
+        assert_eq!((order.size_bytes, order.streams[0].from, order.streams[0].end), (2 << 20, 0, 480 * PAGE));
+        assert!(random.streams[0].end <= 500 * PAGE && hinted.hints == 1, "{policy}");
+        assert_eq!((order.share.demand_reads, random.share.demand_reads, hinted.share.demand_reads), (240, 40, 1));
+        assert_eq!(order.share.ra_bytes > 0, policy != "none", "{policy}");
+        assert_eq!(hinted.by_hints.ra_bytes > 0, policy.starts_with("linux"), "{policy}");
+        assert!(hinted.share.source_bytes > 0 && random.share.source_bytes >= 30 * PAGE, "{policy}");
+    }
+}
+
+/// Against a device that takes a millisecond for anything, readahead comes late; the log's times say so.
+#[test]
+fn what_was_late_is_told_from_the_logs_times() {
+    let loaded = trace((0..200).map(|n| Record::read(0, n * PAGE, PAGE)).collect());
+    let told = explained(&loaded, Where::ModelLive(presets::find("rbd").expect("a preset")), "linux-6.18");
+    let share = &told.files[0].share;
+    assert!(share.late_hits > 0 && share.late_bytes > 0 && share.late_bytes <= share.used_bytes, "{share:?}");
+    // A stall for each read that waited, none of them shorter than nothing, all of them within the run.
+    assert!(share.stall_ns > 0 && share.stall_ns as f64 / 1e9 <= told.time_s, "{share:?} in {} s", told.time_s);
 }

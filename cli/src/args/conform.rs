@@ -37,9 +37,10 @@ pub enum ConformLevel {
 /// Check our decisions against those of a kernel, or of librbd
 ///
 /// linux: seeded operations are carried out by the running kernel, on a loop device of their own, and its decisions are
-/// recorded from tracepoints; then every operation of the recording, or of one made before, is carried out by linux-6.18. After a difference the check
-/// goes on with the next episode; the predictions go on from our own state. What the recording does not answer is not
-/// compared.
+/// recorded from tracepoints; then every operation of the recording, or of one made before, is carried out by linux-6.18.
+/// After a difference the check goes on with the next episode; the predictions go on from our own state. What the
+/// recording does not answer is not compared: of a kernel that has only the page cache's tracepoints, decisions and states; of
+/// one without any, all but the pages that are there after reads, on ext4-journal.
 ///
 /// At the level 'full' each operation must agree with the kernel's in its decisions, in the folios inserted and their
 /// order, in the marks and in the state of the descriptor; the cache is probed as the kernel probes it. It covers every
@@ -74,11 +75,11 @@ pub struct ConformArgs {
     /// rbd: a ceph.conf [default: a cluster of our own]
     #[arg(long, value_name = "CONF", hide_short_help = true)]
     pub cluster: Option<PathBuf>,
-    /// rbd: random sequences beside the tables
-    #[arg(long, value_name = "N", hide_short_help = true, default_value_t = 200)]
-    pub sequences: u64,
+    /// rbd: random sequences beside the tables [default: 200]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub sequences: Option<u64>,
     /// Seed of what is asked [default: drawn for linux, 1 for rbd]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "check")]
     pub seed: Option<u64>,
     /// linux, live: file systems [default: all]
     #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check")]

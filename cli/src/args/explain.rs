@@ -6,10 +6,10 @@ use std::ffi::OsString;
 
 /// Say file by file what readahead did in a trace, and why
 ///
-/// The trace is replayed on a model of a storage, and every read, decision and page of readahead is given to its file and
-/// stream: what was read ahead, used, late, never read, and why readahead was on or off. A reason is the rule that the
-/// policy itself named; patterns are told by offsets alone, and are called patterns. Beneath stands what other policies
-/// would have done with the same reads, in pairs of runs as 'foreread compare' makes them.
+/// The trace is replayed on a model of a storage, or with --on on a file, a disk or another source, and every read, decision
+/// and page of readahead is given to its file and stream: what was read ahead, used, late, never read, and why readahead was
+/// on or off. A reason is the rule that the policy itself named; patterns are told by offsets alone, and are called patterns.
+/// Beneath stands what other policies would have done with the same reads, in pairs of runs as 'foreread compare' makes them.
 ///
 /// The files' figures add up to the row that 'foreread compare TRACE --on SOURCE --policy POLICY --runs 1' shows. What is
 /// explained is the replay, with an empty cache at its start: not the system on which the trace was recorded. What that
@@ -17,22 +17,25 @@ use std::ffi::OsString;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread explain app.frt
   foreread explain app.strace --on model:nvme --file '*.so'
+  foreread explain app.frt --only data.db --on /srv/data.db
   foreread explain app.frt --policy rbd-plain --against none,linux-6.18:max=2M")]
 pub struct ExplainArgs {
     /// A trace in any known format, or a workload by its name
     #[arg(value_name = "TRACE|WORKLOAD")]
     pub trace: OsString,
-    /// model:NAME or model:FILE.toml
+    /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
     ///
-    /// 'foreread models' lists them; 'foreread probe PATH -o FILE.toml' makes one of a storage.
-    #[arg(long, value_name = "MODEL", default_value = "model:rbd")]
+    /// What 'foreread compare --on' takes. A file or block device is only read, past the page cache; the files of a trace
+    /// lie in it one after the other, so it has to be as large as they are together, or --only takes one of them. Such a
+    /// run is told from its event log, which is kept in an unnamed temporary file as long as it takes. 'foreread models'
+    /// lists the models; 'foreread probe PATH -o FILE.toml' makes one of a storage.
+    #[arg(long, value_name = "SOURCE", default_value = "model:rbd")]
     pub on: OsString,
     /// Whose readahead is explained
     #[arg(long, value_name = "POLICY", default_value = foreread_lab::explain::USUAL_POLICY)]
     pub policy: String,
-    /// Policies to hold it against, a,b:key=value [default: five]
+    /// Policies to hold it against: a,b:k=v [default: five]
     #[arg(long, value_name = "LIST", conflicts_with = "alone")]
     pub against: Option<String>,
     /// Measure no other policies

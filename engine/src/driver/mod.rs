@@ -205,6 +205,14 @@ impl Driver {
         state.log().map_or(Ok(()), EventLog::flush)
     }
 
+    /// Brings the log to its file and writes nothing more to it. The counters as they were at its last line.
+    pub fn end_log(&self) -> std::io::Result<Stats> {
+        let stopped = |_| std::io::Error::other("the engine stopped after an internal error");
+        let mut state = self.shared.lock().map_err(stopped)?;
+        state.take_log().map_or(Ok(()), |mut log| log.flush())?;
+        Ok(state.machine().stats())
+    }
+
     // ---- what readers ask ----
 
     pub fn advise(&self, open: OpenId, advice: Advice, range: ByteRange) -> Result<(), Fault> {

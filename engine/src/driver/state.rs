@@ -154,6 +154,11 @@ impl State {
         self.log.as_mut()
     }
 
+    /// Nothing is logged from now on.
+    pub fn take_log(&mut self) -> Option<EventLog> {
+        self.log.take()
+    }
+
     // ---- files and readers ----
 
     /// A new file; nothing when there are `limit` already. It stays until its last reader is closed.

@@ -12,7 +12,7 @@
 use super::line::{self, LineError};
 use super::{HEADER, parse_action, parse_event, write_action};
 use foreread_core::event::{Action, Event};
-use foreread_core::machine::{Config, Machine};
+use foreread_core::machine::{Config, Machine, Note};
 use foreread_core::policy::PolicySpec;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
@@ -87,8 +87,26 @@ pub enum ReplayError {
 /// # Errors
 /// The first line that is not well formed or that the machine answers differently.
 pub fn replay(log: impl BufRead) -> Result<Replay, ReplayError> {
+    run(log, None)
+}
+
+/// Who is told of every event, and of what the machine noted on it, oldest first.
+type Look<'a> = &'a mut dyn FnMut(&Event, Vec<Note>);
+
+/// The same with somebody looking on: what a live run did is told from its log, as it was decided.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_watched(log: impl BufRead, look: Look<'_>) -> Result<Replay, ReplayError> {
+    run(log, Some(look))
+}
+
+fn run(log: impl BufRead, mut look: Option<Look<'_>>) -> Result<Replay, ReplayError> {
     let mut lines = Lines { log, number: 0, text: Vec::new() };
     let mut machine = header(&mut lines)?;
+    if look.is_some() {
+        machine.observe();
+    }
     let mut done = Replay::default();
     let mut answers: VecDeque<Action> = VecDeque::new();
     while let Some(text) = lines.next()? {
@@ -109,6 +127,9 @@ pub fn replay(log: impl BufRead) -> Result<Replay, ReplayError> {
         }
         within_limits(&event, number)?;
         machine.handle(now, event);
+        if let Some(look) = &mut look {
+            look(&event, machine.take_notes());
+        }
         answers.extend(std::iter::from_fn(|| machine.poll()));
         done.events += 1;
     }

@@ -52,11 +52,9 @@ pub enum CompareError {
         /// Its lower bound.
         bound_ns: u64,
     },
-    /// What can only be watched in virtual time was to happen elsewhere.
-    #[error(
-        "only a model can be looked into read by read, and {0} is none; probe it ('foreread probe {0} -o m.toml') and use --on model:m.toml"
-    )]
-    NoModel(String),
+    /// The log of a live run does not tell what the run did: no explanation of it is to be trusted.
+    #[error("broken event log: {0}; please report it")]
+    Log(String),
     /// A trace that is larger than the file.
     #[error("{what}, and {place} has {size}; take one file of it with --only NAME, or use --on model:NAME")]
     TooLarge {

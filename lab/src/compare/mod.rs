@@ -331,12 +331,9 @@ impl<'a> Case<'a> {
         let seed = self.plan.seed.wrapping_add(u64::from(run));
         let result = match (self.place, &row.who) {
             (Place::Model(preset), who) => return Ok(self.simulate(preset, who, row.page, workload, seed)),
-            (Place::File(file), Who::Policy(spec)) => {
-                live::engine(live::file(&file.path)?, workload, &self.setup(row, spec, run, None))?
-            }
-            (Place::Source(source), Who::Policy(spec)) => {
-                let limits = source.preset().map(|preset| self.live_limits(preset, row.page));
-                live::engine(source.source(seed, workload), workload, &self.setup(row, spec, run, limits))?
+            (Place::File(_) | Place::Source(_), Who::Policy(spec)) => {
+                let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
+                self.live((spec, row.page), workload, seed, event_log)?
             }
             (Place::File(file), Who::Kernel) => live::kernel(&file.path, workload)?,
             #[cfg(feature = "rbd")]
@@ -351,9 +348,24 @@ impl<'a> Case<'a> {
         Ok(Some(result))
     }
 
-    fn setup<'b>(&self, row: &Row, policy: &'b PolicySpec, run: u32, limits: Option<(Limits, u32)>) -> live::Setup<'b> {
-        let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
-        live::Setup { policy, cache_bytes: self.cache_bytes, page_bytes: row.page.bytes(), event_log, limits }
+    /// A run of the engine on the place, which is no model.
+    fn live(
+        &self,
+        (policy, page): (&PolicySpec, PageSize),
+        workload: &Workload,
+        seed: u64,
+        event_log: Option<PathBuf>,
+    ) -> Result<RunResult, live::LiveError> {
+        let (source, limits) = match self.place {
+            Place::File(file) => (live::file(&file.path)?, None),
+            Place::Source(source) => {
+                let limits = source.preset().map(|preset| self.live_limits(preset, page));
+                (source.source(seed, workload), limits)
+            }
+            Place::Model(_) => unreachable!("a model is simulated"),
+        };
+        let (cache_bytes, page_bytes) = (self.cache_bytes, page.bytes());
+        live::engine(source, workload, &live::Setup { policy, cache_bytes, page_bytes, event_log, limits })
     }
 
     /// The limits that a run on the model has, for the engine, and a thread for each readahead on its way.

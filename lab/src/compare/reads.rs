@@ -6,7 +6,7 @@ use super::place::Place;
 use super::{CompareError, Plan, SPAN_BYTES, USUAL_WORKLOADS};
 use crate::live;
 use crate::replay::{Replay, laid_out};
-use crate::report::Paced;
+use crate::report::{Paced, number};
 use crate::workload::{self, Chosen, Workload};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -98,8 +98,8 @@ impl Reads {
                 place.name()
             )),
             Place::Model(preset) if files.iter().any(|size| *size > preset.capacity_bytes) => notes.push(format!(
-                "The trace reaches beyond the {} bytes of {}: what lies behind is taken as if it lay within",
-                preset.capacity_bytes,
+                "The trace reaches beyond the {} of {}: what lies behind is taken as if it lay within",
+                number::size_b(preset.capacity_bytes),
                 place.name()
             )),
             _ => {}

@@ -1,16 +1,27 @@
 //! One run of one policy of a comparison, with somebody looking on: the run that `compare` would make first, with the
 //! same page, cache, limits and luck. So what is explained of it is what stands in its row.
 //!
-//! Never: another way to set up a run than [`super::Case`]'s.
+//! ```text
+//!   model   sim::run_watched ──────────────────────────────────────────────────► Watch
+//!   file    live::engine ──event log──► a fresh machine, which decides the same ──► Watch     the log has no name
+//! ```
+//! Never: another way to set up a run than [`super::Case`]'s, or a live run that is slowed by who looks on: that is done
+//! when it is over.
 
-use super::{Case, CompareError, Plan, Who, place, reads};
+use super::{Case, CompareError, Plan, Who, place, possible, reads};
 use crate::device::presets::Preset;
+use crate::live::LiveError;
+use crate::replay::bases;
 use crate::report::{RunResult, Silent};
 use crate::sim::{self, Watch};
 use crate::workload::Workload;
+use foreread::eventlog::{ReplayError, replay_watched};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use place::Place;
+use std::io::BufReader;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
 /// A run, and what it was made with.
 #[derive(Clone, Debug)]
@@ -31,30 +42,50 @@ pub struct Watched {
     pub notes: Vec<String>,
 }
 
-/// Runs `policy` once on the plan's reads at the first place of the plan, which is to be a model. `watch` is made for the
-/// workload and the page of the run.
+/// What is looked on at.
+pub struct Scene<'a> {
+    /// The reads, in files of their own.
+    pub workload: &'a Workload,
+    /// Size of a cache page.
+    pub page: PageSize,
+    /// Where each of the files begins in the one that is read; empty where each is read for itself.
+    pub bases: Vec<u64>,
+}
+
+/// What a live run was told from.
+const BY_ITS_LOG: &str = "This was one run of the engine, told from its event log: a fresh machine was fed the same \
+    events and decided the same; the times are those of the run";
+
+/// Runs `policy` once on the plan's reads at the first place of the plan. `watch` is made for what it will see.
 ///
 /// # Errors
-/// As [`super::run`]; and a place that is no model is refused.
+/// As [`super::run`]; and the log of a live run cannot be kept, or does not replay.
 pub fn run<W: Watch>(
     plan: &Plan,
     policy: PolicyDraft,
-    watch: impl FnOnce(&Workload, PageSize, &PolicySpec) -> W,
+    watch: impl FnOnce(&Scene<'_>) -> W,
 ) -> Result<(Watched, W), CompareError> {
     let plan = &Plan { policies: vec![policy.clone()], runs: Some(1), ..plan.clone() };
     let all = reads::all(plan)?;
+    possible(plan)?;
     let places = place::all(plan, false, &mut Silent)?;
     let (Some(reads), Some(place)) = (all.first(), places.first()) else { unreachable!("a plan has reads and places") };
-    let Place::Model(preset) = place else { return Err(CompareError::NoModel(place.name())) };
     let mut case = Case::new(plan, place, reads, &[])?;
     let workload = case.workload(0)?.into_owned();
     let name = policy.to_string();
     let row = case.rows.iter().position(|row| row.policy == name);
     let row = case.rows.swap_remove(row.expect("the plan has this policy alone, and none"));
     let Who::Policy(spec) = &row.who else { unreachable!("a named policy is one of ours") };
-    let mut watch = watch(&workload, row.page, spec);
-    let result = case.watch(preset, (spec, row.page), &workload, &mut watch);
-    let notes = place.notes().into_iter().chain(case.notes.clone()).collect();
+    let mut notes: Vec<String> = place.notes().into_iter().chain(case.notes.clone()).collect();
+    let (result, watch) = if let Place::Model(preset) = place {
+        let mut watch = watch(&Scene { workload: &workload, page: row.page, bases: Vec::new() });
+        (case.watch(preset, (spec, row.page), &workload, &mut watch), watch)
+    } else {
+        notes.push(BY_ITS_LOG.to_string());
+        let apart = plan.replay.as_ref().map_or(&workload, |replay| &replay.workload);
+        let mut watch = watch(&Scene { workload: apart, page: row.page, bases: bases(&apart.files).0 });
+        (case.watch_live((spec, row.page), &workload, &mut watch)?, watch)
+    };
     let (source, source_about, cache_bytes) = (place.name(), place.about(), case.cache_bytes);
     Ok((
         Watched { result, policy: row.policy.clone(), source, source_about, cache_bytes, page: row.page, notes },
@@ -73,5 +104,28 @@ impl Case<'_> {
         let (config, host_ns_per_kib) = (self.config(preset, page), preset.host_ns_per_kib);
         let setup = sim::Setup { workload, policy, config, host_ns_per_kib };
         sim::run_watched(&setup, preset.build(self.plan.seed), watch)
+    }
+
+    /// Lives it first, and looks at its log then.
+    fn watch_live(
+        &self,
+        policy: (&PolicySpec, PageSize),
+        workload: &Workload,
+        watch: &mut dyn Watch,
+    ) -> Result<RunResult, CompareError> {
+        let place = "making an event log in the folder for temporary files (TMPDIR names another)";
+        // Without a name nothing is left of it, however this ends.
+        let log = tempfile::tempfile().map_err(LiveError::io(place))?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", log.as_raw_fd()));
+        let result = self.live(policy, workload, self.plan.seed, Some(path))?;
+        let replayed = replay_watched(BufReader::new(&log), &mut |event, notes| {
+            watch.event(event);
+            watch.notes(notes);
+        });
+        match replayed {
+            Ok(_) => Ok(result),
+            Err(ReplayError::Io { error, .. }) => Err(LiveError::io("reading the event log again")(error).into()),
+            Err(error) => Err(CompareError::Log(error.to_string())),
+        }
     }
 }

@@ -7,6 +7,7 @@
 //!         └─► compare::run: the same reads under other policies, in pairs ──────────────────────┤     │
 //!         └─► recorded: what the recorded system had read ahead ────────────────────────────────┘   table, JSON
 //! ```
+//! On a model that run is simulated; on a file or another source the engine lives it, and its event log is looked on at.
 //! What a policy decided is told by the policy (`foreread_core::policy::Why`), its readahead's fate by the machine, and a
 //! pattern by the offsets alone; the words say which. Never: a reason that nobody gave, or sums that are not the machine's
 //! own counters: those are compared before anything is said.
@@ -172,8 +173,7 @@ pub struct Stream {
 pub fn explain(asked: &Asked, progress: &mut dyn Progress) -> Result<Explained, ExplainError> {
     let plan = &asked.plan;
     progress.stage(&format!("replaying under {}", asked.policy));
-    let looked =
-        compare::watched::run(plan, asked.policy.clone(), |workload, page, _| watcher::Watcher::new(workload, page))?;
+    let looked = compare::watched::run(plan, asked.policy.clone(), watcher::Watcher::new)?;
     let mut explained = build::explained(plan, looked)?;
     others::add(&mut explained, asked, progress)?;
     Ok(explained)

@@ -88,9 +88,9 @@ fn alone(explained: &Explained) -> String {
     }
     let part = |n: u64| number::percent(n as f64 / total.ra_bytes as f64);
     format!(
-        "{} read {} MB ahead: {} % of it was used, {} % never read",
+        "{} read {} ahead: {} % of it was used, {} % never read",
         explained.policy,
-        number::three(total.ra_bytes as f64 / number::MB),
+        super::table::amount(total.ra_bytes).replace(number::TIE, " "),
         part(total.used_bytes),
         part(total.in_vain_bytes())
     )
@@ -113,8 +113,15 @@ fn verdict(explained: &Explained) -> String {
     let none = choices().find(|o| o.policy == "none");
     let no_gain =
         none.is_some_and(|none| none.differs != Some(true) || none.ratio.is_none_or(|r| r < 1.0 + WORTH_SAYING));
+    let unsure = none.filter(|n| n.differs == Some(false)).and_then(|n| n.ratio);
     match best {
         Some(best) => gain(explained, best),
+        None if unsure.is_some_and(|r| (r - 1.0).abs() >= WORTH_SAYING) => format!(
+            "{} runs of each cannot tell {} from no readahead, which took {} of its time here: use more with --runs",
+            explained.other_runs,
+            explained.policy,
+            number::times(unsure.unwrap_or(1.0))
+        ),
         None if no_gain && none.and_then(|n| n.ratio).is_some_and(|r| r < 1.0 - WORTH_SAYING) => format!(
             "Readahead costs time here: without any the reads take {} of the time of {}, and no other policy is faster",
             number::times(none.and_then(|n| n.ratio).unwrap_or(1.0)),
@@ -154,5 +161,64 @@ fn gain(explained: &Explained, best: &Other) -> String {
 /// What nobody can go below.
 fn limit(explained: &Explained) -> String {
     let limit = explained.others.iter().find(|o| o.limit).and_then(|o| o.ratio);
-    limit.map_or_else(String::new, |r| format!("; the limit is {}", number::times(r)))
+    limit.map_or_else(String::new, |r| {
+        format!("; the limit is {} of the time of {}", number::times(r), explained.policy)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(none: f64, differs: Option<bool>) -> String {
+        let row = |policy: &str, ratio, differs| Other {
+            policy: policy.to_string(),
+            explained: policy == "linux-6.18",
+            limit: false,
+            time_s: Some(ratio),
+            ratio: Some(ratio),
+            ratio_ci95: None,
+            differs,
+            stall_s: None,
+            source_bytes: None,
+            ra_bytes: None,
+            in_vain_bytes: None,
+        };
+        let empty = || String::new();
+        verdict(&Explained {
+            schema: empty(),
+            foreread: empty(),
+            trace: empty(),
+            source: empty(),
+            source_about: empty(),
+            policy: "linux-6.18".to_string(),
+            cache_bytes: 0,
+            page_bytes: 0,
+            seed: 0,
+            mode: None,
+            time_s: 0.0,
+            notes: Vec::new(),
+            total: crate::explain::Share::default(),
+            files: Vec::new(),
+            recorded: None,
+            others: vec![row("none", none, differs), row("linux-6.18", 1.0, None)],
+            other_runs: 3,
+            verdict: empty(),
+        })
+    }
+
+    /// What a test could not tell is not said to be, in either direction.
+    #[test]
+    fn a_difference_that_was_not_told_is_no_verdict() {
+        assert!(with(1.5, Some(true)).starts_with("None of the others would have been faster than linux-6.18"));
+        assert!(with(0.5, Some(true)).starts_with("Readahead costs time here"));
+        assert!(with(1.001, Some(false)).starts_with("Readahead gains nothing here"));
+        for ratio in [0.5, 1.1] {
+            let text = with(ratio, Some(false));
+            assert!(
+                text.starts_with("3 runs of each cannot tell linux-6.18 from no readahead") && text.contains("--runs")
+            );
+        }
+        assert!(with(1.5, None).starts_with("One run of each cannot tell"));
+    }
 }

@@ -56,18 +56,19 @@ fn running(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
     let mut parts = Vec::new();
     let on = ranked(reasons.by_why.iter().filter(|(why, _)| why.is_on()));
     match reasons.first_on {
+        // It began as it went on.
+        Some(first) if on.first().is_some_and(|(why, n)| *why == first && *n > 1) => {
+            let mut rules: Vec<String> = on.iter().map(|(why, n)| times(*why, *n)).collect();
+            shorten(&mut rules);
+            parts.push(format!("by {}", rules.join(", by ")));
+        }
         Some(first) => {
             let rest = on.iter().map(|(why, n)| (*why, n - u64::from(*why == first))).filter(|(_, n)| *n > 0);
             let mut rest: Vec<String> = rest.map(|(why, n)| times(why, n)).collect();
-            if rest.len() > MOST_RULES {
-                rest.truncate(MOST_RULES - 1);
-                rest.push("other rules".to_string());
-            }
-            parts.push(match (&on[..], rest.is_empty()) {
-                // One rule alone decided.
-                ([(why, n)], _) => format!("by {}", times(*why, *n)),
-                (_, true) => format!("by {}", first.words()),
-                (_, false) => format!("first by {}, then by {}", first.words(), rest.join(", by ")),
+            shorten(&mut rest);
+            parts.push(match rest.is_empty() {
+                true => format!("by {}", first.words()),
+                false => format!("first by {}, then by {}", first.words(), rest.join(", by ")),
             });
         }
         None if reasons.unnamed == 0 && !reasons.by_why.is_empty() => {
@@ -82,6 +83,14 @@ fn running(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
     }
     parts.extend(fate(share));
     parts.join("; ")
+}
+
+/// A sentence has room for some.
+fn shorten(rules: &mut Vec<String>) {
+    if rules.len() > MOST_RULES {
+        rules.truncate(MOST_RULES - 1);
+        rules.push("other rules".to_string());
+    }
 }
 
 /// What became of what was read ahead.
@@ -161,6 +170,10 @@ mod tests {
         assert_eq!(
             words(ran, &[(Why::FileStart, 1), (Why::NextWindow, 9)], &LINUX),
             "first by a read at the start of the file, then by the mark of its window (9 times)"
+        );
+        assert_eq!(
+            words(ran, &[(Why::NextWindow, 9), (Why::Sequential, 1)], &LINUX),
+            "by the mark of its window (9 times), by a read that goes on where the last one ended"
         );
         let wasted = Share { used_bytes: 40, late_bytes: 20, unused_bytes: 50, unresolved_bytes: 10, ..ran };
         let text = words(wasted, &[(Why::Context, 1), (Why::NoHistory, 3)], &LINUX);

@@ -5,7 +5,7 @@
 
 use super::share::Share;
 use super::{Explained, File, Stream};
-use crate::report::number::{self, count, cut, or_dash, percent, three, wrap};
+use crate::report::number::{self, TIE, count, cut, or_dash, percent, printable, three, wrap};
 use crate::report::table::WIDTH;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
 
@@ -70,13 +70,12 @@ fn title(e: &Explained) -> String {
     let about = if e.source_about.is_empty() { String::new() } else { format!(" ({})", e.source_about) };
     let mode = e.mode.as_ref().map_or_else(String::new, |mode| format!(", mode {mode}"));
     format!(
-        "{} on {}{about}: {}, cache {}, page {}{mode}, seed{}{}, {} s",
+        "{} on {}{about}: {}, cache {}, page {}{mode}, seed{TIE}{}, took {}{TIE}s",
         e.trace,
         e.source,
         e.policy,
-        number::size(e.cache_bytes),
-        number::size(e.page_bytes),
-        number::TIE,
+        number::size_b(e.cache_bytes),
+        number::size_b(e.page_bytes),
         e.seed,
         number::span_s(e.time_s, None)
     )
@@ -99,21 +98,37 @@ fn grid(header: &[&str], left: &[usize], rows: Vec<Vec<String>>) -> Vec<String> 
     grid.lines().map(|line| line.trim_end().to_string()).collect()
 }
 
+/// In a column: what is less than a hundredth is not nothing, and not a power of ten.
 fn mb(bytes: u64) -> String {
-    three(bytes as f64 / number::MB)
+    if bytes > 0 && bytes < 5000 { "<.01".to_string() } else { three(bytes as f64 / number::MB) }
 }
 
-/// Where something lies: exact where that is short, else to three digits.
+/// In a sentence: few bytes are told exactly.
+pub(super) fn amount(bytes: u64) -> String {
+    match bytes {
+        0..100_000 => number::size_b(bytes).replace(' ', &TIE.to_string()),
+        100_000..10_000_000_000 => format!("{}{TIE}MB", mb(bytes)),
+        _ => format!("{}{TIE}GB", three(bytes as f64 / 1e9)),
+    }
+}
+
+/// In a column of seconds.
+fn seconds(ns: u64) -> String {
+    if ns == 0 { "0".to_string() } else { number::span_s(ns as f64 / 1e9, None) }
+}
+
+/// Where something lies: exact where that is short, else to three digits. Never without its unit, but at the start.
 fn place(bytes: u64) -> String {
-    let exact = number::size(bytes);
-    if exact.len() <= 6 { exact } else { format!("{} MB", mb(bytes)) }
+    let exact = number::size_b(bytes);
+    if exact.len() <= 7 { exact.replace(' ', &TIE.to_string()) } else { amount(bytes) }
 }
 
 /// The last letters of a name: what comes before is often the same for all.
 fn tail(name: &str) -> String {
+    let name = printable(name);
     let letters = name.chars().count();
     if letters <= NAME_WIDTH {
-        return name.to_string();
+        return name;
     }
     ['…'].into_iter().chain(name.chars().skip(letters + 1 - NAME_WIDTH)).collect()
 }
@@ -133,7 +148,7 @@ fn files(explained: &Explained, shown: &[&File], view: &View) -> Vec<String> {
             part(share.late_hits),
             mb(share.ra_bytes),
             mb(share.in_vain_bytes()),
-            number::span_s(share.stall_ns as f64 / 1e9, None),
+            seconds(share.stall_ns),
         ]
     };
     let in_all = |files: &[&File]| {
@@ -155,8 +170,14 @@ fn files(explained: &Explained, shown: &[&File], view: &View) -> Vec<String> {
         let (streams, sum) = in_all(&explained.files.iter().collect::<Vec<_>>());
         rows.push(row("all".to_string(), streams, String::new(), &sum));
     }
-    grid(&header, &[0, 4], rows)
+    let mut lines = grid(&header, &[0, 4], rows);
+    lines.push(LEGEND.to_string());
+    lines
 }
+
+/// What the columns are.
+const LEGEND: &str =
+    "hit, late: % of reads. RA: read ahead; unused: MB of it never read. MB = 10^6 bytes, K = 1024 bytes.";
 
 impl File {
     /// Streams that are any: reads without one are not.
@@ -174,19 +195,19 @@ fn streams(file: &File) -> Vec<String> {
     if file.faults > 0 {
         facts.push(plural(file.faults, "page fault"));
     }
-    let mut lines = wrap(&format!("{} ({}):", cut(&file.name, 200), facts.join(", ")), WIDTH);
+    let mut lines = wrap(&format!("{} ({}):", cut(&printable(&file.name), 200), facts.join(", ")), WIDTH);
     for stream in file.streams.iter().take(WORST_STREAMS) {
         let text = of_stream(stream, file.opens > 1);
         lines.extend(wrap(&text, WIDTH - 4).iter().map(|line| format!("  {line}")));
     }
     if file.by_hints.ra_bytes > 0 {
-        let (ahead, used) = (mb(file.by_hints.ra_bytes), mb(file.by_hints.used_bytes));
-        lines.push(format!("  by hints: {ahead} MB read ahead, {used} MB of it used"));
+        let (ahead, used) = (amount(file.by_hints.ra_bytes), amount(file.by_hints.used_bytes));
+        lines.push(format!("  by hints: {ahead} read ahead, {used} of it used").replace(TIE, " "));
     }
     if let Some(rest) = file.streams.get(WORST_STREAMS..).filter(|rest| !rest.is_empty()) {
         let reads = rest.iter().map(|s| s.share.demand_reads).sum();
         let on = rest.iter().filter(|s| s.because.on).count();
-        lines.push(format!("  {} more: {}, readahead on for {on}", rest.len(), plural(reads, "read")));
+        lines.push(format!("  {} more ({}): readahead was on for {on} of them", rest.len(), plural(reads, "read")));
     }
     lines.push(String::new());
     lines
@@ -196,7 +217,7 @@ fn of_stream(s: &Stream, with_open: bool) -> String {
     let share = &s.share;
     let open = if with_open { format!(" through #{}", s.open) } else { String::new() };
     let step = s.step_bytes.map_or_else(String::new, |step| {
-        let by = number::size(step.unsigned_abs());
+        let by = number::size_b(step.unsigned_abs());
         format!(" by {}{by}", if step < 0 { "-" } else { "" })
     });
     let met = [(share.misses, "miss"), (share.late_hits, "late")];
@@ -206,16 +227,19 @@ fn of_stream(s: &Stream, with_open: bool) -> String {
     let ahead = if share.ra_bytes == 0 {
         String::new()
     } else {
-        format!(", {} MB ahead, {} MB unused", mb(share.ra_bytes), mb(share.in_vain_bytes()))
+        let vain = share.in_vain_bytes();
+        let fate = if vain == 0 { "none of it unused".to_string() } else { format!("{} of it unused", amount(vain)) };
+        format!(", {} ahead, {fate}", amount(share.ra_bytes))
     };
+    let stall =
+        if share.stall_ns == 0 { "no stall".to_string() } else { format!("stall {}{TIE}s", seconds(share.stall_ns)) };
     format!(
-        "{}{step}{open} from {}: {} {}, {} MB, {met}{ahead}, stall {} s: {}: {}",
+        "{}{step}{open} from {}: {} {}, {}, {met}{ahead}, {stall}: {}: {}",
         s.shape,
         place(s.from),
         count(share.demand_reads),
         if share.demand_reads == 1 { "read" } else { "reads" },
-        mb(share.demand_bytes),
-        number::span_s(share.stall_ns as f64 / 1e9, None),
+        amount(share.demand_bytes),
         if s.because.on { "on" } else { "off" },
         s.because.words
     )
@@ -227,12 +251,12 @@ fn recorded(explained: &Explained) -> Vec<String> {
     let most = recorded
         .files
         .first()
-        .map_or_else(String::new, |f| format!(", most of it ({} MB) in {}", mb(f.ra_bytes), tail(&f.name)));
+        .map_or_else(String::new, |f| format!(", most of it ({}) in {}", amount(f.ra_bytes), tail(&f.name)));
     let text = format!(
-        "The recorded system itself read ahead {} times, {} MB{most}; {part} % of these bytes are among the reads of the \
+        "The recorded system itself read ahead {}, {}{most}; {part} % of these bytes are among the reads of the \
          trace.",
-        count(recorded.ra_ops),
-        mb(recorded.ra_bytes)
+        if recorded.ra_ops == 1 { "once".to_string() } else { format!("{} times", count(recorded.ra_ops)) },
+        amount(recorded.ra_bytes)
     );
     let mut lines = wrap(&text, WIDTH);
     lines.push(String::new());
@@ -259,12 +283,33 @@ fn others(explained: &Explained) -> Vec<String> {
     let mut lines =
         vec![format!("The same reads under other policies ({} runs of each, * is this one):", explained.other_runs)];
     lines.extend(grid(&header, &[0], rows.collect()));
+    if explained.others.iter().any(|o| o.policy == "kernel") {
+        lines.push("kernel: through the page cache, at the device's own read_ahead_kb; it counts nothing.".to_string());
+    }
     lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn little_is_told_in_bytes_and_a_name_moves_no_cursor() {
+        let shown = [0, 8, 12_288, 99_999, 100_000, 2_147_000_000, 739_659_000_000];
+        let shown = shown.map(|bytes| amount(bytes).replace(TIE, " "));
+        assert_eq!(shown, ["0", "8 B", "12K", "99999 B", "0.10 MB", "2147 MB", "740 GB"]);
+        assert_eq!(([0, 8, 5000].map(mb), seconds(0)), (["0", "<.01", "0.01"].map(str::to_string), "0".to_string()));
+        assert_eq!(tail("/srv/b\n\u{1b}[2J"), "/srv/b\u{fffd}\u{fffd}[2J");
+    }
+
+    #[test]
+    fn every_place_has_its_unit() {
+        let shown = [0, 512, 4096, 99_999, 629_384, 1 << 20, 1_048_577, 10_000_000_001].map(place);
+        assert_eq!(
+            shown.map(|text| text.replace(TIE, " ")),
+            ["0", "512 B", "4K", "99999 B", "0.63 MB", "1M", "1.05 MB", "10.0 GB"]
+        );
+    }
 
     #[test]
     fn names_are_picked_by_their_parts() {

@@ -5,12 +5,15 @@
 //!   Answer of a read ──► its stream ──Planned──► pages bear the stream's number ──Touched, Left, Lost──► its counters
 //!   Answer to a hint ──► no stream: the file's own part
 //! ```
+//! On a real file the files of a trace lie in one, one after the other: readahead belongs to the file of the stream that it
+//! was read for, wherever it lies; fetches and thrash to the file in which they begin.
+//!
 //! Never: guesses. What belongs to no stream (a hint's readahead, fetches, thrash) is the file's alone.
 
 use super::share::Share;
 use super::streams::Streams;
+use crate::compare::watched::Scene;
 use crate::sim::Watch;
-use crate::workload::Workload;
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
 use foreread_core::policy::Why;
@@ -47,13 +50,19 @@ struct Group {
     submitted: u64,
     used: u64,
     late: u64,
+    /// Whose each page is: the stream, and its file.
     stream: [u32; 64],
+    file: [u32; 64],
 }
 
 /// Whoever looks on.
 pub struct Watcher {
     page: PageSize,
     sizes: Vec<u64>,
+    /// Where each file begins in the one that is read; empty where each is read for itself.
+    bases: Vec<u64>,
+    /// Sizes of the files as the machine was told; those of a model's files are the trace's.
+    read_sizes: HashMap<u32, u64>,
     /// By open description.
     files_of_opens: HashMap<u32, u32>,
     /// What offsets tell.
@@ -78,11 +87,14 @@ pub struct Watcher {
 impl Watcher {
     /// Nothing seen yet.
     #[must_use]
-    pub fn new(workload: &Workload, page: PageSize) -> Watcher {
+    pub fn new(scene: &Scene<'_>) -> Watcher {
+        let workload = scene.workload;
         let files = workload.files.len();
         Watcher {
-            page,
+            page: scene.page,
             sizes: workload.files.clone(),
+            bases: scene.bases.clone(),
+            read_sizes: HashMap::new(),
             files_of_opens: workload.jobs.iter().map(|job| (job.open, job.file)).collect(),
             streams: Streams::default(),
             files: vec![Share::default(); files],
@@ -115,9 +127,21 @@ impl Watcher {
         self.files_of_opens.get(&open).copied().unwrap_or(0)
     }
 
+    /// The file that a byte of the machine's file lies in.
+    fn file_at(&self, file: u32, offset: u64) -> u32 {
+        if self.bases.is_empty() { file } else { self.bases.partition_point(|base| *base <= offset) as u32 - 1 }
+    }
+
+    /// The bytes of a page of the machine's file.
+    fn bytes_at(&self, file: u32, page: u64) -> u64 {
+        let size = self.read_sizes.get(&file).or(self.sizes.get(file as usize)).copied().unwrap_or(0);
+        size.saturating_sub(self.page.start_of(page)).min(self.page.bytes())
+    }
+
     fn begins(&mut self, read: u64, open: u32, range: ByteRange) {
         let file = self.file_of(open);
-        let stream = self.streams.read(file, open, range.start(), range.len());
+        let base = self.bases.get(file as usize).copied().unwrap_or(0);
+        let stream = self.streams.read(file, open, range.start().saturating_sub(base), range.len());
         self.reads.insert(read, stream);
         self.of_streams.resize(self.streams.len(), Share::default());
         self.reasons.resize(self.streams.len(), Reasons::default());
@@ -133,11 +157,9 @@ impl Watcher {
 
     /// Adds the bytes of each page of `mask` to whoever planned it.
     fn give(&mut self, file: u32, number: u64, mask: u64, group: &Group, add: impl Fn(&mut Share, u64)) {
-        let size = self.sizes[file as usize];
         for bit in bits(mask) {
-            let start = self.page.start_of(number * 64 + bit as u64);
-            let bytes = size.saturating_sub(start).min(self.page.bytes());
-            self.to(file, group.stream[bit], |share| add(share, bytes));
+            let bytes = self.bytes_at(file, number * 64 + bit as u64);
+            self.to(group.file[bit], group.stream[bit], |share| add(share, bytes));
         }
     }
 
@@ -151,32 +173,35 @@ impl Watcher {
     }
 
     fn planned(&mut self, file: u32, pages: PageRange) {
-        let stream = self.asked_by.0;
+        let (stream, _, owner) = self.asked_by;
         for (number, mask) in groups(pages) {
-            let empty = || Box::new(Group { here: 0, submitted: 0, used: 0, late: 0, stream: [NOBODY; 64] });
+            let (streams, files) = ([NOBODY; 64], [owner; 64]);
+            let empty = || Box::new(Group { here: 0, submitted: 0, used: 0, late: 0, stream: streams, file: files });
             let group = self.pages.entry((file, number)).or_insert_with(empty);
             group.here |= mask;
             (group.submitted, group.used, group.late) =
                 (group.submitted & !mask, group.used & !mask, group.late & !mask);
-            bits(mask).for_each(|bit| group.stream[bit] = stream);
+            bits(mask).for_each(|bit| (group.stream[bit], group.file[bit]) = (stream, owner));
         }
     }
 
     fn submitted(&mut self, file: u32, range: ByteRange) {
-        self.files[file as usize].source_reads += 1;
-        self.files[file as usize].source_bytes += range.len();
+        let begins_in = self.file_at(file, range.start()) as usize;
+        self.files[begins_in].source_reads += 1;
+        self.files[begins_in].source_bytes += range.len();
         let mut first = None;
         for (number, mask) in groups(self.page.cover(range)) {
             self.group(file, number, |all, group| {
                 let fresh = group.here & !group.submitted & mask;
                 group.submitted |= fresh;
                 if fresh != 0 {
-                    first = first.or(Some(group.stream[fresh.trailing_zeros() as usize]));
+                    let bit = fresh.trailing_zeros() as usize;
+                    first = first.or(Some((group.file[bit], group.stream[bit])));
                 }
                 all.give(file, number, fresh, group, |share, bytes| share.ra_bytes += bytes);
             });
         }
-        if let Some(stream) = first {
+        if let Some((file, stream)) = first {
             self.to(file, stream, |share| share.ra_ops += 1);
         }
     }
@@ -238,12 +263,10 @@ impl Watcher {
             }),
             Note::Lost { file, number, pages, used, submitted } => self.lost(file.0, number, pages, used, submitted),
             Note::Thrashed { file, number, pages } => {
-                let size = self.sizes[file.0 as usize];
-                let bytes = |bit| {
-                    let start = self.page.start_of(number * 64 + bit as u64);
-                    size.saturating_sub(start).min(self.page.bytes())
-                };
-                self.files[file.0 as usize].thrash_bytes += bits(pages).map(bytes).sum::<u64>();
+                bits(pages).map(|bit| number * 64 + bit as u64).for_each(|page| {
+                    let lies_in = self.file_at(file.0, self.page.start_of(page)) as usize;
+                    self.files[lies_in].thrash_bytes += self.bytes_at(file.0, page);
+                })
             }
             Note::Served { read, open, bytes, verdict, stall_ns } => {
                 let stream = self.reads.remove(&read.0).unwrap_or(NOBODY);
@@ -256,6 +279,7 @@ impl Watcher {
 impl Watch for Watcher {
     fn event(&mut self, event: &Event) {
         match *event {
+            Event::Open { file, size, .. } => _ = self.read_sizes.entry(file.0).or_insert(size),
             Event::Read { read, open, range, .. } => self.begins(read.0, open.0, range),
             Event::Fault { read, open, at, .. } => {
                 let page = self.page.page_of(at);
@@ -292,4 +316,62 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
         mask &= mask.wrapping_sub(1);
         (bit < 64).then_some(bit)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Job, Workload};
+    use foreread_core::event::{Action, Error};
+    use foreread_core::machine::{Config, Machine};
+    use foreread_core::policy::PolicySpec;
+    use foreread_core::units::{FetchId, FileId, Nanos, OpenId, ReadId};
+
+    /// A machine that is looked on, and the fetches it has asked for.
+    struct Looked(Machine, Watcher, Vec<FetchId>);
+
+    impl Looked {
+        fn tell(&mut self, event: Event) {
+            self.1.event(&event);
+            self.0.handle(Nanos(0), event);
+            self.1.notes(self.0.take_notes());
+            let asked = std::iter::from_fn(|| self.0.poll());
+            self.2.extend(asked.filter_map(|action| match action {
+                Action::Submit { fetch, .. } => Some(fetch),
+                _ => None,
+            }));
+        }
+    }
+
+    /// No model fails, storage does: readahead that a read waits for is lost, and what counted as used is taken back.
+    #[test]
+    fn what_is_lost_was_not_used() {
+        let page = PageSize::new(4096).expect("a page size");
+        let jobs = vec![Job::new(0, 0, Vec::new())];
+        let workload = Workload { name: String::new(), files: vec![1 << 20], page_bytes: 4096, jobs };
+        let watcher = Watcher::new(&Scene { workload: &workload, page, bases: Vec::new() });
+        let policy = PolicySpec::parse("linux-6.18:max=128K").expect("a policy");
+        let mut looked = Looked(Machine::new(Config::new(page, 1 << 20), policy), watcher, Vec::new());
+        looked.0.observe();
+        let (open, file) = (OpenId(0), FileId(0));
+        let read = |n: u64| {
+            let range = ByteRange::between(n * 4096, n * 4096 + 4096);
+            Event::Read { read: ReadId(n), open, range, random: false }
+        };
+        looked.tell(Event::Open { open, file, size: 1 << 20 });
+        looked.tell(read(0));
+        let fetch = looked.2[0];
+        looked.tell(Event::Progress { fetch, bytes: 4096 });
+        looked.tell(read(1));
+        let share = looked.1.files[0];
+        assert_eq!((share.used_bytes, share.late_bytes), (4096, 4096), "the second read waits for readahead");
+        looked.tell(Event::Failed { fetch, error: Error::Io(5) });
+        looked.1.finish();
+        let share = looked.1.files[0];
+        assert_eq!((share.used_bytes, share.late_bytes, share.ra_failed_bytes > 0), (0, 0, true), "{share:?}");
+        assert_eq!(
+            (share.differs_from(&looked.0.stats()), looked.1.of_streams[0].ra_failed_bytes),
+            (None, share.ra_failed_bytes)
+        );
+    }
 }

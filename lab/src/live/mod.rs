@@ -205,8 +205,8 @@ pub fn engine(source: Arc<dyn Source>, workload: &Workload, setup: &Setup<'_>) -
         advise: &|open, advice, offset, len| Ok(reader(open).advise(advice, offset..offset.saturating_add(len))?),
     };
     let timed = run_jobs(workload, &target)?;
-    first.flush_event_log().map_err(LiveError::io("writing the event log"))?;
-    Ok(result(timed, first.stats(), workload, page_bytes, false))
+    let stats = first.end_event_log().map_err(LiveError::io("writing the event log"))?;
+    Ok(result(timed, stats, workload, page_bytes, false))
 }
 
 /// A file as a source, read past the page cache.

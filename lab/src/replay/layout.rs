@@ -27,13 +27,7 @@ pub struct LayoutError {
 /// # Errors
 /// They do not fit.
 pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError> {
-    let mut bases = Vec::with_capacity(workload.files.len());
-    let mut end = 0_u64;
-    for file in &workload.files {
-        let base = end.div_ceil(GRAIN).saturating_mul(GRAIN);
-        bases.push(base);
-        end = base.saturating_add(*file);
-    }
+    let (bases, end) = bases(&workload.files);
     if end > size {
         return Err(LayoutError { needs: end, files: workload.files.len() });
     }
@@ -45,6 +39,18 @@ pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError>
     }
     one.files = vec![size];
     Ok(one)
+}
+
+/// Where each file of these sizes begins, and the end of the last.
+#[must_use]
+pub fn bases(files: &[u64]) -> (Vec<u64>, u64) {
+    let mut end = 0_u64;
+    let place = |file: &u64| {
+        let base = end.div_ceil(GRAIN).saturating_mul(GRAIN);
+        end = base.saturating_add(*file);
+        base
+    };
+    (files.iter().map(place).collect(), end)
 }
 
 #[cfg(test)]

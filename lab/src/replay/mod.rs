@@ -22,7 +22,7 @@ use crate::workload::{Job, Link, Request, Workload};
 use load::{Kept, What};
 use std::sync::Arc;
 
-pub use layout::{LayoutError, laid_out};
+pub use layout::{LayoutError, bases, laid_out};
 pub use load::{Loaded, MAX_RECORDS, Part, Recorded, load};
 
 /// Reads of one open description that are outstanding at once in mode open; what comes on top waits, and is counted as

@@ -216,12 +216,12 @@ fn own_notes(table: &Table) -> Vec<String> {
     const TAIL: f64 = 0.05;
     /// Below this part of the demanded bytes nobody would feel it.
     const FELT: f64 = 0.01;
-    let mut notes = Vec::new();
+    let (mut notes, mut untouched) = (Vec::new(), Vec::new());
     for policy in table.policies.iter().filter(|p| !p.is_kernel()) {
         let (sums, name) = (Sums::of(policy), &policy.policy);
         let left = ratio(sums.total(|s| s.unresolved_bytes), sums.total(|s| s.ra_bytes)).unwrap_or(0.0);
         if left > TAIL && sums.total(|s| s.unresolved_bytes) > FELT * sums.total(|s| s.demand_bytes) {
-            notes.push(format!("{name}: {} % of its readahead was still untouched at the end", number::percent(left)));
+            untouched.push(format!("{name} {} %", number::percent(left)));
         }
         let refused = ratio(sums.total(|s| s.ra_refused_bytes), sums.total(|s| s.ra_planned_bytes)).unwrap_or(0.0);
         if refused > TAIL {
@@ -231,6 +231,9 @@ fn own_notes(table: &Table) -> Vec<String> {
         if failed > 0 {
             notes.push(format!("{name}: {failed} reads failed, so its time is not that of the whole workload"));
         }
+    }
+    if !untouched.is_empty() {
+        notes.insert(0, format!("Readahead that was still untouched at the end: {}", untouched.join(", ")));
     }
     if table.runs == 1 {
         notes.push("one run: no interval and no test; ask for more with --runs".to_string());
@@ -313,6 +316,10 @@ mod tests {
         let notes = Report::of(&table).notes;
         assert_eq!(notes.len(), 4, "{notes:?}");
         assert_eq!(notes[0], "O_DIRECT was refused");
-        assert!(notes[1].starts_with("linux-6.18: 50 %") && notes[2].contains("25 %") && notes[3].contains("3 reads"));
+        assert!(
+            notes[1].ends_with("at the end: linux-6.18 50 %")
+                && notes[2].contains("25 %")
+                && notes[3].contains("3 reads")
+        );
     }
 }

@@ -115,6 +115,13 @@ pub fn size(bytes: u64) -> String {
     bytes.to_string()
 }
 
+/// The same for a sentence: what is no whole number of a unit is so many `B`.
+#[must_use]
+pub fn size_b(bytes: u64) -> String {
+    let text = size(bytes);
+    if text.ends_with(|c: char| c.is_ascii_digit()) && bytes > 0 { format!("{text} B") } else { text }
+}
+
 /// What keeps two words on one line in [`wrap`].
 pub const TIE: char = '\u{a0}';
 
@@ -137,6 +144,12 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Without control characters: what a trace says must not move somebody's cursor.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// `text` if it has no more than `most` characters, or its beginning and a sign that there is more.

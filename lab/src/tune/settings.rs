@@ -4,7 +4,7 @@
 
 use super::{Asked, Storage, Tuned};
 use crate::probe::Setting;
-use crate::report::number::size;
+use crate::report::number::size_b;
 use std::path::Path;
 
 /// Files that are named in a text; more are counted.
@@ -40,7 +40,7 @@ fn kernel(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
         text: format!("echo {kib} > {file}"),
         why: format!(
             "As root; for all who read from it, until the next start; files that are open already keep {}. {}",
-            size(tuned.today_bytes),
+            size_b(tuned.today_bytes),
             super::text::in_words(gain)
         ),
     })

@@ -3,7 +3,7 @@
 //! Never: a figure that is not in [`Tuned`].
 
 use super::{Gain, Tuned};
-use crate::report::number::{self, size, span_s, times, wrap};
+use crate::report::number::{self, size_b, span_s, times, wrap};
 use crate::report::table::{Style, WIDTH};
 use crate::report::{self};
 
@@ -27,7 +27,7 @@ pub(super) fn in_words(gain: &Gain) -> String {
 pub(super) fn verdict(tuned: &Tuned) -> String {
     let today = format!(
         "today's readahead of {}{}",
-        size(tuned.today_bytes),
+        size_b(tuned.today_bytes),
         if tuned.today_is_known { "" } else { " (the kernel's default; the storage's own is not known)" }
     );
     let mut ways: Vec<(&str, &Gain)> = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     let base = tuned.report.rows.iter().find(|row| row.policy == tuned.today).and_then(|row| row.judged());
     let limit = limit.zip(base).and_then(|(limit, base)| crate::stats::ratio(limit.mean, base.mean));
     let limit =
-        limit.map_or_else(String::new, |r| format!(" Who knows all reads beforehand needs {} of it.", times(r)));
+        limit.map_or_else(String::new, |r| format!(" Who knows all reads beforehand needs {} of that time.", times(r)));
     let limit = format!("{limit}{}", doubt(tuned));
     if ways.is_empty() {
         let off = tuned.policy.as_ref().filter(|gain| gain.what == "none");

@@ -12,7 +12,7 @@ use super::patterns;
 use super::player::Helper;
 use super::record::{Header, Recorder, Written, kernel};
 use super::steps::Plan;
-use super::trace;
+use super::trace::{self, Heard};
 use super::{LiveError, RETRY};
 use crate::conform::linux::{self, Level, Verdict};
 use crate::conform::recording::{CheckError, PAGE};
@@ -44,6 +44,8 @@ pub struct Wanted {
     pub seed: u64,
     /// A folder for the recordings.
     pub keep: Option<PathBuf>,
+    /// What is listened to; all that the kernel tells when open.
+    pub heard: Option<Heard>,
 }
 
 /// A combination.
@@ -74,6 +76,8 @@ pub struct Found {
     pub divergences: u64,
     /// The level `pages` was compared as well.
     pub pages: bool,
+    /// What the kernel told: its decisions too, or the pages alone.
+    pub heard: Heard,
     /// Episodes that were cut short because something else reached into them.
     pub cut_episodes: u64,
     /// The first difference in words.
@@ -87,21 +91,26 @@ pub struct Found {
 /// # Errors
 /// This machine cannot, a file of ours could not be used, or `stop` was set.
 pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Vec<Found>, LiveError> {
-    ready(&wanted.file_systems)?;
+    let heard = ready(wanted)?;
     let mut all = Vec::new();
-    for &file_system in &wanted.file_systems {
+    for &file_system in wanted.file_systems.iter().filter(|fs| fits(heard, **fs)) {
         let disk = Disk::new(file_system)?;
         for &read_ahead_kib in &wanted.read_ahead_kib {
             let cell = Cell { file_system, read_ahead_kib };
             progress.stage(&format!("{} at {read_ahead_kib} KiB", file_system.name()));
-            all.push(compare(&disk, cell, wanted, stop, progress)?);
+            all.push(compare((&disk, heard), cell, wanted, stop, progress)?);
         }
     }
     Ok(all)
 }
 
-/// Whether this machine and this user have what it takes, before anything is made.
-fn ready(file_systems: &[FileSystem]) -> Result<(), LiveError> {
+/// Without tracepoints nobody knows of a folio's order, so there must be none but 0.
+fn fits(heard: Heard, file_system: FileSystem) -> bool {
+    heard != Heard::Presence || !file_system.large_folios()
+}
+
+/// Whether this machine and this user have what it takes, before anything is made; and what the kernel tells.
+fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
     if !root {
         let what = "asking the running kernel needs root, for tracepoints and a loop device";
@@ -111,13 +120,21 @@ fn ready(file_systems: &[FileSystem]) -> Result<(), LiveError> {
     if page != PAGE {
         return Err(LiveError::Cannot(format!("pages of {page} bytes; linux-6.18 is defined on pages of {PAGE}")));
     }
-    trace::ready()?;
-    file_systems.iter().try_for_each(|fs| fs.ready())
+    let heard = wanted.heard.unwrap_or_else(trace::heard);
+    let mut played = wanted.file_systems.iter().filter(|fs| fits(heard, **fs)).peekable();
+    if played.peek().is_none() {
+        let what = "this kernel has no tracepoints of its page cache: without them only ext4-journal can be compared";
+        return Err(LiveError::Cannot(format!(
+            "{what}; add it to --fs, or compare a recording: conform linux --check REC"
+        )));
+    }
+    played.try_for_each(|fs| fs.ready())?;
+    Ok(heard)
 }
 
 /// Records in a thread of its own, on one CPU, and watches it.
 fn compare(
-    disk: &Disk,
+    disk: (&Disk, Heard),
     cell: Cell,
     wanted: &Wanted,
     stop: &AtomicBool,
@@ -145,7 +162,7 @@ fn compare(
 /// The two recordings of a cell.
 fn both<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    disk: &Disk,
+    (disk, heard): (&Disk, Heard),
     cell: Cell,
     wanted: &Wanted,
     tell: &dyn Fn(u64) -> Result<(), LiveError>,
@@ -155,8 +172,8 @@ fn both<'scope>(
     // The helper plays where this thread does: pages under way in another CPU's batches could not be dropped.
     affinity(Some(&one))?;
     let helper = Helper::start()?;
-    let faults = if helper.is_some() { wanted.operations / FAULTS } else { 0 };
-    let mut recorder = Recorder::new(disk, helper)?;
+    let faults = if helper.is_some() && heard != Heard::Presence { wanted.operations / FAULTS } else { 0 };
+    let mut recorder = Recorder::new(disk, heard, helper)?;
     // Without readahead there would be no large folio to see.
     disk.set_read_ahead(128)?;
     let large_folios = recorder.large_folios()?;
@@ -174,6 +191,7 @@ fn both<'scope>(
         decisions: 0,
         divergences: 0,
         pages: !large_folios,
+        heard,
         cut_episodes: 0,
         first: None,
         seconds: 0.0,
@@ -183,7 +201,12 @@ fn both<'scope>(
     for Part { name, operations, draw } in [reads, faults].into_iter().filter(|part| part.operations > 0) {
         let header = header(disk, cell, wanted, &found, name == "faults")?;
         let both: &[Level] = &[Level::Full, Level::Pages];
-        let levels = if large_folios || header.mmap { &both[..1] } else { both };
+        let levels = match heard {
+            // Of a page that is there, nobody knows in what order it came, and by which folio.
+            Heard::Presence => &both[1..],
+            Heard::All | Heard::Pages if large_folios || header.mmap => &both[..1],
+            Heard::All | Heard::Pages => both,
+        };
         let keep = wanted.keep.as_deref().map(|folder| kept(folder, &header, read_ahead_kib, name));
         let (mut tee, checks) = Tee::new(scope, levels, keep.as_deref())?;
         let before = found.operations;

@@ -51,6 +51,11 @@ impl FileSystem {
         }
     }
 
+    /// Whether it may make large folios.
+    pub(super) fn large_folios(self) -> bool {
+        self != FileSystem::Ext4Journal
+    }
+
     /// Whether it can be made here.
     pub(super) fn ready(self) -> Result<(), LiveError> {
         let (program, _, package) = self.make();
@@ -69,7 +74,7 @@ impl FileSystem {
 /// The device, mounted.
 pub(super) struct Disk {
     mount: OwnedFd,
-    inflight: File,
+    stat: File,
     /// Keeps the device ours from its first moment on.
     _device: File,
     /// `loop7`.
@@ -103,9 +108,9 @@ impl Disk {
         }
         drop(writing);
         let mount = mount(kind, &path, true)?;
-        let inflight = format!("/sys/block/{name}/inflight");
-        let inflight = File::open(&inflight).map_err(|e| LiveError::io(inflight, e))?;
-        let mut disk = Disk { mount, inflight, _device: device, name, number: (0, 0), inodes: [0; SIZES.len()] };
+        let stat = format!("/sys/block/{name}/stat");
+        let stat = File::open(&stat).map_err(|e| LiveError::io(stat, e))?;
+        let mut disk = Disk { mount, stat, _device: device, name, number: (0, 0), inodes: [0; SIZES.len()] };
         for nth in 0..SIZES.len() {
             let stat = fstat(disk.open(nth)?).map_err(|e| LiveError::io("fstat", e))?;
             disk.number = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
@@ -153,10 +158,13 @@ impl Disk {
 
     /// Waits until nothing is under way: a page that has not arrived cannot be dropped, nor mapped by a neighbour's fault.
     pub fn settle(&self) -> Result<(), LiveError> {
-        let mut text = [0; 64];
+        let mut text = [0; 512];
         for look in 0..LOOKS {
-            let got = self.inflight.read_at(&mut text, 0).map_err(|e| LiveError::io("/sys/block/*/inflight", e))?;
-            if text[..got].iter().all(|c| c.is_ascii_whitespace() || *c == b'0') {
+            let got = self.stat.read_at(&mut text, 0).map_err(|e| LiveError::io("/sys/block/*/stat", e))?;
+            // The ninth number: requests that were begun and whose pages have not been told. What the neighbour
+            // 'inflight' counts has left it a moment before that.
+            let under_way = text[..got].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).nth(8);
+            if under_way == Some(b"0") {
                 return Ok(());
             }
             match look {

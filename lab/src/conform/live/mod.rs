@@ -11,6 +11,9 @@
 //!                                     └────────────► a file, where one is wanted
 //! ```
 //!
+//! Where the kernel tells less, less is compared ([`Heard`]): without the tracepoints of its decisions folios and marks, without
+//! any the pages that are there.
+//!
 //! | left behind after SIGKILL | why not |
 //! |---|---|
 //! | a mount | it has no place in the tree: a descriptor of ours holds it, and the kernel closes that |
@@ -34,6 +37,7 @@ pub use cell::{Cell, Found, Wanted, check};
 pub use disk::FileSystem;
 pub use record::kernel;
 pub use table::table;
+pub use trace::Heard;
 
 /// Why the kernel could not be asked: what, where, what to do.
 #[derive(Debug, thiserror::Error)]

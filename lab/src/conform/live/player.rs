@@ -2,7 +2,8 @@
 //!
 //! The lab has no `unsafe`, and touching a mapping of a file needs it. Python is on nearly every system, its ctypes maps
 //! at a chosen address and reads one byte, and one episode is played by one process, so descriptors need not be shared. Without it
-//! those patterns are left out by name. Never: both players in one episode.
+//! those patterns are left out by name. For a kernel that does not tell, it also looks which pages are there (mincore(2)).
+//! Never: both players in one episode.
 //!
 //! ```text
 //!   Step ─┬─► Native: pread, posix_fadvise
@@ -12,6 +13,7 @@
 use super::LiveError;
 use super::steps::Step;
 use rustix::fs::{Advice, fadvise};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::num::NonZeroU64;
@@ -129,18 +131,43 @@ impl Helper {
         self.tell(&line)
     }
 
+    /// From now on it is asked about the pages of this file.
+    pub fn watch(&mut self, path: &str) -> Result<(), LiveError> {
+        self.tell(&format!("watch {path}")).map(|_| ())
+    }
+
+    /// The pages of that file that are in the cache, as mincore(2) has them: those whose bytes have arrived.
+    pub fn seen(&mut self) -> Result<BTreeSet<u64>, LiveError> {
+        let said = self.say("seen").map_err(|said| failed("seen", &said))?;
+        let run = |run: &str| {
+            let (first, end) = run.split_once('-')?;
+            Some(first.parse::<u64>().ok()?..end.parse::<u64>().ok()?)
+        };
+        let runs = said.split(',').filter(|run| *run != "-").map(run).collect::<Option<Vec<_>>>();
+        runs.map(|runs| runs.into_iter().flatten().collect()).ok_or_else(|| failed("seen", &said))
+    }
+
     fn tell(&mut self, line: &str) -> Result<u64, LiveError> {
-        self.ask(line).map_err(|said| LiveError::Cannot(format!("python3 could not '{line}': {said}; see dmesg")))
+        self.ask(line).map_err(|said| failed(line, &said))
     }
 
     fn ask(&mut self, line: &str) -> Result<u64, String> {
+        let said = self.say(line)?;
+        said.parse().map_err(|_| said)
+    }
+
+    fn say(&mut self, line: &str) -> Result<String, String> {
         let to = self.to.as_mut().ok_or("it has ended")?;
         to.write_all(format!("{line}\n").as_bytes()).and_then(|()| to.flush()).map_err(|e| e.to_string())?;
         let mut said = String::new();
         self.from.read_line(&mut said).map_err(|e| e.to_string())?;
         let said = said.trim();
-        said.parse().map_err(|_| if said.is_empty() { "it has ended".to_string() } else { said.to_string() })
+        if said.is_empty() { Err("it has ended".to_string()) } else { Ok(said.to_string()) }
     }
+}
+
+fn failed(asked: &str, said: &str) -> LiveError {
+    LiveError::Cannot(format!("python3 could not '{asked}': {said}; see dmesg"))
 }
 
 impl Drop for Helper {

@@ -7,19 +7,23 @@
 //! An episode into which somebody else reached (the kernel reclaimed pages, the trace lost events) is cut before that step
 //! and counted. Never: writes a line that is not wholly the kernel's own answer.
 
-use super::LiveError;
 use super::disk::{Disk, SIZES};
 use super::events::{Event, Line, parse};
 use super::marks::Marks;
 use super::player::{Helper, Native, advise};
 use super::steps::{Plan, Step};
-use super::trace::Trace;
+use super::trace::{Heard, Trace};
+use super::{LiveError, RETRY};
 use crate::conform::recording::PAGE;
 use crate::conform::world::{Call, State};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
+
+/// Without tracepoints and without the helper.
+const NO_EYES: &str =
+    "this kernel has no tracepoints of its page cache, and to look which pages are there needs python3";
 
 /// How often an episode's pages are dropped before they count as stuck, with a millisecond in between.
 const DROPS: u32 = 2000;
@@ -57,11 +61,15 @@ struct Op<'a> {
     #[serde(flatten)]
     step: &'a Step,
     ret: u64,
-    calls: &'a [Call],
+    /// Absent where the kernel does not tell it, as the marks and the state: what is not answered is not compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<&'a [Call]>,
     added: &'a [(u64, u32)],
-    marks: &'a [u64],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marks: Option<&'a [u64]>,
     evicted: &'a [(u64, u32)],
-    state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<State>,
 }
 
 /// What the kernel did in one step.
@@ -87,8 +95,9 @@ pub(super) struct Written {
 /// Listens to one device while a thread plays on it.
 pub(super) struct Recorder<'a> {
     disk: &'a Disk,
-    trace: Trace,
-    marks: Marks,
+    /// The trace and the marks; nothing where the cache is looked at instead.
+    heard: Heard,
+    ears: Option<(Trace, Marks)>,
     native: Native,
     helper: Option<Helper>,
     /// This thread, as the trace calls it.
@@ -100,11 +109,15 @@ pub(super) struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// In the thread that is going to play. Without a helper there are no faults and no readahead(2).
-    pub fn new(disk: &'a Disk, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
+    pub fn new(disk: &'a Disk, heard: Heard, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
         let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        let (trace, marks) = (Trace::new(disk.number)?, Marks::open()?);
+        let ears = match heard {
+            Heard::All | Heard::Pages => Some((Trace::new(disk.number, heard)?, Marks::open()?)),
+            Heard::Presence if helper.is_some() => None,
+            Heard::Presence => return Err(LiveError::Cannot(format!("{NO_EYES}; {RETRY}"))),
+        };
         let (text, cached) = (Vec::new(), BTreeMap::new());
-        Ok(Recorder { disk, trace, marks, native: Native::new(), helper, thread, text, cached })
+        Ok(Recorder { disk, heard, ears, native: Native::new(), helper, thread, text, cached })
     }
 
     /// Whether the file system makes large folios here: its sequential reads say so.
@@ -161,13 +174,17 @@ impl<'a> Recorder<'a> {
             follow(state, step, ret, &answer.calls);
             let mut marks = Vec::new();
             for &(frame, first, _) in &answer.added {
-                if self.marks.at(frame)? {
+                if let Some((_, flags)) = &self.ears
+                    && flags.at(frame)?
+                {
                     marks.push(first);
                 }
             }
             let added: Vec<(u64, u32)> = answer.added.iter().map(|&(_, first, order)| (first, order)).collect();
-            let (calls, evicted) = (&answer.calls, &answer.evicted);
-            line(out, &Op { i, step, ret, calls, added: &added, marks: &marks, evicted, state: *state })?;
+            let all = self.heard == Heard::All;
+            let (calls, state) = (all.then_some(&answer.calls[..]), all.then_some(*state));
+            let marks = self.ears.is_some().then_some(&marks[..]);
+            line(out, &Op { i, step, ret, calls, added: &added, marks, evicted: &answer.evicted, state })?;
             done += 1;
         }
         self.drop_all(plan)?;
@@ -177,6 +194,9 @@ impl<'a> Recorder<'a> {
     fn begin(&mut self, plan: &Plan, helped: bool) -> Result<(), LiveError> {
         if let (true, Some(helper)) = (helped, &mut self.helper) {
             return helper.begin(&self.disk.path(plan.file), plan.fds);
+        }
+        if let (None, Some(helper)) = (&self.ears, &mut self.helper) {
+            helper.watch(&self.disk.path(plan.file))?;
         }
         let files = (0..plan.fds).map(|_| self.disk.open(plan.file)).collect::<Result<_, _>>()?;
         self.native.begin(files);
@@ -196,8 +216,9 @@ impl<'a> Recorder<'a> {
 
     /// What happened to the file since the last call.
     fn listen(&mut self, plan: &Plan) -> Result<Answer, LiveError> {
+        let Some((trace, _)) = &mut self.ears else { return self.look() };
         self.text.clear();
-        self.trace.read(&mut self.text)?;
+        trace.read(&mut self.text)?;
         let text = String::from_utf8_lossy(&self.text);
         let mut answer = Answer::default();
         let helper = self.helper.as_ref().map(Helper::pid);
@@ -224,6 +245,19 @@ impl<'a> Recorder<'a> {
                 Event::Lost => {}
             }
         }
+        Ok(answer)
+    }
+
+    /// The same where nothing is told: which pages are there that were not, and the other way round. Of a page that is under
+    /// way nobody knows, so all has to have arrived.
+    fn look(&mut self) -> Result<Answer, LiveError> {
+        self.disk.settle()?;
+        let Some(helper) = &mut self.helper else { return Err(LiveError::Cannot(format!("{NO_EYES}; {RETRY}"))) };
+        let there = helper.seen()?;
+        let mut answer = Answer::default();
+        answer.added.extend(there.iter().filter(|page| !self.cached.contains_key(page)).map(|&page| (0, page, 0)));
+        answer.evicted.extend(self.cached.keys().filter(|page| !there.contains(page)).map(|&page| (page, 0)));
+        self.cached = there.into_iter().map(|page| (page, 0)).collect();
         Ok(answer)
     }
 

@@ -2,11 +2,19 @@
 //!
 //! Never: says less than the JSON about a difference.
 
-use super::Found;
+use super::{Found, Heard};
 use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
 use std::fmt::Write;
 
 const COLUMNS: [&str; 7] = ["file system", "read_ahead_kb", "operations", "decisions", "divergences", "levels", "time"];
+
+/// What is missing where the kernel has not all of the tracepoints.
+const NO_DECISIONS: &str =
+    "\nNot compared, for want of the readahead tracepoints of 6.18: decisions and the state of descriptors.\n";
+
+/// The same where it has not even those of the page cache.
+const NO_EVENTS: &str =
+    "\nNot compared, for want of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.\n";
 
 /// The table, a line for each first difference, and what was left out.
 #[must_use]
@@ -18,9 +26,14 @@ pub fn table(kernel: &str, seed: u64, found: &[Found]) -> String {
             one.file_system.to_string(),
             one.read_ahead_kb.to_string(),
             one.operations.to_string(),
-            one.decisions.to_string(),
+            if one.heard == Heard::All { one.decisions.to_string() } else { "-".to_string() },
             one.divergences.to_string(),
-            if one.pages { "full, pages" } else { "full" }.to_string(),
+            match (one.heard, one.pages) {
+                (Heard::Presence, _) => "pages",
+                (_, true) => "full, pages",
+                (_, false) => "full",
+            }
+            .to_string(),
             format!("{:.1} s", one.seconds),
         ]);
     }
@@ -36,11 +49,16 @@ pub fn table(kernel: &str, seed: u64, found: &[Found]) -> String {
             let _ = writeln!(text, "\n{} at {} KiB: {first}", one.file_system, one.read_ahead_kb);
         }
     }
+    text.push_str(match found.first().map(|one| one.heard) {
+        Some(Heard::Pages) => NO_DECISIONS,
+        Some(Heard::Presence) => NO_EVENTS,
+        Some(Heard::All) | None => "",
+    });
     let cut: u64 = found.iter().map(|one| one.cut_episodes).sum();
     if cut > 0 {
         let _ = writeln!(text, "\n{cut} episodes were cut short: something else took pages of them out of the cache.");
     }
-    if found.iter().any(|one| one.fault_operations == 0) {
+    if found.iter().any(|one| one.fault_operations == 0 && one.heard != Heard::Presence) {
         let _ = writeln!(text, "\nLeft out without python3: page faults and readahead(2).");
     }
     text

@@ -7,9 +7,10 @@
 //! ```
 
 use super::disk::is_gone;
-use super::{LiveError, began};
+use super::{LiveError, RETRY, began};
 use crate::tracefs::{self, Root};
 use rustix::fs::OFlags;
+use serde::Serialize;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,15 +20,34 @@ use std::path::{Path, PathBuf};
 const OURS: &str = "foreread-conform-";
 /// Trace memory of each CPU: one operation writes at most a few thousand lines of 100 bytes.
 const BUFFER_KIB: &str = "4096";
-/// What is listened to.
-const EVENTS: [&str; 6] = [
+/// Decisions: Linux 6.18 has these tracepoints, older kernels have none of them.
+const DECISIONS: [&str; 4] = [
     "readahead/page_cache_sync_ra",
     "readahead/page_cache_async_ra",
     "readahead/page_cache_ra_order",
     "readahead/page_cache_ra_unbounded",
-    "filemap/mm_filemap_add_to_page_cache",
-    "filemap/mm_filemap_delete_from_page_cache",
 ];
+/// Pages that come and go.
+const PAGES: [&str; 2] = ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_delete_from_page_cache"];
+
+/// What a kernel tells of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Heard {
+    /// Its decisions, and the pages that come and go.
+    All,
+    /// The pages alone.
+    Pages,
+    /// Nothing: which pages are there is looked up (mincore(2)).
+    Presence,
+}
+
+impl Heard {
+    fn events(self) -> impl Iterator<Item = &'static str> {
+        let decisions = if self == Heard::All { &DECISIONS[..] } else { &[] };
+        decisions.iter().chain(&PAGES).copied()
+    }
+}
 
 /// An instance that is gone when it is dropped.
 pub(super) struct Trace {
@@ -39,7 +59,7 @@ pub(super) struct Trace {
 
 impl Trace {
     /// Listens to one device, by its major and minor number.
-    pub fn new(device: (u32, u32)) -> Result<Trace, LiveError> {
+    pub fn new(device: (u32, u32), heard: Heard) -> Result<Trace, LiveError> {
         let root = root()?;
         let instances = root.path().join("instances");
         remove_stale(&instances);
@@ -53,7 +73,7 @@ impl Trace {
         trace.set("buffer_size_kb", BUFFER_KIB)?;
         // The kernel writes device numbers with 20 bits for the minor one.
         let filter = format!("s_dev == {}", u64::from(device.0) << 20 | u64::from(device.1));
-        for event in EVENTS {
+        for event in heard.events() {
             trace.set(&format!("events/{event}/filter"), &filter)?;
             trace.set(&format!("events/{event}/enable"), "1")?;
         }
@@ -97,24 +117,31 @@ impl Drop for Trace {
     }
 }
 
-/// Whether there is something to listen to.
-pub(super) fn ready() -> Result<(), LiveError> {
-    has_tracepoints(root()?.path())
+/// What there is to listen to.
+pub(super) fn heard() -> Heard {
+    root().map_or(Heard::Presence, |root| heard_at(root.path()))
 }
 
-fn has_tracepoints(root: &Path) -> Result<(), LiveError> {
-    let Some(event) = EVENTS.iter().find(|event| !root.join("events").join(event).is_dir()) else { return Ok(()) };
-    let what = format!("this kernel ({}) has no tracepoint {event}, as Linux 6.18 has", super::record::kernel());
-    let remedy = "what can still be compared is a recording made elsewhere: conform linux --check REC";
-    Err(LiveError::Cannot(format!("{what}; {remedy}")))
+/// A kernel without a tracepoint of a decision is asked for its pages alone. Those it has to tell with their folios' orders:
+/// of a larger folio there is one event.
+fn heard_at(root: &Path) -> Heard {
+    let events = root.join("events");
+    let has = |event: &&str| events.join(event).is_dir();
+    let tells_order = |event: &&str| {
+        std::fs::read_to_string(events.join(event).join("format")).is_ok_and(|format| format.contains("order"))
+    };
+    if !PAGES.iter().all(|event| has(event) && tells_order(event)) {
+        Heard::Presence
+    } else if DECISIONS.iter().all(has) {
+        Heard::All
+    } else {
+        Heard::Pages
+    }
 }
 
-/// Where tracefs is; without it, what else can be done.
+/// Where tracefs is.
 fn root() -> Result<Root, LiveError> {
-    tracefs::root().map_err(|error| {
-        let remedy = "a kernel with CONFIG_TRACING is needed; a recording can be compared: conform linux --check REC";
-        LiveError::Cannot(format!("{} ({}); {remedy}", error.what, error.place))
-    })
+    tracefs::root().map_err(|error| LiveError::Cannot(format!("{} ({}); {RETRY}", error.what, error.place)))
 }
 
 /// Removes the instances of runs that were killed.
@@ -131,16 +158,29 @@ fn remove_stale(instances: &Path) {
 mod tests {
     use super::*;
 
-    /// An older kernel has some of the tracepoints; which one is missing is said, and what can be done.
+    /// Without a tracepoint of a decision there are the pages; without one of those, or without orders, what is there.
     #[test]
-    fn a_kernel_without_the_tracepoints_is_told() {
+    fn a_kernel_is_asked_for_what_it_tells() {
         let root = tempfile::tempdir().expect("a scratch folder");
-        for event in EVENTS {
-            let told = has_tracepoints(root.path()).expect_err("not all there").to_string();
-            assert!(told.contains(event) && told.contains("--check REC"), "{told}");
-            std::fs::create_dir_all(root.path().join("events").join(event)).expect("made");
+        let make = |event: &str, format: &str| {
+            let folder = root.path().join("events").join(event);
+            std::fs::create_dir_all(&folder)
+                .and_then(|()| std::fs::write(folder.join("format"), format))
+                .expect("made");
+        };
+        for event in PAGES {
+            assert_eq!(heard_at(root.path()), Heard::Presence);
+            make(event, "field:unsigned long pfn;");
         }
-        assert!(has_tracepoints(root.path()).is_ok());
+        for event in PAGES {
+            assert_eq!(heard_at(root.path()), Heard::Presence, "an order is missing");
+            make(event, "field:unsigned char order;");
+        }
+        for event in DECISIONS {
+            assert_eq!(heard_at(root.path()), Heard::Pages);
+            make(event, "");
+        }
+        assert_eq!(heard_at(root.path()), Heard::All);
     }
 
     /// Only what belongs to a process that is gone goes.

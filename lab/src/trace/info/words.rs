@@ -3,7 +3,7 @@
 //! Never: a control character of somebody's trace.
 
 use super::{Count, Info, Summary};
-use crate::report::number::{count, latency_us, percent, size, three, wrap};
+use crate::report::number::{count, latency_us, percent, printable, size, three, wrap};
 use crate::trace::{Header, Level};
 
 /// Widest line.
@@ -143,9 +143,4 @@ fn megabytes(bytes: u64) -> String {
 
 fn time(ns: u64) -> String {
     if ns < 1000 { format!("{ns}ns") } else { latency_us(ns as f64 / 1e3) }
-}
-
-/// Without control characters: what a trace says must not move somebody's cursor.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
