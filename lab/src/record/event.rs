@@ -104,7 +104,8 @@ pub const NEEDED: &[&str] = &[
     "task/task_newtask",
 ];
 
-struct Known {
+/// How to read an event.
+pub(super) struct Known {
     kind: Kind,
     fields: Vec<Field>,
 }
@@ -113,7 +114,7 @@ struct Known {
 #[derive(Default)]
 pub struct Decoder {
     /// By the number of the event.
-    known: Vec<Option<Known>>,
+    pub(super) known: Vec<Option<Known>>,
     /// The event of a program that is begun, and its field of the program's path.
     exec: Option<(u16, Field)>,
     /// Events that this kernel does not have.

@@ -13,6 +13,8 @@ pub mod event;
 pub mod follow;
 pub mod live;
 pub mod names;
+#[cfg(test)]
+mod tests;
 pub mod touch;
 
 use crate::trace::error::Place as At;

@@ -201,6 +201,7 @@ mod tests {
 
     #[test]
     fn an_instance_is_removed_and_so_is_a_dead_ones() {
+        let _turn = super::super::TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let root = match super::super::root() {
             Ok(root) => root,
             Err(error) => {

@@ -322,8 +322,7 @@ impl Follow {
 
     fn enter(&mut self, thread: u32, call: Call, args: [u64; 6], at_ns: u64) -> Result<(), Fault> {
         self.abandon(thread);
-        if call == Call::Close {
-            self.tables.close(thread, args[0] as i32);
+        if self.begun(thread, call, args) {
             return Ok(());
         }
         let ticket = call.is_data().then(|| self.held.open(None));
