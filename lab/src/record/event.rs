@@ -51,6 +51,8 @@ pub enum What {
     Exec(u32),
     /// The kernel reads ahead: first page, pages.
     Ahead(Place, u64, u64),
+    /// It does so page by page: of its own, or as the file system cannot do what it has just decided in another way.
+    AheadByPage(Place, u64, u64),
     /// Events were lost here.
     Lost,
 }
@@ -74,6 +76,7 @@ enum Kind {
     Gone,
     Exec,
     Ahead,
+    AheadByPage,
 }
 
 /// Event, filter, fields in the order of [`What`].
@@ -92,7 +95,7 @@ const OTHERS: &[(&str, Kind, &[&str])] = &[
 /// The kernel's own decisions, which are recorded on demand.
 const DECISIONS: &[(&str, Kind, &[&str])] = &[
     ("readahead/page_cache_ra_order", Kind::Ahead, &["s_dev", "i_ino", "index", "size"]),
-    ("readahead/page_cache_ra_unbounded", Kind::Ahead, &["s_dev", "i_ino", "index", "nr_to_read"]),
+    ("readahead/page_cache_ra_unbounded", Kind::AheadByPage, &["s_dev", "i_ino", "index", "nr_to_read"]),
 ];
 
 /// Without these nothing can be said of a read.
@@ -213,5 +216,6 @@ fn what(kind: Kind, values: [u64; 6]) -> Option<What> {
         Kind::Gone => What::Gone,
         Kind::Exec => What::Exec(a as u32),
         Kind::Ahead => What::Ahead(place, c, d),
+        Kind::AheadByPage => What::AheadByPage(place, c, d),
     })
 }

@@ -98,6 +98,8 @@ pub struct Follow {
     pub(super) tables: Tables,
     pending: HashMap<u32, Pending>,
     touches: Touches,
+    /// What the kernel has decided in a thread's latest event: the file, its first page, the one behind.
+    decided: HashMap<u32, (Place, u64, u64)>,
     files: HashMap<Place, u32>,
     places: Vec<Place>,
     /// Files that the page cache was asked for: their reads are always seen there.
@@ -130,6 +132,7 @@ impl Follow {
             tables: Tables::default(),
             pending: HashMap::new(),
             touches: Touches::default(),
+            decided: HashMap::new(),
             files: HashMap::new(),
             places: Vec::new(),
             paged: HashSet::new(),
@@ -212,6 +215,12 @@ impl Follow {
         if !matches!(event.what, What::Lost) && !self.tables.knows(thread) {
             self.tables.begin(thread)?;
         }
+        let decided = if self.decided.is_empty() { None } else { self.decided.remove(&thread) };
+        if let What::AheadByPage(place, first, _) = event.what
+            && decided.is_some_and(|(one, from, until)| one == place && (from..until).contains(&first))
+        {
+            return Ok(());
+        }
         if let What::Mapped(place, first, last) = event.what {
             self.mapped(thread, place, first, last, at_ns, out);
         } else if let What::Fault(place, page) = event.what {
@@ -253,21 +262,23 @@ impl Follow {
                 self.tables.exec(thread)?;
             }
             What::Ahead(place, first, pages) => {
-                self.counts.decisions += 1;
-                let file = self.file(place, out);
-                let record = Record {
-                    thread,
-                    open: BY_KERNEL | file,
-                    start_ns: Some(at_ns),
-                    flags: Flags::AHEAD,
-                    ..Record::read(file, first.saturating_mul(PAGE_BYTES), pages.saturating_mul(PAGE_BYTES))
-                };
-                self.put(record);
+                self.decided.insert(thread, (place, first, first.saturating_add(pages)));
+                self.ahead(thread, place, first, pages, at_ns, out);
             }
+            What::AheadByPage(place, first, pages) => self.ahead(thread, place, first, pages, at_ns, out),
             What::Lost => self.lost(),
             What::Mapped(..) | What::Fault(..) => {}
         }
         Ok(())
+    }
+
+    /// A decision of the kernel.
+    fn ahead(&mut self, thread: u32, place: Place, first: u64, pages: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+        self.counts.decisions += 1;
+        let file = self.file(place, out);
+        let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD);
+        let read = Record::read(file, first.saturating_mul(PAGE_BYTES), pages.saturating_mul(PAGE_BYTES));
+        self.put(Record { thread, open, start_ns, flags, ..read });
     }
 
     /// There are no more events.
