@@ -57,6 +57,14 @@ pub enum Call {
     Advise,
     /// Descriptor, offset, bytes.
     Readahead,
+    /// `mmap`: address, bytes, protection, flags, descriptor, offset.
+    Map,
+    /// `munmap`: address, bytes.
+    Unmap,
+    /// `mremap`: address, bytes, new bytes, flags.
+    Remap,
+    /// `madvise`: address, bytes, advice.
+    AdviseMapped,
 }
 
 /// A row of [`ENTRIES`].
@@ -107,6 +115,13 @@ pub static ENTRIES: &[Entry] = &[
     row("splice", Call::Copy),
     row("fadvise64", Call::Advise),
     row("readahead", Call::Readahead),
+    // Files, and what is put in place of something (MAP_FIXED). Memory (MAP_ANONYMOUS) else goes where nothing is.
+    Entry { filter: Some("flags & 0x10 || !(flags & 0x20)"), ..row("mmap", Call::Map) },
+    // As close: the place is free when it begins.
+    Entry { exit: false, ..row("munmap", Call::Unmap) },
+    row("mremap", Call::Remap),
+    // NORMAL, RANDOM, SEQUENTIAL, WILLNEED. Of a file DONTNEED leaves the page cache as it is.
+    Entry { filter: Some("behavior <= 3"), ..row("madvise", Call::AdviseMapped) },
 ];
 
 impl Call {
@@ -114,8 +129,8 @@ impl Call {
     #[must_use]
     pub fn is_data(self) -> bool {
         use Call::{
-            Advise, Copy, Read, ReadAt, ReadVector, ReadVectorAt, ReadVectorAt2, Readahead, Sendfile, Write, WriteAt,
-            WriteVector, WriteVectorAt, WriteVectorAt2,
+            Advise, AdviseMapped, Copy, Read, ReadAt, ReadVector, ReadVectorAt, ReadVectorAt2, Readahead, Sendfile,
+            Write, WriteAt, WriteVector, WriteVectorAt, WriteVectorAt2,
         };
         matches!(
             self,
@@ -131,6 +146,7 @@ impl Call {
                 | Sendfile
                 | Copy
                 | Advise
+                | AdviseMapped
                 | Readahead
         )
     }

@@ -43,8 +43,8 @@ pub enum What {
     Address(u64),
     /// Bytes past the page cache: offset, length; the size of the file.
     Direct(Place, u64, u64, u64),
-    /// A thread was begun, that shares the descriptors or has a copy.
-    Born(u32, bool),
+    /// A thread was begun, with these flags of clone(2).
+    Born(u32, u64),
     /// The thread ended.
     Gone,
     /// It runs another program; before that it was this thread.
@@ -57,7 +57,9 @@ pub enum What {
     Lost,
 }
 
-/// `CLONE_FILES` of clone(2).
+/// Flags of clone(2): memory and descriptors are shared.
+pub const CLONE_VM: u64 = 0x100;
+/// See there.
 pub const CLONE_FILES: u64 = 0x400;
 /// `IOCB_WRITE`, as the format of `iomap_dio_rw_begin` has it.
 const IOCB_WRITE: u64 = 1 << 18;
@@ -212,7 +214,7 @@ fn what(kind: Kind, values: [u64; 6]) -> Option<What> {
         Kind::Address => What::Address(a),
         Kind::Direct if f & IOCB_WRITE != 0 => return None,
         Kind::Direct => What::Direct(place, c, d, e),
-        Kind::Born => What::Born(a as u32, b & CLONE_FILES != 0),
+        Kind::Born => What::Born(a as u32, b),
         Kind::Gone => What::Gone,
         Kind::Exec => What::Exec(a as u32),
         Kind::Ahead => What::Ahead(place, c, d),

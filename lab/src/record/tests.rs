@@ -86,6 +86,29 @@ ok(c.splice(x, None, b, None, 1000, 0))
 os.posix_fadvise(x, 4096, 8192, os.POSIX_FADV_SEQUENTIAL)
 ok(c.readahead(x, at(65536), 16384))
 
+c.mmap.restype = c.mremap.restype = ctypes.c_void_p
+def mapped(address, len, flags, fd, offset):
+    got = c.mmap(ctypes.c_void_p(address), at(len), 1, flags, fd, at(offset))
+    assert got != at(-1).value % 2**64 and (not address or got == address)
+    return got
+def advise(address, len, advice):
+    ok(c.madvise(ctypes.c_void_p(address), at(len), advice))
+K = 1024
+m = mapped(0, 64 * K, 1, x, 128 * K)
+advise(m + 4096, 8192, 1)
+advise(m, 4096, 4)
+ok(c.munmap(ctypes.c_void_p(m + 16 * K), at(8 * K)))
+mapped(m + 16 * K, 8 * K, 0x22, -1, 0)
+advise(m + 12 * K, 16 * K, 2)
+mapped(m + 48 * K, 16 * K, 0x32, -1, 0)
+advise(m + 48 * K, 16 * K, 1)
+there = mapped(0, 256 * K, 0x22, -1, 0)
+assert c.mremap(ctypes.c_void_p(m + 32 * K), at(16 * K), at(32 * K), 3, ctypes.c_void_p(there)) == there
+advise(there + 20 * K, 4096, 3)
+p = mapped(0, 256 * K, 1, os.open('map', 0), 0)
+advise(p, 256 * K, 1)
+assert ctypes.string_at(p + 37 * 4096 + 5, 1)[0] == 9
+
 e, g = os.open('data', 0), os.open('data', 0)
 os.read(e, 21), os.read(g, 22)
 fcntl.ioctl(e, 0x5450)
@@ -96,6 +119,7 @@ os.execv(sys.executable, [sys.executable, '-S', '-c', f'import os; os.read({e}, 
 /// What that is.
 fn what_it_did() -> Vec<Done> {
     let read = |offset, bytes| ("data", Op::Read, offset, bytes);
+    let hint = |advice, offset, bytes| ("data", Op::Hint(advice), offset, bytes);
     let write = |offset, bytes| ("out", Op::Write, offset, bytes);
     vec![
         read(0, 100),
@@ -123,8 +147,16 @@ fn what_it_did() -> Vec<Done> {
         read(302_256, 3000),
         write(5330, 53),
         read(305_256, 1000),
-        ("data", Op::Hint(Advice::Sequential), 4096, 8192),
-        ("data", Op::Hint(Advice::WillNeed), 65_536, 16_384),
+        hint(Advice::Sequential, 4096, 8192),
+        hint(Advice::WillNeed, 65_536, 16_384),
+        // Of a mapping; around what was cut out of it; nothing of memory that lies there now; where it was moved to.
+        hint(Advice::Random, 132 << 10, 8192),
+        hint(Advice::Sequential, 140 << 10, 4096),
+        hint(Advice::Sequential, 152 << 10, 4096),
+        hint(Advice::WillNeed, 180 << 10, 4096),
+        // A file that is only touched, and known by that.
+        ("map", Op::Hint(Advice::Random), 0, 256 << 10),
+        ("map", Op::Fault, 37 * 4096, 4096),
         read(0, 21),
         read(0, 22),
         read(21, 23),
@@ -132,9 +164,9 @@ fn what_it_did() -> Vec<Done> {
     ]
 }
 
-/// Follows what was captured, twice; gives what was done to the two files.
+/// Follows what was captured, twice; gives what was done to the three files.
 fn done(captured: &Captured, folder: &Path) -> Vec<Done> {
-    let files = ["data", "out"].map(|name| (place_of(&folder.join(name)).expect("a file").0, name));
+    let files = ["data", "out", "map"].map(|name| (place_of(&folder.join(name)).expect("a file").0, name));
     let names = || -> super::Names {
         Box::new(move |place| {
             let known = files.iter().find(|(one, _)| *one == place);
@@ -173,6 +205,7 @@ fn every_call_of_the_list_is_recorded_and_needed() {
     let folder = scratch.path();
     std::fs::write(folder.join("data"), vec![7; 1 << 20]).expect("room");
     std::fs::write(folder.join("out"), vec![8; 1 << 16]).expect("room");
+    std::fs::write(folder.join("map"), vec![9; 1 << 18]).expect("room");
     let words = ["python3", "-S", "-c", PROGRAM, folder.to_str().expect("UTF-8")].map(std::ffi::OsString::from);
     let target = Target::Command(words.to_vec());
     let asked = Asked { target, buffer_bytes: 16 << 20, decisions: false, folder: folder.to_path_buf() };

@@ -19,6 +19,9 @@ const F_DUPFD_CLOEXEC: u64 = 1030;
 /// Commands of ioctl(2).
 const FIONCLEX: u64 = 0x5450;
 const FIOCLEX: u64 = 0x5451;
+/// Flags of mmap(2) and mremap(2).
+const MAP_ANONYMOUS: u64 = 0x20;
+const MREMAP_DONTUNMAP: u64 = 4;
 /// Flags of close_range(2).
 const CLOSE_RANGE_CLOEXEC: u64 = 4;
 
@@ -31,6 +34,7 @@ impl Follow {
             // A text may hold any of them.
             Call::Ioctl if !matches!(args[1], FIONCLEX | FIOCLEX) => {}
             Call::Ioctl => self.tables.set_close_on_exec(thread, fd, args[1] == FIOCLEX),
+            Call::Unmap => self.spaces.unmap(thread, args[0], args[1]),
             _ => return false,
         }
         true
@@ -65,6 +69,16 @@ impl Follow {
                 if let Some((_, description)) = self.tables.get(thread, fd) {
                     description.position = u64::try_from(value).ok();
                 }
+            }
+            Call::Map if args[3] & MAP_ANONYMOUS != 0 => self.spaces.unmap(thread, value as u64, args[1]),
+            Call::Map => {
+                let (open, _) = self.description(thread, args[4] as i32)?;
+                self.spaces.map(thread, value as u64, args[1], open, args[5])?;
+            }
+            Call::Remap => {
+                // Of no bytes it makes a second one.
+                let keep = args[3] & MREMAP_DONTUNMAP != 0 || args[1] == 0;
+                self.spaces.remap(thread, (args[0], args[1]), (value as u64, args[2]), keep)?;
             }
             _ => {}
         }

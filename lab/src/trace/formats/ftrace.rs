@@ -17,7 +17,7 @@ use super::super::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
 use super::step::{self, Fault, Lines, Text};
 use crate::record::call::ENTRIES;
-use crate::record::event::{CLONE_FILES, Event, Place, What};
+use crate::record::event::{Event, Place, What};
 use crate::record::follow::{Follow, Learned, PAGE_BYTES};
 use std::collections::VecDeque;
 
@@ -265,7 +265,7 @@ fn known(name: &[u8], fields: &[u8]) -> Option<Option<What>> {
         b"iomap_dio_rw_begin" => {
             What::Direct(place(fields)?, number(of("offset")?)?, number(of("length")?)?, number(of("size")?)?)
         }
-        b"task_newtask" => What::Born(thread("pid")?, hex(of("clone_flags")?)? & CLONE_FILES != 0),
+        b"task_newtask" => What::Born(thread("pid")?, hex(of("clone_flags")?)?),
         b"sched_process_exit" => What::Gone,
         b"sched_process_exec" => What::Exec(thread("old_pid")?),
         _ => return Some(None),
