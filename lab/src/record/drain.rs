@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -44,12 +45,15 @@ impl Spill {
         Ok(Spill { rings, files, bytes: 0, page: vec![0; RING_PAGE_BYTES] })
     }
 
-    /// Waits until a ring is as full as the instance's `buffer_percent` says, or `wait_ms` have passed.
-    pub fn wait(&self, wait_ms: u32) {
+    /// Waits until a ring is as full as the instance's `buffer_percent` says, or `wait_ms` have passed; gives whether
+    /// `enough` can be read.
+    pub fn wait(&self, enough: &OwnedFd, wait_ms: u32) -> bool {
         let mut all: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        all.push(PollFd::new(enough, PollFlags::IN));
         let time = Timespec { tv_sec: 0, tv_nsec: i64::from(wait_ms) * 1_000_000 };
         // A signal ends the wait early, which is as good.
         let _ = poll(&mut all, Some(&time));
+        all.last().is_some_and(|enough| !enough.revents().is_empty())
     }
 
     /// Whether any ring waits to be read.

@@ -71,6 +71,7 @@ pub struct Before {
 
 /// Events that were taken, and all that is needed to understand them.
 pub struct Captured {
+    _removal: live::Removal,
     spill: Spill,
     decoder: Arc<Decoder>,
     before: Vec<Before>,
