@@ -110,11 +110,11 @@ fn begin(trace: &Path, pid: u32) -> Option<Child> {
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread"), "record", "-q", "--force"]);
     let mut recorder = command.args(["-o", text(trace), "--pid", &pid.to_string()]).spawn().expect("it runs");
     let mut ended = None;
-    // It takes events when it knows what is open: then it is more than one thread.
+    // When it knows what is open it has a thread that takes events, and one that waits for signals.
     wait_until("it records", || {
         ended = recorder.try_wait().expect("ours");
         let threads = fs::read_dir(format!("/proc/{}/task", recorder.id()));
-        ended.is_some() || threads.is_ok_and(|threads| threads.count() > 1)
+        ended.is_some() || threads.is_ok_and(|threads| threads.count() > 2)
     });
     if ended.and_then(|status| status.code()) == Some(3) {
         println!("skipped: needs root and tracefs");

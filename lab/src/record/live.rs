@@ -57,7 +57,7 @@ pub enum Target {
 /// A recording under way.
 pub struct Running {
     instance: Arc<Instance>,
-    _root: tracefs::Root,
+    root: tracefs::Root,
     decoder: Decoder,
     child: Option<Child>,
     /// The process, where it is none of ours.
@@ -87,8 +87,14 @@ pub fn start(asked: &Asked) -> Result<Running, RecordError> {
     }
     let instance = Arc::new(Instance::create(&root)?);
     let per_cpu_kb = (asked.buffer_bytes / instance.cpus().len().max(1) as u64 >> 10).max(8);
-    instance.set("buffer_size_kb", &per_cpu_kb.min(FIRST_BUFFER_KB).to_string())?;
-    let decoder = Decoder::enable(&instance, asked.decisions)?;
+    let first_kb = per_cpu_kb.min(FIRST_BUFFER_KB).to_string();
+    // The kernel waits in each for all CPUs, and in both at once as well.
+    let decoder = std::thread::scope(|scope| {
+        let sized = scope.spawn(|| instance.set("buffer_size_kb", &first_kb));
+        let decoder = Decoder::enable(&instance, asked.decisions);
+        sized.join().expect("it does not panic")?;
+        decoder
+    })?;
     let mut spill = Spill::new(instance.raw()?, &asked.folder)?;
     let began_ns = now_ns();
     let begun = begin(&instance, &asked.target)?;
@@ -105,10 +111,10 @@ pub fn start(asked: &Asked) -> Result<Running, RecordError> {
                     let ours = Arc::clone(&ours);
                     growth = Some(std::thread::spawn(move || ours.set("buffer_size_kb", &kb.to_string())));
                 }
-                spill.take()?;
             } else {
                 finder.look(&processes(&ours.followed()));
             }
+            spill.take()?;
         }
         spill.take()?;
         growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
@@ -116,8 +122,7 @@ pub fn start(asked: &Asked) -> Result<Running, RecordError> {
         Ok(Drained { spill, finder, cpu_seconds: spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9 })
     });
     let Begun { child, joined, pid, before, settled_ns, roots } = begun;
-    let _root = root;
-    Ok(Running { instance, _root, decoder, child, joined, pid, before, settled_ns, stop, drain, began_ns, roots })
+    Ok(Running { instance, root, decoder, child, joined, pid, before, settled_ns, stop, drain, began_ns, roots })
 }
 
 struct Drained {
@@ -298,18 +303,24 @@ impl Running {
         rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
         let Drained { mut spill, mut finder, cpu_seconds } = self.drain.join().expect("it does not panic")?;
         let lost = self.instance.stats();
-        let event_ns = cost_of_an_event(&self.instance)?;
         // An instance of which a file is open cannot be removed.
-        spill.close();
+        let closed = spill.close();
+        // The kernel waits for all CPUs there, while we have other things to do.
+        let (instance, root) = (self.instance, self.root);
+        let ending = std::thread::spawn(move || {
+            let cost = cost_of_an_event(&instance);
+            drop(instance);
+            drop(root);
+            cost.ok()
+        });
+        let ending = Ending(Some(ending));
+        closed?;
         // Our own libraries are mostly those of the command.
         finder.look(&[std::process::id()]);
         self.roots.into_iter().for_each(|root| finder.root(root));
         let until = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
-        // Taking it away waits for every CPU, which need not be waited for.
-        let instance = self.instance;
-        let removal = Some(std::thread::spawn(move || drop(instance)));
         Ok(Captured {
-            _removal: Removal(removal),
+            ending,
             spill,
             decoder: Arc::new(self.decoder),
             before: self.before,
@@ -318,19 +329,25 @@ impl Running {
             until_unix_ns: until,
             lost,
             seconds,
-            event_ns,
             drain_cpu_seconds: cpu_seconds,
         })
     }
 }
 
 /// An instance that is being taken away: it is gone when this is.
-pub struct Removal(Option<JoinHandle<()>>);
+pub struct Ending(Option<JoinHandle<Option<f64>>>);
 
-impl Drop for Removal {
+impl Ending {
+    /// What an event costs here, in nanoseconds, where it could be measured; waits for the end.
+    pub fn event_ns(&mut self) -> Option<f64> {
+        // Nobody is told of a panic: the next run takes away what is left.
+        self.0.take()?.join().ok()?
+    }
+}
+
+impl Drop for Ending {
     fn drop(&mut self) {
-        // It has nobody to tell of a panic, and the next run takes away what is left.
-        let _ = self.0.take().map(JoinHandle::join);
+        self.event_ns();
     }
 }
 
