@@ -238,7 +238,7 @@ fn decisions(trace: &Path, right: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
 
 /// As stat(2) numbers a device, in the words of a tracepoint.
 fn device(dev: u64) -> String {
-    let (major, minor) = (dev >> 8 & 0xfff | dev >> 32 & !0xfff, dev & 0xff | dev >> 12 & !0xff);
+    let (major, minor) = (((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff), (dev & 0xff) | ((dev >> 12) & !0xff));
     format!("{major}:{minor}")
 }
 

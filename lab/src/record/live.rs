@@ -86,7 +86,7 @@ pub fn start(asked: &Asked) -> Result<Running, RecordError> {
         return Err(RecordError::Kernel((*missing).to_string()));
     }
     let instance = Arc::new(Instance::create(&root)?);
-    let per_cpu_kb = (asked.buffer_bytes / instance.cpus().len().max(1) as u64 >> 10).max(8);
+    let per_cpu_kb = (asked.buffer_bytes / 1024 / instance.cpus().len().max(1) as u64).max(8);
     let first_kb = per_cpu_kb.min(FIRST_BUFFER_KB).to_string();
     // The kernel waits in each for all CPUs, and in both at once as well.
     let decoder = std::thread::scope(|scope| {
