@@ -36,13 +36,15 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
     let decisions = args.kernel_decisions;
     let asked = Asked { target, buffer_bytes: args.buffer, decisions, folder };
+    // From here on none ends us: the command is there before the first that is meant for it can come.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(failed)?;
     let mut running = start(&asked).map_err(refused)?;
-    let status = wait(&mut running, args.pid.is_some())?;
+    let status = wait(&mut running, signals, args.pid.is_some())?;
     let captured = running.finish().map_err(refused)?;
     let lost = captured.lost.overrun + captured.lost.dropped;
-    let spent =
-        Spent { seconds: captured.seconds, event_ns: captured.event_ns, drain_cpu_seconds: captured.drain_cpu_seconds };
+    let (seconds, drain_cpu_seconds) = (captured.seconds, captured.drain_cpu_seconds);
     let trace = captured.understand(&out).map_err(crate::convert::refused)?;
+    let spent = Spent { seconds, event_ns: trace.event_ns, drain_cpu_seconds };
     let told = Told::of(&trace, lost, spent, &out);
     let Understood { header, items, left_out, .. } = trace;
     written(&out, args.force, |output| own::write(&header, items, &left_out, output))?;
@@ -78,10 +80,12 @@ fn code(status: ExitStatus) -> u8 {
     status.code().unwrap_or_else(signal) as u8
 }
 
+fn failed(error: std::io::Error) -> Fail {
+    Fail::input("cannot wait for the command", error, "record it again")
+}
+
 /// Waits for the end; signals reach the command, or end the recording of a process.
-fn wait(running: &mut Running, joined: bool) -> Result<Option<ExitStatus>, Fail> {
-    let failed = |error: std::io::Error| Fail::input("cannot wait for the command", error, "record it again");
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(failed)?;
+fn wait(running: &mut Running, mut signals: Signals, joined: bool) -> Result<Option<ExitStatus>, Fail> {
     let (handle, pid) = (signals.handle(), running.pid());
     let enough = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&enough);
@@ -113,7 +117,7 @@ fn has_terminal() -> bool {
 #[derive(Clone, Copy)]
 struct Spent {
     seconds: f64,
-    event_ns: f64,
+    event_ns: Option<f64>,
     drain_cpu_seconds: f64,
 }
 
@@ -160,14 +164,13 @@ impl Told {
         ));
         let (events, size) = (count(self.events), size_of(self.event_bytes));
         let Spent { seconds, event_ns, drain_cpu_seconds } = self.spent;
-        let cost = self.events as f64 * event_ns / 1e9;
-        text.push_str(&format!(
-            "  {events} events ({size}), {} lost; at {event_ns:.0} ns each they cost {:.1} ms ({:.1} %), taking them {:.1} ms\n",
-            count(self.lost),
-            cost * 1e3,
-            cost / seconds * 100.0,
-            drain_cpu_seconds * 1e3,
-        ));
+        text.push_str(&format!("  {events} events ({size}), {} lost; ", count(self.lost)));
+        if let Some(event_ns) = event_ns {
+            let cost = self.events as f64 * event_ns / 1e9;
+            let share = cost / seconds * 100.0;
+            text.push_str(&format!("at {event_ns:.0} ns each they cost {:.1} ms ({share:.1} %), ", cost * 1e3));
+        }
+        text.push_str(&format!("taking them {:.1} ms\n", drain_cpu_seconds * 1e3));
         if self.lost > 0 {
             let buffer = size_of(args.buffer);
             text.push_str(&format!("lost events leave gaps: record with a --buffer larger than {buffer}\n"));

@@ -3,66 +3,15 @@
 //! Needs root and tracefs, else it is skipped; what a test needs besides it names.
 
 mod common;
-use common::{Got, foreread};
+#[path = "common/recorded.rs"]
+mod recorded;
+use common::foreread;
 use foreread_core::event::Advice;
-use foreread_lab::trace::{Item, Op, open};
+use foreread_lab::trace::Op;
+use recorded::{has, python, ranges, record, scratch, steps, text};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// A read as a test wants it: what, offset, bytes that came (of a hint and a touch: its length).
-type Step = (Op, u64, u64);
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
-
-/// A scratch folder on a disk, with a file of 1 MiB in it.
-fn scratch() -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
-    let data = dir.path().join("data");
-    std::fs::write(&data, vec![7; 1 << 20]).expect("room");
-    (dir, data)
-}
-
-fn has(program: &[&str]) -> bool {
-    let runs = Command::new(program[0]).args(&program[1..]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let runs = runs.is_ok_and(|status| status.success());
-    if !runs {
-        println!("skipped: needs {}", program.join(" "));
-    }
-    runs
-}
-
-/// Records a command; nothing where this machine cannot.
-fn record(trace: &Path, options: &[&str], command: &[&str]) -> Option<Got> {
-    let args = ["record", "--force", "-o", text(trace)].into_iter().chain(options.iter().copied());
-    let got = foreread(args.chain(["--"]).chain(command.iter().copied()));
-    if got.code == Some(3) {
-        println!("skipped: needs root and tracefs ({})", got.err.trim_end());
-        return None;
-    }
-    Some(got)
-}
-
-/// What is in a trace, by the name of the file.
-fn steps(trace: &Path, format: Option<&str>) -> BTreeMap<String, Vec<Step>> {
-    let (mut names, mut all) = (Vec::new(), BTreeMap::<String, Vec<Step>>::new());
-    for item in open::open(&[trace.to_path_buf()], format).expect("a trace").items {
-        match item.expect("whole") {
-            Item::File(file) => names.push(file.name),
-            Item::Record(r) => {
-                let bytes = r.returned.unwrap_or(r.len);
-                all.entry(names[r.file as usize].clone()).or_default().push((r.op, r.offset, bytes));
-            }
-        }
-    }
-    all
-}
-
-fn python(script: &str) -> Vec<&str> {
-    vec!["python3", "-S", "-c", script]
-}
 
 const CALLS: &str = r#"
 import os, mmap, ctypes, sys
@@ -152,24 +101,6 @@ fn what_was_open_before_and_what_threads_read_is_known() {
     let mut rest = all.split_off(1);
     rest.sort_by_key(|(_, offset, _)| *offset);
     assert_eq!(rest, (1..9).map(|i| (Op::Read, 4096 * i, 50)).collect::<Vec<_>>());
-}
-
-/// Which bytes of each file were read, as sorted ranges without gaps or overlaps.
-fn ranges(steps: BTreeMap<String, Vec<Step>>) -> BTreeMap<String, Vec<(u64, u64)>> {
-    let of = |all: Vec<Step>| {
-        let reads = all.into_iter().filter(|(op, _, len)| *op == Op::Read && *len > 0);
-        let mut reads: Vec<(u64, u64)> = reads.map(|(_, offset, len)| (offset, offset + len)).collect();
-        reads.sort_unstable();
-        let mut joined: Vec<(u64, u64)> = Vec::new();
-        for (start, end) in reads {
-            match joined.last_mut() {
-                Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                _ => joined.push((start, end)),
-            }
-        }
-        joined
-    };
-    steps.into_iter().map(|(name, all)| (name, of(all))).collect()
 }
 
 /// The ranges of a file that was open for too short a time to be found under its name: by its inode.

@@ -27,6 +27,8 @@ const FORMATS: &[&str] = &[
     "spc",
     "systor",
     "tencent",
+    // Events, of which several make a record.
+    "ftrace",
 ];
 
 fn folder(format: &str) -> PathBuf {

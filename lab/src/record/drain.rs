@@ -13,13 +13,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What the kernel gives at once: one page of its buffer.
 pub const RING_PAGE_BYTES: usize = 4096;
-/// Bytes that are read from a file of events at once.
+/// Bytes that are written to a file of events, or read from it, at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Programs whose paths are kept, at most.
@@ -28,7 +29,7 @@ const MAX_RAN: usize = 1 << 16;
 /// The events of every CPU, as the kernel wrote them.
 pub struct Spill {
     rings: Vec<File>,
-    files: Vec<File>,
+    files: Vec<BufWriter<File>>,
     /// Bytes taken.
     pub bytes: u64,
     page: Vec<u8>,
@@ -40,16 +41,20 @@ impl Spill {
     /// # Errors
     /// A file cannot be made there.
     pub fn new(rings: Vec<File>, folder: &Path) -> std::io::Result<Spill> {
-        let files = rings.iter().map(|_| tempfile::tempfile_in(folder)).collect::<std::io::Result<_>>()?;
+        let file = |_| Ok(BufWriter::with_capacity(BUFFER_BYTES, tempfile::tempfile_in(folder)?));
+        let files = rings.iter().map(file).collect::<std::io::Result<_>>()?;
         Ok(Spill { rings, files, bytes: 0, page: vec![0; RING_PAGE_BYTES] })
     }
 
-    /// Waits until a ring is as full as the instance's `buffer_percent` says, or `wait_ms` have passed.
-    pub fn wait(&self, wait_ms: u32) {
+    /// Waits until a ring is as full as the instance's `buffer_percent` says, or `wait_ms` have passed; gives whether
+    /// `enough` can be read.
+    pub fn wait(&self, enough: &OwnedFd, wait_ms: u32) -> bool {
         let mut all: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        all.push(PollFd::new(enough, PollFlags::IN));
         let time = Timespec { tv_sec: 0, tv_nsec: i64::from(wait_ms) * 1_000_000 };
         // A signal ends the wait early, which is as good.
         let _ = poll(&mut all, Some(&time));
+        all.last().is_some_and(|enough| !enough.revents().is_empty())
     }
 
     /// Whether any ring waits to be read.
@@ -65,7 +70,7 @@ impl Spill {
     /// # Errors
     /// There is no room for it, or the kernel refuses.
     pub fn take(&mut self) -> std::io::Result<()> {
-        for (mut ring, mut file) in self.rings.iter().zip(&self.files) {
+        for (mut ring, file) in self.rings.iter().zip(&mut self.files) {
             loop {
                 match ring.read(&mut self.page) {
                     Ok(0) => break,
@@ -84,8 +89,12 @@ impl Spill {
     }
 
     /// Nothing more will be taken.
-    pub fn close(&mut self) {
+    ///
+    /// # Errors
+    /// There is no room for what was taken.
+    pub fn close(&mut self) -> std::io::Result<()> {
         self.rings.clear();
+        self.files.iter_mut().try_for_each(BufWriter::flush)
     }
 
     /// The events from the first on, by time. Each call begins anew.
@@ -95,7 +104,7 @@ impl Spill {
     pub fn events(&self) -> std::io::Result<Merge> {
         let mut cpus = Vec::new();
         for file in &self.files {
-            let mut file = file.try_clone()?;
+            let mut file = file.get_ref().try_clone()?;
             file.seek(SeekFrom::Start(0))?;
             cpus.push(Cpu::new(BufReader::with_capacity(BUFFER_BYTES, file)));
         }

@@ -43,19 +43,23 @@ pub enum What {
     Address(u64),
     /// Bytes past the page cache: offset, length; the size of the file.
     Direct(Place, u64, u64, u64),
-    /// A thread was begun, that shares the descriptors or has a copy.
-    Born(u32, bool),
+    /// A thread was begun, with these flags of clone(2).
+    Born(u32, u64),
     /// The thread ended.
     Gone,
     /// It runs another program; before that it was this thread.
     Exec(u32),
     /// The kernel reads ahead: first page, pages.
     Ahead(Place, u64, u64),
+    /// It does so page by page: of its own, or as the file system cannot do what it has just decided in another way.
+    AheadByPage(Place, u64, u64),
     /// Events were lost here.
     Lost,
 }
 
-/// `CLONE_FILES` of clone(2).
+/// Flags of clone(2): memory and descriptors are shared.
+pub const CLONE_VM: u64 = 0x100;
+/// See there.
 pub const CLONE_FILES: u64 = 0x400;
 /// `IOCB_WRITE`, as the format of `iomap_dio_rw_begin` has it.
 const IOCB_WRITE: u64 = 1 << 18;
@@ -74,6 +78,7 @@ enum Kind {
     Gone,
     Exec,
     Ahead,
+    AheadByPage,
 }
 
 /// Event, filter, fields in the order of [`What`].
@@ -92,7 +97,7 @@ const OTHERS: &[(&str, Kind, &[&str])] = &[
 /// The kernel's own decisions, which are recorded on demand.
 const DECISIONS: &[(&str, Kind, &[&str])] = &[
     ("readahead/page_cache_ra_order", Kind::Ahead, &["s_dev", "i_ino", "index", "size"]),
-    ("readahead/page_cache_ra_unbounded", Kind::Ahead, &["s_dev", "i_ino", "index", "nr_to_read"]),
+    ("readahead/page_cache_ra_unbounded", Kind::AheadByPage, &["s_dev", "i_ino", "index", "nr_to_read"]),
 ];
 
 /// Without these nothing can be said of a read.
@@ -104,7 +109,8 @@ pub const NEEDED: &[&str] = &[
     "task/task_newtask",
 ];
 
-struct Known {
+/// How to read an event.
+pub(super) struct Known {
     kind: Kind,
     fields: Vec<Field>,
 }
@@ -113,7 +119,7 @@ struct Known {
 #[derive(Default)]
 pub struct Decoder {
     /// By the number of the event.
-    known: Vec<Option<Known>>,
+    pub(super) known: Vec<Option<Known>>,
     /// The event of a program that is begun, and its field of the program's path.
     exec: Option<(u16, Field)>,
     /// Events that this kernel does not have.
@@ -208,9 +214,10 @@ fn what(kind: Kind, values: [u64; 6]) -> Option<What> {
         Kind::Address => What::Address(a),
         Kind::Direct if f & IOCB_WRITE != 0 => return None,
         Kind::Direct => What::Direct(place, c, d, e),
-        Kind::Born => What::Born(a as u32, b & CLONE_FILES != 0),
+        Kind::Born => What::Born(a as u32, b),
         Kind::Gone => What::Gone,
         Kind::Exec => What::Exec(a as u32),
         Kind::Ahead => What::Ahead(place, c, d),
+        Kind::AheadByPage => What::AheadByPage(place, c, d),
     })
 }

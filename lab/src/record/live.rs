@@ -7,16 +7,19 @@
 //! anything; times are told only.
 
 use super::drain::Spill;
-use super::event::{Decoder, NEEDED};
+use super::event::{Decoder, NEEDED, Place};
 use super::follow::Inherited;
 use super::names::{Finder, place_of};
 use super::{Before, Captured, RecordError};
 use crate::tracefs::{self, Instance};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +28,9 @@ use std::time::SystemTime;
 
 /// How long the recorder sleeps while the rings are less than half full; then it looks at what is open.
 const TICK_MS: u32 = 100;
+
+/// Memory for the events of a CPU to begin with: all of 64 MiB takes longer to fetch than many a command runs.
+const FIRST_BUFFER_KB: u64 = 8 << 10;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -51,14 +57,16 @@ pub enum Target {
 /// A recording under way.
 pub struct Running {
     instance: Arc<Instance>,
-    _root: tracefs::Root,
+    root: tracefs::Root,
     decoder: Decoder,
     child: Option<Child>,
+    /// The process, where it is none of ours.
+    joined: Option<OwnedFd>,
     pid: u32,
     before: Vec<Before>,
     settled_ns: u64,
-    stop: Arc<AtomicBool>,
-    drain: JoinHandle<std::io::Result<Drained>>,
+    stop: Arc<OwnedFd>,
+    drain: JoinHandle<Result<Drained, RecordError>>,
     began_ns: u64,
     roots: Vec<PathBuf>,
 }
@@ -78,33 +86,43 @@ pub fn start(asked: &Asked) -> Result<Running, RecordError> {
         return Err(RecordError::Kernel((*missing).to_string()));
     }
     let instance = Arc::new(Instance::create(&root)?);
-    let per_cpu = asked.buffer_bytes / instance.cpus().len().max(1) as u64;
-    instance.set("buffer_size_kb", &(per_cpu >> 10).max(8).to_string())?;
-    // What nobody follows must not be recorded in the moment between two settings.
-    instance.follow(&[std::process::id()], true)?;
-    let decoder = Decoder::enable(&instance, asked.decisions)?;
+    let per_cpu_kb = (asked.buffer_bytes / 1024 / instance.cpus().len().max(1) as u64).max(8);
+    let first_kb = per_cpu_kb.min(FIRST_BUFFER_KB).to_string();
+    // The kernel waits in each for all CPUs, and in both at once as well.
+    let decoder = std::thread::scope(|scope| {
+        let sized = scope.spawn(|| instance.set("buffer_size_kb", &first_kb));
+        let decoder = Decoder::enable(&instance, asked.decisions);
+        sized.join().expect("it does not panic")?;
+        decoder
+    })?;
     let mut spill = Spill::new(instance.raw()?, &asked.folder)?;
     let began_ns = now_ns();
     let begun = begin(&instance, &asked.target)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let (flag, ours) = (Arc::clone(&stop), Arc::clone(&instance));
+    let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?);
+    let (enough, ours) = (Arc::clone(&stop), Arc::clone(&instance));
     let drain = std::thread::spawn(move || {
         let mut finder = Finder::default();
-        while !flag.load(Ordering::Acquire) {
-            spill.wait(TICK_MS);
+        let mut rest = (per_cpu_kb > FIRST_BUFFER_KB).then_some(per_cpu_kb);
+        let mut growth = None;
+        while !spill.wait(&enough, TICK_MS) {
             if spill.is_ready() {
-                spill.take()?;
+                // Many events: all that was asked for is fetched, by somebody else, as events must be taken meanwhile.
+                if let Some(kb) = rest.take() {
+                    let ours = Arc::clone(&ours);
+                    growth = Some(std::thread::spawn(move || ours.set("buffer_size_kb", &kb.to_string())));
+                }
             } else {
                 finder.look(&processes(&ours.followed()));
             }
+            spill.take()?;
         }
         spill.take()?;
+        growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         Ok(Drained { spill, finder, cpu_seconds: spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9 })
     });
-    let Begun { child, pid, before, settled_ns, roots } = begun;
-    let _root = root;
-    Ok(Running { instance, _root, decoder, child, pid, before, settled_ns, stop, drain, began_ns, roots })
+    let Begun { child, joined, pid, before, settled_ns, roots } = begun;
+    Ok(Running { instance, root, decoder, child, joined, pid, before, settled_ns, stop, drain, began_ns, roots })
 }
 
 struct Drained {
@@ -115,6 +133,7 @@ struct Drained {
 
 struct Begun {
     child: Option<Child>,
+    joined: Option<OwnedFd>,
     pid: u32,
     before: Vec<Before>,
     settled_ns: u64,
@@ -134,7 +153,7 @@ fn begin(instance: &Arc<Instance>, target: &Target) -> Result<Begun, RecordError
             let ours = Arc::clone(instance);
             let begun = std::thread::spawn(move || -> Result<(u32, Child), RecordError> {
                 let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-                ours.follow(&[thread], true)?;
+                ours.follow(&[thread])?;
                 ours.set("tracing_on", "1")?;
                 let (name, rest) = words.split_first().map_or((OsString::new(), &[][..]), |(n, r)| (n.clone(), r));
                 let child = Command::new(&name).args(rest).spawn();
@@ -142,32 +161,56 @@ fn begin(instance: &Arc<Instance>, target: &Target) -> Result<Begun, RecordError
                 Ok((thread, child))
             });
             let (thread, child) = begun.join().expect("it does not panic")?;
-            let before = vec![Before { thread, descriptors, shares: None, ignored: true }];
-            Ok(Begun { pid: child.id(), child: Some(child), before, settled_ns: 0, roots })
+            let mut before = vec![Before { thread, descriptors, shares: None, ignored: true }];
+            unsure(&mut before);
+            Ok(Begun { pid: child.id(), child: Some(child), joined: None, before, settled_ns: 0, roots })
         }
-        Target::Process(pid) => {
-            let all = family(*pid);
-            if all.is_empty() {
-                return Err(RecordError::Process(*pid));
-            }
-            let threads: Vec<u32> = all.iter().flat_map(|pid| threads_of(*pid)).collect();
-            instance.follow(&threads, true)?;
-            instance.set("tracing_on", "1")?;
-            let mut before = Vec::new();
-            for pid in &all {
-                let descriptors = descriptors_of(&pid.to_string());
-                before.push(Before { thread: *pid, descriptors, shares: None, ignored: false });
-                let others = threads_of(*pid).into_iter().filter(|thread| thread != pid);
-                before.extend(others.map(|thread| Before {
-                    thread,
-                    descriptors: Vec::new(),
-                    shares: Some(*pid),
-                    ignored: false,
-                }));
-            }
-            let roots = fs::read_link(format!("/proc/{pid}/cwd")).into_iter().collect();
-            Ok(Begun { child: None, pid: *pid, before, settled_ns: now_ns(), roots })
+        Target::Process(pid) => join(instance, *pid),
+    }
+}
+
+/// Follows a process that runs, with all that it has begun.
+fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
+    let joined = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let joined = joined.and_then(|one| pidfd_open(one, PidfdFlags::empty()).ok()).ok_or(RecordError::Process(pid))?;
+    let threads = || -> Vec<u32> { family(pid).into_iter().flat_map(threads_of).collect() };
+    let mut followed: Vec<u32> = Vec::new();
+    // Whoever is begun by a followed one is followed; others may have been begun while we looked.
+    loop {
+        let fresh: Vec<u32> = threads().into_iter().filter(|thread| !followed.contains(thread)).collect();
+        if fresh.is_empty() {
+            break;
         }
+        instance.follow(&fresh)?;
+        followed.extend(fresh);
+    }
+    instance.set("tracing_on", "1")?;
+    let mut before = Vec::new();
+    for pid in family(pid) {
+        let descriptors = descriptors_of(&pid.to_string());
+        before.push(Before { thread: pid, descriptors, shares: None, ignored: false });
+        let others = threads_of(pid).into_iter().filter(|thread| *thread != pid);
+        let shares = |thread| Before { thread, descriptors: Vec::new(), shares: Some(pid), ignored: false };
+        before.extend(others.map(shares));
+    }
+    if followed.is_empty() {
+        return Err(RecordError::Process(pid));
+    }
+    unsure(&mut before);
+    let roots = fs::read_link(format!("/proc/{pid}/cwd")).into_iter().collect();
+    Ok(Begun { child: None, joined: Some(joined), pid, before, settled_ns: now_ns(), roots })
+}
+
+/// Takes away positions that may be shared: descriptors of one file at one place may be of one open description (fork,
+/// dup), and nothing in /proc says so. What moves one then moves the other unseen.
+fn unsure(before: &mut [Before]) {
+    let mut times: HashMap<(Place, u64), u32> = HashMap::new();
+    let key = |one: &Inherited| one.place.zip(one.position);
+    for key in before.iter().flat_map(|one| &one.descriptors).filter_map(key) {
+        *times.entry(key).or_default() += 1;
+    }
+    for one in before.iter_mut().flat_map(|one| &mut one.descriptors) {
+        one.position = one.position.filter(|_| key(one).is_none_or(|key| times[&key] == 1));
     }
 }
 
@@ -237,8 +280,15 @@ impl Running {
         if let Some(child) = &mut self.child {
             return child.wait().map(Some);
         }
-        while !enough.load(Ordering::Acquire) && Path::new(&format!("/proc/{}", self.pid)).exists() {
-            std::thread::sleep(std::time::Duration::from_millis(20));
+        // It has ended when it can be read: also where nobody has waited for it yet.
+        let Some(joined) = &self.joined else { return Ok(None) };
+        let time = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        while !enough.load(Ordering::Acquire) {
+            match poll(&mut [PollFd::new(joined, PollFlags::IN)], Some(&time)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => break,
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(None)
     }
@@ -250,17 +300,27 @@ impl Running {
     pub fn finish(self) -> Result<Captured, RecordError> {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
         self.instance.set("tracing_on", "0")?;
-        self.stop.store(true, Ordering::Release);
+        rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
         let Drained { mut spill, mut finder, cpu_seconds } = self.drain.join().expect("it does not panic")?;
         let lost = self.instance.stats();
-        let event_ns = cost_of_an_event(&self.instance)?;
         // An instance of which a file is open cannot be removed.
-        spill.close();
+        let closed = spill.close();
+        // The kernel waits for all CPUs there, while we have other things to do.
+        let (instance, root) = (self.instance, self.root);
+        let ending = std::thread::spawn(move || {
+            let cost = cost_of_an_event(&instance);
+            drop(instance);
+            drop(root);
+            cost.ok()
+        });
+        let ending = Ending(Some(ending));
+        closed?;
         // Our own libraries are mostly those of the command.
         finder.look(&[std::process::id()]);
         self.roots.into_iter().for_each(|root| finder.root(root));
         let until = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
         Ok(Captured {
+            ending,
             spill,
             decoder: Arc::new(self.decoder),
             before: self.before,
@@ -269,9 +329,25 @@ impl Running {
             until_unix_ns: until,
             lost,
             seconds,
-            event_ns,
             drain_cpu_seconds: cpu_seconds,
         })
+    }
+}
+
+/// An instance that is being taken away: it is gone when this is.
+pub struct Ending(Option<JoinHandle<Option<f64>>>);
+
+impl Ending {
+    /// What an event costs here, in nanoseconds, where it could be measured; waits for the end.
+    pub fn event_ns(&mut self) -> Option<f64> {
+        // Nobody is told of a panic: the next run takes away what is left.
+        self.0.take()?.join().ok()?
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.event_ns();
     }
 }
 
@@ -285,7 +361,7 @@ pub fn send(pid: u32, signal: i32) {
 }
 
 /// Calls of one round of [`cost_of_an_event`], and rounds.
-const CALLS: u32 = 2000;
+const CALLS: u32 = 500;
 const ROUNDS: u32 = 8;
 
 /// What an event costs here, in nanoseconds: a call that does next to nothing (`lseek`) with its two events and without,
@@ -307,7 +383,7 @@ fn cost_of_an_event(instance: &Instance) -> Result<f64, RecordError> {
         }
         Ok(best)
     };
-    instance.follow(&[rustix::thread::gettid().as_raw_nonzero().get() as u32], false)?;
+    instance.follow(&[rustix::thread::gettid().as_raw_nonzero().get() as u32])?;
     let with = fastest("1")?;
     instance.stop()?;
     let without = fastest("0")?;

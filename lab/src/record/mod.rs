@@ -13,6 +13,8 @@ pub mod event;
 pub mod follow;
 pub mod live;
 pub mod names;
+#[cfg(test)]
+mod tests;
 pub mod touch;
 
 use crate::trace::error::Place as At;
@@ -69,6 +71,7 @@ pub struct Before {
 
 /// Events that were taken, and all that is needed to understand them.
 pub struct Captured {
+    ending: live::Ending,
     spill: Spill,
     decoder: Arc<Decoder>,
     before: Vec<Before>,
@@ -81,8 +84,6 @@ pub struct Captured {
     pub lost: Stats,
     /// From the start to the end of the command.
     pub seconds: f64,
-    /// What an event costs the program here, in nanoseconds.
-    pub event_ns: f64,
     /// Processor time of the thread that took the events, meanwhile.
     pub drain_cpu_seconds: f64,
 }
@@ -105,6 +106,8 @@ pub struct Understood {
     pub events: u64,
     /// Bytes of events.
     pub event_bytes: u64,
+    /// What an event costs the program here, in nanoseconds, where it could be measured.
+    pub event_ns: Option<f64>,
 }
 
 const WRONG: &str = "record it again, with fewer processes";
@@ -134,7 +137,8 @@ impl Captured {
         let (files, event_bytes) = (places.len() as u64, self.spill.bytes);
         let second = self.steps(learned, names, left_out.clone(), path)?;
         let items = step::items(second);
-        Ok(Understood { header, items, left_out, counts, files, nameless, events, event_bytes })
+        let event_ns = self.ending.event_ns();
+        Ok(Understood { header, items, left_out, counts, files, nameless, events, event_bytes, event_ns })
     }
 
     fn info(&self, place: Place) -> FileInfo {

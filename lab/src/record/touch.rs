@@ -37,7 +37,12 @@ impl Touches {
         self.0.insert(thread, Touch { address: Some(address), ..Touch::default() });
     }
 
-    /// A thread is gone.
+    /// The address of a thread's latest fault.
+    pub fn address_of(&self, thread: u32) -> Option<u64> {
+        self.0.get(&thread)?.address
+    }
+
+    /// A thread is gone, or makes a call: what it touches there by itself has no address.
     pub fn gone(&mut self, thread: u32) {
         self.0.remove(&thread);
     }

@@ -220,7 +220,14 @@ struct Reasons {
 impl LeftOut {
     /// One more entry is passed over for `reason`, a plural ("trims", "records without a reply").
     pub fn count(&self, reason: &'static str) {
-        *self.reasons().now.entry(reason).or_default() += 1;
+        self.count_many(reason, 1);
+    }
+
+    /// `n` more.
+    pub fn count_many(&self, reason: &'static str, n: u64) {
+        let mut reasons = self.reasons();
+        let sum = reasons.now.entry(reason).or_default();
+        *sum = sum.saturating_add(n);
     }
 
     /// How many for each reason, so far.

@@ -85,14 +85,17 @@ impl Instance {
         Ok(Some(format))
     }
 
-    /// Records events of these threads only; with `children` also of those that they begin from now on.
+    /// Records events of these threads too, and of those that they begin from now on; while none is followed, of all.
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn follow(&self, threads: &[u32], children: bool) -> Result<(), TracefsError> {
-        self.set("options/event-fork", if children { "1" } else { "0" })?;
+    pub fn follow(&self, threads: &[u32]) -> Result<(), TracefsError> {
+        self.set("options/event-fork", "1")?;
         let list: Vec<String> = threads.iter().map(u32::to_string).collect();
-        self.set("set_event_pid", &list.join(" "))
+        let path = self.path.join("set_event_pid");
+        // A truncation would take the others away first, and wait until no CPU is in an event.
+        let done = OpenOptions::new().write(true).open(&path).and_then(|mut f| f.write_all(list.join(" ").as_bytes()));
+        done.map_err(|error| TracefsError::io("cannot follow", &path, &error))
     }
 
     /// The threads that are followed at the moment.
@@ -201,6 +204,7 @@ mod tests {
 
     #[test]
     fn an_instance_is_removed_and_so_is_a_dead_ones() {
+        let _turn = super::super::TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let root = match super::super::root() {
             Ok(root) => root,
             Err(error) => {
@@ -217,7 +221,7 @@ mod tests {
         assert!(format.field("pid").is_some());
         assert_eq!(instance.enable("sched/no_such_event", None).expect("no error"), None);
         assert!(instance.enable("sched/sched_process_exec", Some("nonsense ==")).is_err());
-        instance.follow(&[std::process::id()], true).expect("followed");
+        instance.follow(&[std::process::id()]).expect("followed");
         assert_eq!(instance.followed(), [std::process::id()]);
         assert_eq!(instance.stats(), Stats::default());
         let path = instance.path().to_path_buf();

@@ -11,6 +11,9 @@
 pub mod format;
 mod instance;
 pub mod ring;
+/// A process has one instance, so tests take turns.
+#[cfg(test)]
+pub(crate) static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 pub use instance::{Instance, Stats};
 

@@ -4,7 +4,7 @@
 
 use super::super::call::Call;
 use super::super::event::Place;
-use super::{Counts, Follow, NO_FILE, NO_HINT, PAGE_BYTES, Pending, Seen, UNKNOWN, UNREAD};
+use super::{Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, Seen, UNKNOWN, UNMAPPED, UNREAD};
 use crate::trace::check::MAX_END;
 use crate::trace::formats::step::Fault;
 use crate::trace::formats::strace::calls::MAX_CALL_BYTES;
@@ -72,6 +72,9 @@ impl Follow {
         at_ns: u64,
         out: &mut VecDeque<Item>,
     ) -> Result<Option<Record>, Fault> {
+        if pending.call == Call::AdviseMapped {
+            return Ok(self.advised(thread, pending, at_ns, out));
+        }
         let asked = asked(pending.call, pending.args);
         self.moved_out(thread, pending, came);
         if pending.call == Call::Advise && advice(pending.args[3]).is_none() {
@@ -119,6 +122,41 @@ impl Follow {
         }))
     }
 
+    /// A hint about addresses: of each file that is mapped there; the first is given back.
+    fn advised(&mut self, thread: u32, pending: &Pending, at_ns: u64, out: &mut VecDeque<Item>) -> Option<Record> {
+        let [address, len, number, ..] = pending.args;
+        // A text may have DONTNEED, which leaves the page cache as it is.
+        let Some(advice) = advice(number).filter(|advice| *advice != Advice::DontNeed) else {
+            return self.pass(NO_HINT);
+        };
+        let pieces = self.spaces.pieces(thread, address, len);
+        if pieces.is_empty() {
+            return self.pass(UNMAPPED);
+        }
+        let mut first = None;
+        for piece in pieces {
+            let Some(&place) = self.known.get(&piece.open).or_else(|| self.learned.get(&piece.open)) else {
+                self.left_out.count(NO_HINT);
+                continue;
+            };
+            let file = self.file(place, out);
+            self.counts.hints += 1;
+            let record = Record {
+                op: Op::Hint(advice),
+                thread,
+                open: MAPPING | file,
+                start_ns: Some(at_ns),
+                end_ns: Some(at_ns),
+                ..Record::read(file, piece.offset.min(MAX_END), piece.len.min(MAX_END - piece.offset.min(MAX_END)))
+            };
+            match first {
+                None => first = Some(Record { start_ns: Some(pending.start_ns), ..record }),
+                Some(_) => self.put(record),
+            }
+        }
+        first
+    }
+
     fn pass(&mut self, why: &'static str) -> Option<Record> {
         self.left_out.count(why);
         None
@@ -136,7 +174,7 @@ impl Follow {
     }
 
     /// The description behind a descriptor; one that nobody opened here begins here, without a position.
-    fn description(&mut self, thread: u32, descriptor: i32) -> Result<(u32, Description), Fault> {
+    pub(super) fn description(&mut self, thread: u32, descriptor: i32) -> Result<(u32, Description), Fault> {
         if let Some((open, description)) = self.tables.get(thread, descriptor) {
             return Ok((open, *description));
         }

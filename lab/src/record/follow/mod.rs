@@ -11,17 +11,19 @@
 //! is known to the page only is recorded by the page, and counted.
 
 mod data;
+mod maps;
 mod state;
 
 pub use state::O_DIRECT;
 
 use super::call::Call;
-use super::event::{Event, Place, What};
+use super::event::{CLONE_FILES, CLONE_VM, Event, Place, What};
 use super::touch::Touches;
 use crate::trace::formats::step::Fault;
 use crate::trace::formats::strace::fds::{Description, Tables};
 use crate::trace::order::Held;
 use crate::trace::{FileInfo, Flags, Item, LeftOut, Op, Record};
+use maps::Spaces;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// A page of the page cache.
@@ -96,8 +98,11 @@ pub(super) struct Seen {
 /// Follows the events of a trace, in the order of their times.
 pub struct Follow {
     pub(super) tables: Tables,
+    spaces: Spaces,
     pending: HashMap<u32, Pending>,
     touches: Touches,
+    /// What the kernel has decided in a thread's latest event: the file, its first page, the one behind.
+    decided: HashMap<u32, (Place, u64, u64)>,
     files: HashMap<Place, u32>,
     places: Vec<Place>,
     /// Files that the page cache was asked for: their reads are always seen there.
@@ -120,6 +125,7 @@ const NO_FILE: &str = "calls on what is no file of a page cache (pipes, sockets,
 const UNKNOWN: &str = "reads from an unknown position";
 const UNREAD: &str = "writes to files that nobody read";
 const UNFINISHED: &str = "calls that did not return";
+const UNMAPPED: &str = "hints about memory, or about mappings made before the recording began";
 const NO_HINT: &str = "hints of files that nobody read, and hints that mean nothing to readahead";
 
 impl Follow {
@@ -128,8 +134,10 @@ impl Follow {
     pub fn new(known: Learned, names: Names, left_out: LeftOut) -> Follow {
         Follow {
             tables: Tables::default(),
+            spaces: Spaces::default(),
             pending: HashMap::new(),
             touches: Touches::default(),
+            decided: HashMap::new(),
             files: HashMap::new(),
             places: Vec::new(),
             paged: HashSet::new(),
@@ -153,6 +161,7 @@ impl Follow {
     /// There are too many.
     pub fn inherit(&mut self, thread: u32, all: &[Inherited], ignored: bool) -> Result<(), Fault> {
         self.tables.begin(thread)?;
+        self.spaces.begin(thread);
         if ignored {
             self.ignored = Some(thread);
         }
@@ -171,7 +180,8 @@ impl Follow {
     /// # Errors
     /// There are too many.
     pub fn share(&mut self, leader: u32, thread: u32) -> Result<(), Fault> {
-        self.tables.fork(leader, thread, true)
+        self.tables.fork(leader, thread, true)?;
+        self.spaces.fork(leader, thread, true)
     }
 
     /// Until then descriptors were still being looked at.
@@ -202,15 +212,26 @@ impl Follow {
     /// # Errors
     /// There are more threads, descriptors or files than may be.
     pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        if matches!(event.what, What::Lost) {
+            self.lost();
+            self.leave(false, out);
+            return Ok(());
+        }
         let base_ns = *self.base_ns.get_or_insert(event.at_ns);
         self.moving = event.at_ns < self.settled_ns;
         let at_ns = event.at_ns.saturating_sub(base_ns);
         let thread = event.thread;
-        if self.ignored == Some(thread) && !matches!(event.what, What::Born(..) | What::Lost) {
+        if self.ignored == Some(thread) && !matches!(event.what, What::Born(..)) {
             return Ok(());
         }
-        if !matches!(event.what, What::Lost) && !self.tables.knows(thread) {
+        if !self.tables.knows(thread) {
             self.tables.begin(thread)?;
+        }
+        let decided = if self.decided.is_empty() { None } else { self.decided.remove(&thread) };
+        if let What::AheadByPage(place, first, _) = event.what
+            && decided.is_some_and(|(one, from, until)| one == place && (from..until).contains(&first))
+        {
+            return Ok(());
         }
         if let What::Mapped(place, first, last) = event.what {
             self.mapped(thread, place, first, last, at_ns, out);
@@ -226,7 +247,10 @@ impl Follow {
 
     fn other(&mut self, thread: u32, what: What, at_ns: u64, out: &mut VecDeque<Item>) -> Result<(), Fault> {
         match what {
-            What::Enter(call, args) => self.enter(thread, call, args, at_ns)?,
+            What::Enter(call, args) => {
+                self.touches.gone(thread);
+                self.enter(thread, call, args, at_ns)?;
+            }
             What::Exit(call, value) => self.exit(thread, call, value, at_ns, out)?,
             What::Pages(place, first, last) => {
                 let (start, end) =
@@ -238,36 +262,43 @@ impl Follow {
                 self.saw(thread, seen, at_ns, out);
             }
             What::Address(address) => self.touches.address(thread, address),
-            What::Born(child, shares) => self.tables.fork(thread, child, shares)?,
+            What::Born(child, flags) => {
+                self.tables.fork(thread, child, flags & CLONE_FILES != 0)?;
+                self.spaces.fork(thread, child, flags & CLONE_VM != 0)?;
+            }
             What::Gone => {
                 self.abandon(thread);
                 self.touches.gone(thread);
                 self.tables.exit(thread);
+                self.spaces.exit(thread);
             }
             What::Exec(before) => {
                 if before != thread {
                     // Another thread than the first runs it, and takes its number.
                     self.tables.fork(before, thread, true)?;
                     self.tables.exit(before);
+                    self.spaces.exit(before);
                 }
                 self.tables.exec(thread)?;
+                self.spaces.begin(thread);
             }
             What::Ahead(place, first, pages) => {
-                self.counts.decisions += 1;
-                let file = self.file(place, out);
-                let record = Record {
-                    thread,
-                    open: BY_KERNEL | file,
-                    start_ns: Some(at_ns),
-                    flags: Flags::AHEAD,
-                    ..Record::read(file, first.saturating_mul(PAGE_BYTES), pages.saturating_mul(PAGE_BYTES))
-                };
-                self.put(record);
+                self.decided.insert(thread, (place, first, first.saturating_add(pages)));
+                self.ahead(thread, place, first, pages, at_ns, out);
             }
-            What::Lost => self.lost(),
-            What::Mapped(..) | What::Fault(..) => {}
+            What::AheadByPage(place, first, pages) => self.ahead(thread, place, first, pages, at_ns, out),
+            What::Mapped(..) | What::Fault(..) | What::Lost => {}
         }
         Ok(())
+    }
+
+    /// A decision of the kernel.
+    fn ahead(&mut self, thread: u32, place: Place, first: u64, pages: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+        self.counts.decisions += 1;
+        let file = self.file(place, out);
+        let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD);
+        let read = Record::read(file, first.saturating_mul(PAGE_BYTES), pages.saturating_mul(PAGE_BYTES));
+        self.put(Record { thread, open, start_ns, flags, ..read });
     }
 
     /// There are no more events.
@@ -290,7 +321,10 @@ impl Follow {
         self.counts.gaps += 1;
         let threads: Vec<u32> = self.pending.keys().copied().collect();
         threads.into_iter().for_each(|thread| self.abandon(thread));
+        self.touches.finish_all(&mut self.held, &mut self.counts);
+        self.decided.clear();
         self.tables.forget();
+        self.spaces.forget();
     }
 
     /// The number of a file; its item goes out with its first record.
@@ -322,8 +356,7 @@ impl Follow {
 
     fn enter(&mut self, thread: u32, call: Call, args: [u64; 6], at_ns: u64) -> Result<(), Fault> {
         self.abandon(thread);
-        if call == Call::Close {
-            self.tables.close(thread, args[0] as i32);
+        if self.begun(thread, call, args) {
             return Ok(());
         }
         let ticket = call.is_data().then(|| self.held.open(None));
@@ -383,12 +416,26 @@ impl Follow {
             return;
         }
         self.touches.finish(thread, &mut self.held, &mut self.counts);
-        let Some(page) = self.touches.page(thread, first, last) else {
+        let told = self.mapped_page(thread, place, |page| (first..=last).contains(&page));
+        let Some(page) = told.or_else(|| self.touches.page(thread, first, last)) else {
             self.left_out.count("touches of mapped pages that were there, whose page is not certain");
             return;
         };
         let record = self.touch(thread, place, page, at_ns, out);
         self.touches.found(thread, place, page, self.held.open(Some(record)));
+    }
+
+    /// The page that a thread's fault is about, where its address is in a mapping that is known and the page is `right`:
+    /// then it is known which file that is.
+    fn mapped_page(&mut self, thread: u32, place: Place, right: impl Fn(u64) -> bool) -> Option<u64> {
+        let address = self.touches.address_of(thread)?;
+        let piece = *self.spaces.pieces(thread, address - address % PAGE_BYTES, PAGE_BYTES).first()?;
+        let page = piece.offset / PAGE_BYTES;
+        if !right(page) {
+            return None;
+        }
+        self.learned.entry(piece.open).or_insert(place);
+        Some(page)
     }
 
     /// A fault that went to the file.
@@ -397,6 +444,7 @@ impl Follow {
             return;
         }
         self.touches.finish(thread, &mut self.held, &mut self.counts);
+        self.mapped_page(thread, place, |mapped| mapped == page);
         let record = self.touch(thread, place, page, at_ns, out);
         self.touches.begin(thread, place, page, self.held.open(Some(record)));
     }

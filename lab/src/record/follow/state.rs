@@ -16,17 +16,37 @@ const F_DUPFD: u64 = 0;
 const F_SETFD: u64 = 2;
 const F_SETFL: u64 = 4;
 const F_DUPFD_CLOEXEC: u64 = 1030;
-/// Flags of close_range(2) and unshare(2).
+/// Commands of ioctl(2).
+const FIONCLEX: u64 = 0x5450;
+const FIOCLEX: u64 = 0x5451;
+/// Flags of mmap(2) and mremap(2).
+const MAP_ANONYMOUS: u64 = 0x20;
+const MREMAP_DONTUNMAP: u64 = 4;
+/// Flags of close_range(2).
 const CLOSE_RANGE_CLOEXEC: u64 = 4;
 
 impl Follow {
+    /// Calls of which only the beginning matters.
+    pub(super) fn begun(&mut self, thread: u32, call: Call, args: [u64; 6]) -> bool {
+        let fd = args[0] as i32;
+        match call {
+            Call::Close => self.tables.close(thread, fd),
+            // A text may hold any of them.
+            Call::Ioctl if !matches!(args[1], FIONCLEX | FIOCLEX) => {}
+            Call::Ioctl => self.tables.set_close_on_exec(thread, fd, args[1] == FIOCLEX),
+            Call::Unmap => self.spaces.unmap(thread, args[0], args[1]),
+            _ => return false,
+        }
+        true
+    }
+
     pub(super) fn state(&mut self, thread: u32, pending: &Pending, value: i64) -> Result<(), Fault> {
         let (args, fd) = (pending.args, pending.args[0] as i32);
         let returned = i32::try_from(value).unwrap_or(-1);
         match pending.call {
             Call::Open => self.opened(thread, returned, args[1])?,
             Call::OpenAt => self.opened(thread, returned, args[2])?,
-            Call::OpenAt2 | Call::Create => self.opened(thread, returned, 0)?,
+            Call::OpenAt2 => self.opened(thread, returned, 0)?,
             Call::CloseRange if args[2] & CLOSE_RANGE_CLOEXEC == 0 => {
                 let limit = |number: u64| i32::try_from(number as u32).unwrap_or(i32::MAX);
                 self.tables.close_range(thread, limit(args[0])..=limit(args[1]));
@@ -49,6 +69,16 @@ impl Follow {
                 if let Some((_, description)) = self.tables.get(thread, fd) {
                     description.position = u64::try_from(value).ok();
                 }
+            }
+            Call::Map if args[3] & MAP_ANONYMOUS != 0 => self.spaces.unmap(thread, value as u64, args[1]),
+            Call::Map => {
+                let (open, _) = self.description(thread, args[4] as i32)?;
+                self.spaces.map(thread, value as u64, args[1], open, args[5])?;
+            }
+            Call::Remap => {
+                // Of no bytes it makes a second one.
+                let keep = args[3] & MREMAP_DONTUNMAP != 0 || args[1] == 0;
+                self.spaces.remap(thread, (args[0], args[1]), (value as u64, args[2]), keep)?;
             }
             _ => {}
         }

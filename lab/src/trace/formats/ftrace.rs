@@ -17,7 +17,7 @@ use super::super::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
 use super::step::{self, Fault, Lines, Text};
 use crate::record::call::ENTRIES;
-use crate::record::event::{CLONE_FILES, Event, Place, What};
+use crate::record::event::{Event, Place, What};
 use crate::record::follow::{Follow, Learned, PAGE_BYTES};
 use std::collections::VecDeque;
 
@@ -33,11 +33,12 @@ pub static FORMAT: Format = Format {
 
 const DAMAGED: &str = "cut the trace before this line, or record it again";
 const CUT: Fault = ("a line of ftrace that is not whole", DAMAGED);
+const LOST: &str = "events that were lost before they were read";
 const OTHER: &str = "events of other kinds";
 
 fn detect(head: &[u8]) -> Fit {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    let mut lines = head[..end].split(|b| *b == b'\n').filter(|line| !is_comment(line));
+    let mut lines = head[..end].split(|b| *b == b'\n').filter(|line| !is_comment(line) && !is_loss(line));
     match lines.next().map(parse) {
         Some(Some((_, Some(_)))) => Fit::Sure,
         // A first event that means nothing to us: the head of the file says what it is.
@@ -48,6 +49,12 @@ fn detect(head: &[u8]) -> Fit {
 
 fn is_comment(line: &[u8]) -> bool {
     line.trim_ascii().is_empty() || line.starts_with(b"#")
+}
+
+/// `CPU:1 [LOST 72 EVENTS]`
+fn is_loss(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    line.starts_with(b"CPU:") && line.ends_with(b"EVENTS]")
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
@@ -85,9 +92,10 @@ impl Lines for Ftrace {
         if is_comment(line) {
             return Ok(true);
         }
-        let lost = line.trim_ascii();
-        if lost.starts_with(b"CPU:") && lost.ends_with(b"EVENTS]") {
-            // It has no time: the gap is where the line stands.
+        if is_loss(line) {
+            // It has no time: the gap is where the line stands. Where no number fits the kernel tells none.
+            let number = line.trim_ascii().rsplit(|b| *b == b' ').nth(1).and_then(scan::number);
+            self.left_out.count_many(LOST, number.unwrap_or(1));
             self.end(out)?;
             self.follow.event(&Event { at_ns: 0, thread: 0, what: What::Lost }, out)?;
             return Ok(true);
@@ -265,7 +273,7 @@ fn known(name: &[u8], fields: &[u8]) -> Option<Option<What>> {
         b"iomap_dio_rw_begin" => {
             What::Direct(place(fields)?, number(of("offset")?)?, number(of("length")?)?, number(of("size")?)?)
         }
-        b"task_newtask" => What::Born(thread("pid")?, hex(of("clone_flags")?)? & CLONE_FILES != 0),
+        b"task_newtask" => What::Born(thread("pid")?, hex(of("clone_flags")?)?),
         b"sched_process_exit" => What::Gone,
         b"sched_process_exec" => What::Exec(thread("old_pid")?),
         _ => return Some(None),

@@ -1,0 +1,340 @@
+//! `foreread record` of a process that runs already, and the kernel's own decisions beside what the kernel tells of them
+//! in an instance of tracefs that the test reads by itself.
+//!
+//! Needs root, tracefs and python3, else it is skipped; what a test needs besides it names.
+
+mod common;
+#[path = "common/recorded.rs"]
+mod recorded;
+use foreread_lab::trace::{Flags, Item, Op, open};
+use recorded::{Step, has, python, record, scratch, steps, text};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+const PAGE: u64 = 4096;
+
+/// Where tracefs is mounted, if it is.
+fn tracefs() -> Option<&'static Path> {
+    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(Path::new);
+    let found = places.into_iter().find(|place| place.join("instances").is_dir());
+    if found.is_none() {
+        println!("skipped: needs tracefs mounted at /sys/kernel/tracing");
+    }
+    found
+}
+
+fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    // Only a test that fails comes to the end of it.
+    for _ in 0..6000 {
+        if so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("it never happened: {what}");
+}
+
+/// Reads what it is told to: `r N` by its first thread at the position, `t OFFSET` by a second thread, `c N` by a child
+/// that shares a descriptor with it.
+const READER: &str = r#"
+import os, queue, sys, threading
+os.chdir(sys.argv[1])
+own, ours = os.open('data', os.O_RDONLY), os.open('data', os.O_RDONLY)
+os.lseek(own, 100000, 0), os.lseek(ours, 300000, 0)
+ask, asked = os.pipe()[::-1]
+tell, told = os.pipe()[::-1]
+if os.fork() == 0:
+    os.close(ask), os.close(own)
+    while n := os.read(asked, 9):
+        os.read(ours, int(n))
+        os.write(tell, b'x')
+    os._exit(0)
+jobs, done = queue.Queue(), queue.Queue()
+threading.Thread(target=lambda: [done.put(os.pread(own, 777, at)) for at in iter(jobs.get, None)]).start()
+print('ready', flush=True)
+for line in iter(sys.stdin.readline, ''):
+    what, n = line.split()
+    if what == 'r':
+        os.read(own, int(n))
+    elif what == 't':
+        jobs.put(int(n)), done.get()
+    else:
+        os.write(ask, n.encode()), os.read(told, 1)
+    print('done', flush=True)
+os.close(ask)
+jobs.put(None)
+"#;
+
+struct Reader {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Reader {
+    fn new(folder: &Path) -> Reader {
+        let words = python(READER);
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("it runs");
+        let (input, output) = (process.stdin.take().expect("a pipe"), process.stdout.take().expect("a pipe"));
+        let mut reader = Reader { process, input, output: BufReader::new(output) };
+        reader.hears("ready");
+        reader
+    }
+
+    fn hears(&mut self, what: &str) {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line");
+        assert_eq!(line.trim_end(), what);
+    }
+
+    fn does(&mut self, what: &str) {
+        writeln!(self.input, "{what}").expect("it listens");
+        self.hears("done");
+    }
+
+    /// There is nothing more to do: it ends, and waits to be waited for.
+    fn ends(self) -> Child {
+        self.process
+    }
+}
+
+/// `record --pid` that has begun to record; nothing where this machine cannot.
+fn begin(trace: &Path, pid: u32) -> Option<Child> {
+    // A test that is begun in the background has no SIGINT to give on.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread"), "record", "-q", "--force"]);
+    let mut recorder = command.args(["-o", text(trace), "--pid", &pid.to_string()]).spawn().expect("it runs");
+    let mut ended = None;
+    // When it knows what is open it has a thread that takes events, and one that waits for signals.
+    wait_until("it records", || {
+        ended = recorder.try_wait().expect("ours");
+        let threads = fs::read_dir(format!("/proc/{}/task", recorder.id()));
+        ended.is_some() || threads.is_ok_and(|threads| threads.count() > 2)
+    });
+    if ended.and_then(|status| status.code()) == Some(3) {
+        println!("skipped: needs root and tracefs");
+        return None;
+    }
+    assert_eq!(ended, None);
+    Some(recorder)
+}
+
+/// That the recorder ended well and has left nothing.
+fn is_over(status: ExitStatus, recorder: u32) {
+    assert_eq!(status.code(), Some(0));
+    let left = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+        .map(|place| format!("{place}/instances/foreread-{recorder}"));
+    assert!(left.iter().all(|path| !Path::new(path).exists()), "{left:?}");
+}
+
+#[test]
+fn a_process_that_runs_is_recorded_until_it_ends_or_we_have_enough() {
+    let (dir, data) = scratch();
+    let (first, second) = (dir.path().join("1.frt"), dir.path().join("2.frt"));
+    if !has(&["python3", "--version"]) || !has(&["env", "--default-signal=INT", "true"]) {
+        return;
+    }
+    let mut reader = Reader::new(dir.path());
+    let pid = reader.process.id();
+    reader.does("r 4321");
+    // Until Ctrl-C: the process goes on.
+    let Some(mut recorder) = begin(&first, pid) else { return drop(reader.ends().wait()) };
+    for what in ["r 1000", "t 500000", "r 50", "c 100"] {
+        reader.does(what);
+    }
+    let kill = Command::new("kill").args(["-INT", &recorder.id().to_string()]).status();
+    assert!(kill.expect("it runs").success());
+    is_over(recorder.wait().expect("ends"), recorder.id());
+    reader.does("r 60");
+    // Until it ends.
+    let mut recorder = begin(&second, pid).expect("as before");
+    reader.does("r 70");
+    assert_eq!(recorder.try_wait().expect("ours"), None);
+    let mut ended = reader.ends();
+    is_over(recorder.wait().expect("ends"), recorder.id());
+    assert!(ended.wait().expect("ends").success());
+
+    let of = |trace| steps(trace, None).remove(text(&data)).expect("the file has its name");
+    let read = |offset, bytes| (Op::Read, offset, bytes);
+    let all: Vec<Step> = of(&first);
+    assert_eq!(all[..3], [read(104_321, 1000), read(500_000, 777), read(105_321, 50)]);
+    // Whoever shares a position may have moved it: known by the page.
+    let (op, offset, len) = all[3];
+    assert!(all.len() == 4 && op == Op::Read && offset <= 300_000 && offset % PAGE == 0, "{all:?}");
+    assert!(offset + len >= 300_100 && len <= 3 * PAGE, "{all:?}");
+    assert_eq!(of(&second), [read(105_431, 70)]);
+}
+
+/// An instance of tracefs that tells of readahead, beside the recorder's.
+struct Beside(PathBuf);
+
+impl Beside {
+    fn new(tracefs: &Path) -> Beside {
+        let folder = tracefs.join(format!("instances/beside-{}-{:?}", std::process::id(), std::thread::current().id()));
+        fs::create_dir(&folder).expect("root may");
+        let beside = Beside(folder);
+        beside.set("buffer_size_kb", "8192");
+        for event in [
+            "readahead/page_cache_ra_order",
+            "readahead/page_cache_ra_unbounded",
+            "filemap/mm_filemap_add_to_page_cache",
+        ] {
+            beside.set(&format!("events/{event}/enable"), "1");
+        }
+        beside
+    }
+
+    fn set(&self, file: &str, value: &str) {
+        fs::write(self.0.join(file), value).expect("root may");
+    }
+
+    /// Of each line about the file `ino` of the device `dev`: the event, and a number behind each key, 0 where it is not.
+    fn lines(&self, dev: &str, ino: u64, keys: [&str; 3]) -> Vec<(String, [u64; 3])> {
+        let text = fs::read_to_string(self.0.join("trace")).expect("root may");
+        assert!(!text.contains("LOST"), "its buffer is too small");
+        let ino = format!("{ino:x}");
+        let after = |line: &str, key: &str| {
+            let words: Vec<&str> = line.split([' ', '=']).collect();
+            words.windows(2).find(|pair| pair[0] == key).map(|pair| pair[1].to_string())
+        };
+        let mut lines = Vec::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            if after(line, "dev").as_deref() == Some(dev) && after(line, "ino").as_deref() == Some(&ino) {
+                let event = ["ra_order", "ra_unbounded", "add_to"].into_iter().find(|name| line.contains(name));
+                let number = |key| after(line, key).and_then(|value| value.parse().ok()).unwrap_or(0);
+                lines.push((event.expect("one of ours").to_string(), keys.map(number)));
+            }
+        }
+        lines
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("events/enable"), "0");
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// First page and pages of each decision in a trace, of the file whose name is `right`.
+fn decisions(trace: &Path, right: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
+    let (mut names, mut all) = (Vec::new(), Vec::new());
+    for item in open::open(&[trace.to_path_buf()], None).expect("a trace").items {
+        match item.expect("whole") {
+            Item::File(file) => names.push(file.name),
+            Item::Record(r) if r.flags.has(Flags::AHEAD) && right(&names[r.file as usize]) => {
+                all.push((r.offset / PAGE, r.len / PAGE));
+            }
+            Item::Record(_) => {}
+        }
+    }
+    all
+}
+
+/// As stat(2) numbers a device, in the words of a tracepoint.
+fn device(dev: u64) -> String {
+    let (major, minor) = (((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff), (dev & 0xff) | ((dev >> 12) & !0xff));
+    format!("{major}:{minor}")
+}
+
+/// The pages that were put into the page cache, a line each.
+fn added(beside: &Beside, dev: &str, ino: u64) -> Vec<u64> {
+    let lines = beside.lines(dev, ino, ["ofs", "order", "ino"]);
+    let adds = lines.into_iter().filter(|(event, _)| event == "add_to");
+    adds.flat_map(|(_, [bytes, order, _])| bytes / PAGE..bytes / PAGE + (1 << order)).collect()
+}
+
+const DROPPED: &str = r#"
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.fsync(fd)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+for _ in range(60): os.read(fd, 5000)
+os.pread(fd, 4096, 700000)
+os.pread(fd, 100, 900000)
+os.posix_fadvise(fd, 960000, 40000, os.POSIX_FADV_WILLNEED)
+while os.read(fd, 65536): pass
+"#;
+
+#[test]
+fn decisions_are_those_that_the_kernel_tells_of() {
+    let (dir, data) = scratch();
+    let trace = dir.path().join("t.frt");
+    let Some(tracefs) = tracefs().filter(|_| has(&["python3", "--version"])) else { return };
+    if record(&trace, &["-q"], &["true"]).is_none() {
+        return;
+    }
+    let meta = fs::metadata(&data).expect("there");
+    let (dev, beside) = (device(meta.dev()), Beside::new(tracefs));
+    let words = [&python(DROPPED)[..], &[text(&data)]].concat();
+    let got = record(&trace, &["--kernel-decisions", "-q"], &words).expect("as before");
+    assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
+    let ours = decisions(&trace, |name| name == text(&data));
+    // A decision that a file system without large folios carries out page by page is told twice, at the same page.
+    let mut theirs: Vec<(u64, u64)> = Vec::new();
+    let mut before = None;
+    for (event, [index, size, pages]) in beside.lines(&dev, meta.ino(), ["index", "size", "nr_to_read"]) {
+        if event == "add_to" || (event == "ra_unbounded" && before == Some(index)) {
+            before = None;
+            continue;
+        }
+        theirs.push((index, if event == "ra_order" { size } else { pages }));
+        before = (event == "ra_order").then_some(index);
+    }
+    assert_eq!(ours, theirs);
+    assert!(ours.len() > 5, "{ours:?}");
+    // Whatever came into the page cache, somebody had decided.
+    let pages = added(&beside, &dev, meta.ino());
+    assert!(pages.len() > 128, "{pages:?}");
+    let decided = |page: &u64| ours.iter().any(|(first, pages)| (*first..first + pages).contains(page));
+    assert!(pages.iter().all(decided), "{pages:?} by {ours:?}");
+}
+
+/// A file system without large folios, in a mount that nobody else sees.
+#[test]
+fn a_decision_that_is_carried_out_page_by_page_is_one() {
+    let (dir, _) = scratch();
+    let (trace, image) = (dir.path().join("t.frt"), dir.path().join("image"));
+    let Some(tracefs) = tracefs().filter(|_| has(&["python3", "--version"]) && has(&["mkfs.ext4", "-V"])) else {
+        return;
+    };
+    if record(&trace, &["-q"], &["true"]).is_none() {
+        return;
+    }
+    fs::File::create(&image).and_then(|file| file.set_len(32 << 20)).expect("room");
+    assert!(Command::new("mkfs.ext4").args(["-q", "-F", text(&image)]).status().expect("runs").success());
+    let (mount, told) = (dir.path().join("mount"), dir.path().join("told"));
+    fs::create_dir(&mount).expect("room");
+    let script = format!(
+        "mount -o loop,data=journal '{0}' '{1}' || exit 77; head -c 700000 /dev/urandom > '{1}/f' && \
+         stat -c '%d %i' '{1}/f' > '{2}' && python3 -S -c \"$0\" '{1}/f'",
+        text(&image),
+        text(&mount),
+        text(&told)
+    );
+    let beside = Beside::new(tracefs);
+    const READ: &str = "import os, sys\nfd = os.open(sys.argv[1], 0)\nos.fsync(fd)\nos.posix_fadvise(fd, 0, 0, 4)\nwhile os.read(fd, 5000): pass";
+    let got = record(&trace, &["--kernel-decisions", "-q"], &["unshare", "-m", "sh", "-c", &script, READ])
+        .expect("as before");
+    if got.code == Some(77) || !told.exists() {
+        return println!("skipped: needs unshare, and a loop device with ext4 ({})", got.err.trim_end());
+    }
+    assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
+    let told = fs::read_to_string(&told).expect("written");
+    let numbers: Vec<u64> = told.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+    let dev = device(numbers[0]);
+    // It has a name where the recorder has looked while it was open.
+    let named = format!("inode {} of {dev}", numbers[1]);
+    let ours = decisions(&trace, |name| name == named || name.ends_with("/mount/f"));
+    let last = 700_000_u64.div_ceil(PAGE);
+    let mut wanted: Vec<u64> = ours.iter().flat_map(|(first, pages)| *first..(first + pages).min(last)).collect();
+    wanted.sort_unstable();
+    assert_eq!(wanted, (0..last).collect::<Vec<u64>>(), "each page once: {ours:?}");
+    let seen = beside.lines(&dev, numbers[1], ["index", "size", "nr_to_read"]);
+    assert!(seen.iter().any(|(event, _)| event == "ra_unbounded"), "it has large folios: {seen:?}");
+}
