@@ -22,7 +22,7 @@
 //! | F15 | writers outside | files::overwritten writes::our_own_writes_are_no_change_and_those_of_others_are |
 //! | F16 | thrash | rules::what_was_evicted_unused_and_then_demanded_is_thrash faults::slow_and_shared |
 //! | F17 | NBD: hostile clients | nbd::bad_clients_lose_their_connection_and_no_other validate::each_rule_has_its_error fuzz::conversations_with_a_whole_server |
-//! | F17 | NBD: many clients | nbd::one_client_too_many_is_turned_away nbd::idle_clients_cost_nothing_and_active_ones_share |
+//! | F17 | NBD: many clients | nbd::one_client_too_many_is_turned_away nbd_turns::idle_clients_cost_nothing_and_active_ones_share nbd_turns::slow_clients_hold_up_nobody |
 //! | F18 | FUSE: unmounted under load | fuse::unmounted_under_load_it_leaves_an_empty_folder |
 //! | F21 | arithmetic at the ends | edges::the_largest_offsets_and_the_smallest_sizes edges::a_file_ends_at_the_largest_offset_of_the_system |
 //! | F22 | the clock | edges::equal_times_and_a_clock_that_never_goes_back |
