@@ -3,6 +3,7 @@
 //! A unix socket is made in a directory that nobody else can enter and moved to its place when its mode is set, so there
 //! is no moment at which others could connect. Never: takes the place of a file, or of a server that still answers.
 
+use super::conn::PIECE_BYTES;
 use super::{Listen, ServeError};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
@@ -48,7 +49,13 @@ impl Listener {
 
     pub fn accept(&self) -> std::io::Result<Stream> {
         let stream = match self {
-            Listener::Unix { socket, .. } => Stream::Unix(socket.accept()?.0),
+            Listener::Unix { socket, .. } => {
+                let stream = socket.accept()?.0;
+                // A whole piece has room, so that nobody waits for a client that takes its answers. TCP sees to that by itself.
+                // Twice what is asked for, or twice what the system allows (208 KiB unless set), is what the kernel counts.
+                let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, PIECE_BYTES);
+                Stream::Unix(stream)
+            }
             Listener::Tcp(socket) => {
                 let stream = socket.accept()?.0;
                 // A small answer must not wait for a larger one.
