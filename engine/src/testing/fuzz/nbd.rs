@@ -201,11 +201,14 @@ fn compare(mut due: Vec<Due>, mut answers: &[u8]) -> Result<(), Broken> {
         if magic != wire::SIMPLE_MAGIC {
             return Err(format!("an answer that begins with {magic:#x}"));
         }
-        // Two requests may bear the same cookie, and answers come in any order: one of them has to fit.
+        // Two requests may bear the same cookie, and answers come in any order: one of them has to fit, and an answer or
+        // nothing has to follow it, as one may be the beginning of the other.
         let fits = |d: &Due| {
             let bytes = d.read.map_or(0, |r| r.1 as usize);
             let right = |(offset, _)| rest.get(..bytes).is_some_and(|b| check(b, offset, 0).is_ok());
-            d.cookie == cookie && d.refused == (error != 0) && d.read.is_none_or(right)
+            let next = rest.get(bytes..).unwrap_or_default();
+            let ends = next.is_empty() || next.starts_with(&wire::SIMPLE_MAGIC.to_be_bytes());
+            d.cookie == cookie && d.refused == (error != 0) && d.read.is_none_or(right) && ends
         };
         let place = due.iter().position(fits);
         let place = place.ok_or_else(|| {
