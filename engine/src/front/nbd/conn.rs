@@ -87,6 +87,8 @@ struct Turn<'a> {
     conn: &'a Conn,
     /// It has had to wait.
     aside: Cell<bool>,
+    /// Bytes of data sent.
+    sent: Cell<usize>,
 }
 
 impl Turn<'_> {
@@ -160,43 +162,42 @@ impl Conn {
         true
     }
 
-    /// Takes a request and answers it.
-    pub fn turn(&self, buffer: &mut Vec<u8>) {
+    /// Takes a request and answers it. How much data that was.
+    pub fn turn(&self, buffer: &mut Vec<u8>) -> usize {
         let mut turns = self.turns();
         (turns.armed, turns.taking) = (false, true);
         turns.inside += 1;
         drop(turns);
         // A panic ends this client alone.
-        let gone = match catch_unwind(AssertUnwindSafe(|| self.serve(buffer))) {
-            Ok(served) => served.is_err(),
-            Err(_) => {
-                self.hang_up();
-                true
-            }
-        };
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve(buffer))).unwrap_or_else(|_| {
+            self.hang_up();
+            Err(Gone)
+        });
         let mut turns = self.turns();
         turns.inside -= 1;
-        turns.over |= gone;
+        turns.over |= served.is_err();
         if !turns.over {
             self.arm(turns);
         } else if turns.inside == 0 {
             drop(turns);
             self.end();
         }
+        served.unwrap_or(0)
     }
 
-    fn serve(&self, buffer: &mut Vec<u8>) -> Result<(), Gone> {
+    fn serve(&self, buffer: &mut Vec<u8>) -> Result<usize, Gone> {
         let Some(agreement) = self.agreement.get() else { return Err(Gone) };
-        let turn = Turn { conn: self, aside: Cell::new(false) };
+        let turn = Turn { conn: self, aside: Cell::new(false), sent: Cell::new(0) };
         let task = self.next(&turn, &agreement.export, buffer);
         self.turns().taking = false;
-        let Some(task) = task? else { return Ok(()) };
+        let Some(task) = task? else { return Ok(0) };
         let nth = self.taken.fetch_add(1, Ordering::Relaxed);
         if (nth < LOOK_EVERY || nth.is_multiple_of(LOOK_EVERY)) && self.stream.has_more() {
             self.lend();
             self.shared.have_done(self.shared.workers.invite());
         }
-        self.answer(&turn, agreement, task, buffer)
+        self.answer(&turn, agreement, task, buffer)?;
+        Ok(turn.sent.get())
     }
 
     /// Lets others take what the client sends next.
@@ -265,6 +266,7 @@ impl Conn {
     // ---- bytes ----
 
     fn send(&self, turn: &Turn<'_>, head: &[u8], data: &[u8]) -> Result<(), Gone> {
+        turn.sent.update(|sent| sent + data.len());
         self.stream.send(head, data, || turn.step_aside()).map_err(|_| {
             // Half an answer may be out: nothing that follows could be understood.
             self.hang_up();

@@ -328,12 +328,11 @@ impl Shared {
     /// The life of a thread that serves.
     fn work(self: &Arc<Shared>) {
         let mut buffer = Vec::new();
-        let mut answered = false;
+        let mut answered = None;
         while let Some(number) = self.workers.take(answered, &|| self.have_done(Then::Hire)) {
             let conn = self.conns.lock().unwrap_or_else(PoisonError::into_inner).get(&number).map(Arc::clone);
             if let Some(conn) = conn {
-                conn.turn(&mut buffer);
-                answered = true;
+                answered = Some(conn.turn(&mut buffer));
             }
         }
     }
