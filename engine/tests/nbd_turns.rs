@@ -19,6 +19,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Whether it comes true within 20 s.
+fn comes(is: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    is()
+}
+
+/// A source of which reads from `from` on end when `many` of them have begun, and how many have.
+fn meeting(many: u64, from: u64) -> (Mem, Arc<AtomicU64>) {
+    let begun = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&begun);
+    let slow = Mem::generated(64 * MIB, move |offset, buf| {
+        if offset >= from {
+            count.fetch_add(1, Ordering::SeqCst);
+            comes(|| count.load(Ordering::SeqCst) >= many);
+        }
+        testing::fill(buf, offset, 0);
+    });
+    (slow, begun)
+}
+
 /// A client that has eight requests on their way has them read at the same time; one that waits has one thread.
 #[test]
 fn misses_of_one_client_overlap() {
@@ -52,26 +75,13 @@ fn misses_of_one_client_overlap() {
 /// A request that comes while the one before it waits for the source.
 #[test]
 fn what_comes_during_a_miss_is_taken() {
-    let begun = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&begun);
-    let slow = Mem::generated(64 * MIB, move |offset, buf| {
-        count.fetch_add(1, Ordering::SeqCst);
-        let until = Instant::now() + Duration::from_secs(20);
-        while count.load(Ordering::SeqCst) < 9 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        testing::fill(buf, offset, 0);
-    });
+    let (slow, begun) = meeting(9, 0);
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
     let served = Served::of(reader, Settings::default());
     let mut client = served.client();
     for cookie in 0..9 {
         client.send(command::READ, cookie, cookie * MIB, 4096);
-        let until = Instant::now() + Duration::from_secs(20);
-        while begun.load(Ordering::SeqCst) <= cookie {
-            assert!(Instant::now() < until, "request {cookie} waits for those before it");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        assert!(comes(|| begun.load(Ordering::SeqCst) > cookie), "request {cookie} waits for those before it");
     }
     for _ in 0..9 {
         let (cookie, error) = client.answer();
@@ -83,18 +93,7 @@ fn what_comes_during_a_miss_is_taken() {
 /// Far more of them than cores: those that stop in the middle of a request, that take no answers, and whose misses take long.
 #[test]
 fn slow_clients_hold_up_nobody() {
-    let waiting = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&waiting);
-    let slow = Mem::generated(64 * MIB, move |offset, buf| {
-        if offset >= 32 * MIB {
-            count.fetch_add(1, Ordering::SeqCst);
-            let until = Instant::now() + Duration::from_secs(20);
-            while count.load(Ordering::SeqCst) < 16 && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        testing::fill(buf, offset, 0);
-    });
+    let (slow, waiting) = meeting(16, 32 * MIB);
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
     let served = Served::of(reader, Settings::default());
     let half = Request { flags: 0, command: command::READ, cookie: 7, offset: 0, len: 4096 }.bytes();
@@ -230,9 +229,5 @@ fn nothing_is_kept_of_a_server_that_is_gone() {
     clients[3].send(command::READ, 1, 0, 32 << 20);
     let _greeted = UnixStream::connect(served.path()).expect("connected");
     drop(served);
-    let until = Instant::now() + Duration::from_secs(20);
-    while weak.upgrade().is_some() {
-        assert!(Instant::now() < until, "the source is still open");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    assert!(comes(|| weak.upgrade().is_none()), "the source is still open");
 }

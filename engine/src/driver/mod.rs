@@ -199,16 +199,19 @@ impl Driver {
         }
     }
 
+    /// The lock, for what writes a file.
+    fn lock_for_log(&self) -> std::io::Result<Guard<'_>> {
+        self.shared.lock().map_err(|_| std::io::Error::other("the engine stopped after an internal error"))
+    }
+
     pub fn flush_log(&self) -> std::io::Result<()> {
-        let stopped = |_| std::io::Error::other("the engine stopped after an internal error");
-        let mut state = self.shared.lock().map_err(stopped)?;
+        let mut state = self.lock_for_log()?;
         state.log().map_or(Ok(()), EventLog::flush)
     }
 
     /// Brings the log to its file and writes nothing more to it. The counters as they were at its last line.
     pub fn end_log(&self) -> std::io::Result<Stats> {
-        let stopped = |_| std::io::Error::other("the engine stopped after an internal error");
-        let mut state = self.shared.lock().map_err(stopped)?;
+        let mut state = self.lock_for_log()?;
         state.take_log().map_or(Ok(()), |mut log| log.flush())?;
         Ok(state.machine().stats())
     }

@@ -14,8 +14,8 @@
 
 mod answer;
 
+use super::Shared;
 use super::socket::Stream;
-use super::{Shared, read_some};
 use crate::nbd::handshake::{self, Handshake};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
 use crate::nbd::wire::Request;
@@ -176,9 +176,8 @@ impl Conn {
         let mut turns = self.turns();
         turns.inside -= 1;
         turns.over |= served.is_err();
-        if !turns.over {
-            self.arm(turns);
-        } else if turns.inside == 0 {
+        self.arm(&mut turns);
+        if turns.over && turns.inside == 0 {
             drop(turns);
             self.end();
         }
@@ -202,14 +201,14 @@ impl Conn {
 
     /// Lets others take what the client sends next.
     fn lend(&self) {
-        let turns = self.turns();
-        if turns.inside < MAX_TURNS && !turns.over && !self.closing.load(Ordering::Relaxed) {
-            self.arm(turns);
+        let mut turns = self.turns();
+        if turns.inside < MAX_TURNS && !self.closing.load(Ordering::Relaxed) {
+            self.arm(&mut turns);
         }
     }
 
-    fn arm(&self, mut turns: MutexGuard<'_, Turns>) {
-        if !turns.armed && !turns.taking {
+    fn arm(&self, turns: &mut Turns) {
+        if !turns.armed && !turns.taking && !turns.over {
             turns.armed = true;
             if self.shared.workers.arm(self.stream.as_fd(), self.number).is_err() {
                 turns.over = true;
@@ -280,7 +279,7 @@ impl Conn {
             let got = match self.stream.receive_now(bytes) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     waits();
-                    read_some(&self.stream, bytes)
+                    self.stream.receive(bytes)
                 }
                 got => got,
             };

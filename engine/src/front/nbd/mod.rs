@@ -22,7 +22,7 @@ use conn::Conn;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket::{Listener, Stream};
 use std::collections::HashMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -380,15 +380,5 @@ fn short_of_files(error: &std::io::Error) -> ServeError {
         what: format!("no pipe ({error})"),
         place: "the server".to_string(),
         remedy: "allow more open files (ulimit -n)",
-    }
-}
-
-/// Reads until the other side closes or something fails: what a client sends after it was refused.
-fn read_some(mut stream: &Stream, bytes: &mut [u8]) -> std::io::Result<usize> {
-    loop {
-        match stream.read(bytes) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            done => return done,
-        }
     }
 }

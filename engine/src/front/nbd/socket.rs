@@ -8,7 +8,7 @@ use super::{Listen, ServeError};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::fs::Permissions;
-use std::io::{ErrorKind, IoSlice, Read};
+use std::io::{ErrorKind, IoSlice};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -160,8 +160,17 @@ impl Stream {
 
     /// What is there now; `WouldBlock` when it is nothing.
     pub fn receive_now(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.receive_by(buf, RecvFlags::DONTWAIT)
+    }
+
+    /// What comes, as soon as something does, or the time for that is over. Nothing at the end.
+    pub fn receive(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.receive_by(buf, RecvFlags::empty())
+    }
+
+    fn receive_by(&self, buf: &mut [u8], flags: RecvFlags) -> std::io::Result<usize> {
         loop {
-            match recv(self.as_fd(), &mut *buf, RecvFlags::DONTWAIT) {
+            match recv(self.as_fd(), &mut *buf, flags) {
                 Ok((got, _)) => return Ok(got),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -200,15 +209,6 @@ impl AsFd for Stream {
         match self {
             Stream::Unix(s) => s.as_fd(),
             Stream::Tcp(s) => s.as_fd(),
-        }
-    }
-}
-
-impl Read for &Stream {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Stream::Unix(s) => (&mut &*s).read(buf),
-            Stream::Tcp(s) => (&mut &*s).read(buf),
         }
     }
 }

@@ -35,6 +35,8 @@ const REST: u32 = 256;
 const BATCH: usize = 256;
 /// A thread that nobody has called for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
+/// Told once of what a client sends.
+const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 /// The number of no client: the server ends.
 const BELL: u64 = u64::MAX;
 
@@ -96,8 +98,7 @@ impl Workers {
 
     /// Has the next thing that this socket sends taken as a turn of the client `number`. Once: armed again by [`Workers::arm`].
     pub fn add(&self, socket: BorrowedFd<'_>, number: u64) -> std::io::Result<Then> {
-        let flags = EventFlags::IN | EventFlags::ONESHOT;
-        epoll::add(&self.epoll, socket, EventData::new_u64(number), flags)?;
+        epoll::add(&self.epoll, socket, EventData::new_u64(number), ONCE)?;
         let mut crew = self.crew();
         // The first client has nobody yet.
         Ok(if crew.at_work == 0 { self.call(&mut crew) } else { Then::Nothing })
@@ -105,8 +106,7 @@ impl Workers {
 
     /// Once more.
     pub fn arm(&self, socket: BorrowedFd<'_>, number: u64) -> std::io::Result<()> {
-        let flags = EventFlags::IN | EventFlags::ONESHOT;
-        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number), flags)?)
+        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number), ONCE)?)
     }
 
     /// Whoever calls has to wait for somebody: another is called to look at the sockets, if nobody does.
@@ -151,8 +151,8 @@ impl Workers {
         crew.at_work -= 1;
     }
 
-    /// The client whose turn it is. Blocks. `answered`: how many bytes, when the caller has just served one. Nothing: the thread is not
-    /// needed any more, and not counted any more.
+    /// The client whose turn it is. Blocks. `answered`: how many bytes, when the caller has just served one. Nothing: the
+    /// thread is not needed any more, and not counted any more.
     pub fn take(&self, answered: Option<usize>, hire: &dyn Fn()) -> Option<u64> {
         let mut crew = self.crew();
         let look = |bytes: usize| MOMENT + Duration::from_nanos(bytes.min(MOST_TAKEN) as u64);
