@@ -1,70 +1,99 @@
-//! Memory for buffers of 256 KiB, in huge pages: what sequential reads go through.
+//! Memory for the two sizes of buffer that fast devices need in whole memory pages: 256 KiB, what sequential reads go through,
+//! in huge pages; and 4 KiB, what a random read goes through.
 //!
-//! A device that writes into scattered pages of 4 KiB needs an entry for each, and the first touch of each is a fault: cold
-//! sequential reads here took 1.6 times as long as with huge pages (measured). A slab is mapped once, cut up and never given
-//! back: pieces that nobody holds wait for the next engine of the process, so it grows to the most that was ever held at
-//! once and no further. That is the price of doing it without `unsafe`. Never: zeroes, or hands a piece to two.
+//! A device that writes into scattered pages needs an entry for each, and the first touch of each is a fault: cold sequential
+//! reads here took 1.6 times as long as with huge pages (measured). A buffer of one page from the allocator lies in two pages,
+//! and the allocator asks the kernel for nearly each of them: cold random reads took 10 % longer (measured; huge pages, whose
+//! first touch clears 2 MiB, took longer still). A slab is mapped once, cut up and never given back: pieces that nobody holds
+//! wait for the next engine of the process, so each size grows to the most that was ever held of it at once and no further.
+//! That is the price of doing it without `unsafe`. Never: zeroes, or hands a piece to two.
 //!
 //! ```text
 //!   slab 32 MiB:  [..|2 MiB|2 MiB| ... |..]   from the first to the last whole huge page
-//!                     └─ 8 pieces ─┘
+//!                     └─ 8 pieces of 256 KiB, or all of the slab in pieces of 4 KiB
 //!   take ──► Piece ──dropped──► free ──► take
 //! ```
 
 use memmap2::{Advice, MmapMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a piece: a group of 64 pages of 4 KiB.
-pub const PIECE_BYTES: usize = 256 << 10;
+/// A group of 64 pages of 4 KiB.
+const GROUP_BYTES: usize = 256 << 10;
+/// A memory page of x86-64, and one cache page unless the options say otherwise.
+const PAGE_BYTES: usize = 4 << 10;
 /// A huge page of x86-64 and of arm64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 /// Mapped at once. Only what is touched becomes memory.
 const SLAB_BYTES: usize = 32 << 20;
 
-static FREE: Mutex<Vec<&'static mut [u8]>> = Mutex::new(Vec::new());
+/// Pieces of one size.
+struct Arena {
+    piece_bytes: usize,
+    huge: bool,
+    free: Mutex<Vec<&'static mut [u8]>>,
+}
+
+static GROUPS: Arena = Arena { piece_bytes: GROUP_BYTES, huge: true, free: Mutex::new(Vec::new()) };
+static PAGES: Arena = Arena { piece_bytes: PAGE_BYTES, huge: false, free: Mutex::new(Vec::new()) };
 
 /// A piece, held by one.
-#[derive(Debug)]
-pub struct Piece(&'static mut [u8]);
+pub struct Piece {
+    bytes: &'static mut [u8],
+    of: &'static Arena,
+}
 
 impl Piece {
-    /// A piece with whatever was in it. Nothing when no more can be mapped.
-    pub fn take() -> Option<Piece> {
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A piece with whatever was in it. Nothing when there are none of this size, or no more can be mapped.
+    pub fn take(bytes: usize) -> Option<Piece> {
+        let of = [&GROUPS, &PAGES].into_iter().find(|arena| arena.piece_bytes == bytes)?;
+        let mut free = of.free();
         if free.is_empty() {
-            grow(&mut free);
+            of.grow(&mut free);
         }
-        free.pop().map(Piece)
+        free.pop().map(|bytes| Piece { bytes, of })
     }
 
     pub fn bytes(&self) -> &[u8] {
-        self.0
+        self.bytes
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.0
+        self.bytes
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        let piece = std::mem::take(&mut self.0);
-        FREE.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+        let bytes = std::mem::take(&mut self.bytes);
+        self.of.free().push(bytes);
     }
 }
 
-fn grow(free: &mut Vec<&'static mut [u8]>) {
-    let Ok(slab) = MmapMut::map_anon(SLAB_BYTES) else { return };
-    // Refused where there are no huge pages: then it is memory like any other. Miri has no such call.
-    if !cfg!(miri) {
-        let _ = slab.advise(Advice::HugePage);
+impl std::fmt::Debug for Piece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Piece({} bytes)", self.bytes.len())
     }
-    let slab: &'static mut MmapMut = Box::leak(Box::new(slab));
-    let from = (slab.as_ptr() as usize).wrapping_neg() % HUGE_BYTES;
-    let whole = (slab.len() - from) / HUGE_BYTES * HUGE_BYTES;
-    let pieces = slab[from..from + whole].chunks_exact_mut(PIECE_BYTES);
-    // The last is taken first: they go out from the front.
-    free.extend(pieces.rev());
+}
+
+impl Arena {
+    fn free(&self) -> MutexGuard<'_, Vec<&'static mut [u8]>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn grow(&self, free: &mut Vec<&'static mut [u8]>) {
+        let Ok(slab) = MmapMut::map_anon(SLAB_BYTES) else { return };
+        // Refused where there are no huge pages: then it is memory like any other. Miri has no such call.
+        if self.huge && !cfg!(miri) {
+            let _ = slab.advise(Advice::HugePage);
+        }
+        let slab: &'static mut MmapMut = Box::leak(Box::new(slab));
+        let unit = if self.huge { HUGE_BYTES } else { self.piece_bytes };
+        let from = (slab.as_ptr() as usize).wrapping_neg() % unit;
+        let whole = (slab.len() - from) / unit * unit;
+        let pieces = slab[from..from + whole].chunks_exact_mut(self.piece_bytes);
+        // The last is taken first: they go out from the front.
+        free.extend(pieces.rev());
+    }
 }
 
 #[cfg(test)]
@@ -72,12 +101,11 @@ mod tests {
     use super::*;
 
     /// Pieces do not overlap, come back, and begin at a multiple of their size.
-    #[test]
-    #[cfg_attr(miri, ignore = "75 MiB, byte by byte")]
-    fn nobody_shares_a_piece() {
-        let mut held: Vec<Piece> = (0..300).map(|_| Piece::take().expect("300 pieces of memory")).collect();
+    fn nobody_shares(piece_bytes: usize, many: usize) {
+        let take = || Piece::take(piece_bytes).expect("memory");
+        let mut held: Vec<Piece> = (0..many).map(|_| take()).collect();
         for (n, piece) in held.iter_mut().enumerate() {
-            assert_eq!((piece.bytes().len(), piece.bytes().as_ptr() as usize % PIECE_BYTES), (PIECE_BYTES, 0));
+            assert_eq!((piece.bytes().len(), piece.bytes().as_ptr() as usize % piece_bytes), (piece_bytes, 0));
             piece.bytes_mut().fill(n as u8);
         }
         for (n, piece) in held.iter().enumerate() {
@@ -86,12 +114,30 @@ mod tests {
         let mut places: Vec<usize> = held.iter().map(|piece| piece.bytes().as_ptr() as usize).collect();
         places.sort_unstable();
         places.dedup();
-        assert_eq!(places.len(), 300);
+        assert_eq!(places.len(), many);
         let last = held.pop().expect("one");
         let place = last.bytes().as_ptr();
         drop(last);
         // Another test may take it first; then it is in its hands, and not in two.
-        let again = Piece::take().expect("a piece");
+        let again = take();
         assert!(again.bytes().as_ptr() == place || held.iter().all(|p| p.bytes().as_ptr() != again.bytes().as_ptr()));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "75 MiB, byte by byte")]
+    fn nobody_shares_a_group() {
+        nobody_shares(GROUP_BYTES, 300);
+    }
+
+    /// More than one slab of them.
+    #[test]
+    #[cfg_attr(miri, ignore = "40 MiB, byte by byte")]
+    fn nobody_shares_a_page() {
+        nobody_shares(PAGE_BYTES, 10_000);
+    }
+
+    #[test]
+    fn other_sizes_are_the_allocators() {
+        assert!([0, 512, 8 << 10, 255 << 10].into_iter().all(|bytes| Piece::take(bytes).is_none()));
     }
 }

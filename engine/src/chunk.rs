@@ -11,7 +11,7 @@
 //!     └──────────────────────────────────────────────────────────────────────────────────────────┘ by size
 //! ```
 
-use crate::arena::{self, Piece};
+use crate::arena::Piece;
 use crate::stoker::{self, Stoker};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,15 +61,13 @@ pub struct Pool {
 enum Memory {
     /// An allocation and where its aligned part begins.
     Heap { bytes: Box<[u8]>, from: usize },
-    /// A piece of a huge page.
+    /// A piece of a slab.
     Piece(Piece),
 }
 
 impl Memory {
     fn of(len: usize, align: usize) -> Memory {
-        if len == arena::PIECE_BYTES
-            && let Some(piece) = Piece::take()
-        {
+        if let Some(piece) = Piece::take(len) {
             return Memory::Piece(piece);
         }
         let bytes = vec![0u8; len + align - 1].into_boxed_slice();
