@@ -3,7 +3,7 @@
 //!
 //! A device that writes into scattered pages needs an entry for each, and the first touch of each is a fault: cold sequential
 //! reads here took 1.6 times as long as with huge pages (measured). A buffer of one page from the allocator lies in two pages,
-//! and the allocator asks the kernel for nearly each of them: cold random reads took 10 % longer (measured; huge pages, whose
+//! and the allocator asks the kernel for nearly each of them: cold random reads took 4 to 10 % longer (measured; huge pages, whose
 //! first touch clears 2 MiB, took longer still). A slab is mapped once, cut up and never given back: pieces that nobody holds
 //! wait for the next engine of the process, so each size grows to the most that was ever held of it at once and no further.
 //! That is the price of doing it without `unsafe`. Never: zeroes, or hands a piece to two.

@@ -48,12 +48,14 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     None
 }
 
-/// Most of what is read ahead is read in vain, and most reads that miss ask for what was there.
+/// Most of what is read ahead is evicted and then asked for; or most of it is read in vain, and most reads that miss ask for
+/// what was there.
 fn thrashes(stats: &Stats) -> bool {
     // A miss is as long as any read. A window that begins where one was lost reads the rest of it ahead again, so of what
     // is evicted little is counted as thrash: 2 %, where 256 streams shared a cache for 256 (bench/nbd-clients).
     let missed = stats.misses as f64 * stats.demand_bytes as f64 / stats.demand_reads.max(1) as f64;
-    stats.unused_bytes as f64 > 0.5 * stats.ra_bytes as f64 && stats.thrash_bytes as f64 > 0.5 * missed
+    let (thrash, ahead) = (stats.thrash_bytes as f64, stats.ra_bytes as f64);
+    thrash > 0.5 * ahead || stats.unused_bytes as f64 > 0.5 * ahead && thrash > 0.5 * missed
 }
 
 /// Whether readahead runs for one stream, and why, in words that are the same for many streams.
@@ -108,11 +110,13 @@ mod tests {
         assert!(why(Stats { ra_refused_bytes: 990, ..planned }).starts_with("it is refused"));
         let ran = Stats { ra_ops: 10, ra_bytes: 1000, ..planned };
         assert!(why(Stats { ra_failed_bytes: 1000, ..ran }).starts_with("the source fails"));
-        let evicted = Stats { unused_bytes: 600, demand_bytes: 4_000, ..ran };
+        assert!(why(Stats { thrash_bytes: 600, ..ran }).starts_with("it is evicted"));
+        let ran = Stats { ra_bytes: 10_000, ..ran };
+        let evicted = Stats { unused_bytes: 6_000, demand_bytes: 4_000, ..ran };
         assert!(why(Stats { thrash_bytes: 2_001, ..evicted }).starts_with("it is evicted"));
         assert_eq!(why(Stats { thrash_bytes: 1_999, ..evicted }), "", "guessed wrong, and had room");
         assert_eq!(
-            why(Stats { thrash_bytes: 2_001, used_bytes: 600, unused_bytes: 400, ..evicted }),
+            why(Stats { thrash_bytes: 2_001, used_bytes: 6_000, unused_bytes: 4_000, ..evicted }),
             "",
             "mostly used"
         );
