@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A group of 64 pages of 4 KiB.
 const GROUP_BYTES: usize = 256 << 10;
 /// A memory page of x86-64, and one cache page unless the options say otherwise.
-const PAGE_BYTES: usize = 4 << 10;
+pub const PAGE_BYTES: usize = 4 << 10;
 /// A huge page of x86-64 and of arm64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 /// Mapped at once. Only what is touched becomes memory.

@@ -11,14 +11,13 @@
 //!     └──────────────────────────────────────────────────────────────────────────────────────────┘ by size
 //! ```
 
-use crate::arena::Piece;
+use crate::arena::{PAGE_BYTES, Piece};
 use crate::stoker::{self, Stoker};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// From this size on a buffer begins at a memory page, whatever the source asks for: fewer segments a transfer.
 const WHOLE_PAGES_FROM: usize = 64 << 10;
-const MEMORY_PAGE: usize = 4096;
 /// Pages in a group, and so the most a buffer holds.
 const MOST_PAGES: usize = 64;
 
@@ -95,14 +94,14 @@ impl Pool {
     /// A pool for pages of `page_bytes`, keeping at most `most_spare` bytes for later.
     #[must_use]
     pub fn new(page_bytes: usize, align: usize, most_spare: u64) -> Arc<Pool> {
-        let align = AtomicUsize::new(align.clamp(1, MEMORY_PAGE).next_power_of_two());
+        let align = AtomicUsize::new(align.clamp(1, PAGE_BYTES).next_power_of_two());
         let spare = Mutex::new((0..MOST_PAGES).map(|_| Vec::new()).collect());
         Arc::new(Pool { page_bytes, align, most_spare, spare, meter: Arc::default(), stoker: Stoker::default() })
     }
 
     /// From now on buffers begin at multiples of `align`, too. Those that are out do not, and are not used again.
     pub fn align_to(&self, align: usize) {
-        let align = align.clamp(1, MEMORY_PAGE).next_power_of_two();
+        let align = align.clamp(1, PAGE_BYTES).next_power_of_two();
         if self.align.fetch_max(align, Ordering::Relaxed) < align {
             let old: Vec<Vec<Memory>> = self.lists(|lists| lists.iter_mut().map(std::mem::take).collect());
             let bytes = |(i, list): (usize, &Vec<Memory>)| (list.len() * (i + 1) * self.page_bytes) as u64;
@@ -146,7 +145,7 @@ impl Pool {
     }
 
     fn allocate(&self, len: usize) -> Memory {
-        let align = if len >= WHOLE_PAGES_FROM { MEMORY_PAGE } else { self.align.load(Ordering::Relaxed) };
+        let align = if len >= WHOLE_PAGES_FROM { PAGE_BYTES } else { self.align.load(Ordering::Relaxed) };
         Memory::of(len, align)
     }
 
@@ -163,7 +162,7 @@ impl Pool {
         }
         let mut memory = self.allocate(len);
         // Not zero: a compiler may leave out a zero that the allocator has written already.
-        memory.bytes_mut().iter_mut().step_by(MEMORY_PAGE).for_each(|byte| *byte = 1);
+        memory.bytes_mut().iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
         // Looked at again: buffers may have come back meanwhile.
         self.lists(|lists| {
             let still = wanted(lists) && self.fits(&memory);
