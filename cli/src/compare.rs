@@ -51,7 +51,7 @@ pub struct Files<'a> {
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
 fn check(args: &CompareArgs) -> Result<Plan, Fail> {
-    let on = args.on.as_deref().map(source::parse).transpose()?.map(Where::from);
+    let on = args.on.as_ref().map(source::parse).transpose()?.map(Where::from);
     let (policies, oracle) = policy_list::parse(args.policy.as_deref())?;
     let (workload, replay) = match reads::parse(args.workload.as_deref())? {
         Asked::Usual => (None, None),

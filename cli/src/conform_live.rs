@@ -3,7 +3,7 @@
 //! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
 
 use crate::args::{ConformArgs, ConformFs};
-use crate::fail::Fail;
+use crate::fail::{Fail, note};
 use crate::out;
 use crate::progress::Bar;
 use crate::signals;
@@ -46,7 +46,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     signals::end_at_second_signal()?;
-    for signal in signals::ENDING {
+    for signal in signals::ending() {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(signals::no_handler)?;
     }
     let seed = args.seed.unwrap_or_else(drawn);
@@ -62,7 +62,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         keep: args.record.clone(),
         heard: None,
     };
-    eprintln!("foreread: seed {seed}");
+    note(format!("seed {seed}"));
     let found = check(&wanted, &stop, &mut Bar::new()).map_err(|error| match error {
         LiveError::Recording(_) => Fail::Check(error.to_string()),
         // What was ended half-way is no divergence.

@@ -2,6 +2,7 @@
 //!
 //! Never: a second line, a control character from somebody's arguments, or a backtrace.
 
+use foreread::source::redacted_message;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -42,9 +43,20 @@ impl Fail {
             Fail::Closed => return ExitCode::SUCCESS,
         };
         // Nobody is left to be told when stderr is closed too; the exit code still tells.
-        let _ = writeln!(std::io::stderr(), "foreread: {}", one_line(text));
+        let _ = writeln!(std::io::stderr(), "foreread: {}", one_line(&redacted_message(text)));
         ExitCode::from(code)
     }
+}
+
+/// Says on stderr what the user should know. A stderr that is closed ends nothing.
+#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone say something"))]
+pub fn note(text: impl std::fmt::Display) {
+    say(format!("foreread: {text}"));
+}
+
+/// The same without the command's name.
+pub fn say(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{}", one_line(&redacted_message(&text.to_string())));
 }
 
 /// `text` with control characters written out (a terminal must not obey an argument), and not too long.

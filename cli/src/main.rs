@@ -2,7 +2,7 @@
 //!
 //! Thin: parses, calls the lab or the engine, prints. Results go to stdout, progress and errors to stderr; an
 //! error is one line, `foreread: what: where; remedy`. Exit codes: 0 done, 1 a check failed, 2 bad usage or bad
-//! input. Never: measures, decides or formats a number itself, and never panics on what it is told.
+//! input, 3 not on this machine, 70 a bug of ours. Never: measures, decides or formats a number itself.
 //!
 //! ```text
 //!   args ──► one file per command ──► lab or engine
@@ -18,8 +18,10 @@ mod completions;
 mod conform;
 mod conform_live;
 mod convert;
+mod crash;
 mod explain;
 mod fail;
+mod log;
 mod man;
 mod models;
 #[cfg(feature = "fuse")]
@@ -53,11 +55,16 @@ use fail::Fail;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let done = match Args::try_parse() {
-        Ok(args) => run(&args.command),
-        Err(error) => args::refuse(&error),
-    };
-    done.map_or_else(|fail| fail.report(), |()| ExitCode::SUCCESS)
+    crash::guarded(|| {
+        #[cfg(debug_assertions)]
+        crash::on_request();
+        let args = match Args::try_parse() {
+            Ok(args) => args,
+            Err(error) => return args::refuse(&error),
+        };
+        log::start(args.log)?;
+        run(&args.command)
+    })
 }
 
 fn run(command: &Command) -> Result<(), Fail> {

@@ -3,7 +3,7 @@
 //! The place goes to stdout when it is mounted, everything else to stderr. Never: leaves a mount behind, unless it is killed.
 
 use crate::args::MountArgs;
-use crate::fail::{Fail, one_line};
+use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
 use crate::signals;
@@ -23,7 +23,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let settings = Settings { allow_other: args.allow_other, observer, ..Settings::default() };
     // Before the mount: a signal in between must not leave it behind.
     signals::end_at_second_signal()?;
-    let signals = Signals::new(signals::ENDING).map_err(signals::no_handler)?;
+    let signals = Signals::new(signals::ending()).map_err(signals::no_handler)?;
     let refused = |error: MountError| {
         let line = error.to_string();
         if error.machine { Fail::Cannot(line) } else { Fail::Input(line) }
@@ -39,10 +39,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let ending = signals.handle();
     let waits = std::thread::spawn(move || unmount_on(signals, &stop));
     if args.allow_other {
-        eprintln!(
-            "foreread: every user of this machine may come to {}, as far as permissions let him",
-            args.dir.display()
-        );
+        note(format!("every user of this machine may open {}, as far as permissions allow", args.dir.display()));
     }
     let own = mount.counter();
     let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
@@ -51,7 +48,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     ending.close();
     let _ = waits.join();
     reporter.end();
-    eprintln!("{}", watch::line(&engine.stats(), &front(&counter())));
+    say(watch::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;
@@ -64,9 +61,9 @@ fn unmount_on(mut signals: Signals, stop: &Stop) {
         match stop.stop() {
             Ok(Unmounted::Clean) => {}
             Ok(Unmounted::Detached) => {
-                eprintln!("foreread: files are still open: it is detached, and ends when they are closed");
+                note("files are still open: it is detached, and ends when they are closed");
             }
-            Err(error) => eprintln!("foreread: cannot unmount: {}", one_line(&error.to_string())),
+            Err(error) => note(format!("cannot unmount: {error}")),
         }
     }
 }

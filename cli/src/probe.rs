@@ -35,7 +35,7 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
         On::Model(preset) => Where::Model(preset),
         On::ModelLive(_) | On::Source(_) => {
             let remedy = "name a file, a block device or a model; 'foreread compare --on' takes this one";
-            return Err(Fail::input("this kind of source cannot be probed", args.source.display(), remedy));
+            return Err(Fail::input("this kind of source cannot be probed", &args.source, remedy));
         }
     };
     let asked = Asked { source, seconds: f64::from(args.seconds), size_bytes: args.size, buffered: args.buffered };
@@ -54,7 +54,7 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
 fn check(args: &ProbeArgs, on: On, model: &str, json: Option<&JsonTo>) -> Result<(), Fail> {
     let On::File(path) = on else {
         let remedy = "name the file or block device that was probed";
-        return Err(Fail::input("a model cannot vouch for a model", args.source.display(), remedy));
+        return Err(Fail::input("a model cannot vouch for a model", &args.source, remedy));
     };
     let model = model.strip_prefix("model:").unwrap_or(model);
     let verified = {

@@ -2,7 +2,7 @@
 //!
 //! The file gets its name when it is whole. Never: takes the place of a file.
 
-use crate::fail::{Fail, one_line};
+use crate::fail::{Fail, note, one_line};
 use foreread::front::observe::Observer;
 use foreread_lab::report::number::count;
 use foreread_lab::trace::format::Output;
@@ -26,7 +26,7 @@ pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail
     let file = Whole::create(path, false).map_err(|error| refused(path, &error))?;
     let to = file.writer().map_err(|error| refused(path, &error))?;
     let output = Output { path: path.to_path_buf(), to: Box::new(BufWriter::with_capacity(1 << 18, to)) };
-    let broken = |error: &dyn std::fmt::Display| eprintln!("foreread: nothing more is recorded: {error}");
+    let broken = |error: &dyn std::fmt::Display| note(format!("nothing more is recorded: {error}"));
     let recorder = Recorder::start(front, Instant::now(), output, move |error| broken(error));
     let recorder = Arc::new(recorder.map_err(|error| Fail::Input(error.to_string()))?);
     Ok(Some(Recording { recorder, file, path: path.to_path_buf() }))
@@ -43,11 +43,11 @@ pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
     let recorded = recorder.finish().map_err(|error| Fail::Input(error.to_string()))?;
     file.keep().map_err(|error| refused(&path, &error))?;
     let plural = if recorded.records == 1 { "record" } else { "records" };
-    let mut line = format!("foreread: {}: {} {plural}", path.display(), count(recorded.records));
+    let mut line = format!("{}: {} {plural}", path.display(), count(recorded.records));
     for (reason, n) in recorded.left_out {
         line.push_str(&format!(", left out {} {}", count(n), one_line(reason)));
     }
-    eprintln!("{line}");
+    note(line);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! Addresses go to stdout, everything else to stderr. Never: serves before it has said where.
 
 use crate::args::ServeArgs;
-use crate::fail::Fail;
+use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
 use crate::signals;
@@ -14,14 +14,11 @@ use foreread::{Options, Reader};
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache);
-    let reader = Reader::open(args.source.as_str(), options).map_err(|error| Fail::Input(error.to_string()))?;
+    let reader = Reader::open(args.source.clone(), options).map_err(|error| Fail::Input(error.to_string()))?;
     let engine = reader.engine().clone();
     let room = nbd::make_room(args.max_clients);
     if room < args.max_clients {
-        eprintln!(
-            "foreread: room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)",
-            args.max_clients
-        );
+        note(format!("room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)", args.max_clients));
     }
     let recording = recording::start(args.record.as_deref(), "foreread serve")?;
     let settings = Settings {
@@ -38,7 +35,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     stop_on_signals(&stop)?;
     if let Some(address) = args.tcp.filter(|a| !a.ip().is_loopback()) {
         let read = if args.writable { "read and overwrite" } else { "read" };
-        eprintln!("foreread: whoever reaches {address} can {read} all of {}: there is no password", args.source);
+        note(format!("anyone who reaches {address} can {read} all of {}: there is no password", args.source));
     }
     #[cfg(feature = "metrics")]
     let _metrics = {
@@ -51,7 +48,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
     let ran = server.run();
     reporter.end();
-    eprintln!("{}", watch::line(&engine.stats(), &front(&counter())));
+    say(watch::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded
@@ -60,7 +57,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
 /// A byte in the server's pipe for each signal. A second Ctrl-C ends the process at once.
 fn stop_on_signals(stop: &Stop) -> Result<(), Fail> {
     signals::end_at_second_signal()?;
-    for signal in signals::ENDING {
+    for signal in signals::ending() {
         let pipe = stop.pipe().map_err(signals::no_handler)?;
         signal_hook::low_level::pipe::register(signal, pipe).map_err(signals::no_handler)?;
     }

@@ -6,10 +6,10 @@
 
 use crate::fail::Fail;
 use crate::names;
+use foreread::source::SourceName;
 use foreread_lab::compare::Where;
 use foreread_lab::device::custom::{self, FindError};
 use foreread_lab::device::presets::Preset;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -27,8 +27,8 @@ pub enum On {
     Model(&'static Preset),
     /// The same, really sleeping.
     ModelLive(&'static Preset),
-    /// Any other source of the engine. It has not been looked at: whoever opens it says what is wrong.
-    Source(String),
+    /// Any other source of the engine. It has not been looked at: opening it says what is wrong.
+    Source(SourceName),
 }
 
 /// As the lab calls it.
@@ -44,8 +44,8 @@ impl From<On> for Where {
 }
 
 /// Reads a source and looks whether it is there.
-pub fn parse(text: &OsStr) -> Result<On, Fail> {
-    let bytes = text.as_bytes();
+pub fn parse(name: &SourceName) -> Result<On, Fail> {
+    let bytes = name.unredacted().as_bytes();
     let model = |name: &[u8]| custom::find(&String::from_utf8_lossy(name)).map_err(no_model);
     if let Some(name) = bytes.strip_prefix(b"model:") {
         return model(name).map(On::Model);
@@ -53,19 +53,19 @@ pub fn parse(text: &OsStr) -> Result<On, Fail> {
     if let Some(name) = bytes.strip_prefix(b"model-live:") {
         return model(name).map(On::ModelLive);
     }
-    if let Some(name) = text.to_str().filter(|name| foreread::source::is_remote(name)) {
-        return Ok(On::Source(name.to_string()));
+    if foreread::source::is_remote(name) {
+        return Ok(On::Source(name.clone()));
     }
-    let path = Path::new(OsStr::from_bytes(bytes.strip_prefix(b"file:").unwrap_or(bytes)));
+    let path = name.path();
     if path.as_os_str().is_empty() {
-        return Err(Fail::input("no source named", format!("--on '{}'", text.display()), REMEDY));
+        return Err(Fail::input("no source named", format!("--on '{name}'"), REMEDY));
     }
-    look_at(path).map(|()| On::File(path.to_path_buf())).map_err(|what| {
-        let kind = scheme(bytes).filter(|_| what.starts_with("no such file"));
-        match kind {
-            Some(kind) => Fail::input(&format!("unknown kind of source '{kind}'"), place(text), REMEDY),
-            None => Fail::input(&what, place(text), REMEDY),
+    look_at(path).map(|()| On::File(path.to_path_buf())).map_err(|what| match name.scheme() {
+        "" | "file" => Fail::input(&what, place(name), REMEDY),
+        kind if what.starts_with("no such file") => {
+            Fail::input(&format!("unknown kind of source '{kind}'"), place(name), REMEDY)
         }
+        _ => Fail::input(&what, place(name), REMEDY),
     })
 }
 
@@ -76,8 +76,8 @@ fn no_model(error: FindError) -> Fail {
     }
 }
 
-fn place(text: &OsStr) -> String {
-    format!("--on {}", text.display())
+fn place(name: &SourceName) -> String {
+    format!("--on {name}")
 }
 
 /// What is wrong with the file, if anything is.
@@ -105,20 +105,12 @@ fn said(error: &std::io::Error) -> String {
     }
 }
 
-/// The word before the first colon, if it looks like a kind of source: `nbd` of `nbd:...`, `s3` of `s3://...`.
-fn scheme(bytes: &[u8]) -> Option<String> {
-    let colon = bytes.iter().position(|b| *b == b':')?;
-    let word = &bytes[..colon];
-    let plain = !word.is_empty() && word.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-');
-    (plain && word != b"file").then(|| String::from_utf8_lossy(word).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        match parse(OsStr::new(text)) {
+        match parse(&text.into()) {
             Err(Fail::Input(text)) => text,
             other => panic!("{text} gives {other:?}"),
         }
@@ -130,10 +122,10 @@ mod tests {
         std::fs::write(file.path(), b"x").expect("written");
         let path = file.path().to_str().expect("UTF-8");
         let is_it = |on: Result<On, Fail>| matches!(on, Ok(On::File(p)) if p == file.path());
-        assert!(is_it(parse(OsStr::new(path))) && is_it(parse(OsStr::new(&format!("file:{path}")))));
-        assert!(matches!(parse(OsStr::new("model:rbd")), Ok(On::Model(preset)) if preset.name == "rbd"));
-        assert!(matches!(parse(OsStr::new("model-live:rbd")), Ok(On::ModelLive(preset)) if preset.name == "rbd"));
-        assert!(matches!(parse(OsStr::new("nbd://host/x")), Ok(On::Source(name)) if name == "nbd://host/x"));
+        assert!(is_it(parse(&path.into())) && is_it(parse(&format!("file:{path}").into())));
+        assert!(matches!(parse(&"model:rbd".into()), Ok(On::Model(preset)) if preset.name == "rbd"));
+        assert!(matches!(parse(&"model-live:rbd".into()), Ok(On::ModelLive(preset)) if preset.name == "rbd"));
+        assert!(matches!(parse(&"NBD://host/x".into()), Ok(On::Source(name)) if name.unredacted() == "nbd://host/x"));
     }
 
     #[test]

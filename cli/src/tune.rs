@@ -13,6 +13,7 @@ use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
 use crate::reads::{self, Part};
 use crate::source::{self, On};
+use foreread::source::SourceName;
 use foreread_lab::compare::Plan;
 use foreread_lab::explain::ExplainError;
 use foreread_lab::replay::Replay;
@@ -28,7 +29,7 @@ use tempfile::TempDir;
 pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     // What is wrong with it is said before a program is run for it.
-    let on = args.on.as_deref().map(storage).transpose()?;
+    let on = args.on.as_ref().map(storage).transpose()?;
     let out = args.out.as_ref().map(|path| out::writable("out", path.as_os_str())).transpose()?;
     out::distinct(&[("out", out.as_deref()), ("json", out::file(json.as_ref()))])?;
     let (trace, _kept) = trace(args, out, json == Some(JsonTo::Stdout))?;
@@ -103,17 +104,17 @@ fn record(command: &[OsString], path: &Path, told: bool, json: bool) -> Result<(
 }
 
 /// What `--on` names.
-fn storage(text: &OsStr) -> Result<Storage, Fail> {
-    match source::parse(text)? {
+fn storage(name: &SourceName) -> Result<Storage, Fail> {
+    match source::parse(name)? {
         On::File(path) => Ok(Storage::Probe(path)),
         On::Model(preset) => Ok(Storage::Model(preset)),
         On::ModelLive(preset) => {
             let remedy = format!("use --on model:{}, which is the same in virtual time", preset.name);
-            Err(Fail::input("a storage that is measured, or a model", format!("--on {}", text.display()), &remedy))
+            Err(Fail::input("a storage that is measured, or a model", format!("--on {name}"), &remedy))
         }
         On::Source(_) => {
             let remedy = "name a file or block device, or a model: model:NAME, model:FILE.toml";
-            Err(Fail::input("this kind of source cannot be probed", format!("--on {}", text.display()), remedy))
+            Err(Fail::input("this kind of source cannot be probed", format!("--on {name}"), remedy))
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything goes to stderr. Never: says the same reason twice in a row.
 
-use crate::fail::Fail;
+use crate::fail::{Fail, note, say};
 #[cfg(feature = "metrics")]
 use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::{Engine, Stats, why_no_readahead};
@@ -48,11 +48,11 @@ pub fn metrics(
     };
     let refused = |error| Fail::input("no metrics", format!("{address} ({error})"), "name another port");
     let server = MetricsServer::start(address, say).map_err(refused)?;
-    eprintln!("foreread: metrics at {}", server.url());
+    note(format!("metrics at {}", server.url()));
     if !address.ip().is_loopback() {
-        eprintln!(
-            "foreread: whoever reaches {address} can read the metrics, with the names of files: there is no password"
-        );
+        note(format!(
+            "anyone who reaches {address} can read the metrics, with the names of files: there is no password"
+        ));
     }
     Ok(Some(server))
 }
@@ -71,13 +71,13 @@ impl Reporter {
             while ended.recv_timeout(every.unwrap_or(CHECK_EVERY)) == Err(RecvTimeoutError::Timeout) {
                 let stats = engine.stats();
                 if every.is_some() {
-                    eprintln!("{}", line(&stats, &front()));
+                    say(line(&stats, &front()));
                 }
                 // Once for each reason: it is a warning, not a log.
                 let why = why_no_readahead(engine.policy().info.name, &stats);
                 if why != said {
                     if let Some(why) = &why {
-                        eprintln!("foreread: readahead is not running, because {why}");
+                        note(format!("readahead is not running, because {why}"));
                     }
                     said = why;
                 }

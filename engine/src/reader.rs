@@ -16,7 +16,7 @@ use crate::driver::{Gauges, Room, Seen};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
 use crate::options::{About, Options};
-use crate::source::{self, Source};
+use crate::source::{self, Source, SourceName};
 use foreread_core::event::Advice;
 use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::PolicySpec;
@@ -24,26 +24,31 @@ use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, MAX_OFFSET, OpenId};
 use std::io::IoSliceMut;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 pub use task::ReadAt;
 
 /// What a reader can be opened on: a source's name, or a source.
 pub enum Origin {
-    /// `file:PATH` or a path.
-    Name(String),
+    /// A path, `file:PATH`, or what [`source::kinds`] lists.
+    Name(SourceName),
     /// Any source.
     Source(Arc<dyn Source>),
 }
 
 impl From<&str> for Origin {
     fn from(name: &str) -> Origin {
-        Origin::Name(name.to_string())
+        Origin::Name(name.into())
     }
 }
 
 impl From<String> for Origin {
     fn from(name: String) -> Origin {
+        Origin::Name(name.into())
+    }
+}
+
+impl From<SourceName> for Origin {
+    fn from(name: SourceName) -> Origin {
         Origin::Name(name)
     }
 }
@@ -93,10 +98,7 @@ impl Reader {
     pub fn open(origin: impl Into<Origin>, options: Options) -> Result<Reader, OpenError> {
         let (source, readahead) = match origin.into() {
             Origin::Source(source) => (source, None),
-            Origin::Name(name) => {
-                let path = name.strip_prefix("file:").unwrap_or(&name);
-                (source::open_by(&name, options.io)?, source::default_readahead_bytes(Path::new(path)))
-            }
+            Origin::Name(name) => (source::open_by(&name, options.io)?, source::default_readahead_bytes(name.path())),
         };
         let about = About { readahead, size: Some(source.size()), concurrency: source.concurrency() };
         Engine::build(&options, about)?.open(source)

@@ -2,6 +2,7 @@
 
 use super::values::{page_size, price, size};
 use clap::ValueEnum;
+use foreread::source::SourceName;
 use foreread_core::units::PageSize;
 use foreread_lab::report::Price;
 use std::ffi::OsString;
@@ -48,7 +49,7 @@ pub struct CompareArgs {
     /// rbd:POOL/IMAGE[@SNAP] are read through the engine; http(s)://HOST/PATH and s3://BUCKET/KEY need a build with
     /// --features object. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
-    pub on: Option<OsString>,
+    pub on: Option<SourceName>,
     /// 'all', 'peers', or a,b:key=value [default: the usual]
     ///
     /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where

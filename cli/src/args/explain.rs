@@ -2,6 +2,7 @@
 
 use super::ReplayArgs;
 use super::values::size;
+use foreread::source::SourceName;
 use std::ffi::OsString;
 
 /// Say file by file what readahead did in a trace, and why
@@ -31,7 +32,7 @@ pub struct ExplainArgs {
     /// run is told from its event log, which is kept in an unnamed temporary file as long as it takes. 'foreread models'
     /// lists the models; 'foreread probe PATH -o FILE.toml' makes one of a storage.
     #[arg(long, value_name = "SOURCE", default_value = "model:rbd")]
-    pub on: OsString,
+    pub on: SourceName,
     /// Whose readahead is explained
     #[arg(long, value_name = "POLICY", default_value = foreread_lab::explain::USUAL_POLICY)]
     pub policy: String,

@@ -35,6 +35,7 @@ pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 pub use tune::TuneArgs;
 
 use crate::fail::Fail;
+use crate::log::LogLevel;
 use crate::names;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -54,7 +55,8 @@ macro_rules! examples {
 /// readahead policies, on a file, a block device or a model of a storage, and shows what each one gains, what it
 /// reads in vain, and whether the difference is more than chance.
 ///
-/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine.
+/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine, 70 a bug
+/// of foreread.
 #[derive(Debug, Parser)]
 #[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
 // 18 commands leave no room for a line of each option. Manual pages have the examples from the second place.
@@ -71,6 +73,11 @@ pub struct Args {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// What to report on stderr: off, error, warn, info, debug, trace
+    ///
+    /// Clients, connections made anew and errors of sources, one line each; by default what FOREREAD_LOG says, or warn.
+    #[arg(long, value_name = "LEVEL", global = true, hide_short_help = true, hide_possible_values = true)]
+    pub log: Option<LogLevel>,
 }
 
 /// The commands.

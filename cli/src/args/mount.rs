@@ -1,6 +1,7 @@
 //! The arguments of `foreread mount`. Never: looks at a folder or mounts one.
 
 use super::values::{address, size, time};
+use foreread::source::SourceName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,7 +24,7 @@ Examples:
 pub struct MountArgs {
     /// A folder, PATH, or a source as for 'foreread serve'
     #[arg(value_name = "SOURCE")]
-    pub source: String,
+    pub source: SourceName,
     /// An empty folder to mount on
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,

@@ -1,6 +1,7 @@
 //! The arguments of `foreread probe`. Never: looks at a file or a registry.
 
 use super::values::size;
+use foreread::source::SourceName;
 use std::ffi::OsString;
 
 /// Measure a storage, fit a model to it, say what to set
@@ -21,7 +22,7 @@ Examples:
 pub struct ProbeArgs {
     /// PATH, file:PATH or model:NAME
     #[arg(value_name = "SOURCE")]
-    pub source: OsString,
+    pub source: SourceName,
     /// Write the model here, for --on model:FILE.toml
     #[arg(short, long, value_name = "FILE.toml", conflicts_with = "verify")]
     pub output: Option<OsString>,

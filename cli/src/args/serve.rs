@@ -1,6 +1,7 @@
 //! The arguments of `foreread serve`. Never: opens or binds anything.
 
 use super::values::{address, size, time};
+use foreread::source::SourceName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +23,7 @@ Examples:
 pub struct ServeArgs {
     /// PATH, file:PATH, nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH
     #[arg(value_name = "SOURCE")]
-    pub source: String,
+    pub source: SourceName,
     /// Listen on a unix socket
     #[arg(long, value_name = "PATH", required_unless_present = "tcp")]
     pub unix: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 use super::ReplayArgs;
 use super::values::size;
+use foreread::source::SourceName;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -29,7 +30,7 @@ pub struct TuneArgs {
     /// A file or block device is probed; its reads bypass the page cache. A model is taken as it is, also model:FILE.toml.
     /// By default the file of the trace that most was read of and that is on this machine.
     #[arg(long, value_name = "SOURCE")]
-    pub on: Option<OsString>,
+    pub on: Option<SourceName>,
     /// Time to measure the storage, in seconds
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,

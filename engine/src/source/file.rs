@@ -27,6 +27,7 @@ use crate::chunk::Chunk;
 use crate::chunk::Pool;
 use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -437,8 +438,9 @@ struct Refusal {
 
 impl Refusal {
     fn about(self, path: &Path) -> SourceOpenError {
-        let what = format!("file:{}", path.display());
-        SourceOpenError { what, why: self.why, remedy: self.remedy.to_string(), errno: self.errno }
+        let mut what = OsString::from("file:");
+        what.push(path);
+        SourceOpenError { what: what.into(), why: self.why, remedy: self.remedy.to_string(), errno: self.errno }
     }
 }
 

@@ -15,6 +15,7 @@
 
 mod file;
 mod mem;
+mod name;
 #[cfg(feature = "nbd")]
 mod nbd;
 #[cfg(feature = "object")]
@@ -33,6 +34,7 @@ use std::sync::Arc;
 
 pub use file::FileSource;
 pub use mem::Mem;
+pub use name::{SourceName, redacted_message};
 #[cfg(feature = "nbd")]
 pub use nbd::Nbd;
 #[cfg(feature = "object")]
@@ -289,8 +291,8 @@ pub(crate) fn errno_text(errno: i32) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}; {remedy}")]
 pub struct SourceOpenError {
-    /// As it was written.
-    pub what: String,
+    /// The source; shown without its secrets.
+    pub what: SourceName,
     /// What is wrong with it.
     pub why: String,
     /// What to do.
@@ -304,7 +306,7 @@ struct Kind {
     /// What stands before the first colon.
     schemes: &'static [&'static str],
     written: &'static str,
-    open: fn(&str) -> Result<Arc<dyn Source>, SourceOpenError>,
+    open: fn(&SourceName) -> Result<Arc<dyn Source>, SourceOpenError>,
 }
 
 /// Every kind, built in or not: one that is not says what to build.
@@ -314,29 +316,29 @@ const KINDS: &[Kind] = &[
         schemes: &["nbd", "nbd+unix"],
         written: "nbd://HOST[:PORT]/EXPORT, nbd+unix:///EXPORT?socket=PATH",
         #[cfg(feature = "nbd")]
-        open: |text| Nbd::open(text).map(|nbd| Arc::new(nbd) as Arc<dyn Source>),
+        open: |name| Nbd::open(name).map(|nbd| Arc::new(nbd) as Arc<dyn Source>),
         #[cfg(not(feature = "nbd"))]
-        open: |text| Err(not_built(text, "nbd")),
+        open: |name| Err(not_built(name, "nbd")),
     },
     Kind {
         schemes: &["http", "https", "s3"],
         written: "http://HOST/PATH, https://HOST/PATH, s3://BUCKET/KEY",
         #[cfg(feature = "object")]
-        open: |text| Object::open(text).map(|object| Arc::new(object) as Arc<dyn Source>),
+        open: |name| Object::open(name).map(|object| Arc::new(object) as Arc<dyn Source>),
         #[cfg(not(feature = "object"))]
-        open: |text| Err(not_built(text, "object")),
+        open: |name| Err(not_built(name, "object")),
     },
     Kind {
         schemes: &["rbd"],
         written: "rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]",
         #[cfg(feature = "rbd")]
-        open: |text| Rbd::open(text).map(|rbd| Arc::new(rbd) as Arc<dyn Source>),
+        open: |name| Rbd::open(name).map(|rbd| Arc::new(rbd) as Arc<dyn Source>),
         #[cfg(not(feature = "rbd"))]
-        open: |text| Err(not_built(text, "rbd")),
+        open: |name| Err(not_built(name, "rbd")),
     },
     // TLS is refused with a line of its own, not taken for a path.
     #[cfg(feature = "nbd")]
-    Kind { schemes: &["nbds", "nbds+unix"], written: "", open: |text| Nbd::open(text).map(|nbd| Arc::new(nbd) as _) },
+    Kind { schemes: &["nbds", "nbds+unix"], written: "", open: |name| Nbd::open(name).map(|nbd| Arc::new(nbd) as _) },
 ];
 
 /// The kinds of sources that [`open`] knows, as they are written.
@@ -347,49 +349,61 @@ pub fn kinds() -> Vec<&'static str> {
 
 /// Whether this is the name of a source that is no file: one whose kind stands before the first colon.
 #[must_use]
-pub fn is_remote(text: &str) -> bool {
-    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-    scheme != "file" && KINDS.iter().any(|kind| kind.schemes.contains(&scheme))
+pub fn is_remote(name: &SourceName) -> bool {
+    remote(name).is_some()
+}
+
+fn remote(name: &SourceName) -> Option<&'static Kind> {
+    let scheme = name.scheme();
+    KINDS.iter().find(|kind| scheme != "file" && kind.schemes.contains(&scheme))
 }
 
 /// Opens a source by its name; [`kinds`] tells how names are written. A path alone is a file.
 ///
 /// # Errors
 /// It does not exist, is of no kind that can be read from, or may not be read.
-pub fn open(text: &str) -> Result<Arc<dyn Source>, SourceOpenError> {
-    open_by(text, Io::default())
+pub fn open(name: impl Into<SourceName>) -> Result<Arc<dyn Source>, SourceOpenError> {
+    open_by(&name.into(), Io::default())
 }
 
 /// [`open`], where a file is read as told.
-pub(crate) fn open_by(text: &str, io: Io) -> Result<Arc<dyn Source>, SourceOpenError> {
-    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-    let kind = KINDS.iter().find(|kind| kind.schemes.contains(&scheme) && scheme != "file");
-    kind.map_or_else(|| open_file_by(text, io), |kind| (kind.open)(text))
+pub(crate) fn open_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, SourceOpenError> {
+    remote(name).map_or_else(|| open_file_by(name, io), |kind| (kind.open)(name))
 }
 
-fn open_file(text: &str) -> Result<Arc<dyn Source>, SourceOpenError> {
-    open_file_by(text, Io::default())
+fn open_file(name: &SourceName) -> Result<Arc<dyn Source>, SourceOpenError> {
+    open_file_by(name, Io::default())
 }
 
-fn open_file_by(text: &str, io: Io) -> Result<Arc<dyn Source>, SourceOpenError> {
-    let path = text.strip_prefix("file:").unwrap_or(text);
-    FileSource::open_by(path.as_ref(), io).map(|file| Arc::new(file) as Arc<dyn Source>).map_err(|mut error| {
-        error.what = text.to_string();
-        if let (Some((kind, _)), true) = (text.split_once(':'), error.errno == ENOENT)
-            && kind != "file"
-            && !kind.contains('/')
-        {
+fn open_file_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, SourceOpenError> {
+    FileSource::open_by(name.path(), io).map(|file| Arc::new(file) as Arc<dyn Source>).map_err(|mut error| {
+        if error.errno == ENOENT && !matches!(name.scheme(), "" | "file") {
             error.remedy = format!("check the path; the sources known here are {}", kinds().join(", "));
         }
+        error.what = name.clone();
         error
+    })
+}
+
+/// The text of a name that is no path.
+///
+/// # Errors
+/// It is none.
+#[cfg(any(feature = "nbd", feature = "object", feature = "rbd"))]
+fn text(name: &SourceName) -> Result<&str, SourceOpenError> {
+    name.unredacted_text().ok_or_else(|| SourceOpenError {
+        what: name.clone(),
+        why: "it is not UTF-8".to_string(),
+        remedy: "write other bytes as percent sign and two digits (%FF)".to_string(),
+        errno: rustix::io::Errno::INVAL.raw_os_error(),
     })
 }
 
 /// A kind that this build was made without.
 #[allow(dead_code, reason = "a build with everything has no use for it")]
-fn not_built(text: &str, feature: &str) -> SourceOpenError {
+fn not_built(name: &SourceName, feature: &str) -> SourceOpenError {
     SourceOpenError {
-        what: text.to_string(),
+        what: name.clone(),
         why: "this build cannot read such sources".to_string(),
         remedy: format!("build it with --features {feature}"),
         errno: rustix::io::Errno::NOTSUP.raw_os_error(),

@@ -25,6 +25,7 @@ use crate::sim;
 use crate::workload::Workload;
 pub use error::CompareError;
 use foreread::Limits;
+use foreread::source::SourceName;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
@@ -85,7 +86,7 @@ pub enum Where {
     /// A device model that has no name in the list.
     Preset(&'static Preset),
     /// Any source of the engine by its name: `nbd://...`, `s3://...`, `rbd:...`.
-    Source(String),
+    Source(SourceName),
     /// A device model that really sleeps, read by the engine.
     ModelLive(&'static Preset),
 }
@@ -151,7 +152,9 @@ fn possible(plan: &Plan) -> Result<(), CompareError> {
         Some(Where::File(path)) if plan.oracle == OracleRow::Asked => {
             return Err(CompareError::Oracle(path.display().to_string()));
         }
-        Some(Where::Source(name)) if plan.oracle == OracleRow::Asked => return Err(CompareError::Oracle(name.clone())),
+        Some(Where::Source(name)) if plan.oracle == OracleRow::Asked => {
+            return Err(CompareError::Oracle(name.to_string()));
+        }
         Some(Where::ModelLive(preset)) if plan.oracle == OracleRow::Asked => {
             return Err(CompareError::Oracle(format!("a sleeper that stands for model:{}", preset.name)));
         }
@@ -338,7 +341,7 @@ impl<'a> Case<'a> {
             (Place::File(file), Who::Kernel) => live::kernel(&file.path, workload)?,
             #[cfg(feature = "rbd")]
             (Place::Source(source), Who::Librbd(peer)) => {
-                live::librbd::run(source.image().unwrap_or_default(), peer, workload)?
+                live::librbd::run(source.image().expect("a row of librbd is made for an image"), peer, workload)?
             }
             #[cfg(feature = "rbd")]
             (Place::File(_), Who::Librbd(_)) => unreachable!("only an image has rows of librbd"),

@@ -13,7 +13,7 @@ use crate::live::{self, LiveError};
 use crate::report::Progress;
 use crate::workload::Workload;
 use foreread::OpenError;
-use foreread::source::{self, Source};
+use foreread::source::{self, Source, SourceName};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,8 +30,7 @@ pub enum Place {
 
 /// What is known of a source that is no file.
 pub struct OnSource {
-    /// As it is written.
-    name: String,
+    name: SourceName,
     size: u64,
     about: String,
     smallest_page: u64,
@@ -111,14 +110,14 @@ impl OnFile {
 }
 
 impl OnSource {
-    fn open(name: &str) -> Result<OnSource, LiveError> {
+    fn open(name: &SourceName) -> Result<OnSource, LiveError> {
         let source = source::open(name).map_err(OpenError::from)?;
         let notes = vec![format!(
             "What {} keeps in caches of its own stays there from run to run: the rows take turns, so all profit alike",
             source.describe()
         )];
         Ok(OnSource {
-            name: name.to_string(),
+            name: name.clone(),
             size: source.size(),
             about: source.describe(),
             smallest_page: u64::from(source.alignment().offset).max(512),
@@ -129,7 +128,7 @@ impl OnSource {
 
     fn model(preset: &'static Preset) -> OnSource {
         OnSource {
-            name: format!("model-live:{}", preset.name),
+            name: format!("model-live:{}", preset.name).into(),
             size: preset.capacity_bytes,
             about: format!("{}; it really sleeps", preset.summary),
             smallest_page: 512,
@@ -148,8 +147,8 @@ impl OnSource {
 
     /// Its name, if it is an RBD image.
     #[cfg(feature = "rbd")]
-    pub fn image(&self) -> Option<&str> {
-        Some(self.name.as_str()).filter(|name| name.starts_with("rbd:"))
+    pub fn image(&self) -> Option<&SourceName> {
+        Some(&self.name).filter(|name| name.scheme() == "rbd")
     }
 
     /// The model that stands behind it.
@@ -164,7 +163,7 @@ impl Place {
         match self {
             Place::Model(preset) => format!("model:{}", preset.name),
             Place::File(file) => file.name.clone(),
-            Place::Source(source) => source.name.clone(),
+            Place::Source(source) => source.name.to_string(),
         }
     }
 

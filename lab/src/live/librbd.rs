@@ -14,7 +14,7 @@ use super::{LiveError, ReadFn, Target, check, result, run_jobs};
 use crate::report::RunResult;
 use crate::workload::Workload;
 use foreread::OpenError;
-use foreread::source::{Rbd, RbdSettings, Source};
+use foreread::source::{Rbd, RbdSettings, Source, SourceName};
 use foreread_core::stats::Stats;
 use serde_json::Value;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
@@ -74,7 +74,7 @@ impl Peer {
 ///
 /// # Errors
 /// The image cannot be opened or read, librbd does not tell its counters, or [`check`] refuses the workload.
-pub fn run(name: &str, peer: &Peer, workload: &Workload) -> Result<RunResult, LiveError> {
+pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunResult, LiveError> {
     check(workload)?;
     let dir = tempfile::tempdir().map_err(LiveError::io("a folder for librbd's socket"))?;
     let socket = dir.path().join("asok");

@@ -12,7 +12,7 @@
 
 use super::uri::{Address, Place};
 use crate::nbd::wire::{self, Request, command, errno, handshake_flag, info, option, reply, transmission};
-use crate::source::{EIO, SourceError, SourceOpenError, errno_text};
+use crate::source::{EIO, SourceError, SourceName, SourceOpenError, errno_text};
 use std::collections::HashSet;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -55,20 +55,20 @@ impl Broken {
         Broken::Lost(EIO, format!("the server does not keep to the protocol: {what}"))
     }
 
-    pub fn open_error(self, what: &str) -> SourceOpenError {
+    pub fn open_error(self, what: &SourceName) -> SourceOpenError {
         let (Broken::Lost(errno, why) | Broken::Refused(errno, why)) = self else {
             return SourceOpenError {
-                what: what.into(),
+                what: what.clone(),
                 why: "it changes".into(),
                 remedy: "try again".into(),
                 errno: EIO,
             };
         };
         let remedy = "check that the server runs and has this export (nbdinfo --list)".to_string();
-        SourceOpenError { what: what.to_string(), why, remedy, errno }
+        SourceOpenError { what: what.clone(), why, remedy, errno }
     }
 
-    pub fn read_error(self, what: &str) -> SourceError {
+    pub fn read_error(self, what: &SourceName) -> SourceError {
         match self {
             Broken::Lost(errno, why) | Broken::Refused(errno, why) => {
                 SourceError::Io { errno, what: format!("{what}: {why}") }

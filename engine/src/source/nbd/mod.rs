@@ -14,7 +14,7 @@
 mod link;
 mod uri;
 
-use super::{Source, SourceError, SourceOpenError};
+use super::{Source, SourceError, SourceName, SourceOpenError};
 use link::{Broken, Link};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// See the head of this file.
 pub struct Nbd {
     address: Address,
-    name: String,
+    name: SourceName,
     links: Vec<Mutex<Option<Arc<Link>>>>,
     /// The size that was accepted last.
     size: AtomicU64,
@@ -42,8 +42,8 @@ impl Nbd {
     ///
     /// # Errors
     /// The address is none, nobody answers there, or the server has no such export.
-    pub fn open(text: &str) -> Result<Nbd, SourceOpenError> {
-        Nbd::open_within(text, SILENCE)
+    pub fn open(name: impl Into<SourceName>) -> Result<Nbd, SourceOpenError> {
+        Nbd::open_within(name, SILENCE)
     }
 
     /// Connects to a server that is given up when it owes an answer and says nothing for `silence` (of [`Nbd::open`]: 30 s).
@@ -51,14 +51,15 @@ impl Nbd {
     ///
     /// # Errors
     /// As [`Nbd::open`].
-    pub fn open_within(text: &str, silence: Duration) -> Result<Nbd, SourceOpenError> {
-        let address = uri::parse(text)?;
-        let link = Link::connect(&address, silence).map_err(|broken| broken.open_error(text))?;
+    pub fn open_within(name: impl Into<SourceName>, silence: Duration) -> Result<Nbd, SourceOpenError> {
+        let name = name.into();
+        let address = uri::parse(&name)?;
+        let link = Link::connect(&address, silence).map_err(|broken| broken.open_error(&name))?;
         let links = if link.many() { MAX_LINKS } else { 1 };
         let size = AtomicU64::new(link.size());
         let mut all: Vec<Mutex<Option<Arc<Link>>>> = (1..links).map(|_| Mutex::default()).collect();
         all.push(Mutex::new(Some(Arc::new(link))));
-        Ok(Nbd { address, name: text.to_string(), links: all, size, silence })
+        Ok(Nbd { address, name, links: all, size, silence })
     }
 
     /// The link to use: one that is there and idle, then a new one, then the one with the fewest requests.
@@ -106,7 +107,7 @@ impl Source for Nbd {
     }
 
     fn describe(&self) -> String {
-        self.name.clone()
+        self.name.to_string()
     }
 
     fn accept(&self) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! Never: a password, or TLS.
 
-use crate::source::SourceOpenError;
+use crate::source::{self, SourceName, SourceOpenError};
 use percent_encoding::percent_decode_str;
 use std::path::PathBuf;
 
@@ -26,9 +26,10 @@ pub enum Place {
     Unix(PathBuf),
 }
 
-pub fn parse(text: &str) -> Result<Address, SourceOpenError> {
+pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
+    let text = source::text(name)?;
     let error = |why: &str, remedy: &str| SourceOpenError {
-        what: text.to_string(),
+        what: name.clone(),
         why: why.to_string(),
         remedy: remedy.to_string(),
         errno: EINVAL,
@@ -88,7 +89,7 @@ mod tests {
             ("nbd+unix:///?socket=/run/s", unix("/run/s", "")),
             ("nbd+unix:///disk?a=b&socket=relative%2Fs", unix("relative/s", "disk")),
         ] {
-            assert_eq!(parse(text).expect(text), address);
+            assert_eq!(parse(&text.into()).expect(text), address);
         }
     }
 
@@ -106,9 +107,9 @@ mod tests {
             ("nbd+unix:///x?socket=%ff", "it is not text"),
             ("nbd://h/%00", "it is not text"),
         ] {
-            let error = parse(text).expect_err(text);
+            let error = parse(&text.into()).expect_err(text);
             assert_eq!((error.why.as_str(), error.errno), (why, EINVAL));
-            assert!(error.to_string().starts_with(text));
+            assert!(error.to_string().starts_with(&SourceName::from(text).to_string()));
         }
     }
 }

@@ -14,9 +14,9 @@ use super::settings::Settings;
 use super::store::{self, Store};
 use super::url::{self, Place};
 use super::version::Version;
-use super::{EINVAL, Object, redacted, wait};
+use super::{EINVAL, Object, wait};
 use crate::source::tree::{Kind, Meta, Tree};
-use crate::source::{Source, SourceError, SourceOpenError};
+use crate::source::{Source, SourceError, SourceName, SourceOpenError};
 use futures_util::future::try_join;
 use object_store::ListResult;
 use object_store::aws::AmazonS3;
@@ -39,7 +39,7 @@ pub struct Prefix {
     s3: Arc<AmazonS3>,
     /// Without a `/` at its end; empty for the whole bucket.
     prefix: String,
-    name: String,
+    name: SourceName,
     settings: Settings,
 }
 
@@ -48,18 +48,20 @@ impl Prefix {
     ///
     /// # Errors
     /// See [`Prefix::open_with`].
-    pub fn open(text: &str) -> Result<Prefix, SourceOpenError> {
-        Prefix::open_with(text, super::settings(text)?)
+    pub fn open(name: impl Into<SourceName>) -> Result<Prefix, SourceOpenError> {
+        let name = name.into();
+        let settings = super::settings(&name)?;
+        Prefix::open_with(name, settings)
     }
 
     /// Opens `s3://BUCKET/PREFIX/` or `s3://BUCKET`; asks for a listing once.
     ///
     /// # Errors
     /// The name is none, or the bucket cannot be listed.
-    pub fn open_with(text: &str, settings: Settings) -> Result<Prefix, SourceOpenError> {
-        let name = redacted(text);
+    pub fn open_with(name: impl Into<SourceName>, settings: Settings) -> Result<Prefix, SourceOpenError> {
+        let name = name.into();
         let error = |why: String, remedy: String| SourceOpenError { what: name.clone(), why, remedy, errno: EINVAL };
-        let Place::S3 { bucket, key } = url::parse(text)? else {
+        let Place::S3 { bucket, key } = url::parse(&name)? else {
             let remedy = "write s3://BUCKET/PREFIX/, or name one object".to_string();
             return Err(error("only prefixes of S3 can be listed".to_string(), remedy));
         };
@@ -203,7 +205,8 @@ impl Tree for Prefix {
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
         let key = self.key(path).ok_or_else(|| self.absent(path))?;
         let key = object_store::path::Path::parse(key.trim_end_matches('/')).map_err(|_| self.absent(path))?;
-        let name = format!("{}/{}", self.name.trim_end_matches('/'), path.display());
+        let name = format!("{}/{}", self.name.to_string().trim_end_matches('/'), path.display());
+        let name = SourceName::from(name);
         let object = Object::at(self.store.clone(), key, name.clone(), self.settings.clone());
         let object = object.map_err(|e| SourceError::Io { errno: e.errno, what: format!("{name}: {}", e.why) })?;
         let meta = file(&object.accepted());
@@ -213,7 +216,7 @@ impl Tree for Prefix {
     fn describe(&self) -> String {
         match self.store.account {
             Account::Nobody => format!("{}, unsigned", self.name),
-            Account::Named | Account::Http => self.name.clone(),
+            Account::Named | Account::Http => self.name.to_string(),
         }
     }
 }

@@ -23,7 +23,7 @@ mod store;
 mod url;
 mod version;
 
-use super::{Sink, Source, SourceError, SourceOpenError};
+use super::{Sink, Source, SourceError, SourceName, SourceOpenError};
 use fetch::{Asker, Tally};
 pub use list::{MAX_NAMES, Prefix};
 use object_store::path::Path;
@@ -34,7 +34,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::Store;
-pub use url::{names_a_prefix, redacted};
+pub use url::names_a_prefix;
 use version::Version;
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
@@ -44,8 +44,7 @@ const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
 pub struct Object {
     store: Store,
     path: Path,
-    /// As shown: nothing secret in it.
-    name: String,
+    name: SourceName,
     settings: Settings,
     /// What was accepted last.
     version: Mutex<Arc<Version>>,
@@ -68,19 +67,21 @@ impl Object {
     ///
     /// # Errors
     /// See [`Object::open_with`].
-    pub fn open(text: &str) -> Result<Object, SourceOpenError> {
-        Object::open_with(text, settings(text)?)
+    pub fn open(name: impl Into<SourceName>) -> Result<Object, SourceOpenError> {
+        let name = name.into();
+        let settings = settings(&name)?;
+        Object::open_with(name, settings)
     }
 
     /// Opens an object.
     ///
     /// # Errors
     /// The name is none, the object is not there or may not be read, or its server does not know ranges.
-    pub fn open_with(text: &str, settings: Settings) -> Result<Object, SourceOpenError> {
-        let place = url::parse(text)?;
-        let name = redacted(text);
+    pub fn open_with(name: impl Into<SourceName>, settings: Settings) -> Result<Object, SourceOpenError> {
+        let name = name.into();
+        let place = url::parse(&name)?;
         let error = |why: String, remedy: String, errno| SourceOpenError { what: name.clone(), why, remedy, errno };
-        if names_a_prefix(text) {
+        if names_a_prefix(&name) {
             let remedy = "name an object, s3://BUCKET/KEY; a mount shows a whole prefix".to_string();
             return Err(error("it is a prefix, not an object".to_string(), remedy, EISDIR));
         }
@@ -88,7 +89,7 @@ impl Object {
         Object::at(store, path, name, settings)
     }
 
-    fn at(store: Store, path: Path, name: String, settings: Settings) -> Result<Object, SourceOpenError> {
+    fn at(store: Store, path: Path, name: SourceName, settings: Settings) -> Result<Object, SourceOpenError> {
         let tally = Tally::default();
         let asker = Asker { store: &*store.objects, path: &path, settings: &settings, tally: &tally };
         let version = wait(asker.version()).map_err(|r| r.open_error(&name, store.account))?;
@@ -191,10 +192,10 @@ impl Source for Object {
     }
 }
 
-/// The settings of the environment, for opening `text`.
-fn settings(text: &str) -> Result<Settings, SourceOpenError> {
+/// The settings of the environment, for opening `name`.
+fn settings(name: &SourceName) -> Result<Settings, SourceOpenError> {
     Settings::from_environment().map_err(|why| SourceOpenError {
-        what: redacted(text),
+        what: name.clone(),
         why: format!("{VARIABLE}: {why}"),
         remedy: format!("write {NOTATION}"),
         errno: EINVAL,

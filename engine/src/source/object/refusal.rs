@@ -8,7 +8,7 @@
 //!                          └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
-use crate::source::{SourceError, SourceOpenError};
+use crate::source::{SourceError, SourceName, SourceOpenError};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl Refusal {
     }
 
     /// For a read of `name`.
-    pub fn read_error(&self, name: &str) -> SourceError {
+    pub fn read_error(&self, name: &SourceName) -> SourceError {
         match self {
             Refusal::Changed(_) => SourceError::Changed { what: format!("{name}: {self}") },
             _ => SourceError::Io { errno: self.errno(), what: format!("{name}: {self}") },
@@ -124,9 +124,9 @@ impl Refusal {
     }
 
     /// For opening `name`; `account` says that S3 is asked, and whether anybody is named.
-    pub fn open_error(&self, name: &str, account: Account) -> SourceOpenError {
+    pub fn open_error(&self, name: &SourceName, account: Account) -> SourceOpenError {
         let remedy = self.remedy(account);
-        SourceOpenError { what: name.to_string(), why: self.to_string(), remedy, errno: self.errno() }
+        SourceOpenError { what: name.clone(), why: self.to_string(), remedy, errno: self.errno() }
     }
 
     fn remedy(&self, account: Account) -> String {

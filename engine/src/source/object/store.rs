@@ -20,6 +20,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use url::Url;
 
 /// Variables that are passed on; others of object_store's would undo what is set here.
 const VARIABLES: &[&str] = &[
@@ -86,11 +87,46 @@ pub fn connect(place: &Place, settings: &Settings) -> Result<(Store, Path), (Str
     }
 }
 
+/// Variables that hold a URL.
+const URLS: &[&str] =
+    &["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];
+
+/// Looks at the variables before object_store does: it panics where an endpoint is no URL, or where a value cannot be
+/// part of a header. The line names the variable and never its value.
+///
+/// # Errors
+/// Why not, and what to do.
+fn check(settings: &Settings) -> Result<(), (String, String)> {
+    let named =
+        settings.variables.iter().filter(|(name, value)| VARIABLES.contains(&name.as_str()) && !value.is_empty());
+    for (name, value) in named {
+        let refuse = |why: &str, remedy: &str| Err((format!("{name} {why}"), remedy.to_string()));
+        if !name.ends_with("_FILE") && !value.bytes().all(|b| b.is_ascii_graphic()) {
+            let remedy = "set it again without blanks and line breaks (printf, not echo)";
+            return refuse("holds a blank, a line break or a character that is not ASCII", remedy);
+        }
+        if name.ends_with("_REGION") && !value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+            return refuse("is no region", "write one such as us-east-1");
+        }
+        if URLS.contains(&name.as_str()) {
+            let url = Url::parse(value).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+            let remedy = "write https://HOST[:PORT], or http:// with AWS_ALLOW_HTTP=true";
+            let Some(url) = url else { return refuse("is no URL", remedy) };
+            let is_endpoint = name.starts_with("AWS_ENDPOINT");
+            if !url.username().is_empty() || url.password().is_some() || is_endpoint && url.query().is_some() {
+                return refuse("holds a user, a password or a query", remedy);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A bucket.
 ///
 /// # Errors
 /// Why not, and what to do.
 pub fn s3(bucket: &str, settings: &Settings) -> Result<(Arc<AmazonS3>, Account), (String, String)> {
+    check(settings)?;
     let on = |name: &str| settings.variable(name).is_some_and(|v| matches!(v, "1" | "true" | "yes" | "TRUE" | "True"));
     let endpoint = settings.variable("AWS_ENDPOINT_URL_S3").or(settings.variable("AWS_ENDPOINT_URL"));
     if endpoint.is_some_and(|url| url.starts_with("http://")) && !on("AWS_ALLOW_HTTP") {
@@ -176,4 +212,38 @@ pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T>
     }
     let done = std::thread::scope(|scope| scope.spawn(|| wait_here(work)).join());
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of these made object_store panic, or would have been sent to another host.
+    #[test]
+    fn a_variable_that_cannot_be_used_is_refused_without_its_value() {
+        for (name, value, why) in [
+            ("AWS_ENDPOINT_URL", "canary.example:9000", "is no URL"),
+            ("AWS_ENDPOINT_URL", "canary", "is no URL"),
+            ("AWS_ENDPOINT_URL_S3", "ftp://canary", "is no URL"),
+            ("AWS_ENDPOINT_URL_STS", "http://", "is no URL"),
+            ("AWS_ENDPOINT_URL", "https://u:canary@h", "holds a user"),
+            ("AWS_ENDPOINT_URL", "https://h/?canary", "holds a user"),
+            ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "canary", "is no URL"),
+            ("AWS_SECRET_ACCESS_KEY", "canary\n", "holds a blank"),
+            ("AWS_ACCESS_KEY_ID", "can\u{e4}ry", "holds a blank"),
+            ("AWS_SESSION_TOKEN", "canary\r", "holds a blank"),
+            ("AWS_REGION", "canary/x", "is no region"),
+        ] {
+            let variables = vec![(name.to_string(), value.to_string())];
+            let settings = Settings { variables, ..Settings::default() };
+            let place = Place::S3 { bucket: "bucket".to_string(), key: "key".to_string() };
+            let (said, remedy) = connect(&place, &settings).err().unwrap_or_else(|| panic!("{name}={value} is taken"));
+            assert!(said.starts_with(&format!("{name} {why}")), "{said}");
+            assert!(!said.contains("can") && !remedy.is_empty(), "{said}");
+        }
+        let variables =
+            [("AWS_ENDPOINT_URL", "https://h:1/p"), ("AWS_REGION", "eu-1"), ("AWS_WEB_IDENTITY_TOKEN_FILE", "/a b")];
+        let variables = variables.map(|(name, value)| (name.to_string(), value.to_string())).into();
+        assert_eq!(check(&Settings { variables, ..Settings::default() }), Ok(()));
+    }
 }

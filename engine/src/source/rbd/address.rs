@@ -2,7 +2,7 @@
 //!
 //! Never: looks anything up, and takes no key or secret: Ceph's keyrings hold them.
 
-use crate::source::SourceOpenError;
+use crate::source::{self, SourceName, SourceOpenError};
 
 const REMEDY: &str = "write rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]";
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
@@ -24,9 +24,10 @@ pub struct Address {
     pub id: Option<String>,
 }
 
-pub fn parse(text: &str) -> Result<Address, SourceOpenError> {
+pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
+    let text = source::text(name)?;
     let error = |why: &str| SourceOpenError {
-        what: text.to_string(),
+        what: name.clone(),
         why: why.to_string(),
         remedy: REMEDY.to_string(),
         errno: EINVAL,
@@ -38,7 +39,7 @@ pub fn parse(text: &str) -> Result<Address, SourceOpenError> {
     let (pool, namespace, image) = match parts[..] {
         [pool, image] => (pool, "", image),
         [pool, namespace, image] => (pool, namespace, image),
-        [_] => return Err(error("no pool is named")),
+        [_] => return Err(error("no image is named")),
         _ => return Err(error("it has too many parts")),
     };
     if pool.is_empty() || image.is_empty() || snap == Some("") || (parts.len() == 3 && namespace.is_empty()) {
@@ -83,17 +84,17 @@ mod tests {
             ("rbd:p/i?conf=a/b.conf", Address { conf: some("a/b.conf"), ..plain.clone() }),
             ("rbd:p/i@s?id=x&conf=c", Address { snap: some("s"), id: some("x"), conf: some("c"), ..plain }),
         ] {
-            assert_eq!(parse(text).expect(text), address);
+            assert_eq!(parse(&text.into()).expect(text), address);
         }
     }
 
     #[test]
     fn what_is_none_is_said_in_one_line() {
         let long = format!("rbd:p/{}", "i".repeat(MAX_NAME + 1));
-        assert!(parse(&long[..long.len() - 1]).is_ok());
+        assert!(parse(&long[..long.len() - 1].into()).is_ok());
         for (text, why) in [
-            ("rbd:i", "no pool is named"),
-            ("rbd:", "no pool is named"),
+            ("rbd:i", "no image is named"),
+            ("rbd:", "no image is named"),
             ("rbd:/i", "a part of the name is empty"),
             ("rbd:p/", "a part of the name is empty"),
             ("rbd:p//i", "a part of the name is empty"),
@@ -104,7 +105,7 @@ mod tests {
             ("rbd:p/i\0", "a part of the name is no name"),
             (long.as_str(), "a part of the name is no name"),
         ] {
-            let error = parse(text).expect_err(text);
+            let error = parse(&text.into()).expect_err(text);
             assert_eq!((error.why.as_str(), error.errno), (why, EINVAL), "{text}");
         }
     }

@@ -23,7 +23,7 @@ mod api;
 mod client;
 mod flight;
 
-use super::{EIO, ENOENT, Source, SourceError, SourceOpenError, errno_text};
+use super::{EIO, ENOENT, Source, SourceError, SourceName, SourceOpenError, errno_text};
 use address::Address;
 use api::{Api, Missing};
 use client::{Image, Pool, Refused, Step};
@@ -105,7 +105,7 @@ pub struct Rbd {
 
 /// What the thread that looks at the image needs, too.
 struct Inner {
-    name: String,
+    name: SourceName,
     address: Address,
     pool: Arc<Pool>,
     patience: Duration,
@@ -125,22 +125,23 @@ impl Rbd {
     ///
     /// # Errors
     /// The name is none, librbd is not installed or too old, the cluster does not answer, or has no such image.
-    pub fn open(text: &str) -> Result<Rbd, SourceOpenError> {
-        Rbd::open_with(text, &RbdSettings::default())
+    pub fn open(name: impl Into<SourceName>) -> Result<Rbd, SourceOpenError> {
+        Rbd::open_with(name, &RbdSettings::default())
     }
 
     /// Opens an image through a client that is set up like this.
     ///
     /// # Errors
     /// As [`Rbd::open`]; or an option is none of Ceph's.
-    pub fn open_with(text: &str, settings: &RbdSettings) -> Result<Rbd, SourceOpenError> {
-        let address = address::parse(text)?;
-        let api = Api::load(&settings.librados, &settings.librbd).map_err(|missing| not_here(text, missing))?;
-        let refused = |refused| cannot_open(text, &address, &refused, settings.option("client_mount_timeout"));
+    pub fn open_with(name: impl Into<SourceName>, settings: &RbdSettings) -> Result<Rbd, SourceOpenError> {
+        let name = name.into();
+        let address = address::parse(&name)?;
+        let api = Api::load(&settings.librados, &settings.librbd).map_err(|missing| not_here(&name, missing))?;
+        let refused = |refused| cannot_open(&name, &address, &refused, settings.option("client_mount_timeout"));
         let pool = Arc::new(Pool::open(api, &address, &settings.options).map_err(refused)?);
         let image = Arc::new(Image::open(&pool, &address).map_err(refused)?);
         let now = RwLock::new(Now { image, changed: None });
-        let (name, version, patience) = (text.to_string(), api.version(), settings.patience);
+        let (version, patience) = (api.version(), settings.patience);
         let inner = Arc::new(Inner { name, address, pool, patience, version, now });
         let alive = settings.look_every.map(|every| inner.look_every(every));
         Ok(Rbd { inner, _alive: alive })
@@ -208,7 +209,7 @@ impl Inner {
     fn failed(&self, errno: i32) -> SourceError {
         let what = match errno {
             ETIMEDOUT => format!("{}: no answer from the cluster", self.name),
-            _ => self.name.clone(),
+            _ => self.name.to_string(),
         };
         SourceError::Io { errno, what }
     }
@@ -336,7 +337,7 @@ impl Source for Rbd {
     }
 }
 
-fn not_here(text: &str, missing: Missing) -> SourceOpenError {
+fn not_here(name: &SourceName, missing: Missing) -> SourceOpenError {
     let (why, remedy) = match missing {
         Missing::Library(file, said) => {
             let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
@@ -348,10 +349,10 @@ fn not_here(text: &str, missing: Missing) -> SourceOpenError {
         ),
     };
     let errno = rustix::io::Errno::NOTSUP.raw_os_error();
-    SourceOpenError { what: text.to_string(), why, remedy: remedy.to_string(), errno }
+    SourceOpenError { what: name.clone(), why, remedy: remedy.to_string(), errno }
 }
 
-fn cannot_open(text: &str, address: &Address, refused: &Refused, seconds: &str) -> SourceOpenError {
+fn cannot_open(name: &SourceName, address: &Address, refused: &Refused, seconds: &str) -> SourceOpenError {
     let Refused { errno, step } = *refused;
     let from_env = || std::env::var("CEPH_CONF").ok().filter(|path| !path.is_empty());
     let conf = address.conf.clone().or_else(from_env).unwrap_or_else(|| "/etc/ceph/ceph.conf".to_string());
@@ -382,5 +383,5 @@ fn cannot_open(text: &str, address: &Address, refused: &Refused, seconds: &str) 
         _ => (system, "check the name and what the user may do".to_string()),
     };
     let errno = if errno == 0 { EIO } else { errno };
-    SourceOpenError { what: text.to_string(), why, remedy, errno }
+    SourceOpenError { what: name.clone(), why, remedy, errno }
 }

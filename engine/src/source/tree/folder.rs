@@ -35,7 +35,7 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Folder, SourceOpenError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| SourceOpenError {
-            what: path.display().to_string(),
+            what: path.into(),
             why: errno_text(errno.raw_os_error()),
             remedy: "check the path and its permissions".to_string(),
             errno: errno.raw_os_error(),

@@ -11,7 +11,7 @@
 mod folder;
 mod single;
 
-use super::{Source, SourceError, SourceOpenError};
+use super::{Source, SourceError, SourceName, SourceOpenError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,15 +97,16 @@ const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 ///
 /// # Errors
 /// It does not exist, is of no kind that can be read from, or may not be read.
-pub fn open(text: &str) -> Result<Arc<dyn Tree>, SourceOpenError> {
+pub fn open(name: impl Into<SourceName>) -> Result<Arc<dyn Tree>, SourceOpenError> {
+    let name = name.into();
     #[cfg(feature = "object")]
-    if super::object::names_a_prefix(text) {
-        return Ok(Arc::new(super::object::Prefix::open(text)?));
+    if super::object::names_a_prefix(&name) {
+        return Ok(Arc::new(super::object::Prefix::open(name)?));
     }
-    let path = Path::new(text.strip_prefix("file:").unwrap_or(text));
+    let path = name.path();
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Ok(Arc::new(Folder::open(path)?)),
         Ok(meta) if meta.is_file() => Ok(Arc::new(Folder::only(path)?)),
-        _ => Ok(Arc::new(Single::open(text)?)),
+        _ => Ok(Arc::new(Single::open(&name)?)),
     }
 }

@@ -4,7 +4,7 @@
 //! Never: two versions under one number.
 
 use super::{Kind, Meta, Tree};
-use crate::source::{self, Source, SourceError, SourceOpenError};
+use crate::source::{self, Source, SourceError, SourceName, SourceOpenError};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ type Opener = dyn Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync
 /// See the head of this file.
 pub struct Single {
     name: OsString,
-    what: String,
+    what: SourceName,
     opener: Box<Opener>,
     now: Mutex<Now>,
 }
@@ -30,9 +30,9 @@ impl Single {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn open(text: &str) -> Result<Single, SourceOpenError> {
-        let again = text.to_string();
-        Single::new(&file_name(text), text, move || source::open(&again))
+    pub fn open(name: &SourceName) -> Result<Single, SourceOpenError> {
+        let again = name.clone();
+        Single::new(&file_name(name), name.clone(), move || source::open(&again))
     }
 
     /// A source and how it is opened anew.
@@ -41,11 +41,11 @@ impl Single {
     /// It cannot be opened.
     pub fn new(
         name: &str,
-        what: &str,
+        what: impl Into<SourceName>,
         opener: impl Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync + 'static,
     ) -> Result<Single, SourceOpenError> {
         let now = Mutex::new(Now { source: opener()?, number: 0 });
-        Ok(Single { name: name.into(), what: what.to_string(), opener: Box::new(opener), now })
+        Ok(Single { name: name.into(), what: what.into(), opener: Box::new(opener), now })
     }
 
     /// The source and its number, after it was asked whether it is still the same.
@@ -114,11 +114,13 @@ fn meta(kind: Kind, size: u64, number: u64) -> Meta {
     Meta { kind, size, mtime_ns: 0, permissions, owner: None, version }
 }
 
-/// The last part of a source's name that can be a file name.
-fn file_name(text: &str) -> String {
+/// The last part of a source's name that can be a file name: of the name as it is shown, since the file is shown to all.
+fn file_name(name: &SourceName) -> String {
+    let text = name.to_string();
+    let text = text.as_str();
     let path = text.split_once(':').map_or(text, |(_, rest)| rest);
     let path = path.split(['?', '#']).next().unwrap_or(path);
-    let plain = |part: &&str| !part.is_empty() && *part != "." && *part != "..";
+    let plain = |part: &&str| !part.is_empty() && ![".", "..", "..."].contains(part);
     let clean = |part: &str| part.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
     path.rsplit(['/', ':']).find(plain).map(clean).filter(|name| !name.is_empty()).unwrap_or("data".to_string())
 }
@@ -137,8 +139,10 @@ mod tests {
             ("https://host/a/b.iso?sig=1/2", "b.iso"),
             ("/dev/vda", "vda"),
             ("nbd://host/..", "host"),
+            ("http://user:secret@host", "host"),
+            ("http://user:sec/ret@host", "data"),
         ] {
-            assert_eq!(file_name(text), name, "{text}");
+            assert_eq!(file_name(&text.into()), name, "{text}");
         }
     }
 

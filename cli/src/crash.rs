@@ -1,0 +1,71 @@
+//! A panic is a bug of ours, and the user is told so: one line, how to report it, exit code 70.
+//!
+//! A panic of any thread writes the line at once. The main thread's ends the command; another's does not, but the exit
+//! code is 70 where it would have been 0. Output that is closed early (`foreread ... | head`) is no bug: it stays quiet.
+
+use crate::fail::{Fail, one_line};
+use foreread::source::redacted_message;
+use std::any::Any;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// `EX_SOFTWARE` of sysexits.h: an internal error.
+pub const EXIT_CODE: u8 = 70;
+
+static HAPPENED: AtomicBool = AtomicBool::new(false);
+
+/// Runs a command and makes its exit code. See the head of this file.
+pub fn guarded(command: impl FnOnce() -> Result<(), Fail>) -> ExitCode {
+    std::panic::set_hook(Box::new(report));
+    match catch_unwind(AssertUnwindSafe(command)) {
+        Ok(Ok(())) if HAPPENED.load(Ordering::Relaxed) => ExitCode::from(EXIT_CODE),
+        Ok(done) => done.map_or_else(|fail| fail.report(), |()| ExitCode::SUCCESS),
+        Err(panic) if is_closed_output(text(&*panic)) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(EXIT_CODE),
+    }
+}
+
+fn report(panic: &PanicHookInfo<'_>) {
+    let what = text(panic.payload());
+    if is_closed_output(what) {
+        return;
+    }
+    HAPPENED.store(true, Ordering::Relaxed);
+    let thread = std::thread::current();
+    let place = panic.location().map_or_else(|| "an unknown place".to_string(), ToString::to_string);
+    let line = format!(
+        "internal error: {} at {place}, thread {}; this is a bug in foreread {}: please report it with this line, the \
+         command, and what RUST_BACKTRACE=1 adds",
+        redacted_message(what),
+        thread.name().unwrap_or("without a name"),
+        env!("CARGO_PKG_VERSION"),
+    );
+    let mut stderr = std::io::stderr().lock();
+    let _ = writeln!(stderr, "foreread: {}", one_line(&line));
+    if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
+        let _ = writeln!(stderr, "{}", std::backtrace::Backtrace::force_capture());
+    }
+}
+
+/// What a panic says.
+fn text(payload: &(dyn Any + Send)) -> &str {
+    let owned = payload.downcast_ref::<String>().map(String::as_str);
+    owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without words")
+}
+
+/// `println!` and `eprintln!` panic where nothing reads their output any more.
+fn is_closed_output(text: &str) -> bool {
+    text.starts_with("failed printing to std") && text.contains("Broken pipe")
+}
+
+/// So that a test can see the line: the command panics where a debug build is asked to, here and in a thread.
+#[cfg(debug_assertions)]
+pub fn on_request() {
+    let asked = std::env::var("FOREREAD_PANIC").unwrap_or_default();
+    assert!(asked != "main", "cannot read http://user:password@host/x");
+    if asked == "thread" {
+        let _ = std::thread::Builder::new().name("worker".to_string()).spawn(|| panic!("asked to")).map(|t| t.join());
+    }
+}

@@ -1,0 +1,143 @@
+//! What foreread reports while it runs: clients, connections made anew, errors of sources. One line each, on stderr.
+//!
+//! The engine reports through the facade `tracing`; this is the subscriber. `--log LEVEL` or `FOREREAD_LOG` chooses how
+//! much, `warn` by default. Where stderr is the journal of systemd, a line begins with its level as journald reads it
+//! (sd-daemon(3)) and has no time, since journald adds one. Only foreread's own events are shown: the libraries beneath
+//! report URLs and headers, which hold secrets.
+//!
+//! ```text
+//!   2026-11-22T13:31:02.123456Z WARN connection lost source=nbd://host/disk why=the server hung up     a terminal, a file
+//!   <4>connection lost source=nbd://host/disk why=the server hung up                                   the journal
+//! ```
+
+use crate::fail::{Fail, one_line};
+use clap::ValueEnum;
+use foreread::source::redacted_message;
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, layer};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// The variable that chooses the level where `--log` does not.
+pub const VARIABLE: &str = "FOREREAD_LOG";
+
+/// How much is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Nothing
+    Off,
+    /// What fails for good
+    Error,
+    /// What goes wrong and is dealt with
+    Warn,
+    /// Clients and connections, too
+    Info,
+    /// Every file that is opened, too
+    Debug,
+    /// All there is
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
+        match level {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        }
+    }
+}
+
+/// Begins to report, to stderr.
+///
+/// # Errors
+/// The variable names no level.
+pub fn start(asked: Option<LogLevel>) -> Result<(), Fail> {
+    let level = match asked {
+        Some(level) => level,
+        None => from_variable()?.unwrap_or(LogLevel::Warn),
+    };
+    let lines = layer().event_format(Lines { journal: is_journal() }).with_writer(|| Stderr);
+    let own = Targets::new().with_target("foreread", LevelFilter::from(level));
+    // It fails where there is a subscriber already: there is none in this process.
+    let _ = tracing_subscriber::registry().with(lines.with_filter(own)).try_init();
+    Ok(())
+}
+
+fn from_variable() -> Result<Option<LogLevel>, Fail> {
+    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
+    LogLevel::from_str(&text.to_string_lossy(), true).map(Some).map_err(|_| {
+        let names: Vec<_> = LogLevel::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
+        let names: Vec<&str> = names.iter().map(clap::builder::PossibleValue::get_name).collect();
+        Fail::input(
+            "no level of a log",
+            format!("{VARIABLE}={}", text.display()),
+            &format!("write {}", names.join(", ")),
+        )
+    })
+}
+
+/// True where stderr is the journal: systemd says which device and inode that is (systemd.exec(5), JOURNAL_STREAM).
+fn is_journal() -> bool {
+    let Some(told) = std::env::var_os("JOURNAL_STREAM") else { return false };
+    std::fs::metadata("/proc/self/fd/2").is_ok_and(|own| *told == *format!("{}:{}", own.dev(), own.ino()))
+}
+
+/// Writes that cannot fail: a closed stderr ends no server.
+struct Stderr;
+
+impl std::io::Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = std::io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How an event is written.
+struct Lines {
+    journal: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut text = String::new();
+        context.format_fields(Writer::new(&mut text), event)?;
+        let level = event.metadata().level();
+        if self.journal {
+            write!(to, "<{}>", priority(*level))?;
+        } else {
+            SystemTime.format_time(&mut to)?;
+            write!(to, " {level:>5} ")?;
+        }
+        // A client chooses its export's name, a server its errors: they get one line, and no URL with a password.
+        writeln!(to, "{}", one_line(&redacted_message(&text)))
+    }
+}
+
+/// The level as syslog(3) counts.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
