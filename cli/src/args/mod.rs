@@ -76,7 +76,7 @@ pub struct Args {
     /// What to report on stderr: off, error, warn, info, debug, trace
     ///
     /// Clients, connections made anew and errors of sources, one line each; by default what FOREREAD_LOG says, or warn.
-    #[arg(long, value_name = "LEVEL", global = true, hide_short_help = true, hide_possible_values = true)]
+    #[arg(id = "log-level", long = "log", value_name = "LEVEL", global = true, hide_short_help = true, hide_possible_values = true)]
     pub log: Option<LogLevel>,
 }
 
