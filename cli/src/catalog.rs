@@ -9,6 +9,7 @@ use crate::out;
 use foreread_core::policy::capacity::Cap;
 use foreread_core::policy::{Param, Unit};
 use foreread_lab::report::number::{size, wrap};
+use foreread_lab::report::width;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
@@ -109,7 +110,7 @@ fn to_text(entries: &[Entry]) -> String {
         let facts = entry.facts.iter().filter_map(|(_, _, words)| words.clone());
         let from = (!entry.origin.is_empty()).then(|| format!("Origin: {}.", entry.origin));
         for sentence in [entry.summary.clone()].into_iter().chain(from).chain(facts).filter(|s| !s.is_empty()) {
-            for line in wrap(&sentence, WIDTH - 2) {
+            for line in wrap(&sentence, width::columns().min(WIDTH) - 2) {
                 text.push_str(&format!("  {line}\n"));
             }
         }

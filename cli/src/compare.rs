@@ -13,7 +13,7 @@ use crate::source;
 use crate::vary;
 use foreread_lab::compare::{self, CompareError, Plan, Where};
 use foreread_lab::report::{
-    MappedRun, Progress, Report, Table, advise, by_source, number, page, render, table, to_json,
+    MappedRun, Progress, Report, Table, advise, by_source, number, page, render, table, to_json, width,
 };
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ fn in_words(reports: &[Report], style: table::Style) -> String {
         text.push('\n');
     }
     for of_source in by_source(reports) {
-        text.push_str(&number::wrap(&format!("Advice: {}", advise(of_source)), table::WIDTH).join("\n"));
+        text.push_str(&number::wrap(&format!("Advice: {}", advise(of_source)), width::columns()).join("\n"));
         text.push('\n');
     }
     text

@@ -17,6 +17,8 @@ use foreread_lab::trace::{Import, Item, Items, TraceError, own};
 use std::collections::BTreeMap;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Converts to our own format.
 pub fn import(args: &ImportArgs) -> Result<(), Fail> {
@@ -107,8 +109,11 @@ pub fn written(
         if std::io::stdout().is_terminal() {
             return Err(Fail::input("a trace is not for a terminal", "-o -", "send it to a file or a pipe"));
         }
-        let to: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, std::io::stdout()));
-        return write(Output { path: PathBuf::from("stdout"), to }).map_err(refused);
+        let closed = Arc::new(AtomicBool::new(false));
+        let stdout = Stdout { closed: Arc::clone(&closed) };
+        let to: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, stdout));
+        let done = write(Output { path: PathBuf::from("stdout"), to });
+        return done.map_err(|error| if closed.load(Ordering::Relaxed) { Fail::Closed } else { refused(error) });
     }
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => Fail::input("it is there already", out.display(), "name another, or add --force"),
@@ -120,6 +125,27 @@ pub fn written(
     let done = write(Output { path: out.to_path_buf(), to }).map_err(refused)?;
     whole.keep().map_err(failed)?;
     Ok(done)
+}
+
+/// Notes that nothing reads it any more: `foreread export ... | head` is good use.
+struct Stdout {
+    closed: Arc<AtomicBool>,
+}
+
+impl Stdout {
+    fn note<T>(&self, done: std::io::Result<T>) -> std::io::Result<T> {
+        done.inspect_err(|error| self.closed.store(error.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed))
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.note(std::io::stdout().write(bytes))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.note(std::io::stdout().flush())
+    }
 }
 
 /// Whether a file begins as our own format does. A pipe is not looked at: it could be read once only.

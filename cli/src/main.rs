@@ -63,6 +63,7 @@ fn main() -> ExitCode {
             Err(error) => return args::refuse(&error),
         };
         log::start(args.log)?;
+        out::fit_terminal();
         run(&args.command)
     })
 }

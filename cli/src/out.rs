@@ -4,6 +4,7 @@
 //! it under another name first. Never: panics because a pipe was closed (`foreread policies | head -1` is good use).
 
 use crate::fail::Fail;
+use foreread_lab::report::width;
 use std::ffi::{OsStr, OsString};
 use std::fs::{OpenOptions, Permissions};
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -22,6 +23,15 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Fail> {
 /// True when stdout shows bold letters and the user has not asked for none (`NO_COLOR`, see no-color.org).
 pub fn may_style() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// Makes text as wide as the terminal that shows it: what `COLUMNS` says, or the terminal itself. A file gets 100 columns.
+pub fn fit_terminal() {
+    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let own = || terminal_size::terminal_size_of(std::io::stdout()).map(|(columns, _)| usize::from(columns.0));
+    if let Some(columns) = told.or_else(own) {
+        width::set(columns);
+    }
 }
 
 /// Where JSON was asked to go.

@@ -11,11 +11,12 @@ use crate::watch::{self, Front, Reporter};
 use foreread::front::nbd::{self, Counts, Listen, Server, Settings, Stop};
 use foreread::{Options, Reader};
 
-/// Serves until Ctrl-C or SIGTERM.
+/// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache);
     let reader = Reader::open(args.source.clone(), options).map_err(|error| Fail::Input(error.to_string()))?;
     let engine = reader.engine().clone();
+    watch::note_cache(&engine, args.cache);
     let room = nbd::make_room(args.max_clients);
     if room < args.max_clients {
         note(format!("room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)", args.max_clients));

@@ -5,6 +5,7 @@ use crate::convert;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use foreread_lab::report::number::wrap;
+use foreread_lab::report::width;
 use foreread_lab::trace::format::{ALL, Format};
 use foreread_lab::trace::info;
 use serde_json::{Value, json};
@@ -54,7 +55,9 @@ fn in_words() -> String {
             _ => "written",
         };
         text.push_str(&format!("{} ({can})\n", format.name));
-        wrap(format.summary, WIDTH - 2).iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+        wrap(format.summary, width::columns().min(WIDTH) - 2)
+            .iter()
+            .for_each(|line| text.push_str(&format!("  {line}\n")));
         let width = format.keys.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
         format.keys.iter().for_each(|(key, help)| text.push_str(&format!("    {key:width$}  {help}\n")));
     }

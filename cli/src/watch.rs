@@ -57,6 +57,19 @@ pub fn metrics(
     Ok(Some(server))
 }
 
+/// Says so where the cache is smaller than was asked for.
+pub fn note_cache(engine: &Engine, asked: u64) {
+    let (got, memory) = (engine.cache_bytes(), engine.budget().limits().memory_bytes);
+    // A page, or the buffers beside the cache, are no matter.
+    if got < asked / 10 * 9 {
+        let [got, asked, memory] = [got, asked, memory].map(|bytes| three(bytes as f64) + "B");
+        note(format!(
+            "the cache has {got}, not {asked}: all caches get {memory}, three quarters of the memory of this machine or \
+             control group"
+        ));
+    }
+}
+
 /// A thread that looks at the counters now and then.
 pub struct Reporter {
     end: Sender<()>,

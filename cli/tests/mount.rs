@@ -87,7 +87,7 @@ fn mounted_read_and_unmounted_by_a_signal() {
         return;
     }
     let source = source();
-    for signal in ["-INT", "-TERM"] {
+    for signal in ["-INT", "-TERM", "-HUP"] {
         let mounted = Mounted::new(source.path(), &["--stats-every", "100ms"]);
         let bytes = fs::read(mounted.dir.path().join("file")).expect("read");
         assert!(bytes == fs::read(source.path().join("file")).expect("read"));

@@ -1,4 +1,5 @@
-//! `foreread serve --record`: what clients ask for, no more and no less, is in the trace when the server has been told to end.
+//! `foreread serve` as a process: what clients ask for, no more and no less, is in the trace of `--record` when the server has
+//! been told to end, by whichever signal; what it logs; what it makes of odd paths and of a control group.
 #![cfg(feature = "nbd")]
 
 mod common;
@@ -42,9 +43,13 @@ impl Recorded {
     }
 
     /// Ends it by SIGTERM, and gives its last line and what it recorded.
-    fn ended(mut self) -> (String, String, Vec<Record>) {
+    fn ended(self) -> (String, String, Vec<Record>) {
+        self.ended_by("-TERM")
+    }
+
+    fn ended_by(mut self, signal: &str) -> (String, String, Vec<Record>) {
         let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill").success());
+        assert!(Command::new("kill").args([signal, &id]).status().expect("kill").success());
         assert!(self.process.wait().expect("waited").success());
         let mut said = String::new();
         self.process.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
@@ -158,4 +163,121 @@ fn a_file_that_is_there_is_not_replaced() {
     let got = foreread(["serve", &path("disk"), "--unix", &path("s"), "--record", &path("no/t.frt")]);
     assert!(got.is_refused().contains("name another file after --record"), "{}", got.err);
     assert_eq!(std::fs::read(path("t.frt")).expect("there"), b"mine");
+}
+
+/// What a terminal that is closed sends. Under nohup it is ignored, and stays so.
+#[test]
+fn a_hang_up_ends_it_in_good_order_unless_it_is_ignored() {
+    let served = Recorded::new(&[]);
+    let client = Nbd::open(&served.uri).expect("connected");
+    client.read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 8192).expect("read");
+    drop(client);
+    let (_, _, records) = served.ended_by("-HUP");
+    assert_eq!(ranges(&records), [(8192, 4096)]);
+
+    let mut running = Running::new("trap '' HUP; exec \"$@\"", &["--tcp", "0"], |_| ());
+    let id = running.process.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().expect("kill").success());
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert!(running.process.try_wait().expect("waited").is_none(), "it goes on");
+    drop(Nbd::open(&running.uri).expect("it still serves"));
+    running.ended();
+}
+
+/// A server begun through a shell, with stderr in a file.
+struct Running {
+    process: Child,
+    uri: String,
+    folder: tempfile::TempDir,
+}
+
+impl Running {
+    /// `script` gets the command as its arguments; the source is `disk`, of 1 MiB, by a path that is no UTF-8.
+    fn new(script: &str, more: &[&str], set: impl FnOnce(&mut Command)) -> Running {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = folder.path().join(std::ffi::OsStr::from_bytes(b"disk\xff"));
+        std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
+        let err = std::fs::File::create(folder.path().join("err")).expect("room");
+        let mut command = Command::new("bash");
+        command.args(["-c", script, "bash", env!("CARGO_BIN_EXE_foreread"), "serve"]).arg(&disk).args(more);
+        set(command.stdout(Stdio::piped()).stderr(err));
+        let mut process = command.spawn().expect("a shell");
+        let mut uri = String::new();
+        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut uri).expect("its line");
+        let running = Running { process, uri: uri.trim_end().to_string(), folder };
+        assert!(!running.uri.is_empty(), "it serves: {}", running.said());
+        running
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.folder.path().join("err")).expect("there")).into_owned()
+    }
+
+    fn ended(mut self) -> String {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill").success());
+        assert!(self.process.wait().expect("waited").success(), "{}", self.said());
+        self.said()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop((self.process.kill(), self.process.wait()));
+    }
+}
+
+#[test]
+fn clients_are_logged_for_a_terminal_and_for_the_journal() {
+    use std::os::unix::fs::MetadataExt;
+    let plain = Running::new("exec \"$@\"", &["--tcp", "0", "--log", "info"], |_| ());
+    drop(Nbd::open(&plain.uri).expect("connected"));
+    let said = plain.ended();
+    for part in ["  INFO NBD client connected client=0 peer=127.0.0.1:", "  INFO NBD client gone client=0 requests="] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    assert!(said.starts_with("20") && said.contains("Z  INFO"), "with the time: {said}");
+    // Below the level that is asked for nothing is said, and the journal adds the time itself.
+    for (level, count) in [("info", 2), ("warn", 0)] {
+        let script = "exec 2>\"$ERR\"; export JOURNAL_STREAM=$(stat -c %d:%i \"$ERR\"); exec \"$@\"";
+        let err = tempfile::NamedTempFile::new().expect("room");
+        let journal = Running::new(script, &["--tcp", "0"], |command| {
+            command.env("ERR", err.path()).env("FOREREAD_LOG", level);
+        });
+        assert!(err.path().metadata().expect("there").ino() > 0);
+        drop(Nbd::open(&journal.uri).expect("connected"));
+        journal.ended();
+        let said = std::fs::read_to_string(err.path()).expect("there");
+        assert_eq!(said.lines().filter(|line| line.starts_with("<6>NBD client ")).count(), count, "{said}");
+    }
+}
+
+/// A limit of the group above counts, under its own name in the hierarchy.
+#[test]
+fn a_cache_is_no_larger_than_the_control_group_allows() {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").expect("readable");
+    let v1 = groups.lines().find_map(|line| line.split_once(":memory:")).map(|(_, path)| format!("memory{path}"));
+    let v2 =
+        groups.lines().find_map(|line| line.strip_prefix("0::")).map(|path| path.trim_start_matches('/').to_string());
+    let (own, file) = match (v1, v2) {
+        (Some(v1), _) => (v1, "memory.limit_in_bytes"),
+        (None, v2) => (v2.unwrap_or_default(), "memory.max"),
+    };
+    let outer = Path::new("/sys/fs/cgroup").join(own).join(format!("foreread-test-{}", std::process::id()));
+    let inner = outer.join("inner");
+    let made = std::fs::create_dir_all(&inner).and_then(|()| std::fs::write(outer.join(file), (64 << 20).to_string()));
+    if let Err(error) = made {
+        drop((std::fs::remove_dir(&inner), std::fs::remove_dir(&outer)));
+        println!("skipped: needs root and a control group with memory ({error})");
+        return;
+    }
+    let script = "echo $$ > \"$GROUP\"/cgroup.procs && exec \"$@\"";
+    let running = Running::new(script, &["--tcp", "0", "--cache", "1G"], |command| {
+        command.env("GROUP", &inner);
+    });
+    let said = running.ended();
+    drop((std::fs::remove_dir(&inner), std::fs::remove_dir(&outer)));
+    let note = "foreread: the cache has 44MB, not 1.1GB: all caches get 50MB, three quarters of the memory";
+    assert!(said.contains(note), "{said}");
 }

@@ -31,6 +31,13 @@ fn unknown_names_get_the_nearest_and_the_list() {
 fn sizes_and_numbers() {
     refused(&["compare", "--cache", "99999999999999999999"], &["--cache", "too large"]);
     refused(&["compare", "--cache", "9999999999999T"], &["--cache", "too large"]);
+    let on_model = ["compare", "sequential", "--on", "model:nvme", "--size", "1M", "--runs", "1", "--cache"];
+    let with = |cache: &'static str| on_model.into_iter().chain([cache]).collect::<Vec<_>>();
+    refused(&with("5"), &["a cache of 5 B", "fewer than four pages", "from 16K to "]);
+    refused(&with("100T"), &["a cache of 100T", "more pages than can be counted"]);
+    refused(&["compare", "sequential", "--on", "Cargo.toml", "--cache", "1T"], &["a cache of 1T", "of the memory"]);
+    #[cfg(feature = "nbd")]
+    refused(&["serve", "Cargo.toml", "--unix", "s", "--cache", "5"], &["'5'", "at least 1M"]);
     refused(&["compare", "--size", "0"], &["--size", "zero bytes"]);
     refused(&["compare", "--size", "12Q"], &["--size", "not a size"]);
     refused(&["compare", "--page", "3000"], &["--page", "power of two"]);
@@ -89,6 +96,132 @@ fn json_that_cannot_be_written_is_said_before_anything_is_measured() {
     refused(&["compare", "--json", &nowhere.to_string_lossy()], &["cannot write", "does not exist"]);
     refused(&["compare", "--json", ""], &["--json"]);
     refused(&["man", &nowhere.to_string_lossy()], &["not a directory"]);
+}
+
+#[test]
+fn what_is_cut_says_so() {
+    let got = foreread([
+        "compare",
+        "sequential",
+        "--on",
+        "model:usb-2g",
+        "--size",
+        "100G",
+        "--runs",
+        "1",
+        "--policy",
+        "none",
+    ]);
+    let text = got.is_done().replace('\n', " ");
+    assert!(text.contains("model:usb-2g holds ") && text.contains("--size 100G is cut to that."), "{text}");
+}
+
+/// Each names what is missing and what to write.
+#[test]
+fn names_that_are_not_whole_are_answered_with_what_to_write() {
+    let on = |name: &str, parts: &[&str]| refused(&["compare", "sequential", "--on", name], parts);
+    #[cfg(feature = "rbd")]
+    on("rbd:pool", &["rbd:pool: no image is named", "write rbd:POOL/"]);
+    #[cfg(feature = "object")]
+    on("s3:x", &["s3:x: it names no bucket", "write s3://BUCKET/KEY"]);
+    #[cfg(feature = "nbd")]
+    {
+        on("nbd://nosuch.invalid/x", &["nbd://nosuch.invalid/x: its host has no address", "check the host's name"]);
+        on("nbd://127.0.0.1:1", &["Connection refused", "check that the server runs"]);
+    }
+    on("no/such/file", &["no such file", "name a file"]);
+    #[cfg(not(feature = "fuse"))]
+    assert!(foreread(["mount", "a", "b"]).err.contains("build it with --features fuse"));
+}
+
+#[cfg(feature = "object")]
+#[test]
+fn a_variable_that_cannot_be_used_is_refused_and_not_a_panic() {
+    for (name, value) in
+        [("AWS_ENDPOINT_URL", "host:9000"), ("AWS_ENDPOINT_URL", "host"), ("AWS_SECRET_ACCESS_KEY", "x\n")]
+    {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
+        command
+            .args(["compare", "sequential", "--on", "s3://bucket/key"])
+            .env("AWS_ACCESS_KEY_ID", "x")
+            .env(name, value);
+        let output = command.output().expect("the binary starts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.starts_with(&format!("foreread: s3://bucket/key: {name} ")) && err.lines().count() == 1, "{err}");
+    }
+}
+
+/// A full disk and a closed pipe, wherever text or a trace is written.
+#[test]
+fn what_cannot_be_written_is_said_and_a_closed_pipe_is_not() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let trace = dir.path().join("t.csv");
+    let lines: String = (0..40_000).map(|n| format!("{},4096\n", n * 4096)).collect();
+    std::fs::write(&trace, format!("offset,length\n{lines}")).expect("room");
+    let trace = trace.to_str().expect("UTF-8");
+    let commands: [&[&str]; 4] = [
+        &["export", trace, "--format", "csv", "-o", "-"],
+        &["export", trace, "--format", "fio:version=2", "-o", "-"],
+        &["policies", "--json"],
+        &["compare", "-h"],
+    ];
+    for args in commands {
+        let shell = |line: &str| {
+            let mut command = std::process::Command::new("bash");
+            command.args(["-c", line, "bash", env!("CARGO_BIN_EXE_foreread")]).args(args);
+            let output = command.output().expect("a shell");
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (code, err) = shell("\"$@\" > /dev/full");
+        assert!(err.contains("No space left") && err.contains("free some space"), "{args:?}: {err}");
+        assert_eq!((code, err.lines().count()), (Some(2), 1), "{args:?}: {err}");
+        let closed = shell("\"$@\" | true; exit ${PIPESTATUS[0]}");
+        assert_eq!(closed, (Some(0), String::new()), "{args:?}");
+        // Nothing can be said on a closed stderr; the exit code still tells.
+        let nonsense = shell("\"$@\" --nonsense 2> /dev/full; exit $?").0;
+        assert!(nonsense == Some(2) || args.contains(&"-h"), "{args:?}: {nonsense:?}");
+    }
+    for format in ["csv", "spc", "fio:version=2"] {
+        let got = foreread(["export", trace, "--format", format, "-o", "/dev/full"]);
+        assert!(got.is_refused().contains("cannot be written (No space left"), "{format}: {}", got.err);
+    }
+}
+
+/// A panic is made on request in builds with debug assertions: in the main thread, and in another.
+#[test]
+fn a_panic_is_one_line_with_an_exit_code_of_its_own() {
+    for place in ["main", "thread"] {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
+        let output = command.arg("policies").env("FOREREAD_PANIC", place).env_remove("RUST_BACKTRACE").output();
+        let output = output.expect("the binary starts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(70), "{err}");
+        assert!(err.starts_with("foreread: internal error: ") && err.contains("please report it"), "{err}");
+        assert!(err.lines().count() == 1 && !err.contains("password"), "{err}");
+        assert_eq!(output.stdout.is_empty(), place == "main");
+    }
+}
+
+#[test]
+fn the_level_of_the_log_is_one_of_six() {
+    refused(&["policies", "--log", "loud"], &["'loud'", "--log"]);
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let output = command.arg("policies").env("FOREREAD_LOG", "loud").output().expect("the binary starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(err.starts_with("foreread: no level of a log: FOREREAD_LOG=loud; write off, error, warn, info"), "{err}");
+}
+
+#[test]
+fn text_is_as_wide_as_the_terminal() {
+    for (columns, most) in [("20", 40), ("60", 60), ("500", 200), ("wide", 100)] {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
+        command.args(["compare", "sequential", "--on", "model:nvme", "--size", "4M", "--runs", "2"]);
+        let output = command.env("COLUMNS", columns).output().expect("the binary starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(widest <= most && widest > most / 2, "{widest} of {most}: {text}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //!                  └─ no ───► refused: its pages are absent again, and whoever wants them reads them by demand
 //! ```
 
+use crate::cgroup;
 use crate::error::OpenError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -195,9 +196,8 @@ impl Drop for Claim {
 /// Memory of this machine or of the control group, whichever is less; 4 GiB where neither says.
 fn machine_memory() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let group = read("/sys/fs/cgroup/memory.max").trim().parse().ok();
     let machine = total_kib(&read("/proc/meminfo")).map(|kib| kib.saturating_mul(1024));
-    group.into_iter().chain(machine).min().unwrap_or(4 << 30)
+    cgroup::memory_limit().into_iter().chain(machine).min().unwrap_or(4 << 30)
 }
 
 fn total_kib(meminfo: &str) -> Option<u64> {

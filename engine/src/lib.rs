@@ -17,6 +17,7 @@
 
 mod arena;
 mod budget;
+mod cgroup;
 mod chunk;
 mod driver;
 mod engine;
@@ -25,6 +26,7 @@ pub mod eventlog;
 pub mod front;
 mod health;
 mod latency;
+mod log;
 #[cfg(feature = "nbd")]
 pub mod nbd;
 mod options;

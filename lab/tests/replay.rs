@@ -9,7 +9,7 @@ use foreread_lab::compare::{self, OracleRow, Plan, Where};
 use foreread_lab::device::presets;
 use foreread_lab::limits::bound::Bound;
 use foreread_lab::replay::{Loaded, MAX_OUTSTANDING, Mode, Part, Replay, load};
-use foreread_lab::report::{Report, RunResult, Silent, table};
+use foreread_lab::report::{Report, RunResult, Silent, table, width};
 use foreread_lab::sim;
 use foreread_lab::trace::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
 use std::sync::Arc;
@@ -295,7 +295,7 @@ fn open_loops_are_judged_by_latency() {
     let times = |policy: &str| row(policy).time_s.as_ref().expect("measured").mean;
     assert!(times("linux-6.18") / times("none") > 0.98, "both take the time of the trace");
     let text = table::render(&report, table::Style::default());
-    assert!(text.lines().all(|line| line.chars().count() <= table::WIDTH), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= width::DEFAULT), "{text}");
     assert!(text.contains("wait") && text.contains("ms ±95%") && text.contains("since it was due"), "{text}");
     let advice = foreread_lab::report::advise(std::slice::from_ref(&report));
     assert!(advice.contains("makes test.trace wait ") && advice.contains(" a read"), "{advice}");

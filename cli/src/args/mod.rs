@@ -76,7 +76,14 @@ pub struct Args {
     /// What to report on stderr: off, error, warn, info, debug, trace
     ///
     /// Clients, connections made anew and errors of sources, one line each; by default what FOREREAD_LOG says, or warn.
-    #[arg(id = "log-level", long = "log", value_name = "LEVEL", global = true, hide_short_help = true, hide_possible_values = true)]
+    #[arg(
+        id = "log-level",
+        long = "log",
+        value_name = "LEVEL",
+        global = true,
+        hide_short_help = true,
+        hide_possible_values = true
+    )]
     pub log: Option<LogLevel>,
 }
 
@@ -227,12 +234,22 @@ pub fn refuse(error: &clap::Error) -> Result<(), Fail> {
                 Some(ContextValue::String(name)) => name.as_str(),
                 _ => "",
             };
+            if let Some(feature) = left_out(name) {
+                let line = format!("this build has no '{name}'; build it with --features {feature}");
+                return Err(Fail::Cannot(line));
+            }
             let command = Args::command();
             let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
             Err(names::unknown("command", name, &known, "foreread -h"))
         }
         _ => Err(Fail::Input(in_one_line(error))),
     }
+}
+
+/// The feature that a command needs, where this build was made without it.
+fn left_out(name: &str) -> Option<&'static str> {
+    let all = [("mount", "fuse", cfg!(feature = "fuse")), ("serve", "nbd", cfg!(feature = "nbd"))];
+    all.into_iter().find(|(command, _, built)| *command == name && !built).map(|(_, feature, _)| feature)
 }
 
 /// The parser's complaint and its tips without its usage, and the command that helps.

@@ -1,6 +1,6 @@
 //! The arguments of `foreread mount`. Never: looks at a folder or mounts one.
 
-use super::values::{address, size, time};
+use super::values::{address, cache, time};
 use foreread::source::SourceName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// opened, or gets an error, and whoever opens it next gets the new one (seen after a second at the latest).
 ///
 /// The files belong to whoever mounts; others see them with --allow-other, as far as permissions let them. It prints a line
-/// when it is mounted. Ctrl-C and SIGTERM unmount; when files are still open only the place is taken away, and a second
+/// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; when files are still open only the place is taken away, and a second
 /// Ctrl-C ends it at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -32,7 +32,7 @@ pub struct MountArgs {
     #[arg(long, value_name = "POLICY", default_value = "linux-6.18")]
     pub policy: String,
     /// Size of the cache, such as 64M
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
     /// Let other users in, as far as permissions let them
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! The arguments of `foreread serve`. Never: opens or binds anything.
 
-use super::values::{address, size, time};
+use super::values::{address, cache, time};
 use foreread::source::SourceName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Serve a source over NBD, with readahead and a cache
 ///
 /// Every client gets readahead of its own on one shared cache, and may read only unless told otherwise. The addresses are printed when clients can
-/// connect; Ctrl-C and SIGTERM end it: what was asked for is still answered. When the source changes, the clients that
+/// connect; Ctrl-C, SIGTERM and SIGHUP end it: what was asked for is still answered. When the source changes, the clients that
 /// were told of the old version get errors and have to connect anew.
 ///
 /// There is no password and no encryption. A unix socket belongs to its owner alone; a TCP port is bound to this machine
@@ -40,7 +40,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "POLICY", default_value = "linux-6.18")]
     pub policy: String,
     /// Size of the cache, such as 64M
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
     /// Most clients at once
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]

@@ -1,5 +1,6 @@
 //! How the values of arguments are read. Never: accepts what only looks like one.
 
+use foreread::LEAST_MEMORY_BYTES;
 use foreread_core::units::{PageSize, SizeError, parse_size};
 use foreread_lab::report::Price;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,6 +13,17 @@ pub fn size(text: &str) -> Result<u64, String> {
         Ok(bytes) => Ok(bytes),
         Err(SizeError::NotASize) => Err("it is not a size such as 512, 128K or 2G".to_string()),
         Err(SizeError::TooLarge) => Err("it is too large; a file has at most 4194304T".to_string()),
+    }
+}
+
+/// The cache of a server.
+#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
+pub fn cache(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    if bytes < LEAST_MEMORY_BYTES {
+        Err("a cache has at least 1M; sizes take K, M, G, T".to_string())
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -51,6 +63,12 @@ mod tests {
         assert_eq!(address("0.0.0.0:1").expect("an address").to_string(), "0.0.0.0:1");
         assert_eq!(address("[::1]:1").expect("an address").to_string(), "[::1]:1");
         assert!(address("localhost:1").is_err() && address("99999").is_err() && address("").is_err());
+    }
+
+    #[test]
+    fn a_cache_of_five_bytes_is_a_slip() {
+        assert_eq!(cache("5").map_err(|why| why.contains("at least 1M")), Err(true));
+        assert_eq!((cache("1M"), cache("2G")), (Ok(1 << 20), Ok(2 << 30)));
     }
 
     #[test]

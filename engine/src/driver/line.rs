@@ -18,6 +18,7 @@ use super::state::{GROUP_PAGES, State};
 use super::{Guard, Shared, guarded};
 use crate::budget::Claim;
 use crate::error::Fault;
+use crate::log;
 use crate::source::{EIO, Ended, Queue, Source, Transfer};
 use foreread_core::event::{Class, Error, Event};
 use foreread_core::units::{ByteRange, FileId, Nanos, PageSize};
@@ -264,7 +265,8 @@ impl State {
     fn come_in(&mut self, now: Nanos, file: FileId, ended: Ended) {
         let (serial, piece) = (ended.transfer.tag() >> PIECE_BITS, ended.transfer.tag() & ((1 << PIECE_BITS) - 1));
         let Some((place, source)) = self.come_back(file, serial) else { return };
-        let result = ended.result.and_then(|read| guarded(|| Ok((read as u64, source.size()))));
+        let result =
+            ended.result.inspect_err(log::source_failed).and_then(|read| guarded(|| Ok((read as u64, source.size()))));
         let start = ended.transfer.offset();
         let Some(line) = self.line_mut(file) else { return };
         let handed = &mut line.handed[place];

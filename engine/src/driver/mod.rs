@@ -32,6 +32,7 @@ use crate::budget::Budget;
 use crate::chunk::{Meter, Pool};
 use crate::error::Fault;
 use crate::eventlog::EventLog;
+use crate::log;
 use crate::source::{EIO, Io, Source, SourceError};
 use crate::store::Store;
 use crate::sync::thread::{self, JoinHandle};
@@ -424,5 +425,5 @@ impl Shared {
 /// A panic in a source is an error of that source.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
     let panicked = |_| SourceError::Io { errno: EIO, what: "a panic in the source".to_string() };
-    catch_unwind(AssertUnwindSafe(work)).map_err(panicked).and_then(|result| result)
+    catch_unwind(AssertUnwindSafe(work)).map_err(panicked).and_then(|result| result).inspect_err(log::source_failed)
 }

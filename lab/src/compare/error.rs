@@ -32,6 +32,18 @@ pub enum CompareError {
         /// What was asked for.
         page: u64,
     },
+    /// A cache that cannot be simulated, or had here.
+    #[error("a cache of {asked}: {why}; name one from {least} to {most}")]
+    Cache {
+        /// What was asked for.
+        asked: String,
+        /// What is wrong with it.
+        why: &'static str,
+        /// The smallest.
+        least: String,
+        /// The largest.
+        most: String,
+    },
     /// The oracle was asked for where it cannot be.
     #[error("the oracle needs a model, because nobody knows beforehand what {0} will do; add --on model:NAME")]
     Oracle(String),

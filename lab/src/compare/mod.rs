@@ -9,6 +9,7 @@
 //!                                           model: sim::run      file: live::engine, live::kernel
 //! ```
 
+mod cache;
 mod error;
 mod place;
 mod reads;
@@ -20,7 +21,7 @@ use crate::limits::{self, bound::Bound, oracle};
 use crate::live;
 use crate::peer;
 use crate::replay::Replay;
-use crate::report::{MappedRun, PolicyRuns, Progress, RunResult, Table};
+use crate::report::{MappedRun, PolicyRuns, Progress, RunResult, Table, number};
 use crate::sim;
 use crate::workload::Workload;
 pub use error::CompareError;
@@ -209,6 +210,10 @@ impl<'a> Case<'a> {
         let size = place.size(plan, workload.least_bytes());
         let mut notes = left_out.to_vec();
         notes.extend(workload.notes(place));
+        if let Some(asked) = plan.size_bytes.filter(|asked| *asked > size) {
+            let [asked, size] = [asked, size].map(number::size_b);
+            notes.push(format!("{} holds {size}: --size {asked} is cut to that", place.name()));
+        }
         let runs = place.runs(plan);
         let rows = Vec::new();
         let mut case = Case { plan, place, workload, notes, rows, runs, cache_bytes, size, bounds: Vec::new() };
@@ -225,6 +230,9 @@ impl<'a> Case<'a> {
         if place.path().is_some() {
             let page = PageSize::new(4096).unwrap_or(case.rows[0].page);
             case.rows.push(Row { policy: "kernel".to_string(), who: Who::Kernel, page });
+        }
+        if let Some(asked) = plan.cache_bytes {
+            cache::check(asked, place, case.rows.iter().map(|row| row.page))?;
         }
         #[cfg(feature = "rbd")]
         case.add_librbd();

@@ -6,7 +6,7 @@
 use super::share::Share;
 use super::{Explained, File, Stream};
 use crate::report::number::{self, TIE, count, cut, or_dash, percent, printable, three, wrap};
-use crate::report::table::WIDTH;
+use crate::report::width;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
 
 /// Files whose streams are shown, and streams of each.
@@ -47,7 +47,7 @@ fn contains(name: &str, pattern: &str) -> bool {
 /// The explanation as text; ends with a newline.
 #[must_use]
 pub fn render(explained: &Explained, view: &View) -> String {
-    let mut lines = wrap(&title(explained), WIDTH);
+    let mut lines = wrap(&title(explained), width::columns());
     let shown: Vec<&File> = explained.files.iter().filter(|f| view.shows(&f.name)).collect();
     lines.push(String::new());
     lines.extend(files(explained, &shown, view));
@@ -59,9 +59,9 @@ pub fn render(explained: &Explained, view: &View) -> String {
         lines.extend(others(explained));
         lines.push(String::new());
     }
-    lines.extend(wrap(&format!("{}.", explained.verdict), WIDTH));
+    lines.extend(wrap(&format!("{}.", explained.verdict), width::columns()));
     for note in &explained.notes {
-        lines.extend(wrap(&format!("Note: {note}."), WIDTH));
+        lines.extend(wrap(&format!("Note: {note}."), width::columns()));
     }
     lines.join("\n") + "\n"
 }
@@ -195,10 +195,10 @@ fn streams(file: &File) -> Vec<String> {
     if file.faults > 0 {
         facts.push(plural(file.faults, "page fault"));
     }
-    let mut lines = wrap(&format!("{} ({}):", cut(&printable(&file.name), 200), facts.join(", ")), WIDTH);
+    let mut lines = wrap(&format!("{} ({}):", cut(&printable(&file.name), 200), facts.join(", ")), width::columns());
     for stream in file.streams.iter().take(WORST_STREAMS) {
         let text = of_stream(stream, file.opens > 1);
-        lines.extend(wrap(&text, WIDTH - 4).iter().map(|line| format!("  {line}")));
+        lines.extend(wrap(&text, width::columns() - 4).iter().map(|line| format!("  {line}")));
     }
     if file.by_hints.ra_bytes > 0 {
         let (ahead, used) = (amount(file.by_hints.ra_bytes), amount(file.by_hints.used_bytes));
@@ -258,7 +258,7 @@ fn recorded(explained: &Explained) -> Vec<String> {
         if recorded.ra_ops == 1 { "once".to_string() } else { format!("{} times", count(recorded.ra_ops)) },
         amount(recorded.ra_bytes)
     );
-    let mut lines = wrap(&text, WIDTH);
+    let mut lines = wrap(&text, width::columns());
     lines.push(String::new());
     lines
 }

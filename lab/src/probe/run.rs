@@ -6,7 +6,7 @@ use super::measure::{Measured, ROUNDS, Station, measure};
 use super::{Fit, Pattern, Point, Probe, ProbeError, SCHEMA, Spread, advice, fit, live, settings};
 use crate::device::custom::{self, FitFile, ModelFile, PointFile};
 use crate::device::presets::Preset;
-use crate::report::Progress;
+use crate::report::{Progress, number};
 use foreread::source::Source;
 use std::path::PathBuf;
 
@@ -58,7 +58,11 @@ pub fn probe(asked: &Asked, progress: &mut dyn Progress) -> Result<Found, ProbeE
         Where::File(path) => Station::Live(live::Live::open(path, most)?),
         Where::Model(preset) => Station::Model(preset, preset.capacity_bytes.min(most)),
     };
-    let about = About::of(asked, &station)?;
+    let mut about = About::of(asked, &station)?;
+    if let Some(asked) = asked.size_bytes.filter(|asked| *asked > about.capacity_bytes) {
+        let [asked, there] = [asked, about.capacity_bytes].map(number::size_b);
+        about.notes.push(format!("{} holds {there}: --size {asked} is cut to that", about.source));
+    }
     progress.stage(&format!("probing {}", about.source));
     let measured = measure(&mut station, asked.seconds, progress)?;
     let host = match (&station, &asked.source) {

@@ -1,4 +1,4 @@
-//! A probe for the terminal, 80 columns wide.
+//! A probe for the terminal, at most 80 columns wide.
 //!
 //! ```text
 //!   one at a time       in order, MB/s            at random, MB/s
@@ -9,15 +9,20 @@
 
 use super::{Pattern, Point, Probe, Setting};
 use crate::report::number::{or_dash, size, three, wrap};
+use crate::report::width;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 /// Widest line, in characters.
-const WIDTH: usize = 80;
+const MAX_WIDTH: usize = 80;
+
+fn columns() -> usize {
+    width::columns().min(MAX_WIDTH)
+}
 
 /// The probe as text; ends with a newline.
 #[must_use]
 pub fn render(probe: &Probe) -> String {
-    let mut lines = wrap(&title(probe), WIDTH);
+    let mut lines = wrap(&title(probe), columns());
     lines.push(String::new());
     lines.push("One read at a time, MB/s (quartiles) and the model's error:".to_string());
     lines.extend(shallow(probe));
@@ -29,11 +34,11 @@ pub fn render(probe: &Probe) -> String {
     lines.push(String::new());
     lines.extend(model(probe));
     for note in &probe.notes {
-        lines.extend(wrap(&format!("Note: {note}."), WIDTH));
+        lines.extend(wrap(&format!("Note: {note}."), columns()));
     }
     lines.push(String::new());
     for finding in &probe.advice.findings {
-        lines.extend(wrap(&format!("- {finding}."), WIDTH));
+        lines.extend(wrap(&format!("- {finding}."), columns()));
     }
     lines.extend(probe.advice.settings.iter().flat_map(paste));
     lines.join("\n") + "\n"
@@ -121,7 +126,7 @@ fn model(probe: &Probe) -> Vec<String> {
     let fit = &probe.fit;
     let holds = if fit.holds { "" } else { " (does not hold)" };
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
-    let mut lines = wrap(&format!("Model{holds}: {}: {}.", fit.kind, fit.figures), WIDTH);
+    let mut lines = wrap(&format!("Model{holds}: {}: {}.", fit.kind, fit.figures), columns());
     let errors = format!(
         "Errors: {} in the median, {} at worst; {}. A KiB of a hit costs the host {} ns.",
         percent(fit.median_error),
@@ -129,13 +134,13 @@ fn model(probe: &Probe) -> Vec<String> {
         fit.reason,
         three(probe.host_ns_per_kib.median)
     );
-    lines.extend(wrap(&errors, WIDTH));
+    lines.extend(wrap(&errors, columns()));
     lines
 }
 
 fn paste(setting: &Setting) -> Vec<String> {
     let mut lines = vec![String::new()];
-    lines.extend(wrap(&format!("{}: {}", setting.place, setting.why), WIDTH));
+    lines.extend(wrap(&format!("{}: {}", setting.place, setting.why), columns()));
     // Not wrapped: it is to be pasted as it is.
     lines.extend(setting.text.lines().map(|l| format!("    {l}")));
     lines

@@ -21,6 +21,7 @@ pub mod row;
 pub mod series;
 pub mod table;
 pub mod verdict;
+pub mod width;
 
 use crate::limits::{ORACLE, bound::Bound};
 use crate::sim::outcomes::OutcomeMap;

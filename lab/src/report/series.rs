@@ -7,7 +7,7 @@
 use super::chart::{self, Chart, Panel, Point};
 use super::number::{self, or_dash};
 use super::row::{Report, Row};
-use super::table::WIDTH;
+use super::width;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
@@ -74,21 +74,21 @@ impl Series {
         serde_json::to_string_pretty(self).expect("a struct of numbers and strings can always be written") + "\n"
     }
 
-    /// The series as text, at most [`WIDTH`] wide: a title, a row of times and a row of bytes for each value, a legend,
+    /// The series as text, at most [`width::columns`] wide: a title, a row of times and a row of bytes for each value, a legend,
     /// the notes. Ends with a newline.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut lines = number::wrap(&format!("{}: {}", self.title(), self.how()), WIDTH);
+        let mut lines = number::wrap(&format!("{}: {}", self.title(), self.how()), width::columns());
         lines.push(String::new());
         lines.extend(self.block(&["s", "ratio", "MB/s"], times));
         lines.extend(self.block(&["read MB", "overfetch"], |_, row| {
             let mb = |bytes: u64| number::three(bytes as f64 / number::MB);
             vec![or_dash(row.source_bytes, mb), or_dash(row.overfetch, number::three)]
         }));
-        lines.extend(number::wrap(&self.legend(), WIDTH));
+        lines.extend(number::wrap(&self.legend(), width::columns()));
         lines
             .push("s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.".into());
-        lines.extend(self.notes().iter().flat_map(|note| number::wrap(&format!("Note: {note}."), WIDTH)));
+        lines.extend(self.notes().iter().flat_map(|note| number::wrap(&format!("Note: {note}."), width::columns())));
         lines.join("\n") + "\n"
     }
 
@@ -193,7 +193,7 @@ impl Series {
         let width = |column: &[String]| column.first().map_or(0, |l| l.chars().count()) + 2;
         for group in groups {
             let used = blocks.last().map(|block| block.iter().map(|c| width(c)).sum::<usize>());
-            if used.is_none_or(|used| used + width(&group) > WIDTH + 2) {
+            if used.is_none_or(|used| used + width(&group) > width::columns() + 2) {
                 blocks.push(vec![first.clone()]);
             }
             blocks.last_mut().expect("there is one now").push(group);
@@ -327,7 +327,7 @@ Note: cache=1M: The cache was small.
         other.notes = vec!["note 3".to_string()];
         let text = of(&[table, other], &[1, u64::MAX]).render();
         for line in text.lines() {
-            assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+            assert!(line.chars().count() <= width::DEFAULT, "{} columns: {line}", line.chars().count());
         }
         assert_eq!(text.matches("rbd-plain").count(), 2, "{text}");
         assert!(text.lines().filter(|l| l.starts_with("               cache")).count() >= 6, "{text}");

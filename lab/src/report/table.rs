@@ -1,18 +1,19 @@
-//! A report as a table for the terminal, at most 100 columns wide.
+//! A report as a table for the terminal, at most as wide as [`width::columns`].
 //!
+//! Where there is no room for all columns those that matter least are left out, and a line names them.
 //! Never: asks whether there is a terminal or what it can do. The caller says so ([`Style`]).
 
 use super::number::{self, TIE, or_dash};
 use super::row::{Report, Row, Time};
+use super::width;
 use crate::stats::ratio;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
 
-/// Widest line, in characters.
-pub const WIDTH: usize = 100;
-
-/// Width that a policy with its parameters always has before it is broken into lines: what is left of [`WIDTH`] when
-/// all other columns are full. It gets more where they are not.
+/// Width that a policy with its parameters always has before it is broken into lines: what is left of 100 columns when
+/// all others are full. It gets more where they are not.
 const POLICY_WIDTH: usize = 16;
+/// Columns in the order in which they are left out where there is no room.
+const LEFT_OUT_FIRST: [usize; 10] = [4, 6, 5, 9, 11, 7, 10, 12, 8, 3];
 
 /// What the terminal can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,14 +44,23 @@ const MONEY_AT: usize = 3;
 /// The report as text: a title, the table, the legend, the limits, the notes. Ends with a newline.
 #[must_use]
 pub fn render(report: &Report, style: Style) -> String {
-    let mut lines = number::wrap(&title(report), WIDTH);
+    render_in(report, style, width::columns())
+}
+
+fn render_in(report: &Report, style: Style, width: usize) -> String {
+    let mut lines = number::wrap(&title(report), width);
     lines.push(String::new());
-    lines.extend(grid(report, style));
+    let (grid, left_out) = grid(report, style, width);
+    lines.extend(grid);
     lines.push(String::new());
-    lines.extend(legend(report).iter().flat_map(|line| number::wrap(line, WIDTH)));
-    lines.extend(limits(report).iter().flat_map(|line| number::wrap(line, WIDTH)));
+    lines.extend(legend(report).iter().flat_map(|line| number::wrap(line, width)));
+    lines.extend(limits(report).iter().flat_map(|line| number::wrap(line, width)));
+    if !left_out.is_empty() {
+        let text = format!("No room for: {}. A wider terminal or --json shows them.", left_out.join(", "));
+        lines.extend(number::wrap(&text, width));
+    }
     for note in &report.notes {
-        lines.extend(number::wrap(&format!("Note: {note}."), WIDTH));
+        lines.extend(number::wrap(&format!("Note: {note}."), width));
     }
     lines.join("\n") + "\n"
 }
@@ -65,16 +75,26 @@ fn title(report: &Report) -> String {
     )
 }
 
-/// The table, with as much room for the policies as the other columns leave.
-fn grid(report: &Report, style: Style) -> Vec<String> {
-    let narrow = grid_of(report, Style::default(), POLICY_WIDTH);
-    let widest = narrow.iter().map(|l| l.chars().count()).max().unwrap_or(0);
-    grid_of(report, style, POLICY_WIDTH + WIDTH.saturating_sub(widest))
+/// The table, with as much room for the policies as the other columns leave; and the columns that found none.
+fn grid(report: &Report, style: Style, width: usize) -> (Vec<String>, Vec<String>) {
+    let mut columns: Vec<usize> = (0..HEADER.len()).collect();
+    let widest = |columns: &[usize]| {
+        let narrow = grid_of(report, Style::default(), POLICY_WIDTH, columns);
+        narrow.iter().map(|l| l.chars().count()).max().unwrap_or(0)
+    };
+    let mut left_out = Vec::new();
+    for out in LEFT_OUT_FIRST {
+        if widest(&columns) <= width {
+            break;
+        }
+        columns.retain(|column| *column != out);
+        left_out.push(header(report)[out].trim().replace("un-\n", "un").replace("over-\n", "over").replace('\n', " "));
+    }
+    let room = width.saturating_sub(widest(&columns));
+    (grid_of(report, style, POLICY_WIDTH + room, &columns), left_out)
 }
 
-fn grid_of(report: &Report, style: Style, policy_width: usize) -> Vec<String> {
-    let mut grid = Grid::new();
-    grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+fn header(report: &Report) -> [&'static str; 13] {
     let mut header = HEADER;
     if by_latency(report) {
         header[1] = "wait\nms ±95%";
@@ -82,13 +102,20 @@ fn grid_of(report: &Report, style: Style, policy_width: usize) -> Vec<String> {
     if report.price.is_some() {
         header[MONEY_AT] = "USD\na run";
     }
-    grid.set_header(aligned(header));
+    header
+}
+
+fn grid_of(report: &Report, style: Style, policy_width: usize, columns: &[usize]) -> Vec<String> {
+    let mut grid = Grid::new();
+    grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let header = header(report);
+    grid.set_header(aligned(columns.iter().map(|&column| header[column])));
     // How many lines each row takes, to find the best one's again.
     let mut heights = Vec::new();
     for row in &report.rows {
         let cells = cells(report, row, policy_width);
         heights.push(cells[0].lines().count());
-        grid.add_row(aligned(cells));
+        grid.add_row(aligned(columns.iter().map(|&column| &cells[column])));
     }
     for (i, column) in grid.column_iter_mut().enumerate() {
         column.set_padding((u16::from(i > 0), 0));
@@ -281,6 +308,20 @@ time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readah
     }
 
     #[test]
+    fn it_is_as_wide_as_the_terminal_and_names_what_has_no_room() {
+        let report = Report::of(&samples::boot());
+        for width in [width::MIN, 60, 80, width::DEFAULT, width::MAX] {
+            let text = render_in(&report, Style::default(), width);
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(width), "{widest:?} of {width}:\n{text}");
+            assert_eq!(text.contains("No room for: "), width < 85, "{text}");
+            assert!(text.contains("linux-6.18") && text.contains("13.00 ±0.20"), "{text}");
+        }
+        let narrow = render_in(&report, Style::default(), width::MIN);
+        assert!(narrow.contains("No room for: RA ops, read ops, RA MB,"), "{narrow}");
+    }
+
+    #[test]
     fn no_line_is_wider_than_promised_even_when_every_cell_is() {
         let mut table = samples::boot();
         table.source_about = "a long story about the storage ".repeat(5);
@@ -300,7 +341,7 @@ time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readah
         }
         let text = plain(&table);
         for line in text.lines() {
-            assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+            assert!(line.chars().count() <= width::DEFAULT, "{} columns: {line}", line.chars().count());
         }
         assert!(text.contains("x<.01") && text.contains("123456") && text.contains("30141"), "{text}");
     }

@@ -4,7 +4,8 @@
 
 use super::{Gain, Tuned};
 use crate::report::number::{self, size_b, span_s, times, wrap};
-use crate::report::table::{Style, WIDTH};
+use crate::report::table::Style;
+use crate::report::width;
 use crate::report::{self};
 
 /// A model that is this far off in the median orders policies no more: those of quiet machines were 14 % off.
@@ -91,18 +92,18 @@ pub fn render(tuned: &Tuned, style: Style) -> String {
                 number::percent(probe.fit.median_error),
                 number::percent(probe.fit.worst_error)
             ),
-            WIDTH,
+            width::columns(),
         ));
-        probe.notes.iter().for_each(|note| lines.extend(wrap(&format!("Note: {note}."), WIDTH)));
+        probe.notes.iter().for_each(|note| lines.extend(wrap(&format!("Note: {note}."), width::columns())));
         lines.push(String::new());
     }
     lines.push(report::render(&tuned.report, style));
-    lines.extend(wrap(&tuned.verdict, WIDTH));
+    lines.extend(wrap(&tuned.verdict, width::columns()));
     for setting in &tuned.settings {
         lines.push(String::new());
         lines.push(format!("{}:", setting.place));
         setting.text.lines().for_each(|line| lines.push(format!("    {line}")));
-        lines.extend(wrap(&setting.why, WIDTH - 2).iter().map(|line| format!("  {line}")));
+        lines.extend(wrap(&setting.why, width::columns() - 2).iter().map(|line| format!("  {line}")));
     }
     lines.join("\n") + "\n"
 }

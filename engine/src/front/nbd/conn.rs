@@ -224,6 +224,8 @@ impl Conn {
     /// Nobody serves it any more.
     fn end(&self) {
         self.hang_up();
+        let requests = self.taken.load(Ordering::Relaxed);
+        tracing::info!(client = self.number, requests, "NBD client gone");
         if let Some(observer) = &self.shared.settings.observer {
             observer.closed(self.number);
         }

@@ -16,6 +16,7 @@ mod workers;
 
 use crate::Reader;
 use crate::front::observe::Observer;
+use crate::log;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
 use conn::Conn;
@@ -247,7 +248,12 @@ impl Server {
             Ok(stream) => self.shared.greet(stream),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
             // Out of descriptors or memory: those that are connected may leave some soon.
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            Err(error) => {
+                if let Some(times) = log::once_a_minute("cannot accept") {
+                    tracing::warn!(times, "NBD client cannot be accepted: {error}");
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
         }
     }
 
@@ -289,8 +295,16 @@ impl Shared {
             self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
         };
         if conns.len() >= self.settings.max_clients as usize {
+            if let Some(times) = log::once_a_minute("too many NBD clients") {
+                tracing::warn!(
+                    times,
+                    limit = self.settings.max_clients,
+                    "NBD client turned away: too many are connected"
+                );
+            }
             return turn_away();
         }
+        tracing::info!(client = number, peer = %stream.peer(), "NBD client connected");
         let Ok(reader) = self.reader.reopen() else { return turn_away() };
         let conn = Arc::new(Conn::new(Arc::clone(self), number, stream, reader));
         conns.insert(number, Arc::clone(&conn));
@@ -300,6 +314,7 @@ impl Shared {
             // A panic ends this client alone; its place is given back all the same.
             let stays = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.begin()));
             if !stays.unwrap_or(false) {
+                tracing::info!(client = number, "NBD client left before the end of its handshake");
                 conn.hang_up();
                 shared.forget(number);
             }

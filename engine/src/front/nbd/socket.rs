@@ -144,6 +144,14 @@ impl Stream {
         }
     }
 
+    /// Where the client is, for the log.
+    pub fn peer(&self) -> String {
+        match self {
+            Stream::Unix(_) => "unix".to_string(),
+            Stream::Tcp(s) => s.peer_addr().map_or_else(|_| "tcp".to_string(), |address| address.to_string()),
+        }
+    }
+
     /// Closes a direction, or both; who waits for it wakes.
     pub fn shutdown(&self, how: Shutdown) {
         // It fails only where it is closed already.

@@ -26,6 +26,8 @@ const MAX_REQUEST: usize = 32 << 20;
 const MAX_ANSWER: u32 = 64 << 10;
 /// Most answers to one option.
 const MAX_ANSWERS: u32 = 64;
+/// How it is said that the resolver knows no such host.
+const NO_ADDRESS: &str = "its host has no address";
 const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
 /// Why there are no bytes.
@@ -44,10 +46,11 @@ impl Broken {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Broken::Lost(ETIMEDOUT, "the server is silent".to_string()),
             ErrorKind::UnexpectedEof => Broken::Lost(EIO, "the server hung up".to_string()),
-            _ => {
-                let errno = error.raw_os_error().unwrap_or(EIO);
-                Broken::Lost(errno, errno_text(errno))
-            }
+            _ => match error.raw_os_error() {
+                Some(errno) => Broken::Lost(errno, errno_text(errno)),
+                // Of the resolver, which has no number.
+                None => Broken::Lost(EIO, error.to_string()),
+            },
         }
     }
 
@@ -64,7 +67,10 @@ impl Broken {
                 errno: EIO,
             };
         };
-        let remedy = "check that the server runs and has this export (nbdinfo --list)".to_string();
+        let remedy = match why.starts_with(NO_ADDRESS) {
+            true => "check the host's name, or write its address".to_string(),
+            false => "check that the server runs and has this export (nbdinfo --list)".to_string(),
+        };
         SourceOpenError { what: what.clone(), why, remedy, errno }
     }
 
@@ -357,7 +363,8 @@ impl Wire {
             }
             Place::Tcp { host, port } => {
                 let mut last = std::io::Error::from(ErrorKind::NotFound);
-                for address in (host.as_str(), *port).to_socket_addrs()? {
+                let found = (host.as_str(), *port).to_socket_addrs();
+                for address in found.map_err(|error| std::io::Error::other(format!("{NO_ADDRESS} ({error})")))? {
                     match TcpStream::connect_timeout(&address, silence) {
                         Ok(stream) => {
                             stream.set_nodelay(true)?;

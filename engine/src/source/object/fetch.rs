@@ -14,6 +14,7 @@ use super::place::{Stream, Take, cut};
 use super::refusal::Refusal;
 use super::settings::Settings;
 use super::version::Version;
+use crate::log;
 use crate::source::Sink;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -156,6 +157,9 @@ pub async fn pause(settings: &Settings, refusal: &Refusal, tries: &mut u32) -> R
         return Err(refusal.clone());
     }
     *tries += 1;
+    if let Some(times) = log::once_a_minute(&refusal.to_string()) {
+        tracing::info!(times, "request to an object's server is made again: {refusal}");
+    }
     // Seeded by the system for each value: many readers that were refused together do not come back together.
     let random = RandomState::new().hash_one(*tries) % 1000;
     let most = u64::try_from(own.as_micros()).unwrap_or(u64::MAX / 1000);

@@ -69,7 +69,12 @@ impl Prefix {
         let prefix = key.trim_end_matches('/').to_string();
         let tree = Prefix { store: Store { objects: s3.clone(), account }, s3, prefix, name: name.clone(), settings };
         let first = wait(tree.page(&tree.key(Path::new("")).unwrap_or_default(), None, 1));
-        first.map_err(|refusal| refusal.open_error(&name, account))?;
+        let (first, _) = first.map_err(|refusal| refusal.open_error(&name, account))?;
+        if !tree.prefix.is_empty() && first.objects.is_empty() && first.common_prefixes.is_empty() {
+            let remedy = format!("check bucket and prefix (aws s3 ls {name})");
+            let why = "no object has a name that begins so".to_string();
+            return Err(SourceOpenError { what: name, why, remedy, errno: Errno::NOENT.raw_os_error() });
+        }
         Ok(tree)
     }
 

@@ -39,7 +39,8 @@ pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
         remedy: remedy.to_string(),
         errno: EINVAL,
     };
-    if let Some(rest) = text.strip_prefix("s3://") {
+    if let Some(rest) = text.strip_prefix("s3:") {
+        let rest = rest.strip_prefix("//").unwrap_or_default();
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() || !bucket.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
             return Err(error("it names no bucket".to_string(), "write s3://BUCKET/KEY"));
@@ -110,9 +111,17 @@ mod tests {
 
     #[test]
     fn what_is_none_is_said_in_one_line_without_its_secrets() {
-        for text in
-            ["s3://", "s3:///k", "s3://k:secret@c/k", "http://", "http:///", "http://u:secret@/x?secret", "http://[/"]
-        {
+        for text in [
+            "s3://",
+            "s3:///k",
+            "s3:x",
+            "s3:/b/k",
+            "s3://k:secret@c/k",
+            "http://",
+            "http:///",
+            "http://u:secret@/x?secret",
+            "http://[/",
+        ] {
             let error = parse(&text.into()).err().expect(text);
             assert_eq!(error.errno, EINVAL);
             let line = error.to_string();

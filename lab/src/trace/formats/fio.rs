@@ -41,6 +41,10 @@ pub static FORMAT: Format = Format {
 const MAGIC: &[u8] = b"fio version ";
 const SPACES: Fault =
     ("a line with too many or too few fields", "fio cannot have spaces in file names; rename the file");
+const SEVERAL: Fault = (
+    "a second log in the file: fio wrote those of several jobs to it",
+    "give each job a write_iolog of its own and import one of them; or cut the file before this line",
+);
 const UNKNOWN: Fault = ("an action that fio does not have", "the file is damaged; cut it before this line");
 
 fn detect(head: &[u8]) -> Fit {
@@ -160,6 +164,9 @@ const NOT_ADDED: Fault = ("a file that was not added before", "the file is damag
 
 impl Lines for Log {
     fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        if line.starts_with(MAGIC) {
+            return Err(SEVERAL);
+        }
         let mut rest = line;
         if self.version == 3 {
             let us = scan::number(scan::word(&mut rest)).and_then(|us| us.checked_mul(1000));
@@ -253,7 +260,7 @@ impl Writer {
 
     fn put(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), TraceError> {
         let done = writeln!(self.to, "{line}");
-        done.map_err(|error| self.refuse(format!("cannot be written ({error})"), "make room, or name another file"))
+        done.map_err(|error| TraceError::not_written(&self.path, &error))
     }
 
     fn leave(&mut self, what: &'static str) {
@@ -363,8 +370,7 @@ impl Writer {
             }
         }
         let flushed = self.to.flush();
-        flushed
-            .map_err(|error| self.refuse(format!("cannot be written ({error})"), "make room, or name another file"))?;
+        flushed.map_err(|error| TraceError::not_written(&self.path, &error))?;
         Ok(self.done)
     }
 }

@@ -112,9 +112,9 @@ fn export(_header: &Header, pairs: Pairs, items: Items, output: Output) -> Resul
         let (block, len) = (record.offset / SECTOR, record.len + before);
         let (s, ns) = (start / SECOND_NS, start % SECOND_NS);
         let line = writeln!(to, "{},{block},{len},{op},{s}.{ns:09}", record.file);
-        line.map_err(|error| TraceError::io(&output.path, Place::Record(all), &error))?;
+        line.map_err(|error| TraceError::not_written(&output.path, &error))?;
         written += 1;
     }
-    to.flush().map_err(|error| TraceError::io(&output.path, Place::Whole, &error))?;
+    to.flush().map_err(|error| TraceError::not_written(&output.path, &error))?;
     Ok(Exported { records: written, left_out: left_out.into_iter().collect() })
 }

@@ -4,6 +4,7 @@
 
 use super::{Count, Info, Summary};
 use crate::report::number::{count, latency_us, percent, printable, size, three, wrap};
+use crate::report::width;
 use crate::trace::{Header, Level};
 
 /// Widest line.
@@ -71,7 +72,7 @@ impl Info {
         let mut text = String::new();
         let mut before = "";
         for (name, fact) in &lines {
-            for line in wrap(&printable(fact), WIDTH - NAMES) {
+            for line in wrap(&printable(fact), width::columns().min(WIDTH) - NAMES) {
                 let shown = if before == *name { "" } else { name };
                 text.push_str(&format!("{shown:NAMES$}{line}\n"));
                 before = name;

@@ -10,7 +10,7 @@
 //! start (`s`) of a record, counted from 0. Never: two files of one name without saying that they became one.
 
 use super::read::{flag_names, op_name};
-use crate::trace::error::{Place, TraceError};
+use crate::trace::error::TraceError;
 use crate::trace::format::{Exported, Output, Pairs};
 use crate::trace::{After, FileInfo, Header, Item, Items, Lacks, Record};
 use std::collections::{BTreeMap, HashSet};
@@ -46,7 +46,7 @@ pub fn export(header: &Header, pairs: Pairs, items: Items, output: Output) -> Re
         ("after", false),
     ];
     let columns = columns.into_iter().filter(|(_, lacks)| !lacks).map(|(name, _)| name);
-    writer.to.write_record(columns).map_err(|error| failed(&path, 0, error))?;
+    writer.to.write_record(columns).map_err(|error| failed(&path, error))?;
     let (mut names, mut records) = (HashSet::new(), 0);
     let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
     for item in items {
@@ -59,11 +59,11 @@ pub fn export(header: &Header, pairs: Pairs, items: Items, output: Output) -> Re
             }
             Item::Record(record) => {
                 records += 1;
-                writer.record(&record).map_err(|error| failed(&path, records, error))?;
+                writer.record(&record).map_err(|error| failed(&path, error))?;
             }
         }
     }
-    writer.to.flush().map_err(|error| TraceError::io(&path, Place::Whole, &error))?;
+    writer.to.flush().map_err(|error| TraceError::not_written(&path, &error))?;
     Ok(Exported { records, left_out: left_out.into_iter().collect() })
 }
 
@@ -74,8 +74,8 @@ pub fn after_text(after: &[After]) -> String {
     after.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-fn failed(path: &Path, record: u64, error: ::csv::Error) -> TraceError {
-    TraceError::io(path, Place::Record(record), &std::io::Error::from(error))
+fn failed(path: &Path, error: ::csv::Error) -> TraceError {
+    TraceError::not_written(path, &std::io::Error::from(error))
 }
 
 struct Writer {

@@ -84,7 +84,7 @@ impl Writer {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
-        self.to.write_all(bytes).map_err(|error| TraceError::io(&self.path, Place::Whole, &error))
+        self.to.write_all(bytes).map_err(|error| TraceError::not_written(&self.path, &error))
     }
 
     fn refuse(&self, what: &str, remedy: &str) -> TraceError {
@@ -207,7 +207,7 @@ impl Writer {
             let id = self.id()?;
             self.entry(1, id, thread, &[], &[])?;
         }
-        self.to.flush().map_err(|error| TraceError::io(&self.path, Place::Whole, &error))?;
+        self.to.flush().map_err(|error| TraceError::not_written(&self.path, &error))?;
         let records = self.records - self.left_out.get("hints").copied().unwrap_or(0);
         Ok(Exported { records, left_out: self.left_out.into_iter().collect() })
     }

@@ -1,0 +1,84 @@
+//! What the engine reports through `tracing`, and how often.
+//!
+//! A source that fails does so for every read: the same line is reported once a minute, with the number of times that it
+//! was left out. Nothing here holds a secret: sources are named by `SourceName`.
+//!
+//! ```text
+//!   error ──text──► reported less than a minute ago? ── no ──► tracing::warn!(times = 1 + left out)
+//!                                                  └── yes ──► left out, counted
+//! ```
+
+use crate::source::SourceError;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The same line is reported once in this time.
+const REPEAT: Duration = Duration::from_secs(60);
+/// Lines that are remembered; the oldest makes room.
+const MAX_LINES: usize = 64;
+
+/// What was reported of late.
+#[derive(Default)]
+struct Recent(Vec<Line>);
+
+struct Line {
+    text: String,
+    reported: Instant,
+    left_out: u64,
+}
+
+impl Recent {
+    /// How often this line came since it was reported last, this time included. Nothing while it is to be left out.
+    fn times(&mut self, text: &str, now: Instant) -> Option<u64> {
+        if let Some(line) = self.0.iter_mut().find(|line| line.text == text) {
+            line.left_out += 1;
+            if now.saturating_duration_since(line.reported) < REPEAT {
+                return None;
+            }
+            line.reported = now;
+            return Some(std::mem::take(&mut line.left_out));
+        }
+        if self.0.len() == MAX_LINES {
+            let oldest = (0..MAX_LINES).min_by_key(|&at| self.0[at].reported);
+            self.0.swap_remove(oldest.unwrap_or(0));
+        }
+        self.0.push(Line { text: text.to_string(), reported: now, left_out: 0 });
+        Some(1)
+    }
+}
+
+/// Whether a line that may come with every read is to be reported now, and how often it came.
+pub(crate) fn once_a_minute(text: &str) -> Option<u64> {
+    static RECENT: Mutex<Recent> = Mutex::new(Recent(Vec::new()));
+    RECENT.lock().unwrap_or_else(PoisonError::into_inner).times(text, Instant::now())
+}
+
+/// A source failed, or holds another version.
+pub(crate) fn source_failed(error: &SourceError) {
+    let text = error.to_string();
+    let Some(times) = once_a_minute(&text) else { return };
+    match error {
+        SourceError::Changed { .. } => tracing::warn!(times, "source changed: {text}"),
+        SourceError::Io { .. } | SourceError::Short { .. } => tracing::warn!(times, "source failed: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_line_comes_once_a_minute_with_its_number() {
+        let (mut recent, start) = (Recent::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(recent.times("a", at(0)), Some(1));
+        assert_eq!([1, 2, 59].map(|s| recent.times("a", at(s))), [None; 3]);
+        assert_eq!(recent.times("b", at(59)), Some(1));
+        assert_eq!(recent.times("a", at(60)), Some(4), "three were left out");
+        assert_eq!(recent.times("a", at(61)), None);
+        for n in 0..MAX_LINES {
+            assert_eq!(recent.times(&n.to_string(), at(62)), Some(1));
+        }
+        assert_eq!((recent.0.len(), recent.times("a", at(63))), (MAX_LINES, Some(1)), "the oldest made room");
+    }
+}
