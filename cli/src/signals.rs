@@ -51,6 +51,6 @@ mod tests {
         assert!(is_ignored("Name:\tx\nSigIgn:\t0000000000001001\n", SIGHUP));
         assert!(!is_ignored("SigIgn:\t0000000000001000\n", SIGHUP), "SIGPIPE alone");
         assert!(!is_ignored("", SIGHUP));
-        assert_eq!(ending(), [SIGINT, SIGTERM, SIGHUP]);
+        assert!(ending().starts_with(&[SIGINT, SIGTERM]));
     }
 }

@@ -122,7 +122,7 @@ mod tests {
         std::fs::write(file.path(), b"x").expect("written");
         let path = file.path().to_str().expect("UTF-8");
         let is_it = |on: Result<On, Fail>| matches!(on, Ok(On::File(p)) if p == file.path());
-        assert!(is_it(parse(&path.into())) && is_it(parse(&format!("file:{path}").into())));
+        assert!(is_it(parse(&path.into())) && is_it(parse(&(&format!("file:{path}")).into())));
         assert!(matches!(parse(&"model:rbd".into()), Ok(On::Model(preset)) if preset.name == "rbd"));
         assert!(matches!(parse(&"model-live:rbd".into()), Ok(On::ModelLive(preset)) if preset.name == "rbd"));
         assert!(matches!(parse(&"NBD://host/x".into()), Ok(On::Source(name)) if name.unredacted() == "nbd://host/x"));

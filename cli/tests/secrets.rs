@@ -154,6 +154,32 @@ fn what_is_measured_on_a_source_is_written_without_its_password() {
     assert!(sent > 0, "the server was asked with the token and the password");
 }
 
+/// The command line of a recorded program may hold a password: neither the trace nor what is said of it does.
+#[test]
+fn a_recorded_command_line_is_not_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |file: &str| folder.path().join(file).display().to_string();
+    let url = format!("http://user:{CANARY}@{NOWHERE}/x");
+    std::fs::write(at("data"), vec![7; 1 << 20]).expect("room");
+    let script = ["sh", "-c", "cat \"$1\" > /dev/null", &url, &at("data")];
+    let record = ["record", "-o", &at("t.frt"), "--json", &at("t.json"), "--"];
+    let output = command(record.iter().chain(&script)).output().expect("the binary starts");
+    is_clean("record", &output.stdout);
+    is_clean("record", &output.stderr);
+    if output.status.code() == Some(3) {
+        println!("skipped: needs root and tracefs");
+        return;
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let explain = ["explain", &at("t.frt"), "--on", "model:nvme", "--alone", "--json", &at("e.json")];
+    for args in [&explain[..], &["trace", "info", &at("t.frt"), "--json", &at("i.json")]] {
+        let output = command(args).output().expect("the binary starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        is_clean(args[0], &output.stdout);
+    }
+    assert_eq!(files_are_clean(folder.path()), 5);
+}
+
 /// A server of ours, ended whatever happens.
 struct Running(Child);
 
@@ -209,7 +235,7 @@ fn a_server_of_a_source_with_a_password_shows_none() {
         ["serve", &name, "--tcp", "0.0.0.0:0", "--record", &trace, "--stats-every", "100ms", "--metrics", &metrics];
     let mut running = Running::start(&serve);
     let uri = running.line();
-    let nbd = Nbd::open(uri.replace("0.0.0.0", "127.0.0.1")).expect("connected");
+    let nbd = Nbd::open(&uri.replace("0.0.0.0", "127.0.0.1")).expect("connected");
     let mut bytes = vec![0; 65536];
     assert_eq!(nbd.read_at(&mut [IoSliceMut::new(&mut bytes)], 0).expect("read"), 65536);
     // What a client is told of the export.

@@ -43,7 +43,7 @@ impl From<&str> for Origin {
 
 impl From<String> for Origin {
     fn from(name: String) -> Origin {
-        Origin::Name(name.into())
+        Origin::Name(name.as_str().into())
     }
 }
 

@@ -199,6 +199,9 @@ fn a_prefix_is_a_tree() {
 
     let whole = Prefix::open_with("s3://bucket", settings(&gateway)).expect("the whole bucket");
     assert_eq!(whole.look(Path::new("other/z")).map(|meta| meta.size), Ok(1007));
+    let nothing = Prefix::open_with("s3://bucket/nothing/", settings(&gateway)).err().expect("nothing is there");
+    let line = "s3://bucket/nothing/: no object has a name that begins so; check bucket and prefix (aws s3 ls s3://bucket/nothing/)";
+    assert_eq!((nothing.to_string().as_str(), nothing.errno), (line, 2));
 }
 
 /// Python's server answers any range with the whole file.

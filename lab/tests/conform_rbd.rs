@@ -51,7 +51,7 @@ fn compared(cluster: &CephCluster) {
     cluster.run("rbd", &["create", "--size", "32M", "rbd/compared"]).expect("created");
     let plan = Plan {
         workload: Some("sequential:record=4096".to_string()),
-        on: Some(Where::Source(format!("rbd:rbd/compared?conf={}", cluster.conf().display()).into())),
+        on: Some(Where::Source((&format!("rbd:rbd/compared?conf={}", cluster.conf().display())).into())),
         policies: vec![foreread_core::policy::PolicyDraft::parse("rbd-aligned").expect("a policy")],
         runs: Some(1),
         size_bytes: Some(8 << 20),

@@ -91,12 +91,6 @@ impl From<&str> for SourceName {
     }
 }
 
-impl From<String> for SourceName {
-    fn from(name: String) -> SourceName {
-        OsString::from(name).into()
-    }
-}
-
 impl From<&String> for SourceName {
     fn from(name: &String) -> SourceName {
         name.as_str().into()

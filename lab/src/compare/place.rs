@@ -128,7 +128,7 @@ impl OnSource {
 
     fn model(preset: &'static Preset) -> OnSource {
         OnSource {
-            name: format!("model-live:{}", preset.name).into(),
+            name: SourceName::from(&format!("model-live:{}", preset.name)),
             size: preset.capacity_bytes,
             about: format!("{}; it really sleeps", preset.summary),
             smallest_page: 512,

@@ -211,7 +211,7 @@ impl Tree for Prefix {
         let key = self.key(path).ok_or_else(|| self.absent(path))?;
         let key = object_store::path::Path::parse(key.trim_end_matches('/')).map_err(|_| self.absent(path))?;
         let name = format!("{}/{}", self.name.to_string().trim_end_matches('/'), path.display());
-        let name = SourceName::from(name);
+        let name = SourceName::from(&name);
         let object = Object::at(self.store.clone(), key, name.clone(), self.settings.clone());
         let object = object.map_err(|e| SourceError::Io { errno: e.errno, what: format!("{name}: {}", e.why) })?;
         let meta = file(&object.accepted());
