@@ -182,7 +182,7 @@ fn what_cannot_be_written_is_said_and_a_closed_pipe_is_not() {
         let nonsense = shell("\"$@\" --nonsense 2> /dev/full; exit $?").0;
         assert!(nonsense == Some(2) || args.contains(&"-h"), "{args:?}: {nonsense:?}");
     }
-    for format in ["csv", "spc", "fio:version=2"] {
+    for format in ["csv", "fio:version=2"] {
         let got = foreread(["export", trace, "--format", format, "-o", "/dev/full"]);
         assert!(got.is_refused().contains("cannot be written (No space left"), "{format}: {}", got.err);
     }
