@@ -93,6 +93,28 @@ fn objects_of_no_bytes_and_of_one() {
     }
 }
 
+/// A server that looks at no condition answers 416 for a part beyond the new end. That is a change, and nothing cached of the
+/// old object is served after it; an object of the same length or longer that answers so only lies.
+#[test]
+fn an_object_that_shrank_has_changed() {
+    for date in [None, Some("Sat, 21 Nov 2026 10:00:00 GMT")] {
+        let server = serve(0);
+        server.replace(Mem::new(testing::pattern(0, 1 << 20, 1)), None, date);
+        let object = Object::open_with(&server.url(), settings()).expect("opened");
+        let reader = Reader::open(Arc::new(object), Options::default().policy("none")).expect("opened");
+        let mut buf = vec![0; 4096];
+        common::read_and_check(&reader, &mut buf, 0, 1);
+        server.replace(Mem::new(testing::pattern(0, 10_000, 2)), None, date);
+        let error = reader.read_at(&mut buf, 500_000).expect_err("it has changed");
+        assert!(matches!(error, ReadError::Changed { .. }), "{date:?}: {error}");
+        assert_eq!((reader.size(), reader.read_at(&mut buf, 500_000)), (10_000, Ok(0)));
+        assert_eq!(common::read_and_check(&reader, &mut buf, 0, 2), 4096, "nothing of the old one");
+        server.lie(Lie::Status(416, None), u64::MAX);
+        let error = reader.read_at(&mut buf, 5000).expect_err("refused");
+        assert!(matches!(error, ReadError::Io { .. } | ReadError::Changed { .. }), "{error}");
+    }
+}
+
 /// A lie that nobody can mend by asking again: one request, one line.
 #[test]
 fn what_no_retry_can_mend_is_refused_at_once() {

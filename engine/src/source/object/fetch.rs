@@ -113,7 +113,8 @@ impl Asker<'_> {
     async fn attempt(&self, version: &Version, place: &mut impl Take) -> Result<(), Refusal> {
         let range = Some(GetRange::Bounded(place.left()));
         let begun = self.in_time(async {
-            let answer = self.ask(GetOptions { range, ..version.condition() }).await?;
+            let answer = self.ask(GetOptions { range, ..version.condition() }).await;
+            let answer = answer.map_err(|refusal| version.refused(refusal))?;
             version.check(&answer.meta)?;
             let mut body = answer.into_stream();
             let first = body.next().await;

@@ -63,6 +63,17 @@ impl Version {
         self.check(&other.meta)
     }
 
+    /// What a refused part of this version means: only what lies inside of it is asked for, so an object that ends before that
+    /// is another.
+    pub fn refused(&self, refusal: Refusal) -> Refusal {
+        let had = self.meta.size;
+        match refusal {
+            Refusal::PastEnd { size: 0 } => Refusal::Changed(format!("it is shorter, and had {had} bytes")),
+            Refusal::PastEnd { size } if size < had => Refusal::Changed(format!("it has {size} bytes, and had {had}")),
+            other => other,
+        }
+    }
+
     /// Is a reply of this version?
     pub fn check(&self, reply: &ObjectMeta) -> Result<(), Refusal> {
         let own = &self.meta;
