@@ -106,7 +106,7 @@ impl Group {
 
     /// Absent pages go on their way; demand pages are used from the start.
     pub fn depart(&mut self, mask: u64, ahead: bool) {
-        debug_assert_eq!(self.cached() & mask, 0, "only an absent page may depart");
+        assert_eq!(self.cached() & mask, 0, "only an absent page may depart");
         self.flight |= mask;
         if ahead {
             self.ahead |= mask;
@@ -117,14 +117,14 @@ impl Group {
 
     /// Pages in flight have arrived.
     pub fn land(&mut self, mask: u64) {
-        debug_assert_eq!(self.flight & mask, mask, "only a page in flight may land");
+        assert_eq!(self.flight & mask, mask, "only a page in flight may land");
         self.flight &= !mask;
         self.present |= mask;
     }
 
     /// Pages are demanded. Returns those read ahead that nobody had demanded before.
     pub fn touch(&mut self, mask: u64) -> u64 {
-        debug_assert_eq!(self.cached() & mask, mask, "only a cached page may be touched");
+        assert_eq!(self.cached() & mask, mask, "only a cached page may be touched");
         let first = self.untouched() & mask;
         self.used |= mask;
         first

@@ -280,8 +280,8 @@ impl Cache {
         for number in pages.first / GROUP_PAGES..last {
             if let Some(slot) = self.find(file, number) {
                 let group = &mut self.groups[slot as usize];
-                debug_assert!(group.pins > 0, "more unpins than pins");
-                group.pins = group.pins.saturating_sub(1);
+                // A page unpinned too early could be evicted while its bytes are copied.
+                group.pins = group.pins.checked_sub(1).expect("no more unpins than pins");
                 self.give_up_if_idle(slot);
             }
         }

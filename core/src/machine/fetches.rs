@@ -148,7 +148,7 @@ impl Machine {
             }
             self.reads[slot].pending += 1;
         }
-        debug_assert!(self.reads[slot].pending > 0, "a read that waits waits for something");
+        assert!(self.reads[slot].pending > 0, "a read that waits waits for something");
     }
 
     /// The first `bytes` of a fetch are here.

@@ -83,7 +83,7 @@ impl Handshake {
 
     /// Takes exactly [`Handshake::wants`] bytes; adds to `out` what is to be sent.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Then {
-        debug_assert_eq!(bytes.len(), self.wants(), "a caller gives what was wanted");
+        assert_eq!(bytes.len(), self.wants(), "a caller gives what was wanted");
         match self.state {
             State::Flags => self.flags(wire::u32_at(bytes, 0)),
             State::Head => self.head(wire::u64_at(bytes, 0), wire::u32_at(bytes, 8), wire::u32_at(bytes, 12)),

@@ -106,6 +106,7 @@ impl Ring {
         drop(queue);
         // Empty whenever nobody holds `submitting`, and as large as the table: there is always room.
         debug_assert!(pushed.is_ok());
+        // In a release build what found no room is given back to be read by threads.
         let left = if pushed.is_ok() { self.enter_all() } else { places.len() };
         if left > 0 {
             // The kernel takes them in order: it has not seen the last ones, and will not be asked again.
