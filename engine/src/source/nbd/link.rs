@@ -79,7 +79,7 @@ impl Broken {
             Broken::Lost(errno, why) | Broken::Refused(errno, why) => {
                 SourceError::Io { errno, what: format!("{what}: {why}") }
             }
-            Broken::Changed(what) => SourceError::Changed { what },
+            Broken::Changed(why) => SourceError::Changed { what: format!("{what}: {why}") },
         }
     }
 }
@@ -180,15 +180,12 @@ impl Link {
                 self.yield_floor(cookie);
                 Ok(())
             }
+            // It serves this version no more: another connection may get the next one.
+            errno::ESHUTDOWN => Err(self.down(Broken::Changed("the server ends this connection".to_string()))),
             error => {
                 self.yield_floor(cookie);
-                let system = if error == errno::ESHUTDOWN { EIO } else { i32::try_from(error).unwrap_or(EIO) };
-                let what = if error == errno::ESHUTDOWN {
-                    "the server ends this connection".into()
-                } else {
-                    errno_text(system)
-                };
-                Err(Broken::Refused(system, what))
+                let system = i32::try_from(error).unwrap_or(EIO);
+                Err(Broken::Refused(system, errno_text(system)))
             }
         }
     }

@@ -1,25 +1,29 @@
 //! NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`.
 //!
 //! Several requests are on their way on each connection, and there are several connections where the server allows it.
-//! A connection that breaks is made anew for the next read. The version of an export is its size: that is all the
-//! protocol tells. Never: writes, TLS (refused by name), or a reply that is believed without a look.
+//! A connection that breaks is made anew, with pauses that grow ([`redial`]). The version of an export is its size, and that
+//! the server goes on serving it: that is all the protocol tells. A server that answers ESHUTDOWN ends the version (foreread
+//! does when its own source has changed). Never: writes, TLS (refused by name), or a reply that is believed without a look.
 //!
 //! ```text
 //!   read_at ──► the connection with the fewest requests ──link::read──► bytes
-//!                    │ broken, or none yet                    │ fails: connect anew, once, and read again
-//!                    ▼                                        ▼
-//!               connect: size still the same? ── no ──► Changed, until the engine accepts it
+//!                    │ broken, or none yet                    │ lost: connect anew and read again, up to five tries
+//!                    ▼                                        │ ESHUTDOWN
+//!               connect: size still the same? ── no ──────────┴──► Changed, until the engine accepts it
+//!                                                                  accept: every connection is made anew
 //! ```
 
 mod link;
+mod redial;
 mod uri;
 
 use super::{Source, SourceError, SourceName, SourceOpenError};
 use link::{Broken, Link};
+use redial::Redial;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use uri::Address;
 
 /// Most connections: what nbdcopy uses. More gain nothing where each carries many requests.
@@ -34,6 +38,9 @@ pub struct Nbd {
     links: Vec<Mutex<Option<Arc<Link>>>>,
     /// The size that was accepted last.
     size: AtomicU64,
+    /// What is different, from a change until it is accepted.
+    changed: Mutex<Option<String>>,
+    redial: Mutex<Redial>,
     silence: Duration,
 }
 
@@ -59,7 +66,8 @@ impl Nbd {
         let size = AtomicU64::new(link.size());
         let mut all: Vec<Mutex<Option<Arc<Link>>>> = (1..links).map(|_| Mutex::default()).collect();
         all.push(Mutex::new(Some(Arc::new(link))));
-        Ok(Nbd { address, name, links: all, size, silence })
+        let (changed, redial) = (Mutex::default(), Mutex::default());
+        Ok(Nbd { address, name, links: all, size, changed, redial, silence })
     }
 
     /// The link to use: one that is there and idle, then a new one, then the one with the fewest requests.
@@ -76,19 +84,62 @@ impl Nbd {
         if let Some(link) = place.as_ref().filter(|l| l.is_up()) {
             return Ok(Arc::clone(link));
         }
-        let link = Arc::new(Link::connect(&self.address, self.silence)?);
+        let link = Arc::new(self.connect()?);
         *place = Some(Arc::clone(&link));
         Ok(link)
     }
 
+    /// A new connection, unless it is too early for another try.
+    fn connect(&self) -> Result<Link, Broken> {
+        // Held until it is known how that ends: one try for all that wait.
+        let mut redial = self.redial();
+        if let Some(why) = redial.refuses(Instant::now()) {
+            return Err(why);
+        }
+        match Link::connect(&self.address, self.silence) {
+            Ok(link) => {
+                redial.connected();
+                Ok(link)
+            }
+            Err(why) => {
+                redial.failed(Instant::now(), &why);
+                Err(why)
+            }
+        }
+    }
+
+    fn redial(&self) -> MutexGuard<'_, Redial> {
+        self.redial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn read_once(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Broken> {
+        let changed = || self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(what) = &*changed() {
+            return Err(Broken::Changed(what.clone()));
+        }
         let link = self.link()?;
         let known = self.size.load(Ordering::Relaxed);
-        if link.size() != known {
-            let what = format!("{}: the export has {} bytes, and had {known}", self.name, link.size());
-            return Err(Broken::Changed(what));
+        let read = if link.size() == known {
+            link.read(bufs, offset)
+        } else {
+            Err(Broken::Changed(format!("the export has {} bytes, and had {known}", link.size())))
+        };
+        if let Err(Broken::Changed(what)) = &read {
+            *changed() = Some(what.clone());
         }
-        link.read(bufs, offset)
+        read
+    }
+
+    /// Says why reads fail or wait, once a minute.
+    fn log(&self, broken: &Broken) {
+        let (why, then) = match broken {
+            Broken::Lost(_, why) => (why, "; connecting anew"),
+            Broken::Refused(_, why) => (why, ""),
+            Broken::Changed(_) => return,
+        };
+        if self.redial().is_logged(Instant::now()) {
+            tracing::warn!("{}: {why}{then}", self.name);
+        }
     }
 }
 
@@ -98,22 +149,42 @@ impl Source for Nbd {
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        let done = match self.read_once(bufs, offset) {
-            // A connection that broke may have been idle for hours: that is no reason to fail.
-            Err(Broken::Lost(..)) => self.read_once(bufs, offset),
-            done => done,
-        };
-        done.map_err(|broken| broken.read_error(&self.name))
+        let mut tries = 0;
+        loop {
+            let broken = match self.read_once(bufs, offset) {
+                Ok(read) => return Ok(read),
+                Err(broken) => broken,
+            };
+            tries += 1;
+            let pause = match &broken {
+                // A connection that broke may have been idle for hours: that is no reason to fail.
+                Broken::Lost(..) => self.redial().pause(Instant::now(), tries),
+                Broken::Refused(..) | Broken::Changed(_) => None,
+            };
+            if tries > 1 || pause.is_none() {
+                self.log(&broken);
+            }
+            match pause {
+                Some(pause) => std::thread::sleep(pause),
+                None => return Err(broken.read_error(&self.name)),
+            }
+        }
     }
 
     fn describe(&self) -> String {
         self.name.to_string()
     }
 
+    /// Connects anew, since a server may go on serving the old version on the connections that it has. Where it cannot be
+    /// reached the old version stays, and the next read is told of the change again.
     fn accept(&self) -> u64 {
-        // The newest connection knows best; where there is none the next one tells.
-        let size = self.link().map_or_else(|_| self.size(), |link| link.size());
-        self.size.store(size, Ordering::Relaxed);
-        size
+        for place in &self.links {
+            drop(place.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+        if let Ok(link) = self.link() {
+            self.size.store(link.size(), Ordering::Relaxed);
+            *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        self.size()
     }
 }
