@@ -64,6 +64,11 @@ ssize_t foreread_pread(foreread *reader, void *buf, size_t len, uint64_t offset)
 /* The same into iovcnt buffers (at most 1024), as one read. */
 ssize_t foreread_preadv(foreread *reader, const struct iovec *iov, int iovcnt, uint64_t offset);
 
+/* Says that the source is only ever appended to, and nothing is copied over it: one that grows is read on without a look
+ * at its bytes. Without it growth counts as an append after the old last page and a sample of what was read have been
+ * read again and are the same, and as a change (ESTALE) otherwise. */
+int foreread_allow_appends(foreread *reader);
+
 /* Size in bytes, as far as the cache knows. -1 for NULL. */
 int64_t foreread_size(const foreread *reader);
 

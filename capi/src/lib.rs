@@ -176,6 +176,19 @@ pub unsafe extern "C" fn foreread_preadv(from: *mut Handle, iov: *const iovec, i
 /// # Safety
 /// `from` is NULL, or came from here and is not closed.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_allow_appends(from: *mut Handle) -> c_int {
+    guarded(-1, || {
+        // SAFETY: as the caller vouches.
+        unsafe { reader(from) }?.allow_appends();
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// `from` is NULL, or came from here and is not closed.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_size(from: *const Handle) -> i64 {
     // SAFETY: as the caller vouches.
     guarded(-1, || unsafe { reader(from) }.map(|r| i64::try_from(r.size()).unwrap_or(i64::MAX)))

@@ -71,6 +71,8 @@ int main(int argc, char **argv)
     parts[1].iov_len = 1;
     REFUSED(foreread_preadv(reader, parts, 3, 0), EFAULT);
 
+    CHECK(foreread_allow_appends(reader) == 0);
+    REFUSED(foreread_allow_appends(NULL), EBADF);
     CHECK(foreread_advise(reader, 0, 0, FOREREAD_SEQUENTIAL) == 0);
     CHECK(foreread_advise(reader, 40960, 4096, FOREREAD_WANT) == 0);
     REFUSED(foreread_advise(reader, 0, 0, 6), EINVAL);

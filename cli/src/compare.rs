@@ -73,6 +73,7 @@ fn check(args: &CompareArgs) -> Result<Plan, Fail> {
         seed: args.seed,
         size_bytes: args.size,
         event_logs: args.event_log.clone(),
+        appending: args.appending,
         maps: args.html.is_some(),
     })
 }

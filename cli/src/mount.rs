@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until somebody unmounts it.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let tree = tree::open(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
-    let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache);
+    let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache).appending(args.appending);
     let engine = Engine::for_tree(options, &*tree).map_err(|error| Fail::Input(error.to_string()))?;
     watch::note_cache(&engine, args.cache);
     let recording = recording::start(args.record.as_deref(), "foreread mount")?;

@@ -13,7 +13,7 @@ use foreread::{Options, Reader};
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
-    let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache);
+    let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache).appending(args.appending);
     let reader = Reader::open(args.source.clone(), options).map_err(|error| Fail::Input(error.to_string()))?;
     let engine = reader.engine().clone();
     watch::note_cache(&engine, args.cache);
@@ -27,6 +27,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         export: args.export.clone(),
         description: reader.describe(),
         writable: args.writable,
+        lock: !args.no_lock,
         max_clients: args.max_clients,
         ..Settings::default()
     };

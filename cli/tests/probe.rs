@@ -80,6 +80,24 @@ fn a_file_is_probed() {
     assert_eq!(check.code, Some(i32::from(checked["agrees"] != true)), "{}", check.err);
 }
 
+/// README's own example: a block device by its node in /dev.
+#[test]
+fn a_block_device_is_probed() {
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    file.as_file().set_len(16 << 20).expect("room");
+    let made = std::process::Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output();
+    let Some(made) = made.ok().filter(|made| made.status.success()) else {
+        println!("skipped: needs root, loop devices and losetup (Debian package mount)");
+        return;
+    };
+    let device = String::from_utf8(made.stdout).expect("a path");
+    let got = foreread(["probe", device.trim(), "--seconds", "1", "--json", "-"]);
+    let given_back = std::process::Command::new("losetup").args(["--detach", device.trim()]).status();
+    let probe = json(got.is_done());
+    assert_eq!((&probe["direct"], &probe["capacity_bytes"]), (&true.into(), &(16 << 20).into()));
+    assert!(given_back.is_ok_and(|status| status.success()), "losetup --detach");
+}
+
 #[test]
 fn what_cannot_be_probed_is_refused_in_one_line() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");

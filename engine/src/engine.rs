@@ -51,6 +51,7 @@ struct Shared {
     policy: PolicySpec,
     cache_bytes: u64,
     io: Io,
+    appending: bool,
     // Given back last: the buffers are gone by then.
     reserved: Reserved,
 }
@@ -98,7 +99,8 @@ impl Engine {
         };
         let machine = Machine::new(config, policy.clone());
         let driver = Driver::new(machine, pool, log, options.workers(about.concurrency), budget);
-        Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, io: options.io, reserved }) })
+        let (io, appending) = (options.io, options.appending);
+        Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, io, appending, reserved }) })
     }
 
     /// Opens a source, by name or as it is, as one more file of this engine. Two readers of one source share its pages if
@@ -182,6 +184,11 @@ impl Engine {
     /// How its files are read.
     pub(crate) fn io(&self) -> Io {
         self.shared.io
+    }
+
+    /// Its files are appended to, and nothing is copied over them.
+    pub(crate) fn appending(&self) -> bool {
+        self.shared.appending
     }
 
     pub(crate) fn driver(&self) -> &Driver {

@@ -25,6 +25,10 @@ pub struct Options {
     pub threads: Option<u32>,
     /// How files are read. Default by io_uring where the kernel allows it.
     pub io: Io,
+    /// A source that grows was appended to, without a look at its bytes; nothing is ever copied over it. Default no: then it
+    /// counts as an append after the old last page and a sample of what was read have been read again and are the same, and
+    /// as a change to a pinned reader.
+    pub appending: bool,
     /// Where to write every event and action, for `foreread replay-log`. Default nowhere.
     pub event_log: Option<PathBuf>,
     /// The other limits.
@@ -101,6 +105,7 @@ impl Default for Options {
             page_bytes: 4096,
             threads: None,
             io: Io::default(),
+            appending: false,
             event_log: None,
             limits: Limits::default(),
             budget: None,
@@ -152,6 +157,13 @@ impl Options {
     #[must_use]
     pub fn io(mut self, io: Io) -> Options {
         self.io = io;
+        self
+    }
+
+    /// See [`Options::appending`].
+    #[must_use]
+    pub fn appending(mut self, appending: bool) -> Options {
+        self.appending = appending;
         self
     }
 

@@ -8,6 +8,7 @@
 //!   Reader ── open description 2 ──── file 1, a source ──┘   one policy state for each description
 //! ```
 
+mod flush;
 mod task;
 mod write;
 
@@ -17,6 +18,7 @@ use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
 use crate::options::{About, Options};
 use crate::source::{self, Source, SourceName};
+use flush::Flushes;
 use foreread_core::event::Advice;
 use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::PolicySpec;
@@ -88,6 +90,8 @@ pub struct Reader {
     file: FileId,
     open: OpenId,
     seen: Seen,
+    /// Shared by all readers of the source.
+    flushes: Arc<Flushes>,
 }
 
 impl Reader {
@@ -113,27 +117,38 @@ impl Reader {
         let opened = self.engine.driver().open(self.file).map_err(|_| OpenError::Stopped)?;
         let (open, version) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         let seen = self.seen.again(version);
-        let (engine, source) = (self.engine.clone(), Arc::clone(&self.source));
-        Ok(Reader { engine, source, file: self.file, open, seen })
+        let (engine, source, flushes) = (self.engine.clone(), Arc::clone(&self.source), Arc::clone(&self.flushes));
+        Ok(Reader { engine, source, file: self.file, open, seen, flushes })
     }
 
     /// The first reader of a source.
     pub(crate) fn first(engine: Engine, source: Arc<dyn Source>) -> Result<Reader, OpenError> {
+        if engine.appending() {
+            source.allow_appends();
+        }
         let size = source.size();
         if size > MAX_OFFSET {
             return Err(OpenError::TooLarge { size });
         }
         let added = engine.driver().add(Arc::clone(&source), engine.io()).map_err(|_| OpenError::Stopped)?;
         let (file, open, version) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Ok(Reader { engine, source, file, open, seen: Seen::new(version) })
+        Ok(Reader { engine, source, file, open, seen: Seen::new(version), flushes: Arc::default() })
     }
 
-    /// Makes it read one version only: where another reader is told once of a change and then reads the new version, this
-    /// one fails every read from the change on. For clients that cannot be told.
+    /// Makes it read one version of one size only: where another reader is told once of a change and then reads the new
+    /// version, this one fails every read from the change on. For clients that cannot be told. Growth is a change to it, unless
+    /// the caller has said that sources are appended to ([`Options::appending`]).
     #[must_use]
     pub fn pinned(mut self) -> Reader {
-        self.seen.pin();
+        let size = self.size();
+        self.seen.pin((!self.engine.appending()).then_some(size));
         self
+    }
+
+    /// Says that this source is only ever appended to: [`Options::appending`] for one source, from now on. Readers that are
+    /// pinned already stay pinned to their size.
+    pub fn allow_appends(&self) {
+        self.source.allow_appends();
     }
 
     /// Reads the bytes from `offset` on into `buf`, as many as fit, and returns how many there were: fewer than
@@ -194,9 +209,12 @@ impl Reader {
         self.engine.driver().want(self.open, range).map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
-    /// Size of the source in bytes, as far as this cache knows.
+    /// Size of the source in bytes, as far as this cache knows; of a pinned reader, the size that it is pinned to.
     #[must_use]
     pub fn size(&self) -> u64 {
+        if let Some(size) = self.seen.size() {
+            return size;
+        }
         self.engine.driver().size(self.file).unwrap_or_else(|_| self.source.size())
     }
 

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::device::LoopDevice;
 use common::{check_memory, quiet, read_and_check};
 use foreread::source::{self, Mem, Source};
 use foreread::testing::{self, pattern};
@@ -157,6 +158,104 @@ fn appended_by_another_thread() {
         }
     });
     assert_eq!(reader.stats().failed_reads, 0);
+}
+
+/// `cp longer file`: the file is truncated and written, and between two looks only the larger size is left of that.
+#[test]
+fn a_longer_file_copied_over_it_is_no_append() {
+    common::watch();
+    for policy in ["none", "linux-6.18"] {
+        let file = file_of(&pattern(0, 300_000, 1));
+        let name = format!("file:{}", file.path().display());
+        let options = Options::default().policy(policy);
+        let reader = Reader::open(name, options).expect("opens");
+        let other = reader.reopen().expect("opens");
+        let mut buf = vec![0; 8192];
+        read_and_check(&reader, &mut buf, 0, 1);
+        std::fs::write(file.path(), pattern(0, 900_000, 2)).expect("copied over it");
+        for reader in [&reader, &other] {
+            let error = reader.read_at(&mut buf, 250_000).expect_err("it has changed");
+            assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+        }
+        for at in [0, 250_000, 890_000] {
+            read_and_check(&reader, &mut buf, at, 2);
+            read_and_check(&other, &mut buf, at, 2);
+        }
+        // A read that reaches the end asks first: the same.
+        std::fs::write(file.path(), pattern(0, 1_900_000, 3)).expect("copied over it");
+        let error = reader.read_at(&mut buf, 899_000).expect_err("it has changed");
+        assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+        assert_eq!((reader.size(), read_and_check(&reader, &mut buf, 899_000, 3)), (1_900_000, 8192));
+    }
+}
+
+/// The same while the copies go on, so that looks come at every moment of them: no read mixes two versions, and no reader that
+/// has read a version reads an older one.
+#[test]
+fn copied_over_again_and_again() {
+    common::watch();
+    let file = file_of(&pattern(0, 200_000, 0));
+    let name = format!("file:{}", file.path().display());
+    let options = Options::default().policy("linux-6.18:max=64K").cache_bytes(128 << 10);
+    let reader = Reader::open(name, options).expect("opens");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in 1..=120_u16 {
+                let size = 200_000 + usize::from(version) * 5000;
+                std::fs::write(file.path(), pattern(0, size, version)).expect("copied over it");
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        for thread in 0..3 {
+            let (own, done) = (reader.reopen().expect("opens"), &done);
+            scope.spawn(move || {
+                let mut draw = common::Draw(thread);
+                let mut buf = vec![0; 40_000];
+                let (mut newest, mut reads) = (0, 0);
+                while !done.load(std::sync::atomic::Ordering::SeqCst) || reads < 10 {
+                    let at = draw.below(160_000) & !7;
+                    match own.read_at(&mut buf, at) {
+                        Err(ReadError::Changed { .. } | ReadError::Short { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                        // Truncated, and not all written again.
+                        Ok(len) if len < buf.len() => {}
+                        Ok(_) => {
+                            let (offset, version) = testing::name_of(buf[..8].try_into().expect("eight"));
+                            assert_eq!(offset, at);
+                            assert!(version >= newest, "version {version} after {newest}");
+                            testing::check(&buf, at, version).unwrap_or_else(|wrong| panic!("{wrong}"));
+                            newest = version;
+                        }
+                    }
+                    reads += 1;
+                }
+            });
+        }
+    });
+}
+
+/// A reader that is pinned takes no growth, were it an append or not; unless its caller has said that files are appended to.
+#[test]
+fn growth_is_a_change_to_a_pinned_reader() {
+    common::watch();
+    for appending in [false, true] {
+        let file = file_of(&pattern(0, 300_000, 0));
+        let name = format!("file:{}", file.path().display());
+        let options = Options::default().policy("none").appending(appending);
+        let plain = Reader::open(name, options).expect("opens");
+        let pinned = plain.reopen().expect("opens").pinned();
+        let mut buf = vec![0; 8192];
+        read_and_check(&pinned, &mut buf, 0, 0);
+        file.as_file().write_all_at(&pattern(300_000, 5000, 0), 300_000).expect("appends");
+        // The first fetch after that notices, and its bytes are not handed over.
+        let met = pinned.read_at(&mut buf, 100_000);
+        assert_eq!(met.is_ok(), appending, "{met:?}");
+        assert_eq!(plain.read_at(&mut buf, 300_000), Ok(5000), "to the other readers it is an append");
+        assert_eq!(pinned.read_at(&mut buf, 0).is_ok(), appending, "from then on");
+        assert_eq!(pinned.size(), if appending { 305_000 } else { 300_000 });
+        assert_eq!(pinned.reopen().expect("opens").read_at(&mut buf, 0).is_ok(), appending);
+    }
 }
 
 /// Another version: each reader is told once, and then reads the new bytes and no old ones.
@@ -327,4 +426,44 @@ fn through_the_page_cache() {
     assert!(reader.describe().contains("through the page cache"), "{}", reader.describe());
     let mut buf = vec![0; 300_000];
     assert_eq!(read_and_check(&reader, &mut buf, 3, 0), 299_997);
+}
+
+/// A block device by its node in /dev, which lies in a devtmpfs and is read past the page cache all the same.
+#[test]
+fn a_block_device_is_read_directly() {
+    common::watch();
+    let file = file_of(&pattern(0, 3 << 20, 0));
+    let Some(device) = LoopDevice::over(file.path()) else { return };
+    let source = source::FileSource::open(&device.path).expect("opens");
+    assert!(source.is_direct(), "{}", source.describe());
+    assert!(source.describe().contains(", direct"), "{}", source.describe());
+    assert_eq!(source.size(), 3 << 20);
+    let reader = Reader::open(device.name(), Options::default()).expect("opens");
+    assert_eq!(reader.size(), 3 << 20);
+    let mut draw = common::Draw(2);
+    let mut buf = vec![0; 200_000];
+    for _ in 0..100 {
+        let (at, len) = (draw.below(3 << 20), 1 + draw.below(200_000) as usize);
+        let got = read_and_check(&reader, &mut buf[..len], at, 0);
+        assert_eq!(got, len.min((3 << 20) - at as usize));
+    }
+    assert_eq!(reader.read_at(&mut buf, 3 << 20), Ok(0));
+    check_memory(&quiet(&reader), 4096);
+}
+
+/// A device that became larger (a volume that was extended) is read on, and a reader that is pinned to its size is told.
+#[test]
+fn a_block_device_that_grew() {
+    common::watch();
+    let file = file_of(&pattern(0, 1 << 20, 0));
+    let Some(device) = LoopDevice::over(file.path()) else { return };
+    let reader = Reader::open(device.name(), Options::default().policy("none")).expect("opens");
+    let pinned = reader.reopen().expect("opens").pinned();
+    let mut buf = vec![0; 8192];
+    read_and_check(&reader, &mut buf, 1_040_000, 0);
+    file.as_file().write_all_at(&pattern(1 << 20, 1 << 20, 0), 1 << 20).expect("appends");
+    device.resized();
+    assert_eq!(read_and_check(&reader, &mut buf, (1 << 20) - 96, 0), 8192);
+    assert_eq!(reader.size(), 2 << 20);
+    assert!(matches!(pinned.read_at(&mut buf, 0), Err(ReadError::Changed { .. })));
 }

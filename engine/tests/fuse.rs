@@ -205,6 +205,41 @@ fn a_replaced_file_is_another_number_and_never_a_mix() {
     assert_eq!(here.end(), Unmounted::Clean);
 }
 
+/// A longer file copied over one that is open: between two looks only its size is larger. The handle fails; it is never given
+/// bytes of the new file under the number of the old one. With `appending` a file that grew is read on.
+#[test]
+fn a_longer_file_copied_over_an_open_one_is_another() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let (name, size) = (source.path().join("file"), 2 << 20);
+    fs::write(&name, testing::pattern(0, size, 1)).expect("written");
+    let here = mount(source.path());
+    let old = File::open(here.path("file")).expect("opened");
+    let mut buf = vec![0; 4096];
+    old.read_exact_at(&mut buf, 0).expect("read");
+    fs::write(&name, testing::pattern(0, 2 * size, 2)).expect("copied over it");
+    let met = old.read_exact_at(&mut buf, size as u64 - 4096);
+    assert!(met.is_err(), "{:?}", testing::name_of(buf[..8].try_into().expect("eight bytes")));
+    let new = fs::read(here.path("file")).expect("opened anew");
+    assert_eq!(new.len(), 2 * size);
+    testing::check(&new, 0, 2).expect("the new version");
+    drop(old);
+    assert_eq!(here.end(), Unmounted::Clean);
+
+    let tree = tree::open(&source.path().display().to_string()).expect("a tree");
+    let here = mount_with(tree, &Settings::default(), small().appending(true));
+    let old = File::open(here.path("file")).expect("opened");
+    let mut more = File::options().append(true).open(&name).expect("there");
+    std::io::Write::write_all(&mut more, &testing::pattern(2 * size as u64, 5000, 2)).expect("appended");
+    let mut whole = vec![0; 2 * size];
+    old.read_exact_at(&mut whole, 0).expect("it is read on");
+    testing::check(&whole, 0, 2).expect("right bytes");
+    drop(old);
+    assert_eq!(here.end(), Unmounted::Clean);
+}
+
 #[test]
 fn readers_never_see_a_mix_while_a_file_is_replaced() {
     if !can_mount() {

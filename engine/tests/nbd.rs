@@ -10,7 +10,7 @@ use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
 use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Mem, Nbd, Source};
 use foreread::testing::{self, Call, Faulty, Verdict};
-use foreread::{Options, Reader};
+use foreread::{Options, ReadError, Reader};
 use served::{Client, MIB, Peer, Served, has, read, run};
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ use std::time::Duration;
 #[test]
 fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
     let served = Served::new(named(16 * MIB + 13));
-    let source = Nbd::open(&served.uri()).expect("connected");
+    let source = Nbd::open(served.uri()).expect("connected");
     assert_eq!(source.size(), 16 * MIB + 13);
     std::thread::scope(|scope| {
         for seed in 0..8 {
@@ -51,7 +51,7 @@ fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
 #[test]
 fn large_and_scattered_reads() {
     let served = Served::new(named(80 * MIB));
-    let source = Nbd::open(&served.uri()).expect("connected");
+    let source = Nbd::open(served.uri()).expect("connected");
     let (mut a, mut b, mut c) = (vec![0; 3], vec![0; 0], vec![0; 70 << 20]);
     let mut bufs = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
     assert_eq!(source.read_at(&mut bufs, 5).expect("readable"), (70 << 20) + 3);
@@ -82,6 +82,115 @@ fn what_is_refused_is_answered_and_the_client_goes_on() {
     served.wait_for(0);
     let Counts { requests, failed_requests, bytes, .. } = (served.counts)();
     assert_eq!((requests, failed_requests, bytes), (3, 3, 10));
+}
+
+/// A client is told one size: a file that a longer one is copied over, or that is appended to, ends its connection; one that was
+/// opened with `appending` is read on.
+#[test]
+fn growth_ends_the_connection() {
+    watch();
+    for (appending, over) in [(false, true), (false, false), (true, false)] {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), testing::pattern(0, 1 << 20, 1)).expect("written");
+        let options = Options::default().policy("none").appending(appending);
+        let served = Served::of(
+            Reader::open(file.path().to_str().expect("UTF-8"), options).expect("opened"),
+            Settings::default(),
+        );
+        let mut client = served.client();
+        client.send(command::READ, 1, 0, 4096);
+        assert_eq!(client.answer(), (1, 0));
+        testing::check(&client.data(4096), 0, 1).expect("right bytes");
+        if over {
+            std::fs::write(file.path(), testing::pattern(0, 2 << 20, 2)).expect("copied over it");
+        } else {
+            std::os::unix::fs::FileExt::write_all_at(file.as_file(), &testing::pattern(MIB, 4096, 1), MIB)
+                .expect("appended");
+        }
+        for offset in [500_000, 0] {
+            client.send(command::READ, 2, offset, 4096);
+            assert_eq!(client.answer(), (2, if appending { 0 } else { errno::ESHUTDOWN }), "{over} {offset}");
+            if appending {
+                testing::check(&client.data(4096), offset, 1).expect("right bytes");
+            }
+        }
+        let (version, size) = if over { (2, 2 * MIB) } else { (1, MIB + 4096) };
+        let source = Nbd::open(served.uri()).expect("connected");
+        assert_eq!(source.size(), size, "a new connection gets the new size");
+        testing::check(&read(&source, 500_000, 4096), 500_000, version).expect("right bytes");
+    }
+}
+
+/// foreread behind foreread: the first one's source changes, and it answers ESHUTDOWN. That is a change of ours, and then we
+/// read the new version.
+#[test]
+fn a_server_that_ends_its_version_is_a_change_and_no_end() {
+    watch();
+    let first = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 1)));
+    let served = Served::of(
+        Reader::open(Arc::clone(&first), Options::default().policy("none")).expect("opened"),
+        Settings::default(),
+    );
+    let reader = Reader::open(served.uri().as_str(), Options::default().policy("none")).expect("opened");
+    let mut buf = vec![0; 8192];
+    assert_eq!(common::read_and_check(&reader, &mut buf, 0, 1), 8192);
+    for (version, size) in [(2, 1 << 20), (3, 3 << 20), (4, 1 << 18)] {
+        first.replace(testing::pattern(0, size, version));
+        // Where nothing is cached.
+        let at = 50_000 * u64::from(version);
+        let error = reader.read_at(&mut buf, at).expect_err("it has changed");
+        assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+        for at in [at, 0] {
+            assert_eq!(common::read_and_check(&reader, &mut buf, at, version), 8192);
+        }
+        assert_eq!(reader.size(), size as u64);
+    }
+}
+
+/// The server dies under its client, and comes back: reads fail meanwhile, at once when it has been dead for a while, and go
+/// on afterwards.
+#[test]
+fn a_server_that_died_is_connected_to_again() {
+    watch();
+    let dir = tempfile::tempdir().expect("a directory");
+    let start = || {
+        let reader = Reader::open(Arc::new(named(8 * MIB)), Options::default().policy("none")).expect("opened");
+        let (server, stop) =
+            Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, Settings::default()).expect("a place");
+        (std::thread::spawn(move || server.run()), stop)
+    };
+    let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, Stop)| {
+        stop.stop();
+        thread.join().expect("no panic").expect("served to the end");
+    };
+    let server = start();
+    let uri = format!("nbd+unix:///?socket={}", dir.path().join("s").display());
+    let reader = Reader::open(uri.as_str(), Options::default().policy("none")).expect("opened");
+    let mut buf = vec![0; 4096];
+    common::read_and_check(&reader, &mut buf, 0, 0);
+    end(server);
+    let error = reader.read_at(&mut buf, MIB).expect_err("it is dead");
+    assert!(matches!(error, ReadError::Io { .. }), "{error}");
+    common::read_and_check(&reader, &mut buf, 0, 0);
+    let server = start();
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while reader.read_at(&mut buf, 2 * MIB).is_err() {
+        assert!(std::time::Instant::now() < until, "it has come back, and is not read");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    testing::check(&buf, 2 * MIB, 0).expect("right bytes");
+    // Started anew in less time than a read waits: nobody notices.
+    end(server);
+    let server = std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            start()
+        });
+        common::read_and_check(&reader, &mut buf, 3 * MIB, 0);
+        server.join().expect("started")
+    });
+    drop(reader);
+    end(server);
 }
 
 /// A large read whose end fails can only be ended by hanging up: half of it is out.
@@ -172,7 +281,7 @@ fn a_changed_source_ends_its_connections_and_new_ones_see_it() {
         old.send(command::READ, cookie, 8192 * cookie, 4096);
         assert_eq!(old.answer(), (cookie, errno::ESHUTDOWN));
     }
-    let new = Nbd::open(&served.uri()).expect("connected");
+    let new = Nbd::open(served.uri()).expect("connected");
     assert_eq!(new.size(), 1 << 19);
     testing::check(&read(&new, 4096, 4096), 4096, 1).expect("right bytes");
 }
@@ -216,7 +325,7 @@ fn a_server_that_comes_back_is_found_again() {
         thread.join().expect("no panic").expect("served");
     };
     let first = start(MIB);
-    let source = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).expect("connected");
+    let source = Nbd::open(format!("nbd+unix:///?socket={}", path.display())).expect("connected");
     testing::check(&read(&source, 0, 100), 0, 0).expect("right bytes");
     end(first);
     let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0).expect_err("nobody there");
@@ -265,7 +374,7 @@ fn a_server_that_lies_is_left() {
         }
     });
     for why in expected {
-        let error = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).map(drop).expect_err("a lie");
+        let error = Nbd::open(format!("nbd+unix:///?socket={}", path.display())).map(drop).expect_err("a lie");
         assert!(error.to_string().contains(why), "{error}");
     }
     server.join().expect("no panic");
@@ -336,7 +445,7 @@ fn nbdkit_and_qemu_nbd_are_sources() {
         let name = file.path().to_str().expect("UTF-8").to_string();
         let args = |s: &str| ["-r", "-t", "-e", "8", "-f", "raw", "-k", s, &name].map(String::from).into();
         let peer = Peer::start("qemu-nbd", args);
-        let source = Nbd::open(&peer.uri()).expect("connected");
+        let source = Nbd::open(peer.uri()).expect("connected");
         testing::check(&read(&source, 12_345, 3 << 20), 12_345, 0).expect("right bytes");
     }
 }

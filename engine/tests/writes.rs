@@ -4,14 +4,16 @@ mod common;
 #[path = "common/nbd.rs"]
 mod served;
 
+use common::device::{LoopDevice, SmallDisk};
 use common::{Draw, named, quiet, watch};
 use foreread::front::nbd::{Listen, Server, Settings};
-use foreread::nbd::wire::{command, command_flag, errno};
-use foreread::source::{FileSource, Mem, Source};
+use foreread::nbd::wire::{self, command, command_flag, errno};
+use foreread::source::{FileSource, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty};
 use foreread::{Options, Reader, WriteError};
 use served::{Client, MIB, Served, has, run};
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -182,6 +184,175 @@ fn our_own_writes_are_no_change_and_those_of_others_are() {
     client.send(command::READ, 2, 7 * MIB, 4096);
     assert_eq!(client.answer(), (2, errno::ESHUTDOWN));
     assert_eq!(write(&mut client, 0, &[1]), errno::ESHUTDOWN, "nor does it write into another version");
+}
+
+/// Another program rewrites the file, and we write before we look: the write notices, and does not take the new time for its own.
+#[test]
+fn a_write_of_ours_does_not_hide_that_of_another() {
+    watch();
+    for longer in [false, true] {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), testing::pattern(0, 1 << 20, 1)).expect("written");
+        let reader = Reader::open(file.path().to_str().expect("UTF-8"), options().policy("none")).expect("opened");
+        reader.allow_writes().expect("allowed");
+        let mut buf = vec![0; 8192];
+        reader.write_at(&[7; 10], 0).expect("written");
+        reader.read_at(&mut buf, 8192).expect("readable");
+        std::thread::sleep(Duration::from_millis(20));
+        let size = if longer { 2 << 20 } else { 1 << 20 };
+        let other = std::fs::File::options().write(true).open(file.path()).expect("there");
+        other.write_all_at(&testing::pattern(0, size, 2), 0).expect("written");
+        let error = reader.write_at(&[8; 10], 4096).expect_err("it has changed");
+        assert!(matches!(error, WriteError::Changed { .. }), "{error}");
+        // Told once, by the write; nothing was written, and nothing of the old version is left.
+        for at in [0, 4096, 8192] {
+            reader.read_at(&mut buf, at).expect("readable");
+            testing::check(&buf, at, 2).expect("of the new version");
+        }
+        reader.write_at(&[8; 10], 4096).expect("into the new version");
+        assert_eq!(reader.size(), size as u64);
+    }
+}
+
+/// A source whose flush fails once, as a disk's does: the system tells it once.
+struct FailsOnce(Mem, AtomicBool);
+
+impl Source for FailsOnce {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read_at(&self, bufs: &mut [std::io::IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        self.0.read_at(bufs, offset)
+    }
+
+    fn describe(&self) -> String {
+        "fails once".to_string()
+    }
+
+    fn allow_writes(&self) -> Result<(), SourceError> {
+        self.0.allow_writes()
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn flush(&self) -> Result<(), SourceError> {
+        if self.1.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        Err(SourceError::Io { errno: 28, what: "flushing".to_string() })
+    }
+}
+
+fn flush(client: &mut Client) -> u32 {
+    client.send(command::FLUSH, 79, 0, 0);
+    client.answer().1
+}
+
+fn write_safely(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
+    let len = bytes.len() as u32;
+    let request = wire::Request { flags: command_flag::FUA, command: command::WRITE, cookie: 77, offset, len };
+    client.0.write_all(&[&request.bytes()[..], bytes].concat()).expect("sent");
+    client.answer().1
+}
+
+/// After a flush that failed nobody's does, whoever asked first: by FLUSH or by FUA, on an old connection or a new one.
+#[test]
+fn a_flush_error_is_kept_for_every_client() {
+    watch();
+    let source = Arc::new(FailsOnce(Mem::new(vec![0; 1 << 20]), AtomicBool::new(false)));
+    let open = || {
+        let reader = Reader::open(Arc::clone(&source), options()).expect("opened");
+        Served::of(reader, Settings { writable: true, ..Settings::default() })
+    };
+    let served = open();
+    let (mut one, mut other) = (served.client(), served.client());
+    assert_eq!(write(&mut one, 0, &[1; 4096]), 0);
+    assert_eq!(flush(&mut other), errno::ENOSPC, "the other asks first");
+    assert_eq!(flush(&mut one), errno::ENOSPC, "and the one who wrote is told as well");
+    assert_eq!(write_safely(&mut one, 0, &[2; 4096]), errno::ENOSPC);
+    assert_eq!((write(&mut one, 0, &[3; 4096]), flush(&mut one)), (0, errno::ENOSPC));
+    assert_eq!(flush(&mut served.client()), errno::ENOSPC, "a new connection is the same export");
+    drop((one, other, served));
+    assert_eq!(flush(&mut open().client()), 0, "opened anew");
+}
+
+/// The same with a real disk: a loop device over a file for which there is no room. The kernel takes the write, and its flush
+/// finds out; it says so once.
+#[test]
+fn a_disk_that_cannot_keep_what_was_written() {
+    watch();
+    let Some(disk) = SmallDisk::of(512) else { return };
+    let Some(device) = LoopDevice::over(&disk.sparse(8 * MIB)) else { return };
+    let open = || {
+        let reader = Reader::open(device.name(), options()).expect("opened");
+        Served::of(reader, Settings { writable: true, ..Settings::default() })
+    };
+    let served = open();
+    let (mut one, mut other) = (served.client(), served.client());
+    assert_eq!(write(&mut one, 0, &[1; 4 << 20]), 0);
+    let first = flush(&mut other);
+    assert!([errno::EIO, errno::ENOSPC].contains(&first), "{first}");
+    assert_eq!([flush(&mut one), write_safely(&mut one, 0, &[2; 4096]), flush(&mut one)], [first; 3]);
+}
+
+/// A disk is written through /dev: what was written is read and is there.
+#[test]
+fn a_block_device_is_written() {
+    watch();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), testing::pattern(0, 2 << 20, 0)).expect("written");
+    let Some(device) = LoopDevice::over(file.path()) else { return };
+    let reader = Reader::open(device.name(), options()).expect("opened");
+    let served = Served::of(reader, Settings { writable: true, ..Settings::default() });
+    let mut client = served.client();
+    testing::check(&read(&mut client, 0, 1 << 20), 0, 0).expect("of before");
+    for (at, len) in [(0, 4096), (4097, 10), (500_001, 300_000)] {
+        assert_eq!(write(&mut client, at, &vec![9; len]), 0);
+        assert_eq!(read(&mut client, at, len), vec![9; len]);
+    }
+    assert_eq!((flush(&mut client), write(&mut client, 2 * MIB - 1, &[1, 2])), (0, errno::ENOSPC));
+    testing::check(&read(&mut client, 4107, 10_000), 4107, 0).expect("its neighbours stay");
+    assert_eq!(std::fs::read(file.path()).expect("there")[500_001..800_001], vec![9; 300_000]);
+}
+
+/// What clients may write is locked: against a second server, QEMU, a mount; and given back at the end.
+#[test]
+fn what_is_served_writable_is_locked() {
+    watch();
+    let dir = tempfile::tempdir().expect("a directory");
+    let bind = |path: &str, lock: bool| {
+        let settings = Settings { writable: true, lock, ..Settings::default() };
+        let reader = Reader::open(path, options()).expect("opened");
+        Server::bind(&[Listen::Unix(dir.path().join("t"))], reader, settings).map(drop).map_err(|e| e.to_string())
+    };
+    let (file, served) = writable(1 << 20);
+    let path = file.path().to_str().expect("UTF-8");
+    let refused = bind(path, true).expect_err("locked");
+    assert!(refused.contains("another program has locked it") && refused.contains("--no-lock"), "{refused}");
+    assert_eq!(bind(path, false), Ok(()));
+    if has("qemu-io", "qemu-utils") {
+        let out = Command::new("qemu-io").args(["-f", "raw", "-c", "write 0 4k", path]).output().expect("started");
+        assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("lock"), "{out:?}");
+    }
+    drop(served);
+    assert_eq!(bind(path, true), Ok(()), "given back");
+    // A device: claimed by a mount, or by whoever else asks for it alone.
+    let Some(device) = LoopDevice::over(file.path()) else { return };
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
+    let claim = || rustix::fs::open(&device.path, flags, rustix::fs::Mode::empty());
+    let other = claim().expect("free");
+    let refused = bind(device.name(), true).expect_err("claimed");
+    assert!(refused.contains("mounted, or another program has claimed it"), "{refused}");
+    assert_eq!(bind(device.name(), false), Ok(()));
+    drop(other);
+    let reader = Reader::open(device.name(), options()).expect("opened");
+    let served = Served::of(reader, Settings { writable: true, ..Settings::default() });
+    assert_eq!(claim().expect_err("ours"), rustix::io::Errno::BUSY);
+    drop(served);
+    claim().expect("given back");
 }
 
 #[test]

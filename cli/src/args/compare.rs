@@ -107,6 +107,11 @@ pub struct CompareArgs {
     /// it makes the runs slower.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub event_log: Option<PathBuf>,
+    /// A file that grows meanwhile was appended to
+    ///
+    /// Without it growth ends the comparison where what was read before is not the same any more.
+    #[arg(long, hide_short_help = true)]
+    pub appending: bool,
     /// Measure at each of several values of a parameter
     ///
     /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'cache', or 'policy.KEY' for a parameter of each policy

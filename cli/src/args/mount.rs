@@ -34,6 +34,9 @@ pub struct MountArgs {
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
+    /// A file that grows was appended to: it is read on
+    #[arg(long)]
+    pub appending: bool,
     /// Let other users in, as far as permissions let them
     #[arg(long)]
     pub allow_other: bool,

@@ -33,6 +33,12 @@ pub struct ServeArgs {
     /// Let clients write: through to the source, at once
     #[arg(long)]
     pub writable: bool,
+    /// Do not lock what clients may write against other programs
+    #[arg(long, requires = "writable")]
+    pub no_lock: bool,
+    /// A source that grows was appended to: clients go on
+    #[arg(long)]
+    pub appending: bool,
     /// Export's name, beside the empty one
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,

@@ -297,6 +297,9 @@ impl State {
         parts.into_iter().for_each(|part| self.land(now, &job, part));
         if over {
             self.complete(now, &job, last.into_iter().collect(), Ok((bytes as usize, size)));
+        } else {
+            // Known before the lock is given up: a reader that is pinned to a size must not take these bytes.
+            self.grown(now, file, job.version, size);
         }
     }
 

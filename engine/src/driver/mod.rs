@@ -96,6 +96,7 @@ struct Given {
 impl Given {
     fn outcome(&self) -> Result<usize, Error> {
         debug_assert!(!self.torn, "every byte of a served piece is in the store");
+        // In a release build too: an error, and never bytes that were not filled.
         if self.torn { Err(Error::Io(EIO)) } else { Ok(self.bytes) }
     }
 }
@@ -236,9 +237,18 @@ impl Driver {
         Ok(())
     }
 
-    /// The version of the file: it counts the changes.
-    pub fn version(&self, file: FileId) -> Result<u64, Fault> {
-        Ok(self.shared.lock()?.file(file).map_or(0, |file| file.version))
+    /// Size and version of the file; the version counts the changes.
+    pub fn known(&self, file: FileId) -> Result<(u64, u64), Fault> {
+        Ok(self.shared.lock()?.known(file))
+    }
+
+    /// A write found that the source is another than this version.
+    pub fn changed(&self, file: FileId, version: u64) -> Result<(), Fault> {
+        let now = self.shared.now();
+        let mut state = self.shared.lock()?;
+        state.changed(now, file, version);
+        self.shared.unlock(state);
+        Ok(())
     }
 
     /// These bytes are others now, within the same version: what is cached of them goes, and what is on its way is doomed.
@@ -276,6 +286,7 @@ impl Driver {
         }
         let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
         let (state, outcome) = shared.see_through(state, place, (file, range), room, &mut Given::default(), waits)?;
+        let outcome = state.settle(file, seen, outcome);
         if outcome == Err(Error::Changed) {
             seen.told(state.known(file).1);
         }

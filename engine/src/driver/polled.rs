@@ -98,6 +98,7 @@ impl Driver {
             }
         }
         let (state, outcome) = shared.go_on(state, (file, range), room, progress, waker)?;
+        let outcome = outcome.map(|outcome| state.settle(file, seen, outcome));
         if let Poll::Ready(Err(Error::Changed)) = outcome {
             seen.told(state.known(file).1);
         }

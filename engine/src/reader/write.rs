@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!   write_at ── source.write_at ── Invalidate: present pages go, fetches on their way are doomed ── returns
-//!                                              (who waits for one fetches anew)
+//!                   │                          (who waits for one fetches anew)
+//!                   └─ another version: Changed, nothing is written
 //! ```
 
 use super::Reader;
@@ -22,6 +23,15 @@ impl Reader {
         self.source.allow_writes().map_err(|error| self.refuse(error))
     }
 
+    /// Keeps other programs from writing the source while it is open here, as far as they look: an advisory lock on a file, as
+    /// QEMU takes it, a claim (`O_EXCL`) on a block device, which a mount holds too. After [`Reader::allow_writes`].
+    ///
+    /// # Errors
+    /// Another program holds it (`EAGAIN`, `EBUSY`), or it cannot be locked.
+    pub fn lock(&self) -> Result<(), WriteError> {
+        self.source.lock_writes().map_err(|error| self.refuse(error))
+    }
+
     /// Writes all of `buf` from `offset` on, inside the source's size. Blocks until the source has taken it; see
     /// [`Reader::flush`]. Reads that begin later see it, through whichever reader.
     ///
@@ -29,27 +39,33 @@ impl Reader {
     /// See [`WriteError`]. What the range holds then is of no meaning.
     pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), WriteError> {
         let stopped = |_| WriteError::Stopped;
-        let version = self.engine.driver().version(self.file).map_err(stopped)?;
-        if !self.seen.knows(version) {
+        let (size, version) = self.engine.driver().known(self.file).map_err(stopped)?;
+        if !self.seen.knows(version) || self.seen.size().is_some_and(|pinned| pinned != size) {
             return Err(WriteError::Changed { what: format!("{}: the source has changed", self.describe()) });
         }
-        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.size());
-        let Some(end) = end else { return Err(WriteError::Beyond { offset, len: buf.len(), size: self.size() }) };
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= size);
+        let Some(end) = end else { return Err(WriteError::Beyond { offset, len: buf.len(), size }) };
         if buf.is_empty() {
             return Ok(());
         }
         let written = guarded(|| self.source.write_at(buf, offset));
         // Also when it failed: nobody knows how far it came.
         self.engine.driver().invalidate(self.file, ByteRange::between(offset, end)).map_err(stopped)?;
+        if let Err(SourceError::Changed { .. }) = written {
+            self.engine.driver().changed(self.file, version).map_err(stopped)?;
+            // This write tells its caller, unless the reader is pinned.
+            self.seen.told(self.engine.driver().known(self.file).map_err(stopped)?.1);
+        }
         written.map_err(|error| self.refuse(error))
     }
 
-    /// Returns when everything that was written before is safe from a loss of power.
+    /// Returns when everything that was written before is safe from a loss of power. Where that fails once it fails for all
+    /// readers of this source from then on: the system does not say whose bytes were lost. Opened anew it starts over.
     ///
     /// # Errors
-    /// See [`WriteError`].
+    /// See [`WriteError`]; the first error there was.
     pub fn flush(&self) -> Result<(), WriteError> {
-        guarded(|| self.source.flush()).map_err(|error| self.refuse(error))
+        self.flushes.run(|| guarded(|| self.source.flush())).map_err(|error| self.refuse(error))
     }
 
     #[cold]

@@ -3,10 +3,10 @@
 //! Where there is no direct I/O (tmpfs, some network and FUSE file systems) the file is read through the page cache
 //! with `POSIX_FADV_RANDOM`, so that the kernel does not read ahead as well, and `describe` says so.
 //!
-//! The version of a file is its size, its modification time and its inode, looked at after each read. What that can
-//! notice: a shrunk file, a file written to, an appended file (which is the same version, longer). What it cannot: a
-//! write that leaves size and time as they were (two writes within the file system's clock tick, `mmap` stores before
-//! the kernel takes note of them, a time that was set back), a write hidden behind an append, and any write to a block
+//! The version of a file is its size, its modification time and its inode, looked at after each read and before each write
+//! ([`version`]). What that can notice: a shrunk file, a file written to, a longer file copied over it, an appended file (which
+//! is the same version, longer). What it cannot: a write that leaves size and time as they were (two writes within the file
+//! system's clock tick, `mmap` stores before the kernel takes note of them, a time that was set back), and any write to a block
 //! device, which has no time to look at. What was opened is read, by descriptor: a file renamed over it is not seen.
 //!
 //! Readahead goes by io_uring where that works (it is tried with one read when the file is opened), so that no thread
@@ -19,45 +19,32 @@
 //!   anything else       preadv into an aligned bounce buffer, then a copy
 //! ```
 
+mod version;
 mod write;
 
 use super::{Alignment, Io, Queue, Source, SourceError, SourceOpenError};
 #[cfg(feature = "uring")]
 use crate::chunk::Chunk;
 use crate::chunk::Pool;
-use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
+use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::RandomState;
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+#[cfg(feature = "uring")]
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use version::{Known, Pick};
 use write::Writes;
 
 /// Most buffers in one system call (`IOV_MAX`).
 const MOST_BUFFERS: usize = 1024;
 /// Bytes read at a time through the bounce buffer.
 const BOUNCE_BYTES: usize = 256 << 10;
-/// An append moves the time before the size: how long, in steps, a new time at the old size is given to grow.
-const APPEND_GRACE: [Duration; 5] = [
-    Duration::from_micros(20),
-    Duration::from_micros(200),
-    Duration::from_millis(2),
-    Duration::from_millis(8),
-    Duration::from_millis(32),
-];
-
-/// What tells one version from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    size: u64,
-    /// Nanoseconds since 1970; zero for a device.
-    mtime_ns: i128,
-    inode: u64,
-}
-
 /// An open file: its descriptor, its version, and how to read it with the thread that asks. Shared with every transfer
 /// under way, so that the descriptor stays open until the last of them has ended.
 pub(super) struct Core {
@@ -66,7 +53,14 @@ pub(super) struct Core {
     direct: bool,
     device: bool,
     alignment: Alignment,
-    identity: Mutex<Identity>,
+    known: Mutex<Known>,
+    /// Growth is an append, without a look.
+    appending: AtomicBool,
+    /// Reads of this version.
+    reads: AtomicU64,
+    /// The last page of this version is not in the sample.
+    tail_due: AtomicBool,
+    hasher: RandomState,
     bounce: Arc<Pool>,
     writes: Writes,
 }
@@ -161,7 +155,7 @@ impl Core {
         };
         let now = rustix::fs::fstat(&fd).map_err(Refusal::from).map_err(refuse)?;
         check_kind(FileType::from_raw_mode(now.st_mode)).map_err(refuse)?;
-        let granule = if direct && !in_memory(&fd) { direct_alignment(&fd, device) } else { None };
+        let granule = if direct && (device || !in_memory(&fd)) { direct_alignment(&fd, device) } else { None };
         let bounce = Pool::new(4096, 4096, BOUNCE_BYTES as u64 * 2);
         let alignment = granule.unwrap_or(Alignment::NONE);
         let mut source = Core {
@@ -170,11 +164,16 @@ impl Core {
             direct: direct && granule.is_some(),
             device,
             alignment,
-            identity: Mutex::new(Identity { size: 0, mtime_ns: 0, inode: 0 }),
+            known: Mutex::default(),
+            appending: AtomicBool::new(false),
+            reads: AtomicU64::new(0),
+            tail_due: AtomicBool::new(true),
+            hasher: RandomState::new(),
             bounce,
             writes: Writes::default(),
         };
-        source.identity = Mutex::new(source.identity_now().map_err(|e| refuse(e.into()))?);
+        let identity = source.identity_now().map_err(|e| refuse(e.into()))?;
+        source.known = Mutex::new(Known::new(identity));
         if !(source.direct && source.direct_works()) {
             source.go_buffered().map_err(|e| refuse(e.into()))?;
         }
@@ -183,8 +182,7 @@ impl Core {
 
     /// Some file systems accept the flag and refuse the first read.
     fn direct_works(&self) -> bool {
-        let mut chunk = self.bounce.take(1);
-        !matches!(self.transfer(&mut [IoSliceMut::new(chunk.bytes_mut())], 0), Err(Errno::INVAL | Errno::OPNOTSUPP))
+        !matches!(self.note_tail(), Err(Errno::INVAL | Errno::OPNOTSUPP))
     }
 
     fn go_buffered(&mut self) -> Result<(), Errno> {
@@ -192,6 +190,7 @@ impl Core {
         rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
         self.direct = false;
         self.alignment = Alignment::NONE;
+        self.tail_due = AtomicBool::new(true);
         // A hint: where it is refused the file is read all the same.
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Random);
         Ok(())
@@ -215,7 +214,7 @@ impl Core {
     }
 
     /// Fills the buffers; fewer bytes only at the end of the file.
-    fn fill(&self, mut bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Errno> {
+    fn fill(&self, mut bufs: &mut [IoSliceMut<'_>], offset: u64, pick: &mut Pick) -> Result<usize, Errno> {
         let mut done = 0;
         loop {
             IoSliceMut::advance_slices(&mut bufs, 0);
@@ -232,6 +231,7 @@ impl Core {
             if read == 0 {
                 return Ok(done);
             }
+            pick.look(self, bufs, at, read);
             IoSliceMut::advance_slices(&mut bufs, read);
             done += read;
         }
@@ -251,53 +251,6 @@ impl Core {
         Ok(len)
     }
 
-    fn identity_now(&self) -> Result<Identity, Errno> {
-        let stat = rustix::fs::fstat(&self.file)?;
-        if self.device {
-            // Nobody uses the position of this descriptor.
-            let size = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
-            return Ok(Identity { size, mtime_ns: 0, inode: stat.st_ino });
-        }
-        let mtime_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
-        Ok(Identity { size: stat.st_size as u64, mtime_ns, inode: stat.st_ino })
-    }
-
-    /// Compares with the version that was accepted; a longer one is taken note of and is the same.
-    fn same_version(&self) -> Result<u64, SourceError> {
-        let ask = || self.identity_now().map_err(|errno| self.io("asking for size and time", errno));
-        let mut now = ask()?;
-        let mut grace = APPEND_GRACE.iter();
-        loop {
-            let mut known = self.known();
-            if now == *known {
-                return Ok(now.size);
-            }
-            // Another thread may have seen it grow since we asked: what is unequal is asked again behind the lock.
-            now = ask()?;
-            let what = match (now.size, known.size) {
-                _ if now == *known => return Ok(now.size),
-                _ if now.inode != known.inode => "is another file now".to_string(),
-                (new, old) if new < old => format!("shrank from {old} to {new} bytes"),
-                (new, old) if new > old => {
-                    *known = now;
-                    return Ok(new);
-                }
-                // Our own hand: the time of the file is taken note of when it has ended.
-                _ if self.writes.under_way() => return Ok(now.size),
-                _ => match grace.next() {
-                    None => "was written to".to_string(),
-                    Some(pause) => {
-                        drop(known);
-                        std::thread::sleep(*pause);
-                        now = ask()?;
-                        continue;
-                    }
-                },
-            };
-            return Err(SourceError::Changed { what: format!("{} {what}", self.path.display()) });
-        }
-    }
-
     /// Reads on after the first `done` bytes, which have come already, and looks whether all are of the same version.
     pub(super) fn read_on(
         &self,
@@ -309,9 +262,14 @@ impl Core {
         if offset.checked_add(wanted).is_none_or(|end| end > i64::MAX as u64) {
             return Err(self.io("reading beyond the largest offset", Errno::INVAL));
         }
+        let mut pick = self.pick(offset, wanted);
+        pick.look(self, bufs, offset, done);
         IoSliceMut::advance_slices(&mut bufs, done);
-        let more = self.fill(bufs, offset + done as u64).map_err(|errno| self.io("reading", errno))?;
-        let (read, size) = (done + more, self.same_version()?);
+        let reading = |errno| self.io("reading", errno);
+        let more = self.fill(bufs, offset + done as u64, &mut pick).map_err(reading)?;
+        // Where the last page cannot be read, the other pieces have to do: this read needs none of its bytes.
+        let _ = self.note_tail();
+        let (read, size) = (done + more, self.same_version(pick)?);
         if read == 0 && wanted > 0 && offset < size {
             return Err(SourceError::Short { at: offset, size });
         }
@@ -330,10 +288,6 @@ impl Core {
         self.bounce.take((self.alignment.offset as usize).div_ceil(self.bounce.page_bytes()))
     }
 
-    fn known(&self) -> MutexGuard<'_, Identity> {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn io(&self, what: &str, errno: Errno) -> SourceError {
         SourceError::Io { errno: errno.raw_os_error(), what: format!("{what} of {}", self.path.display()) }
     }
@@ -341,7 +295,7 @@ impl Core {
 
 impl Source for FileSource {
     fn size(&self) -> u64 {
-        self.core.known().size
+        self.core.known().identity.size
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
@@ -364,20 +318,23 @@ impl Source for FileSource {
     }
 
     fn check(&self) -> Result<u64, SourceError> {
-        self.core.same_version()
+        self.core.same_version(Pick::default())
     }
 
     fn accept(&self) -> u64 {
-        let now = self.core.identity_now();
-        let mut known = self.core.known();
-        if let Ok(now) = now {
-            *known = now;
-        }
-        known.size
+        self.core.accept_now()
+    }
+
+    fn allow_appends(&self) {
+        self.core.appending.store(true, Ordering::Relaxed);
     }
 
     fn allow_writes(&self) -> Result<(), SourceError> {
         self.core.open_to_write()
+    }
+
+    fn lock_writes(&self) -> Result<(), SourceError> {
+        self.core.lock_writes()
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
@@ -407,7 +364,8 @@ impl AsRawFd for Core {
     }
 }
 
-/// A file system that takes the flag (since Linux 6.6) though its files are in the page cache and nowhere else.
+/// A file system that takes the flag (since Linux 6.6) though its files are in the page cache and nowhere else. Not for the node
+/// of a device: that lies in such a file system (devtmpfs), and what is read through it does not.
 fn in_memory(fd: &OwnedFd) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;

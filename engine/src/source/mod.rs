@@ -46,13 +46,14 @@ pub use sysfs::default_readahead_bytes;
 
 /// Something to read from. See the head of this file.
 pub trait Source: Send + Sync {
-    /// Size of the present version in bytes, as far as it is known. It may grow from call to call; a source that
-    /// shrinks has changed.
+    /// Size of the present version in bytes, as far as it is known. It may grow from call to call, where the source is sure
+    /// that it was appended to; a source that shrinks has changed, and one that became longer and other has, too.
     fn size(&self) -> u64;
 
     /// Fills the buffers in order with the bytes from `offset` on, all of them unless the end comes first.
     /// Blocks; goes on after interruptions and short transfers by itself. Returns how many bytes were filled.
-    /// Any offset and any buffers are allowed; those that fit [`Source::alignment`] are fast.
+    /// Any offset and any buffers are allowed; those that fit [`Source::alignment`] are fast. The slices may be moved forward
+    /// as they are filled; the memory behind them is what counts.
     ///
     /// # Errors
     /// See [`SourceError`]. What the buffers hold then is of no meaning.
@@ -97,6 +98,10 @@ pub trait Source: Send + Sync {
         self.size()
     }
 
+    /// From now on a source that has grown was appended to: the caller knows that nothing is ever copied over it. A source
+    /// that looks at its bytes before it believes that looks no more.
+    fn allow_appends(&self) {}
+
     /// How many reads at once the storage answers as fast as one, at least 1. What is far away needs many: while one
     /// answer comes, the others are asked for. A reader takes its worker threads from it, and its window.
     fn concurrency(&self) -> u32 {
@@ -109,6 +114,15 @@ pub trait Source: Send + Sync {
     /// It cannot be written, or not by this user.
     fn allow_writes(&self) -> Result<(), SourceError> {
         Err(no_writes(self.describe()))
+    }
+
+    /// Keeps other programs from writing it at the same time, as far as they look for locks, until it is dropped. Asked after
+    /// [`Source::allow_writes`].
+    ///
+    /// # Errors
+    /// Another program has locked it.
+    fn lock_writes(&self) -> Result<(), SourceError> {
+        Ok(())
     }
 
     /// Writes all of `bytes` from `offset` on, inside its size. Blocks. What was written so is the same version, and every
@@ -143,11 +157,16 @@ pub(crate) fn read_on(
     offset: u64,
     wanted: u64,
 ) -> Result<usize, SourceError> {
-    let mut done = source.read_at(bufs, offset)?;
+    // Slices of its own for each call: a source may move those that it is given forward as it fills them.
+    let read = |bufs: &mut [IoSliceMut<'_>], at: u64| {
+        let mut own: Vec<IoSliceMut<'_>> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+        source.read_at(&mut own, at)
+    };
+    let mut done = read(bufs, offset)?;
     let (mut last, mut idle) = (done, u32::from(done == 0));
     while (done as u64) < wanted && idle < 2 {
         IoSliceMut::advance_slices(&mut bufs, last);
-        last = source.read_at(bufs, offset + done as u64)?;
+        last = read(bufs, offset + done as u64)?;
         done += last;
         idle = if last == 0 { idle + 1 } else { 0 };
     }
@@ -204,8 +223,16 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).accept()
     }
 
+    fn allow_appends(&self) {
+        (**self).allow_appends();
+    }
+
     fn allow_writes(&self) -> Result<(), SourceError> {
         (**self).allow_writes()
+    }
+
+    fn lock_writes(&self) -> Result<(), SourceError> {
+        (**self).lock_writes()
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {

@@ -158,8 +158,16 @@ impl<S: Source> Source for Faulty<S> {
         self.inner.accept()
     }
 
+    fn allow_appends(&self) {
+        self.inner.allow_appends();
+    }
+
     fn allow_writes(&self) -> Result<(), SourceError> {
         self.inner.allow_writes()
+    }
+
+    fn lock_writes(&self) -> Result<(), SourceError> {
+        self.inner.lock_writes()
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {

@@ -100,6 +100,10 @@ impl<S: Source + 'static> Source for Queued<S> {
         self.inner.alignment()
     }
 
+    fn allow_appends(&self) {
+        self.inner.allow_appends();
+    }
+
     fn check(&self) -> Result<u64, SourceError> {
         self.inner.check()
     }

@@ -1,6 +1,7 @@
 //! What several test files share. Never: a test.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod device;
 #[cfg(feature = "object")]
 pub mod gateway;
 

@@ -61,6 +61,8 @@ pub struct Plan {
     pub size_bytes: Option<u64>,
     /// Directory for the event log of every run on a file.
     pub event_logs: Option<PathBuf>,
+    /// A source that grows meanwhile was appended to: see [`foreread::Options::appending`].
+    pub appending: bool,
     /// Whether the first run of each policy on a model is mapped; that takes the time of one run more.
     pub maps: bool,
 }
@@ -375,6 +377,9 @@ impl<'a> Case<'a> {
             }
             Place::Model(_) => unreachable!("a model is simulated"),
         };
+        if self.plan.appending {
+            source.allow_appends();
+        }
         let (cache_bytes, page_bytes) = (self.cache_bytes, page.bytes());
         live::engine(source, workload, &live::Setup { policy, cache_bytes, page_bytes, event_log, limits })
     }

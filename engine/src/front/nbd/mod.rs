@@ -14,11 +14,11 @@ mod conn;
 mod socket;
 mod workers;
 
-use crate::Reader;
 use crate::front::observe::Observer;
 use crate::log;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
+use crate::{Reader, WriteError};
 use conn::Conn;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket::{Listener, Stream};
@@ -51,6 +51,8 @@ pub struct Settings {
     pub description: String,
     /// Clients may write. Default no. The reader has to allow it ([`Reader::allow_writes`]).
     pub writable: bool,
+    /// What clients may write is locked, so that no other program writes it at the same time: see [`Reader::lock`]. Default yes.
+    pub lock: bool,
     /// Most clients at once. Default 2048.
     pub max_clients: u32,
     /// Most threads beyond one for each client, for clients with several requests that wait for the source. Default 256. A
@@ -70,6 +72,7 @@ impl Default for Settings {
             export: String::new(),
             description: String::new(),
             writable: false,
+            lock: true,
             max_clients: 2048,
             max_helpers: 256,
             handshake: Duration::from_secs(10),
@@ -189,6 +192,9 @@ impl Server {
                 place: reader.describe(),
                 remedy: "serve it read-only, or as a user who may write it",
             })?;
+            if settings.lock {
+                reader.lock().map_err(|error| locked(&reader, &error))?;
+            }
         }
         let listeners = listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
         let (wake, stop) = UnixStream::pair().map_err(|error| short_of_files(&error))?;
@@ -388,6 +394,20 @@ impl Drop for Server {
 fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let builder = std::thread::Builder::new().name("foreread-nbd".into()).stack_size(STACK_BYTES);
     builder.spawn(work).map(drop)
+}
+
+/// Why what clients would write is not locked.
+fn locked(reader: &Reader, error: &WriteError) -> ServeError {
+    let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
+    let what = match error.errno() {
+        errno if errno == again.raw_os_error() => {
+            "another program has locked it, to write it or to keep it as it is".to_string()
+        }
+        errno if errno == busy.raw_os_error() => "it is mounted, or another program has claimed it".to_string(),
+        _ => format!("it cannot be locked ({error})"),
+    };
+    let remedy = "end that program or unmount it, or serve without the lock (--no-lock) if it never writes";
+    ServeError { what, place: reader.describe(), remedy }
 }
 
 fn short_of_files(error: &std::io::Error) -> ServeError {

@@ -5,16 +5,18 @@
 //! reads sees what this one wrote. Never: makes the file longer, or writes to another file that bears its name by now.
 //!
 //! ```text
-//!   write: under_way + 1 ── pwrite ── under_way - 1 ── 0? the file's time is now ours: no change of version
+//!   write: same version? ── under_way + 1 ── pwrite ── under_way - 1 ── 0? the file's time is now ours: no change of version
+//!             └─ no: Changed, nothing is written
 //! ```
 //!
-//! What another program writes while a write of ours is under way is not noticed.
+//! What another program writes while a write of ours is under way is not noticed, unless it changes the size.
 
-use super::{Core, Identity};
+use super::Core;
+use super::version::{Identity, Pick};
 use crate::source::SourceError;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -23,11 +25,18 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub struct Writes {
     file: OnceLock<OwnedFd>,
     opening: Mutex<()>,
+    /// It is locked. The descriptor that claims a device; a file is locked by the one that writes it.
+    claim: OnceLock<Option<OwnedFd>>,
     /// Changed and looked at behind the lock of the file's identity.
     under_way: AtomicU32,
 }
 
 impl Writes {
+    /// The file may be written.
+    pub fn is_open(&self) -> bool {
+        self.file.get().is_some()
+    }
+
     /// To be asked behind the lock of the identity.
     pub fn under_way(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) > 0
@@ -53,24 +62,67 @@ impl Core {
         Ok(())
     }
 
+    /// Keeps others out, as far as they ask: of a file by a lock of its open description, which QEMU takes as well; of a
+    /// device by `O_EXCL`, which mounts and whoever else claims a device respect.
+    pub(super) fn lock_writes(&self) -> Result<(), SourceError> {
+        let _turn = self.writes.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.writes.claim.get().is_some() {
+            return Ok(());
+        }
+        let file = self.writes.file.get().ok_or_else(|| self.io("locking", Errno::BADF))?;
+        if self.device {
+            let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+            // By descriptor: another device may bear the name by now.
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let claim = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| self.io("locking", errno))?;
+            let _ = self.writes.claim.set(Some(claim));
+            return Ok(());
+        }
+        // All of it, whatever its length.
+        let whole = nix::libc::flock {
+            l_type: nix::libc::F_WRLCK as _,
+            l_whence: nix::libc::SEEK_SET as _,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        let locked = nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&whole));
+        locked.map_err(|errno| self.io("locking", Errno::from_raw_os_error(errno as i32)))?;
+        let _ = self.writes.claim.set(None);
+        Ok(())
+    }
+
     pub(super) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
         let file = self.writes.file.get().ok_or_else(|| self.io("writing", Errno::ROFS))?;
-        {
-            let known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-            if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > known.size) {
-                return Err(self.io("writing beyond the end", Errno::NOSPC));
-            }
-            self.writes.under_way.fetch_add(1, Ordering::Relaxed);
-        }
+        self.begin_write(bytes.len() as u64, offset)?;
         let written = write_all(file, bytes, offset);
-        let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         if self.writes.under_way.fetch_sub(1, Ordering::Relaxed) == 1
             && let Ok(Identity { mtime_ns, .. }) = self.identity_now()
         {
-            known.mtime_ns = mtime_ns;
+            known.identity.mtime_ns = mtime_ns;
         }
         drop(known);
         written.map_err(|errno| self.io("writing", errno))
+    }
+
+    /// Counts a write as under way. What another program has done to the file until now is noticed here: afterwards the new
+    /// time would be taken for ours.
+    fn begin_write(&self, len: u64, offset: u64) -> Result<(), SourceError> {
+        loop {
+            {
+                let known = self.known();
+                if offset.checked_add(len).is_none_or(|end| end > known.identity.size) {
+                    return Err(self.io("writing beyond the end", Errno::NOSPC));
+                }
+                let now = self.identity_now().map_err(|errno| self.io("asking for size and time", errno))?;
+                if now == known.identity || self.writes.under_way() && now.size == known.identity.size {
+                    self.writes.under_way.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+            }
+            self.same_version(Pick::default())?;
+        }
     }
 
     pub(super) fn sync(&self) -> Result<(), SourceError> {

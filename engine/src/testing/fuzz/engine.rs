@@ -4,17 +4,17 @@
 //! right to. Never: a check that the engine's own words are taken for.
 //!
 //! ```text
-//!   versions: [bytes 0][bytes 1]...        Replace adds one, Write and Append change the last
+//!   versions: [bytes 0][bytes 1]...        what other programs do adds one, Write and Append change the last
 //!   a reader stands at the version that it was last told of; an older one must never come again
 //! ```
 
 use super::Broken;
-use crate::source::{Alignment, Mem, Source, SourceError};
+use super::storage::Storage;
+use crate::source::Io;
 use crate::testing::{Faulty, Verdict, pattern};
 use crate::{Advice, Options, ReadError, Reader, WriteError};
 use foreread_core::policy::ALL;
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,6 +25,8 @@ const MAX_BYTES: u64 = 96 << 10;
 const MAX_READERS: u64 = 3;
 /// Most operations of a story.
 const MAX_OPS: usize = 64;
+/// Most rewrites in place.
+const MAX_REWRITES: u32 = 1;
 const EIO: i32 = crate::source::EIO;
 
 /// Something that a program does, or that happens to its storage.
@@ -37,8 +39,12 @@ pub enum Op {
     Advise { reader: usize, advice: Advice, offset: u64, len: u64 },
     /// A reader writes bytes of this value.
     Write { reader: usize, offset: u64, len: usize, byte: u8 },
-    /// Another program puts another version of this size in its place.
+    /// Another program copies another version of this size over it.
     Replace { size: u64 },
+    /// Another program writes over all of it, in place.
+    Rewrite,
+    /// Another program cuts it off.
+    Truncate { size: u64 },
     /// Another program makes it longer.
     Append { len: usize },
     /// The next read of the storage goes like this.
@@ -58,6 +64,10 @@ pub struct Story {
     pub pages: u64,
     /// Worker threads.
     pub threads: u32,
+    /// The source is a file, read and written by one thread alone; otherwise it is in memory.
+    pub file: bool,
+    /// The readers may write.
+    pub writes: bool,
     /// Bytes of the source at first.
     pub size: u64,
     /// What happens, in order.
@@ -73,13 +83,20 @@ impl Story {
             page_bytes: 512 << settings(4),
             pages: 8 << settings(5),
             threads: settings(3) as u32,
+            file: settings(8) == 1,
+            writes: settings(4) != 1,
             size: settings(MAX_BYTES),
             ops: Vec::new(),
         };
+        let mut rewrites = 0;
         while story.ops.len() < MAX_OPS
             && let Some(op) = op(&mut next)
         {
-            story.ops.push(op);
+            rewrites += u32::from(op == Op::Rewrite);
+            // A file is given 40 ms to grow before a new time alone is a change.
+            if op != Op::Rewrite || rewrites <= MAX_REWRITES {
+                story.ops.push(op);
+            }
         }
         story
     }
@@ -117,7 +134,11 @@ fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
             let (reader, offset) = (next(MAX_READERS)? as usize, place(next)?);
             Op::Write { reader, offset, len: next(9000)? as usize, byte: next(256)? as u8 }
         }
-        11 => Op::Replace { size: next(MAX_BYTES)? },
+        11 => match next(24)? {
+            0 => Op::Rewrite,
+            1..5 => Op::Truncate { size: next(MAX_BYTES)? },
+            _ => Op::Replace { size: next(MAX_BYTES)? },
+        },
         12 => Op::Append { len: next(9000)? as usize },
         13 | 14 => {
             let verdict = match next(4)? {
@@ -132,52 +153,6 @@ fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
     })
 }
 
-/// The storage. With `forgets` it has a bug of its own, that the check has to find.
-struct Storage {
-    bytes: Mem,
-    forgets: bool,
-}
-
-impl Source for Storage {
-    fn size(&self) -> u64 {
-        self.bytes.size()
-    }
-
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        self.bytes.read_at(bufs, offset)
-    }
-
-    fn describe(&self) -> String {
-        self.bytes.describe()
-    }
-
-    fn alignment(&self) -> Alignment {
-        Alignment::NONE
-    }
-
-    fn check(&self) -> Result<u64, SourceError> {
-        self.bytes.check()
-    }
-
-    fn accept(&self) -> u64 {
-        self.bytes.accept()
-    }
-
-    fn allow_writes(&self) -> Result<(), SourceError> {
-        self.bytes.allow_writes()
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        // The canary: the last byte of a write that begins with a page and ends in the middle of one is lost.
-        let lost = self.forgets && offset.is_multiple_of(4096) && bytes.len() > 4096 && bytes[0] >= 0x80;
-        self.bytes.write_at(&bytes[..bytes.len() - usize::from(lost)], offset)
-    }
-
-    fn flush(&self) -> Result<(), SourceError> {
-        self.bytes.flush()
-    }
-}
-
 /// The story as it should go.
 struct World {
     storage: Arc<Storage>,
@@ -186,6 +161,8 @@ struct World {
     readers: Vec<(Reader, usize)>,
     versions: Vec<Vec<u8>>,
     errors: u64,
+    file: bool,
+    writes: bool,
 }
 
 /// Tells a story to an engine. `planted` gives the storage a bug, for checking the check.
@@ -213,7 +190,7 @@ pub fn engine(story: &Story, planted: bool) -> Result<(), Broken> {
 impl World {
     fn new(story: &Story, forgets: bool) -> Result<World, Broken> {
         let bytes = pattern(0, story.size as usize, 0);
-        let storage = Arc::new(Storage { bytes: Mem::new(bytes.clone()), forgets });
+        let storage = Arc::new(Storage::new(&bytes, story.file, forgets)?);
         let next_faults: Arc<Mutex<VecDeque<Verdict>>> = Arc::default();
         let fired = Arc::new(AtomicU64::new(0));
         let (queue, count) = (Arc::clone(&next_faults), Arc::clone(&fired));
@@ -225,14 +202,19 @@ impl World {
         let policy = ALL[story.policy % ALL.len()];
         let page = policy.page_bytes.unwrap_or(story.page_bytes);
         let options = Options::default().policy(policy.name).page_bytes(page).cache_bytes(story.pages * page);
-        let reader = Reader::open(Arc::new(faulty), options.threads(story.threads)).map_err(|e| e.to_string())?;
-        reader.allow_writes().map_err(|e| e.to_string())?;
+        let threads = if story.file { 0 } else { story.threads };
+        let options = Options { io: Io::Threads, ..options.threads(threads) };
+        let reader = Reader::open(Arc::new(faulty), options).map_err(|e| e.to_string())?;
+        if story.writes {
+            reader.allow_writes().map_err(|e| e.to_string())?;
+        }
         let mut readers = Vec::new();
         for _ in 1..MAX_READERS {
             readers.push((reader.reopen().map_err(|e| e.to_string())?, 0));
         }
         readers.push((reader, 0));
-        Ok(World { storage, next_faults, fired, readers, versions: vec![bytes], errors: 0 })
+        let (file, writes) = (story.file, story.writes);
+        Ok(World { storage, next_faults, fired, readers, versions: vec![bytes], errors: 0, file, writes })
     }
 
     fn step(&mut self, op: &Op) -> Result<(), Broken> {
@@ -241,19 +223,37 @@ impl World {
             Op::Advise { reader, advice, offset, len } => {
                 self.readers[reader].0.advise(advice, offset..offset + len).map_err(|e| e.to_string())?;
             }
-            Op::Write { reader, offset, len, byte } => self.write(reader, offset, len, byte)?,
+            Op::Write { reader, offset, len, byte } if self.writes => self.write(reader, offset, len, byte)?,
+            Op::Write { .. } => {}
             Op::Replace { size } => {
-                let bytes = pattern(0, size as usize, self.versions.len() as u16);
-                // In the model first: nobody may see it before it is known.
-                self.versions.push(bytes.clone());
-                self.storage.bytes.replace(bytes);
+                let bytes = self.another(size);
+                self.storage.replace(&bytes)?;
             }
-            Op::Append { len } => {
-                if let Some(last) = self.versions.last_mut() {
-                    let more = pattern(last.len() as u64, len, 999);
-                    last.extend_from_slice(&more);
-                    self.storage.bytes.append(&more);
+            Op::Rewrite => {
+                let size = self.versions.last().map_or(0, Vec::len) as u64;
+                let bytes = self.another(size);
+                self.storage.rewrite(&bytes)?;
+            }
+            Op::Truncate { size } => {
+                let mut bytes = self.versions.last().cloned().unwrap_or_default();
+                if (size as usize) < bytes.len() {
+                    bytes.truncate(size as usize);
+                    self.versions.push(bytes.clone());
+                    self.storage.rewrite(&bytes)?;
                 }
+            }
+            Op::Append { len: 0 } => {}
+            Op::Append { len } => {
+                let mut bytes = self.versions.last().cloned().unwrap_or_default();
+                let (size, more) = (bytes.len() as u64, pattern(bytes.len() as u64, len, 999));
+                bytes.extend_from_slice(&more);
+                if self.file && self.writes {
+                    // Growth is a change of a file that we write as well.
+                    self.versions.push(bytes);
+                } else if let Some(last) = self.versions.last_mut() {
+                    *last = bytes;
+                }
+                self.storage.append(&more, size)?;
             }
             Op::Fault { verdict } => {
                 self.next_faults.lock().unwrap_or_else(PoisonError::into_inner).push_back(verdict);
@@ -266,6 +266,13 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Another version. In the model first: nobody may see it before it is known.
+    fn another(&mut self, size: u64) -> Vec<u8> {
+        let bytes = pattern(0, size as usize, self.versions.len() as u16);
+        self.versions.push(bytes.clone());
+        bytes
     }
 
     fn read(&mut self, reader: usize, offset: u64, len: usize) -> Result<(), Broken> {
@@ -281,8 +288,16 @@ impl World {
                 // The oldest that fits: a read of nothing, or of bytes that both have, proves nothing newer.
                 let fits = (known..self.versions.len()).find(|&v| right(&self.versions[v]));
                 self.readers[reader].1 = fits.ok_or_else(|| {
-                    let versions = self.versions.len();
-                    format!("{got} bytes that are of no version from {known} to {}", versions - 1)
+                    let newest = self.versions.len() - 1;
+                    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                    let other = |bytes: &Vec<u8>| {
+                        let want = bytes.get(start..).unwrap_or_default();
+                        (0..got).find(|&i| want.get(i) != buf.get(i)).map(|i| i + start)
+                    };
+                    let wrong: Vec<_> = self.versions[known..].iter().map(other).collect();
+                    format!(
+                        "{got} bytes from {offset} on of no version from {known} to {newest}: first wrong at {wrong:?}"
+                    )
                 })?;
                 Ok(())
             }

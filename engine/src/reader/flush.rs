@@ -1,0 +1,121 @@
+//! Flushes of one source: one at a time, and the first error is kept.
+//!
+//! A system tells an error of writing back once, to the descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and forgets
+//! which bytes they were. So what one client's flush is told belongs to all: after it no flush of this source ever succeeds
+//! again, until it is opened anew. A flush that comes while another runs waits for it, and then one serves all that wait.
+//!
+//! ```text
+//!   flush ──► failed before? ──► that error
+//!                │ no
+//!                ├─ nobody flushes ──► the next one, by this thread ──► done: everybody who came before it began
+//!                └─ somebody does  ──► waits for the one after it         failed: kept
+//! ```
+
+use crate::source::{EIO, SourceError};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// See the head of this file.
+pub struct Flushes {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+impl Default for Flushes {
+    fn default() -> Flushes {
+        Flushes { state: Mutex::new(State::default()), ended: Condvar::new() }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    begun: u64,
+    done: u64,
+    running: bool,
+    failed: Option<SourceError>,
+}
+
+impl Flushes {
+    /// Returns when a flush that began after this call has ended.
+    pub fn run(&self, flush: impl FnOnce() -> Result<(), SourceError>) -> Result<(), SourceError> {
+        let mut state = self.lock()?;
+        let mine = state.begun + 1;
+        while state.failed.is_none() && state.running && state.done < mine {
+            state = self.ended.wait(state).map_err(|_| stopped())?;
+        }
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        if state.done >= mine {
+            return Ok(());
+        }
+        state.begun += 1;
+        state.running = true;
+        let number = state.begun;
+        drop(state);
+        let flushed = flush();
+        let mut state = self.lock()?;
+        state.running = false;
+        match &flushed {
+            Ok(()) => state.done = number,
+            Err(error) => state.failed = Some(error.clone()),
+        }
+        self.ended.notify_all();
+        flushed
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>, SourceError> {
+        self.state.lock().map_err(|_| stopped())
+    }
+}
+
+fn stopped() -> SourceError {
+    SourceError::Io { errno: EIO, what: "a flush that did not end".to_string() }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn the_first_error_is_everyone_s() {
+        let flushes = Flushes::default();
+        let full = || SourceError::Io { errno: 28, what: "flushing".to_string() };
+        assert_eq!(flushes.run(|| Ok(())), Ok(()));
+        assert_eq!(flushes.run(|| Err(full())), Err(full()));
+        assert_eq!(flushes.run(|| Ok(())), Err(full()), "what the system says next does not count");
+    }
+
+    /// Those that come while one runs share the next one; none is served by a flush that began before it.
+    #[test]
+    fn one_flush_serves_all_that_wait() {
+        let (flushes, count) = (Flushes::default(), AtomicU32::new(0));
+        let (first, begun) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let flushed = flushes.run(|| {
+                    begun.wait();
+                    first.wait();
+                    Ok(())
+                });
+                assert_eq!(flushed, Ok(()));
+            });
+            begun.wait();
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let flushed = flushes.run(|| {
+                        count.fetch_add(1, Ordering::SeqCst);
+                        Ok(())
+                    });
+                    assert_eq!(flushed, Ok(()));
+                });
+            }
+            // For them to come. One that is late has a flush of its own.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert_eq!(count.load(Ordering::SeqCst), 0, "one at a time");
+            first.wait();
+        });
+        assert!((1..8).contains(&count.load(Ordering::SeqCst)));
+    }
+}

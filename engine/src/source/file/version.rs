@@ -1,0 +1,274 @@
+//! Which version of a file is read: its identity, and what to make of a file that has grown.
+//!
+//! A file that grew was appended to, or a longer one was copied over it (`cp` truncates, then writes: between two looks only
+//! the larger size is left of that). So a few pieces of what was read are remembered by their hash, and read again when the
+//! file has grown. Equal: it is the same version, longer. Different: it has changed.
+//!
+//! ```text
+//!   read ──► same size and time? ── yes ──► Ok, and now and then a piece of it goes into the sample
+//!               │ larger                      (the old last page, and at most 16 pieces of 4 KiB, spread over all reads)
+//!               ├─ appending was asked for ──────────────────────────► Ok, the new size
+//!               ├─ the sample is read again ── equal ────────────────► Ok, the new size
+//!               │                           └─ different, or shorter ► Changed
+//!               └─ open for writing ─────────────────────────────────► Changed
+//!   anything else is another ──► Changed
+//! ```
+//!
+//! What it cannot notice: a longer file copied over it that has the same bytes in every piece of the sample.
+
+use super::{Core, SourceError};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use std::hash::{BuildHasher, Hasher};
+use std::io::IoSliceMut;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bytes of a piece, and of the last page.
+const PIECE_BYTES: u64 = 4096;
+/// Most pieces that are remembered, beside the last page. A copy that differs in a tenth of its pages is missed once in five
+/// times by 16 pieces of different pages, one that differs in half of them once in 65,536.
+const MAX_PIECES: u64 = 16;
+/// An append moves the time before the size: how long, in steps, a new time at the old size is given to grow.
+const APPEND_GRACE: [Duration; 5] = [
+    Duration::from_micros(20),
+    Duration::from_micros(200),
+    Duration::from_millis(2),
+    Duration::from_millis(8),
+    Duration::from_millis(32),
+];
+
+/// What tells one version from another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub size: u64,
+    /// Nanoseconds since 1970; zero for a device.
+    pub mtime_ns: i128,
+    pub inode: u64,
+}
+
+/// The accepted version.
+#[derive(Debug, Default)]
+pub struct Known {
+    pub identity: Identity,
+    /// Counts the versions that were accepted: what a read brings of an earlier one is not remembered.
+    accepted: u64,
+    pieces: Vec<Piece>,
+    /// The last page.
+    tail: Option<Piece>,
+}
+
+impl Known {
+    pub fn new(identity: Identity) -> Known {
+        Known { identity, ..Known::default() }
+    }
+}
+
+/// Some bytes of the accepted version.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    offset: u64,
+    len: usize,
+    hash: u64,
+}
+
+/// What of a read is remembered, if it is of the accepted version: nothing, nearly always.
+#[derive(Default)]
+pub struct Pick {
+    accepted: u64,
+    wanted: Option<u64>,
+    found: Option<Piece>,
+}
+
+impl Pick {
+    /// `read` bytes from `at` on are in `bufs`.
+    #[inline]
+    pub fn look(&mut self, core: &Core, bufs: &[IoSliceMut<'_>], at: u64, read: usize) {
+        if let Some(offset) = self.wanted.filter(|offset| (at..at + read as u64).contains(offset)) {
+            self.wanted = None;
+            let len = PIECE_BYTES.min(at + read as u64 - offset) as usize;
+            self.found = bytes_at(bufs, (offset - at) as usize, len).map(|bytes| core.piece(offset, bytes));
+        }
+    }
+}
+
+/// At most `len` bytes after the first `skip`: those in one buffer.
+fn bytes_at<'a>(bufs: &'a [IoSliceMut<'_>], mut skip: usize, len: usize) -> Option<&'a [u8]> {
+    for buf in bufs {
+        if skip < buf.len() {
+            return Some(&buf[skip..buf.len().min(skip + len)]);
+        }
+        skip -= buf.len();
+    }
+    None
+}
+
+impl Core {
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn identity_now(&self) -> Result<Identity, Errno> {
+        let stat = rustix::fs::fstat(&self.file)?;
+        if self.device {
+            // Nobody uses the position of this descriptor.
+            let size = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
+            return Ok(Identity { size, mtime_ns: 0, inode: stat.st_ino });
+        }
+        let mtime_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+        Ok(Identity { size: stat.st_size as u64, mtime_ns, inode: stat.st_ino })
+    }
+
+    /// What the file is now is the version from here on.
+    pub(super) fn accept_now(&self) -> u64 {
+        let now = self.identity_now();
+        let mut known = self.known();
+        let identity = now.unwrap_or(known.identity);
+        *known = Known { identity, accepted: known.accepted + 1, ..Known::default() };
+        self.reads.store(0, Ordering::Relaxed);
+        self.tail_due.store(true, Ordering::Relaxed);
+        identity.size
+    }
+
+    /// Compares with the version that was accepted; a longer one is taken note of if it is the same. `pick` is what was read.
+    pub(super) fn same_version(&self, pick: Pick) -> Result<u64, SourceError> {
+        let ask = || self.identity_now().map_err(|errno| self.io("asking for size and time", errno));
+        let mut now = ask()?;
+        let mut grace = APPEND_GRACE.iter();
+        loop {
+            let mut known = self.known();
+            if now == known.identity {
+                self.remember(&mut known, pick);
+                return Ok(now.size);
+            }
+            // Another thread may have seen it grow since we asked: what is unequal is asked again behind the lock.
+            now = ask()?;
+            let what = match (now.size, known.identity.size) {
+                _ if now == known.identity => return Ok(now.size),
+                _ if now.inode != known.identity.inode => "is another file now".to_string(),
+                (new, old) if new < old => format!("shrank from {old} to {new} bytes"),
+                (new, old) if new > old && self.writes.is_open() && !self.appends() => {
+                    format!("grew from {old} to {new} bytes, by another program")
+                }
+                (new, old) if new > old => return self.grown(known, now, pick),
+                // Our own hand: the time of the file is taken note of when it has ended.
+                _ if self.writes.under_way() => return Ok(now.size),
+                _ => match grace.next() {
+                    None => "was written to".to_string(),
+                    Some(pause) => {
+                        drop(known);
+                        std::thread::sleep(*pause);
+                        now = ask()?;
+                        continue;
+                    }
+                },
+            };
+            return Err(self.changed(&what));
+        }
+    }
+
+    /// The file is longer than the accepted version: is it the same?
+    fn grown(&self, known: MutexGuard<'_, Known>, now: Identity, pick: Pick) -> Result<u64, SourceError> {
+        let (accepted, old) = (known.accepted, known.identity.size);
+        let sample: Vec<Piece> = known.pieces.iter().chain(&known.tail).copied().collect();
+        // Not behind the lock: this reads the file.
+        drop(known);
+        if !self.appends() {
+            for piece in sample {
+                if !self.holds(&piece)? {
+                    let new = now.size;
+                    return Err(
+                        self.changed(&format!("was replaced: it grew from {old} to {new} bytes, with others in it"))
+                    );
+                }
+            }
+        }
+        let mut known = self.known();
+        // What was read before this look is of the same version, too.
+        self.remember(&mut known, pick);
+        if known.accepted == accepted && known.identity.size < now.size {
+            known.identity = now;
+            // The page at the old end goes on now.
+            known.tail = None;
+            self.tail_due.store(true, Ordering::Relaxed);
+        }
+        Ok(known.identity.size)
+    }
+
+    fn changed(&self, what: &str) -> SourceError {
+        SourceError::Changed { what: format!("{} {what}", self.path.display()) }
+    }
+
+    // ---- the sample ----
+
+    /// Growth is an append, without a look.
+    pub(super) fn appends(&self) -> bool {
+        self.appending.load(Ordering::Relaxed)
+    }
+
+    /// Which bytes of a read to remember: of each of the first 16 reads some, of n reads about 16 * ln(n / 16).
+    pub(super) fn pick(&self, offset: u64, len: u64) -> Pick {
+        let nth = self.reads.fetch_add(1, Ordering::Relaxed);
+        let random = self.hasher.hash_one(nth);
+        if random % (nth + 1) >= MAX_PIECES || len == 0 || self.appends() || self.writes.is_open() {
+            return Pick::default();
+        }
+        let (accepted, size) = {
+            let known = self.known();
+            (known.accepted, known.identity.size)
+        };
+        // Where there are bytes to be found: a buffer may reach beyond the end.
+        let at = offset + random.rotate_left(32) % len.min(size.saturating_sub(offset)).max(1);
+        let start = (at - at % PIECE_BYTES).max(offset);
+        Pick { accepted, wanted: Some(start), found: None }
+    }
+
+    /// Reads the last page of a version, once.
+    pub(super) fn note_tail(&self) -> Result<(), Errno> {
+        let due = self.tail_due.load(Ordering::Relaxed) && self.tail_due.swap(false, Ordering::Relaxed);
+        if !due || self.appends() || self.writes.is_open() {
+            return Ok(());
+        }
+        let (accepted, size) = {
+            let known = self.known();
+            (known.accepted, known.identity.size)
+        };
+        let offset = size.saturating_sub(1) / PIECE_BYTES * PIECE_BYTES;
+        // At least one byte is asked for, though there may be none: this is the trial of direct I/O as well.
+        let mut bytes = vec![0; (size - offset).max(1) as usize];
+        let read = self.fill(&mut [IoSliceMut::new(&mut bytes)], offset, &mut Pick::default())?;
+        let mut known = self.known();
+        if known.accepted == accepted && known.identity.size == size && read as u64 == size - offset {
+            known.tail = Some(self.piece(offset, &bytes[..read]));
+        }
+        Ok(())
+    }
+
+    /// Puts what was found into the sample of the accepted version, at the place of another when there are enough.
+    fn remember(&self, known: &mut Known, pick: Pick) {
+        let Some(piece) = pick.found.filter(|_| pick.accepted == known.accepted && !self.writes.is_open()) else {
+            return;
+        };
+        if (known.pieces.len() as u64) < MAX_PIECES {
+            known.pieces.push(piece);
+        } else {
+            let place = self.hasher.hash_one((piece.offset, piece.hash)) % MAX_PIECES;
+            known.pieces[place as usize] = piece;
+        }
+    }
+
+    fn piece(&self, offset: u64, bytes: &[u8]) -> Piece {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(bytes);
+        Piece { offset, len: bytes.len(), hash: hasher.finish() }
+    }
+
+    /// Reads a piece again: are its bytes the same?
+    fn holds(&self, piece: &Piece) -> Result<bool, SourceError> {
+        let mut bytes = vec![0; piece.len];
+        let read = self.fill(&mut [IoSliceMut::new(&mut bytes)], piece.offset, &mut Pick::default());
+        let read = read.map_err(|errno| self.io("reading again", errno))?;
+        Ok(read == piece.len && self.piece(piece.offset, &bytes).hash == piece.hash)
+    }
+}
