@@ -74,3 +74,46 @@ fn what_is_no_log_is_refused() {
     assert!(foreread([Path::new("replay-log"), &dir.path().join("gone")]).is_refused().contains("cannot read"));
     foreread([Path::new("replay-log"), dir.path()]).is_refused();
 }
+
+/// A log of five lines: a cache of so many pages, one open file without end, and one event on it.
+fn five_lines(pages: u64, max_fetch: u64, policy: &str, event: &str) -> String {
+    format!(
+        "foreread-events 1\nconfig page=4096 capacity_pages={pages} max_fetch_bytes={max_fetch} max_in_flight=64 \
+         max_ahead_in_flight=16 max_ride_bytes=131072 keep_windows_apart=0\npolicy {policy}\n\
+         E 0 open 0 0 {}\nE 1 {event}\n",
+        1_u64 << 61
+    )
+}
+
+/// The memory of a replay does not follow the numbers in a log: what is above the limits is refused, and what is at
+/// them ends within 1.5 GB of address space.
+#[test]
+fn a_short_log_takes_little_memory() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let path = dir.path().join("large.log");
+    let run = |text: String| {
+        std::fs::write(&path, text).expect("written");
+        let limited =
+            format!("ulimit -v 1500000; exec '{}' replay-log '{}'", env!("CARGO_BIN_EXE_foreread"), path.display());
+        let got = std::process::Command::new("sh").args(["-c", &limited]).output().expect("a shell");
+        (got.status.code(), String::from_utf8_lossy(&got.stderr).into_owned())
+    };
+    let far = 1_u64 << 60;
+    let all = [format!("advise 0 willneed 0 {far}"), format!("want 0 0 {far}"), format!("read 0 0 0 {far} 0")];
+    for event in &all {
+        for policy in ["none", "linux-6.18"] {
+            for (pages, max_fetch, what) in
+                [(1 << 36, 4 << 20, "capacity_pages"), (1 << 28, 4096, "in fetches of max_fetch_bytes")]
+            {
+                let (code, error) = run(five_lines(pages, max_fetch, policy, event));
+                assert!(code == Some(2) && error.contains(what) && error.contains("line 2"), "{event}: {error}");
+            }
+            let (code, error) = run(five_lines(1 << 28, 4 << 20, policy, event));
+            // A policy without readahead answers advice with nothing, as the log does.
+            let ended = code == Some(0) || code == Some(1) && error.contains("different");
+            assert!(ended, "{event} under {policy}: {code:?} {error}");
+        }
+    }
+    let (code, error) = run(five_lines(1 << 28, 4 << 20, "none", "open 1048576 1048576 1"));
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+}

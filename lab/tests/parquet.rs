@@ -115,4 +115,46 @@ mod with {
             }
         }
     }
+
+    /// A file whose list of contents has these elements in its schema, each with so many children, and nothing else.
+    fn nested(children: impl ExactSizeIterator<Item = u8>) -> Vec<u8> {
+        let mut footer = vec![0x15, 2, 0x19, 0xfc];
+        let mut len = children.len();
+        while len > 0x7f {
+            footer.push((len & 0x7f) as u8 | 0x80);
+            len >>= 7;
+        }
+        footer.push(len as u8);
+        children.for_each(|n| footer.extend([0x35, 0, 0x18, 1, b'g', 0x15, 2 * n, 0]));
+        footer.extend([0x16, 0, 0x19, 0x0c, 0]);
+        let len = u32::try_from(footer.len()).expect("small").to_le_bytes();
+        [b"PAR1", footer.as_slice(), &len, b"PAR1"].concat()
+    }
+
+    /// The library follows a schema by recursion: a thousand levels end in a line, and not in the end of the process.
+    #[test]
+    fn a_deep_schema_is_refused() {
+        for levels in [33, 1000, 200_000] {
+            let error = read(&nested((0..levels).map(|n| u8::from(n + 1 < levels)))).error.expect("refused");
+            let want = if levels > 4096 {
+                "a schema of more than 4096 columns"
+            } else {
+                "a schema that is nested more than 32"
+            };
+            assert!(error.starts_with(want), "{levels}: {error}");
+        }
+        let error = read(&nested((0..32).map(|n| u8::from(n < 31)))).error.expect("it has no columns of ours");
+        assert!(!error.contains("nested"), "{error}");
+    }
+
+    /// What is no plain file is copied into one: bytes in memory, and a trace that is compressed.
+    #[test]
+    fn bytes_and_compressed_files_are_read_like_a_file() {
+        let whole = written(&items());
+        let by_path = read(&whole).clean();
+        let packed = zstd::encode_all(whole.as_slice(), 1).expect("memory");
+        for got in [super::traces::read_bytes("parquet", whole).clean(), read(&packed).clean()] {
+            assert_eq!((got.items, got.header), (by_path.items.clone(), by_path.header.clone()));
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! Two importers that are broken on purpose must be found, or this test is worth nothing. Longer: `./test-long fuzz`.
 
 use foreread_lab::draw::Rng;
+use foreread_lab::trace::check::Checked;
 use foreread_lab::trace::error::{Place, TraceError};
 use foreread_lab::trace::format::{self, ALL, Fit, Format, Pairs};
 use foreread_lab::trace::fuzz::{Outcome, by_name, one, sealed};
@@ -213,9 +214,40 @@ fn no_damage_does_more_than_be_refused() {
     for format in ALL.iter().filter(|format| format.import.is_some()) {
         let of_it = fixtures.iter().filter(|fixture| std::ptr::eq(fixture.format, *format));
         let seeds: Vec<(Pairs, &[u8])> = of_it.map(|f| (f.pairs.clone(), f.bytes.as_slice())).collect();
-        let [refused, _] = hunt(format, &seeds, CASES, &mut rng).unwrap_or_else(|found| panic!("{found}"));
+        let [refused, read] = hunt(format, &seeds, CASES, &mut rng).unwrap_or_else(|found| panic!("{found}"));
         assert!(refused > 0, "{}: not one case was refused", format.name);
+        // An importer that never sees the bytes refuses all of them. (Checksums guard those of our own format.)
+        let none = format.name == "foreread" || format.name == "parquet" && cfg!(not(feature = "parquet"));
+        assert!(read > 0 || none, "{}: not one case was read", format.name);
     }
+}
+
+/// The damage is done to bytes that the importer reads: undamaged, each fixture gives the items that its file gives.
+#[test]
+fn an_undamaged_fixture_is_read_from_its_bytes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    let mut reached = std::collections::BTreeSet::new();
+    for Fixture { name, format, pairs, bytes, .. } in fixtures().into_iter().filter(|f| !f.name.ends_with(".hex")) {
+        let by_bytes = one(format, pairs.clone(), &bytes).expect("what it owes");
+        let input = Input::open(&root.join(&name)).expect("a file");
+        let import = format.import.expect("it has a fixture");
+        let by_path = match import(vec![input], pairs)
+            .map(|import| Checked::new(import.items, &root).collect::<Result<Vec<_>, _>>())
+        {
+            Ok(Ok(items)) => Some(items.len() as u64),
+            Err(_) | Ok(Err(_)) => None,
+        };
+        match (by_path, by_bytes) {
+            (Some(items), Outcome::Whole(read)) => {
+                assert_eq!(read, items, "{name}");
+                reached.insert(format.name);
+            }
+            (None, Outcome::Refused(_)) => {}
+            (by_path, by_bytes) => panic!("{name}: {by_path:?} items by its path, {by_bytes:?} from its bytes"),
+        }
+    }
+    let parquet = !cfg!(feature = "parquet") || reached.contains("parquet");
+    assert!(parquet && reached.len() > ALL.len() / 2, "only {reached:?} were reached");
 }
 
 /// Bytes behind a checksum are only reached when it is made anew.

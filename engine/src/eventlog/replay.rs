@@ -1,7 +1,7 @@
 //! Feeds the events of a log to a fresh machine and compares its answers, one by one.
 //!
-//! Never: trusts the log. Lines have a length, numbers have limits, and whatever is wrong is an error with the number
-//! of its line.
+//! Never: trusts the log. Lines have a length, numbers have limits, so that a short log cannot take much memory (1 GiB at
+//! most), and whatever is wrong is an error with the number of its line.
 //!
 //! ```text
 //!   E line ──► machine ──► answers waiting to be matched:  submit, serve, ...
@@ -21,8 +21,11 @@ use std::io::{self, BufRead, Read};
 pub const MAX_LINE_BYTES: u64 = 4096;
 /// Largest number of a file or an open description: the machine keeps a place for each number up to it.
 const MAX_ID: u32 = 1 << 20;
-/// Largest cache, in pages.
-const MAX_PAGES: u64 = 1 << 36;
+/// Largest cache, in pages: 1 TiB of 4 KiB pages. One event can put half of it in flight, and the machine keeps about
+/// 100 bytes for each 64 pages, so this bounds its memory: 1 GiB together with the other limits.
+const MAX_PAGES: u64 = 1 << 28;
+/// Most fetches that a full cache can be in the middle of: each takes about 200 bytes.
+const MAX_FETCHES: u64 = 1 << 20;
 
 /// What a log held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,9 +160,12 @@ fn header(lines: &mut Lines<impl BufRead>) -> Result<Machine, ReplayError> {
     let limits = lines.next()?.unwrap_or_default();
     let config = line::parse_config(&limits).map_err(|e| wrong(2, e.to_string()))?;
     let limit = |what, limit| ReplayError::Limit { line: 2, what, limit };
-    let Config { capacity_pages, max_in_flight, .. } = config;
+    let Config { capacity_pages, max_in_flight, max_fetch_bytes, page, .. } = config;
     if capacity_pages > MAX_PAGES {
         return Err(limit("capacity_pages", MAX_PAGES));
+    }
+    if capacity_pages / (max_fetch_bytes / page.bytes()).max(1) > MAX_FETCHES {
+        return Err(limit("the size of the cache in fetches of max_fetch_bytes", MAX_FETCHES));
     }
     if max_in_flight > MAX_ID {
         return Err(limit("max_in_flight", u64::from(MAX_ID)));

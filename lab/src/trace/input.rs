@@ -27,6 +27,10 @@ pub struct Input {
     number: u64,
     /// The latest line.
     line: Vec<u8>,
+    /// They are decompressed on the way.
+    packed: bool,
+    /// The same bytes, for a format that reads them out of order: a plain file that is not compressed.
+    file: Option<File>,
 }
 
 impl Input {
@@ -40,7 +44,36 @@ impl Input {
         if file.metadata().map_err(io)?.is_dir() {
             return Err(TraceError::new(path, Place::Whole, "a directory is no trace", "name a file in it"));
         }
-        Input::of(path, Box::new(file))
+        let again = file.try_clone().map_err(io)?;
+        Input::of(path, Box::new(file))?.beside(again)
+    }
+
+    /// The same when `file` is where its bytes are from, so that a format that begins at the end can read it there.
+    ///
+    /// # Errors
+    /// Its kind cannot be found out.
+    pub fn beside(mut self, file: File) -> Result<Input, TraceError> {
+        let about = file.metadata().map_err(|error| TraceError::io(&self.path, Place::Whole, &error))?;
+        self.file = (about.is_file() && !self.packed).then_some(file);
+        Ok(self)
+    }
+
+    /// All of its bytes as a file: itself, or an unnamed copy of what is packed or no plain file, of `most` bytes at most.
+    ///
+    /// # Errors
+    /// It cannot be read, there is no room for a copy, or it is too long.
+    pub fn into_file(self, most: u64) -> Result<File, TraceError> {
+        if let Some(file) = self.file {
+            return Ok(file);
+        }
+        let io = |error: std::io::Error| TraceError::io(&self.path, Place::Whole, &error);
+        let mut copy = tempfile::tempfile().map_err(io)?;
+        let copied = std::io::copy(&mut self.reader.take(most.saturating_add(1)), &mut copy).map_err(io)?;
+        if copied > most {
+            let what = format!("more than {most} bytes that are no plain file");
+            return Err(TraceError::new(&self.path, Place::Whole, what, "unpack it into a file and name that"));
+        }
+        Ok(copy)
     }
 
     /// Reads from `bytes`; `path` is what errors call them.
@@ -51,9 +84,10 @@ impl Input {
         let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
         let mut raw = BufReader::with_capacity(HEAD_BYTES, bytes);
         let start = raw.fill_buf().map_err(io)?;
-        let plain: Box<dyn Read + Send> = if start.starts_with(&[0x1f, 0x8b]) {
+        let (gzip, zstandard) = (start.starts_with(&[0x1f, 0x8b]), start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+        let plain: Box<dyn Read + Send> = if gzip {
             Box::new(flate2::bufread::MultiGzDecoder::new(raw))
-        } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        } else if zstandard {
             let mut decoder = zstd::Decoder::with_buffer(raw).map_err(io)?;
             decoder.window_log_max(MAX_ZSTD_WINDOW_LOG).map_err(io)?;
             Box::new(decoder)
@@ -61,7 +95,8 @@ impl Input {
             Box::new(raw)
         };
         let reader = BufReader::with_capacity(HEAD_BYTES, plain);
-        Ok(Input { path: path.to_path_buf(), reader, taken: 0, number: 0, line: Vec::new() })
+        let (packed, line) = (gzip || zstandard, Vec::new());
+        Ok(Input { path: path.to_path_buf(), reader, taken: 0, number: 0, line, packed, file: None })
     }
 
     /// The only one of `inputs`, for formats that are one file.

@@ -99,7 +99,8 @@ impl Watch {
         if file.metadata().map_err(io)?.is_dir() {
             return Err(TraceError::new(path, Place::Whole, "a directory is no trace", "name a file in it"));
         }
-        Input::of(path, Box::new(Watched { file, watch: self.clone() }))
+        let again = file.try_clone().map_err(io)?;
+        Input::of(path, Box::new(Watched { file, watch: self.clone() }))?.beside(again)
     }
 }
 

@@ -1,94 +1,27 @@
-//! Looks at the heads of a column's pages before anybody unpacks them: each says how large it becomes.
+//! Looks at the heads of a column's pages before the library unpacks them: each says how large it becomes.
 //!
-//! A page's head is a Thrift structure in the compact protocol, whose fields 2 and 3 are its size unpacked and packed; the
+//! A page's head is a Thrift structure whose first three fields are its type, its size unpacked and its size packed; the
 //! others are passed over. Never: a page's data.
 
+use super::thrift::{Compact, I32};
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Seek, SeekFrom};
 
 /// Bytes of the largest page, unpacked. Writers make pages of about 1 MiB.
 pub const MAX_PAGE_BYTES: i64 = 64 << 20;
 /// Bytes of the largest head: it may hold the least and the largest value of the page.
 const MAX_HEAD_BYTES: u64 = 1 << 20;
-/// Structures within structures.
-const MAX_DEPTH: u32 = 8;
 
-/// Reads one head.
-struct Head<'a> {
-    from: &'a mut BufReader<File>,
-    taken: u64,
-}
-
-impl Head<'_> {
-    fn bytes(&mut self, n: u64) -> Option<()> {
-        self.taken = self.taken.checked_add(n).filter(|taken| *taken <= MAX_HEAD_BYTES)?;
-        self.from.seek_relative(i64::try_from(n).ok()?).ok()
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.taken += 1;
-        let mut byte = [0];
-        self.from.read_exact(&mut byte).ok().filter(|()| self.taken <= MAX_HEAD_BYTES)?;
-        Some(byte[0])
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn integer(&mut self) -> Option<i64> {
-        let raw = self.varint()?;
-        Some((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed())
-    }
-
-    /// Passes over a value of this type.
-    fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
-        match kind {
-            // True and false are in the type.
-            1 | 2 => Some(()),
-            3 => self.bytes(1),
-            4..=6 => self.varint().map(|_| ()),
-            7 => self.bytes(8),
-            8 => {
-                let len = self.varint()?;
-                self.bytes(len)
-            }
-            9 | 10 => {
-                let head = self.byte()?;
-                let len = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
-                (0..len).try_for_each(|_| match head & 15 {
-                    1 | 2 => self.bytes(1),
-                    kind => self.skip(kind, depth + 1),
-                })
-            }
-            12 if depth < MAX_DEPTH => self.structure(depth + 1, |_, _| ()),
-            _ => None,
-        }
-    }
-
-    /// Passes over a structure; `integers` is given its 32-bit fields.
-    fn structure(&mut self, depth: u32, mut integers: impl FnMut(i64, i64)) -> Option<()> {
-        let mut field = 0_i64;
-        loop {
-            let head = self.byte()?;
-            if head == 0 {
-                return Some(());
-            }
-            field = if head >> 4 == 0 { self.integer()? } else { field + i64::from(head >> 4) };
-            match head & 15 {
-                5 => integers(field, self.integer()?),
-                kind => self.skip(kind, depth)?,
-            }
-        }
-    }
+/// The sizes in a head, unpacked and packed.
+fn sizes(head: &mut Compact<'_>) -> Option<[i64; 2]> {
+    head.expect(0, 1, I32)?;
+    head.integer()?;
+    head.expect(1, 2, I32)?;
+    let unpacked = head.integer()?;
+    head.expect(2, 3, I32)?;
+    let packed = head.integer()?;
+    head.rest(3, 0)?;
+    Some([unpacked, packed])
 }
 
 /// Whether the pages between two places of `file` are of a size that may be unpacked.
@@ -101,18 +34,12 @@ pub fn fit(file: &File, start: u64, len: u64) -> bool {
     }
     let mut left = len;
     while left > 0 {
-        let mut sizes = [-1_i64; 2];
-        let mut head = Head { from: &mut from, taken: 0 };
-        let read = head.structure(0, |field, value| match field {
-            2 => sizes[0] = value,
-            3 => sizes[1] = value,
-            _ => {}
-        });
-        let taken = head.taken;
-        let Ok(packed) = u64::try_from(sizes[1]) else { return false };
-        let whole = taken.saturating_add(packed);
-        let sane = (0..=MAX_PAGE_BYTES).contains(&sizes[0]) && sizes[1] <= MAX_PAGE_BYTES && whole <= left;
-        if read.is_none() || !sane || from.seek_relative(sizes[1]).is_err() {
+        let mut head = Compact::new(&mut from, MAX_HEAD_BYTES);
+        let Some([unpacked, packed]) = sizes(&mut head) else { return false };
+        let whole = u64::try_from(packed).ok().and_then(|packed| head.taken().checked_add(packed));
+        let Some(whole) = whole.filter(|whole| *whole <= left) else { return false };
+        let sane = (0..=MAX_PAGE_BYTES).contains(&unpacked) && packed <= MAX_PAGE_BYTES;
+        if !sane || from.seek_relative(packed).is_err() {
             return false;
         }
         left -= whole;
@@ -153,7 +80,9 @@ mod tests {
             assert_eq!(fit(&file, 0, len), fits);
             assert!(!fit(&file, 0, len + 1), "what follows is no page");
         }
-        let (file, len) = page(1, &[0x1c; 40]);
-        assert!(!fit(&file, 0, len), "deeper than any head");
+        for deep in [0x1c, 0x19, 0x1a] {
+            let (file, len) = page(1, &vec![deep; 1 << 19]);
+            assert!(!fit(&file, 0, len), "deeper than any head: {deep:#x}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Never: a column of lists or structures, or a group or page that is larger than it may be.
 
 use super::columns::{SCHEMA_VERSION, lacks_of, op};
+use super::footer::{self, Refused};
 use super::pages;
 use super::quiet::quiet;
 use crate::trace::check::MAX_END;
@@ -24,6 +25,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of the largest list of contents.
 pub const MAX_FOOTER_BYTES: u64 = 64 << 20;
+/// Bytes of what is no plain file that are copied into a temporary one.
+const MAX_COPY_BYTES: u64 = 4 << 30;
 /// Columns of the widest table.
 const MAX_COLUMNS: usize = 1024;
 /// Rows that are read at once.
@@ -73,8 +76,8 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let input = Input::only(inputs, super::FORMAT.name)?;
     let path = input.path().to_path_buf();
     pairs.finish(&path, super::FORMAT.name, &[])?;
-    drop(input);
-    let file = open(&path)?;
+    let file = input.into_file(MAX_COPY_BYTES)?;
+    check(&file, &path)?;
     let clone = file.try_clone().map_err(|error| TraceError::io(&path, Place::Whole, &error))?;
     let damaged = |error: ::parquet::errors::ParquetError| {
         refuse(
@@ -107,26 +110,30 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     Ok(Import { header, items, left_out: LeftOut::default() })
 }
 
-/// Opens the file, and looks at the length of its list of contents before anybody reads that.
-fn open(path: &Path) -> Result<File, TraceError> {
+/// Looks at the list of contents before the library reads it.
+fn check(mut file: &File, path: &Path) -> Result<(), TraceError> {
     let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
-    let mut file = File::open(path).map_err(|error| {
-        refuse(path, format!("Parquet is read by its path, which cannot be opened ({error})"), "name a file")
-    })?;
+    let damaged = || refuse(path, "no whole Parquet file", "copy it again; its list of contents is at its end");
     let mut tail = [0; 8];
     let len = file.metadata().map_err(io)?.len();
     if len < 12 {
-        return Err(refuse(path, "no whole Parquet file", "copy it again; its list of contents is at its end"));
+        return Err(damaged());
     }
     file.seek(SeekFrom::End(-8)).and_then(|_| file.read_exact(&mut tail)).map_err(io)?;
     let footer = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
     if &tail[4..] != super::MAGIC || footer > len - 12 {
-        return Err(refuse(path, "no whole Parquet file", "copy it again; its list of contents is at its end"));
+        return Err(damaged());
     }
     if footer > MAX_FOOTER_BYTES {
         return Err(refuse(path, "a list of contents of over 64 MiB", "write it with larger row groups"));
     }
-    Ok(file)
+    let alone = "write the columns of the trace alone";
+    footer::check(file, len - 8 - footer, footer).map_err(|refused| match refused {
+        Refused::Damaged => damaged(),
+        Refused::Deep => refuse(path, "a schema that is nested more than 32 deep", alone),
+        Refused::Wide => refuse(path, "a schema of more than 4096 columns and groups", alone),
+        Refused::Groups => refuse(path, "more than 1048576 row groups", "write it with larger row groups"),
+    })
 }
 
 type Columns = [Option<usize>; NAMES.len()];
