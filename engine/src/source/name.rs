@@ -91,6 +91,12 @@ impl From<&str> for SourceName {
     }
 }
 
+impl From<String> for SourceName {
+    fn from(name: String) -> SourceName {
+        OsString::from(name).into()
+    }
+}
+
 impl From<&String> for SourceName {
     fn from(name: &String) -> SourceName {
         name.as_str().into()

@@ -98,6 +98,7 @@ impl Nbd {
         }
         match Link::connect(&self.address, self.silence) {
             Ok(link) => {
+                tracing::info!("{}: connected to the server", self.name);
                 redial.connected();
                 Ok(link)
             }

@@ -117,6 +117,8 @@ impl Refusal {
 
     /// For a read of `name`.
     pub fn read_error(&self, name: &SourceName) -> SourceError {
+        // What a mount is refused beside its reads, too: listings and look-ups.
+        tracing::debug!("{name}: {self}");
         match self {
             Refusal::Changed(_) => SourceError::Changed { what: format!("{name}: {self}") },
             _ => SourceError::Io { errno: self.errno(), what: format!("{name}: {self}") },
