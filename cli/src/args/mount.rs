@@ -35,7 +35,7 @@ pub struct MountArgs {
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
     /// A file that grows was appended to: it is read on
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub appending: bool,
     /// Let other users in, as far as permissions let them
     #[arg(long)]

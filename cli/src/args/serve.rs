@@ -34,10 +34,10 @@ pub struct ServeArgs {
     #[arg(long)]
     pub writable: bool,
     /// Do not lock what clients may write against other programs
-    #[arg(long, requires = "writable")]
+    #[arg(long, requires = "writable", hide_short_help = true)]
     pub no_lock: bool,
     /// A source that grows was appended to: clients go on
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub appending: bool,
     /// Export's name, beside the empty one
     #[arg(long, value_name = "NAME", default_value = "")]
