@@ -14,6 +14,7 @@
 //!   take ──► Piece ──dropped──► free ──► take
 //! ```
 
+use crate::system;
 use memmap2::{Advice, MmapMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -81,7 +82,7 @@ impl Arena {
     }
 
     fn grow(&self, free: &mut Vec<&'static mut [u8]>) {
-        let Ok(slab) = MmapMut::map_anon(SLAB_BYTES) else { return };
+        let Ok(slab) = system::map(SLAB_BYTES) else { return };
         // Refused where there are no huge pages: then it is memory like any other. Miri has no such call.
         if self.huge && !cfg!(miri) {
             let _ = slab.advise(Advice::HugePage);

@@ -36,6 +36,7 @@ pub mod source;
 mod stoker;
 mod store;
 mod sync;
+mod system;
 pub mod testing;
 
 pub use budget::{Budget, BudgetLimits, BudgetUse, LEAST_MEMORY_BYTES};

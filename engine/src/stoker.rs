@@ -10,6 +10,7 @@
 //! ```
 
 use crate::chunk::Pool;
+use crate::system;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -64,5 +65,5 @@ fn hire(pool: Weak<Pool>) -> Option<SyncSender<usize>> {
             while pool.make_ready(pages) {}
         }
     };
-    std::thread::Builder::new().name("foreread-stoker".to_string()).spawn(work).is_ok().then_some(ring)
+    system::spawn("foreread-stoker", None, work).is_ok().then_some(ring)
 }

@@ -5,10 +5,11 @@ mod common;
 use common::{Draw, named, quiet, read_and_check, watch};
 use foreread::eventlog::replay;
 use foreread::source::{Alignment, Mem, Source, SourceError};
-use foreread::testing::{self, Faulty, Verdict};
-use foreread::{Engine, Options, ReadError};
+use foreread::testing::{self, Faulty, Gate, Hanging, Method, Queued, Verdict};
+use foreread::{Advice, Engine, Options, ReadError};
 use std::io::IoSliceMut;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 fn small() -> Options {
@@ -156,5 +157,83 @@ fn a_file_that_fails_leaves_the_others_alone() {
     for at in 0..64 {
         assert!(matches!(bad.read_at(&mut buf, at * 4096), Err(ReadError::Io { .. })));
         read_and_check(&good, &mut buf, at * 4096, 7);
+    }
+}
+
+const HUNG_BYTES: usize = 2 << 20;
+
+/// Calls every method of the source, one way or another. Errors do not matter here.
+fn call_everything(engine: &Engine, source: Arc<dyn Source>, bytes: &Mem) {
+    let Ok(reader) = engine.open(source) else { return };
+    let mut buf = vec![0; 200_000];
+    let _ = reader.allow_writes();
+    let _ = reader.write_at(&[1; 10], 0);
+    let _ = reader.flush();
+    for i in 0..4 {
+        let _ = reader.read_at(&mut buf, i * 200_000);
+    }
+    let _ = reader.advise(Advice::WillNeed, 1 << 20..HUNG_BYTES as u64);
+    let _ = engine.gauges();
+    let _ = reader.read_at(&mut buf, HUNG_BYTES as u64 - 10);
+    let _ = reader.describe();
+    let _ = engine.streams(4);
+    bytes.replace(vec![2; HUNG_BYTES]);
+    let _ = reader.advise(Advice::DontNeed, 0..0);
+    for i in 0..4 {
+        let _ = reader.read_at(&mut buf, i * 300_000);
+    }
+    let _ = reader.size();
+    let _ = reader.advise(Advice::DontNeed, 0..0);
+    let _ = pollster::block_on(reader.read_at_async(&mut buf, 0));
+    let _ = reader.advise(Advice::WillNeed, 1 << 20..HUNG_BYTES as u64);
+}
+
+/// Reads another file in every way, and asks the engine what it can say without asking a source.
+fn read_another(engine: &Engine) {
+    let good = engine.open(of_version(4 << 20, 7)).expect("opened");
+    let mut buf = vec![0; 50_000];
+    for i in 0..40 {
+        read_and_check(&good, &mut buf, i * 50_000, 7);
+        read_and_check(&good, &mut buf[..4096], i * 40_000, 7);
+    }
+    assert_eq!(good.read_at(&mut buf, 4 << 20), Ok(0));
+    read_and_check(&good, &mut buf, (4 << 20) - 10, 7);
+    let again = good.reopen().expect("opened again");
+    read_and_check(&again, &mut buf, 3 << 20, 7);
+    assert!(again.size() == 4 << 20 && engine.stats().demand_reads > 80);
+}
+
+/// A source that hangs in any of its methods holds up those who read it, and no reader of another file.
+#[test]
+fn no_source_call_holds_up_another_file() {
+    watch();
+    for method in Method::ALL {
+        let engine = Engine::new(small()).expect("an engine");
+        let bytes = Arc::new(Mem::new(vec![1; HUNG_BYTES]));
+        // Read by threads where it is their method that hangs.
+        let (source, gate): (Arc<dyn Source>, Arc<Gate>) = match method {
+            Method::ReadAt | Method::Stream => {
+                let (source, gate) = Hanging::new(Arc::clone(&bytes), method == Method::Stream);
+                (Arc::new(source), gate)
+            }
+            _ => {
+                let (source, gate) = Hanging::new(Queued::new(Arc::clone(&bytes), 1), false);
+                (Arc::new(source), gate)
+            }
+        };
+        gate.hang(method);
+        std::thread::scope(|scope| {
+            let (engine, bytes) = (&engine, &bytes);
+            scope.spawn(move || call_everything(engine, source, bytes));
+            assert!(gate.holds_within(Duration::from_secs(20)), "{method:?} is never called");
+            let (done, is_done) = channel();
+            scope.spawn(move || {
+                read_another(engine);
+                let _ = done.send(());
+            });
+            let read = is_done.recv_timeout(Duration::from_secs(20));
+            gate.release();
+            assert!(read.is_ok(), "a source that hangs in {method:?} holds up the reader of another file");
+        });
     }
 }

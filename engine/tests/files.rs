@@ -14,6 +14,7 @@ use std::io::{IoSliceMut, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 use tempfile::{NamedTempFile, tempdir};
 
 fn file_of(bytes: &[u8]) -> NamedTempFile {
@@ -302,6 +303,26 @@ fn shrunk_while_it_is_read() {
     assert_eq!(reader.read_at(&mut buf, 0), Ok(0));
     let gauges = quiet(&reader);
     assert_eq!((gauges.pages, gauges.held_bytes), (0, 0));
+}
+
+/// `touch`: a new time and nothing else. Whether it is an append in its first moment is waited for once, not by each read.
+#[test]
+fn a_touch_is_waited_for_once_and_not_by_each_read() {
+    let file = NamedTempFile::new().expect("a scratch file");
+    file.as_file().set_len(1 << 20).expect("room");
+    let source = source::FileSource::open(file.path()).expect("opens");
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(1000);
+    file.as_file().set_times(std::fs::FileTimes::new().set_modified(long_ago)).expect("touched");
+    let begun = Instant::now();
+    let mut buf = vec![0; 4096];
+    for _ in 0..100 {
+        let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], 0);
+        assert!(matches!(read, Err(source::SourceError::Changed { .. })), "{read:?}");
+    }
+    // 42 ms once; 4.2 s if each of them waits.
+    assert!(begun.elapsed() < Duration::from_millis(2100), "{:?} for 100 reads", begun.elapsed());
+    source.accept();
+    assert_eq!(source.read_at(&mut [IoSliceMut::new(&mut buf)], 0), Ok(4096));
 }
 
 /// A source whose reads come back two at a time, once it has been replaced.

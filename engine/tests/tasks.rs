@@ -303,6 +303,13 @@ fn nothing_is_kept_of_a_closed_file() {
         assert!(weak.upgrade().is_none(), "the source is closed");
     }
     assert_eq!((engine.gauges().files, engine.gauges().reads), (0, 0));
+    // The threads that attended have ended, and are joined while the engine lives: with one or two that are still ending.
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while engine.gauges().unjoined_threads > engine.gauges().threads + 2 {
+        assert!(std::time::Instant::now() < until, "{:?}", engine.gauges());
+        std::thread::sleep(Duration::from_millis(5));
+        drop(engine.open(Arc::new(named(SIZE))).expect("opened"));
+    }
 }
 
 /// Nobody should; who does gets right bytes and a right count.

@@ -12,34 +12,35 @@
 
 use super::jobs::Watch;
 use super::line::{LINGER, TICK};
+use super::lock::Outside;
 use super::state::State;
 use super::{LOOK_UP, Shared};
 use crate::error::Fault;
-use crate::sync::thread;
 use foreread_core::event::Class;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Starts a worker that has been counted as started and called.
-pub fn hire(shared: &Arc<Shared>) {
-    let own = Arc::clone(shared);
-    let spawned = thread::Builder::new().name("foreread".to_string()).spawn(move || {
+pub fn hire(outside: Outside<'_>) -> Outside<'_> {
+    let own = Arc::clone(outside.shared());
+    let spawned = outside.shared().threads.spawn("foreread", move || {
         // After a panic behind the lock there is nothing left to do.
         let _ = work(&own);
     });
-    match spawned {
-        Ok(worker) => shared.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker),
-        Err(_) => {
-            if let Ok(mut state) = shared.lock() {
-                state.not_hired();
-                shared.unlock(state);
-            }
+    if spawned {
+        return outside;
+    }
+    match outside.try_lock() {
+        Ok(mut state) => {
+            state.not_hired();
+            state.unlock()
         }
+        Err(outside) => outside,
     }
 }
 
 fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
-    let mut state = shared.lock()?;
+    let mut state = Outside::enter(shared).lock()?;
     state.crew.called = state.crew.called.saturating_sub(1);
     let mut watch = None;
     loop {
@@ -68,16 +69,14 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
             continue;
         }
         if let Some(calls) = state.calls() {
-            drop(state);
-            shared.call(calls);
-            state = shared.lock()?;
+            state = state.release().call(calls).lock()?;
             continue;
         }
         let until = state.wake_at.map(|at| Duration::from_nanos(at.since(shared.now())));
         let look_up = keep_watch(&mut state, &mut watch);
         state.crew.idle += 1;
         let pause = until.map_or(look_up, |u| u.min(look_up));
-        state = shared.crew_bell.wait_timeout(state, pause).map_err(|_| Fault::Stopped)?.0;
+        state = state.sleep_on(&shared.crew_bell, pause)?.0;
         // Whoever calls has counted one of the idle as called; which one wakes is all the same.
         match state.crew.called {
             0 => state.crew.idle = state.crew.idle.saturating_sub(1),

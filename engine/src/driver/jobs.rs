@@ -9,6 +9,7 @@
 //! ```
 
 use super::line::Batch;
+use super::state::File;
 use crate::chunk::Chunk;
 use crate::source::Queue;
 use crate::store::Lease;
@@ -16,7 +17,7 @@ use crate::sync::Condvar;
 use foreread_core::event::{Class, Error};
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 /// A fetch to be run.
@@ -56,27 +57,27 @@ impl Jobs {
     }
 
     /// Is there a job that [`Jobs::take_for`] would give?
-    pub fn has_for(&self, file: FileId, range: ByteRange) -> bool {
-        !self.demand.is_empty() || self.ahead.iter().any(|job| brings(job, file, range))
+    pub fn has_for(&self, file: FileId, range: ByteRange, alone: bool) -> bool {
+        let demand = self.demand.iter().any(|job| alone || job.file == file);
+        demand || self.ahead.iter().any(|job| brings(job, file, range))
     }
 
-    /// A demand job: one that brings bytes of `range`, else any.
-    pub fn take_demand(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
-        match self.demand.iter().position(|job| brings(job, file, range)) {
-            Some(i) => self.demand.remove(i),
-            None => self.demand.pop_front(),
-        }
+    /// A demand job: one that brings bytes of `range`, else any of the same file. `alone`, without workers, else any: its
+    /// own caller may be gone. With workers a caller has no part in another file, whose source may take any time.
+    pub fn take_demand(&mut self, file: FileId, range: ByteRange, alone: bool) -> Option<Job> {
+        let place = |fits: &dyn Fn(&Job) -> bool| self.demand.iter().position(fits);
+        let found = place(&|job| brings(job, file, range)).or_else(|| place(&|job| alone || job.file == file));
+        self.demand.remove(found?)
     }
 
-    /// A job for a caller that waits for `range`: one that brings bytes of it, else any that somebody waits for.
-    pub fn take_for(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
-        if let Some(i) = self.demand.iter().position(|job| brings(job, file, range)) {
-            return self.demand.remove(i);
-        }
-        if let Some(i) = self.ahead.iter().position(|job| brings(job, file, range)) {
+    /// A job for a caller that waits for `range`: one that brings bytes of it, else as [`Jobs::take_demand`].
+    pub fn take_for(&mut self, file: FileId, range: ByteRange, alone: bool) -> Option<Job> {
+        if !self.demand.iter().any(|job| brings(job, file, range))
+            && let Some(i) = self.ahead.iter().position(|job| brings(job, file, range))
+        {
             return self.ahead.remove(i);
         }
-        self.demand.pop_front()
+        self.take_demand(file, range, alone)
     }
 
     /// The next job of a worker, and whether somebody waits for it.
@@ -133,7 +134,7 @@ pub struct Wait {
     /// The file that its caller sleeps for.
     pub file: FileId,
     /// The queue at which its caller sits. Whoever interrupts it takes that note away.
-    pub reaps: Option<Arc<dyn Queue>>,
+    pub reaps: Option<Weak<dyn Queue>>,
     pub bell: Arc<Condvar>,
     /// The task whose read it is, if it is a task's and has nothing to do. Whoever wakes it takes that note away.
     pub waker: Option<Waker>,
@@ -157,15 +158,22 @@ pub struct News {
     /// Tasks.
     pub wakers: Vec<Waker>,
     /// Queues whose reaper has an answer.
-    pub queues: Vec<Arc<dyn Queue>>,
-    /// Queues that tasks read from and nobody attends to.
-    pub attend: Vec<(FileId, Arc<dyn Queue>)>,
+    pub queues: Vec<Weak<dyn Queue>>,
+    /// Queues that tasks read from and nobody attends to: the file, and the number of its line.
+    pub attend: Vec<(FileId, u64)>,
+    /// Files without readers, to be let go of without the lock: closing a source may take its time, and its queue waits
+    /// for what is under way.
+    pub gone: Vec<File>,
 }
 
 impl News {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.bells.is_empty() && self.wakers.is_empty() && self.queues.is_empty() && self.attend.is_empty()
+        self.bells.is_empty()
+            && self.wakers.is_empty()
+            && self.queues.is_empty()
+            && self.attend.is_empty()
+            && self.gone.is_empty()
     }
 }
 
@@ -236,7 +244,9 @@ impl Calls {
         crew.started += calls.hire;
         crew.called += calls.workers + calls.hire;
         let left_over = jobs.demand.len().saturating_sub(crew.called as usize);
-        for wait in waits.iter_mut().filter(|w| w.asleep).take(left_over) {
+        let alone = crew.most == 0;
+        let helps = |wait: &Wait| wait.asleep && (alone || jobs.demand.iter().any(|job| job.file == wait.file));
+        for wait in waits.iter_mut().filter(|wait| left_over > 0 && helps(wait)).take(left_over) {
             wait.asleep = false;
             calls.sleepers_rung += 1;
             calls.news.bells.push(Arc::clone(&wait.bell));
@@ -293,13 +303,16 @@ mod tests {
     fn callers_take_their_own_first_and_workers_demand() {
         let mut jobs = jobs(2, 2);
         let mine = |n| ByteRange::between(n, n + 1);
-        let take = |jobs: &mut Jobs, n| jobs.take_for(FileId(0), mine(n)).map(|job| job.fetch.0);
+        let take = |jobs: &mut Jobs, n| jobs.take_for(FileId(0), mine(n), false).map(|job| job.fetch.0);
         assert_eq!(take(&mut jobs, 3), Some(3), "readahead it waits for");
         assert_eq!(take(&mut jobs, 1), Some(1));
-        assert!(jobs.has_for(FileId(0), mine(9)));
-        assert_eq!(take(&mut jobs, 9), Some(0), "demand of another");
+        assert!(jobs.has_for(FileId(0), mine(9), false));
+        assert!(!jobs.has_for(FileId(1), mine(0), false), "another file's source may hang");
+        assert!(jobs.take_for(FileId(1), mine(0), false).is_none());
+        assert!(jobs.has_for(FileId(1), mine(0), true), "nothing else would run it");
+        assert_eq!(take(&mut jobs, 9), Some(0), "demand of another reader");
         assert_eq!(take(&mut jobs, 9), None, "no readahead of another");
-        assert!(!jobs.has_for(FileId(1), mine(2)) && jobs.has_for(FileId(0), mine(2)));
+        assert!(!jobs.has_for(FileId(1), mine(2), true) && jobs.has_for(FileId(0), mine(2), false));
         jobs.push(Job { fetch: FetchId(8), file: FileId(0), range: mine(8), version: 0 }, Class::Demand);
         assert_eq!(jobs.take_any().map(|(job, _)| job.fetch.0), Some(8), "a worker takes demand first");
         assert!(jobs.cancel(FetchId(7)).is_none() && jobs.cancel(FetchId(2)).is_some() && jobs.len() == 0);

@@ -13,16 +13,17 @@
 //! ```
 
 use super::jobs::{Job, Part};
+use super::lock::{Guard, Outside, Remote};
 use super::polled::Attendance;
 use super::state::{GROUP_PAGES, State};
-use super::{Guard, Shared, guarded};
+use super::{Shared, guarded};
 use crate::budget::Claim;
 use crate::error::Fault;
 use crate::log;
-use crate::source::{EIO, Ended, Queue, Source, Transfer};
+use crate::source::{EIO, Ended, Queue, SourceError, Transfer};
 use foreread_core::event::{Class, Error, Event};
 use foreread_core::units::{ByteRange, FileId, Nanos, PageSize};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often the watch looks in. 16 fetches of 1 MiB in each are 16 GB/s.
@@ -54,7 +55,11 @@ const PIECE_BITS: u32 = 20;
 
 /// A file's queue, as the driver sees it.
 pub struct Line {
-    pub queue: Arc<dyn Queue>,
+    queue: Remote<dyn Queue>,
+    /// Transfers that it takes at once.
+    depth: usize,
+    /// Tells it from the line of any other file, which may have the same number by now.
+    pub number: u64,
     /// What has been handed over and not all come back.
     handed: Vec<Handed>,
     /// Transfers at the queue.
@@ -81,13 +86,19 @@ pub enum Seat {
 }
 
 impl Line {
-    pub fn new(queue: Arc<dyn Queue>) -> Line {
+    pub fn new(queue: Remote<dyn Queue>, depth: usize, number: u64) -> Line {
         let attendance = Attendance::default();
-        Line { queue, handed: Vec::new(), under_way: 0, reaping: false, called: false, closed: false, attendance }
+        let handed = Vec::new();
+        Line { queue, depth, number, handed, under_way: 0, reaping: false, called: false, closed: false, attendance }
     }
 
     fn room(&self) -> usize {
-        if self.closed { 0 } else { self.queue.depth().saturating_sub(self.under_way) }
+        if self.closed { 0 } else { self.depth.saturating_sub(self.under_way) }
+    }
+
+    /// Its queue, to be interrupted.
+    pub fn weak(&self) -> Weak<dyn Queue> {
+        self.queue.weak()
     }
 
     fn unattended(&self) -> bool {
@@ -103,7 +114,8 @@ impl Line {
 /// Fetches to be handed over.
 pub struct Batch {
     file: FileId,
-    queue: Arc<dyn Queue>,
+    line: u64,
+    queue: Remote<dyn Queue>,
     /// The serial number of each, and the fetch.
     jobs: Vec<(u64, Job)>,
 }
@@ -160,8 +172,8 @@ impl State {
             match batches.iter_mut().find(|batch| batch.file == job.file) {
                 Some(batch) => batch.jobs.push((serial, *job)),
                 None => {
-                    let queue = Arc::clone(&line.queue);
-                    batches.push(Batch { file: job.file, queue, jobs: vec![(serial, *job)] });
+                    let (number, queue) = (line.number, line.queue.share());
+                    batches.push(Batch { file: job.file, line: number, queue, jobs: vec![(serial, *job)] });
                 }
             }
             true
@@ -188,24 +200,24 @@ impl State {
     }
 
     /// The same, if it is still this file's: the number may be another file's by now.
-    pub fn line_of(&mut self, file: FileId, queue: &Arc<dyn Queue>) -> Option<&mut Line> {
-        self.line_mut(file).filter(|line| Arc::ptr_eq(&line.queue, queue))
+    pub fn line_of(&mut self, file: FileId, number: u64) -> Option<&mut Line> {
+        self.line_mut(file).filter(|line| line.number == number)
     }
 
-    /// The queue to sit down at, if nobody does. Where nothing is under way only an attendant waits.
-    fn sit_down(&mut self, file: FileId, seat: Seat) -> Option<Arc<dyn Queue>> {
+    /// The line to sit down at, if nobody does, and its queue. Where nothing is under way only an attendant waits.
+    fn sit_down(&mut self, file: FileId, seat: Seat) -> Option<(u64, Remote<dyn Queue>)> {
         let awaits = matches!(seat, Seat::Attendant);
         let line = self.line_mut(file).filter(|line| line.unattended() || awaits && !line.reaping)?;
         let unattended = u32::from(line.unattended());
         line.reaping = true;
-        let queue = Arc::clone(&line.queue);
+        let seated = (line.number, line.queue.share());
         self.unattended -= unattended;
-        Some(queue)
+        Some(seated)
     }
 
     /// Nobody sits at this queue any more.
-    fn stand_up(&mut self, file: FileId, queue: &Arc<dyn Queue>) {
-        if let Some(line) = self.line_of(file, queue) {
+    fn stand_up(&mut self, file: FileId, number: u64) {
+        if let Some(line) = self.line_of(file, number) {
             line.reaping = false;
             let unattended = u32::from(line.unattended());
             self.unattended += unattended;
@@ -218,7 +230,7 @@ impl State {
         let unattended = u32::from(line.unattended());
         (line.under_way, line.closed) = (0, true);
         let handed = std::mem::take(&mut line.handed);
-        let attended = line.attendance.called().map(|bell| (bell, Arc::clone(&line.queue)));
+        let attended = line.attendance.called().map(|bell| (bell, line.weak()));
         self.unattended -= unattended;
         if let Some((bell, queue)) = attended {
             self.news.bells.extend(bell);
@@ -261,12 +273,11 @@ impl State {
         all
     }
 
-    /// A transfer has come back.
-    fn come_in(&mut self, now: Nanos, file: FileId, ended: Ended) {
+    /// A transfer has come back, and the source is this large.
+    fn come_in(&mut self, now: Nanos, file: FileId, ended: Ended, size: &Result<u64, SourceError>) {
         let (serial, piece) = (ended.transfer.tag() >> PIECE_BITS, ended.transfer.tag() & ((1 << PIECE_BITS) - 1));
-        let Some((place, source)) = self.come_back(file, serial) else { return };
-        let result =
-            ended.result.inspect_err(log::source_failed).and_then(|read| guarded(|| Ok((read as u64, source.size()))));
+        let Some(place) = self.come_back(file, serial) else { return };
+        let result = ended.result.and_then(|read| Ok((read as u64, size.clone()?)));
         let start = ended.transfer.offset();
         let Some(line) = self.line_mut(file) else { return };
         let handed = &mut line.handed[place];
@@ -303,15 +314,14 @@ impl State {
         }
     }
 
-    /// One piece less at the queue: where its fetch stands, and its source.
-    fn come_back(&mut self, file: FileId, serial: u64) -> Option<(usize, Arc<dyn Source>)> {
-        let entry = self.files.get_mut(file.0 as usize)?.as_mut()?;
-        let line = entry.line.as_mut()?;
+    /// One piece less at the queue: where its fetch stands.
+    fn come_back(&mut self, file: FileId, serial: u64) -> Option<usize> {
+        let line = self.files.get_mut(file.0 as usize)?.as_mut()?.line.as_mut()?;
         let place = line.handed.iter().position(|handed| handed.serial == serial)?;
         line.handed[place].left -= 1;
         line.under_way -= 1;
         self.unattended -= u32::from(line.under_way == 0 && !line.reaping);
-        Some((place, Arc::clone(&entry.source)))
+        Some(place)
     }
 
     /// Clears the place of a fetch that is answered and of which nothing is at the queue any more.
@@ -325,16 +335,16 @@ impl State {
     }
 
     /// The queue panicked: what it owes is read anew.
-    fn lost(&mut self, file: FileId, queue: &Arc<dyn Queue>) {
+    fn lost(&mut self, file: FileId, number: u64) {
         let handed = self.line(file).map_or(&[][..], |line| &line.handed);
         let serials: Vec<u64> = handed.iter().map(|handed| handed.serial).collect();
-        self.refused(file, queue, &serials);
+        self.refused(file, number, &serials);
     }
 
     /// Fetches of which pieces were refused wait for a thread now, and their queue gets no more. What was begun of them all the
     /// same is nobody's when it comes.
-    fn refused(&mut self, file: FileId, queue: &Arc<dyn Queue>, serials: &[u64]) {
-        let Some(line) = self.line_of(file, queue) else { return };
+    fn refused(&mut self, file: FileId, number: u64, serials: &[u64]) {
+        let Some(line) = self.line_of(file, number) else { return };
         line.closed = true;
         let before = line.under_way;
         let (refused, left): (Vec<Handed>, _) =
@@ -374,8 +384,8 @@ pub fn groups(page: PageSize, range: ByteRange) -> impl Iterator<Item = (u64, u6
 }
 
 impl Shared {
-    /// Hands a batch over. Called without the lock.
-    pub(super) fn submit(self: &Arc<Shared>, batch: Batch) {
+    /// Hands a batch over.
+    pub(super) fn submit<'a>(&self, outside: Outside<'a>, batch: Batch) -> Outside<'a> {
         let mut transfers = Vec::with_capacity(batch.jobs.len() * 5);
         for (serial, job) in &batch.jobs {
             let pieces = self.parts(job.range).into_iter().enumerate();
@@ -387,63 +397,70 @@ impl Shared {
         }
         // After a panic nobody can say which were begun: all are read anew, and what comes back of them all the same is nobody's.
         let sound = guarded(|| {
-            batch.queue.submit(&mut transfers);
+            batch.queue.at(&outside).submit(&mut transfers);
             Ok(())
         });
         let serials: Vec<u64> = match sound {
-            Ok(()) if transfers.is_empty() => return,
+            Ok(()) if transfers.is_empty() => return outside,
             Ok(()) => transfers.iter().map(|transfer| transfer.tag() >> PIECE_BITS).collect(),
             Err(_) => batch.jobs.iter().map(|(serial, _)| *serial).collect(),
         };
         drop(transfers);
-        if let Ok(mut state) = self.lock() {
-            state.refused(batch.file, &batch.queue, &serials);
-            self.unlock(state);
-            // Its reaper may wait for these alone.
-            batch.queue.interrupt();
-        }
+        let outside = match outside.try_lock() {
+            Ok(mut state) => {
+                state.refused(batch.file, batch.line, &serials);
+                state.unlock()
+            }
+            Err(outside) => outside,
+        };
+        // Its reaper may wait for these alone.
+        batch.queue.once(&outside, |queue| queue.interrupt());
+        outside
     }
 
     /// Sits down at the file's queue, if nobody else does, and takes what has ended. False when there is no such seat.
-    pub(super) fn reap<'a>(
-        self: &'a Arc<Shared>,
-        mut state: Guard<'a>,
-        file: FileId,
-        seat: Seat,
-    ) -> Result<(Guard<'a>, bool), Fault> {
-        let Some(queue) = state.sit_down(file, seat) else { return Ok((state, false)) };
+    pub(super) fn reap<'a>(&self, mut state: Guard<'a>, file: FileId, seat: Seat) -> Result<(Guard<'a>, bool), Fault> {
+        let Some((line, queue)) = state.sit_down(file, seat) else { return Ok((state, false)) };
         if let Seat::Caller(place) = seat {
-            state.wait(place).reaps = Some(Arc::clone(&queue));
+            state.wait(place).reaps = Some(queue.weak());
         }
-        self.unlock(state);
+        let source = state.file(file).map(|file| file.source.share());
+        let outside = state.unlock();
         let mut ended = Vec::new();
         let sound = guarded(|| {
-            queue.reap(!matches!(seat, Seat::Passing), &mut ended);
+            queue.once(&outside, |queue| queue.reap(!matches!(seat, Seat::Passing), &mut ended));
             Ok(())
         });
+        ended.iter().filter_map(|ended| ended.result.as_ref().err()).for_each(log::source_failed);
+        let size = match source.filter(|_| !ended.is_empty()) {
+            Some(source) => source.once(&outside, |source| guarded(|| Ok(source.size()))),
+            None => Ok(0),
+        };
         let now = self.now();
-        let mut state = self.lock()?;
-        state.stand_up(file, &queue);
+        let mut state = outside.lock()?;
+        state.stand_up(file, line);
         if let Seat::Caller(place) = seat {
             state.wait(place).reaps = None;
         }
-        ended.into_iter().for_each(|ended| state.come_in(now, file, ended));
+        ended.into_iter().for_each(|ended| state.come_in(now, file, ended, &size));
         if sound.is_err() {
-            state.lost(file, &queue);
+            state.lost(file, line);
         }
-        Ok((state, true))
+        Ok((self.accept(state, file)?, true))
     }
 
     /// Takes what has ended at the file's queue without waiting, if it is anything.
-    pub(super) fn look_in<'a>(self: &'a Arc<Shared>, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
-        match state.line(file) {
-            Some(line) if line.unattended() && line.queue.has_ended() => Ok(self.reap(state, file, Seat::Passing)?.0),
-            _ => Ok(state),
-        }
+    pub(super) fn look_in<'a>(&self, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
+        let Some(line) = state.line(file).filter(|line| line.unattended()) else { return Ok(state) };
+        let queue = line.queue.share();
+        let outside = state.release();
+        let ended = queue.once(&outside, |queue| guarded(|| Ok(queue.has_ended()))).unwrap_or(true);
+        let state = outside.lock()?;
+        if ended { Ok(self.reap(state, file, Seat::Passing)?.0) } else { Ok(state) }
     }
 
     /// The same for every file.
-    pub(super) fn look_in_everywhere<'a>(self: &'a Arc<Shared>, mut state: Guard<'a>) -> Result<Guard<'a>, Fault> {
+    pub(super) fn look_in_everywhere<'a>(&self, mut state: Guard<'a>) -> Result<Guard<'a>, Fault> {
         for number in 0..state.files.len() {
             state = self.look_in(state, FileId(number as u32))?;
         }
@@ -451,20 +468,22 @@ impl Shared {
     }
 
     /// Waits for everything that is under way. For the end of the driver.
-    pub(super) fn drain(self: &Arc<Shared>) -> Result<(), Fault> {
-        let mut state = self.lock()?;
+    pub(super) fn drain(&self, outside: Outside<'_>) -> Result<(), Fault> {
+        let mut state = outside.lock()?;
         for number in 0..state.files.len() {
             let file = FileId(number as u32);
-            while let Some(queue) = state.sit_down(file, Seat::Passing) {
-                drop(state);
+            while let Some((line, queue)) = state.sit_down(file, Seat::Passing) {
+                let outside = state.release();
                 let mut ended = Vec::new();
-                queue.reap(true, &mut ended);
+                queue.once(&outside, |queue| queue.reap(true, &mut ended));
                 let now = self.now();
-                state = self.lock()?;
-                state.stand_up(file, &queue);
-                ended.into_iter().for_each(|ended| state.come_in(now, file, ended));
+                state = outside.lock()?;
+                state.stand_up(file, line);
+                // Nobody reads any more: how large it is does not matter.
+                ended.into_iter().for_each(|ended| state.come_in(now, file, ended, &Ok(0)));
             }
         }
+        drop(state.unlock());
         Ok(())
     }
 }

@@ -20,12 +20,14 @@ mod bytes;
 mod crew;
 mod jobs;
 mod line;
+mod lock;
 mod polled;
 mod report;
 mod room;
 mod seen;
 mod state;
 mod streamed;
+mod threads;
 mod transfer;
 
 use crate::budget::Budget;
@@ -35,27 +37,26 @@ use crate::eventlog::EventLog;
 use crate::log;
 use crate::source::{EIO, Io, Source, SourceError};
 use crate::store::Store;
-use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex};
 use foreread_core::event::{Advice, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize};
 use jobs::{Calls, Ready};
 use line::Seat;
+use lock::{Guard, Outside, Remote};
 pub use polled::Progress;
 pub use report::StreamView;
 pub use room::Room;
 pub use seen::Seen;
-use state::State;
+use state::{NewFile, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use threads::Threads;
 
 /// A sleeper looks up once in this time even if nobody rings: the net under a bug, not a way of working.
 const LOOK_UP: Duration = Duration::from_secs(1);
-
-type Guard<'a> = MutexGuard<'a, State>;
 
 /// What runs and waits at this moment. Reads and fetches are zero when nobody reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub struct Gauges {
     pub open_fetches: u64,
     /// Worker threads that have been started.
     pub threads: u64,
+    /// Threads of any kind that have been started and not been joined: those that run, and few that have ended.
+    pub unjoined_threads: u64,
     /// Bytes in buffers: cached, being read, or lent out.
     pub held_bytes: u64,
     /// Bytes in buffers kept to be used again.
@@ -106,7 +109,9 @@ struct Shared {
     state: Mutex<State>,
     /// Where idle workers wait.
     crew_bell: Condvar,
-    workers: Mutex<Vec<JoinHandle<()>>>,
+    /// Where readers wait for the word of a source that has changed.
+    accepted: Condvar,
+    threads: Threads,
     start: Instant,
     pool: Arc<Pool>,
     page: PageSize,
@@ -122,9 +127,14 @@ impl Driver {
     pub fn new(machine: Machine, pool: Arc<Pool>, log: Option<EventLog>, workers: u32, budget: Arc<Budget>) -> Driver {
         let page = machine.config().page;
         let state = State::new(machine, Store::new(Arc::clone(&pool)), log, workers, Arc::clone(&budget));
-        let (state, crew_bell) = (Mutex::new(state), Condvar::new());
-        let shared = Shared { state, crew_bell, workers: Mutex::default(), start: Instant::now(), pool, page, budget };
-        Driver { shared: Arc::new(shared) }
+        let (state, crew_bell, accepted) = (Mutex::new(state), Condvar::new(), Condvar::new());
+        let (threads, start) = (Threads::default(), Instant::now());
+        Driver { shared: Arc::new(Shared { state, crew_bell, accepted, threads, start, pool, page, budget }) }
+    }
+
+    /// A thread from outside begins here.
+    fn enter(&self) -> Outside<'_> {
+        Outside::enter(&self.shared)
     }
 
     // ---- files and readers ----
@@ -132,12 +142,16 @@ impl Driver {
     /// A new file and its first reader; nothing when there are too many. The last reader takes the file with it.
     /// It is read by its queue where it has one and `io` does not forbid it.
     pub fn add(&self, source: Arc<dyn Source>, io: Io) -> Result<Option<(FileId, OpenId, u64)>, Fault> {
-        let size = source.size();
+        let (size, streams) = (source.size(), source.streams());
         self.shared.pool.align_to(source.alignment().memory as usize);
         // A queue needs buffers that its source takes as they are.
         let fits = self.shared.page.bytes().is_multiple_of(u64::from(source.alignment().offset));
         let queue = if io == Io::Queue && fits { guarded(|| Ok(source.queue())).ok().flatten() } else { None };
-        let file = self.shared.lock()?.add_file((source, size), queue, MAX_IDS);
+        let queue = queue.map(|queue| (queue.depth(), queue)).map(|(depth, queue)| (Remote::new(queue), depth));
+        let new = NewFile { source: Remote::new(source), size, streams, queue };
+        let mut state = self.enter().lock()?;
+        let file = state.add_file(new, MAX_IDS);
+        state.unlock();
         let Some(file) = file else { return Ok(None) };
         Ok(self.open(file)?.map(|(open, version)| (file, open, version)))
     }
@@ -145,31 +159,32 @@ impl Driver {
     /// One more reader of the file and the version it begins with; nothing when there are too many.
     pub fn open(&self, file: FileId) -> Result<Option<(OpenId, u64)>, Fault> {
         let now = self.shared.now();
-        let mut state = self.shared.lock()?;
+        let mut state = self.enter().lock()?;
         let open = state.open(now, file, MAX_IDS);
         let version = state.file(file).map_or(0, |file| file.version);
-        self.shared.unlock(state);
+        state.unlock();
         Ok(open.map(|open| (open, version)))
     }
 
     pub fn close(&self, open: OpenId) {
         let now = self.shared.now();
-        if let Ok(mut state) = self.shared.lock() {
-            let file = state.close(now, open);
-            self.shared.unlock(state);
-            // Not behind the lock: closing a source may take its time, and its queue waits for what is under way.
-            drop(file);
+        if let Ok(mut state) = self.enter().lock() {
+            state.close(now, open);
+            state.unlock();
         }
+        self.shared.threads.join_ended();
     }
 
     // ---- getters ----
 
+    /// Waits where the source has changed and has not said yet how large it is.
     pub fn size(&self, file: FileId) -> Result<u64, Fault> {
-        Ok(self.shared.lock()?.file(file).map_or(0, |file| file.size))
+        let state = self.shared.await_accepted(self.enter().lock()?, file)?;
+        Ok(state.file(file).map_or(0, |file| file.size))
     }
 
     pub fn stats(&self) -> Result<Stats, Fault> {
-        Ok(self.shared.lock()?.machine().stats())
+        Ok(self.enter().lock()?.machine().stats())
     }
 
     pub fn meter(&self) -> &Arc<Meter> {
@@ -178,9 +193,9 @@ impl Driver {
 
     pub fn gauges(&self) -> Result<Gauges, Fault> {
         // What has ended is not under way, though nobody has come for it.
-        let state = self.shared.look_in_everywhere(self.shared.lock()?)?;
+        let state = self.shared.look_in_everywhere(self.enter().lock()?)?;
         let gauges = self.count(&state);
-        self.shared.unlock(state);
+        state.unlock();
         Ok(gauges)
     }
 
@@ -192,6 +207,7 @@ impl Driver {
             running_fetches: u64::from(state.running) + state.handed() as u64,
             open_fetches: machine.fetches_in_progress() as u64,
             threads: u64::from(state.crew.started),
+            unjoined_threads: self.shared.threads.count() as u64,
             pages: machine.cache().pages(),
             files: state.files() as u64,
             opens: state.opens() as u64,
@@ -203,7 +219,7 @@ impl Driver {
 
     /// The lock, for what writes a file.
     fn lock_for_log(&self) -> std::io::Result<Guard<'_>> {
-        self.shared.lock().map_err(|_| std::io::Error::other("the engine stopped after an internal error"))
+        self.enter().lock().map_err(|_| std::io::Error::other("the engine stopped after an internal error"))
     }
 
     pub fn flush_log(&self) -> std::io::Result<()> {
@@ -221,43 +237,39 @@ impl Driver {
     // ---- what readers ask ----
 
     pub fn advise(&self, open: OpenId, advice: Advice, range: ByteRange) -> Result<(), Fault> {
-        let now = self.shared.now();
-        let mut state = self.shared.lock()?;
-        state.feed(now, Event::Advise { open, advice, range });
-        self.shared.unlock(state);
-        Ok(())
+        self.tell(Event::Advise { open, advice, range })
     }
 
     /// Fetches what a caller will read, whatever the policy.
     pub fn want(&self, open: OpenId, range: ByteRange) -> Result<(), Fault> {
+        self.tell(Event::Want { open, range })
+    }
+
+    fn tell(&self, event: Event) -> Result<(), Fault> {
         let now = self.shared.now();
-        let mut state = self.shared.lock()?;
-        state.feed(now, Event::Want { open, range });
-        self.shared.unlock(state);
+        let mut state = self.enter().lock()?;
+        state.feed(now, event);
+        state.unlock();
         Ok(())
     }
 
-    /// Size and version of the file; the version counts the changes.
+    /// Size and version of the file; the version counts the changes. Waits as [`Driver::size`] does.
     pub fn known(&self, file: FileId) -> Result<(u64, u64), Fault> {
-        Ok(self.shared.lock()?.known(file))
+        Ok(self.shared.await_accepted(self.enter().lock()?, file)?.known(file))
     }
 
     /// A write found that the source is another than this version.
     pub fn changed(&self, file: FileId, version: u64) -> Result<(), Fault> {
         let now = self.shared.now();
-        let mut state = self.shared.lock()?;
+        let mut state = self.enter().lock()?;
         state.changed(now, file, version);
-        self.shared.unlock(state);
+        self.shared.accept(state, file)?.unlock();
         Ok(())
     }
 
     /// These bytes are others now, within the same version: what is cached of them goes, and what is on its way is doomed.
     pub fn invalidate(&self, file: FileId, range: ByteRange) -> Result<(), Fault> {
-        let now = self.shared.now();
-        let mut state = self.shared.lock()?;
-        state.feed(now, Event::Invalidate { file, range });
-        self.shared.unlock(state);
-        Ok(())
+        self.tell(Event::Invalidate { file, range })
     }
 
     /// Reads what there is into `room` from `offset` on. `seen` is the version its reader knows of: when there is a newer
@@ -272,48 +284,53 @@ impl Driver {
         let shared = &self.shared;
         let range = ByteRange::between(offset, offset.saturating_add(room.len() as u64));
         let now = shared.now();
-        let mut state = shared.lock()?;
-        if range.end() > state.known(file).0 && !range.is_empty() {
-            state = shared.check(state, file)?;
-        }
-        if let Some(end) = state.met(file, seen, range) {
-            shared.unlock(state);
-            return end;
-        }
-        state.ring_timer(now);
+        let mut state = self.enter().lock()?;
         if state.unattended > 0 {
             state = shared.look_in(state, file)?;
         }
+        let mut asked = false;
+        loop {
+            if let Some(end) = state.news_for(file, seen) {
+                state.unlock();
+                return Err(end);
+            }
+            if state.is_accepting(file) {
+                state = shared.await_accepted(state, file)?;
+            } else if range.end() > state.known(file).0 && !range.is_empty() && !asked {
+                asked = true;
+                state = shared.check(state, file)?;
+            } else {
+                break;
+            }
+        }
+        if let Some(end) = state.met(file, seen, range) {
+            state.unlock();
+            return end;
+        }
+        state.ring_timer(now);
         let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
         let (state, outcome) = shared.see_through(state, place, (file, range), room, &mut Given::default(), waits)?;
         let outcome = state.settle(file, seen, outcome);
         if outcome == Err(Error::Changed) {
             seen.told(state.known(file).1);
         }
-        shared.unlock(state);
+        state.unlock();
         outcome.map_err(Fault::Read)
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if let Ok(mut state) = self.shared.state.lock() {
+        if let Ok(mut state) = self.enter().lock() {
             state.crew.closing = true;
             // Each has its reader no more, so that nobody else is told.
             state.interrupt_attendants();
-            self.shared.unlock(state);
+            state.unlock();
         }
         self.shared.crew_bell.notify_all();
-        let me = thread::current().id();
-        // A worker that is ending may have started another, which is ending too: look again until there is none.
-        while let Some(worker) = self.shared.workers.lock().ok().and_then(|mut w| w.pop()) {
-            // A source that owned the last reader would have a worker wait for itself.
-            if worker.thread().id() != me {
-                drop(worker.join());
-            }
-        }
+        self.shared.threads.join_all();
         // After an internal error the queues wait by themselves when they are dropped.
-        let _ = self.shared.drain();
+        let _ = self.shared.drain(self.enter());
     }
 }
 
@@ -324,35 +341,9 @@ impl Shared {
         Nanos(since.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(since.subsec_nanos())))
     }
 
-    /// After a panic behind the lock everybody gets an error instead of a guess.
-    fn lock(&self) -> Result<Guard<'_>, Fault> {
-        self.state.lock().map_err(|_| Fault::Stopped)
-    }
-
-    /// Gives up the lock and wakes whoever has something to do now.
-    #[inline]
-    fn unlock(self: &Arc<Shared>, mut state: Guard<'_>) {
-        let calls = state.calls();
-        drop(state);
-        if let Some(calls) = calls {
-            self.call(calls);
-        }
-    }
-
-    #[cold]
-    fn call(self: &Arc<Shared>, calls: Calls) {
-        calls.news.bells.iter().for_each(|bell| bell.notify_one());
-        calls.news.queues.iter().for_each(|queue| queue.interrupt());
-        (0..calls.workers).for_each(|_| self.crew_bell.notify_one());
-        (0..calls.hire).for_each(|_| crew::hire(self));
-        calls.batches.into_iter().for_each(|batch| self.submit(batch));
-        calls.news.attend.into_iter().for_each(|queue| polled::attend(self, queue));
-        calls.news.wakers.into_iter().for_each(polled::wake);
-    }
-
     /// From the look-up to the last byte or the error.
     fn see_through<'a>(
-        self: &'a Arc<Shared>,
+        &self,
         mut state: Guard<'a>,
         place: u32,
         (file, range): (FileId, ByteRange),
@@ -373,9 +364,9 @@ impl Shared {
                 return Ok((state, Err(error)));
             } else if let Some(waits) = waits.take() {
                 // What is to be called is called later: it may be that nobody else is needed.
-                drop(state);
+                let outside = state.release();
                 waits();
-                state = self.lock()?;
+                state = outside.lock()?;
             } else if let Some(job) = state.take_job(file, range) {
                 let claim = self.budget.demand(job.range.len());
                 state = self.run(state, &job, claim)?;
@@ -391,21 +382,21 @@ impl Shared {
 
     /// Copies a piece, without the lock, and gives its lease back.
     fn hand_out<'a>(
-        self: &'a Arc<Shared>,
+        &self,
         state: Guard<'a>,
         ready: Ready,
         range: ByteRange,
         room: &mut Room<'_, '_>,
         given: &mut Given,
     ) -> Result<Guard<'a>, Fault> {
-        self.unlock(state);
+        let outside = state.unlock();
         let at = (ready.range.start() - range.start()) as usize;
         let len = room.take(at, &ready.bytes);
         given.torn |= !ready.whole || len as u64 != ready.range.len();
         given.bytes += len;
         let lease = ready.lease;
         drop(ready);
-        let mut state = self.lock()?;
+        let mut state = outside.lock()?;
         let now = state.now();
         state.feed(now, Event::Release { lease });
         Ok(state)
@@ -413,23 +404,45 @@ impl Shared {
 
     /// Gives up the lock until somebody rings: for this read, or because a job wants somebody to run it.
     fn sleep<'a>(
-        self: &'a Arc<Shared>,
+        &self,
         mut state: Guard<'a>,
         place: u32,
         (file, range): (FileId, ByteRange),
     ) -> Result<Guard<'a>, Fault> {
         if let Some(calls) = state.calls() {
-            drop(state);
-            self.call(calls);
             // Things may have moved on meanwhile: the caller looks again.
-            return self.lock();
+            return state.release().call(calls).lock();
         }
         let bell = state.falls_asleep(place, file);
-        let (mut state, pause) = bell.wait_timeout(state, LOOK_UP).map_err(|_| Fault::Stopped)?;
+        let (mut state, passed) = state.sleep_on(&bell, LOOK_UP)?;
         let rung = state.wakes(place, file);
-        let forgotten = state.jobs.has_for(file, range) || state.is_unattended(file);
-        state.missed_calls += u64::from(pause.timed_out() && !rung && forgotten);
+        let alone = state.crew.most == 0;
+        let forgotten = state.jobs.has_for(file, range, alone) || state.is_unattended(file);
+        state.missed_calls += u64::from(passed && !rung && forgotten);
         Ok(state)
+    }
+}
+
+impl Outside<'_> {
+    /// Wakes and starts what the state asked for when the lock was given up.
+    #[cold]
+    fn call(mut self, calls: Calls) -> Self {
+        let Calls { batches, news, workers, hire, .. } = calls;
+        news.bells.iter().for_each(|bell| bell.notify_one());
+        news.queues.iter().filter_map(Weak::upgrade).for_each(|queue| queue.interrupt());
+        (0..workers).for_each(|_| self.shared().crew_bell.notify_one());
+        for _ in 0..hire {
+            self = crew::hire(self);
+        }
+        for batch in batches {
+            self = self.shared().submit(self, batch);
+        }
+        for (file, line) in news.attend {
+            self = polled::attend(self, file, line);
+        }
+        news.wakers.into_iter().for_each(polled::wake);
+        drop(news.gone);
+        self
     }
 }
 

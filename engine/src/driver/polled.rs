@@ -16,16 +16,16 @@
 
 use super::jobs::Wait;
 use super::line::Seat;
+use super::lock::{Guard, Outside};
 use super::room::Room;
 use super::state::State;
-use super::{Driver, Given, Guard, LOOK_UP, Seen, Shared};
+use super::{Driver, Given, LOOK_UP, Seen, Shared};
 use crate::error::Fault;
-use crate::source::Queue;
-use crate::sync::{Condvar, thread};
+use crate::sync::Condvar;
 use foreread_core::event::{Error, Event};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 /// How far a task's read has come.
@@ -71,8 +71,18 @@ impl Driver {
         let shared = &self.shared;
         let range = ByteRange::between(offset, offset.saturating_add(room.len() as u64));
         let now = shared.now();
-        let mut state = shared.lock()?;
+        let mut state = Outside::enter(shared).lock()?;
         if progress.read.is_none() {
+            if let Some(fault) = state.news_for(file, seen) {
+                state.leave(progress);
+                state.unlock();
+                return Err(fault);
+            }
+            if state.is_accepting(file) {
+                state.await_word(file, progress, waker)?;
+                state.unlock();
+                return Ok(Poll::Pending);
+            }
             let past = range.end() > state.known(file).0 && !range.is_empty();
             if past && !progress.asked {
                 match shared.ask(state, file, progress, waker)? {
@@ -83,17 +93,17 @@ impl Driver {
             if state.is_asked(progress) {
                 // Woken by somebody else: the worker has not come back.
                 state.wait_at(progress).waker = Some(waker.clone());
-                shared.unlock(state);
+                state.unlock();
                 return Ok(Poll::Pending);
             }
             if let Some(end) = state.met(file, seen, range) {
                 state.leave(progress);
-                shared.unlock(state);
+                state.unlock();
                 return end.map(Poll::Ready);
             }
             state.ring_timer(now);
             if !state.begin_polled(now, open, range, progress) {
-                shared.unlock(state);
+                state.unlock();
                 return Err(Fault::Read(Error::Limit));
             }
         }
@@ -102,7 +112,7 @@ impl Driver {
         if let Poll::Ready(Err(Error::Changed)) = outcome {
             seen.told(state.known(file).1);
         }
-        shared.unlock(state);
+        state.unlock();
         match outcome {
             Poll::Pending => Ok(Poll::Pending),
             Poll::Ready(outcome) => outcome.map(Poll::Ready).map_err(Fault::Read),
@@ -115,7 +125,7 @@ impl Driver {
             return;
         }
         let now = self.shared.now();
-        if let Ok(mut state) = self.shared.lock() {
+        if let Ok(mut state) = Outside::enter(&self.shared).lock() {
             while let Some(ready) = state.wait_at(progress).ready.pop_front() {
                 // Released first: a read of which a piece is lent out goes on until it comes back.
                 state.feed(now, Event::Release { lease: ready.lease });
@@ -124,7 +134,7 @@ impl Driver {
                 state.feed(now, Event::Abandon { read });
             }
             state.leave(progress);
-            self.shared.unlock(state);
+            state.unlock();
         }
     }
 }
@@ -167,8 +177,8 @@ impl State {
         let Some(line) = self.line_mut(file) else { return };
         line.attendance.wanted = true;
         if !std::mem::replace(&mut line.attendance.here, true) {
-            let queue = Arc::clone(&line.queue);
-            self.news.attend.push((file, queue));
+            let number = line.number;
+            self.news.attend.push((file, number));
         }
     }
 
@@ -178,13 +188,22 @@ impl State {
         for line in files.iter_mut().flatten().filter_map(|file| file.line.as_mut()) {
             if let Some(bell) = line.attendance.called() {
                 news.bells.extend(bell);
-                news.queues.push(Arc::clone(&line.queue));
+                news.queues.push(line.weak());
             }
         }
     }
 
+    /// A task waits for the word of a file's source.
+    fn await_word(&mut self, file: FileId, progress: &mut Progress, waker: &Waker) -> Result<(), Fault> {
+        let place = progress.place.or_else(|| self.take_place()).ok_or(Fault::Read(Error::Limit))?;
+        progress.place = Some(place);
+        let wait = self.wait(place);
+        (wait.asks, wait.file, wait.waker) = (true, file, Some(waker.clone()));
+        Ok(())
+    }
+
     /// Tasks that wait to know whether the file has grown are told.
-    fn tell(&mut self, file: FileId) {
+    pub fn tell(&mut self, file: FileId) {
         let State { waits, news, .. } = self;
         for wait in waits.iter_mut().filter(|wait| wait.asks && wait.file == file) {
             wait.asks = false;
@@ -210,7 +229,7 @@ impl State {
 impl Shared {
     /// Has a worker ask the source for its version and size. Nothing when the task has to wait for that.
     fn ask<'a>(
-        self: &'a Arc<Shared>,
+        &self,
         mut state: Guard<'a>,
         file: FileId,
         progress: &mut Progress,
@@ -220,19 +239,16 @@ impl Shared {
         if state.is_alone() {
             return self.check(state, file).map(Some);
         }
-        let Some(place) = state.take_place() else { return Err(Fault::Read(Error::Limit)) };
-        progress.place = Some(place);
-        let wait = state.wait(place);
-        (wait.asks, wait.file, wait.waker) = (true, file, Some(waker.clone()));
+        state.await_word(file, progress, waker)?;
         if !state.checks.contains(&file) {
             state.checks.push_back(file);
         }
-        self.unlock(state);
+        state.unlock();
         Ok(None)
     }
 
     /// A worker asks a source for those who wait to know.
-    pub(super) fn answer<'a>(self: &'a Arc<Shared>, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
+    pub(super) fn answer<'a>(&self, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
         let mut state = self.check(state, file)?;
         state.tell(file);
         Ok(state)
@@ -240,7 +256,7 @@ impl Shared {
 
     /// Takes what there is, and says what else is needed.
     fn go_on<'a>(
-        self: &'a Arc<Shared>,
+        &self,
         mut state: Guard<'a>,
         (file, range): (FileId, ByteRange),
         room: &mut Room<'_, '_>,
@@ -274,60 +290,59 @@ impl Shared {
     }
 }
 
-/// Starts the thread that attends to a file's queue.
-pub fn attend(shared: &Arc<Shared>, (file, queue): (FileId, Arc<dyn Queue>)) {
-    let (own, its) = (Arc::clone(shared), Arc::clone(&queue));
-    let spawned = thread::Builder::new().name("foreread-queue".to_string()).spawn(move || {
+/// Starts the thread that attends to a file's queue, the line `number`.
+pub fn attend<'a>(outside: Outside<'a>, file: FileId, number: u64) -> Outside<'a> {
+    let own = Arc::clone(outside.shared());
+    let spawned = outside.shared().threads.spawn("foreread-queue", move || {
         // After a panic behind the lock there is nothing left to do.
-        let _ = work(&own, file, &its);
+        let _ = work(&own, file, number);
     });
-    match spawned {
-        Ok(thread) => shared.workers.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
-        // The watch looks in once in a tick.
-        Err(_) => {
-            if let Ok(mut state) = shared.lock()
-                && let Some(line) = state.line_of(file, &queue)
-            {
+    if spawned {
+        return outside;
+    }
+    // The watch looks in once in a tick.
+    match outside.try_lock() {
+        Ok(mut state) => {
+            if let Some(line) = state.line_of(file, number) {
                 line.attendance = Attendance::default();
-                shared.unlock(state);
             }
+            state.unlock()
         }
+        Err(outside) => outside,
     }
 }
 
 /// Attends to a queue as long as tasks read from it, and for a second or two more.
-fn work(shared: &Arc<Shared>, file: FileId, queue: &Arc<dyn Queue>) -> Result<(), Fault> {
-    let mut state = shared.lock()?;
+fn work(shared: &Arc<Shared>, file: FileId, number: u64) -> Result<(), Fault> {
+    let mut state = Outside::enter(shared).lock()?;
     loop {
         let closing = state.crew.closing;
-        let Some(line) = state.line_of(file, queue) else { return Ok(()) };
+        let Some(line) = state.line_of(file, number) else { return Ok(()) };
         let wanted = std::mem::take(&mut line.attendance.wanted);
         if closing || !wanted && line.is_empty() {
             line.attendance = Attendance::default();
-            shared.unlock(state);
+            state.unlock();
             return Ok(());
         }
         let seated;
         (state, seated) = shared.reap(state, file, Seat::Attendant)?;
         if let Some(calls) = state.calls() {
-            drop(state);
-            shared.call(calls);
-            state = shared.lock()?;
+            state = state.release().call(calls).lock()?;
         } else if !seated {
-            state = wait_for_the_seat(state, file, queue)?;
+            state = wait_for_the_seat(state, file, number)?;
         }
     }
 }
 
 /// A caller sits at the queue: sleeps until it leaves.
-fn wait_for_the_seat<'a>(mut state: Guard<'a>, file: FileId, queue: &Arc<dyn Queue>) -> Result<Guard<'a>, Fault> {
-    let Some(line) = state.line_of(file, queue) else { return Ok(state) };
+fn wait_for_the_seat(mut state: Guard<'_>, file: FileId, number: u64) -> Result<Guard<'_>, Fault> {
+    let Some(line) = state.line_of(file, number) else { return Ok(state) };
     let bell = Arc::new(Condvar::new());
     line.attendance.bell = Some(Arc::clone(&bell));
     state.attendants += 1;
-    let mut state = bell.wait_timeout(state, LOOK_UP).map_err(|_| Fault::Stopped)?.0;
+    let (mut state, _) = state.sleep_on(&bell, LOOK_UP)?;
     state.attendants -= 1;
-    if let Some(line) = state.line_of(file, queue) {
+    if let Some(line) = state.line_of(file, number) {
         line.attendance.bell = None;
         state.arrived(file);
     }

@@ -10,9 +10,10 @@
 //! ```
 
 use super::bytes;
-use super::guarded;
 use super::jobs::{Calls, Crew, Job, Jobs, News, Part, Ready, Wait, Watch};
 use super::line::Line;
+use super::lock::Remote;
+use super::seen::Accepting;
 use crate::budget::Budget;
 use crate::eventlog::EventLog;
 use crate::latency::Clocked;
@@ -30,15 +31,29 @@ pub const GROUP_PAGES: u64 = foreread_core::cache::GROUP_PAGES;
 
 /// A file, as far as the driver needs it.
 pub struct File {
-    pub source: Arc<dyn Source>,
+    pub source: Remote<dyn Source>,
+    /// Its bytes come one after the other.
+    pub streams: bool,
     /// As told to the machine.
     pub size: u64,
     /// The number of this version; no other version of any file ever had it, so what is late cannot be mistaken.
     pub version: u64,
+    /// Its source has changed and is being asked what it holds now. Until it has said so nothing is read: the size is not
+    /// known.
+    pub accepting: Accepting,
     /// Where its transfers are handed over, if it has such a place.
     pub line: Option<Line>,
     /// Open descriptions. The last one takes the file with it.
     opens: u32,
+}
+
+/// What is known of a file before it has a number.
+pub struct NewFile {
+    pub source: Remote<dyn Source>,
+    pub size: u64,
+    pub streams: bool,
+    /// Its queue, and how many transfers that takes at once.
+    pub queue: Option<(Remote<dyn Queue>, usize)>,
 }
 
 /// See the head of this file.
@@ -56,7 +71,7 @@ pub struct State {
     pub files: Vec<Option<File>>,
     free_files: Vec<u32>,
     /// Versions there have been, of all files.
-    versions: u64,
+    pub versions: u64,
     /// Numbers of open descriptions in use.
     opens: Vec<Option<FileId>>,
     free_opens: Vec<u32>,
@@ -162,16 +177,13 @@ impl State {
     // ---- files and readers ----
 
     /// A new file; nothing when there are `limit` already. It stays until its last reader is closed.
-    pub fn add_file(
-        &mut self,
-        (source, size): (Arc<dyn Source>, u64),
-        queue: Option<Arc<dyn Queue>>,
-        limit: u32,
-    ) -> Option<FileId> {
+    pub fn add_file(&mut self, NewFile { source, size, streams, queue }: NewFile, limit: u32) -> Option<FileId> {
         let number = take_number(&mut self.files, &mut self.free_files, limit)?;
         self.versions += 1;
+        let version = self.versions;
+        let line = queue.map(|(queue, depth)| Line::new(queue, depth, version));
         self.files[number as usize] =
-            Some(File { source, size, version: self.versions, line: queue.map(Line::new), opens: 0 });
+            Some(File { source, streams, size, version, accepting: Accepting::No, line, opens: 0 });
         Some(FileId(number))
     }
 
@@ -193,22 +205,25 @@ impl State {
     }
 
     /// The reader is gone, and with the last one of a file everything that is kept of it.
-    pub fn close(&mut self, now: Nanos, open: OpenId) -> Option<File> {
-        let file = self.opens.get_mut(open.0 as usize).and_then(Option::take)?;
+    pub fn close(&mut self, now: Nanos, open: OpenId) {
+        let Some(file) = self.opens.get_mut(open.0 as usize).and_then(Option::take) else { return };
         self.free_opens.push(open.0);
         self.feed(now, Event::Close { open });
-        let entry = self.files.get_mut(file.0 as usize).and_then(Option::as_mut)?;
+        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return };
         entry.opens -= 1;
-        if entry.opens > 0 { None } else { self.forget(now, file) }
+        if entry.opens == 0 {
+            self.forget(now, file);
+        }
     }
 
     /// Drops a file's pages and gives its number back. Transfers that run end as they like: their fetches are doomed. What is
     /// handed over is answered here, and its queue, when it is dropped, waits for it.
-    fn forget(&mut self, now: Nanos, file: FileId) -> Option<File> {
+    fn forget(&mut self, now: Nanos, file: FileId) {
         self.feed(now, Event::Forget { file });
         self.give_up_line(now, file);
         self.free_files.push(file.0);
-        self.files[file.0 as usize].take()
+        let gone = self.files[file.0 as usize].take();
+        self.news.gone.extend(gone);
     }
 
     // ---- events in ----
@@ -321,11 +336,11 @@ impl State {
             return None;
         }
         let crew = &self.crew;
-        let free = crew.idle + crew.called > 0 || crew.started < crew.most;
-        if free && self.file(file).is_some_and(|f| f.source.streams()) {
-            return self.jobs.take_demand(file, range);
+        let (free, alone) = (crew.idle + crew.called > 0 || crew.started < crew.most, crew.most == 0);
+        if free && self.file(file).is_some_and(|f| f.streams) {
+            return self.jobs.take_demand(file, range, alone);
         }
-        self.jobs.take_for(file, range)
+        self.jobs.take_for(file, range, alone)
     }
 
     /// One full buffer of a job that goes on.
@@ -376,28 +391,6 @@ impl State {
     /// The budget has nothing left for a readahead: it is not read, and nobody's read fails by it.
     pub fn refuse(&mut self, job: &Job) {
         self.feed(self.now, Event::Failed { fetch: job.fetch, error: Error::Limit });
-    }
-
-    /// This version of the source may be larger than the machine knows.
-    pub fn grown(&mut self, now: Nanos, file: FileId, version: u64, size: u64) {
-        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return };
-        if entry.version == version && size > entry.size {
-            entry.size = size;
-            self.feed(now, Event::Grown { file, size });
-        }
-    }
-
-    /// The source is another version than `version`. The first to say so drops everything of the old one.
-    pub fn changed(&mut self, now: Nanos, file: FileId, version: u64) {
-        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return };
-        if entry.version == version {
-            self.versions += 1;
-            entry.version = self.versions;
-            // Behind the lock: nothing can be read of the new version before the old one is gone.
-            entry.size = guarded(|| Ok(entry.source.accept())).unwrap_or(0);
-            let size = entry.size;
-            self.feed(now, Event::Changed { file, size });
-        }
     }
 
     /// The time that was asked for has come.

@@ -11,6 +11,7 @@
 
 use super::Shared;
 use super::jobs::{Job, Part};
+use super::lock::Outside;
 use crate::source::Sink;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,8 +54,8 @@ impl Sink for Landing<'_> {
         let Some(part) = self.parts.pop_front() else { return };
         let now = self.shared.now();
         // After a panic behind the lock the end of the fetch tells everybody.
-        let Ok(mut state) = self.shared.lock() else { return };
+        let Ok(mut state) = Outside::enter(self.shared).lock() else { return };
         state.land(now, self.job, part);
-        self.shared.unlock(state);
+        state.unlock();
     }
 }

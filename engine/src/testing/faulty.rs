@@ -14,6 +14,7 @@
 use crate::source::{Alignment, Source, SourceError};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// One read of the wrapped source.
@@ -42,6 +43,24 @@ pub enum Verdict {
     Panic,
 }
 
+/// What can fail besides reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// [`Source::accept`]: the version that was accepted before stays.
+    Accept,
+    /// [`Source::check`].
+    Check,
+    /// [`Source::flush`].
+    Flush,
+}
+
+/// How often each was called, which of them fails, and whether all that follow do.
+#[derive(Default)]
+struct Others {
+    calls: [AtomicU64; 3],
+    fails: Mutex<Option<(Other, u64, bool)>>,
+}
+
 type Rule = Box<dyn Fn(Call) -> Verdict + Send + Sync>;
 
 /// See the head of this file.
@@ -51,6 +70,7 @@ pub struct Faulty<S> {
     calls: AtomicU64,
     faults: AtomicU64,
     healed: AtomicBool,
+    others: Others,
 }
 
 /// EIO.
@@ -60,7 +80,7 @@ impl<S: Source> Faulty<S> {
     /// Whatever the rule says.
     pub fn new(inner: S, rule: impl Fn(Call) -> Verdict + Send + Sync + 'static) -> Faulty<S> {
         let (calls, faults) = (AtomicU64::new(0), AtomicU64::new(0));
-        Faulty { inner, rule: Box::new(rule), calls, faults, healed: AtomicBool::new(false) }
+        Faulty { inner, rule: Box::new(rule), calls, faults, healed: AtomicBool::new(false), others: Others::default() }
     }
 
     /// Read number `n` (from 0) fails, the others do not.
@@ -89,7 +109,24 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// From now on every read passes.
+    /// No read fails, but call `n` (from 0) of `what`, and with `lasting` every later one.
+    pub fn nth_of(inner: S, what: Other, n: u64, lasting: bool) -> Faulty<S> {
+        let faulty = Faulty::new(inner, |_| Verdict::Pass);
+        *faulty.others.fails.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, n, lasting));
+        faulty
+    }
+
+    /// Whether this call of `what` fails.
+    fn fails(&self, what: Other) -> bool {
+        let nth = self.others.calls[what as usize].fetch_add(1, Ordering::SeqCst);
+        let fails = *self.others.fails.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = fails.is_some_and(|(which, n, lasting)| which == what && (nth == n || lasting && nth > n));
+        let now = now && !self.healed.load(Ordering::SeqCst);
+        self.faults.fetch_add(u64::from(now), Ordering::SeqCst);
+        now
+    }
+
+    /// From now on every call passes.
     pub fn heal(&self) {
         self.healed.store(true, Ordering::SeqCst);
     }
@@ -151,11 +188,14 @@ impl<S: Source> Source for Faulty<S> {
     }
 
     fn check(&self) -> Result<u64, SourceError> {
+        if self.fails(Other::Check) {
+            return Err(SourceError::Io { errno: IO_ERROR, what: "check".to_string() });
+        }
         self.inner.check()
     }
 
     fn accept(&self) -> u64 {
-        self.inner.accept()
+        if self.fails(Other::Accept) { self.inner.size() } else { self.inner.accept() }
     }
 
     fn allow_appends(&self) {
@@ -175,6 +215,9 @@ impl<S: Source> Source for Faulty<S> {
     }
 
     fn flush(&self) -> Result<(), SourceError> {
+        if self.fails(Other::Flush) {
+            return Err(SourceError::Io { errno: IO_ERROR, what: "flush".to_string() });
+        }
         self.inner.flush()
     }
 }

@@ -6,6 +6,7 @@
 //!   pattern   bytes that name their own offset and version, so that one misplaced byte is noticed
 //!   ceph      a Ceph cluster of one machine, for as long as it is wanted
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
+//!   hanging   any source, wrapped: one of its methods hangs until it is released
 //!   range_server  an HTTP server for one object that tells every lie a server may tell
 //!   link      a round trip and a bandwidth, in front of any server
 //!   queued    any source, wrapped: read by transfers that end late and out of order
@@ -16,14 +17,17 @@
 mod ceph;
 mod faulty;
 pub mod fuzz;
+mod hanging;
 mod link;
 mod pattern;
 mod queued;
 mod range_server;
 
+pub use crate::system::{Request, is_due, refuse};
 #[cfg(feature = "rbd")]
 pub use ceph::{CephCluster, CephError, run_ceph};
-pub use faulty::{Call, Faulty, Verdict};
+pub use faulty::{Call, Faulty, Other, Verdict};
+pub use hanging::{Gate, Hanging, Method};
 pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};
 pub use queued::Queued;

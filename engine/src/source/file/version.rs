@@ -23,21 +23,18 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::IoSliceMut;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of a piece, and of the last page.
 const PIECE_BYTES: u64 = 4096;
 /// Most pieces that are remembered, beside the last page. A copy that differs in a tenth of its pages is missed once in five
 /// times by 16 pieces of different pages, one that differs in half of them once in 65,536.
 const MAX_PIECES: u64 = 16;
-/// An append moves the time before the size: how long, in steps, a new time at the old size is given to grow.
-const APPEND_GRACE: [Duration; 5] = [
-    Duration::from_micros(20),
-    Duration::from_micros(200),
-    Duration::from_millis(2),
-    Duration::from_millis(8),
-    Duration::from_millis(32),
-];
+/// An append moves the time before the size: how long a new time at the old size is given to grow. Once for each such time,
+/// not for each read that meets it.
+const APPEND_GRACE: Duration = Duration::from_millis(42);
+/// How soon it is looked at again; four times as long each time.
+const FIRST_LOOK: Duration = Duration::from_micros(20);
 
 /// What tells one version from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,11 +54,24 @@ pub struct Known {
     pieces: Vec<Piece>,
     /// The last page.
     tail: Option<Piece>,
+    /// A new time at the old size, and until when it may still turn out to be an append.
+    suspect: Option<(Identity, Instant)>,
 }
 
 impl Known {
     pub fn new(identity: Identity) -> Known {
         Known { identity, ..Known::default() }
+    }
+
+    /// How long this identity, of which only the time is new, may still turn out to be an append. It counts from the first
+    /// read that met it, whichever that was.
+    fn grace(&mut self, now: Identity) -> Duration {
+        let until = match self.suspect {
+            Some((same, until)) if same == now => until,
+            _ => Instant::now() + APPEND_GRACE,
+        };
+        self.suspect = Some((now, until));
+        until.saturating_duration_since(Instant::now())
     }
 }
 
@@ -135,7 +145,7 @@ impl Core {
     pub(super) fn same_version(&self, pick: Pick) -> Result<u64, SourceError> {
         let ask = || self.identity_now().map_err(|errno| self.io("asking for size and time", errno));
         let mut now = ask()?;
-        let mut grace = APPEND_GRACE.iter();
+        let mut pause = FIRST_LOOK;
         loop {
             let mut known = self.known();
             if now == known.identity {
@@ -154,11 +164,12 @@ impl Core {
                 (new, old) if new > old => return self.grown(known, now, pick),
                 // Our own hand: the time of the file is taken note of when it has ended.
                 _ if self.writes.under_way() => return Ok(now.size),
-                _ => match grace.next() {
-                    None => "was written to".to_string(),
-                    Some(pause) => {
+                _ => match known.grace(now) {
+                    Duration::ZERO => "was written to".to_string(),
+                    left => {
                         drop(known);
-                        std::thread::sleep(*pause);
+                        std::thread::sleep(pause.min(left));
+                        pause *= 4;
                         now = ask()?;
                         continue;
                     }

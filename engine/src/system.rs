@@ -1,0 +1,79 @@
+//! What the engine asks of the system and may be refused: threads, and memory of its own.
+//!
+//! One place for both, so that a test can have the Nth request refused ([`crate::testing::refuse`]): a real system refuses
+//! when it is short, which no test can arrange to the request. Never: a panic, or a retry.
+
+use memmap2::MmapMut;
+use std::io::{Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// What may be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A thread.
+    Thread,
+    /// A mapping of memory.
+    Mapping,
+    /// A file that is to be read.
+    File,
+}
+
+const KINDS: usize = 3;
+/// Requests until one is refused, of each kind: 1 is the next, 0 is none.
+static COUNTDOWN: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
+/// Whether those that follow are refused, too.
+static LASTING: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
+
+impl Request {
+    fn number(self) -> usize {
+        match self {
+            Request::Thread => 0,
+            Request::Mapping => 1,
+            Request::File => 2,
+        }
+    }
+}
+
+/// Has request `nth` (from 0) from now on refused, and with `lasting` all that follow. Nothing: none any more.
+pub fn refuse(request: Request, nth: Option<u64>, lasting: bool) {
+    LASTING[request.number()].store(u64::from(lasting), Ordering::SeqCst);
+    COUNTDOWN[request.number()].store(nth.map_or(0, |nth| nth + 1), Ordering::SeqCst);
+}
+
+/// Whether a refusal that was asked for is still to come.
+pub fn is_due(request: Request) -> bool {
+    COUNTDOWN[request.number()].load(Ordering::SeqCst) > 0
+}
+
+/// Fails where a test has asked for it.
+pub fn allowed(request: Request) -> Result<()> {
+    let (countdown, lasting) = (&COUNTDOWN[request.number()], &LASTING[request.number()]);
+    match countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+        Ok(1) => {
+            if lasting.load(Ordering::SeqCst) > 0 {
+                lasting.store(2, Ordering::SeqCst);
+            }
+            Err(rustix::io::Errno::AGAIN.into())
+        }
+        Err(0) if lasting.load(Ordering::SeqCst) == 2 => Err(rustix::io::Errno::AGAIN.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Starts a thread; with the usual stack, unless told.
+pub fn spawn(name: &str, stack_bytes: Option<usize>, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    allowed(Request::Thread)?;
+    let builder = thread::Builder::new().name(name.to_string());
+    match stack_bytes {
+        None => builder,
+        Some(bytes) => builder.stack_size(bytes),
+    }
+    .spawn(work)
+}
+
+/// Memory that no file is behind.
+pub fn map(bytes: usize) -> std::result::Result<MmapMut, Error> {
+    allowed(Request::Mapping)?;
+    MmapMut::map_anon(bytes)
+}

@@ -1,0 +1,245 @@
+//! Any source, wrapped so that one of its methods, or of its queue's, hangs until it is released.
+//!
+//! Never: changes what a method answers.
+//!
+//! ```text
+//!   hang(method) ──► a call of that method ──► held ──release──► the source
+//! ```
+
+use crate::source::{Alignment, Ended, Queue, Sink, Source, SourceError, Transfer};
+use std::io::IoSliceMut;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the method of its name")]
+pub enum Method {
+    Size,
+    ReadAt,
+    Streams,
+    Stream,
+    Describe,
+    Alignment,
+    Check,
+    Accept,
+    AllowWrites,
+    WriteAt,
+    Flush,
+    Queue,
+    Drop,
+    QueueDepth,
+    QueueSubmit,
+    QueueHasEnded,
+    QueueReap,
+    QueueInterrupt,
+    QueueDrop,
+}
+
+impl Method {
+    /// All that an engine calls once a source is open.
+    pub const ALL: [Method; 19] = [
+        Method::Size,
+        Method::ReadAt,
+        Method::Streams,
+        Method::Stream,
+        Method::Describe,
+        Method::Alignment,
+        Method::Check,
+        Method::Accept,
+        Method::AllowWrites,
+        Method::WriteAt,
+        Method::Flush,
+        Method::Queue,
+        Method::Drop,
+        Method::QueueDepth,
+        Method::QueueSubmit,
+        Method::QueueHasEnded,
+        Method::QueueReap,
+        Method::QueueInterrupt,
+        Method::QueueDrop,
+    ];
+}
+
+/// Holds calls and lets them go; kept by the test.
+#[derive(Debug, Default)]
+pub struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    hangs: Option<Method>,
+    held: u32,
+}
+
+impl Gate {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on calls of this method are held.
+    pub fn hang(&self, method: Method) {
+        self.state().hangs = Some(method);
+    }
+
+    /// Lets go of all calls, and holds none any more.
+    pub fn release(&self) {
+        self.state().hangs = None;
+        self.changed.notify_all();
+    }
+
+    /// Whether a call is held within `time`.
+    pub fn holds_within(&self, time: Duration) -> bool {
+        let nothing = |state: &mut State| state.held == 0;
+        let waited = self.changed.wait_timeout_while(self.state(), time, nothing);
+        waited.unwrap_or_else(PoisonError::into_inner).0.held > 0
+    }
+
+    fn pass(&self, method: Method) {
+        let mut state = self.state();
+        if state.hangs != Some(method) {
+            return;
+        }
+        state.held += 1;
+        self.changed.notify_all();
+        while state.hangs == Some(method) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.held -= 1;
+    }
+}
+
+/// See the head of this file.
+pub struct Hanging<S> {
+    inner: S,
+    gate: Arc<Gate>,
+    streams: bool,
+}
+
+impl<S: Source> Hanging<S> {
+    /// Wraps a source. One that `streams` is read piece by piece, else by its queue and by threads.
+    pub fn new(inner: S, streams: bool) -> (Hanging<S>, Arc<Gate>) {
+        let gate = Arc::new(Gate::default());
+        (Hanging { inner, gate: Arc::clone(&gate), streams }, gate)
+    }
+}
+
+impl<S> Drop for Hanging<S> {
+    fn drop(&mut self) {
+        self.gate.pass(Method::Drop);
+    }
+}
+
+impl<S: Source> Source for Hanging<S> {
+    fn size(&self) -> u64 {
+        self.gate.pass(Method::Size);
+        self.inner.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        self.gate.pass(Method::ReadAt);
+        self.inner.read_at(bufs, offset)
+    }
+
+    fn streams(&self) -> bool {
+        self.gate.pass(Method::Streams);
+        self.streams
+    }
+
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        self.gate.pass(Method::Stream);
+        let mut done = 0;
+        while let Some(room) = sink.room().filter(|_| (done as u64) < len) {
+            let wanted = room.len().min((len - done as u64) as usize);
+            let room_bytes = room.len();
+            let read = self.inner.read_at(&mut [IoSliceMut::new(&mut room[..wanted])], offset + done as u64)?;
+            sink.filled(read);
+            done += read;
+            if read < room_bytes {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn describe(&self) -> String {
+        self.gate.pass(Method::Describe);
+        format!("hanging {}", self.inner.describe())
+    }
+
+    fn alignment(&self) -> Alignment {
+        self.gate.pass(Method::Alignment);
+        self.inner.alignment()
+    }
+
+    fn check(&self) -> Result<u64, SourceError> {
+        self.gate.pass(Method::Check);
+        self.inner.check()
+    }
+
+    fn accept(&self) -> u64 {
+        self.gate.pass(Method::Accept);
+        self.inner.accept()
+    }
+
+    fn allow_writes(&self) -> Result<(), SourceError> {
+        self.gate.pass(Method::AllowWrites);
+        self.inner.allow_writes()
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
+        self.gate.pass(Method::WriteAt);
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn flush(&self) -> Result<(), SourceError> {
+        self.gate.pass(Method::Flush);
+        self.inner.flush()
+    }
+
+    fn queue(&self) -> Option<Arc<dyn Queue>> {
+        self.gate.pass(Method::Queue);
+        let inner = self.inner.queue()?;
+        Some(Arc::new(HangingQueue { inner, gate: Arc::clone(&self.gate) }))
+    }
+}
+
+struct HangingQueue {
+    inner: Arc<dyn Queue>,
+    gate: Arc<Gate>,
+}
+
+impl Drop for HangingQueue {
+    fn drop(&mut self) {
+        self.gate.pass(Method::QueueDrop);
+    }
+}
+
+impl Queue for HangingQueue {
+    fn depth(&self) -> usize {
+        self.gate.pass(Method::QueueDepth);
+        self.inner.depth()
+    }
+
+    fn submit(&self, transfers: &mut Vec<Transfer>) {
+        self.gate.pass(Method::QueueSubmit);
+        self.inner.submit(transfers);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.gate.pass(Method::QueueHasEnded);
+        self.inner.has_ended()
+    }
+
+    fn reap(&self, wait: bool, ended: &mut Vec<Ended>) {
+        self.gate.pass(Method::QueueReap);
+        self.inner.reap(wait, ended);
+    }
+
+    fn interrupt(&self) {
+        self.gate.pass(Method::QueueInterrupt);
+        self.inner.interrupt();
+    }
+}
