@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
@@ -377,6 +377,58 @@ fn a_server_that_lies_is_left() {
         let error = Nbd::open(format!("nbd+unix:///?socket={}", path.display())).map(drop).expect_err("a lie");
         assert!(error.to_string().contains(why), "{error}");
     }
+    server.join().expect("no panic");
+}
+
+/// A server whose answer goes on byte by byte, never silent for long: the read ends, and so does the handshake.
+#[test]
+fn an_answer_that_dribbles_ends() {
+    watch();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let silence = Duration::from_millis(400);
+    let server = std::thread::spawn(move || {
+        let dribble = |stream: &mut UnixStream, bytes: &[u8]| {
+            for byte in bytes {
+                std::thread::sleep(silence / 8);
+                if stream.write_all(&[*byte]).is_err() {
+                    return;
+                }
+            }
+        };
+        let hello = [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &[0, 3]].concat();
+        let (mut slow, _) = listener.accept().expect("a client");
+        dribble(&mut slow, &hello);
+        drop(slow);
+        // A read that failed is tried once more, on a connection of its own.
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().expect("a client");
+            stream.write_all(&hello).expect("sent");
+            stream.read_exact(&mut [0; 4 + 16 + 6]).expect("the flags and the option");
+            let mut reply = |kind: u32, data: &[u8]| {
+                let head = [&wire::OPTION_REPLY_MAGIC.to_be_bytes()[..], &7_u32.to_be_bytes(), &kind.to_be_bytes()];
+                let all = [&head.concat(), &(data.len() as u32).to_be_bytes()[..], data].concat();
+                stream.write_all(&all).expect("sent");
+            };
+            reply(3, &[&[0, 0][..], &MIB.to_be_bytes(), &[0, 1]].concat());
+            reply(1, &[]);
+            let mut request = [0; 28];
+            stream.read_exact(&mut request).expect("a request");
+            let head = [&wire::SIMPLE_MAGIC.to_be_bytes()[..], &[0; 4], &request[8..16]].concat();
+            stream.write_all(&head).expect("sent");
+            dribble(&mut stream, &[0; 200]);
+        }
+    });
+    let uri = format!("nbd+unix:///?socket={}", path.display());
+    let begun = Instant::now();
+    let error = Nbd::open_within(&uri, silence).map(drop).expect_err("a greeting of a second").to_string();
+    assert!(error.contains("too slow"), "{error}");
+    let nbd = Nbd::open_within(&uri, silence).expect("connected");
+    let read = nbd.read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 0);
+    let error = read.expect_err("an answer of three minutes").to_string();
+    assert!(error.contains("too slow"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     server.join().expect("no panic");
 }
 

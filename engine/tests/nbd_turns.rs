@@ -139,6 +139,91 @@ fn slow_clients_hold_up_nobody() {
     }
 }
 
+/// Clients that never take their answers, with many requests each: the threads and the bytes that they cost end at the
+/// limits, and a client that does take its answers is served all the while. The larger form that is measured:
+/// bench/nbd-slow-clients.
+#[test]
+fn clients_that_take_no_answers_cost_what_the_limits_say() {
+    const SLOW: u64 = 40;
+    const HELPERS: u32 = 8;
+    const OWED: u64 = MIB;
+    let options = Options::default().cache_bytes(64 * MIB).policy("none");
+    let reader = Reader::open(Arc::new(named(64 * MIB)), options).expect("opened");
+    let settings =
+        Settings { max_clients: SLOW as u32 + 1, max_helpers: HELPERS, max_owed_bytes: OWED, ..Settings::default() };
+    let served = Served::of(reader, settings);
+    let mut good = served.client();
+    let mut slow: Vec<Client> = (0..SLOW).map(|_| served.client()).collect();
+    for client in &mut slow {
+        (0..20).for_each(|cookie| client.send(command::READ, cookie, cookie * MIB, 1 << 20));
+    }
+    assert!(comes(|| (served.counts)().reread_bytes > 0), "{:?}", (served.counts)());
+    for cookie in 0..400 {
+        good.send(command::READ, cookie, cookie * 4096, 4096);
+        assert_eq!(good.answer(), (cookie, 0));
+        testing::check(&good.data(4096), cookie * 4096, 0).expect("right bytes");
+        let counts = (served.counts)();
+        assert!(counts.threads <= SLOW + 1 + u64::from(HELPERS), "{counts:?}");
+        assert!(counts.owed_bytes <= OWED, "{counts:?}");
+    }
+    assert!((served.counts)().threads > SLOW, "each waits for its client: {:?}", (served.counts)());
+    // What was let go of is read again, whole.
+    for client in &mut slow {
+        for _ in 0..20 {
+            let (cookie, error) = client.answer();
+            assert_eq!(error, 0);
+            testing::check(&client.data(1 << 20), cookie * MIB, 0).expect("right bytes");
+        }
+    }
+    assert!(comes(|| (served.counts)().owed_bytes == 0), "{:?}", (served.counts)());
+}
+
+/// A request, a payload or an answer that goes on byte by byte has the time of one that stands still: none may keep a thread
+/// for ever by a byte now and then.
+#[test]
+fn who_dribbles_loses_the_connection_and_no_other() {
+    let stall = Duration::from_millis(400);
+    let reader = Reader::open(Arc::new(Mem::new(testing::pattern(0, 4 << 20, 0))), Options::default()).expect("opened");
+    let served = Served::of(reader, Settings { stall, writable: true, ..Settings::default() });
+    let dribble = |client: &mut Client, bytes: &[u8]| {
+        // Sixteen times the time for stalls in all, each pause a fraction of it.
+        bytes.iter().any(|byte| {
+            std::thread::sleep(stall / 4);
+            client.0.write_all(&[*byte]).is_err()
+        })
+    };
+    let head = |command, len| Request { flags: 0, command, cookie: 7, offset: 0, len }.bytes();
+    let (mut half, mut write, mut full, mut other) =
+        (served.client(), served.client(), served.client(), served.client());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(dribble(&mut half, &head(command::READ, 4096)) || half.is_gone(), "a request of seven seconds");
+        });
+        scope.spawn(|| {
+            write.0.write_all(&head(command::WRITE, 64)).expect("sent");
+            assert!(dribble(&mut write, &[0; 64]) || write.is_gone(), "a payload of six seconds");
+        });
+        scope.spawn(|| {
+            (0..4).for_each(|cookie| full.send(command::READ, cookie, 0, 4 << 20));
+            let (mut left, mut some) = (4 * (16 + (4 << 20)), vec![0; 24 << 10]);
+            while left > 0 {
+                std::thread::sleep(stall / 8);
+                match full.0.read(&mut some) {
+                    Ok(n @ 1..) => left -= n,
+                    _ => break,
+                }
+            }
+            assert!(left > 0, "an answer that was taken in half a minute");
+        });
+        for cookie in 0..40 {
+            std::thread::sleep(stall / 10);
+            other.send(command::READ, cookie, cookie * 4096, 4096);
+            assert_eq!(other.answer(), (cookie, 0));
+            testing::check(&other.data(4096), cookie * 4096, 0).expect("right bytes");
+        }
+    });
+}
+
 /// Many that are idle, some that read, all at once: nobody fails, nobody waits for another for ever, memory stays where it
 /// belongs. The larger form that is measured: bench/nbd-clients.
 #[test]

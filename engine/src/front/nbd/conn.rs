@@ -15,7 +15,7 @@
 mod answer;
 
 use super::Shared;
-use super::socket::Stream;
+use super::socket::{Deadline, Stream};
 use crate::nbd::handshake::{self, Handshake};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
 use crate::nbd::wire::Request;
@@ -31,8 +31,10 @@ use std::time::Instant;
 
 /// Largest piece that is read and sent at once.
 pub const PIECE_BYTES: usize = 256 << 10;
-/// Most turns of one client at once.
+/// Most turns of one client at once. All but one of them need a permit of the helpers, which all clients share.
 const MAX_TURNS: u32 = 16;
+/// Most turns of a client that is slow to take its answers: one sends, the other has the next answer ready.
+const MAX_TURNS_SLOW: u32 = 2;
 /// Bytes of a refused payload that are taken at once.
 const WASTE_BYTES: usize = 4096;
 /// Whether a client has sent more is looked at in each of its first so many turns, and then in every so many.
@@ -92,10 +94,15 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Called before the thread waits for the source, or for the client to take its answer: others take what the client
-    /// sends meanwhile.
+    /// Called before the thread waits for the source: others take what the client sends meanwhile.
     fn step_aside(&self) {
-        self.conn.lend();
+        self.conn.lend(MAX_TURNS);
+        self.step_aside_alone();
+    }
+
+    /// Called before the thread waits for the client to take its answer.
+    fn step_aside_for_client(&self) {
+        self.conn.lend(MAX_TURNS_SLOW);
         self.step_aside_alone();
     }
 
@@ -165,7 +172,12 @@ impl Conn {
     /// Takes a request and answers it. How much data that was.
     pub fn turn(&self, buffer: &mut Vec<u8>) -> usize {
         let mut turns = self.turns();
-        (turns.armed, turns.taking) = (false, true);
+        turns.armed = false;
+        if turns.inside > 0 && !self.shared.helpers.take(1) {
+            // What it has sent is taken when one of its other turns ends.
+            return 0;
+        }
+        turns.taking = true;
         turns.inside += 1;
         drop(turns);
         // A panic ends this client alone.
@@ -175,6 +187,9 @@ impl Conn {
         });
         let mut turns = self.turns();
         turns.inside -= 1;
+        if turns.inside > 0 {
+            self.shared.helpers.give(1);
+        }
         turns.over |= served.is_err();
         self.arm(&mut turns);
         if turns.over && turns.inside == 0 {
@@ -192,7 +207,7 @@ impl Conn {
         let Some(task) = task? else { return Ok(0) };
         let nth = self.taken.fetch_add(1, Ordering::Relaxed);
         if (nth < LOOK_EVERY || nth.is_multiple_of(LOOK_EVERY)) && self.stream.has_more() {
-            self.lend();
+            self.lend(MAX_TURNS);
             self.shared.have_done(self.shared.workers.invite());
         }
         self.answer(&turn, agreement, task, buffer)?;
@@ -200,9 +215,9 @@ impl Conn {
     }
 
     /// Lets others take what the client sends next.
-    fn lend(&self) {
+    fn lend(&self, most: u32) {
         let mut turns = self.turns();
-        if turns.inside < MAX_TURNS && !self.closing.load(Ordering::Relaxed) {
+        if turns.inside < most && !self.closing.load(Ordering::Relaxed) {
             self.arm(&mut turns);
         }
     }
@@ -235,64 +250,74 @@ impl Conn {
     // ---- the handshake ----
 
     fn agree(&self) -> Result<(), Gone> {
-        let settings = &self.shared.settings;
-        let until = Instant::now() + settings.handshake;
-        self.stream.set_write_timeout(Some(settings.stall)).map_err(|_| Gone)?;
+        // One time for all of it: a client that sends a byte a second is as slow as one that sends none.
+        let mut deadline = Deadline::within(self.shared.settings.handshake);
         let export = self.shared.export(&self.reader);
         let mut shake = Handshake::new(export.clone());
-        self.stream.send(&Handshake::greeting(), &[], || ()).map_err(|_| Gone)?;
+        self.send_all(&Handshake::greeting(), &mut deadline, || ())?;
         let mut bytes = Vec::new();
         let mut answer = Vec::new();
         loop {
             bytes.resize(shake.wants(), 0);
-            // One time for all of it: a client that sends a byte a second is as slow as one that sends none.
-            let left = until.checked_duration_since(Instant::now()).filter(|t| !t.is_zero()).ok_or(Gone)?;
-            self.stream.set_read_timeout(Some(left)).map_err(|_| Gone)?;
-            self.take(&mut bytes, || ())?;
+            self.take(&mut bytes, &mut deadline, || ())?;
             answer.clear();
             let then = shake.take(&bytes, &mut answer);
-            self.stream.send(&answer, &[], || ()).map_err(|_| Gone)?;
+            self.send_all(&answer, &mut deadline, || ())?;
             match then {
                 handshake::Then::More => {}
                 handshake::Then::Close(_) => return Err(Gone),
                 handshake::Then::Transmission => break,
             }
         }
-        // From now on somebody waits in the middle of a request only.
-        self.stream.set_read_timeout(Some(settings.stall)).map_err(|_| Gone)?;
         let agreement = Agreement { export, structured: shake.agreed().structured };
         self.agreement.set(agreement).map_err(|_| Gone)
     }
 
     // ---- bytes ----
 
-    fn send(&self, turn: &Turn<'_>, head: &[u8], data: &[u8]) -> Result<(), Gone> {
-        turn.sent.update(|sent| sent + data.len());
-        self.stream.send(head, data, || turn.step_aside()).map_err(|_| {
-            // Half an answer may be out: nothing that follows could be understood.
-            self.hang_up();
-            Gone
-        })
+    /// A time for stalls that begins when the client is first waited for.
+    fn stall(&self) -> Deadline {
+        Deadline::within(self.shared.settings.stall)
     }
 
-    /// Fills `bytes` from the socket; `waits` is called when they are not all there yet.
-    fn take(&self, mut bytes: &mut [u8], waits: impl Fn()) -> Result<(), Gone> {
+    /// Sends all of it; `waits` is called before it has to wait for the client.
+    fn send_all(&self, mut bytes: &[u8], deadline: &mut Deadline, waits: impl Fn()) -> Result<(), Gone> {
         while !bytes.is_empty() {
-            let got = match self.stream.receive_now(bytes) {
+            match self.stream.send_now(bytes, &[]) {
+                Ok(sent) => bytes = &bytes[sent..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     waits();
-                    self.stream.receive(bytes)
+                    self.stream.wait_to_send(deadline).map_err(|_| self.give_up())?;
                 }
-                got => got,
-            };
-            let got = got.ok().filter(|n| *n > 0).ok_or(Gone)?;
-            bytes = &mut bytes[got..];
+                Err(_) => return Err(self.give_up()),
+            }
         }
         Ok(())
     }
 
-    /// The next request and what it brings, which goes to `buffer`. Nothing when none has come. One that has begun must go
-    /// on within the time for stalls.
+    /// Half an answer may be out: nothing that follows could be understood.
+    fn give_up(&self) -> Gone {
+        self.hang_up();
+        Gone
+    }
+
+    /// Fills `bytes` from the socket; `waits` is called when they are not all there yet.
+    fn take(&self, mut bytes: &mut [u8], deadline: &mut Deadline, waits: impl Fn()) -> Result<(), Gone> {
+        while !bytes.is_empty() {
+            match self.stream.receive_now(bytes) {
+                Ok(got @ 1..) => bytes = &mut bytes[got..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    waits();
+                    self.stream.wait_to_receive(deadline).map_err(|_| Gone)?;
+                }
+                _ => return Err(Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next request and what it brings, which goes to `buffer`. Nothing when none has come. Of one that has begun the head,
+    /// and each piece of what it brings, has to be there within the time for stalls, however it dribbles in.
     fn next(&self, turn: &Turn<'_>, export: &Export, buffer: &mut Vec<u8>) -> Result<Option<Task>, Gone> {
         if self.closing.load(Ordering::Relaxed) {
             return Err(Gone);
@@ -303,7 +328,7 @@ impl Conn {
             got => got.ok().filter(|n| *n > 0).ok_or(Gone)?,
         };
         // The rest of it is the same request: nobody else takes from here before it is complete.
-        self.take(&mut bytes[got..], || turn.step_aside_alone())?;
+        self.take(&mut bytes[got..], &mut self.stall(), || turn.step_aside_alone())?;
         let request = Request::parse(&bytes).ok_or(Gone)?;
         let order = validate(&request, export);
         let taken = self.shared.settings.observer.as_ref().map(|_| Instant::now());
@@ -321,10 +346,14 @@ impl Conn {
     fn throw_away(&self, turn: &Turn<'_>, payload: u32) -> Result<(), Gone> {
         let mut left = payload as usize;
         let mut waste = [0; WASTE_BYTES];
+        let mut deadline = self.stall();
         while left > 0 {
             let n = left.min(waste.len());
-            self.take(&mut waste[..n], || turn.step_aside_alone())?;
+            self.take(&mut waste[..n], &mut deadline, || turn.step_aside_alone())?;
             left -= n;
+            if left.is_multiple_of(PIECE_BYTES) {
+                deadline = self.stall();
+            }
         }
         Ok(())
     }
@@ -342,14 +371,14 @@ impl Conn {
             buffer.resize(len.min(PIECE_BYTES), 0);
         }
         if len <= PIECE_BYTES {
-            self.take(&mut buffer[..len], || turn.step_aside_alone())?;
+            self.take(&mut buffer[..len], &mut self.stall(), || turn.step_aside_alone())?;
             return Ok(None);
         }
         turn.step_aside_alone();
         let mut outcome = Ok(());
         for start in (0..len).step_by(PIECE_BYTES) {
             let piece = &mut buffer[..PIECE_BYTES.min(len - start)];
-            self.take(piece, || ())?;
+            self.take(piece, &mut self.stall(), || ())?;
             // After an error the rest is only taken from the wire.
             if outcome.is_ok() {
                 outcome = self.reader.write_at(piece, offset + start as u64);

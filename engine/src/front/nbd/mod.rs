@@ -11,6 +11,7 @@
 //! ```
 
 mod conn;
+mod permits;
 mod socket;
 mod workers;
 
@@ -18,8 +19,10 @@ use crate::front::observe::Observer;
 use crate::log;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
+use crate::system;
 use crate::{Reader, WriteError};
 use conn::Conn;
+use permits::Permits;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket::{Listener, Stream};
 use std::collections::HashMap;
@@ -53,14 +56,19 @@ pub struct Settings {
     pub writable: bool,
     /// What clients may write is locked, so that no other program writes it at the same time: see [`Reader::lock`]. Default yes.
     pub lock: bool,
-    /// Most clients at once. Default 2048.
+    /// Most clients at once. Default [`MAX_CLIENTS`].
     pub max_clients: u32,
-    /// Most threads beyond one for each client, for clients with several requests that wait for the source. Default 256. A
-    /// thread that serves holds up to 256 KiB; there are more of them than cores only as far as requests wait.
+    /// Most threads beyond one for each client: the second and later requests in flight of every client share them. Default
+    /// [`MAX_HELPERS`]. A thread that serves holds up to 256 KiB; there are more of them than cores only as far as requests
+    /// wait.
     pub max_helpers: u32,
+    /// Most bytes of answers that are kept for clients that do not take them. Default [`MAX_OWED_BYTES`]. What would be more
+    /// is read again when its client takes it.
+    pub max_owed_bytes: u64,
     /// How long a client may take to agree on an export. Default 10 s.
     pub handshake: Duration,
-    /// How long a client may stop in the middle of a request, or not take an answer. Default 30 s.
+    /// How long a client may take to send the head of a request or 256 KiB of what it brings, and to take 256 KiB of an
+    /// answer, in all and not from byte to byte. Default 30 s.
     pub stall: Duration,
     /// Who is told of each request. Default nobody.
     pub observer: Option<Arc<dyn Observer>>,
@@ -73,8 +81,9 @@ impl Default for Settings {
             description: String::new(),
             writable: false,
             lock: true,
-            max_clients: 2048,
-            max_helpers: 256,
+            max_clients: MAX_CLIENTS,
+            max_helpers: MAX_HELPERS,
+            max_owed_bytes: MAX_OWED_BYTES,
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
             observer: None,
@@ -146,10 +155,18 @@ pub struct Counts {
     pub failed_requests: u64,
     /// Bytes of data sent, counted as they set out.
     pub bytes: u64,
+    /// Threads that serve clients or greet them now: at most one for each client, and the helpers.
+    pub threads: u64,
+    /// Bytes of answers kept now for clients that have not taken them.
+    pub owed_bytes: u64,
+    /// Bytes of answers that were read again because too many were owed.
+    pub reread_bytes: u64,
 }
 
 #[derive(Default)]
 struct Counters {
+    greeting: AtomicU64,
+    reread_bytes: AtomicU64,
     connections: AtomicU64,
     turned_away: AtomicU64,
     requests: AtomicU64,
@@ -164,6 +181,10 @@ struct Shared {
     counters: Counters,
     conns: Mutex<HashMap<u64, Arc<Conn>>>,
     workers: Workers,
+    /// For a client's second and later requests in flight.
+    helpers: Permits,
+    /// Bytes of answers that wait for their clients.
+    owed: Permits,
 }
 
 /// See the head of this file.
@@ -173,6 +194,12 @@ pub struct Server {
     wake: UnixStream,
 }
 
+/// Default of [`Settings::max_clients`].
+pub const MAX_CLIENTS: u32 = 2048;
+/// Default of [`Settings::max_helpers`].
+pub const MAX_HELPERS: u32 = 256;
+/// Default of [`Settings::max_owed_bytes`]: one piece for each helper.
+pub const MAX_OWED_BYTES: u64 = 64 << 20;
 /// How long a server that was stopped waits for answers that are on their way.
 const DRAIN: Duration = Duration::from_secs(5);
 /// Open files of a server beside its clients: the source, listeners, pipes, logs, and room to spare.
@@ -184,7 +211,8 @@ impl Server {
     /// Listens, and serves nobody yet.
     ///
     /// # Errors
-    /// An address is taken or not allowed, or the source cannot be written though the settings say so.
+    /// An address is taken or not allowed, the source cannot be written though the settings say so, or there is no thread to
+    /// be had.
     pub fn bind(listen: &[Listen], reader: Reader, settings: Settings) -> Result<(Server, Stop), ServeError> {
         if settings.writable {
             reader.allow_writes().map_err(|error| ServeError {
@@ -202,8 +230,11 @@ impl Server {
         let _ = stop.set_nonblocking(true);
         let most = settings.max_clients.saturating_add(settings.max_helpers);
         let workers = Workers::new(most).map_err(|error| short_of_files(&error))?;
-        let shared = Shared { reader, settings, counters: Counters::default(), conns: Mutex::default(), workers };
-        Ok((Server { shared: Arc::new(shared), listeners, wake }, Stop(stop)))
+        let (helpers, owed) = (Permits::new(u64::from(settings.max_helpers)), Permits::new(settings.max_owed_bytes));
+        let (counters, conns) = (Counters::default(), Mutex::default());
+        let shared = Arc::new(Shared { reader, settings, counters, conns, workers, helpers, owed });
+        shared.start().map_err(|error| short_of_threads(&error))?;
+        Ok((Server { shared, listeners, wake }, Stop(stop)))
     }
 
     /// Where it listens, as clients write it: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`.
@@ -285,6 +316,9 @@ impl Shared {
             requests: get(&c.requests),
             failed_requests: get(&c.failed_requests),
             bytes: get(&c.bytes),
+            threads: get(&c.greeting) + u64::from(self.workers.threads()),
+            owed_bytes: self.owed.used(),
+            reread_bytes: get(&c.reread_bytes),
         }
     }
 
@@ -316,9 +350,11 @@ impl Shared {
         conns.insert(number, Arc::clone(&conn));
         drop(conns);
         let shared = Arc::clone(self);
+        self.counters.greeting.fetch_add(1, Ordering::Relaxed);
         let greet = move || {
             // A panic ends this client alone; its place is given back all the same.
             let stays = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.begin()));
+            shared.counters.greeting.fetch_sub(1, Ordering::Relaxed);
             if !stays.unwrap_or(false) {
                 tracing::info!(client = number, "NBD client left before the end of its handshake");
                 conn.hang_up();
@@ -326,6 +362,7 @@ impl Shared {
             }
         };
         if spawn(greet).is_err() {
+            self.counters.greeting.fetch_sub(1, Ordering::Relaxed);
             self.forget(number);
             turn_away();
         }
@@ -333,6 +370,15 @@ impl Shared {
 
     fn forget(&self, number: u64) {
         self.conns.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    /// Starts the first thread: without one no client would ever be served.
+    fn start(self: &Arc<Shared>) -> std::io::Result<()> {
+        if self.workers.invite() == Then::Hire {
+            let shared = Arc::clone(self);
+            spawn(move || shared.work())?;
+        }
+        Ok(())
     }
 
     /// Starts the thread that the workers want, if they want one.
@@ -392,8 +438,15 @@ impl Drop for Server {
 }
 
 fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    let builder = std::thread::Builder::new().name("foreread-nbd".into()).stack_size(STACK_BYTES);
-    builder.spawn(work).map(drop)
+    system::spawn("foreread-nbd", Some(STACK_BYTES), work).map(drop)
+}
+
+fn short_of_threads(error: &std::io::Error) -> ServeError {
+    ServeError {
+        what: format!("no thread can be started ({error})"),
+        place: "the server".to_string(),
+        remedy: "allow more threads (ulimit -u, pids.max of the cgroup)",
+    }
 }
 
 /// Why what clients would write is not locked.

@@ -5,6 +5,8 @@
 
 use super::conn::PIECE_BYTES;
 use super::{Listen, ServeError};
+use crate::nbd::keepalive::keep_alive;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::fs::Permissions;
@@ -14,7 +16,23 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long the other side may take for something, from the first time that it is waited for.
+pub struct Deadline {
+    time: Duration,
+    at: Option<Instant>,
+}
+
+impl Deadline {
+    pub fn within(time: Duration) -> Deadline {
+        Deadline { time, at: None }
+    }
+
+    pub fn at(&mut self) -> Instant {
+        *self.at.get_or_insert_with(|| Instant::now() + self.time)
+    }
+}
 
 /// A socket that clients connect to.
 pub enum Listener {
@@ -60,6 +78,7 @@ impl Listener {
                 let stream = socket.accept()?.0;
                 // A small answer must not wait for a larger one.
                 stream.set_nodelay(true)?;
+                keep_alive(&stream)?;
                 Stream::Tcp(stream)
             }
         };
@@ -130,20 +149,6 @@ pub enum Stream {
 }
 
 impl Stream {
-    pub fn set_read_timeout(&self, time: Option<Duration>) -> std::io::Result<()> {
-        match self {
-            Stream::Unix(s) => s.set_read_timeout(time),
-            Stream::Tcp(s) => s.set_read_timeout(time),
-        }
-    }
-
-    pub fn set_write_timeout(&self, time: Option<Duration>) -> std::io::Result<()> {
-        match self {
-            Stream::Unix(s) => s.set_write_timeout(time),
-            Stream::Tcp(s) => s.set_write_timeout(time),
-        }
-    }
-
     /// Where the client is, for the log.
     pub fn peer(&self) -> String {
         match self {
@@ -166,19 +171,10 @@ impl Stream {
         recv(self.as_fd(), &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(got, _)| got > 0)
     }
 
-    /// What is there now; `WouldBlock` when it is nothing.
+    /// What is there now; `WouldBlock` when it is nothing. Nothing at the end.
     pub fn receive_now(&self, buf: &mut [u8]) -> std::io::Result<usize> {
-        self.receive_by(buf, RecvFlags::DONTWAIT)
-    }
-
-    /// What comes, as soon as something does, or the time for that is over. Nothing at the end.
-    pub fn receive(&self, buf: &mut [u8]) -> std::io::Result<usize> {
-        self.receive_by(buf, RecvFlags::empty())
-    }
-
-    fn receive_by(&self, buf: &mut [u8], flags: RecvFlags) -> std::io::Result<usize> {
         loop {
-            match recv(self.as_fd(), &mut *buf, flags) {
+            match recv(self.as_fd(), &mut *buf, RecvFlags::DONTWAIT) {
                 Ok((got, _)) => return Ok(got),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -186,29 +182,43 @@ impl Stream {
         }
     }
 
-    /// Sends both parts, as one packet where they fit. `waits` is called before it has to wait for the other side.
-    pub fn send(&self, head: &[u8], data: &[u8], waits: impl Fn()) -> std::io::Result<()> {
-        let (mut head, mut data) = (head, data);
-        let mut now = SendFlags::DONTWAIT;
-        while !head.is_empty() || !data.is_empty() {
-            let parts = [IoSlice::new(head), IoSlice::new(data)];
-            let flags = SendFlags::NOSIGNAL | now;
-            let sent = match sendmsg(self.as_fd(), &parts, &mut SendAncillaryBuffer::default(), flags) {
+    /// Sends what there is room for of both parts, as one packet where they fit. `WouldBlock` when there is no room.
+    pub fn send_now(&self, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
+        let parts = [IoSlice::new(head), IoSlice::new(data)];
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        loop {
+            match sendmsg(self.as_fd(), &parts, &mut SendAncillaryBuffer::default(), flags) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(sent) => sent,
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) if !now.is_empty() => {
-                    waits();
-                    now = SendFlags::empty();
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let of_head = sent.min(head.len());
-            head = &head[of_head..];
-            data = &data[sent - of_head..];
+                Err(Errno::INTR) => {}
+                sent => return Ok(sent?),
+            }
         }
-        Ok(())
+    }
+
+    /// Waits until something has come, or the client is gone.
+    pub fn wait_to_receive(&self, deadline: &mut Deadline) -> std::io::Result<()> {
+        self.wait(PollFlags::IN, deadline)
+    }
+
+    /// Waits until there is room to send, or the client is gone.
+    pub fn wait_to_send(&self, deadline: &mut Deadline) -> std::io::Result<()> {
+        self.wait(PollFlags::OUT, deadline)
+    }
+
+    fn wait(&self, what: PollFlags, deadline: &mut Deadline) -> std::io::Result<()> {
+        let until = deadline.at();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let time = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            match poll(&mut [PollFd::from_borrowed_fd(self.as_fd(), what)], Some(&time)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 

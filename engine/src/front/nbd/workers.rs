@@ -144,6 +144,11 @@ impl Workers {
         Then::Nothing
     }
 
+    /// Threads there are.
+    pub fn threads(&self) -> u32 {
+        self.crew().threads
+    }
+
     /// A thread that was to be hired could not be had, or has died.
     pub fn lost(&self) {
         let mut crew = self.crew();

@@ -11,6 +11,7 @@
 //! ```
 
 use super::uri::{Address, Place};
+use crate::nbd::keepalive::keep_alive;
 use crate::nbd::wire::{self, Request, command, errno, handshake_flag, info, option, reply, transmission};
 use crate::source::{EIO, SourceError, SourceName, SourceOpenError, errno_text};
 use std::collections::HashSet;
@@ -18,10 +19,12 @@ use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Largest read in one request: what every server takes.
 const MAX_REQUEST: usize = 32 << 20;
+/// Bytes for which a server has the time for silence once more: 35 KB/s, when that is 30 s.
+const PACE_BYTES: u64 = 1 << 20;
 /// Longest answer to an option.
 const MAX_ANSWER: u32 = 64 << 10;
 /// Most answers to one option.
@@ -44,7 +47,8 @@ pub enum Broken {
 impl Broken {
     fn lost(error: &std::io::Error) -> Broken {
         match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Broken::Lost(ETIMEDOUT, "the server is silent".to_string()),
+            ErrorKind::WouldBlock => Broken::Lost(ETIMEDOUT, "the server is silent".to_string()),
+            ErrorKind::TimedOut => Broken::Lost(ETIMEDOUT, "the server is too slow".to_string()),
             ErrorKind::UnexpectedEof => Broken::Lost(EIO, "the server hung up".to_string()),
             _ => match error.raw_os_error() {
                 Some(errno) => Broken::Lost(errno, errno_text(errno)),
@@ -97,6 +101,8 @@ struct Turn {
     floor: Floor,
     next_cookie: u64,
     waiting: HashSet<u64>,
+    /// Bytes that the server owes for the requests on their way.
+    owed: u64,
 }
 
 /// See the head of this file.
@@ -104,6 +110,7 @@ pub struct Link {
     stream: Wire,
     size: u64,
     flags: u16,
+    silence: Duration,
     sending: Mutex<()>,
     turn: Mutex<Turn>,
     bell: Condvar,
@@ -113,9 +120,15 @@ impl Link {
     /// Connects and agrees on the export. `silence` is how long the server may say nothing while an answer is due.
     pub fn connect(address: &Address, silence: Duration) -> Result<Link, Broken> {
         let stream = Wire::connect(&address.place, silence).map_err(|error| Broken::lost(&error))?;
-        let (size, flags) = agree(&stream, &address.export)?;
-        let turn = Turn { floor: Floor::Free, next_cookie: 1, waiting: HashSet::new() };
-        Ok(Link { stream, size, flags, sending: Mutex::default(), turn: Mutex::new(turn), bell: Condvar::new() })
+        let (size, flags) = agree(&stream, &address.export, Instant::now() + silence)?;
+        let turn = Mutex::new(Turn { floor: Floor::Free, next_cookie: 1, waiting: HashSet::new(), owed: 0 });
+        Ok(Link { stream, size, flags, silence, sending: Mutex::default(), turn, bell: Condvar::new() })
+    }
+
+    /// When an answer has to be complete: `silence` for itself, and as much for each [`PACE_BYTES`] that the server owes with it.
+    fn until(&self, owed: u64) -> Instant {
+        let times = owed.div_ceil(PACE_BYTES).saturating_add(1);
+        Instant::now() + self.silence.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX))
     }
 
     pub fn size(&self) -> u64 {
@@ -155,7 +168,7 @@ impl Link {
 
     /// One request: `len` bytes from `offset` on, into `bufs` from their byte `skip` on.
     fn request(&self, bufs: &mut [IoSliceMut<'_>], skip: usize, offset: u64, len: usize) -> Result<(), Broken> {
-        let cookie = {
+        let (cookie, until) = {
             let mut turn = self.turn();
             if let Floor::Down(why) = &turn.floor {
                 return Err(why.clone());
@@ -163,8 +176,22 @@ impl Link {
             turn.next_cookie += 1;
             let cookie = turn.next_cookie;
             turn.waiting.insert(cookie);
-            cookie
+            turn.owed += len as u64;
+            (cookie, self.until(turn.owed))
         };
+        let done = self.receive((cookie, until), bufs, skip, (offset, len));
+        self.turn().owed -= len as u64;
+        done
+    }
+
+    /// Sends the request and waits for its answer, at the latest until then.
+    fn receive(
+        &self,
+        (cookie, until): (u64, Instant),
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+        (offset, len): (u64, usize),
+    ) -> Result<(), Broken> {
         let request = Request { flags: 0, command: command::READ, cookie, offset, len: len as u32 };
         let sent = {
             let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,9 +200,9 @@ impl Link {
         if let Err(error) = sent {
             return Err(self.down(Broken::lost(&error)));
         }
-        match self.listen(cookie)? {
+        match self.listen(cookie, until)? {
             0 => {
-                let received = fill(&self.stream, bufs, skip, len);
+                let received = fill(&self.stream, bufs, skip, len, until);
                 received.map_err(|error| self.down(Broken::lost(&error)))?;
                 self.yield_floor(cookie);
                 Ok(())
@@ -191,9 +218,13 @@ impl Link {
     }
 
     /// Waits until the head of the answer to `cookie` has been read, and holds the floor then. Gives its error number.
-    fn listen(&self, cookie: u64) -> Result<u32, Broken> {
+    fn listen(&self, cookie: u64, until: Instant) -> Result<u32, Broken> {
         let mut turn = self.turn();
         loop {
+            if Instant::now() >= until {
+                drop(turn);
+                return Err(self.down(Broken::Lost(ETIMEDOUT, "the server is too slow".to_string())));
+            }
             match &turn.floor {
                 Floor::Down(why) => return Err(why.clone()),
                 Floor::For(whose, error) if *whose == cookie => {
@@ -204,7 +235,7 @@ impl Link {
                 Floor::Free => {
                     turn.floor = Floor::Listening;
                     drop(turn);
-                    let (whose, error) = self.head().map_err(|broken| self.down(broken))?;
+                    let (whose, error) = self.head(until).map_err(|broken| self.down(broken))?;
                     if whose == cookie {
                         return Ok(error);
                     }
@@ -217,7 +248,8 @@ impl Link {
                     self.bell.notify_all();
                 }
                 Floor::Listening | Floor::For(..) => {
-                    turn = self.bell.wait(turn).unwrap_or_else(PoisonError::into_inner);
+                    let left = until.saturating_duration_since(Instant::now());
+                    turn = self.bell.wait_timeout(turn, left).unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
@@ -235,9 +267,9 @@ impl Link {
     }
 
     /// The head of the next answer: whose it is, and its error.
-    fn head(&self) -> Result<(u64, u32), Broken> {
+    fn head(&self, until: Instant) -> Result<(u64, u32), Broken> {
         let mut bytes = [0; 16];
-        self.stream.receive(&mut bytes).map_err(|error| Broken::lost(&error))?;
+        self.stream.receive(&mut bytes, until).map_err(|error| Broken::lost(&error))?;
         if wire::u32_at(&bytes, 0) != wire::SIMPLE_MAGIC {
             return Err(Broken::odd("an answer without its magic number"));
         }
@@ -267,22 +299,28 @@ impl Drop for Link {
     }
 }
 
-fn fill(stream: &Wire, bufs: &mut [IoSliceMut<'_>], mut skip: usize, mut len: usize) -> std::io::Result<()> {
+fn fill(
+    stream: &Wire,
+    bufs: &mut [IoSliceMut<'_>],
+    mut skip: usize,
+    mut len: usize,
+    until: Instant,
+) -> std::io::Result<()> {
     for buf in bufs {
         let from = skip.min(buf.len());
         skip -= from;
         let n = len.min(buf.len() - from);
-        stream.receive(&mut buf[from..from + n])?;
+        stream.receive(&mut buf[from..from + n], until)?;
         len -= n;
     }
     Ok(())
 }
 
 /// The client's side of the handshake: size and flags of the export.
-fn agree(stream: &Wire, export: &str) -> Result<(u64, u16), Broken> {
+fn agree(stream: &Wire, export: &str, until: Instant) -> Result<(u64, u16), Broken> {
     let lost = |error: std::io::Error| Broken::lost(&error);
     let mut hello = [0; 18];
-    stream.receive(&mut hello).map_err(lost)?;
+    stream.receive(&mut hello, until).map_err(lost)?;
     let flags = wire::u16_at(&hello, 16);
     if wire::u64_at(&hello, 0) != wire::MAGIC || wire::u64_at(&hello, 8) != wire::OPTION_MAGIC {
         return Err(Broken::Refused(EIO, "this is no NBD server of the newstyle kind".to_string()));
@@ -301,7 +339,7 @@ fn agree(stream: &Wire, export: &str) -> Result<(u64, u16), Broken> {
     stream.send(&ask).map_err(lost)?;
     let mut found = None;
     for _ in 0..MAX_ANSWERS {
-        let (kind, data) = answer(stream)?;
+        let (kind, data) = answer(stream, until)?;
         match kind {
             reply::ACK => return found.ok_or_else(|| Broken::odd("no size")),
             reply::INFO if data.len() >= 12 && wire::u16_at(&data, 0) == info::EXPORT => {
@@ -315,10 +353,10 @@ fn agree(stream: &Wire, export: &str) -> Result<(u64, u16), Broken> {
 }
 
 /// One answer to `GO`.
-fn answer(stream: &Wire) -> Result<(u32, Vec<u8>), Broken> {
+fn answer(stream: &Wire, until: Instant) -> Result<(u32, Vec<u8>), Broken> {
     let lost = |error: std::io::Error| Broken::lost(&error);
     let mut head = [0; 20];
-    stream.receive(&mut head).map_err(lost)?;
+    stream.receive(&mut head, until).map_err(lost)?;
     if wire::u64_at(&head, 0) != wire::OPTION_REPLY_MAGIC || wire::u32_at(&head, 8) != option::GO {
         return Err(Broken::odd("an answer to another option"));
     }
@@ -327,7 +365,7 @@ fn answer(stream: &Wire) -> Result<(u32, Vec<u8>), Broken> {
         return Err(Broken::odd("an answer of over 65536 bytes"));
     }
     let mut data = vec![0; len as usize];
-    stream.receive(&mut data).map_err(lost)?;
+    stream.receive(&mut data, until).map_err(lost)?;
     Ok((wire::u32_at(&head, 12), data))
 }
 
@@ -365,6 +403,7 @@ impl Wire {
                     match TcpStream::connect_timeout(&address, silence) {
                         Ok(stream) => {
                             stream.set_nodelay(true)?;
+                            keep_alive(&stream)?;
                             stream.set_read_timeout(Some(silence))?;
                             stream.set_write_timeout(Some(silence))?;
                             return Ok(Wire::Tcp(stream));
@@ -384,11 +423,24 @@ impl Wire {
         }
     }
 
-    fn receive(&self, bytes: &mut [u8]) -> std::io::Result<()> {
-        match self {
-            Wire::Unix(s) => (&*s).read_exact(bytes),
-            Wire::Tcp(s) => (&*s).read_exact(bytes),
+    /// Fills `bytes`. Each wait is at most the time for silence, and none begins after `until`: an answer that dribbles ends.
+    fn receive(&self, mut bytes: &mut [u8], until: Instant) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            if Instant::now() >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let got = match self {
+                Wire::Unix(s) => (&*s).read(bytes),
+                Wire::Tcp(s) => (&*s).read(bytes),
+            };
+            match got {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(got) => bytes = &mut bytes[got..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
 
     fn hang_up(&self) {

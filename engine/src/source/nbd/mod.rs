@@ -54,7 +54,7 @@ impl Nbd {
     }
 
     /// Connects to a server that is given up when it owes an answer and says nothing for `silence` (of [`Nbd::open`]: 30 s).
-    /// An answer may take longer than that as long as it goes on coming.
+    /// An answer may take longer than that as long as it goes on coming, by as much again for each MiB that the server owes.
     ///
     /// # Errors
     /// As [`Nbd::open`].

@@ -8,16 +8,25 @@
 //! ```
 
 use super::{Agreement, Conn, Gone, PIECE_BYTES, Task, Turn};
+use crate::front::nbd::permits::Permit;
 use crate::front::observe::{Asked, Passed};
 use crate::nbd::validate::Order;
 use crate::nbd::wire::{self, errno};
 use crate::{Advice, ReadError, WriteError};
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 /// The protocol's number for an error, and its text.
 type Failure = (u32, String);
+
+/// A part of an answer that is read and sent at once.
+#[derive(Clone, Copy)]
+struct Piece {
+    offset: u64,
+    len: usize,
+}
 
 /// A request that is being answered.
 #[derive(Clone, Copy)]
@@ -100,17 +109,82 @@ impl Conn {
         observer.passed(self.number, &Passed { asked, offset, len, returned: len, done, start, end: Instant::now() });
     }
 
-    /// The wire, for one answer.
-    fn wire(&self, turn: &Turn<'_>) -> MutexGuard<'_, ()> {
+    /// The wire, if no other answer is on it.
+    fn free_wire(&self) -> Option<MutexGuard<'_, ()>> {
         match self.output.try_lock() {
-            Ok(wire) => wire,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                // Whoever sends may have to wait for the client.
-                turn.step_aside();
-                self.output.lock().unwrap_or_else(PoisonError::into_inner)
+            Ok(wire) => Some(wire),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The wire, for one answer without data.
+    fn wire(&self, turn: &Turn<'_>) -> MutexGuard<'_, ()> {
+        self.free_wire().unwrap_or_else(|| {
+            // The answer that is sent may have to wait for the client.
+            turn.step_aside_for_client();
+            self.output.lock().unwrap_or_else(PoisonError::into_inner)
+        })
+    }
+
+    /// The wire, for an answer that begins with this piece, which is in `buffer` then.
+    fn wire_with(&self, turn: &Turn<'_>, piece: Piece, buffer: &mut Vec<u8>) -> Result<MutexGuard<'_, ()>, Failure> {
+        if let Some(wire) = self.free_wire() {
+            return Ok(wire);
+        }
+        turn.step_aside_for_client();
+        let owed = self.owe(piece, 0, buffer);
+        let wire = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(owed);
+        self.recall(turn, piece, 0, buffer).map(|()| wire)
+    }
+
+    /// Counts what a client owes us room for, of a piece of which `sent` bytes are out. Where too much is owed already the bytes
+    /// are let go of, and read again once there is room ([`Conn::recall`]): they are cached, nearly always.
+    fn owe(&self, piece: Piece, sent: usize, buffer: &mut Vec<u8>) -> Option<Permit<'_>> {
+        let rest = (piece.len - sent) as u64;
+        let owed = self.shared.owed.hold(rest);
+        if owed.is_none() {
+            self.shared.counters.reread_bytes.fetch_add(rest, Ordering::Relaxed);
+            *buffer = Vec::new();
+        }
+        owed
+    }
+
+    /// What is left of a piece is in `buffer` again, if it was let go of.
+    fn recall(&self, turn: &Turn<'_>, piece: Piece, sent: usize, buffer: &mut Vec<u8>) -> Result<(), Failure> {
+        if !buffer.is_empty() {
+            return Ok(());
+        }
+        buffer.resize(piece.len, 0);
+        self.fill(turn, &mut buffer[sent..], piece.offset + sent as u64)
+    }
+
+    /// Sends a piece that is in `buffer`, behind `head`. The client has the time for stalls to take it.
+    fn send_piece(&self, turn: &Turn<'_>, head: &[u8], piece: Piece, buffer: &mut Vec<u8>) -> Result<(), Gone> {
+        turn.sent.update(|sent| sent + piece.len);
+        let mut deadline = self.stall();
+        let mut out = 0;
+        while out < head.len() + piece.len {
+            let (of_head, of_data) = (out.min(head.len()), out.saturating_sub(head.len()));
+            match self.stream.send_now(&head[of_head..], &buffer[of_data..piece.len]) {
+                Ok(sent) => out += sent,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    turn.step_aside_for_client();
+                    let owed = self.owe(piece, of_data, buffer);
+                    self.stream.wait_to_send(&mut deadline).map_err(|_| self.give_up())?;
+                    drop(owed);
+                    self.recall(turn, piece, of_data, buffer).map_err(|_| self.give_up())?;
+                }
+                Err(_) => return Err(self.give_up()),
             }
         }
+        Ok(())
+    }
+
+    /// Sends an answer without data.
+    fn send(&self, turn: &Turn<'_>, answer: &[u8]) -> Result<(), Gone> {
+        self.send_all(answer, &mut self.stall(), || turn.step_aside_for_client())
     }
 
     fn succeed(&self, turn: &Turn<'_>, agreement: &Agreement, open: Open) -> Result<(), Gone> {
@@ -119,9 +193,9 @@ impl Conn {
         self.told(open, true);
         let _wire = self.wire(turn);
         if agreement.structured {
-            self.send(turn, &wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0), &[])
+            self.send(turn, &wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0))
         } else {
-            self.send(turn, &wire::simple(0, cookie), &[])
+            self.send(turn, &wire::simple(0, cookie))
         }
     }
 
@@ -131,9 +205,9 @@ impl Conn {
         self.told(open, false);
         let _wire = self.wire(turn);
         if agreement.structured {
-            self.send(turn, &wire::error_chunk(cookie, error, message), &[])
+            self.send(turn, &wire::error_chunk(cookie, error, message))
         } else {
-            self.send(turn, &wire::simple(error, cookie), &[])
+            self.send(turn, &wire::simple(error, cookie))
         }
     }
 
@@ -149,12 +223,12 @@ impl Conn {
     ) -> Result<(), Gone> {
         let cookie = open.cookie;
         let end = offset + u64::from(len);
-        let piece = |from: u64| PIECE_BYTES.min((end - from) as usize);
-        if buffer.len() < piece(offset) {
-            buffer.resize(piece(offset), 0);
+        let piece = |from: u64| Piece { offset: from, len: PIECE_BYTES.min((end - from) as usize) };
+        let first = piece(offset);
+        if buffer.len() < first.len {
+            buffer.resize(first.len, 0);
         }
-        let first = &mut buffer[..piece(offset)];
-        if let Err((error, message)) = self.fill(turn, first, offset) {
+        if let Err((error, message)) = self.fill(turn, &mut buffer[..first.len], offset) {
             return self.fail(turn, agreement, open, error, &message);
         }
         let (structured, simple);
@@ -165,23 +239,26 @@ impl Conn {
             simple = wire::simple(0, cookie);
             &simple[..]
         };
-        let _wire = self.wire(turn);
-        let mut at = offset + first.len() as u64;
-        self.count(open, at == end, first.len());
-        self.send(turn, head, first)?;
+        let _wire = match self.wire_with(turn, first, buffer) {
+            Ok(wire) => wire,
+            Err((error, message)) => return self.fail(turn, agreement, open, error, &message),
+        };
+        let mut at = offset + first.len as u64;
+        self.count(open, at == end, first.len);
+        self.send_piece(turn, head, first, buffer)?;
         while at < end {
             // It takes its time, and the client's.
             turn.step_aside();
-            let next = &mut buffer[..piece(at)];
-            if self.fill(turn, next, at).is_err() {
+            let next = piece(at);
+            if self.fill(turn, &mut buffer[..next.len], at).is_err() {
                 self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
                 self.told(open, false);
                 self.hang_up();
                 return Err(Gone);
             }
-            at += next.len() as u64;
-            self.count(open, at == end, next.len());
-            self.send(turn, next, &[])?;
+            at += next.len as u64;
+            self.count(open, at == end, next.len);
+            self.send_piece(turn, &[], next, buffer)?;
         }
         Ok(())
     }

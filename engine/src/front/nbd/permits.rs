@@ -1,0 +1,67 @@
+//! Something that all clients share and of which there is only so much: helper threads, bytes that slow clients owe.
+//!
+//! ```text
+//!   take ──► used + n <= most? ── yes ──► used += n ──give──► used -= n
+//!                           └─ no: the caller does without
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// See the head of this file.
+pub struct Permits {
+    used: AtomicU64,
+    most: u64,
+}
+
+/// Given back when it is dropped.
+pub struct Permit<'a> {
+    of: &'a Permits,
+    n: u64,
+}
+
+impl Permits {
+    pub fn new(most: u64) -> Permits {
+        Permits { used: AtomicU64::new(0), most }
+    }
+
+    pub fn take(&self, n: u64) -> bool {
+        let more = |used: u64| used.checked_add(n).filter(|used| *used <= self.most);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub fn give(&self, n: u64) {
+        self.used.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    /// As [`Permits::take`], until what is returned is dropped.
+    pub fn hold(&self, n: u64) -> Option<Permit<'_>> {
+        self.take(n).then(|| Permit { of: self, n })
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.of.give(self.n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_so_many_and_no_more() {
+        let permits = Permits::new(10);
+        let held = permits.hold(7);
+        assert!(held.is_some() && !permits.take(4) && permits.take(3) && !permits.take(u64::MAX));
+        assert!(permits.hold(1).is_none() && permits.used() == 10, "what was refused is not given back");
+        drop(held);
+        assert_eq!(permits.used(), 3);
+        permits.give(3);
+        assert!(permits.take(10) && !permits.take(1));
+    }
+}
