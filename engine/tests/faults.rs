@@ -34,8 +34,8 @@ mod common;
 
 use common::{Draw, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
-use foreread::testing::{self, Call, Faulty, Queued, Verdict};
-use foreread::{Advice, Options, ReadError, Reader};
+use foreread::testing::{self, Call, Faulty, Other, Queued, Request, Verdict};
+use foreread::{Advice, Engine, Options, ReadError, Reader};
 use foreread_core::policy::ALL;
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
@@ -450,4 +450,185 @@ fn slow_and_shared() {
         }
     });
     check_memory(&quiet(&reader), 4096);
+}
+
+/// What the source holds in version `v`.
+fn version(v: u16) -> Vec<u8> {
+    testing::pattern(0, 64 << 10, v)
+}
+
+/// A source that cannot take over its new version goes on to say that it has changed: no read mixes two, and none hangs.
+#[test]
+fn the_nth_accept_fails_for_every_n() {
+    common::watch();
+    for lasting in [false, true] {
+        for n in 0.. {
+            let source = Arc::new(Faulty::nth_of(Mem::new(version(0)), Other::Accept, n, lasting));
+            let reader = open(Arc::clone(&source), "linux-6.18:max=128K");
+            let mut buf = vec![0; 10_000];
+            assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 10_000);
+            for v in 1..4 {
+                source.inner().replace(version(v));
+                reader.advise(Advice::DontNeed, 0..0).expect("taken");
+                let mut told = 0;
+                for _ in 0..8 {
+                    match reader.read_at(&mut buf, 20_000) {
+                        Ok(10_000) => {
+                            testing::check(&buf, 20_000, v).unwrap_or_else(|wrong| panic!("accept {n}: {wrong}"));
+                        }
+                        Err(ReadError::Changed { .. }) => told += 1,
+                        other => panic!("accept {n}: {other:?}"),
+                    }
+                }
+                assert!(told > 0 && (lasting || told <= 2), "accept {n}: told {told} times");
+            }
+            let faults = source.faults();
+            source.heal();
+            let _ = reader.read_at(&mut buf, 0);
+            assert_eq!(read_and_check(&reader, &mut buf, 0, 3), 10_000);
+            assert_eq!(reader.size(), 64 << 10);
+            check_memory(&quiet(&reader), 4096);
+            if faults == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// A flush that fails says so to its caller, and what it was for can still be read.
+#[test]
+fn the_nth_flush_fails_for_every_n() {
+    common::watch();
+    for lasting in [false, true] {
+        for n in 0..5 {
+            let source = Arc::new(Faulty::nth_of(Mem::new(version(0)), Other::Flush, n, lasting));
+            let reader = open(Arc::clone(&source), "none");
+            reader.allow_writes().expect("memory");
+            let mut failed = 0;
+            for at in 0..4_u64 {
+                reader.write_at(&testing::pattern(at * 5000, 5000, 9), at * 5000).expect("written");
+                failed += u64::from(reader.flush().is_err_and(|error| error.errno() == EIO));
+                read_and_check(&reader, &mut [0; 5000], at * 5000, 9);
+            }
+            let expected = if lasting { 4_u64.saturating_sub(n) } else { u64::from(n < 4) };
+            assert_eq!((failed, source.faults()), (expected, expected), "flush {n}");
+            source.heal();
+            assert!(reader.flush().is_ok());
+        }
+    }
+}
+
+/// Set where this process is one test's alone: what the system refuses, it refuses to every thread.
+const ALONE: &str = "FOREREAD_TEST_ALONE";
+
+/// Runs one test of this file in a process of its own.
+fn alone(test: &str, work: fn()) {
+    if std::env::var_os(ALONE).is_some() {
+        return work();
+    }
+    let me = std::env::current_exe().expect("this test");
+    let args = ["--exact", test, "--nocapture", "--test-threads=1"];
+    let out = std::process::Command::new(me).args(args).env(ALONE, "1").output().expect("started");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
+}
+
+/// With no thread to be had, and whichever is the first: every read is right, by threads, by a queue, by tasks.
+#[test]
+fn the_nth_thread_is_refused_for_every_n() {
+    alone("the_nth_thread_is_refused_for_every_n", || {
+        let mut refused = 0;
+        for lasting in [false, true] {
+            for n in 0.. {
+                testing::refuse(Request::Thread, Some(n), lasting);
+                for seed in 0..2 {
+                    let options = Options::default().policy("linux-6.18:max=128K").cache_bytes(256 << 10).threads(3);
+                    let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(50));
+                    let reader = match seed {
+                        0 => Reader::open(Arc::new(slow), options),
+                        _ => Reader::open(Arc::new(Queued::new(slow, n)), options),
+                    };
+                    let reader = reader.expect("opens");
+                    for (_, story) in STORIES {
+                        assert_eq!(tell(&[&reader, &reader], &story()), 0, "thread {n}");
+                    }
+                    let mut buf = vec![0; 50_000];
+                    let read = pollster::block_on(reader.read_at_async(&mut buf, 300_000));
+                    assert_eq!(read.ok(), Some(50_000), "thread {n}");
+                    check_memory(&quiet(&reader), 4096);
+                }
+                let fired = !testing::is_due(Request::Thread);
+                testing::refuse(Request::Thread, None, false);
+                refused += u64::from(fired);
+                if !fired {
+                    break;
+                }
+            }
+        }
+        assert!(refused >= 4, "{refused}");
+    });
+}
+
+/// An NBD server whose first thread cannot be had says so; no client waits for one that will never be.
+#[test]
+#[cfg(feature = "nbd")]
+fn a_server_without_its_first_thread_is_an_error() {
+    alone("a_server_without_its_first_thread_is_an_error", || {
+        use foreread::front::nbd::{Listen, Server, Settings};
+        let dir = tempfile::tempdir().expect("a directory");
+        let reader = || Reader::open(Arc::new(named(SIZE)), Options::default()).expect("opens");
+        let place = [Listen::Unix(dir.path().join("s"))];
+        testing::refuse(Request::Thread, Some(0), true);
+        let error = Server::bind(&place, reader(), Settings::default()).err().expect("no thread").to_string();
+        assert!(error.contains("no thread can be started") && error.contains("ulimit -u"), "{error}");
+        testing::refuse(Request::Thread, None, false);
+        assert!(Server::bind(&place, reader(), Settings::default()).is_ok(), "the place is free again");
+    });
+}
+
+/// Memory of its own that the system does not map: buffers come from the allocator, and every read is right.
+#[test]
+fn the_nth_mapping_is_refused_for_every_n() {
+    alone("the_nth_mapping_is_refused_for_every_n", || {
+        // Each round needs one slab more than what the ones before have left.
+        for n in 0..3_u64 {
+            let size = (n + 1) * (36 << 20);
+            testing::refuse(Request::Mapping, Some(0), n == 2);
+            let options = Options::default().policy("linux-6.18:max=1M").cache_bytes(size);
+            let reader = Reader::open(Arc::new(named(size)), options).expect("opens");
+            let mut buf = vec![0; 1 << 20];
+            (0..size >> 20).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 20, 0), 1 << 20));
+            assert!(!testing::is_due(Request::Mapping), "mapping {n} was never asked for");
+            testing::refuse(Request::Mapping, None, false);
+            check_memory(&quiet(&reader), 4096);
+        }
+    });
+}
+
+/// A file that cannot be opened is an error that says what to do; the engine and the files that it has go on.
+#[test]
+fn the_nth_open_fails_for_every_n() {
+    alone("the_nth_open_fails_for_every_n", || {
+        let file = tempfile::NamedTempFile::new().expect("a scratch file");
+        std::fs::write(file.path(), testing::pattern(0, 100_000, 0)).expect("room");
+        let name = format!("file:{}", file.path().display());
+        for n in 0..5 {
+            let engine = Engine::new(Options::default().cache_bytes(4 << 20)).expect("an engine");
+            testing::refuse(Request::File, Some(n), false);
+            let opened: Vec<_> = (0..4).map(|_| engine.open(name.as_str())).collect();
+            testing::refuse(Request::File, None, false);
+            let failed = opened.iter().position(Result::is_err);
+            assert_eq!(failed, (n < 4).then_some(n as usize));
+            for reader in &opened {
+                match reader {
+                    Ok(reader) => assert_eq!(read_and_check(reader, &mut [0; 5000], 70_000, 0), 5000),
+                    Err(error) => assert!(error.to_string().contains("ulimit -n"), "{error}"),
+                }
+            }
+            let files = opened.iter().flatten().count() as u64;
+            assert_eq!(engine.gauges().files, files);
+            drop(opened);
+            assert_eq!((engine.gauges().files, engine.gauges().opens, engine.meter().held_bytes()), (0, 0, 0));
+        }
+    });
 }

@@ -20,6 +20,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+/// Bytes of names that are kept to know a file when it is opened again. What is read of files beyond them is counted, and not
+/// recorded: [`MAX_FILES`] names of [`MAX_NAME_BYTES`] would be 4 GiB.
+const MAX_NAMES_BYTES: usize = 64 << 20;
+/// What is counted then.
+const TOO_MANY_FILES: &str = "requests of files beyond 1048576, or beyond 64 MiB of names";
 /// Requests that wait for the writer, some 2 MB.
 const QUEUE: usize = 1 << 14;
 
@@ -137,6 +142,8 @@ struct Taken {
     /// Clients that are there: the file of each, and its open description.
     clients: HashMap<u64, (u32, u32)>,
     files: HashMap<FileKey, u32>,
+    /// Bytes of their names.
+    names_bytes: usize,
     opens: u32,
     ready: VecDeque<Item>,
     sorter: Sorter<Record>,
@@ -155,6 +162,7 @@ impl Taken {
             left_out,
             clients: HashMap::new(),
             files: HashMap::new(),
+            names_bytes: 0,
             opens: 0,
             ready: VecDeque::new(),
             sorter: Sorter::new(MAX_RECORDS_DISORDER),
@@ -178,8 +186,9 @@ impl Taken {
         let file = match self.files.get(&key) {
             Some(file) => *file,
             // Its requests are counted as they come.
-            None if u64::from(known) == MAX_FILES => return,
+            None if u64::from(known) == MAX_FILES || self.names_bytes + key.0.len() > MAX_NAMES_BYTES => return,
             None => {
+                self.names_bytes += key.0.len();
                 let info = FileInfo { name: key.0.clone(), size: Some(size) };
                 self.ready.push_back(Item::File(info));
                 self.files.insert(key, known);
@@ -192,7 +201,7 @@ impl Taken {
 
     fn pass(&mut self, client: u64, passed: &Passed) {
         let Some(&(file, open)) = self.clients.get(&client) else {
-            return self.left_out.count("requests of files beyond 1048576");
+            return self.left_out.count(TOO_MANY_FILES);
         };
         if !passed.done {
             return self.left_out.count("requests that failed");
@@ -296,6 +305,24 @@ mod tests {
     fn read(since: Instant, offset: u64, len: u64, us: (u64, u64)) -> Passed {
         let at = |us| since + Duration::from_micros(us);
         Passed { asked: Asked::Read, offset, len, returned: len, done: true, start: at(us.0), end: at(us.1) }
+    }
+
+    /// Files with names of 4 KiB, more than are kept of: the rest is counted, and those that are known go on.
+    #[test]
+    fn names_end_at_their_limit() {
+        let kept = (MAX_NAMES_BYTES / MAX_NAME_BYTES) as u64;
+        let (done, items) = recorded(|recorder, since| {
+            for client in 0..kept + 10 {
+                recorder.opened(client, &format!("{client:0>width$}", width = MAX_NAME_BYTES), 1 << 20);
+                recorder.passed(client, &read(since, 0, 4096, (client, client + 1)));
+                if client > 0 {
+                    recorder.closed(client);
+                }
+            }
+            recorder.passed(0, &read(since, 4096, 4096, (kept + 20, kept + 21)));
+        });
+        assert_eq!(done, Recorded { records: kept + 1, left_out: vec![(TOO_MANY_FILES, 10)] });
+        assert_eq!(items.iter().filter(|item| matches!(item, Item::File(_))).count() as u64, kept);
     }
 
     fn reads(items: &[Item]) -> Vec<(u32, u32, u64)> {

@@ -36,6 +36,35 @@ pub const MOST_IDLE: usize = 128;
 /// Reply buffers that are kept to be used again.
 const SPARE_BUFFERS: usize = 8;
 
+/// Names that a listing under way counts at once.
+const NAMES_AT_ONCE: usize = 1024;
+
+/// Names of a listing under way, counted among all names until it is dropped.
+struct Counted<'a> {
+    view: &'a View,
+    names: usize,
+}
+
+impl Counted<'_> {
+    /// Whether this listing may have so many names.
+    fn room_for(&mut self, names: usize) -> bool {
+        if names <= self.names {
+            return true;
+        }
+        let mut handles = self.view.handles();
+        let more = NAMES_AT_ONCE.min(MOST_NAMES.saturating_sub(handles.names));
+        handles.names += more;
+        self.names += more;
+        names <= self.names
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.view.handles().names -= self.names;
+    }
+}
+
 /// An error number for the kernel.
 pub type Refusal = i32;
 
@@ -267,11 +296,12 @@ impl View {
 
     fn list_anew(&self, fh: u64, number: u64) -> Result<Names, Refusal> {
         let path = self.path_of(number)?;
-        let room = MOST_NAMES.saturating_sub(self.handles().names);
         let mut names = vec![(OsString::from("."), Kind::Folder), (OsString::from(".."), Kind::Folder)];
-        let mut whole = true;
+        // Counted before they are kept: a hundred listings at once are within the limit together, not each.
+        let mut counted = Counted { view: self, names: 0 };
+        let mut whole = counted.room_for(names.len());
         let listed = self.tree.list(&path, &mut |name, kind| {
-            whole = names.len() < room;
+            whole = whole && counted.room_for(names.len() + 1);
             if whole {
                 names.push((name, kind));
             }
@@ -284,11 +314,11 @@ impl View {
         }
         let names: Names = Arc::new(names);
         let mut handles = self.handles();
-        let count = names.len();
         if let Some((_, place)) = handles.folders.get_mut(&fh) {
             let before = place.replace(Arc::clone(&names)).map_or(0, |old| old.len());
-            handles.names = handles.names + count - before;
+            handles.names = handles.names + names.len() - before;
         }
+        drop(handles);
         Ok(names)
     }
 
@@ -375,4 +405,61 @@ fn answer(errno: i32) -> Refusal {
 /// Is this the number of the root?
 pub fn is_root(number: u64) -> bool {
     number == ROOT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::SourceError;
+    use crate::source::tree::Meta;
+    use crate::{Options, source::Source};
+    use std::path::Path;
+    use std::sync::Barrier;
+
+    /// One folder of many names, of which two listings begin at the same time.
+    struct Wide(Barrier, usize);
+
+    impl Tree for Wide {
+        fn list(&self, _: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError> {
+            self.0.wait();
+            for _ in 0..self.1 {
+                if !each(OsString::new(), Kind::File) {
+                    break;
+                }
+            }
+            Ok(())
+        }
+
+        fn look(&self, _: &Path) -> Result<Meta, SourceError> {
+            let (kind, version) = (Kind::Folder, Vec::new());
+            Ok(Meta { kind, size: 0, mtime_ns: 0, permissions: 0o755, owner: None, version })
+        }
+
+        fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+            Err(SourceError::Io { errno: Errno::NOENT.raw_os_error(), what: path.display().to_string() })
+        }
+
+        fn describe(&self) -> String {
+            "wide".to_string()
+        }
+    }
+
+    #[test]
+    fn listings_at_once_are_within_the_limit_together() {
+        for (each, fits) in [(MOST_NAMES / 2 - 2 * NAMES_AT_ONCE, true), (MOST_NAMES / 3 * 2, false)] {
+            let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
+            let view = View::new(Arc::new(Wide(Barrier::new(2), each)), engine, None).expect("a view");
+            let list = || {
+                let fh = view.open_folder(1).expect("a handle");
+                view.list(fh, 0, |_, _, _| false).map(|()| fh)
+            };
+            let (first, second) = std::thread::scope(|scope| {
+                let other = scope.spawn(list);
+                (list(), other.join().expect("no panic"))
+            });
+            assert_eq!(first.is_ok() && second.is_ok(), fits, "{first:?} {second:?}");
+            [first, second].into_iter().flatten().for_each(|fh| view.release_folder(fh));
+            assert_eq!(view.handles().names, 0, "nothing stays counted");
+        }
+    }
 }
