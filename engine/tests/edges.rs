@@ -270,3 +270,14 @@ fn an_interrupted_call_is_made_again() {
         assert_eq!(read_and_check(&reader, &mut buf, i * (64 << 10), 0), 64 << 10);
     }
 }
+
+/// A source beyond the largest offset is refused when it is opened; a run longer than a fetch may be is fetched in parts.
+#[test]
+fn a_source_and_a_fetch_have_their_largest_size() {
+    let options = || Options::default().policy("none").cache_bytes(8 << 20);
+    let large = |size| Reader::open(Arc::new(Mem::generated(size, |_, buf| buf.fill(0))), options());
+    assert!(matches!(large((1 << 62) + 1).err(), Some(foreread::OpenError::TooLarge { .. })));
+    let reader = large(1 << 62).expect("as large as one may be");
+    assert_eq!(reader.read_at(&mut vec![1; 2 << 20], 0), Ok(2 << 20));
+    assert_eq!(reader.stats().source_reads, 2, "of 1 MiB each");
+}

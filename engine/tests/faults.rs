@@ -348,6 +348,35 @@ fn every_fault_has_its_test() {
     assert_eq!(faults, all);
 }
 
+/// Every limit of SEMANTICS.md names tests that are there, or says that it has none.
+#[test]
+fn every_limit_names_its_test() {
+    fn sources(folder: &std::path::Path, all: &mut String) {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            match path.extension() {
+                Some(end) if end == "rs" => *all += &std::fs::read_to_string(&path).expect("a source"),
+                None if path.is_dir() => sources(&path, all),
+                _ => {}
+            }
+        }
+    }
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let mut all = String::new();
+    ["core/src", "core/tests", "engine/src", "engine/tests", "lab/src"].map(|of| sources(&root.join(of), &mut all));
+    let semantics = std::fs::read_to_string(root.join("SEMANTICS.md")).expect("SEMANTICS.md");
+    let limits = semantics.split("## Limits").nth(1).and_then(|rest| rest.split("## ").next()).expect("a table");
+    let rows: Vec<&str> = limits.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() >= 20, "{} rows", rows.len());
+    for row in rows {
+        let cell = row.trim_end_matches('|').rsplit('|').next().expect("a cell").trim();
+        assert!(cell.starts_with('`') || cell.starts_with("none: "), "no test: {row}");
+        for test in cell.split('`').skip(1).step_by(2) {
+            assert!(all.contains(&format!("fn {test}(")), "there is no {test}: {row}");
+        }
+    }
+}
+
 /// Anything fails now and then, under several threads; then nothing does.
 #[test]
 fn one_in_five_under_threads() {

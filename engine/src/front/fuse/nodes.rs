@@ -182,6 +182,16 @@ mod tests {
     }
 
     #[test]
+    fn one_number_too_many_is_refused() {
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 1);
+        let mut enter = |name: &str| nodes.enter(name.into(), meta(Kind::File, 1));
+        let (first, second, third) = (enter("a"), enter("b"), enter("c"));
+        assert!(first.is_some() && second.is_some() && third.is_none() && enter("a") == first);
+        nodes.forget(second.expect("a number"), 1);
+        assert!(nodes.enter("c".into(), meta(Kind::File, 1)).is_some(), "one that was given back");
+    }
+
+    #[test]
     fn forgotten_when_as_often_as_told() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 2);
         let told = |nodes: &mut Nodes, p: &str| nodes.enter(PathBuf::from(p), meta(Kind::File, 1));
