@@ -187,7 +187,7 @@ mod tests {
         let mut enter = |name: &str| nodes.enter(name.into(), meta(Kind::File, 1));
         let (first, second, third) = (enter("a"), enter("b"), enter("c"));
         assert!(first.is_some() && second.is_some() && third.is_none() && enter("a") == first);
-        nodes.forget(second.expect("a number"), 1);
+        assert!(nodes.forget(second.expect("a number"), 1).is_none(), "it was not open");
         assert!(nodes.enter("c".into(), meta(Kind::File, 1)).is_some(), "one that was given back");
     }
 
