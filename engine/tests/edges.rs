@@ -263,7 +263,7 @@ fn an_interrupted_call_is_made_again() {
     let settings = Settings { stall: Duration::from_secs(20), ..Settings::default() };
     let served = Served::of(reader, settings);
     // Its sockets have a time limit, and such calls are interrupted even without a handler.
-    let source = Nbd::open_within(served.uri(), Duration::from_secs(20)).expect("connected");
+    let source = Nbd::open_within(&served.uri(), Duration::from_secs(20)).expect("connected");
     let reader = Reader::open(Arc::new(source), Options::default().cache_bytes(MIB)).expect("opened");
     let mut buf = vec![0; 64 << 10];
     for i in 0..200 {

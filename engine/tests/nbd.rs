@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
     let served = Served::new(named(16 * MIB + 13));
-    let source = Nbd::open(served.uri()).expect("connected");
+    let source = Nbd::open(&served.uri()).expect("connected");
     assert_eq!(source.size(), 16 * MIB + 13);
     std::thread::scope(|scope| {
         for seed in 0..8 {
@@ -51,7 +51,7 @@ fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
 #[test]
 fn large_and_scattered_reads() {
     let served = Served::new(named(80 * MIB));
-    let source = Nbd::open(served.uri()).expect("connected");
+    let source = Nbd::open(&served.uri()).expect("connected");
     let (mut a, mut b, mut c) = (vec![0; 3], vec![0; 0], vec![0; 70 << 20]);
     let mut bufs = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
     assert_eq!(source.read_at(&mut bufs, 5).expect("readable"), (70 << 20) + 3);
@@ -115,7 +115,7 @@ fn growth_ends_the_connection() {
             }
         }
         let (version, size) = if over { (2, 2 * MIB) } else { (1, MIB + 4096) };
-        let source = Nbd::open(served.uri()).expect("connected");
+        let source = Nbd::open(&served.uri()).expect("connected");
         assert_eq!(source.size(), size, "a new connection gets the new size");
         testing::check(&read(&source, 500_000, 4096), 500_000, version).expect("right bytes");
     }
@@ -281,7 +281,7 @@ fn a_changed_source_ends_its_connections_and_new_ones_see_it() {
         old.send(command::READ, cookie, 8192 * cookie, 4096);
         assert_eq!(old.answer(), (cookie, errno::ESHUTDOWN));
     }
-    let new = Nbd::open(served.uri()).expect("connected");
+    let new = Nbd::open(&served.uri()).expect("connected");
     assert_eq!(new.size(), 1 << 19);
     testing::check(&read(&new, 4096, 4096), 4096, 1).expect("right bytes");
 }
@@ -325,7 +325,7 @@ fn a_server_that_comes_back_is_found_again() {
         thread.join().expect("no panic").expect("served");
     };
     let first = start(MIB);
-    let source = Nbd::open(format!("nbd+unix:///?socket={}", path.display())).expect("connected");
+    let source = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).expect("connected");
     testing::check(&read(&source, 0, 100), 0, 0).expect("right bytes");
     end(first);
     let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0).expect_err("nobody there");
@@ -374,7 +374,7 @@ fn a_server_that_lies_is_left() {
         }
     });
     for why in expected {
-        let error = Nbd::open(format!("nbd+unix:///?socket={}", path.display())).map(drop).expect_err("a lie");
+        let error = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).map(drop).expect_err("a lie");
         assert!(error.to_string().contains(why), "{error}");
     }
     server.join().expect("no panic");
@@ -497,7 +497,7 @@ fn nbdkit_and_qemu_nbd_are_sources() {
         let name = file.path().to_str().expect("UTF-8").to_string();
         let args = |s: &str| ["-r", "-t", "-e", "8", "-f", "raw", "-k", s, &name].map(String::from).into();
         let peer = Peer::start("qemu-nbd", args);
-        let source = Nbd::open(peer.uri()).expect("connected");
+        let source = Nbd::open(&peer.uri()).expect("connected");
         testing::check(&read(&source, 12_345, 3 << 20), 12_345, 0).expect("right bytes");
     }
 }
