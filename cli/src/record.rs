@@ -11,7 +11,7 @@ use crate::convert::{passed_over, size_of, written};
 use crate::fail::{Fail, one_line};
 use crate::out::{self, json_to};
 use foreread_lab::record::live::{Asked, Running, Target, start};
-use foreread_lab::record::{OTHER_WAYS, RecordError, Understood};
+use foreread_lab::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
 use foreread_lab::report::number::count;
 use foreread_lab::trace::own;
 use serde_json::json;
@@ -42,10 +42,11 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let status = wait(&mut running, signals, args.pid.is_some())?;
     let captured = running.finish().map_err(refused)?;
     let lost = captured.lost.overrun + captured.lost.dropped;
+    let off = captured.off.clone();
     let (seconds, drain_cpu_seconds) = (captured.seconds, captured.drain_cpu_seconds);
     let trace = captured.understand(&out).map_err(crate::convert::refused)?;
     let spent = Spent { seconds, event_ns: trace.event_ns, drain_cpu_seconds };
-    let told = Told::of(&trace, lost, spent, &out);
+    let told = Told::of(&trace, lost, spent, &out, off.as_ref());
     let Understood { header, items, left_out, .. } = trace;
     written(&out, args.force, |output| own::write(&header, items, &left_out, output))?;
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
@@ -60,6 +61,10 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         let what = format!("{lost} events were lost: {}; record with a larger --buffer", out.display());
         return Err(Fail::Check(what));
     }
+    if let Some(off) = off.filter(|_| args.strict) {
+        let remedy = "record it again while no other program uses tracefs";
+        return Err(Fail::Check(format!("{off}: {}; {remedy}", out.display())));
+    }
     match status.map(code) {
         None | Some(0) => Ok(()),
         Some(code) => Err(Fail::Passed(code)),
@@ -69,7 +74,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
 fn refused(error: RecordError) -> Fail {
     match error {
         RecordError::Tracefs(error) => Fail::Cannot(format!("{error}, {OTHER_WAYS}")),
-        RecordError::Kernel(_) => Fail::Cannot(error.to_string()),
+        RecordError::Kernel(_) | RecordError::Namespace => Fail::Cannot(error.to_string()),
         other => Fail::Input(other.to_string()),
     }
 }
@@ -107,7 +112,7 @@ fn wait(running: &mut Running, mut signals: Signals, joined: bool) -> Result<Opt
 
 /// Whether we are in the foreground of a terminal: then Ctrl-C has reached the command already. The fifth and the
 /// eighth field of /proc/self/stat (proc(5)) are our group and the terminal's.
-fn has_terminal() -> bool {
+pub fn has_terminal() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     fields.get(2).is_some_and(|group| fields.get(5) == Some(group))
@@ -129,13 +134,14 @@ struct Told {
     events: u64,
     event_bytes: u64,
     lost: u64,
+    off: Option<String>,
     spent: Spent,
     notes: Vec<String>,
     out: PathBuf,
 }
 
 impl Told {
-    fn of(trace: &Understood, lost: u64, spent: Spent, out: &Path) -> Told {
+    fn of(trace: &Understood, lost: u64, spent: Spent, out: &Path, off: Option<&SwitchedOff>) -> Told {
         Told {
             counts: trace.counts,
             files: trace.files,
@@ -143,6 +149,7 @@ impl Told {
             events: trace.events,
             event_bytes: trace.event_bytes,
             lost,
+            off: off.map(ToString::to_string),
             spent,
             notes: trace.header.notes.clone(),
             out: out.to_path_buf(),
@@ -199,6 +206,7 @@ impl Told {
             "events": self.events,
             "event_bytes": self.event_bytes,
             "lost_events": self.lost,
+            "switched_off": self.off,
             "counts": self.counts,
             "left_out": left_out,
             "notes": self.notes,

@@ -74,7 +74,8 @@ fn every_call_is_recorded_with_its_bytes() {
     assert!(op == Op::Read && offset <= 400_000 && offset > 390_000 && offset + len >= 405_000, "{all:?}");
     // A fork shares the position.
     assert_eq!(all[want.len() + 1..][..2], [(Op::Read, 25_480, 11), (Op::Read, 25_491, 13)]);
-    assert!(all[want.len() + 3..].contains(&(Op::Fault, 90 * 4096, 4096)), "{all:?}");
+    let touched = |(op, offset, _): &(Op, u64, u64)| *op == Op::Fault && *offset == 90 * 4096;
+    assert!(all[want.len() + 3..].iter().any(touched), "{all:?}");
 }
 
 #[test]

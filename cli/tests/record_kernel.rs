@@ -1,5 +1,5 @@
-//! `foreread record` of a process that runs already, and the kernel's own decisions beside what the kernel tells of them
-//! in an instance of tracefs that the test reads by itself.
+//! `foreread record` of a process that runs already, beside another recorder, of a mapping; and the kernel's own decisions
+//! beside what the kernel tells of them in an instance of tracefs that the test reads by itself.
 //!
 //! Needs root, tracefs and python3, else it is skipped; what a test needs besides it names.
 
@@ -127,9 +127,11 @@ fn begin(trace: &Path, pid: u32) -> Option<Child> {
 /// That the recorder ended well and has left nothing.
 fn is_over(status: ExitStatus, recorder: u32) {
     assert_eq!(status.code(), Some(0));
-    let left = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-        .map(|place| format!("{place}/instances/foreread-{recorder}"));
-    assert!(left.iter().all(|path| !Path::new(path).exists()), "{left:?}");
+    let instances = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(|place| format!("{place}/instances"));
+    let all = instances.iter().flat_map(fs::read_dir).flatten().flatten();
+    let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let left: Vec<String> = names.filter(|name| name.starts_with(&format!("foreread-{recorder}-"))).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
@@ -337,4 +339,98 @@ fn a_decision_that_is_carried_out_page_by_page_is_one() {
     assert_eq!(wanted, (0..last).collect::<Vec<u64>>(), "each page once: {ours:?}");
     let seen = beside.lines(&dev, numbers[1], ["index", "size", "nr_to_read"]);
     assert!(seen.iter().any(|(event, _)| event == "ra_unbounded"), "it has large folios: {seen:?}");
+}
+
+/// Another foreread begins in a PID namespace of its own, where this one has no process id, and clears away what dead ones
+/// have left: what this one reads afterwards is recorded all the same. The other one cannot know the kernel's numbers of its
+/// threads, so it refuses instead of recording nothing.
+#[test]
+fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
+    let (dir, data) = scratch();
+    let (outer, inner) = (dir.path().join("1.frt"), dir.path().join("2.frt"));
+    if !has(&["unshare", "--pid", "--fork", "--mount-proc", "true"]) {
+        return;
+    }
+    let (us, of) = (env!("CARGO_BIN_EXE_foreread"), text(&data));
+    let script = format!(
+        "unshare --pid --fork --mount-proc '{us}' record -q -o '{}' -- true; [ $? = 3 ] || exit 9; \
+         dd if='{of}' of=/dev/null bs=65536 status=none",
+        text(&inner)
+    );
+    let Some(got) = record(&outer, &["-q", "--strict"], &["sh", "-c", &script]) else { return };
+    assert_eq!(got.code, Some(0), "{}", got.err);
+    assert!(got.err.contains("cannot record in a PID namespace") && !inner.exists(), "{}", got.err);
+    let read: u64 = steps(&outer, None).get(of).into_iter().flatten().map(|(_, _, bytes)| bytes).sum();
+    assert!(read >= 1 << 20, "{read} bytes");
+}
+
+/// Another program switches the recording off: it is told, with what is missing, and with --strict it is a failure.
+#[test]
+fn a_recording_that_is_switched_off_says_so() {
+    let (dir, data) = scratch();
+    let trace = dir.path().join("t.frt");
+    if !has(&["unshare", "-m", "true"]) {
+        return;
+    }
+    let script = format!(
+        "unshare -m sh -c 'mount -t tracefs t \"$0\" && for f in \"$0\"/instances/foreread-'$PPID'-*/tracing_on; do \
+         echo 0 > $f; done' '{}' && cat '{}' > /dev/null",
+        text(dir.path()),
+        text(&data)
+    );
+    let Some(got) = record(&trace, &[], &["sh", "-c", &script]) else { return };
+    assert_eq!(got.code, Some(0), "{}", got.err);
+    assert!(got.err.contains("note: another program switched the recording off before"), "{}", got.err);
+    assert!(!steps(&trace, None).contains_key(text(&data)), "nothing was switched off");
+    let got = record(&trace, &["--strict", "--json", "-"], &["sh", "-c", &script]).expect("as before");
+    assert_eq!(got.code, Some(1), "{}", got.err);
+    assert!(got.err.contains("tracing_on is 0") && got.err.contains("no other program uses tracefs"), "{}", got.err);
+    let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
+    assert!(json["switched_off"].as_str().is_some_and(|text| text.contains("is missing")), "{json}");
+}
+
+const SCAN: &str = r#"
+import mmap, os, random, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.fsync(fd)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+pages = range(0, len(m), 4096)
+if sys.argv[2] == 'random':
+    pages = random.Random(1).sample(pages, 40)
+for at in pages: m[at]
+"#;
+
+/// A mapping that is scanned faults once in 16 pages, or once in a large folio. The scan is one sequential stream that reads
+/// all of the file; touches at random are no more than their pages.
+#[test]
+fn a_scanned_mapping_is_sequential() {
+    let (dir, data) = scratch();
+    let trace = dir.path().join("t.frt");
+    fs::write(&data, vec![7; 32 << 20]).expect("room");
+    if !has(&["python3", "--version"]) {
+        return;
+    }
+    let explained = |how: &str| -> Option<serde_json::Value> {
+        let words = [&python(SCAN)[..], &[text(&data), how]].concat();
+        let got = record(&trace, &["-q"], &words)?;
+        assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
+        let options = ["explain", text(&trace), "--on", "model:nvme", "--only", text(&data), "--json", "-"];
+        let json: serde_json::Value = serde_json::from_str(&output_of(&options)).expect("JSON");
+        Some(json["files"][0].clone())
+    };
+    let Some(scan) = explained("scan") else { return };
+    assert_eq!(scan["pattern"]["words"], "sequential", "{scan:#}");
+    let (unused, bytes) = (scan["share"]["unused_bytes"].as_u64(), scan["share"]["demand_bytes"].as_u64());
+    assert_eq!((unused, bytes), (Some(0), Some(32 << 20)), "{scan:#}");
+    let random = explained("random").expect("as before");
+    assert_eq!(random["pattern"]["words"], "random", "{random:#}");
+    let bytes = random["share"]["demand_bytes"].as_u64().expect("a number");
+    assert!(bytes <= 40 * PAGE, "{bytes} bytes of 40 pages");
+}
+
+fn output_of(options: &[&str]) -> String {
+    let got = common::foreread(options);
+    assert_eq!(got.code, Some(0), "{}", got.err);
+    got.out
 }

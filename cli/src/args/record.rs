@@ -11,7 +11,8 @@ use std::path::PathBuf;
 /// thread, from the kernel's tracepoints: it needs root and tracefs. Names are found by device and inode.
 ///
 /// The command has the terminal, and its exit code is the exit code (128 and the signal where one ended it). Before it
-/// runs: 2 bad input, 3 this machine cannot. After it: 1 with --strict and lost events, 2 if the trace cannot be written.
+/// runs: 2 bad input, 3 this machine cannot. After it: 1 with --strict and lost events, or a recording that another program
+/// switched off, 2 if the trace cannot be written.
 ///
 /// Without root: 'strace -f -ttt -T -y -o FILE CMD' and 'foreread import FILE', or import a text that root has recorded
 /// with ftrace or perf.
@@ -30,7 +31,7 @@ pub struct RecordArgs {
     /// Memory for events on their way, of all CPUs
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     pub buffer: u64,
-    /// Exit code 1 when events were lost
+    /// Exit code 1 when events were lost, or recording was switched off
     #[arg(long)]
     pub strict: bool,
     /// Record the kernel's own readahead too

@@ -135,7 +135,7 @@ pub struct File {
     pub opens: u64,
     /// Hints that were given.
     pub hints: u64,
-    /// Page faults among the reads.
+    /// Touches of mapped pages among the reads.
     pub faults: u64,
     /// How it was read, by offsets.
     pub pattern: Pattern,

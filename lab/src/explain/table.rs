@@ -193,7 +193,7 @@ fn streams(file: &File) -> Vec<String> {
         facts.push(plural(file.hints, "hint"));
     }
     if file.faults > 0 {
-        facts.push(plural(file.faults, "page fault"));
+        facts.push(plural(file.faults, "mapped page"));
     }
     let mut lines = wrap(&format!("{} ({}):", cut(&printable(&file.name), 200), facts.join(", ")), width::columns());
     for stream in file.streams.iter().take(WORST_STREAMS) {

@@ -75,7 +75,7 @@ pub struct Watcher {
     pub reasons: Vec<Reasons>,
     /// Hints that were given, of each file.
     pub hints: Vec<u64>,
-    /// Page faults among the reads, of each file.
+    /// Touches of mapped pages among the reads, of each file.
     pub faults: Vec<u64>,
     /// The stream of each read that is under way.
     reads: HashMap<u64, u32>,

@@ -10,7 +10,7 @@ use super::drain::Spill;
 use super::event::{Decoder, NEEDED, Place};
 use super::follow::Inherited;
 use super::names::{Finder, place_of};
-use super::{Before, Captured, RecordError};
+use super::{Before, Captured, RecordError, SwitchedOff};
 use crate::tracefs::{self, Instance};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -26,7 +26,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-/// How long the recorder sleeps while the rings are less than half full; then it looks at what is open.
+/// How long the recorder sleeps while the rings are less than half full; then it looks at what is open, and whether it still
+/// records.
 const TICK_MS: u32 = 100;
 
 /// Memory for the events of a CPU to begin with: all of 64 MiB takes longer to fetch than many a command runs.
@@ -66,6 +67,8 @@ pub struct Running {
     before: Vec<Before>,
     settled_ns: u64,
     stop: Arc<OwnedFd>,
+    /// The end has begun: from now on recording may be off.
+    ending: Arc<AtomicBool>,
     drain: JoinHandle<Result<Drained, RecordError>>,
     began_ns: u64,
     roots: Vec<PathBuf>,
@@ -100,11 +103,15 @@ pub fn start(asked: &Asked) -> Result<Running, RecordError> {
     let begun = begin(&instance, &asked.target)?;
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?);
     let (enough, ours) = (Arc::clone(&stop), Arc::clone(&instance));
+    let ending = Arc::new(AtomicBool::new(false));
+    let is_ending = Arc::clone(&ending);
     let drain = std::thread::spawn(move || {
+        let mut off = None;
         let mut finder = Finder::default();
         let mut rest = (per_cpu_kb > FIRST_BUFFER_KB).then_some(per_cpu_kb);
         let mut growth = None;
         while !spill.wait(&enough, TICK_MS) {
+            off = off.or_else(|| switched_off(&ours, began_ns, &is_ending));
             if spill.is_ready() {
                 // Many events: all that was asked for is fetched, by somebody else, as events must be taken meanwhile.
                 if let Some(kb) = rest.take() {
@@ -119,15 +126,37 @@ pub fn start(asked: &Asked) -> Result<Running, RecordError> {
         spill.take()?;
         growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
         let spent = clock_gettime(ClockId::ThreadCPUTime);
-        Ok(Drained { spill, finder, cpu_seconds: spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9 })
+        Ok(Drained { spill, finder, off, cpu_seconds: spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9 })
     });
     let Begun { child, joined, pid, before, settled_ns, roots } = begun;
-    Ok(Running { instance, root, decoder, child, joined, pid, before, settled_ns, stop, drain, began_ns, roots })
+    Ok(Running {
+        instance,
+        root,
+        decoder,
+        child,
+        joined,
+        pid,
+        before,
+        settled_ns,
+        stop,
+        ending,
+        drain,
+        began_ns,
+        roots,
+    })
+}
+
+/// What is switched off, unless we have begun to do it ourselves.
+fn switched_off(instance: &Instance, began_ns: u64, is_ending: &AtomicBool) -> Option<SwitchedOff> {
+    let what = instance.switched_off(NEEDED)?;
+    let by_us = is_ending.load(Ordering::SeqCst);
+    (!by_us).then(|| SwitchedOff { what, at_s: (now_ns() - began_ns) as f64 / 1e9 })
 }
 
 struct Drained {
     spill: Spill,
     finder: Finder,
+    off: Option<SwitchedOff>,
     cpu_seconds: f64,
 }
 
@@ -140,7 +169,14 @@ struct Begun {
     roots: Vec<PathBuf>,
 }
 
+/// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
 fn begin(instance: &Arc<Instance>, target: &Target) -> Result<Begun, RecordError> {
+    // Tracepoints have the numbers of the initial namespace, and in another one no thread knows its own.
+    if fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace.as_os_str() != INITIAL_PID_NAMESPACE) {
+        return Err(RecordError::Namespace);
+    }
     match target {
         Target::Command(words) => {
             let mut roots: Vec<PathBuf> = Vec::new();
@@ -299,9 +335,14 @@ impl Running {
     /// There was no room for the events.
     pub fn finish(self) -> Result<Captured, RecordError> {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
-        self.instance.set("tracing_on", "0")?;
+        let off_now = switched_off(&self.instance, self.began_ns, &self.ending);
+        self.ending.store(true, Ordering::SeqCst);
+        // What cannot be switched off any more is off.
+        if off_now.is_none() {
+            self.instance.set("tracing_on", "0")?;
+        }
         rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
-        let Drained { mut spill, mut finder, cpu_seconds } = self.drain.join().expect("it does not panic")?;
+        let Drained { mut spill, mut finder, off, cpu_seconds } = self.drain.join().expect("it does not panic")?;
         let lost = self.instance.stats();
         // An instance of which a file is open cannot be removed.
         let closed = spill.close();
@@ -328,6 +369,7 @@ impl Running {
             finder,
             until_unix_ns: until,
             lost,
+            off: off.or(off_now),
             seconds,
             drain_cpu_seconds: cpu_seconds,
         })

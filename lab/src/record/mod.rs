@@ -47,6 +47,12 @@ pub enum RecordError {
     /// There is no such process.
     #[error("no such process: {0}; see 'ps'")]
     Process(u32),
+    /// Threads have other numbers here than in the kernel's events.
+    #[error(
+        "cannot record in a PID namespace: the kernel's tracepoints do not know the process ids that hold here; run it \
+         outside of the container, or with the host's (--pid=host), {OTHER_WAYS}"
+    )]
+    Namespace,
     /// The system refused something else.
     #[error("cannot record: {0}")]
     Io(#[from] std::io::Error),
@@ -82,10 +88,31 @@ pub struct Captured {
     until_unix_ns: i128,
     /// What the kernel says was lost.
     pub lost: Stats,
+    /// What another program has switched off before the end.
+    pub off: Option<SwitchedOff>,
     /// From the start to the end of the command.
     pub seconds: f64,
     /// Processor time of the thread that took the events, meanwhile.
     pub drain_cpu_seconds: f64,
+}
+
+/// Recording was switched off by another program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchedOff {
+    /// The file of the instance that says so.
+    pub what: String,
+    /// When that was seen first, in seconds since the recording began; it is looked at ten times a second.
+    pub at_s: f64,
+}
+
+impl std::fmt::Display for SwitchedOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let SwitchedOff { what, at_s } = self;
+        write!(
+            f,
+            "another program switched the recording off before {at_s:.1} s ({what} is 0): what was read then is missing"
+        )
+    }
 }
 
 /// A trace that is about to be written.
@@ -167,7 +194,8 @@ impl Captured {
 
     fn header(&self, counts: &Counts, nameless: u64) -> Header {
         let mut notes = vec![
-            "of a fault that finds its page only the first in 64 KiB is seen: the kernel maps those around it at once"
+            "a fault reaches to the end of what the kernel mapped with its page (64 KiB, or a large folio): later touches \
+             of that are not seen"
                 .to_string(),
             "of vectors of buffers the length is what came".to_string(),
         ];
@@ -184,6 +212,7 @@ impl Captured {
         if lost > 0 {
             notes.push(format!("{lost} events were lost, at {} places; record with a larger --buffer", counts.gaps));
         }
+        notes.extend(self.off.as_ref().map(ToString::to_string));
         if !self.decoder.missing.is_empty() {
             notes.push(format!("this kernel has no tracepoint {}", self.decoder.missing.join(", ")));
         }

@@ -186,7 +186,9 @@ fn done(captured: &Captured, folder: &Path) -> Vec<Done> {
             Item::File(file) => named.push(files.iter().find(|(_, name)| *name == file.name).map(|(_, name)| *name)),
             Item::Record(r) => {
                 let name = named[r.file as usize];
-                all.extend(name.map(|name| (name, r.op, r.offset, r.returned.unwrap_or(r.len))));
+                // How much more than the page a fault maps depends on where the mapping lies.
+                let len = if r.op == Op::Fault { r.len.min(4096) } else { r.returned.unwrap_or(r.len) };
+                all.extend(name.map(|name| (name, r.op, r.offset, len)));
             }
         }
     }

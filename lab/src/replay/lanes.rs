@@ -143,7 +143,8 @@ impl Pauses {
 fn chain(loaded: &Loaded, records: &[&Kept], pauses: &Pauses, depth: u64, jobs: &mut Vec<Job>) {
     let mut last: Option<(&Kept, u32)> = None;
     for &record in records {
-        let Some(mut request) = record.request() else { continue };
+        let mut requests = record.requests();
+        let Some(mut request) = requests.next() else { continue };
         request.think_ns = pauses.before(record, last.map(|(before, _)| before));
         let same = |before: &Kept| (before.open, before.executable) == (record.open, record.executable);
         let number = match last {
@@ -154,7 +155,7 @@ fn chain(loaded: &Loaded, records: &[&Kept], pauses: &Pauses, depth: u64, jobs: 
                 jobs.len() as u32 - 1
             }
         };
-        jobs[number as usize].requests.push(request);
+        jobs[number as usize].requests.extend([request].into_iter().chain(requests));
         last = Some((record, number));
     }
 }

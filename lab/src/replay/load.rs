@@ -8,8 +8,9 @@ use crate::trace::{After, Flags, Header, Import, Item, Level, Op, Record, TraceE
 use crate::workload::Workload;
 use foreread_core::event::Advice;
 use foreread_core::machine::MAX_IDS;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The most records that are replayed, some 250 bytes each with all that is made of them: 512 MiB.
 pub const MAX_RECORDS: u64 = 1 << 21;
@@ -35,6 +36,7 @@ pub struct Kept {
     pub open: u32,
     pub thread: u32,
     pub offset: u64,
+    /// Bytes. Of a touch those that are read of what was mapped with its page, see `scans.rs`.
     pub len: u64,
     pub start_ns: Option<u64>,
     pub end_ns: Option<u64>,
@@ -57,6 +59,8 @@ pub struct Counts {
     pub unsized_files: u64,
     /// Reads, faults and hints of files that were not asked for.
     pub elsewhere: u64,
+    /// Faults of which only the first page is replayed, as there are too many pages in all.
+    pub cut_scans: u64,
     /// Records were left when the limit was reached that the user had set.
     pub cut: bool,
 }
@@ -109,6 +113,24 @@ pub struct Part {
     pub limit: Option<u64>,
     /// Those of files whose name contains this, in the case as it is written.
     pub only: Option<String>,
+    /// Those of files with one of these names.
+    pub files: Option<Arc<BTreeSet<String>>>,
+}
+
+impl Part {
+    fn has(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only))
+            && self.files.as_ref().is_none_or(|files| files.contains(name))
+    }
+}
+
+/// What was read of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadOfFile {
+    /// Bytes that were asked for.
+    pub bytes: u64,
+    /// Time from the start of each read to its end, all together; nothing where the trace does not tell it.
+    pub time_ns: Option<u64>,
 }
 
 /// Reads a trace, as much of it as `part` says. `name` is what it is called.
@@ -124,7 +146,7 @@ fn load_at_most(most: u64, name: &str, import: Import, part: &Part) -> Result<Lo
     for item in import.items {
         match item? {
             Item::File(file) => {
-                loading.wanted.push(part.only.as_ref().is_none_or(|only| file.name.contains(only)));
+                loading.wanted.push(part.has(&file.name));
                 loading.sizes.push((file.size, 0));
                 loading.names.push(file.name);
             }
@@ -205,6 +227,7 @@ impl Loading {
 
     fn finish(mut self, name: &str, header: Header) -> Result<Loaded, TraceError> {
         self.clip();
+        self.counts.cut_scans = super::scans::read_through(&mut self.records, super::scans::MAX_PAGES);
         let has_deps = self.records.iter().any(|r| !r.after.is_empty());
         if !has_deps {
             self.records.retain(|r| r.what != What::Nothing);
@@ -300,6 +323,20 @@ impl Loading {
 }
 
 impl Loaded {
+    /// What was read of each file, in the order of [`Loaded::names`].
+    #[must_use]
+    pub fn read_of_files(&self) -> Vec<ReadOfFile> {
+        let mut files = vec![ReadOfFile::default(); self.files.len()];
+        for record in self.records.iter().filter(|r| matches!(r.what, What::Read | What::Touch)) {
+            let file = &mut files[self.opens[record.open as usize] as usize];
+            file.bytes += record.len;
+            if let Some((start, end)) = record.start_ns.zip(record.end_ns) {
+                file.time_ns = Some(file.time_ns.unwrap_or(0) + end.saturating_sub(start));
+            }
+        }
+        files
+    }
+
     /// Whether it is of the calls of a program.
     pub(super) fn is_program(&self) -> bool {
         self.header.level == Level::Program
@@ -338,7 +375,7 @@ mod tests {
     }
 
     fn first(limit: u64) -> Part {
-        Part { limit: Some(limit), only: None }
+        Part { limit: Some(limit), ..Part::default() }
     }
 
     #[test]
@@ -387,7 +424,7 @@ mod tests {
         let read = |file| Item::Record(Record::read(file, 0, 7));
         let items = || vec![named("/lib/libc.so"), named("/data/a"), read(0), read(1), read(1)];
         let of = |only: &str| {
-            let part = Part { only: Some(only.to_string()), limit: None };
+            let part = Part { only: Some(only.to_string()), ..Part::default() };
             load("t", import(items(), Level::Program), &part)
         };
         let all = of("data").expect("two reads");

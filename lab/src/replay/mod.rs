@@ -16,6 +16,7 @@ mod lanes;
 mod layout;
 mod load;
 mod notes;
+mod scans;
 
 use crate::trace::TraceError;
 use crate::workload::{Job, Link, Request, Workload};
@@ -23,7 +24,7 @@ use load::{Kept, What};
 use std::sync::Arc;
 
 pub use layout::{LayoutError, bases, laid_out};
-pub use load::{Loaded, MAX_RECORDS, Part, Recorded, load};
+pub use load::{Loaded, MAX_RECORDS, Part, ReadOfFile, Recorded, load};
 
 /// Reads of one open description that are outstanding at once in mode open; what comes on top waits, and is counted as
 /// waiting since its time.
@@ -169,13 +170,15 @@ fn timed(loaded: &Loaded) -> Vec<Job> {
     let mut of_open: Vec<Option<u32>> = vec![None; loaded.opens.len() * 2];
     let mut jobs: Vec<Job> = Vec::new();
     for record in loaded.records.iter() {
-        let Some(mut request) = record.request() else { continue };
-        request.think_ns = record.start_ns.unwrap_or(0) - loaded.first_ns;
+        if record.what == What::Nothing {
+            continue;
+        }
         let number = *of_open[record.open as usize * 2 + usize::from(record.executable)].get_or_insert_with(|| {
             jobs.push(Job { depth: MAX_OUTSTANDING, timed: true, ..record.job(loaded, Vec::new()) });
             jobs.len() as u32 - 1
         });
-        jobs[number as usize].requests.push(request);
+        let think_ns = record.start_ns.unwrap_or(0) - loaded.first_ns;
+        jobs[number as usize].requests.extend(record.requests().map(|request| Request { think_ns, ..request }));
     }
     jobs
 }
@@ -197,20 +200,23 @@ fn dependent(loaded: &Loaded, factor: f64) -> Result<Vec<Job>, ReplayError> {
             return Err(ReplayError::Mode(format!("{what}; use --think 0, or the trace is damaged")));
         }
         earliest.push(begin);
-        jobs.push(Job { links, ..record.job(loaded, record.request().into_iter().collect()) });
+        jobs.push(Job { links, ..record.job(loaded, record.requests().collect()) });
     }
     Ok(jobs)
 }
 
 impl Kept {
-    /// What it becomes, without a pause; nothing for what is passed over.
-    fn request(&self) -> Option<Request> {
-        match self.what {
+    /// What it becomes, without a pause: one request, of a touch one for each of its pages; none for what is passed over.
+    fn requests(&self) -> impl Iterator<Item = Request> {
+        let one = match self.what {
             What::Read => Some(Request::read(self.offset, self.len)),
             What::Touch => Some(Request::touch(self.offset)),
             What::Hint(advice) => Some(Request::hint(advice, self.offset, self.len)),
             What::Nothing => None,
-        }
+        };
+        let more = if self.what == What::Touch { self.offset.saturating_add(self.len) } else { 0 };
+        let next = self.offset - self.offset % Workload::PAGE_BYTES + Workload::PAGE_BYTES;
+        one.into_iter().chain((next..more).step_by(Workload::PAGE_BYTES as usize).map(Request::touch))
     }
 
     /// A job of its own open description.

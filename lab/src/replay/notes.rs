@@ -95,13 +95,14 @@ fn left_out(counts: &Counts) -> Vec<String> {
         "record of somebody's readahead was left out: it is no demand",
         "records of somebody's readahead were left out: they are no demand",
     );
-    note(
-        counts.elsewhere,
-        "record of another file was left out, as --only says",
-        "records of other files were left out, as --only says",
-    );
+    note(counts.elsewhere, "record of another file was left out", "records of other files were left out");
     note(counts.empty, "read of nothing was left out", "reads of nothing, or behind the end, were left out");
     note(counts.clipped, "read was clipped to its file's end", "reads were clipped to their file's end");
+    note(
+        counts.cut_scans,
+        "fault was replayed as a touch of its first page only: too many pages in all",
+        "faults were replayed as touches of their first page only: too many pages in all",
+    );
     if counts.cut {
         notes.push("Only the first records of the trace were replayed, as --limit says".to_string());
     }

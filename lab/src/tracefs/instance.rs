@@ -1,20 +1,32 @@
 //! An instance of tracefs: buffers and switches that nobody else uses.
 //!
-//! It is called `foreread-PID`, so that the next run can take away what a killed one has left. Never: a write to a file
-//! outside of it.
+//! It is called `foreread-PID-TIME`, and its owner holds a lock (flock) on its folder for as long as it lives. The next run
+//! takes away what a killed one has left: instances whose lock is free. A process id would not do: in another PID namespace
+//! a living process has no /proc/PID. tracefs is one file system in all mounts and namespaces, so one lock is seen in all.
+//!
+//! ```text
+//!   owner    mkdir ─► open ─► flock ─► still there? ──no──► again, by another name
+//!   cleaner           open ─► flock, at once or not at all ─► switch off, rmdir
+//! ```
+//! Never: a write to a file outside of it, or to the instance of another process that lives.
 
 use super::format::EventFormat;
 use super::{Root, TracefsError};
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "foreread-";
+/// Names that are tried, when cleaners of other processes are faster than our lock.
+const MAX_TRIES: u32 = 16;
 
 /// An instance. It is switched off and removed when it is dropped.
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
+    /// Its folder, locked.
+    _lock: File,
 }
 
 /// What a CPU's buffer counted.
@@ -27,16 +39,29 @@ pub struct Stats {
 }
 
 impl Instance {
-    /// Makes the instance of this process, having removed those of dead ones. It records nothing yet.
+    /// Makes an instance of this process, having removed those of dead ones. It records nothing yet.
     ///
     /// # Errors
     /// The kernel refuses it.
     pub fn create(root: &Root) -> Result<Instance, TracefsError> {
         let instances = root.path().join("instances");
         remove_stale(&instances);
-        let path = instances.join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| TracefsError::io("cannot make an instance of tracefs", &path, &error))?;
-        let instance = Instance { path };
+        let mut made = None;
+        for _ in 0..MAX_TRIES {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            let name = format!("{PREFIX}{}-{:x}{:08x}", std::process::id(), now.tv_sec, now.tv_nsec);
+            let path = instances.join(name);
+            let locked = make(&path);
+            let refused = |error| TracefsError::io("cannot make an instance of tracefs", &path, &error);
+            if let Some(lock) = locked.map_err(refused)? {
+                made = Some(Instance { path, _lock: lock });
+                break;
+            }
+        }
+        let instance = made.ok_or_else(|| {
+            let remedy = "end the other programs that make and remove instances";
+            TracefsError::new("each instance of tracefs was removed at once", instances.display().to_string(), remedy)
+        })?;
         instance.set("tracing_on", "0")?;
         // The clock of the machine's other times, the same on all CPUs.
         instance.set("trace_clock", "mono")?;
@@ -66,18 +91,26 @@ impl Instance {
         fs::read_to_string(&path).map_err(|error| TracefsError::io("cannot read", &path, &error))
     }
 
-    /// Switches an event on, such as `sched/sched_process_exec`, for what passes `filter`; gives what it looks like, or
-    /// nothing where this kernel does not have it.
+    /// What an event looks like, such as `sched/sched_process_exec`; nothing where this kernel does not have it.
+    ///
+    /// # Errors
+    /// Its form is not understood.
+    pub fn format(&self, event: &str) -> Result<Option<EventFormat>, TracefsError> {
+        let Ok(text) = fs::read_to_string(self.path.join("events").join(event).join("format")) else { return Ok(None) };
+        EventFormat::parse(&text).map(Some).ok_or_else(|| {
+            let remedy = "this kernel is not known yet: please report it with this file";
+            TracefsError::new("the form of an event is not understood", event, remedy)
+        })
+    }
+
+    /// Switches an event on for what passes `filter`; gives what it looks like, or nothing where this kernel does not
+    /// have it.
     ///
     /// # Errors
     /// The kernel refuses it, or its form is not understood.
     pub fn enable(&self, event: &str, filter: Option<&str>) -> Result<Option<EventFormat>, TracefsError> {
+        let Some(format) = self.format(event)? else { return Ok(None) };
         let folder = self.path.join("events").join(event);
-        let Ok(text) = fs::read_to_string(folder.join("format")) else { return Ok(None) };
-        let Some(format) = EventFormat::parse(&text) else {
-            let remedy = "this kernel is not known yet: please report it with this file";
-            return Err(TracefsError::new("the form of an event is not understood", event, remedy));
-        };
         if let Some(filter) = filter {
             write(&folder.join("filter"), filter)?;
         }
@@ -143,6 +176,14 @@ impl Instance {
         sum
     }
 
+    /// What of these events is not recorded at the moment: recording as a whole, or the first that is switched off.
+    #[must_use]
+    pub fn switched_off(&self, events: &[&str]) -> Option<String> {
+        let is_on = |file: &str| self.get(file).is_ok_and(|text| text.trim_end().starts_with('1'));
+        let events = events.iter().map(|event| format!("events/{event}/enable"));
+        ["tracing_on".to_string()].into_iter().chain(events).find(|file| !is_on(file))
+    }
+
     /// Switches everything off.
     ///
     /// # Errors
@@ -172,12 +213,32 @@ fn parse_stats(text: &str) -> Stats {
     Stats { overrun: of("overrun"), dropped: of("dropped events") + of("commit overrun") }
 }
 
+/// Makes the folder and locks it; nothing where it is there, or a cleaner has had the lock first.
+fn make(path: &Path) -> std::io::Result<Option<File>> {
+    let gone = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::AlreadyExists => Ok(None),
+        _ => Err(error),
+    };
+    if let Err(error) = fs::create_dir(path) {
+        return gone(error);
+    }
+    let lock = match File::open(path) {
+        Ok(lock) => lock,
+        Err(error) => return gone(error),
+    };
+    flock(&lock, FlockOperation::LockExclusive)?;
+    Ok(path.exists().then_some(lock))
+}
+
 /// Removes the instances of processes that are gone.
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists()) {
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        // Versions before 1.0 had no lock, and no time in the name.
+        let lives = rest.parse::<u32>().is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        let Ok(folder) = File::open(entry.path()) else { continue };
+        if !lives && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             remove(&entry.path());
         }
     }
@@ -212,11 +273,17 @@ mod tests {
                 return;
             }
         };
-        // A process id beyond the largest that Linux gives (2^22).
-        let stale = root.path().join("instances/foreread-4194305");
-        fs::create_dir_all(&stale).expect("root may");
+        // A process id beyond the largest that Linux gives (2^22). That of a version without locks, and that of one with.
+        let stale = ["foreread-4194305", "foreread-4194305-1"].map(|name| root.path().join("instances").join(name));
+        stale.iter().for_each(|path| fs::create_dir_all(path).expect("root may"));
+        // As another PID namespace sees it: no such process, but the lock is held.
+        let alive = root.path().join("instances/foreread-4194305-2");
+        let lock = make(&alive).expect("root may").expect("nothing is there");
         let instance = Instance::create(&root).expect("made");
-        assert!(!stale.exists());
+        assert!(stale.iter().all(|path| !path.exists()) && alive.exists());
+        drop(lock);
+        remove_stale(&root.path().join("instances"));
+        assert!(!alive.exists() && instance.path().exists(), "the lock is free, and ours is not");
         let format = instance.enable("sched/sched_process_exec", None).expect("switched on").expect("there");
         assert!(format.field("pid").is_some());
         assert_eq!(instance.enable("sched/no_such_event", None).expect("no error"), None);

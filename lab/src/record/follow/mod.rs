@@ -227,6 +227,11 @@ impl Follow {
         if !self.tables.knows(thread) {
             self.tables.begin(thread)?;
         }
+        // It comes between the parts of a fault, and of a decision.
+        if let What::Folio(place, first, pages) = event.what {
+            self.touches.folio(place, first, pages);
+            return Ok(());
+        }
         let decided = if self.decided.is_empty() { None } else { self.decided.remove(&thread) };
         if let What::AheadByPage(place, first, _) = event.what
             && decided.is_some_and(|(one, from, until)| one == place && (from..until).contains(&first))
@@ -287,7 +292,7 @@ impl Follow {
                 self.ahead(thread, place, first, pages, at_ns, out);
             }
             What::AheadByPage(place, first, pages) => self.ahead(thread, place, first, pages, at_ns, out),
-            What::Mapped(..) | What::Fault(..) | What::Lost => {}
+            What::Mapped(..) | What::Fault(..) | What::Folio(..) | What::Lost => {}
         }
         Ok(())
     }
@@ -422,7 +427,7 @@ impl Follow {
             return;
         };
         let record = self.touch(thread, place, page, at_ns, out);
-        self.touches.found(thread, place, page, self.held.open(Some(record)));
+        self.touches.found(thread, place, page, last, self.held.open(Some(record)));
     }
 
     /// The page that a thread's fault is about, where its address is in a mapping that is known and the page is `right`:

@@ -1,0 +1,98 @@
+//! How much of what a fault mapped was read.
+//!
+//! The kernel maps up to 64 KiB, or a large folio, with the page of a fault, and later touches of those pages make no
+//! fault. What was mapped is in the record; what was read of it is told by the next fault of the same mapping:
+//!
+//! ```text
+//!   fault at page 0, 16 pages were mapped ─┬─ next fault at 16 (to 20)  the scan goes on: pages 0 to 15 were read
+//!                                          ├─ next fault at 9           the kernel had mapped less: pages 0 to 8
+//!                                          └─ anywhere else             nothing says so: page 0
+//! ```
+//! The last range of a scan has no next fault, and counts as read because the scan has reached it. A program that touches
+//! pages at random is therefore not taken for one that reads 64 KiB at each. What this does not see: a scan from the end
+//! to the start, and a scan by threads that each take a part smaller than what is mapped at once.
+
+use super::load::{Kept, What};
+use crate::workload::Workload;
+use std::collections::{BTreeMap, HashMap};
+
+/// A scan may pass over so many bytes: a page in each few is still a scan.
+const NEAR_BYTES: u64 = 4 * Workload::PAGE_BYTES;
+/// Pages that faults become at most in all, beyond one for each: 16 GiB of mappings, some 170 MB of requests.
+pub const MAX_PAGES: u64 = 1 << 22;
+
+/// Sets the length of each touch to what was read; gives how many had to be left with a page, as there are more than
+/// `most` pages in all.
+pub fn read_through(records: &mut [Kept], most: u64) -> u64 {
+    let page = Workload::PAGE_BYTES;
+    // Of each mapping: the latest faults that no other has gone on with, by their first byte.
+    let mut tails: HashMap<u32, BTreeMap<u64, usize>> = HashMap::new();
+    let mut read: Vec<(usize, u64)> = Vec::new();
+    let mut reached: Vec<usize> = Vec::new();
+    for (number, record) in records.iter().enumerate().filter(|(_, r)| r.what == What::Touch) {
+        let open = tails.entry(record.open).or_default();
+        let before = open.range(..record.offset).next_back().map(|(start, before)| (*start, *before));
+        let end = |before: usize| records[before].offset + records[before].len;
+        if let Some((start, before)) = before.filter(|(_, before)| record.offset <= end(*before) + NEAR_BYTES) {
+            read.push((before, end(before).min(record.offset) - start));
+            open.remove(&start);
+            reached.push(number);
+        }
+        open.insert(record.offset, number);
+    }
+    let mut lens: HashMap<usize, u64> = reached.into_iter().map(|number| (number, records[number].len)).collect();
+    lens.extend(read);
+    let (mut pages, mut left) = (0, 0);
+    for (number, record) in records.iter_mut().enumerate().filter(|(_, r)| r.what == What::Touch) {
+        let len = lens.get(&number).copied().unwrap_or(0).min(record.len).max(page.min(record.len));
+        pages += len.div_ceil(page) - 1;
+        let fits = pages <= most;
+        left += u64::from(!fits && len > page);
+        record.len = if fits { len } else { page.min(record.len) };
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First page and mapped pages of each fault of one mapping; gives how many pages were read of each.
+    fn read(faults: &[(u64, u64)], most: u64) -> (Vec<u64>, u64) {
+        let touch = |&(first, pages): &(u64, u64)| Kept {
+            what: What::Touch,
+            open: 0,
+            thread: 0,
+            offset: first * 4096,
+            len: pages * 4096,
+            start_ns: None,
+            end_ns: None,
+            executable: false,
+            after: Vec::new(),
+        };
+        let mut records: Vec<Kept> = faults.iter().map(touch).collect();
+        let left = read_through(&mut records, most);
+        (records.iter().map(|r| r.len / 4096).collect(), left)
+    }
+
+    fn pages(faults: &[(u64, u64)]) -> Vec<u64> {
+        read(faults, MAX_PAGES).0
+    }
+
+    #[test]
+    fn a_scan_reads_what_was_mapped_and_touches_at_random_their_page() {
+        assert_eq!(pages(&[(0, 16), (16, 32), (48, 16)]), [16, 32, 16], "in order, to the end");
+        assert_eq!(pages(&[(5, 11), (19, 13)]), [11, 13], "from the middle, a few pages left out");
+        assert_eq!(pages(&[(0, 32), (16, 16), (32, 16)]), [16, 16, 16], "less was mapped than thought");
+        assert_eq!(pages(&[(0, 16), (1000, 16), (16, 16), (1016, 16)]), [16; 4], "two scans take turns");
+        assert_eq!(pages(&[(5, 11), (900, 12), (433, 15)]), [1, 1, 1], "at random");
+        assert_eq!(pages(&[(0, 16), (32, 16), (64, 16)]), [1, 1, 1], "a page in each 128 KiB");
+        assert_eq!(pages(&[(48, 16), (32, 16), (16, 16)]), [1, 1, 1], "backward");
+        assert_eq!(pages(&[(7, 9), (7, 9)]), [1, 1], "the same page twice");
+    }
+
+    #[test]
+    fn pages_have_a_limit() {
+        assert_eq!(read(&[(0, 16), (16, 16), (32, 16)], 30), (vec![16, 16, 1], 1));
+    }
+}
