@@ -13,6 +13,7 @@ use crate::fail::{Fail, one_line};
 use crate::names;
 use foreread_lab::replay::{self, Loaded, Mode, Replay};
 use foreread_lab::workload;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -123,9 +124,14 @@ impl Part<'_> {
 
 /// Reads the trace and makes this part of it ready.
 pub fn ready(path: &Path, args: &Part<'_>) -> Result<Replay, Fail> {
+    ready_of(path, args, None)
+}
+
+/// The same of the files with these names only.
+pub fn ready_of(path: &Path, args: &Part<'_>, files: Option<Arc<BTreeSet<String>>>) -> Result<Replay, Fail> {
     let refused = |error: &dyn std::fmt::Display| Fail::Input(error.to_string());
     let import = convert::open(&[path.to_path_buf()], args.format)?;
-    let part = replay::Part { limit: args.limit, only: args.only.map(str::to_string) };
+    let part = replay::Part { limit: args.limit, only: args.only.map(str::to_string), files };
     let mut loaded: Loaded = replay::load(&path.display().to_string(), import, &part).map_err(|e| refused(&e))?;
     // What is refused names the path; tables and advice, who repeat it, are read better with the file's name.
     loaded.name = called(path);

@@ -1,8 +1,8 @@
 //! `foreread tune`: records a command or takes a trace, has the lab measure and compare, prints what to set.
 //!
 //! ```text
-//!   -- CMD ──► foreread record, a child ──► trace ─┐
-//!   TRACE ─────────────────────────────────────────┴─► storage (--on, or its largest file here) ──► lab ──► what to set
+//!   -- CMD, --pid N ──► foreread record, a child ──► trace, kept ─┐
+//!   TRACE ────────────────────────────────────────────────────────┴─► storage (--on, or found) ──► lab ──► what to set
 //! ```
 //! Never: sets anything.
 
@@ -12,18 +12,25 @@ use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
 use crate::reads::{self, Part};
+use crate::record::has_terminal;
 use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_lab::compare::Plan;
 use foreread_lab::explain::ExplainError;
+use foreread_lab::record::live::send;
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{self, Asked, Storage, TuneError};
-use std::ffi::{OsStr, OsString};
+use foreread_lab::tune::{self, Asked, Chosen, Storage, TuneError};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
-use tempfile::TempDir;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// Names that are tried for a trace without one.
+const MAX_NAMES: u32 = 1000;
 
 /// Records, measures and prints.
 pub fn run(args: &TuneArgs) -> Result<(), Fail> {
@@ -32,13 +39,20 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     let on = args.on.as_ref().map(storage).transpose()?;
     let out = args.out.as_ref().map(|path| out::writable("out", path.as_os_str())).transpose()?;
     out::distinct(&[("out", out.as_deref()), ("json", out::file(json.as_ref()))])?;
-    let (trace, _kept) = trace(args, out, json == Some(JsonTo::Stdout))?;
+    let (trace, exit_code) = match &args.trace {
+        Some(text) => (named(text)?, None),
+        None => record(args, out, json == Some(JsonTo::Stdout))?,
+    };
     let part = Part::from(&args.replay);
     let replay = Arc::new(reads::ready(&trace, &part)?);
-    let storage = on.map_or_else(|| found(&replay), Ok)?;
+    let (storage, chosen, replay) = match on {
+        Some(storage) => (storage, None, replay),
+        None => found(&trace, &part, replay)?,
+    };
+    let partial = args.replay.only.is_some() || args.replay.records.is_some();
     let plan =
         Plan { replay: Some(replay), runs: args.runs, cache_bytes: args.cache, seed: args.seed, ..Plan::default() };
-    let asked = Asked { plan, storage, seconds: f64::from(args.seconds) };
+    let asked = Asked { plan, storage, chosen, partial, seconds: f64::from(args.seconds) };
     let tuned = {
         let mut bar = Bar::new();
         tune::tune(&asked, &mut bar).map_err(broken)?
@@ -46,29 +60,17 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     if json != Some(JsonTo::Stdout) {
         out::print(tune::render(&tuned, Style { bold: out::may_style() }))?;
     }
-    let Some(to) = json else { return Ok(()) };
-    let text = serde_json::to_string_pretty(&tuned).expect("a struct of numbers and strings can always be written");
-    to.write(&(text + "\n"))
+    if let Some(to) = json {
+        let text = serde_json::to_string_pretty(&tuned).expect("a struct of numbers and strings can always be written");
+        to.write(&(text + "\n"))?;
+    }
+    exit_code.filter(|code| *code != 0).map_or(Ok(()), |code| Err(Fail::Passed(code)))
 }
 
-/// The trace, and the folder that it is in, if that is to go with us.
-fn trace(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf, Option<TempDir>), Fail> {
-    let Some(text) = &args.trace else {
-        let scratch = || {
-            let remedy = "name a place for the trace with --out";
-            tempfile::tempdir().map_err(|e| Fail::input("no place for a trace", e, remedy))
-        };
-        let (path, kept) = match out {
-            Some(path) => (path, None),
-            None => {
-                let dir = scratch()?;
-                (dir.path().join("recorded.frt"), Some(dir))
-            }
-        };
-        return record(&args.command, &path, kept.is_none(), json).map(|()| (path, kept));
-    };
+/// The trace that an argument names.
+fn named(text: &OsStr) -> Result<PathBuf, Fail> {
     match reads::parse(Some(text))? {
-        reads::Asked::Trace(path) => Ok((path, None)),
+        reads::Asked::Trace(path) => Ok(path),
         reads::Asked::Workload(_) | reads::Asked::Usual => {
             let remedy = "name a trace, or a command behind --; 'foreread compare' measures workloads";
             Err(Fail::input("a workload has no files to tune for", text.display(), remedy))
@@ -76,31 +78,94 @@ fn trace(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf, 
     }
 }
 
-/// Runs `foreread record` on the command. What the command makes of it is the command's matter, as long as a trace is
-/// there. Of a trace that goes with us nothing is `told`; `json` keeps stdout for the JSON.
-fn record(command: &[OsString], path: &Path, told: bool, json: bool) -> Result<(), Fail> {
-    let cannot = |error: &dyn std::fmt::Display| {
-        Fail::Cannot(format!(
-            "cannot record: {error}; record a trace by 'strace -f -ttt -T -y -o FILE CMD' and name it"
-        ))
-    };
-    let program = std::env::current_exe().map_err(|error| cannot(&error))?;
-    let arguments: [&OsStr; 4] = ["record".as_ref(), "--force".as_ref(), "--out".as_ref(), path.as_os_str()];
-    let mut child = Command::new(program);
-    if json {
-        child.stdout(std::io::stderr());
-    }
-    let quiet = (!told).then_some("--quiet");
-    let status = child.args(arguments).args(quiet).arg("--").args(command).status().map_err(|error| cannot(&error))?;
-    let has_trace = std::fs::metadata(path).is_ok_and(|meta| meta.len() > 0);
-    match status.code() {
-        _ if has_trace => Ok(()),
-        // It has said why on stderr.
-        Some(3) => {
-            Err(Fail::Cannot("nothing was recorded, so there is nothing to tune; see the line before".to_string()))
+/// Runs `foreread record`; gives the trace and the exit code of the command, if it was one.
+fn record(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf, Option<u8>), Fail> {
+    let scratch = tempfile::tempdir()
+        .map_err(|error| Fail::input("no place for a summary", error, "set TMPDIR to a folder that can be written"))?;
+    let summary = scratch.path().join("summary.json");
+    let force = out.is_some();
+    let path = out.map_or_else(|| free_name(args), Ok)?;
+    let mut command = std::env::current_exe().map(Command::new).map_err(|error| cannot(&error))?;
+    command.arg("record").arg("--out").arg(&path).arg("--json").arg(&summary).args(force.then_some("--force"));
+    match args.pid {
+        Some(pid) => {
+            eprintln!("foreread: process {pid} is recorded until it ends or Ctrl-C; the advice follows");
+            command.arg("--pid").arg(pid.to_string());
         }
-        _ => Err(Fail::input("nothing was recorded", "see the line before", "or name a trace instead of a command")),
+        None => drop(command.arg("--").args(&args.command)),
     }
+    if json {
+        command.stdout(std::io::stderr());
+    }
+    let (status, ended_by) = watched(&mut command)?;
+    let Ok(summary) = std::fs::read_to_string(&summary) else {
+        // It has said why on stderr.
+        return Err(match status.code() {
+            Some(3) => {
+                Fail::Cannot("nothing was recorded, so there is nothing to tune; see the line before".to_string())
+            }
+            _ => Fail::input("nothing was recorded", "see the line before", "or name a trace instead of a command"),
+        });
+    };
+    if let Some(signal) = ended_by {
+        eprintln!("foreread: ended by a signal; the trace is kept: 'foreread tune {}' goes on", path.display());
+        return Err(Fail::Passed(128 + signal));
+    }
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap_or_default();
+    Ok((path, summary["exit_code"].as_u64().and_then(|code| u8::try_from(code).ok())))
+}
+
+fn cannot(error: &dyn std::fmt::Display) -> Fail {
+    Fail::Cannot(format!("cannot record: {error}; record a trace by 'strace -f -ttt -T -y -o FILE CMD' and name it"))
+}
+
+/// `foreread-CMD.frt` in this folder, or in that for temporary files where this one cannot be written; with a number where
+/// there is such a file.
+fn free_name(args: &TuneArgs) -> Result<PathBuf, Fail> {
+    let name = match (args.pid, args.command.first()) {
+        (Some(pid), _) => pid.to_string(),
+        (None, Some(program)) => Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned(),
+        (None, None) => "trace".to_string(),
+    };
+    let is_writable = tempfile::tempfile_in(".").is_ok();
+    let folder = if is_writable { PathBuf::new() } else { std::env::temp_dir() };
+    let numbered = |n: u32| if n == 1 { format!("foreread-{name}.frt") } else { format!("foreread-{name}-{n}.frt") };
+    let free = (1..=MAX_NAMES).map(|n| folder.join(numbered(n))).find(|path| !path.exists());
+    free.ok_or_else(|| Fail::input("no free name for the trace", numbered(1), "name one with --out"))
+}
+
+/// Runs the recorder to its end, and passes signals on to it. Gives what ends us too: after Ctrl-C the advice follows, after
+/// SIGTERM or SIGHUP it does not.
+fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
+    let all: Vec<i32> = crate::signals::ending().into_iter().chain([SIGQUIT]).collect();
+    // A handler stays for the life of the process: once the recording is over a signal does what it does without one.
+    let over = Arc::new(AtomicBool::new(false));
+    for signal in &all {
+        let registered = signal_hook::flag::register_conditional_default(*signal, Arc::clone(&over));
+        registered.map_err(crate::signals::no_handler)?;
+    }
+    let mut signals = Signals::new(all).map_err(crate::signals::no_handler)?;
+    let handle = signals.handle();
+    let mut child: Child = command.spawn().map_err(|error| cannot(&error))?;
+    let ended_by = Arc::new(AtomicI32::new(0));
+    let (pid, by) = (child.id(), Arc::clone(&ended_by));
+    let forwarder = std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if matches!(signal, SIGTERM | SIGHUP) {
+                by.store(signal, Ordering::Release);
+            }
+            // Of what a terminal sends the recorder has its own.
+            if !(matches!(signal, SIGINT | SIGQUIT) && has_terminal()) {
+                send(pid, signal);
+            }
+        }
+    });
+    let status = child.wait();
+    over.store(true, Ordering::Release);
+    handle.close();
+    forwarder.join().expect("it does not panic");
+    let ended_by = u8::try_from(ended_by.load(Ordering::Acquire)).ok().filter(|signal| *signal != 0);
+    Ok((status.map_err(|error| cannot(&error))?, ended_by))
 }
 
 /// What `--on` names.
@@ -119,9 +184,15 @@ fn storage(name: &SourceName) -> Result<Storage, Fail> {
     }
 }
 
-/// Where the files of the trace live.
-fn found(replay: &Replay) -> Result<Storage, Fail> {
-    tune::largest_file(replay).map(Storage::Probe).map_err(|error| Fail::Input(error.to_string()))
+/// The storage that the reads waited for, why it is this one, and the reads of it.
+fn found(trace: &Path, part: &Part<'_>, replay: Arc<Replay>) -> Result<(Storage, Option<Chosen>, Arc<Replay>), Fail> {
+    let found = tune::find(&replay).map_err(|error| Fail::Input(error.to_string()))?;
+    let all_there = replay.loaded.names.iter().all(|name| found.names.contains(name));
+    let replay = match all_there {
+        true => replay,
+        false => Arc::new(reads::ready_of(trace, part, Some(Arc::new(found.names)))?),
+    };
+    Ok((Storage::Probe(found.path), Some(found.chosen), replay))
 }
 
 fn broken(error: TuneError) -> Fail {

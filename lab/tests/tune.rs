@@ -8,7 +8,7 @@ use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::Silent;
 use foreread_lab::report::table::Style;
 use foreread_lab::trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
-use foreread_lab::tune::{Asked, Storage, Tuned, largest_file, render, tune};
+use foreread_lab::tune::{Asked, Storage, Tuned, find, render, tune};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
@@ -27,7 +27,7 @@ fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> Tuned {
     let replay = Some(replay("/data/file", 64 << 20, reads));
     let plan = Plan { replay, runs: Some(3), seed: 1, ..Plan::default() };
     let storage = Storage::Model(presets::find(model).expect("a preset"));
-    tune(&Asked { plan, storage, seconds: 1.0 }, &mut Silent).expect("it can be tuned")
+    tune(&Asked { plan, storage, chosen: None, partial: false, seconds: 1.0 }, &mut Silent).expect("it can be tuned")
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
 fn random_reads_gain_nothing_and_it_says_so() {
     let tuned = tuned("rbd", (0..200).map(|n| ((n * 7919 + n * n * 131 + 17) % 16_000, 1)));
     assert_eq!((&tuned.kernel, &tuned.policy), (&None, &None), "{:#?}", tuned.report.rows);
-    assert!(tuned.settings.is_empty() && tuned.verdict.starts_with("There is nothing to gain"), "{}", tuned.verdict);
+    assert!(tuned.settings.is_empty() && tuned.verdict.starts_with("Nothing worth changing"), "{}", tuned.verdict);
 }
 
 #[test]
@@ -60,7 +60,8 @@ fn the_json_has_the_promised_keys() {
     let tuned = tuned("rbd", (0..100).map(|n| (n, 1)));
     let json = serde_json::to_value(&tuned).expect("JSON");
     assert_eq!((json["schema"].as_str(), json["storage"].as_str()), (Some("foreread.tune/1"), Some("model:rbd")));
-    for key in "foreread trace probe today today_bytes report kernel hint hint_files policy verdict settings".split(' ')
+    for key in
+        "foreread trace chosen probe today today_bytes report kernel hint hint_files policy verdict settings".split(' ')
     {
         assert!(json.get(key).is_some(), "{key} is missing");
     }
@@ -71,15 +72,50 @@ fn the_json_has_the_promised_keys() {
 
 #[test]
 fn the_storage_is_found_by_the_largest_file_that_is_here() {
-    let dir = tempfile::tempdir().expect("a scratch directory");
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
     let path = dir.path().join("large");
     std::fs::File::create(&path).and_then(|f| f.set_len(16 << 20)).expect("a sparse file");
     let name = path.to_str().expect("UTF-8");
-    assert_eq!(largest_file(&replay(name, 16 << 20, (0..4).map(|n| (n, 1)))).expect("it is here"), path);
-    let error =
-        |name: &str| largest_file(&replay(name, 16 << 20, (0..4).map(|n| (n, 1)))).expect_err("not here").to_string();
+    let reads = |name: &str| replay(name, 16 << 20, (0..4).map(|n| (n, 1)));
+    let found = find(&reads(name)).expect("it is here");
+    assert_eq!((found.path.as_path(), found.chosen.bytes_share), (path.as_path(), Some(1.0)));
+    assert_eq!((found.chosen.disk.files, found.chosen.disk.bytes), (1, 4 * PAGE));
+    let error = |name: &str| find(&reads(name)).expect_err("not here").to_string();
     assert!(error("/no/such/file").starts_with("none of its files is on this machine"));
     assert!(error("relative").contains("--on model:NAME"));
-    std::fs::write(dir.path().join("small"), b"x").expect("written");
-    assert!(error(dir.path().join("small").to_str().expect("UTF-8")).contains("too small to measure"));
+}
+
+/// Two files, and one that is not here: `bytes` and `took` are of each read.
+fn two_disks(slow: &str, fast: &str) -> Arc<Replay> {
+    let file = |name: &str| Item::File(FileInfo { name: name.to_string(), size: Some(64 << 20) });
+    let mut items = vec![file(slow), file(fast), file("/no/such/file")];
+    let mut at = 0;
+    for n in 0..20 {
+        for (file, bytes, took) in [(0, PAGE, 2_000_000), (1, 16 * PAGE, 10_000), (2, PAGE, 1)] {
+            let times = (Some(at), Some(at + took));
+            let read = Record::read(file, n * bytes, bytes);
+            items.push(Item::Record(Record { open: file, start_ns: times.0, end_ns: times.1, ..read }));
+            at += took;
+        }
+    }
+    let header = Header { level: Level::Program, ..Header::default() };
+    let import = Import { header, items: Box::new(items.into_iter().map(Ok)), left_out: LeftOut::default() };
+    let loaded = Arc::new(load("two.trace", import, &Part::default()).expect("readable"));
+    Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"))
+}
+
+/// The fast disk has most of the bytes, the slow one most of the time: that one is chosen, and the rest is named. A file of
+/// /proc and one of the disk are two storages on every machine.
+#[test]
+fn the_storage_that_was_waited_for_is_chosen() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+    let path = dir.path().join("large");
+    std::fs::File::create(&path).and_then(|f| f.set_len(16 << 20)).expect("a sparse file");
+    let found = find(&two_disks(path.to_str().expect("UTF-8"), "/proc/version")).expect("it is here");
+    assert_eq!(found.path, path);
+    assert!(found.chosen.time_share.is_some_and(|share| share > 0.99), "{:?}", found.chosen);
+    assert!(found.chosen.bytes_share.is_some_and(|share| share < 0.1), "{:?}", found.chosen);
+    assert_eq!((found.chosen.others.len(), found.chosen.not_here.files, found.names.len()), (1, 1, 1));
+    let other = find(&two_disks("/proc/version", path.to_str().expect("UTF-8"))).expect_err("nothing to measure there");
+    assert!(other.to_string().contains("can be measured"), "{other}");
 }

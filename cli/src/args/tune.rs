@@ -8,27 +8,35 @@ use std::path::PathBuf;
 
 /// Record a program, measure its storage, say what to set
 ///
-/// The whole story in one command: records what a command reads ('foreread record'), or takes a trace; measures the storage
-/// where the largest of its files lives ('foreread probe'), or takes a model; compares the kernel's readahead at several
-/// settings, hints and foreread's policies on a model of it, in pairs of runs ('foreread compare'); and says what to set
-/// and what to expect of it, with a 95 % interval. Where there is nothing to gain it says so.
+/// The whole story in one command: records what a command reads ('foreread record'), or takes a trace; measures the disk
+/// that its reads waited for ('foreread probe'), or takes a model; compares the kernel's readahead at several settings,
+/// hints and foreread's policies on a model of it, in pairs of runs ('foreread compare'); and says what to set and what to
+/// expect of it, with a 95 % interval. Where a change would save less than 10 % of the time it says so.
 ///
-/// Everything is held against today: the kernel's readahead at the present read_ahead_kb of the storage. All is foretold
-/// on a model, from an empty cache: 'foreread probe --verify' shows how far that can be trusted.
+/// The recorded trace is kept. Ctrl-C ends the command, or the recording of --pid; the advice follows all the same. The exit
+/// code is that of the command.
+///
+/// Everything is compared with today: the kernel's readahead at the present read_ahead_kb of the disk. All of it is
+/// simulated, from an empty cache: 'foreread probe --verify' shows how far that can be trusted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foreread tune -- grep -r TODO /srv/src
+  foreread tune --pid 4711
   foreread tune app.frt --on /dev/sdb
   foreread tune app.strace --on model:nvme")]
 pub struct TuneArgs {
     /// A trace in any known format
-    #[arg(value_name = "TRACE", required_unless_present = "command", conflicts_with = "command")]
+    #[arg(value_name = "TRACE", required_unless_present_any = ["command", "pid"], conflicts_with_all = ["command", "pid"])]
     pub trace: Option<OsString>,
+    /// Record this process and what it begins, until it ends or Ctrl-C
+    #[arg(long, value_name = "N", conflicts_with = "command")]
+    pub pid: Option<u32>,
     /// Where its files live: PATH, or model:NAME [default: found]
     ///
     /// A file or block device is probed; its reads bypass the page cache. A model is taken as it is, also model:FILE.toml.
-    /// By default the file of the trace that most was read of and that is on this machine.
+    /// By default the disk that the reads of the trace took longest on: the file there that most was read of, or the disk
+    /// itself where the files are small.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// Time to measure the storage, in seconds
@@ -40,8 +48,8 @@ pub struct TuneArgs {
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub cache: Option<u64>,
-    /// Keep the recorded trace here
-    #[arg(short, long, value_name = "TRACE", requires = "command")]
+    /// Where to keep the recorded trace [default: foreread-CMD.frt]
+    #[arg(short, long, value_name = "TRACE", conflicts_with = "trace")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub replay: ReplayArgs,

@@ -26,7 +26,7 @@ mod virt;
 
 pub use error::ProbeError;
 pub use run::{Asked, Found, Where, model_toml, probe};
-pub(crate) use settings::disk_of;
+pub(crate) use settings::{Disk, disk_of, disk_of_number};
 pub use table::render;
 
 use serde::{Deserialize, Serialize};

@@ -27,7 +27,12 @@ pub(crate) fn disk_of(path: &Path) -> Option<Disk> {
     let stat = stat(path).ok()?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let device = if is_device { stat.st_rdev } else { stat.st_dev };
-    let number = format!("{}:{}", major(device), minor(device));
+    Some(disk_of_number((major(device), minor(device))))
+}
+
+/// The disk of a device's number.
+pub(crate) fn disk_of_number((major, minor): (u32, u32)) -> Disk {
+    let number = format!("{major}:{minor}");
     let real = std::fs::canonicalize(format!("/sys/dev/block/{number}")).ok();
     // A partition has no queue of its own: its disk is one up.
     let disk = real.map(|real| {
@@ -36,7 +41,7 @@ pub(crate) fn disk_of(path: &Path) -> Option<Disk> {
     });
     let name = disk.as_ref().and_then(|d| d.file_name()).map(|n| n.to_string_lossy().into_owned());
     let of_disk = disk.and_then(|d| std::fs::read_to_string(d.join("dev")).ok()).map(|n| n.trim().to_string());
-    Some(Disk { name, bdi: of_disk.unwrap_or(number) })
+    Disk { name, bdi: of_disk.unwrap_or(number) }
 }
 
 /// The present setting of a source.

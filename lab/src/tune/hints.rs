@@ -5,11 +5,10 @@
 //! kernel's maximum for that descriptor). Both runs of a pair meet the same luck. Never: a hint for a file that is hinted
 //! already in the trace: whoever wrote it knew better.
 
-use super::{Gain, TuneError};
+use super::{Gain, MIN_GAIN, TuneError};
 use crate::compare::{self, OracleRow, Plan};
 use crate::explain;
 use crate::replay::Mode;
-use crate::report::verdict::WORTH_SAYING;
 use crate::report::{Judge, PolicyRuns, Progress, Table};
 use crate::stats::{Summary, holm, paired_t_test, ratio, ratio_ci95};
 use crate::workload::{Request, Workload};
@@ -67,7 +66,7 @@ pub(super) fn best(
     let called = found
         .into_iter()
         .zip(p_values)
-        .filter(|((gain, _, _), p)| p.is_some_and(|p| p < ALPHA) && gain.ratio <= 1.0 - WORTH_SAYING);
+        .filter(|((gain, _, _), p)| p.is_some_and(|p| p < ALPHA) && gain.ratio <= 1.0 - MIN_GAIN);
     let best = called.map(|(found, _)| found).min_by(|a, b| a.0.ratio.total_cmp(&b.0.ratio));
     Ok(best.map_or((None, Vec::new()), |(gain, _, files)| (Some(gain), files)))
 }

@@ -3,11 +3,11 @@
 //!
 //! ```text
 //!   trace ──► which storage? ──► probe ──► model ──► compare: the kernel's and our policies, in pairs ──► gains
-//!               its largest file            │                                                              │
-//!               that is here, or --on       └──► the same reads with hints, in pairs ──────────────────────┴─► settings
+//!               where its reads waited      │                                                              │
+//!               longest, or --on            └──► the same reads with hints, in pairs ──────────────────────┴─► settings
 //! ```
-//! Everything is held against **today**: the kernel's readahead at the storage's present setting. Never: a gain that no
-//! corrected test calls one, or a setting without its gain.
+//! Everything is compared with **today**: the kernel's readahead at the storage's present setting. A gain is worth a change
+//! from 10 % on. Never: a gain that no corrected test calls one, or a setting without its gain.
 //!
 //! Schema `foreread.tune/1`: keys are only ever added. What is not defined is null.
 
@@ -17,7 +17,7 @@ mod settings;
 mod storage;
 mod text;
 
-pub use storage::{NoStorage, largest_file};
+pub use storage::{Chosen, Found, NoStorage, OnDisk, find};
 pub use text::render;
 
 use crate::compare::{self, CompareError, OracleRow, Plan, Where};
@@ -38,6 +38,8 @@ pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
 /// Maxima of the kernel that are tried, besides today's and the plateau of a probe: from less than usual to what the widest
 /// windows in use are.
 const MAXIMA: [u64; 5] = [32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20];
+/// Part of today's time that a change has to save: less is within what a model is off, and no reason to touch a system.
+const MIN_GAIN: f64 = 0.10;
 /// Policies of ours that are tried beside the kernel's.
 const OURS: [&str; 3] = ["rbd-plain", "rbd-plain:trigger=2,max=2M", "linux-6.18:max=2M,folios=on"];
 
@@ -48,6 +50,10 @@ pub struct Asked {
     pub plan: Plan,
     /// Where the files live.
     pub storage: Storage,
+    /// Why it is this one, where it was found by the trace.
+    pub chosen: Option<Chosen>,
+    /// Only a part of the trace is looked at, as the user asked for.
+    pub partial: bool,
     /// How long a probe may take, in seconds.
     pub seconds: f64,
 }
@@ -86,6 +92,9 @@ pub struct Tuned {
     pub trace: String,
     /// The storage: `model:NAME`, or `file:PATH` that was probed.
     pub storage: String,
+    /// Why it is this one. Null where it was named.
+    #[serde(default)]
+    pub chosen: Option<Chosen>,
     /// What was measured of it. Null for a model.
     pub probe: Option<Probe>,
     /// Today: the kernel's policy at the present setting.
@@ -160,6 +169,7 @@ pub fn tune(asked: &Asked, progress: &mut dyn Progress) -> Result<Tuned, TuneErr
         foreread: env!("CARGO_PKG_VERSION").to_string(),
         trace: report.workload.clone(),
         storage: probe.as_ref().map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
+        chosen: asked.chosen.clone(),
         today_is_known: known.is_some(),
         kernel: choose::kernel(&report, &today),
         policy: choose::ours(&report, &today),

@@ -4,7 +4,7 @@
 
 use super::{Asked, Storage, Tuned};
 use crate::probe::Setting;
-use crate::report::number::size_b;
+use crate::report::number::{percent, size_b};
 use std::path::Path;
 
 /// Files that are named in a text; more are counted.
@@ -17,13 +17,13 @@ pub(super) fn for_paste(tuned: &Tuned, asked: &Asked) -> Vec<Setting> {
         Storage::Model(_) => None,
     };
     let mut all = Vec::new();
-    all.extend(kernel(tuned, path));
+    all.extend(kernel(tuned, path, asked));
     all.extend(hint(tuned));
     all.extend(ours(tuned, path));
     all
 }
 
-fn kernel(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
+fn kernel(tuned: &Tuned, path: Option<&Path>, asked: &Asked) -> Option<Setting> {
     let gain = tuned.kernel.as_ref()?;
     let bytes = max_of(&gain.what)?;
     let kib = bytes / 1024;
@@ -39,15 +39,35 @@ fn kernel(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
         place: "the kernel".to_string(),
         text: format!("echo {kib} > {file}"),
         why: format!(
-            "As root; for all who read from it, until the next start; files that are open already keep {}. {}",
+            "Run as root. Affects every reader of this storage until reboot; files already open keep {}. {}{}",
             size_b(tuned.today_bytes),
-            super::text::in_words(gain)
+            super::text::in_words(gain),
+            reach(tuned, asked.partial)
         ),
     })
 }
 
+/// How much of what the storage serves the figures are about.
+fn reach(tuned: &Tuned, partial: bool) -> String {
+    let mut said = String::new();
+    let part = |share: Option<f64>, of: &str| share.filter(|one| *one < 0.995).map(|one| (one, of.to_string()));
+    if let Some(chosen) = &tuned.chosen {
+        let parts = [part(chosen.bytes_share, "bytes"), part(chosen.time_share, "reading time")];
+        let parts: Vec<String> =
+            parts.into_iter().flatten().map(|(one, of)| format!("{} % of its {of}", percent(one))).collect();
+        if !parts.is_empty() {
+            said = format!(" Only a part of what the program reads is on it: {}.", parts.join(" and "));
+        }
+    }
+    if partial {
+        said.push_str(" Only a part of the trace was looked at (--only, --limit).");
+    }
+    said.push_str(" Other programs that read from it are not in these figures.");
+    said
+}
+
 /// The value of `max` in the text of a policy.
-fn max_of(policy: &str) -> Option<u64> {
+pub(super) fn max_of(policy: &str) -> Option<u64> {
     let value = policy.split([':', ',']).find_map(|part| part.strip_prefix("max="))?;
     foreread_core::units::parse_size(value).ok()
 }

@@ -1,15 +1,32 @@
-//! Where the files of a trace live on this machine.
+//! Which storage to tune, and what of it to measure.
 //!
-//! The file that most bytes were read of and that is here, by its absolute name, stands for the storage of them all: one
-//! storage is tuned at a time. Never: opens anything; whoever probes it does.
+//! ```text
+//!   files of the trace ──► by disk: bytes that were read, time that the reads took ──► the disk with the longest time
+//!                                                                                      │
+//!        measured there: the file that most was read of, if it has 8 MiB ◄─────────────┤
+//!                        else the block device itself                    ◄─────────────┤
+//!                        else the first large file below the mount point ◄─────────────┘
+//! ```
+//! Example: a program that maps 64 MiB on a slow disk reads 90 MiB of libraries from a fast one. The slow one is tuned,
+//! because 95 % of the time is spent there. One disk is tuned at a time; files that are elsewhere are counted and left out.
+//! Never: reads a byte; the probe does.
 
+use crate::probe::{Disk, disk_of, disk_of_number};
 use crate::replay::Replay;
+use foreread::source::FileSource;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A smaller file cannot be probed: requests of several sizes have to fit in it several times.
-pub const FEWEST_BYTES: u64 = 8 << 20;
+pub const MIN_BYTES: u64 = 8 << 20;
+/// A file of this size is large enough to stop looking for a larger one.
+const LARGE_BYTES: u64 = 256 << 20;
+/// Entries of folders that are looked at for a large file: a second on a slow disk.
+const MAX_ENTRIES: usize = 20_000;
 
-/// None of the files is here, or none is large enough.
+/// No file of the trace is here, or there is nothing to measure on their disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {trace}; name the storage: --on PATH of a large file or a block device there, or --on model:NAME")]
 pub struct NoStorage {
@@ -17,29 +34,201 @@ pub struct NoStorage {
     trace: String,
 }
 
-/// The file to probe.
+/// The storage that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// What to probe.
+    pub path: PathBuf,
+    /// Why it is this one.
+    pub chosen: Chosen,
+    /// The names of the files that are on it.
+    pub names: BTreeSet<String>,
+}
+
+/// Why a storage was chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// The disk with all that was read of it.
+    pub disk: OnDisk,
+    /// Part of all bytes that were read. Null without bytes.
+    pub bytes_share: Option<f64>,
+    /// Part of the time that all reads took. Null where the trace does not tell it.
+    pub time_share: Option<f64>,
+    /// What is measured there, and why that.
+    pub probed: String,
+    /// The other disks, the one with the longest time first.
+    pub others: Vec<OnDisk>,
+    /// Files of the trace that are not on this machine by that name, and what was read of them.
+    pub not_here: OnDisk,
+}
+
+/// What was read of a disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OnDisk {
+    /// `sdb`, or `0:44`, the number of a mount without a disk.
+    pub disk: String,
+    /// Files.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Time from the start of each read to its end, all together. Null where the trace does not tell it.
+    pub time_s: Option<f64>,
+}
+
+impl OnDisk {
+    fn add(&mut self, bytes: u64, time_ns: Option<u64>) {
+        self.files += 1;
+        self.bytes += bytes;
+        self.time_s = time_ns.map(|ns| self.time_s.unwrap_or(0.0) + ns as f64 / 1e9).or(self.time_s);
+    }
+
+    /// The longer time; of the same time the more bytes.
+    fn rank(&self) -> (u64, u64) {
+        ((self.time_s.unwrap_or(0.0) * 1e9) as u64, self.bytes)
+    }
+}
+
+/// A disk, and the files of the trace that are on it.
+struct Candidate {
+    sum: OnDisk,
+    disk: Disk,
+    /// Name, bytes that were read, metadata where it is there by its name.
+    files: Vec<(String, u64, Option<std::fs::Metadata>)>,
+}
+
+/// Finds the storage that the reads of a trace waited for.
 ///
 /// # Errors
-/// There is none.
-pub fn largest_file(replay: &Replay) -> Result<PathBuf, NoStorage> {
-    let mut bytes = vec![0_u64; replay.loaded.names.len()];
-    for job in &replay.workload.jobs {
-        let sum: u64 = job.requests.iter().filter(|r| r.demands()).map(|r| r.len).sum();
-        bytes[job.file as usize] += sum;
+/// No file of it is here, or their disk has nothing that can be measured.
+pub fn find(replay: &Replay) -> Result<Found, NoStorage> {
+    let error = |what: &str| NoStorage { what: what.to_string(), trace: replay.workload.name.clone() };
+    let mut disks: BTreeMap<String, Candidate> = BTreeMap::new();
+    let mut not_here = OnDisk::default();
+    for (name, read) in replay.loaded.names.iter().zip(replay.loaded.read_of_files()) {
+        let meta = name.starts_with('/').then(|| std::fs::metadata(name).ok()).flatten();
+        let meta = meta.filter(|meta| meta.is_file() || meta.file_type().is_block_device());
+        let disk = if meta.is_some() { disk_of(Path::new(name)) } else { number_of(name).map(disk_of_number) };
+        let Some(disk) = disk else {
+            not_here.add(read.bytes, read.time_ns);
+            continue;
+        };
+        let sum = OnDisk { disk: disk.name.clone().unwrap_or_else(|| disk.bdi.clone()), ..OnDisk::default() };
+        let one = disks.entry(disk.bdi.clone()).or_insert(Candidate { sum, disk, files: Vec::new() });
+        one.sum.add(read.bytes, read.time_ns);
+        one.files.push((name.clone(), read.bytes, meta));
     }
-    let size = |path: &Path| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|meta| meta.len());
-    let names = replay.loaded.names.iter().zip(bytes).filter(|(name, _)| name.starts_with('/'));
-    let here: Vec<(PathBuf, u64, u64)> =
-        names.filter_map(|(name, read)| Some((PathBuf::from(name), read, size(Path::new(name))?))).collect();
-    let fit = here.iter().filter(|(_, _, size)| *size >= FEWEST_BYTES).max_by_key(|(_, read, _)| *read);
-    match fit {
-        Some((path, _, _)) => Ok(path.clone()),
-        None => {
-            let what = match here.len() {
-                0 => "none of its files is on this machine by that name",
-                _ => "none of its files that are here is larger than 8 MiB, too small to measure a storage by",
-            };
-            Err(NoStorage { what: what.to_string(), trace: replay.workload.name.clone() })
+    let mut disks: Vec<Candidate> = disks.into_values().collect();
+    disks.sort_by_key(|one| std::cmp::Reverse(one.sum.rank()));
+    if disks.is_empty() {
+        return Err(error("none of its files is on this machine by that name"));
+    }
+    let first = disks.remove(0);
+    let Some((path, probed)) = probed(&first) else {
+        let name = &first.sum.disk;
+        return Err(error(&format!("nothing on {name} can be measured: no file of 8 MiB, and no block device")));
+    };
+    let all = || disks.iter().map(|one| &one.sum).chain([&first.sum, &not_here]);
+    let bytes: u64 = all().map(|sum| sum.bytes).sum();
+    let time_s: f64 = all().filter_map(|sum| sum.time_s).sum();
+    let chosen = Chosen {
+        bytes_share: crate::stats::ratio(first.sum.bytes as f64, bytes as f64),
+        time_share: first.sum.time_s.and_then(|one| crate::stats::ratio(one, time_s)),
+        disk: first.sum,
+        probed,
+        others: disks.into_iter().map(|one| one.sum).collect(),
+        not_here,
+    };
+    Ok(Found { path, chosen, names: first.files.into_iter().map(|(name, ..)| name).collect() })
+}
+
+/// The device of `inode 12 of 7:0`, as `record` names a file whose name it did not find.
+fn number_of(name: &str) -> Option<(u32, u32)> {
+    let (inode, device) = name.strip_prefix("inode ")?.split_once(" of ")?;
+    inode.parse::<u64>().ok()?;
+    let (major, minor) = device.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// What to measure of a disk, and why that.
+fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
+    let fits = |meta: &std::fs::Metadata| meta.len() >= MIN_BYTES || meta.file_type().is_block_device();
+    let of_trace =
+        one.files.iter().filter(|(.., meta)| meta.as_ref().is_some_and(fits)).max_by_key(|(_, read, _)| *read);
+    if let Some((name, ..)) = of_trace {
+        return Some((PathBuf::from(name), format!("{name}, the file there that most was read of")));
+    }
+    let none = "no file of the trace there has 8 MiB";
+    if let Some(path) = block_device(&one.disk) {
+        let why = format!("{}, the block device itself, because {none}", path.display());
+        return Some((path, why));
+    }
+    let here = one.files.iter().find_map(|(name, _, meta)| Some((Path::new(name), meta.as_ref()?.dev())))?;
+    let path = large_file(mount_point(here.0, here.1)?, here.1)?;
+    let why = format!("{}, a file on the same mount, because {none}", path.display());
+    Some((path, why))
+}
+
+/// The node of a disk, where it can be read past the page cache.
+fn block_device(disk: &Disk) -> Option<PathBuf> {
+    let path = Path::new("/dev").join(disk.name.as_ref()?.replace('!', "/"));
+    let is_block = std::fs::metadata(&path).is_ok_and(|meta| meta.file_type().is_block_device());
+    let is_direct = || FileSource::open(&path).is_ok_and(|source| source.is_direct());
+    (is_block && is_direct()).then_some(path)
+}
+
+/// The uppermost folder of this device that holds the file.
+fn mount_point(file: &Path, dev: u64) -> Option<PathBuf> {
+    let file = std::fs::canonicalize(file).ok()?;
+    let on_it = |folder: &&Path| std::fs::metadata(folder).is_ok_and(|meta| meta.dev() == dev);
+    file.ancestors().skip(1).take_while(on_it).last().map(Path::to_path_buf)
+}
+
+/// A large file with all its blocks, in or below a folder on one device.
+fn large_file(folder: PathBuf, dev: u64) -> Option<PathBuf> {
+    let mut best: Option<(u64, PathBuf)> = None;
+    let mut next = VecDeque::from([folder]);
+    let mut looked = 0;
+    while let Some(folder) = next.pop_front() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            looked += 1;
+            let Ok(meta) = entry.metadata() else { continue };
+            if meta.is_dir() && meta.dev() == dev {
+                next.push_back(entry.path());
+            }
+            // Of a file with holes the probe would measure the memory.
+            let is_whole = meta.is_file() && meta.dev() == dev && meta.blocks() * 512 >= meta.len();
+            if is_whole && meta.len() >= MIN_BYTES && best.as_ref().is_none_or(|(size, _)| meta.len() > *size) {
+                best = Some((meta.len(), entry.path()));
+            }
         }
+        if looked >= MAX_ENTRIES || best.as_ref().is_some_and(|(size, _)| *size >= LARGE_BYTES) {
+            break;
+        }
+    }
+    best.map(|(_, path)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_name_has_its_device() {
+        assert_eq!(number_of("inode 12 of 7:0"), Some((7, 0)));
+        assert_eq!((number_of("inode of 7:0"), number_of("/inode 12 of 7:0")), (None, None));
+    }
+
+    #[test]
+    fn a_large_file_is_found_below_the_mount_point() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a scratch directory");
+        let deep = dir.path().join("a/b");
+        std::fs::create_dir_all(&deep).expect("room");
+        let sparse = dir.path().join("sparse");
+        std::fs::File::create(&sparse).and_then(|file| file.set_len(64 << 20)).expect("room");
+        let dev = std::fs::metadata(dir.path()).expect("there").dev();
+        assert_eq!(large_file(dir.path().to_path_buf(), dev), None, "it has holes only");
+        std::fs::write(deep.join("large"), vec![1; MIN_BYTES as usize]).expect("room");
+        assert_eq!(large_file(dir.path().to_path_buf(), dev), Some(deep.join("large")));
+        assert_eq!(large_file(dir.path().to_path_buf(), dev + 1), None, "another device");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Never: a figure that is not in [`Tuned`].
 
-use super::{Gain, Tuned};
+use super::{Chosen, Gain, MIN_GAIN, OnDisk, Tuned};
 use crate::report::number::{self, size_b, span_s, times, wrap};
 use crate::report::table::Style;
 use crate::report::width;
@@ -45,8 +45,7 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     let limit = tuned.report.rows.iter().find(|row| row.limit).and_then(|row| row.judged());
     let base = tuned.report.rows.iter().find(|row| row.policy == tuned.today).and_then(|row| row.judged());
     let limit = limit.zip(base).and_then(|(limit, base)| crate::stats::ratio(limit.mean, base.mean));
-    let limit =
-        limit.map_or_else(String::new, |r| format!(" Who knows all reads beforehand needs {} of that time.", times(r)));
+    let limit = limit.map_or_else(String::new, |r| format!(" With perfect foresight: {} of that time.", times(r)));
     let limit = format!("{limit}{}", doubt(tuned));
     if ways.is_empty() {
         let off = tuned.policy.as_ref().filter(|gain| gain.what == "none");
@@ -56,7 +55,10 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
                  {limit}",
                 times(gain.ratio)
             ),
-            None => format!("There is nothing to gain: no setting, hint or policy is faster than {today}.{limit}"),
+            None => format!(
+                "Nothing worth changing: no setting, hint or policy is expected to save {} % of the time of {today}.{limit}",
+                number::percent(MIN_GAIN)
+            ),
         };
     }
     ways.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
@@ -77,6 +79,31 @@ fn doubt(tuned: &Tuned) -> String {
     })
 }
 
+/// Why a storage was chosen, and what else was read.
+fn why(chosen: &Chosen) -> String {
+    let share =
+        |share: Option<f64>| share.map_or_else(|| "all".to_string(), |one| format!("{} %", number::percent(one)));
+    let mut said = format!("Chosen: {}, with {} of the bytes", chosen.disk.disk, share(chosen.bytes_share));
+    if chosen.time_share.is_some() {
+        said.push_str(&format!(" and {} of the time that reads took", share(chosen.time_share)));
+    }
+    said.push_str(&format!(" ({}). Measured: {}.", of_disk(&chosen.disk), chosen.probed));
+    let rest = chosen.others.iter().map(|one| format!("{}: {}", one.disk, of_disk(one)));
+    let not_here = Some(&chosen.not_here).filter(|one| one.files > 0);
+    let rest: Vec<String> =
+        rest.chain(not_here.map(|one| format!("not on this machine by name: {}", of_disk(one)))).collect();
+    if !rest.is_empty() {
+        said.push_str(&format!(" Left out: {}.", rest.join("; ")));
+    }
+    said
+}
+
+fn of_disk(one: &OnDisk) -> String {
+    let files = if one.files == 1 { "1 file".to_string() } else { format!("{} files", number::count(one.files)) };
+    let time = one.time_s.map_or_else(String::new, |time| format!(", {} s", span_s(time, None)));
+    format!("{files}, {}{time}", size_b(one.bytes))
+}
+
 /// All of it; ends with a newline.
 #[must_use]
 pub fn render(tuned: &Tuned, style: Style) -> String {
@@ -94,6 +121,7 @@ pub fn render(tuned: &Tuned, style: Style) -> String {
             ),
             width::columns(),
         ));
+        tuned.chosen.iter().for_each(|chosen| lines.extend(wrap(&why(chosen), width::columns())));
         probe.notes.iter().for_each(|note| lines.extend(wrap(&format!("Note: {note}."), width::columns())));
         lines.push(String::new());
     }
