@@ -98,6 +98,8 @@ pub enum Where {
 const MAX_SLEEPERS: u32 = 256;
 /// Runs on a model: cheap, and evaluation asks for at least 20 seeds.
 pub const MODEL_RUNS: u32 = 20;
+/// Runs on the models of a call without arguments: half of them, as 90 seconds have to do for eight tables and the file's.
+pub const SUITE_RUNS: u32 = 10;
 /// Runs on a file that the user named: at least ten pairs on real hardware.
 pub const FILE_RUNS: u32 = 10;
 /// Runs on the scratch file of a call without arguments, which has 90 seconds for everything.
@@ -117,6 +119,10 @@ pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
 /// What people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
 /// the oracle stands below them, as a limit.
 pub const USUAL_POLICIES: [&str; 3] = ["none", "linux-6.18", "rbd-plain"];
+/// Larger windows of the kernel, tried beside [`USUAL_POLICIES`] on a model and on a source over a network: a store with a
+/// round trip of 20 ms and 100 MB/s for each of many connections wants megabytes on their way. On the scratch file they
+/// would take time that the 90 seconds do not have.
+pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
 /// The common case, the case that readahead must not make slower, the one that many lose, and a machine's start.
 /// All of them would not do in 90 seconds.
 pub const USUAL_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "boot-ide"];
@@ -138,7 +144,7 @@ pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Compa
         let (fit, mut left_out) = reads::fitting(plan, place, &workloads);
         left_out.extend(no_file.clone());
         for workload in fit {
-            cases.push(Case::new(plan, place, workload, &left_out)?);
+            cases.push(Case::new(plan, place, workload, &left_out, wide(plan, place))?);
         }
     }
     cases.into_iter().map(|case| case.run(progress)).collect()
@@ -207,6 +213,7 @@ impl<'a> Case<'a> {
         place: &'a Place,
         workload: &'a Reads,
         left_out: &[String],
+        more: Vec<PolicyDraft>,
     ) -> Result<Case<'a>, CompareError> {
         let cache_bytes = plan.cache_bytes.or(workload.cache_bytes()).unwrap_or(CACHE_BYTES);
         let size = place.size(plan, workload.least_bytes());
@@ -220,7 +227,7 @@ impl<'a> Case<'a> {
         let rows = Vec::new();
         let mut case = Case { plan, place, workload, notes, rows, runs, cache_bytes, size, bounds: Vec::new() };
         let natural = case.workload(0)?.page_bytes;
-        for draft in chosen(plan) {
+        for draft in chosen(plan).into_iter().chain(more) {
             let by_capacity = draft.wants_capacity();
             let spec = place.ready(draft)?;
             if by_capacity {
@@ -492,6 +499,12 @@ const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with
 /// Why a replay in mode open has no oracle.
 const ORACLE_IS_OF_TIME: &str =
     "The oracle was left out: it is a limit of time, and here the reads keep the times of the trace";
+
+/// The larger windows that are tried too, where no policy was named.
+fn wide(plan: &Plan, place: &Place) -> Vec<PolicyDraft> {
+    let wanted = plan.policies.is_empty() && place.path().is_none();
+    WIDE_POLICIES.iter().filter(|_| wanted).filter_map(|name| PolicyDraft::parse(name).ok()).collect()
+}
 
 /// The policies of a plan, `none` first where nobody named it.
 fn chosen(plan: &Plan) -> Vec<PolicyDraft> {

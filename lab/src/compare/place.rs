@@ -5,7 +5,7 @@
 
 use super::{
     CompareError, FILE_RUNS, MODEL_RUNS, Plan, SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SPAN_BYTES, SPAN_BYTES,
-    SUITE_MODELS, Where,
+    SUITE_MODELS, SUITE_RUNS, Where,
 };
 use crate::device::custom;
 use crate::device::presets::Preset;
@@ -195,6 +195,7 @@ impl Place {
 
     pub fn runs(&self, plan: &Plan) -> u32 {
         let usual = match self {
+            Place::Model(_) if plan.on.is_none() => SUITE_RUNS,
             Place::Model(_) => MODEL_RUNS,
             Place::File(file) if file.scratch.is_some() => SCRATCH_RUNS,
             Place::File(_) | Place::Source(_) => FILE_RUNS,

@@ -122,7 +122,7 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
     let mut cases = Vec::new();
     for ((plan, workload), value) in vary.plans.iter().zip(&vary.varied.values) {
         let at = format!("{}={}", vary.varied.key, vary.varied.label(value));
-        let case = Case::new(plan, &places[0], workload, &[]).map_err(|error| naming(error, &at))?;
+        let case = Case::new(plan, &places[0], workload, &[], Vec::new()).map_err(|error| naming(error, &at))?;
         cases.push((case, at));
     }
     let total = cases.len();

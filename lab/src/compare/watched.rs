@@ -70,7 +70,7 @@ pub fn run<W: Watch>(
     possible(plan)?;
     let places = place::all(plan, false, &mut Silent)?;
     let (Some(reads), Some(place)) = (all.first(), places.first()) else { unreachable!("a plan has reads and places") };
-    let mut case = Case::new(plan, place, reads, &[])?;
+    let mut case = Case::new(plan, place, reads, &[], Vec::new())?;
     let workload = case.workload(0)?.into_owned();
     let name = policy.to_string();
     let row = case.rows.iter().position(|row| row.policy == name);
