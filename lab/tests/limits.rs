@@ -1,7 +1,10 @@
-//! The limits beside the rows of a comparison: no row is below the bound, no policy beats the oracle, and the oracle
-//! reads nothing in vain.
+//! The limits beside the rows of a comparison: no row is below the bound, hardly a policy beats the oracle, and the oracle
+//! reads gaps and nothing else that no reader wants.
 //!
 //! Small sizes, so that every workload, model and policy of the house can meet.
+
+#[path = "limits/search.rs"]
+mod search;
 
 use foreread_core::event::Advice;
 use foreread_core::machine::Config;
@@ -75,7 +78,7 @@ fn check_limits(name: &str, size: u64, preset: &Preset, policies: &[&str], beate
     let oracle = row(&table, "oracle");
     for (run, none) in oracle.iter().zip(row(&table, "none")) {
         let s = run.stats;
-        assert_eq!((s.source_bytes, s.unused_bytes), (run.distinct_bytes, 0), "{name} on {}", preset.name);
+        assert_eq!(s.source_bytes - s.unused_bytes, run.distinct_bytes, "{name} on {}: gaps alone", preset.name);
         assert_eq!(s.demand_reads, none.stats.demand_reads, "{name} on {}", preset.name);
     }
     for policy in &table.policies {
@@ -90,6 +93,44 @@ fn check_limits(name: &str, size: u64, preset: &Preset, policies: &[&str], beate
             beaten.push(format!("{what} in {time} s, the oracle in {best} s"));
         }
     }
+}
+
+/// Cells in which a policy once beat the oracle: by order of readers, request size, gaps read through or luck.
+#[test]
+fn the_oracle_wins_where_it_once_lost() {
+    let cells = [
+        ("thrash:streams=4,think=0", "hdd-7200", 16 << 20, 512 << 10, "linux-6.18:max=32K"),
+        ("readers:streams=5,record=4K", "hdd-7200", 64 << 20, 2 << 20, "linux-6.18"),
+        ("thrash:streams=4,think=1000", "raid-6disk", 16 << 20, 64 << 20, "linux-2.6.0"),
+        ("strided:record=16K,stride=20K", "hdd-theory", 64 << 20, 256 << 20, "linux-6.18:max=4M"),
+        ("sequential:record=4K", "object-far", 128 << 20, 256 << 20, "linux-6.18:max=64M"),
+    ];
+    for (workload, model, size, cache, policy) in cells {
+        let cell = search::Cell::new(workload, model, size, cache, 0).expect("it fits");
+        let (oracle, policy_s, bound) = (cell.oracle().time_s, cell.run(&cell.policy(policy)).time_s, cell.bound());
+        assert!(oracle <= policy_s, "{cell}: {policy} in {policy_s} s, the oracle in {oracle} s");
+        assert!(bound <= oracle, "{cell}: the bound is {bound} s, the oracle takes {oracle} s");
+    }
+}
+
+/// Random cells and policies: none is below the bound, and the oracle loses one row in a hundred at most (of some thousand
+/// that were tried by hand it loses one in 150; no search finds the best of all schedules).
+#[test]
+fn a_random_policy_hardly_beats_the_oracle_and_never_the_bound() {
+    let found = search::search(100, 1, None);
+    println!("{found}");
+    assert!(found.below.is_empty(), "{:?}", found.below);
+    assert!(found.lost.len() as u64 * 100 <= found.rows, "{found}");
+}
+
+/// The same for longer: `FOREREAD_CELLS=20000 cargo test --release -p foreread-lab --test limits -- --ignored random --nocapture`.
+#[test]
+#[ignore = "minutes, even in release"]
+fn a_long_random_search() {
+    let number = |name: &str, or: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(or);
+    let found = search::search(number("FOREREAD_CELLS", 5000), number("FOREREAD_SEED", 2), None);
+    println!("{found}");
+    assert!(found.below.is_empty() && found.lost.len() as u64 * 100 <= found.rows, "{found}");
 }
 
 /// Every workload on every model that holds it.
@@ -140,7 +181,8 @@ fn a_small_cache_is_enough_to_end() {
                 let (oracle, none) = (&row(&table, "oracle")[0], &row(&table, "none")[0]);
                 assert_eq!(oracle.stats.demand_reads, none.stats.demand_reads, "{name} {model} {cache}");
                 assert_eq!(oracle.stats.demand_bytes, none.stats.demand_bytes, "{name} {model} {cache}");
-                assert_eq!(oracle.stats.source_bytes, oracle.distinct_bytes, "nothing is read twice here");
+                let wanted = oracle.stats.source_bytes - oracle.stats.unused_bytes;
+                assert_eq!(wanted, oracle.distinct_bytes, "nothing is read twice here");
             }
         }
     }
@@ -202,8 +244,10 @@ fn neighbours_share_a_command() {
         assert_eq!((run.stats.source_reads, run.stats.source_bytes), (1, 8192), "{order:?}");
         assert!((run.time_s - ms(8.0)).abs() < 1e-6, "{order:?}: {}", run.time_s);
     }
-    // A gap is never read, however cheap.
-    assert_eq!(oracle_run(&jobs(&[&[0, 2]]), "hdd-theory", 1 << 20).stats.source_bytes, 8192);
+    // A gap is read where it costs less than a command, and only there.
+    let gap = |pages: u64| oracle_run(&jobs(&[&[0, pages + 1]]), "hdd-theory", 1 << 24).stats;
+    assert_eq!((gap(1).source_reads, gap(1).source_bytes, gap(1).unused_bytes), (1, 3 * 4096, 4096));
+    assert_eq!((gap(1000).source_reads, gap(1000).source_bytes, gap(1000).unused_bytes), (2, 8192, 0));
 }
 
 /// An arm goes the shortest way over what is due, with a long queue: several times as fast as in the order of the

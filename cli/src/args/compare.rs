@@ -54,7 +54,7 @@ pub struct CompareArgs {
     ///
     /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
     /// it is missing: the others are measured against it. On a model 'oracle' may be among them, and is unless the list
-    /// names others: it knows all that will be read, so it is a limit and not a choice.
+    /// names others: the best schedule that a search with perfect foresight finds, a limit and not a choice.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
     /// Runs of each policy; one run allows no test

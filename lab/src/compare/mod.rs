@@ -315,7 +315,9 @@ impl<'a> Case<'a> {
             let workload = self.workload(run)?;
             if let Place::Model(preset) = self.place {
                 let smallest = self.rows.iter().map(|r| r.page.bytes()).min().unwrap_or(1);
-                self.bounds.push(Bound::of(&workload, preset, smallest));
+                let page = PageSize::new(smallest).unwrap_or(self.rows[0].page);
+                let seed = self.plan.seed.wrapping_add(u64::from(run));
+                self.bounds.push(Bound::of_run(&workload, preset, &self.config(preset, page), seed));
             }
             for turn in 0..rows {
                 // A Latin square: each row goes first, second, ... equally often.

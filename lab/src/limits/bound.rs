@@ -2,31 +2,36 @@
 //!
 //! ```text
 //!   bound = max( device: the least time in which the model gives the distinct pages that are read or touched
-//!                readers: the thinking and copying of the chain of jobs that has most of it )
+//!                readers: the thinking and copying of the chain of jobs that has most of it,
+//!                path: the least time until a read has its bytes, and what its reader thinks and copies then )
 //! ```
 //!
 //! The device has to give each page at least once, as one command at its fastest; a reader has to think and copy
 //! whatever is cached. A hint costs nothing, and of touches only the first of a page through its mapping costs
 //! something. A run ends with its last read, so what comes after the last request that surely is one counts only for
-//! the job that follows. A run beneath the larger of the two means that the simulator, the oracle or the model is
+//! the job that follows. A run beneath the largest of the three means that the simulator, the oracle or the model is
 //! broken.
 //!
-//! Never: an estimate. Where the model draws its round trips, none is counted, for a lucky one may be as short as it
-//! likes.
+//! Never: an estimate. Where the model draws its round trips, the part of the device counts the shortest that can be
+//! drawn; the path counts the shortest of those that this run can draw for a page.
 
 use super::future::begin_ns;
+use super::path;
 use crate::device::presets::Preset;
 use crate::sim::copy_ns;
 use crate::workload::{Job, Kind, Request, Workload};
+use foreread_core::machine::Config;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A lower bound of the time of a run, in its two parts.
+/// A lower bound of the time of a run, in its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// What the device takes at least.
     pub device_ns: u64,
     /// What the slowest reader takes at least.
     pub readers_ns: u64,
+    /// What a reader waits for at least, and then still thinks and copies: see `path.rs`.
+    pub path_ns: u64,
 }
 
 impl Bound {
@@ -36,13 +41,24 @@ impl Bound {
         Bound {
             device_ns: preset.least_ns(workload.distinct_bytes(page_bytes)),
             readers_ns: readers_ns(workload, preset.host_ns_per_kib, page_bytes),
+            path_ns: 0,
         }
     }
 
-    /// The larger of its parts.
+    /// The bound of a run with these limits, on the device whose luck comes from `seed`: what gaps and cuts cost, and the
+    /// path of each reader, count too.
+    #[must_use]
+    pub fn of_run(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> Bound {
+        let mut bound = Bound::of(workload, preset, config.page.bytes());
+        bound.device_ns = bound.device_ns.saturating_add(path::commands_ns(workload, preset, config));
+        bound.path_ns = path::path_ns(workload, preset, config, seed);
+        bound
+    }
+
+    /// The largest of its parts.
     #[must_use]
     pub fn ns(&self) -> u64 {
-        self.device_ns.max(self.readers_ns)
+        self.device_ns.max(self.readers_ns).max(self.path_ns)
     }
 }
 

@@ -44,6 +44,15 @@ impl Extent {
     }
 }
 
+/// In which order the reads of several jobs are taken to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// By the time they would begin at if nothing but their bytes took time.
+    Merged,
+    /// All of one job, then all of the next: jobs wait for earlier ones only.
+    Jobs,
+}
+
 /// See the head of this file.
 #[derive(Clone)]
 pub struct Future {
@@ -66,7 +75,13 @@ pub struct Future {
 impl Future {
     /// Looks at the whole workload. `most_pages` is the longest extent, beside [`LONGEST_EXTENT`]; `cost` what a
     /// request takes at least. Nothing when there are more touches than [`MAX_TOUCHES`].
-    pub fn of(workload: &Workload, page_bytes: u64, most_pages: u64, cost: impl Fn(&Request) -> u64) -> Option<Future> {
+    pub fn of(
+        workload: &Workload,
+        page_bytes: u64,
+        most_pages: u64,
+        order: Order,
+        cost: impl Fn(&Request) -> u64,
+    ) -> Option<Future> {
         let longest = (LONGEST_EXTENT / page_bytes).clamp(1, most_pages.max(1)) * page_bytes;
         let extents = extents(workload, page_bytes, longest);
         let mut future = Future {
@@ -80,7 +95,7 @@ impl Future {
             extents,
         };
         let mut last = vec![NEVER; future.extents.len()];
-        for (job, request) in in_order(&workload.jobs, cost) {
+        for (job, request) in in_order(&workload.jobs, order, cost) {
             future.starts[job][request] = future.touched.len() as u32;
             let Job { file, requests, .. } = &workload.jobs[job];
             if requests[request].demands() {
@@ -157,17 +172,11 @@ impl Future {
         }
         next
     }
-
-    /// True when `b` begins where `a` ends.
-    pub fn follows(&self, a: u32, b: u32) -> bool {
-        let (a, b) = (&self.extents[a as usize], &self.extents[b as usize]);
-        a.file == b.file && a.end == b.start
-    }
 }
 
 /// Every request as (job, its place in it), in the order of the time each would begin at if the ones before it in
 /// its job, and the jobs before that, took what they cost at least.
-fn in_order(jobs: &[Job], cost: impl Fn(&Request) -> u64) -> Vec<(usize, usize)> {
+fn in_order(jobs: &[Job], order: Order, cost: impl Fn(&Request) -> u64) -> Vec<(usize, usize)> {
     let mut keys = Vec::new();
     let (mut starts, mut ends) = (vec![0_u64; jobs.len()], vec![0_u64; jobs.len()]);
     for (number, job) in jobs.iter().enumerate() {
@@ -182,7 +191,9 @@ fn in_order(jobs: &[Job], cost: impl Fn(&Request) -> u64) -> Vec<(usize, usize)>
         }
         ends[number] = begin.saturating_add(at / depth);
     }
-    keys.sort_unstable();
+    if order == Order::Merged {
+        keys.sort_unstable();
+    }
     keys.into_iter().map(|(_, i, job)| (job, i)).collect()
 }
 
@@ -272,7 +283,7 @@ mod tests {
     }
 
     fn future(jobs: &[&[(u64, u64)]]) -> Future {
-        Future::of(&workload(jobs), 512, 4, |r| r.len).expect("small")
+        Future::of(&workload(jobs), 512, 4, Order::Merged, |r| r.len).expect("small")
     }
 
     #[test]
@@ -286,7 +297,6 @@ mod tests {
             workload(&[&[(0, 1000), (600, 1000), (9_900, 100), (4096, 4096)]]).distinct_bytes(512)
         );
         assert_eq!((f.pages(2), f.pages(5)), (2, 1));
-        assert!(f.follows(0, 1) && f.follows(3, 4) && !f.follows(2, 3));
     }
 
     #[test]
@@ -319,7 +329,7 @@ mod tests {
         w.jobs[1].after = Some(0);
         w.jobs[0].requests[0] = Request::hint(foreread_core::event::Advice::WillNeed, 0, 10_000);
         w.jobs[2].requests.push(Request::touch(700));
-        let f = Future::of(&w, 512, 4, |r| r.len).expect("small");
+        let f = Future::of(&w, 512, 4, Order::Merged, |r| r.len).expect("small");
         let ranges: Vec<(u64, u64)> = f.extents.iter().map(|e| (e.start, e.end)).collect();
         assert_eq!(ranges, [(512, 1024), (1024, 1536), (2048, 2560)]);
         let of = |job, request| f.extents[f.extent_of(f.first_touch(job, request)) as usize].start;

@@ -1,16 +1,20 @@
-//! What no readahead can beat: the lines beside which the rows of a comparison are read.
+//! The limits beside which the rows of a comparison are read: a time that no run can be below, and the best schedule that
+//! a search with perfect foresight finds. The time of every policy is above the first; the second lies between the two,
+//! except where a policy happens on a schedule that the search does not (see `lab/tests/limits/search.rs`).
 //!
 //! | file | holds |
 //! |---|---|
 //! | `bound.rs` | a time that no run can be below, computed from the workload and the model |
+//! | `path.rs` | its parts that follow one reader, and what gaps and cuts cost |
 //! | `future.rs` | all that will be read, cut into extents, with the next use of each |
-//! | `oracle/` | a run of a readahead that knows it, on the same device with the same luck |
+//! | `oracle/` | the schedules that are tried, on the same device with the same luck, and the search among them |
 //!
 //! Never: a policy. What is here knows the future, so it is for measuring others, and serves nobody.
 
 pub mod bound;
 mod future;
 pub mod oracle;
+mod path;
 
 pub use future::MAX_TOUCHES;
 

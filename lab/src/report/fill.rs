@@ -39,6 +39,7 @@ impl Report {
             bound_s: mean_s(&table.bounds, Bound::ns),
             bound_device_s: mean_s(&table.bounds, |b| b.device_ns),
             bound_readers_s: mean_s(&table.bounds, |b| b.readers_ns),
+            bound_path_s: mean_s(&table.bounds, |b| b.path_ns),
             price: None,
             mode: table.pace.map(|pace| pace.mode.to_string()),
             think: table.pace.and_then(|pace| pace.think),

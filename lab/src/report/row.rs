@@ -38,12 +38,14 @@ pub struct Report {
     pub alpha: f64,
     /// What a reader must know.
     pub notes: Vec<String>,
-    /// A time that no run can be below, as a mean of the runs: the larger of the next two, run by run. Null on a file.
+    /// A time that no run can be below, as a mean of the runs: the largest of the next three, run by run. Null on a file.
     pub bound_s: Option<f64>,
-    /// The least in which the model gives the distinct bytes that are read, once.
+    /// The least in which the model gives the distinct bytes that are read, once, and passes the gaps between them.
     pub bound_device_s: Option<f64>,
     /// The thinking and copying of the job that has most of it.
     pub bound_readers_s: Option<f64>,
+    /// The least time until some read has its bytes, and what its reader still thinks and copies then.
+    pub bound_path_s: Option<f64>,
     /// The prices behind `usd` of the rows. Null where none were given.
     pub price: Option<Price>,
     /// How a replayed trace kept time: `afap`, `closed`, `open` or `deps`. Null for a workload of ours.
@@ -107,7 +109,7 @@ pub struct Time {
 pub struct Row {
     /// The policy, as it was asked for.
     pub policy: String,
-    /// A limit and not a choice (`oracle`): it takes no part in `best`, `comparisons` and the advice.
+    /// A limit and not a choice (`oracle`, the best schedule found with perfect foresight): it takes no part in `best`, `comparisons` and the advice.
     pub limit: bool,
     /// Time from the first read to the end of the last. Null without runs.
     pub time_s: Option<Time>,

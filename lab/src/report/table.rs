@@ -239,15 +239,23 @@ fn limits(report: &Report) -> Vec<String> {
     if let (Some(bound), Some(device), Some(readers)) = (report.bound_s, report.bound_device_s, report.bound_readers_s)
     {
         let s = |seconds| if seconds > 0.0 { number::span_s(seconds, None) } else { "0".to_string() };
-        lines.push(format!("No row can be faster than {} s: device {}, readers {}.", s(bound), s(device), s(readers)));
+        let path = report.bound_path_s.filter(|path| *path > device.max(readers));
+        let path = path.map_or(String::new(), |path| format!(", one after the other {}", s(path)));
+        lines.push(format!(
+            "No row can be faster than {} s: device {}, readers {}{path}.",
+            s(bound),
+            s(device),
+            s(readers)
+        ));
     }
     if report.rows.iter().any(|r| r.limit) {
         // A shade less than nothing is nothing.
         let score = |r: &Row| r.score.map(|s| if (-0.005..0.0).contains(&s) { 0.0 } else { s });
         let part = |r: &Row| Some(format!("{} {} %", r.policy, number::percent(score(r)?)));
         let parts: Vec<String> = report.rows.iter().filter(|r| r.is_choice()).filter_map(part).collect();
-        let gained = if parts.is_empty() { String::new() } else { format!(" Of its gain: {}.", parts.join(", ")) };
-        lines.push(format!("oracle knows what will be read: a limit, not a choice.{gained}"));
+        let gained =
+            if parts.is_empty() { String::new() } else { format!(" Share of its gain: {}.", parts.join(", ")) };
+        lines.push(format!("oracle: the best schedule found with perfect foresight.{gained}"));
     }
     lines.extend(report.price.as_ref().map(|price| format!("USD: {price}.")));
     lines

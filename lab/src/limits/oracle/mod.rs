@@ -1,9 +1,12 @@
-//! The oracle: readahead that knows all that will be read, in the same cache, on the same device, for the same readers.
+//! The oracle: the best schedule found by a search that knows all that will be read, in the same cache, on the same
+//! device, for the same readers.
 //!
-//! It fetches what is wanted soonest and absent, with its neighbours that it would fetch soon anyway; what is wanted
-//! last leaves (Belady 1966), and nothing is fetched ahead into room that something wanted sooner needs. It never
-//! fetches a byte that nobody reads. How long its fetches are best is a matter of the device and the workload, so
-//! every run is tried under a few rules (`rules.rs`), and without readahead at all, and the fastest counts.
+//! A schedule fetches what is wanted soonest and absent, with its neighbours that it would fetch soon anyway; what is
+//! wanted last leaves (Belady 1966), and nothing is fetched ahead into room that something wanted sooner needs (Cao,
+//! Felten, Karlin and Li 1995 call that *aggressive*). In which order, how long, how many at once, and whether the gaps
+//! between are read too: that is a [`Rule`], and which one is best depends on the device and on the reads. So the search
+//! runs a few start points, and the reads without readahead, then changes the fastest one parameter at a time, until it
+//! has taken [`MAX_COST`] times the work of a run, or is as fast as the bound.
 //!
 //! ```text
 //!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next
@@ -11,23 +14,18 @@
 //!   extent:  absent ──fetch──► flying ──► present ──never wanted again, or farthest and room is short──► absent
 //! ```
 //!
-//! It is a limit for those who fetch what is read and nothing else. Where a command costs more than the bytes of a
-//! gap (a disk), reading the gap too can be faster; the computed bound (`bound.rs`) holds even then.
+//! What it is: a time that can be reached, between the bound (`bound.rs`), which may not be reachable, and the policies.
+//! What it is not: the optimum. Finding that is a hard problem even for one disk, and a policy may find a better schedule
+//! by chance; `lab/tests/limits.rs` searches for such rows and counts them.
 //!
-//! A page is fetched as soon as it may be (*aggressive*, in the words of Cao, Felten, Karlin and Li 1995), which in a
-//! cache of a few reads costs some fetches more than the fewest there can be. What stays: in a cache of a few reads, or
-//! at the start of a run that waits for its readers, a policy may be ahead by a hair, and on a disk that turns, whose
-//! own buffer reads on while nobody asks, by a little more. Where round trips are drawn, a short run of a few lucky
-//! commands may beat one that draws many.
-//!
-//! Never: looks at what a policy does, or takes part in a verdict.
+//! Never: looks at the rows of a comparison, or takes part in a verdict.
 
 mod fetches;
 mod readers;
 mod rules;
 
 use super::bound::Bound;
-use super::future::{Extent, Future, NEVER};
+use super::future::{Extent, Future, NEVER, Order};
 use crate::device::Device;
 use crate::device::presets::Preset;
 use crate::report::RunResult;
@@ -40,7 +38,7 @@ use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use hdrhistogram::Histogram;
-use rules::{ARM_RULES, LANE_RULES, RULES, Rule};
+use rules::{CHANGES, Range, Rule, starts};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
@@ -66,36 +64,102 @@ const PATIENCE: u64 = 1024;
 /// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
 const NEAR: f64 = 1e-4;
 
-/// The fastest run under any of the rules, or without readahead, each on a device of its own. Nothing for a workload with
-/// more touches than [`super::MAX_TOUCHES`], nor for one with a timed job: when its requests come is no matter of
-/// readahead, and how long a run takes no measure of it.
+/// The search may take so many times the work of the run without readahead, which is the longest run there is.
+const MAX_COST: u64 = 10;
+/// Events that a search may take however short the run is: some milliseconds.
+const MIN_EVENTS: u64 = 60_000;
+
+/// The fastest run that the search finds, each schedule on a device of its own. Nothing for a workload with more touches
+/// than [`super::MAX_TOUCHES`], nor for one with a timed job: when its requests come is no matter of readahead, and how
+/// long a run takes no measure of it.
 #[must_use]
 pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
     if timed(setup.workload) {
         return None;
     }
-    let page = setup.config.page.bytes();
-    let most = (setup.config.max_fetch_bytes / page).min(setup.config.capacity_pages / 4);
-    let cost = |r: &Request| {
-        let bytes = if r.kind == Kind::Touch { page } else { r.len };
-        copy_ns(bytes, setup.preset.host_ns_per_kib) + bytes
-    };
-    let future = Future::of(setup.workload, page, most, cost)?;
-    // Who knows all that will be read may still leave readahead off: in a small cache with many readers that can be best.
-    let (policy, host_ns_per_kib) = (PolicySpec::none(), setup.preset.host_ns_per_kib);
-    let idle = sim::Setup { workload: setup.workload, policy: &policy, config: setup.config, host_ns_per_kib };
-    let mut best = Some(sim::run(&idle, setup.preset.build(setup.seed)));
-    let own: &[Rule] = if fetches::lanes(setup.preset) == 1 { &ARM_RULES } else { &LANE_RULES };
-    for &rule in RULES.iter().chain(own) {
-        let run = Oracle::new(*setup, rule, future.clone()).run();
-        if best.as_ref().is_none_or(|b| run.time_s < b.time_s) {
-            best = Some(run);
-        }
-        if best.as_ref().is_some_and(|b| b.time_s < setup.bound.ns() as f64 / 1e9 * (1.0 + NEAR)) {
-            break;
-        }
+    Search::new(setup)?.run()
+}
+
+/// The reads in two orders: as they would come if only bytes took time, and one job after the other.
+struct Search<'a> {
+    setup: &'a Setup<'a>,
+    merged: Future,
+    in_turns: Option<Future>,
+    best: RunResult,
+    /// Work left, in events.
+    left: u64,
+    seen: Vec<Rule>,
+}
+
+/// Events of a run: each read begins and ends, and so does each fetch.
+fn cost(run: &RunResult) -> u64 {
+    2 * (run.stats.demand_reads + run.stats.source_reads)
+}
+
+impl<'a> Search<'a> {
+    /// Begins with the run without readahead: in a small cache with many readers that can be best.
+    fn new(setup: &'a Setup<'a>) -> Option<Search<'a>> {
+        let page = setup.config.page.bytes();
+        let most = (setup.config.max_fetch_bytes / page).min(setup.config.capacity_pages / 4);
+        let cost_of = |r: &Request| {
+            let bytes = if r.kind == Kind::Touch { page } else { r.len };
+            copy_ns(bytes, setup.preset.host_ns_per_kib) + bytes
+        };
+        let merged = Future::of(setup.workload, page, most, Order::Merged, cost_of)?;
+        let several = setup.workload.jobs.len() > 1;
+        let in_turns = several.then(|| Future::of(setup.workload, page, most, Order::Jobs, cost_of)).flatten();
+        let (policy, host_ns_per_kib) = (PolicySpec::none(), setup.preset.host_ns_per_kib);
+        let idle = sim::Setup { workload: setup.workload, policy: &policy, config: setup.config, host_ns_per_kib };
+        let best = sim::run(&idle, setup.preset.build(setup.seed));
+        let left = (MAX_COST * cost(&best)).max(MIN_EVENTS);
+        Some(Search { setup, merged, in_turns, best, left, seen: Vec::new() })
     }
-    best
+
+    fn run(mut self) -> Option<RunResult> {
+        let mut rule = None;
+        for start in starts(self.setup.preset, self.setup.workload.jobs.len()) {
+            if self.is_faster(start) {
+                rule = Some(start);
+            }
+        }
+        // Without readahead is best: the changes start from what comes nearest to it.
+        let mut rule = rule.unwrap_or(Rule { ahead: false, ..rules::LONG });
+        let range = Range::of(self.setup.preset, &self.setup.config);
+        let (mut change, mut failed) = (0, 0);
+        while failed < CHANGES.len() && !self.is_over() {
+            let next = CHANGES[change](rule, &range);
+            if range.has(&next) && self.is_faster(next) {
+                (rule, failed) = (next, 0);
+            } else {
+                (change, failed) = ((change + 1) % CHANGES.len(), failed + 1);
+            }
+        }
+        Some(self.best)
+    }
+
+    /// Nothing is left to be won, or to be spent.
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.best.time_s < self.setup.bound.ns() as f64 / 1e9 * (1.0 + NEAR)
+    }
+
+    /// Tries a rule that has not been tried, and keeps its run if it is the fastest so far.
+    fn is_faster(&mut self, rule: Rule) -> bool {
+        if self.seen.contains(&rule) || self.is_over() {
+            return false;
+        }
+        self.seen.push(rule);
+        let future = match &self.in_turns {
+            Some(in_turns) if rule.turns => in_turns,
+            _ => &self.merged,
+        };
+        let run = Oracle::new(*self.setup, rule, future.clone()).run();
+        self.left = self.left.saturating_sub(cost(&run));
+        let faster = run.time_s < self.best.time_s;
+        if faster {
+            self.best = run;
+        }
+        faster
+    }
 }
 
 /// Whether any request comes at a time of its own.
@@ -123,6 +187,8 @@ struct State {
     pins: u32,
     /// Bytes from its start that may be read.
     arrived: u64,
+    /// The fetch that it flies with.
+    fetch: u32,
 }
 
 /// One of the `depth` requests that a job keeps going.
@@ -180,11 +246,13 @@ enum Met {
     Miss,
 }
 
-/// A fetch on its way: extents `first..end`, the ones before `next` whole.
+/// A fetch on its way: those of the extents `first..end` that fly with it, the ones before `next` whole, and the pages
+/// between them that no reader wants.
 struct Fetch {
     end: u32,
     next: u32,
     start: u64,
+    gap_pages: u64,
 }
 
 struct Oracle<'a> {
@@ -221,6 +289,8 @@ struct Oracle<'a> {
     held_pages: u64,
     /// Pages that are being copied.
     pinned_pages: u64,
+    /// Pages of gaps that fly.
+    gap_pages: u64,
     /// Bytes that are absent and will be wanted.
     absent_bytes: u64,
     /// Longest fetch of a ramp by now.
@@ -235,7 +305,7 @@ struct Oracle<'a> {
 
 impl<'a> Oracle<'a> {
     fn new(setup: Setup<'a>, rule: Rule, future: Future) -> Oracle<'a> {
-        let state = State { place: Place::Absent, asked: false, ahead: false, pins: 0, arrived: 0 };
+        let state = State { place: Place::Absent, asked: false, ahead: false, pins: 0, arrived: 0, fetch: 0 };
         let jobs = &setup.workload.jobs;
         let mut oracle = Oracle {
             states: vec![state; future.extents.len()],
@@ -263,6 +333,7 @@ impl<'a> Oracle<'a> {
             flying: 0,
             held_pages: 0,
             pinned_pages: 0,
+            gap_pages: 0,
             ramp_bytes: rule.first_bytes,
             stats: Stats::default(),
             latency: latency_histogram(),
@@ -403,7 +474,7 @@ mod tests {
         let preset = presets::find(model).expect("a preset");
         let config = Config::new(PageSize::new(4096).expect("a page"), 4096).bounded();
         let setup = Setup { workload: &workload, config, preset, seed: 1, bound: Bound::default() };
-        let future = Future::of(&workload, 4096, 1, |r| r.len).expect("small");
+        let future = Future::of(&workload, 4096, 1, Order::Merged, |r| r.len).expect("small");
         run(Oracle::new(setup, LONG, future))
     }
 

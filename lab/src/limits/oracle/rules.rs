@@ -1,49 +1,145 @@
-//! The rules that the oracle is tried under: how long a fetch is, how many there are at once, and in which order.
+//! The schedules that the oracle tries: a rule is a point in the space of order, length, gaps and depth of fetches.
 //!
-//! Each stands for a device and a workload on which another one lost to some policy; what a rule is best for is said
-//! beside it. Never: a rule that fetches what nobody reads, however cheap.
+//! ```text
+//!   start points (of the kind of device) ──► the fastest ──► one parameter changed ──► faster? keep it ──► ...
+//!                                                                └── no: the next change
+//! ```
+//!
+//! Nothing here is derived from a row of a comparison: the search sees the reads, the device and its luck alone.
 
-/// How long fetches are and how many there are at once.
-#[derive(Clone, Copy, Debug)]
+use crate::device::presets::{Model, Preset};
+
+/// One schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     /// The first fetch is at most this long, each further one twice as long as the longest before it.
     pub(super) first_bytes: u64,
+    /// No fetch is longer.
+    pub(super) most_bytes: u64,
+    /// What is left is shared between the lanes of the device, so that all of them end together.
+    pub(super) even: bool,
+    /// Gaps up to this length are read too, and dropped on arrival, where a fetch goes on behind them.
+    pub(super) gap_bytes: u64,
     /// Absent neighbours before the extent that is wanted are fetched with it, not only those behind it.
     pub(super) backward: bool,
     /// All lanes of the device together fetch at most this part of the cache.
     pub(super) cache_part: u64,
     /// Fetches at once, as far as the device takes them.
     pub(super) flights: u32,
-    /// Fetches what nobody has asked for yet.
+    /// Fetches what no reader has asked for yet.
     pub(super) ahead: bool,
-    /// Goes over what is due in the order of its place, as an arm does, whoever waits.
+    /// Goes over what is due in the order of its place, as an arm does, whichever reader waits.
     pub(super) sweep: bool,
+    /// One reader after the other: what the first job reads comes before what the second one waits for.
+    pub(super) turns: bool,
 }
 
-pub(super) const LONG: Rule =
-    Rule { first_bytes: u64::MAX, backward: true, cache_part: 1, flights: u32::MAX, ahead: true, sweep: false };
+pub(super) const LONG: Rule = Rule {
+    first_bytes: u64::MAX,
+    most_bytes: u64::MAX,
+    even: true,
+    gap_bytes: 0,
+    backward: true,
+    cache_part: 1,
+    flights: u32::MAX,
+    ahead: true,
+    sweep: false,
+    turns: false,
+};
 
-/// What is tried: the fewest commands; the earliest first byte, with one command or a few on the link before the one
-/// that is waited for; the least that lies between a byte and who waits for it; and no readahead at all, for where each
-/// command in advance is one in the way.
-pub(super) const RULES: [Rule; 7] = [
-    LONG,
-    Rule { first_bytes: 1, backward: false, ..LONG },
-    Rule { first_bytes: 64 << 10, backward: false, flights: 4, ..LONG },
-    Rule { backward: false, cache_part: 16, ..LONG },
-    Rule { first_bytes: 1, backward: false, cache_part: 16, flights: 4, ..LONG },
-    Rule { first_bytes: 1, backward: false, cache_part: 2048, flights: 4, ..LONG },
-    Rule { backward: false, ahead: false, ..LONG },
+/// Where the search starts, by what is most often best on a kind of device.
+pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
+    let forward = Rule { backward: false, ..LONG };
+    let short = Rule { first_bytes: 1, ..forward };
+    let gaps = Rule { gap_bytes: gap_worth(preset), ..LONG };
+    let turns = Rule { turns: true, cache_part: 4, gap_bytes: gap_worth(preset), ..forward };
+    let pieces = Rule { most_bytes: 64 << 10, ..forward };
+    // As few fetches as there can be: few draws of a round trip.
+    let few = Rule { flights: 1, even: false, gap_bytes: u64::MAX, ..LONG };
+    let mut starts = match preset.model {
+        Model::Hdd(_) => vec![
+            gaps,
+            turns,
+            Rule { cache_part: 8, even: false, ..gaps },
+            Rule { sweep: true, ..forward },
+            Rule { turns: true, most_bytes: 256 << 10, ..forward },
+            Rule { sweep: true, cache_part: 4, ..gaps },
+        ],
+        Model::Disk(_) | Model::Array(_) => {
+            vec![Rule { turns: true, most_bytes: 256 << 10, ..forward }, gaps, turns, LONG, short, pieces]
+        }
+        Model::Net(model) if model.rtt_p99_ns.is_some() => {
+            vec![LONG, few, Rule { even: false, ..forward }, short, turns, Rule { flights: 4, ..gaps }]
+        }
+        Model::Ssd(_) | Model::Net(_) | Model::Lanes(_) => {
+            vec![LONG, short, pieces, turns, Rule { even: false, ..forward }, Rule { flights: 4, ..LONG }]
+        }
+    };
+    starts.retain(|rule| jobs > 1 || !rule.turns || *rule == turns);
+    starts.push(Rule { ahead: false, ..forward });
+    starts
+}
+
+/// A gap that takes as long as another command.
+fn gap_worth(preset: &Preset) -> u64 {
+    let bytes = |ns: u64, ps_per_kib: u64| (u128::from(ns) * 1_024_000 / u128::from(ps_per_kib.max(1))) as u64;
+    match preset.model {
+        Model::Disk(model) => bytes(model.command_ns, model.slopes.last().map_or(1, |s| s.ps_per_kib)),
+        Model::Array(model) => bytes(model.overhead_ns.last().map_or(0, |o| o.1), model.ps_per_kib),
+        // A quarter of a turn.
+        Model::Hdd(model) => model.bytes_per_s.0 / u64::from(model.rpm.max(1)) * 15,
+        Model::Net(model) => {
+            (u128::from(model.rtt_ns) * u128::from(model.link_bytes_per_s) / 1_000_000_000) as u64
+                / u64::from(model.connections.max(1))
+        }
+        Model::Ssd(model) => model.page_bytes,
+        Model::Lanes(model) => bytes(model.gate_ns, model.gate_ps_per_kib),
+    }
+}
+
+/// The changes that the search tries, one at a time, in turn.
+pub(super) const CHANGES: [fn(Rule, &Range) -> Rule; 16] = [
+    |r, a| Rule { most_bytes: r.most_bytes.min(a.max_fetch_bytes) / 2, ..r },
+    |r, _| Rule { turns: !r.turns, ..r },
+    |r, a| Rule { gap_bytes: if r.gap_bytes == 0 { a.gap_bytes } else { r.gap_bytes.saturating_mul(4) }, ..r },
+    |r, a| Rule { flights: r.flights.min(a.flights) / 2, ..r },
+    |r, _| Rule { even: !r.even, ..r },
+    |r, _| Rule { first_bytes: if r.first_bytes == u64::MAX { 1 } else { u64::MAX }, ..r },
+    |r, a| Rule { most_bytes: r.most_bytes.min(a.max_fetch_bytes) / 8, ..r },
+    |r, _| Rule { cache_part: r.cache_part * 8, ..r },
+    |r, _| Rule { sweep: !r.sweep, ..r },
+    |r, _| Rule { backward: !r.backward, ..r },
+    |r, _| Rule { gap_bytes: r.gap_bytes / 4, ..r },
+    |r, a| Rule { most_bytes: r.most_bytes.saturating_mul(2).min(a.max_fetch_bytes), ..r },
+    |r, a| Rule { flights: r.flights.saturating_mul(2).min(a.flights), ..r },
+    |r, _| Rule { cache_part: (r.cache_part / 4).max(1), ..r },
+    |r, _| Rule { first_bytes: 64 << 10, ..r },
+    |r, _| Rule { cache_part: r.cache_part * 64, ..r },
 ];
 
-/// What is tried besides on a device that does one command after the other and may have an arm to move: the shortest
-/// way over all that is due.
-pub(super) const ARM_RULES: [Rule; 2] =
-    [Rule { backward: false, sweep: true, ..LONG }, Rule { backward: false, sweep: true, cache_part: 64, ..LONG }];
+/// What the parameters of a rule may be.
+pub(super) struct Range {
+    max_fetch_bytes: u64,
+    flights: u32,
+    gap_bytes: u64,
+    page_bytes: u64,
+}
 
-/// And on one that does many at once: few of them, so that few draw a long round trip or meet at the same die.
-pub(super) const LANE_RULES: [Rule; 3] = [
-    Rule { flights: 1, ..LONG },
-    Rule { flights: 4, ..LONG },
-    Rule { backward: false, flights: 4, cache_part: 512, ..LONG },
-];
+impl Range {
+    pub(super) fn of(preset: &Preset, config: &foreread_core::machine::Config) -> Range {
+        Range {
+            max_fetch_bytes: config.max_fetch_bytes,
+            flights: config.max_in_flight.min(preset.connections),
+            gap_bytes: gap_worth(preset).max(config.page.bytes()),
+            page_bytes: config.page.bytes(),
+        }
+    }
+
+    /// Whether a rule says something: no fetch of less than a page, no gap longer than a fetch.
+    pub(super) fn has(&self, rule: &Rule) -> bool {
+        rule.most_bytes >= self.page_bytes
+            && rule.flights > 0
+            && (rule.gap_bytes <= self.max_fetch_bytes || rule.gap_bytes == u64::MAX)
+            && rule.cache_part <= 1 << 16
+    }
+}
