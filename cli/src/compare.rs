@@ -1,6 +1,6 @@
 //! `foreread compare`: hands a checked plan to the lab, prints the tables, the advice and the JSON.
 //!
-//! Never: prints a result while something is still being measured.
+//! Each table is printed as soon as it is complete, between two measurements. Never: prints in a measurement.
 
 use crate::args::CompareArgs;
 use crate::fail::Fail;
@@ -13,7 +13,7 @@ use crate::source;
 use crate::vary;
 use foreread_lab::compare::{self, CompareError, Plan, Where};
 use foreread_lab::report::{
-    MappedRun, Progress, Report, Table, advise, by_source, number, page, render, table, to_json, width,
+    MappedRun, Price, Progress, Report, Table, advise, by_source, number, page, render, table, to_json, width,
 };
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -28,15 +28,45 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     }
     let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
     out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref())])?;
-    let tables = {
-        let mut bar = Bar::new();
-        measure(&plan, &mut bar)?
+    let (tables, printed) = {
+        let words = json != Some(JsonTo::Stdout);
+        let mut printing = Printing { bar: Bar::new(), words, price: args.price.as_deref(), printed: Ok(()) };
+        (measure(&plan, &mut printing)?, printing.printed)
     };
+    printed?;
     let reports: Vec<Report> = tables.iter().map(|t| Report::of(t).priced(args.price.as_deref())).collect();
     show(&reports, json.as_ref())?;
     let Some(path) = html else { return Ok(()) };
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
     out::write("html", &path, &page::compare(&reports, &maps))
+}
+
+/// Prints each table when it is complete: the first one is not kept back for the last.
+struct Printing<'a> {
+    bar: Bar,
+    /// Whether stdout is for words.
+    words: bool,
+    price: Option<&'a Price>,
+    /// The first error there was in it.
+    printed: Result<(), Fail>,
+}
+
+impl Progress for Printing<'_> {
+    fn stage(&mut self, text: &str) {
+        self.bar.stage(text);
+    }
+
+    fn step(&mut self, done: u64, total: u64) {
+        self.bar.step(done, total);
+    }
+
+    fn measured(&mut self, table: &Table) {
+        if self.words && self.printed.is_ok() {
+            let report = Report::of(table).priced(self.price);
+            let text = in_words(&report, table::Style { bold: out::may_style() });
+            self.printed = self.bar.aside(|| out::print(text));
+        }
+    }
 }
 
 /// Where else the results of a series go.
@@ -96,18 +126,18 @@ pub fn refused(error: CompareError) -> Fail {
 
 fn show(reports: &[Report], json: Option<&JsonTo>) -> Result<(), Fail> {
     if json != Some(&JsonTo::Stdout) {
-        out::print(in_words(reports, table::Style { bold: out::may_style() }))?;
+        out::print(advice(reports))?;
     }
     json.map_or(Ok(()), |to| to.write(&to_json(reports)))
 }
 
-/// Every table, then the advice for each source.
-fn in_words(reports: &[Report], style: table::Style) -> String {
+fn in_words(report: &Report, style: table::Style) -> String {
+    render(report, style) + "\n"
+}
+
+/// What follows from the tables, for each source.
+fn advice(reports: &[Report]) -> String {
     let mut text = String::new();
-    for report in reports {
-        text.push_str(&render(report, style));
-        text.push('\n');
-    }
     for of_source in by_source(reports) {
         text.push_str(&number::wrap(&format!("Advice: {}", advise(of_source)), width::columns()).join("\n"));
         text.push('\n');
@@ -144,7 +174,8 @@ mod tests {
     #[test]
     fn tables_first_then_the_advice_for_each_source() {
         let reports = [report("boot-ide", "file:x"), report("random", "file:x"), report("random", "model:rbd")];
-        let text = in_words(&reports, table::Style::default());
+        let tables: String = reports.iter().map(|report| in_words(report, table::Style::default())).collect();
+        let text = tables + &advice(&reports);
         let places: Vec<usize> =
             ["boot-ide on file:x", "random on file:x", "random on model:rbd", "Advice: Use rbd-plain on file:x"]
                 .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing:\n{text}")))
@@ -152,6 +183,6 @@ mod tests {
         assert!(places.is_sorted(), "{places:?}");
         assert_eq!(text.matches("Advice: ").count(), 2);
         assert!(text.ends_with('\n') && !text.contains('\u{1b}'));
-        assert!(in_words(&reports, table::Style { bold: true }).contains('\u{1b}'));
+        assert!(in_words(&reports[0], table::Style { bold: true }).contains('\u{1b}'));
     }
 }

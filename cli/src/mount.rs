@@ -19,9 +19,10 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache).appending(args.appending);
     let engine = Engine::for_tree(options, &*tree).map_err(|error| Fail::Input(error.to_string()))?;
     watch::note_cache(&engine, args.cache);
+    let defaults = tree.defaults();
     let recording = recording::start(args.record.as_deref(), "foreread mount")?;
     let observer = recording::observer(recording.as_ref());
-    let settings = Settings { allow_other: args.allow_other, observer, ..Settings::default() };
+    let settings = Settings { allow_other: args.allow_other, attr_ttl: args.attr_ttl, observer, ..Settings::default() };
     // Before the mount: a signal in between must not leave it behind.
     signals::end_at_second_signal()?;
     let signals = Signals::new(signals::ending()).map_err(signals::no_handler)?;
@@ -44,6 +45,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     }
     let own = mount.counter();
     let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
+    note(watch::setup(&engine, defaults));
     let said = out::print(format!("{}\n", args.dir.display()));
     let ran = mount.run();
     ending.close();

@@ -21,6 +21,13 @@ impl Bar {
     }
 }
 
+impl Bar {
+    /// Takes the bar away while something else is written.
+    pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.0.suspend(write)
+    }
+}
+
 impl Progress for Bar {
     fn stage(&mut self, text: &str) {
         self.0.unset_length();

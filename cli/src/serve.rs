@@ -15,7 +15,7 @@ use foreread::{Options, Reader};
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache).appending(args.appending);
     let reader = Reader::open(args.source.clone(), options).map_err(|error| Fail::Input(error.to_string()))?;
-    let engine = reader.engine().clone();
+    let (engine, defaults) = (reader.engine().clone(), reader.defaults());
     watch::note_cache(&engine, args.cache);
     let room = nbd::make_room(args.max_clients);
     if room < args.max_clients {
@@ -44,6 +44,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         let own = server.counter();
         watch::metrics(args.metrics, &engine, move || front(&own()))?
     };
+    note(watch::setup(&engine, defaults));
     out::print(server.uris().join("\n") + "\n")?;
     let counter = server.counter();
     let own = server.counter();

@@ -5,6 +5,7 @@
 use crate::fail::{Fail, note, say};
 #[cfg(feature = "metrics")]
 use foreread::front::metrics::{FrontView, MetricsServer, text};
+use foreread::source::Defaults;
 use foreread::{Engine, Stats, why_no_readahead};
 use foreread_lab::report::number::{percent, three};
 #[cfg(feature = "metrics")]
@@ -104,6 +105,12 @@ impl Reporter {
         // It ends by itself; what it would say of a panic has been said.
         let _ = self.thread.join();
     }
+}
+
+/// What is read ahead and how much at once, with the values that no argument set.
+pub fn setup(engine: &Engine, defaults: Defaults) -> String {
+    let Defaults { kind, requests, .. } = defaults;
+    format!("readahead {}, {requests} requests at once (as for kind {kind})", engine.policy().canonical())
 }
 
 /// One line on how it goes, since the start.

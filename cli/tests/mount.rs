@@ -24,22 +24,33 @@ struct Mounted {
     process: Child,
     err: BufReader<ChildStderr>,
     dir: tempfile::TempDir,
+    /// What stderr had until it was mounted.
+    begin: String,
 }
 
 impl Mounted {
     fn new(source: &Path, more: &[&str]) -> Mounted {
+        Mounted::with(source, more, Vec::new())
+    }
+
+    fn with(source: &Path, more: &[&str], variables: Vec<(String, String)>) -> Mounted {
         let dir = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
         let command = command.arg("mount").arg(source).arg(dir.path()).args(more);
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        let mut process =
+            command.envs(variables).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("its line");
         let err = BufReader::new(process.stderr.take().expect("piped"));
-        let mut mounted = Mounted { process, err, dir };
+        let mut mounted = Mounted { process, err, dir, begin: String::new() };
         if line.trim_end() != mounted.dir.path().display().to_string() {
             let mut err = String::new();
             let _ = mounted.err.read_to_string(&mut err);
             panic!("not mounted: {line}{err}");
+        }
+        // The last line before that says what the policy is.
+        while !mounted.begin.contains("foreread: readahead ") {
+            assert!(mounted.err.read_line(&mut mounted.begin).expect("a line") > 0, "{}", mounted.begin);
         }
         mounted
     }
@@ -108,10 +119,9 @@ fn metrics_tell_which_file_has_readahead() {
         return;
     }
     let source = source();
-    let mut mounted = Mounted::new(source.path(), &["--metrics", "127.0.0.1:0"]);
-    let mut line = String::new();
-    mounted.err.read_line(&mut line).expect("a line");
-    let host = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address").to_string();
+    let mounted = Mounted::new(source.path(), &["--metrics", "127.0.0.1:0"]);
+    let host =
+        mounted.begin.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address").to_string();
     let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
     assert_eq!(file.read_to_end(&mut Vec::new()).expect("read"), 3_000_000);
     let mut stream = std::net::TcpStream::connect(host).expect("connected");
@@ -214,6 +224,33 @@ fn what_cannot_be_mounted_is_told_in_one_line() {
     let empty = tempfile::tempdir().expect("a folder");
     let wrong = foreread(["mount", ".", &empty.path().display().to_string(), "--policy", "best"]);
     assert!(wrong.is_refused().contains("policy"));
+}
+
+/// A bucket is mounted whatever its keys are; those that are left out are named once, with the policy's value before.
+#[cfg(feature = "object")]
+#[test]
+fn odd_keys_are_named_once() {
+    if !can_mount() {
+        return;
+    }
+    let server = foreread::testing::BucketServer::start().expect("a port");
+    for key in ["dir/a", "dir//c", "dir/..", "dir/b\tc", "dir/b\nc"] {
+        server.put(key, b"bytes".to_vec());
+    }
+    let mounted = Mounted::with(Path::new("s3://bucket/"), &["--attr-ttl", "0s"], server.variables());
+    assert!(mounted.begin.contains("linux-6.18:max=25165824"), "{}", mounted.begin);
+    assert!(mounted.begin.contains("24 requests at once (as for kind object)"), "{}", mounted.begin);
+    for _ in 0..2 {
+        let names: Vec<_> =
+            fs::read_dir(mounted.dir.path().join("dir")).expect("listed").map(|e| e.expect("one").path()).collect();
+        assert_eq!(names, [mounted.dir.path().join("dir/a")]);
+    }
+    assert_eq!(fs::read(mounted.dir.path().join("dir/a")).expect("read"), b"bytes");
+    mounted.signal("-TERM");
+    let (status, err) = mounted.ended();
+    assert!(status.success(), "{err}");
+    assert_eq!(err.matches("left out 4 keys").count(), 1, "{err}");
+    assert!(err.contains(r#""dir/b\nc""#) && err.contains(r#""dir//""#), "{err}");
 }
 
 /// What the kernel asks a mount for is in the trace when it is gone, under the file's name.

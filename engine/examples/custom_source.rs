@@ -2,7 +2,7 @@
 //!
 //! Never: waits for anything but its own storage. The engine calls it from several threads at once.
 
-use foreread::source::{Source, SourceError};
+use foreread::source::{Defaults, Source, SourceError};
 use foreread::{Options, Reader};
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -27,6 +27,10 @@ impl Source for Squares {
             at += 1;
         }
         Ok((at - offset) as usize)
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
     }
 
     fn describe(&self) -> String {

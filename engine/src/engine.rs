@@ -16,9 +16,9 @@ use crate::driver::{Driver, Gauges, StreamView};
 use crate::error::OpenError;
 use crate::eventlog::EventLog;
 use crate::latency::Latencies;
-use crate::options::{About, Options};
+use crate::options::{Options, Storage};
 use crate::reader::{Origin, Reader};
-use crate::source::{self, AT_HAND, Io, tree::Tree};
+use crate::source::{self, Defaults, Io, tree::Tree};
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -58,12 +58,12 @@ struct Shared {
 
 impl Engine {
     /// An engine with an empty cache. Its policy cannot go by the size or the device of a source, since it will have many:
-    /// a `max` that is left open has its published default.
+    /// it is made for files ([`Defaults::FILE`]).
     ///
     /// # Errors
     /// A setting does not fit.
     pub fn new(options: Options) -> Result<Engine, OpenError> {
-        Engine::build(&options, About { readahead: None, size: None, concurrency: AT_HAND })
+        Engine::build(&options, Storage { readahead_bytes: None, size: None, defaults: Defaults::FILE })
     }
 
     /// The same for the files of a tree: a `max` that is left open is the readahead setting of its device.
@@ -71,12 +71,12 @@ impl Engine {
     /// # Errors
     /// A setting does not fit.
     pub fn for_tree(options: Options, tree: &dyn Tree) -> Result<Engine, OpenError> {
-        let about = About { readahead: tree.readahead_bytes(), size: None, concurrency: tree.concurrency() };
-        Engine::build(&options, about)
+        let readahead_bytes = tree.readahead_bytes();
+        Engine::build(&options, Storage { readahead_bytes, size: None, defaults: tree.defaults() })
     }
 
     /// The same for sources of which this much is known.
-    pub(crate) fn build(options: &Options, about: About) -> Result<Engine, OpenError> {
+    pub(crate) fn build(options: &Options, storage: Storage) -> Result<Engine, OpenError> {
         let budget = options.budget.clone().unwrap_or_else(Budget::of_process);
         let wanted = options.cache_bytes.saturating_add(options.limits.spare_bytes);
         let reserved = budget.reserve(wanted)?;
@@ -85,7 +85,7 @@ impl Engine {
             options.limits.spare_bytes = options.limits.spare_bytes.min(reserved.bytes() / 8);
             options.cache_bytes = reserved.bytes() - options.limits.spare_bytes;
         }
-        let (policy, config) = options.resolve(about)?;
+        let (policy, config) = options.resolve(&storage)?;
         let cache_bytes = config.capacity_pages * config.page.bytes();
         // What a source asks of addresses comes with the source.
         let pool = Pool::new(config.page.bytes() as usize, 1, options.limits.spare_bytes);
@@ -98,7 +98,7 @@ impl Engine {
             }
         };
         let machine = Machine::new(config, policy.clone());
-        let driver = Driver::new(machine, pool, log, options.workers(about.concurrency), budget);
+        let driver = Driver::new(machine, pool, log, options.workers(storage.defaults), budget);
         let (io, appending) = (options.io, options.appending);
         Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, io, appending, reserved }) })
     }

@@ -51,6 +51,6 @@ pub use foreread_core::policy::PolicySpec;
 pub use foreread_core::stats::Stats;
 pub use health::{ReadaheadState, readahead_state, why_no_readahead};
 pub use latency::Latencies;
-pub use options::{Limits, Options, PolicyChoice};
+pub use options::{Limits, Options, PolicyChoice, Storage};
 pub use plan::Plan;
 pub use reader::{Origin, ReadAt, Reader};

@@ -4,9 +4,9 @@
 
 use crate::budget::Budget;
 use crate::error::OpenError;
-use crate::source::{AT_HAND, Io};
+use crate::source::{Defaults, Io};
 use foreread_core::machine::Config;
-use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread_core::policy::{PolicyDraft, PolicySpec, SpecError};
 use foreread_core::units::PageSize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,14 +14,15 @@ use std::sync::Arc;
 /// Settings of a [`crate::Reader`]. Every field has a default; each method sets one and gives the options back.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which readahead. Default `linux-6.18`, at the device's own setting where there is a device.
+    /// Which readahead. Default `linux-6.18`, at the device's own setting where there is one, else at that of the kind of
+    /// storage ([`Defaults`]).
     pub policy: PolicyChoice,
     /// Bytes of pages that may be cached or on their way. Default 256 MiB.
     pub cache_bytes: u64,
     /// Size of a cache page. Default 4096.
     pub page_bytes: u64,
-    /// Most worker threads; they read ahead while callers work. Default is what the source asks for: 4 for storage at
-    /// hand. With 0 callers do all themselves, and readahead is read only once somebody waits for it.
+    /// Most worker threads; they read ahead while callers work. Default is what the kind of storage takes ([`Defaults`]).
+    /// With 0 callers do all themselves, and readahead is read only once somebody waits for it.
     pub threads: Option<u32>,
     /// How files are read. Default by io_uring where the kernel allows it.
     pub io: Io,
@@ -40,8 +41,8 @@ pub struct Options {
 /// A policy, as text or read already.
 #[derive(Clone, Debug)]
 pub enum PolicyChoice {
-    /// `NAME:key=value,...`. A `max` that is left open becomes the device's own readahead setting; `max=capacity` goes by
-    /// the size of the source.
+    /// `NAME:key=value,...`. What is left open is settled by [`Storage::settle`]; `max=capacity` goes by the size of the
+    /// source.
     Text(String),
     /// As it is.
     Spec(PolicySpec),
@@ -113,15 +114,29 @@ impl Default for Options {
     }
 }
 
-/// What is known of the sources that an engine is made for.
+/// What is known of storage before it is read: what follows from it where a setting is left open.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct About {
-    /// The readahead setting of their device, in bytes.
-    pub readahead: Option<u64>,
-    /// The size of the only one.
+pub struct Storage {
+    /// The readahead setting of its device, in bytes.
+    pub readahead_bytes: Option<u64>,
+    /// Its size in bytes, where it is one source.
     pub size: Option<u64>,
-    /// See [`crate::source::Source::concurrency`].
-    pub concurrency: u32,
+    /// How storage of its kind is read.
+    pub defaults: Defaults,
+}
+
+impl Storage {
+    /// A policy with all its values. Those of Linux take a `max` that is left open from the device's setting, or from the
+    /// kind of storage; the others have a published one.
+    ///
+    /// # Errors
+    /// A value goes by the size, and that is not known.
+    pub fn settle(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, SpecError> {
+        let max = self.readahead_bytes.unwrap_or_else(|| self.defaults.window_in(cache_bytes));
+        let follows = draft.info.name.starts_with("linux-");
+        let draft = if follows { draft.with_default("max", max) } else { draft };
+        draft.ready(self.size)
+    }
 }
 
 impl Options {
@@ -181,27 +196,18 @@ impl Options {
         self
     }
 
-    /// Worker threads for a source that answers so many reads at once.
-    pub(crate) fn workers(&self, concurrency: u32) -> u32 {
-        self.threads.unwrap_or(concurrency).min(MAX_WORKERS)
-    }
-
-    /// The readahead of a source that no device speaks for: what it takes to keep all its reads busy, where that is more
-    /// than a policy's own default. At most a quarter of the cache.
-    fn window(&self, concurrency: u32) -> Option<u64> {
-        let busy = u64::from(concurrency).saturating_mul(self.limits.max_fetch_bytes);
-        (concurrency > AT_HAND).then(|| busy.min(self.cache_bytes / 4).max(self.page_bytes))
+    /// Worker threads for storage of this kind.
+    pub(crate) fn workers(&self, defaults: Defaults) -> u32 {
+        self.threads.unwrap_or(defaults.requests).min(MAX_WORKERS)
     }
 
     /// The policy and the machine's limits, checked against each other.
-    pub(crate) fn resolve(&self, about: About) -> Result<(PolicySpec, Config), OpenError> {
-        let default_max = about.readahead.or_else(|| self.window(about.concurrency));
+    pub(crate) fn resolve(&self, storage: &Storage) -> Result<(PolicySpec, Config), OpenError> {
         let policy = match &self.policy {
             PolicyChoice::Spec(spec) => spec.clone(),
             PolicyChoice::Text(text) => {
                 let draft = PolicyDraft::parse(text).map_err(OpenError::Policy)?;
-                let draft = default_max.map_or(draft.clone(), |max| draft.with_default("max", max));
-                draft.ready(about.size).map_err(OpenError::Policy)?
+                storage.settle(draft, self.cache_bytes).map_err(OpenError::Policy)?
             }
         };
         let bytes = self.page_bytes;
@@ -212,7 +218,7 @@ impl Options {
         let mut config = Config::new(page, self.cache_bytes);
         config.max_fetch_bytes = self.limits.max_fetch_bytes;
         config.max_in_flight = self.limits.max_in_flight;
-        config.max_ahead_in_flight = self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(about.concurrency));
+        config.max_ahead_in_flight = self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(storage.defaults.requests));
         config.max_ride_bytes = self.limits.max_ride_bytes;
         Ok((policy, config.bounded()))
     }
@@ -224,25 +230,32 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn max(options: &Options, device: Option<u64>, concurrency: u32) -> (u64, u32) {
-        let (policy, config) =
-            options.resolve(About { readahead: device, size: Some(1 << 40), concurrency }).expect("it fits");
+    fn max(options: &Options, device: Option<u64>, defaults: Defaults) -> (u64, u32) {
+        let storage = Storage { readahead_bytes: device, size: Some(1 << 40), defaults };
+        let (policy, config) = options.resolve(&storage).expect("it fits");
         let at = policy.info.params.iter().position(|param| param.key == "max").expect("it has one");
         (policy.values[at], config.max_ahead_in_flight)
     }
 
     #[test]
-    fn a_source_far_away_gets_threads_and_a_window_unless_they_are_set() {
+    fn each_kind_of_storage_gets_threads_and_a_window_unless_they_are_set() {
         let options = Options::default();
-        assert_eq!((options.workers(4), options.workers(24), options.workers(100_000)), (4, 24, MAX_WORKERS));
-        assert_eq!(options.clone().threads(2).workers(24), 2);
-        assert_eq!(max(&options, None, 4), (128 << 10, 16), "storage at hand: as ever");
-        assert_eq!(max(&options, None, 24), (24 * MIB, 24));
-        assert_eq!(max(&options, Some(256 << 10), 24).0, 256 << 10, "the device's own setting");
-        assert_eq!(max(&options.clone().policy("linux-6.18:max=1M"), None, 24).0, MIB);
-        assert_eq!(max(&options.clone().cache_bytes(8 * MIB), None, 24).0, 2 * MIB, "a quarter of the cache");
+        let object = |requests| Defaults::OBJECT.with_requests(requests);
+        assert_eq!(options.workers(object(100_000)), MAX_WORKERS);
+        assert_eq!((options.workers(Defaults::FILE), options.workers(Defaults::OBJECT)), (4, 24));
+        assert_eq!(options.clone().threads(2).workers(Defaults::OBJECT), 2);
+        assert_eq!(max(&options, None, Defaults::FILE), (128 << 10, 16), "what Linux has");
+        assert_eq!(max(&options, None, Defaults::OBJECT), (24 * MIB, 24));
+        assert_eq!(max(&options, None, object(3)), (3 * MIB, 16));
+        assert_eq!(max(&options, None, Defaults::NBD), (4 * MIB, 16));
+        assert_eq!(max(&options, None, Defaults::MODEL_LIVE), max(&options, None, Defaults::FILE), "as simulated");
+        assert_eq!(max(&options, Some(256 << 10), Defaults::OBJECT).0, 256 << 10, "the device's own setting");
+        assert_eq!(max(&options.clone().policy("linux-6.18:max=1M"), None, Defaults::OBJECT).0, MIB);
+        assert_eq!(max(&options.clone().policy("rbd-plain"), None, Defaults::OBJECT).0, 4 * MIB, "as published");
+        assert_eq!(max(&options.clone().cache_bytes(8 * MIB), None, Defaults::OBJECT).0, 2 * MIB, "a quarter");
+        assert_eq!(max(&options.clone().cache_bytes(64 << 10), None, Defaults::FILE).0, 128 << 10, "as in Linux");
         let mut limited = options;
         limited.limits.max_ahead_in_flight = Some(3);
-        assert_eq!(max(&limited, None, 24).1, 3);
+        assert_eq!(max(&limited, None, Defaults::OBJECT).1, 3);
     }
 }

@@ -16,8 +16,8 @@ use crate::chunk::Meter;
 use crate::driver::{Gauges, Room, Seen};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
-use crate::options::{About, Options};
-use crate::source::{self, Source, SourceName};
+use crate::options::{Options, Storage};
+use crate::source::{self, Defaults, Source, SourceName};
 use flush::Flushes;
 use foreread_core::event::Advice;
 use foreread_core::machine::MAX_IDS;
@@ -100,12 +100,18 @@ impl Reader {
     /// # Errors
     /// The source cannot be read, or a setting does not fit.
     pub fn open(origin: impl Into<Origin>, options: Options) -> Result<Reader, OpenError> {
-        let (source, readahead) = match origin.into() {
+        let (source, readahead_bytes) = match origin.into() {
             Origin::Source(source) => (source, None),
             Origin::Name(name) => (source::open_by(&name, options.io)?, source::default_readahead_bytes(name.path())),
         };
-        let about = About { readahead, size: Some(source.size()), concurrency: source.concurrency() };
-        Engine::build(&options, about)?.open(source)
+        let storage = Storage { readahead_bytes, size: Some(source.size()), defaults: source.defaults() };
+        Engine::build(&options, storage)?.open(source)
+    }
+
+    /// How storage of its kind is read unless a setting says otherwise.
+    #[must_use]
+    pub fn defaults(&self) -> Defaults {
+        self.source.defaults()
     }
 
     /// A second open description on the same cache: with a readahead state of its own. That of a pinned reader is pinned to

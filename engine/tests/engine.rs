@@ -4,7 +4,7 @@ mod common;
 
 use common::{Draw, named, quiet, read_and_check, watch};
 use foreread::eventlog::replay;
-use foreread::source::{Alignment, Mem, Source, SourceError};
+use foreread::source::{Alignment, Defaults, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty, Gate, Hanging, Method, Queued, Verdict};
 use foreread::{Advice, Engine, Options, ReadError};
 use std::io::IoSliceMut;
@@ -122,6 +122,10 @@ impl Source for Strict {
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         let fits = bufs.iter().all(|buf| (buf.as_ptr() as usize).is_multiple_of(4096));
         if fits { self.0.read_at(bufs, offset) } else { Err(SourceError::Io { errno: 22, what: "alignment".into() }) }
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
     }
 
     fn describe(&self) -> String {

@@ -6,7 +6,7 @@ mod common;
 
 use common::device::LoopDevice;
 use common::{check_memory, quiet, read_and_check};
-use foreread::source::{self, Mem, Source};
+use foreread::source::{self, Defaults, Mem, Source};
 use foreread::testing::{self, pattern};
 use foreread::{OpenError, Options, ReadError, Reader};
 use std::fs::{File, Permissions, set_permissions};
@@ -339,6 +339,10 @@ impl Source for InPairs {
             self.1.wait();
         }
         read
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
     }
 
     fn describe(&self) -> String {

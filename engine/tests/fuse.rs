@@ -5,8 +5,8 @@ mod common;
 
 use common::{Draw, watch};
 use foreread::front::fuse::{Mount, Settings, Stop, Unmounted};
-use foreread::source::tree::{self, Kind, Meta, Tree};
-use foreread::source::{Mem, Source, SourceError};
+use foreread::source::tree::{self, Entry, Kind, Meta, Tree};
+use foreread::source::{Defaults, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty, Verdict};
 use foreread::{Engine, Options};
 use rustix::fs::Advice;
@@ -75,7 +75,7 @@ fn small() -> Options {
 fn mount(source: &Path) -> Here {
     let tree = tree::open(&source.display().to_string()).expect("a tree");
     // Changes are to be seen at once.
-    let settings = Settings { name_ttl: Duration::ZERO, ..Settings::default() };
+    let settings = Settings { attr_ttl: Some(Duration::ZERO), ..Settings::default() };
     mount_with(tree, &settings, small())
 }
 
@@ -83,9 +83,9 @@ fn mount(source: &Path) -> Here {
 struct Slow;
 
 impl Tree for Slow {
-    fn list(&self, _: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError> {
+    fn list(&self, _: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
         for name in ["fast", "slow"] {
-            each(name.into(), Kind::File);
+            each(Entry::new(name, Kind::File));
         }
         Ok(())
     }
@@ -100,6 +100,10 @@ impl Tree for Slow {
         let slow = path.display().to_string().starts_with("slow");
         let verdict = if slow { Verdict::Slow(Duration::from_millis(1500)) } else { Verdict::Pass };
         Ok((Arc::new(Faulty::new(mem, move |_| verdict)), self.look(path)?))
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
     }
 
     fn describe(&self) -> String {
@@ -427,4 +431,141 @@ fn what_is_not_fit_to_mount_on_is_told_in_one_line() {
     assert!(refusal(dir.path()).starts_with("the folder is not empty"));
     assert!(refusal(&dir.path().join("there")).starts_with("not a folder"));
     assert!(refusal(&dir.path().join("nothing")).starts_with("No such file"));
+}
+
+#[cfg(feature = "object")]
+mod of_a_bucket {
+    use super::*;
+    use foreread::source::object::{Prefix, Settings as ObjectSettings};
+    use foreread::testing::{BucketServer, Link};
+    use std::process::Command;
+    use std::time::Instant;
+
+    fn mount(server: &BucketServer, attr_ttl: Option<Duration>) -> Here {
+        let settings = ObjectSettings { variables: server.variables(), ..ObjectSettings::default() };
+        let tree = Arc::new(Prefix::open_with("s3://bucket/", settings).expect("a bucket"));
+        mount_with(tree, &Settings { attr_ttl, ..Settings::default() }, small())
+    }
+
+    /// `count` files in folders of 100, each with bytes of its own.
+    fn files(server: &BucketServer, count: u16) -> Vec<String> {
+        let name = |n: u16| format!("d{:02}/file{n:04}", n / 100);
+        (0..count).for_each(|n| server.put(&name(n), testing::pattern(0, 100 + usize::from(n) * 7, n)));
+        (0..count).map(name).collect()
+    }
+
+    fn run(here: &Here, program: &str, arguments: &[&str]) -> String {
+        let out = Command::new(program).args(arguments).arg(here.dir.path()).output().expect("a program");
+        String::from_utf8(out.stdout).expect("text")
+    }
+
+    /// A listing is asked for once for each folder and 1000 names; what it said is enough to look at each file, and to open it.
+    #[test]
+    fn a_listing_is_enough_to_look_at_files_and_to_open_them() {
+        if !can_mount() {
+            return;
+        }
+        let server = BucketServer::start().expect("a port");
+        let count = 900;
+        let flat: Vec<String> = (0..3000).map(|n| format!("flat/{n:04}")).collect();
+        flat.iter().for_each(|key| server.put(key, b"x".to_vec()));
+        files(&server, count);
+        let here = mount(&server, Some(Duration::from_secs(60)));
+        let before = server.requests().all();
+        assert_eq!(run(&here, "ls", &["-lR"]).matches("flat").count(), 2, "the folder, and its head");
+        let asked = server.requests().all() - before;
+        // The root, ten folders, and three pages of the flat one.
+        assert!(asked <= 1 + 9 + 3, "{asked} requests for ls -lR of {} files", flat.len() + usize::from(count));
+
+        let folders = std::fs::read_dir(here.dir.path()).expect("listed").map(|entry| entry.expect("one").path());
+        let before = server.requests();
+        let mut found = 0;
+        for folder in folders.filter(|path| !path.ends_with("flat")) {
+            let out = Command::new("grep").args(["-r", "-c", ""]).arg(folder).output().expect("grep");
+            found += String::from_utf8_lossy(&out.stdout).lines().count();
+        }
+        let now = server.requests();
+        assert_eq!(found, usize::from(count));
+        assert_eq!(now.heads, before.heads);
+        let asked = now.all() - before.all();
+        assert!(asked * 10 <= u64::from(count) * 11, "{asked} requests for grep -r of {count} files: {now:?}");
+        here.end();
+    }
+
+    /// A program that reads file after file takes longer than the time in which the listing is believed: one request more
+    /// each time, not one for each file.
+    #[test]
+    fn a_slow_scan_asks_for_a_thousand_names_at_a_time() {
+        if !can_mount() {
+            return;
+        }
+        let server = BucketServer::start().expect("a port");
+        let names = files(&server, 300);
+        server.link(Link::new(Duration::from_millis(3), 0));
+        let here = mount(&server, Some(Duration::from_millis(400)));
+        for folder in ["d00", "d01", "d02"] {
+            assert_eq!(std::fs::read_dir(here.path(folder)).expect("listed").count(), 100);
+        }
+        let (before, begun) = (server.requests(), Instant::now());
+        for (n, name) in names.iter().enumerate() {
+            let bytes = fs::read(here.path(name)).expect("read");
+            assert_eq!(testing::check(&bytes, 0, n as u16), Ok(()), "{name}");
+        }
+        let (now, times) = (server.requests(), begun.elapsed().as_millis() as u64 / 400 + 1);
+        // An open that comes just after the time asks for itself.
+        assert!(now.gets - before.gets <= 300 + times, "{} requests for objects", now.gets - before.gets);
+        // Once each time, for a file and a folder on the way to it.
+        assert!(now.lists - before.lists <= times * 3 + 6, "{} lists in {times} times", now.lists - before.lists);
+        here.end();
+    }
+
+    /// A file that was put anew after it was listed: its bytes are never shown as those of the other, an inode has one
+    /// version, and the next open has the new one.
+    #[test]
+    fn a_file_that_changed_since_the_listing_is_an_error_once_and_then_the_new_one() {
+        if !can_mount() {
+            return;
+        }
+        let server = BucketServer::start().expect("a port");
+        let size = 300_000;
+        (1..4).for_each(|n| server.put(&format!("file{n}"), testing::pattern(0, size, 0)));
+        let here = mount(&server, Some(Duration::from_secs(60)));
+        let list = || fs::read_dir(here.dir.path()).expect("listed").count();
+        let ino = |name: &str| fs::metadata(here.path(name)).expect("there").ino();
+        assert_eq!(list(), 3);
+        for version in 1..4 {
+            let name = format!("file{version}");
+            let before = ino(&name);
+            assert_eq!(list(), 3);
+            assert_eq!(ino(&name), before, "listed again it is the same");
+            server.put(&name, testing::pattern(0, size, version));
+            let error = fs::read(here.path(&name)).expect_err("it was listed in another version");
+            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error()));
+            let bytes = fs::read(here.path(&name)).expect("the new one");
+            assert_eq!((bytes.len(), testing::check(&bytes, 0, version)), (size, Ok(())));
+            assert_ne!(ino(&name), before);
+        }
+        // What was read is the version that was opened, as long as it is believed; a part of another is never among it.
+        server.put("file3", testing::pattern(0, size, 9));
+        let bytes = fs::read(here.path("file3")).expect("in the kernel's cache");
+        assert_eq!(testing::check(&bytes, 0, 3), Ok(()));
+        let before = ino("file3");
+        assert_eq!(list(), 3);
+        assert_ne!(ino("file3"), before, "listed, it is another");
+        let bytes = fs::read(here.path("file3")).expect("the new one");
+        assert_eq!(testing::check(&bytes, 0, 9), Ok(()));
+        server.delete("file3");
+        assert_eq!(list(), 2);
+        here.end();
+
+        // Believed for nothing, it is asked for each time, and no read fails.
+        server.put("file", testing::pattern(0, size, 0));
+        let here = mount(&server, Some(Duration::ZERO));
+        for version in 1..4 {
+            server.put("file", testing::pattern(0, size, version));
+            let bytes = fs::read(here.path("file")).expect("read");
+            assert_eq!(testing::check(&bytes, 0, version), Ok(()));
+        }
+        here.end();
+    }
 }

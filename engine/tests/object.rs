@@ -402,7 +402,7 @@ fn what_cannot_be_opened_says_why_in_one_line_without_secrets() {
 fn sources_are_opened_by_name_and_inside_another_runtime() {
     let server = serve(MIB);
     let object = source::open(&server.url()).expect("opened");
-    assert_eq!(object.concurrency(), Settings::default().requests);
+    assert_eq!(object.defaults().requests, Settings::default().requests);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async { read_right(&object, 0, 10_000) });
 }

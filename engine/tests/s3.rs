@@ -6,11 +6,11 @@ mod common;
 
 use common::gateway::Gateway;
 use common::{Draw, quiet, watch};
-use foreread::source::SourceError;
 use foreread::source::object::{Object, Prefix, Settings};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{self, Source};
-use foreread::testing::{self, Link, Proxy, pattern};
+use foreread::source::{SourceError, SourceOpenError};
+use foreread::testing::{self, BucketServer, Link, Proxy, pattern};
 use foreread::{Options, ReadError, Reader};
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
@@ -172,8 +172,8 @@ fn a_prefix_is_a_tree() {
     let tree = Prefix::open_with("s3://bucket/top/", settings(&gateway)).unwrap_or_else(|error| panic!("{error}"));
     let list = |dir: &str| {
         let mut names = BTreeMap::new();
-        let listed = tree.list(Path::new(dir), &mut |name, kind| {
-            names.insert(name.into_string().expect("text"), kind);
+        let listed = tree.list(Path::new(dir), &mut |entry| {
+            names.insert(entry.name.into_string().expect("text"), entry.kind);
             true
         });
         listed.map(|()| names)
@@ -202,6 +202,55 @@ fn a_prefix_is_a_tree() {
     let nothing = Prefix::open_with("s3://bucket/nothing/", settings(&gateway)).err().expect("nothing is there");
     let line = "s3://bucket/nothing/: no object has a name that begins so; check bucket and prefix (aws s3 ls s3://bucket/nothing/)";
     assert_eq!((nothing.to_string().as_str(), nothing.errno), (line, 2));
+}
+
+fn in_memory(server: &BucketServer, name: &str) -> Result<Prefix, SourceOpenError> {
+    watch();
+    Prefix::open_with(name, Settings { variables: server.variables(), ..Settings::default() })
+}
+
+fn names(tree: &Prefix, folder: &str) -> Result<Vec<(String, Kind)>, i32> {
+    let mut names = Vec::new();
+    let listed = tree.list(Path::new(folder), &mut |entry| {
+        names.push((entry.name.into_string().expect("text"), entry.kind));
+        true
+    });
+    listed.map(|()| names).map_err(|error| error.errno())
+}
+
+/// Keys that no file can be called by do not hide the others, wherever they are, on whichever page.
+#[test]
+fn odd_keys_are_left_out_and_counted_once() {
+    let server = BucketServer::start().expect("a port");
+    for key in
+        ["dir/a", "dir//c", "dir/..", "dir/.", "dir/b\tc", "dir/b\nc", "dir/sub/x", "dir/\u{7f}/y", "odd//", "/x"]
+    {
+        server.put(key, b"bytes".to_vec());
+    }
+    server.put("marked/", Vec::new());
+    server.put(&format!("dir/{}", "n".repeat(300)), Vec::new());
+    let tree = in_memory(&server, "s3://bucket").unwrap_or_else(|error| panic!("{error}"));
+    let file = |name: &str| (name.to_string(), Kind::File);
+    let folder = |name: &str| (name.to_string(), Kind::Folder);
+    assert_eq!(names(&tree, ""), Ok(vec![folder("dir"), folder("marked"), folder("odd")]));
+    assert_eq!(tree.left_out(), 1, "/x");
+    for _ in 0..2 {
+        assert_eq!(names(&tree, "dir"), Ok(vec![file("a"), folder("sub")]));
+        assert_eq!(tree.left_out(), 8);
+    }
+    assert_eq!((names(&tree, "odd"), tree.left_out()), (Ok(vec![]), 9), "it is there, with nothing to show");
+    assert_eq!(names(&tree, "marked"), Ok(vec![]), "an empty folder is one");
+    assert_eq!(names(&tree, "gone"), Err(rustix::io::Errno::NOENT.raw_os_error()));
+    let (source, _) = tree.open(Path::new("dir/a")).expect("opened");
+    assert_eq!(read_all(&*source), b"bytes");
+    // The first key there is, is an odd one; and a prefix that is one itself says so.
+    assert_eq!(names(&in_memory(&server, "s3://bucket/odd/").expect("mounted"), ""), Ok(vec![]));
+    let line = in_memory(&server, "s3://bucket/dir//").err().expect("refused").to_string();
+    assert!(line.contains("the prefix has an empty part"), "{line}");
+    // A page of odd keys alone, and one behind it.
+    (0..1200).for_each(|n| server.put(&format!("many/{n:04}\n"), Vec::new()));
+    server.put("many/last", Vec::new());
+    assert_eq!((names(&tree, "many"), tree.left_out()), (Ok(vec![file("last")]), 1209));
 }
 
 /// Python's server answers any range with the whole file.

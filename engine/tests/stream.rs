@@ -6,7 +6,7 @@ mod common;
 
 use common::{Draw, check_memory, named, quiet};
 use foreread::eventlog;
-use foreread::source::{Mem, Sink, Source, SourceError};
+use foreread::source::{Defaults, Mem, Sink, Source, SourceError};
 use foreread::testing;
 use foreread::{Advice, Options, ReadError, Reader};
 use std::io::IoSliceMut;
@@ -65,6 +65,10 @@ impl Source for Body {
             done += got as u64;
         }
         Ok(done as usize)
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
     }
 
     fn describe(&self) -> String {

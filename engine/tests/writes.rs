@@ -8,7 +8,7 @@ use common::device::{LoopDevice, SmallDisk};
 use common::{Draw, named, quiet, watch};
 use foreread::front::nbd::{Listen, Server, Settings};
 use foreread::nbd::wire::{self, command, command_flag, errno};
-use foreread::source::{FileSource, Mem, Source, SourceError};
+use foreread::source::{Defaults, FileSource, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty};
 use foreread::{Options, Reader, WriteError};
 use served::{Client, MIB, Served, has, run};
@@ -224,6 +224,10 @@ impl Source for FailsOnce {
 
     fn read_at(&self, bufs: &mut [std::io::IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         self.0.read_at(bufs, offset)
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.0.defaults()
     }
 
     fn describe(&self) -> String {

@@ -1,6 +1,6 @@
 //! The arguments of `foreread mount`. Never: looks at a folder or mounts one.
 
-use super::values::{address, cache, time};
+use super::values::{address, cache, time, ttl};
 use foreread::source::SourceName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::Duration;
 ///
 /// A folder is shown as it is, any other source as a folder with one file in it. Every open file gets readahead of its
 /// own, all share one cache. A file that changes is another file from then on: who has it open reads the version that he
-/// opened, or gets an error, and whoever opens it next gets the new one (seen after a second at the latest).
+/// opened, or gets an error, and whoever opens it next gets the new one (seen after --attr-ttl at the latest).
 ///
 /// The files belong to whoever mounts; others see them with --allow-other, as far as permissions let them. It prints a line
 /// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; when files are still open only the place is taken away, and a second
@@ -40,6 +40,9 @@ pub struct MountArgs {
     /// Let other users in, as far as permissions let them
     #[arg(long)]
     pub allow_other: bool,
+    /// How long names, sizes and dates are believed without asking; default 5s for a prefix of S3, else 1s
+    #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = ttl)]
+    pub attr_ttl: Option<Duration>,
     /// Write what passes to a trace, for 'foreread compare'; it is there when this ends
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,

@@ -43,6 +43,15 @@ pub fn time(text: &str) -> Result<Duration, String> {
     if time < Duration::from_millis(100) { Err("at least 100ms".to_string()) } else { Ok(time) }
 }
 
+/// Longest time that is believed: a mount that is to see no change at all is remade once a day.
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A time that may be nothing.
+pub fn ttl(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|_| "write a time such as 5s, or 0s".to_string())?;
+    if time > MAX_TTL { Err("at most 1day".to_string()) } else { Ok(time) }
+}
+
 /// What `--price` takes.
 pub fn price(text: &str) -> Result<Box<Price>, String> {
     Price::parse(text).map(Box::new).map_err(|error| error.to_string())

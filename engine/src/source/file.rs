@@ -22,7 +22,7 @@
 mod version;
 mod write;
 
-use super::{Alignment, Io, Queue, Source, SourceError, SourceOpenError};
+use super::{Alignment, Defaults, Io, Queue, Source, SourceError, SourceOpenError};
 #[cfg(feature = "uring")]
 use crate::chunk::Chunk;
 use crate::chunk::Pool;
@@ -304,6 +304,10 @@ impl Source for FileSource {
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         self.core.read_on(bufs, offset, 0)
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::FILE
     }
 
     fn describe(&self) -> String {

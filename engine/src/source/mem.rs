@@ -3,7 +3,7 @@
 //! It has versions like a real file: [`Mem::append`] grows it, [`Mem::replace`] makes it another version. Never:
 //! waits.
 
-use super::{Source, SourceError};
+use super::{Defaults, Source, SourceError};
 use std::io::IoSliceMut;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -94,6 +94,10 @@ impl Source for Mem {
             at += len as u64;
         }
         Ok((at - offset) as usize)
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
     }
 
     fn describe(&self) -> String {

@@ -13,6 +13,7 @@
 //! The engine calls [`Source::accept`] once it has dropped everything of the old version. Between the change and
 //! that call every answer is an error, so no reply can mix two versions.
 
+mod defaults;
 mod file;
 mod mem;
 mod name;
@@ -32,6 +33,7 @@ use std::fmt;
 use std::io::IoSliceMut;
 use std::sync::Arc;
 
+pub use defaults::{Defaults, LINUX_READAHEAD_BYTES};
 pub use file::FileSource;
 pub use mem::Mem;
 pub use name::{SourceName, redacted_message};
@@ -79,6 +81,10 @@ pub trait Source: Send + Sync {
     /// What it is and how it is read, for messages: `file:/data/x, direct`.
     fn describe(&self) -> String;
 
+    /// How storage of its kind is read unless a setting says otherwise. Stated by each source: what is far away and counts
+    /// as a local disk is read many times slower than it could be.
+    fn defaults(&self) -> Defaults;
+
     /// What offsets, lengths and addresses have to be a multiple of to be read without a copy.
     fn alignment(&self) -> Alignment {
         Alignment::NONE
@@ -101,12 +107,6 @@ pub trait Source: Send + Sync {
     /// From now on a source that has grown was appended to: the caller knows that nothing is ever copied over it. A source
     /// that looks at its bytes before it believes that looks no more.
     fn allow_appends(&self) {}
-
-    /// How many reads at once the storage answers as fast as one, at least 1. What is far away needs many: while one
-    /// answer comes, the others are asked for. A reader takes its worker threads from it, and its window.
-    fn concurrency(&self) -> u32 {
-        AT_HAND
-    }
 
     /// Readies it to be written. Nothing is written to a source that was not asked this.
     ///
@@ -186,9 +186,6 @@ pub trait Sink {
     fn filled(&mut self, bytes: usize);
 }
 
-/// Reads at once for storage at hand: what asks for more is far away.
-pub(crate) const AT_HAND: u32 = 4;
-
 /// A shared source is a source: who gave it away may keep a hand on it.
 impl<S: Source + ?Sized> Source for Arc<S> {
     fn size(&self) -> u64 {
@@ -243,8 +240,8 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).flush()
     }
 
-    fn concurrency(&self) -> u32 {
-        (**self).concurrency()
+    fn defaults(&self) -> Defaults {
+        (**self).defaults()
     }
 
     fn queue(&self) -> Option<Arc<dyn Queue>> {

@@ -11,7 +11,7 @@
 //!                                  └──► Panic
 //! ```
 
-use crate::source::{Alignment, Source, SourceError};
+use crate::source::{Alignment, Defaults, Source, SourceError};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -177,6 +177,10 @@ impl<S: Source> Source for Faulty<S> {
             }
             Verdict::Panic => std::panic::panic_any("a bug in a source"),
         }
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.inner.defaults()
     }
 
     fn describe(&self) -> String {

@@ -6,7 +6,7 @@
 //!   hang(method) ──► a call of that method ──► held ──release──► the source
 //! ```
 
-use crate::source::{Alignment, Ended, Queue, Sink, Source, SourceError, Transfer};
+use crate::source::{Alignment, Defaults, Ended, Queue, Sink, Source, SourceError, Transfer};
 use std::io::IoSliceMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -162,6 +162,10 @@ impl<S: Source> Source for Hanging<S> {
             }
         }
         Ok(done)
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.inner.defaults()
     }
 
     fn describe(&self) -> String {

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   pattern   bytes that name their own offset and version, so that one misplaced byte is noticed
+//!   bucket_server  an S3 server for one bucket in memory, with every key that S3 allows, which counts requests
 //!   ceph      a Ceph cluster of one machine, for as long as it is wanted
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
@@ -13,6 +14,8 @@
 //!   fuzz      what the fuzz targets run
 //! ```
 
+#[cfg(feature = "object")]
+mod bucket_server;
 #[cfg(feature = "rbd")]
 mod ceph;
 mod faulty;
@@ -24,6 +27,8 @@ mod queued;
 mod range_server;
 
 pub use crate::system::{Request, is_due, refuse};
+#[cfg(feature = "object")]
+pub use bucket_server::{BucketServer, Requests};
 #[cfg(feature = "rbd")]
 pub use ceph::{CephCluster, CephError, run_ceph};
 pub use faulty::{Call, Faulty, Other, Verdict};

@@ -9,7 +9,7 @@
 //!        └─ beyond the depth, or from the Nth transfer on: refused
 //! ```
 
-use crate::source::{Alignment, Ended, Queue, Source, SourceError, Transfer};
+use crate::source::{Alignment, Defaults, Ended, Queue, Source, SourceError, Transfer};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -90,6 +90,10 @@ impl<S: Source + 'static> Source for Queued<S> {
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         self.inner.read_at(bufs, offset)
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.inner.defaults()
     }
 
     fn describe(&self) -> String {

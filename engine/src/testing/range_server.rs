@@ -212,7 +212,7 @@ fn next(lies: &mut Vec<(Lie, u64)>) -> Option<Lie> {
 }
 
 /// Reads the head of a request; nothing when the client has gone.
-fn request(reader: &mut impl BufRead) -> std::io::Result<Option<Seen>> {
+pub(super) fn request(reader: &mut impl BufRead) -> std::io::Result<Option<Seen>> {
     let mut head = reader.take(MAX_HEAD);
     let mut line = String::new();
     if head.read_line(&mut line)? == 0 {
@@ -405,7 +405,7 @@ fn hold(stream: &TcpStream, stop: &AtomicBool) -> std::io::Result<()> {
 }
 
 /// `bytes=FIRST-LAST` or `bytes=FIRST-`.
-fn parse_range(text: &str) -> Option<Range<u64>> {
+pub(super) fn parse_range(text: &str) -> Option<Range<u64>> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let end = if last.is_empty() { u64::MAX } else { last.parse::<u64>().ok()?.checked_add(1)? };
     Some(first.parse().ok()?..end)

@@ -104,6 +104,13 @@ pub const SUITE_RUNS: u32 = 10;
 pub const FILE_RUNS: u32 = 10;
 /// Runs on the scratch file of a call without arguments, which has 90 seconds for everything.
 pub const SCRATCH_RUNS: u32 = 5;
+/// A table on a source that is no file ends after this many seconds, if it has [`FEWEST_RUNS`] by then and no number of
+/// runs was asked for: so the first one is there within a minute.
+const REMOTE_SECONDS: u64 = 40;
+/// Of these, for one run of a row that reads nothing ahead: three runs of the three usual rows take 45 s at worst.
+const REMOTE_RUN_SECONDS: u64 = 5;
+/// A workload spans no less than this on such a source: below it no readahead gets going.
+const MIN_REMOTE_SPAN_BYTES: u64 = 256 << 10;
 /// A table on the scratch file ends after this many seconds, if it has [`FEWEST_RUNS`] by then.
 const SCRATCH_SECONDS: u64 = 15;
 /// Below this no interval means anything.
@@ -147,7 +154,12 @@ pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Compa
             cases.push(Case::new(plan, place, workload, &left_out, wide(plan, place))?);
         }
     }
-    cases.into_iter().map(|case| case.run(progress)).collect()
+    let measure = |case: Case<'_>| {
+        let table = case.run(progress)?;
+        progress.measured(&table);
+        Ok(table)
+    };
+    cases.into_iter().map(measure).collect()
 }
 
 /// Refuses what only a model can do anywhere else, before a scratch file is made.
@@ -216,7 +228,7 @@ impl<'a> Case<'a> {
         more: Vec<PolicyDraft>,
     ) -> Result<Case<'a>, CompareError> {
         let cache_bytes = plan.cache_bytes.or(workload.cache_bytes()).unwrap_or(CACHE_BYTES);
-        let size = place.size(plan, workload.least_bytes());
+        let size = place.span(plan, workload).max(workload.least_bytes().min(place.capacity()));
         let mut notes = left_out.to_vec();
         notes.extend(workload.notes(place));
         if let Some(asked) = plan.size_bytes.filter(|asked| *asked > size) {
@@ -229,7 +241,8 @@ impl<'a> Case<'a> {
         let natural = case.workload(0)?.page_bytes;
         for draft in chosen(plan).into_iter().chain(more) {
             let by_capacity = draft.wants_capacity();
-            let spec = place.ready(draft)?;
+            let spec = place.ready(draft, cache_bytes)?;
+            case.notes.extend(place.note(&spec).filter(|_| !by_capacity));
             if by_capacity {
                 case.notes.push(format!("{spec} is {} here: {}", spec.canonical(), place.capacity_in_words()));
             }
@@ -306,7 +319,7 @@ impl<'a> Case<'a> {
         let total = u64::from(self.runs) * rows as u64;
         let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
         let mut done = 0;
-        let budget = self.place.is_scratch().then(|| live::Budget::seconds(SCRATCH_SECONDS));
+        let budget = self.place.seconds(self.plan).map(live::Budget::seconds);
         progress.step(done, total);
         for run in 0..self.runs {
             if run >= FEWEST_RUNS && budget.as_ref().is_some_and(live::Budget::is_spent) {

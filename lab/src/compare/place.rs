@@ -4,19 +4,21 @@
 //! descriptor, and `/proc/self/fd` is the way to it.
 
 use super::{
-    CompareError, FILE_RUNS, MODEL_RUNS, Plan, SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SPAN_BYTES, SPAN_BYTES,
-    SUITE_MODELS, SUITE_RUNS, Where,
+    CompareError, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, MODEL_RUNS, Plan, REMOTE_RUN_SECONDS, REMOTE_SECONDS, Reads,
+    SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SECONDS, SCRATCH_SPAN_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS, Where,
 };
 use crate::device::custom;
 use crate::device::presets::Preset;
 use crate::live::{self, LiveError};
 use crate::report::Progress;
 use crate::workload::Workload;
-use foreread::OpenError;
-use foreread::source::{self, Source, SourceName};
+use foreread::source::{self, Defaults, Source, SourceName};
+use foreread::{OpenError, Storage};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
+use std::io::IoSliceMut;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A place, looked at and found fit.
 pub enum Place {
@@ -36,6 +38,49 @@ pub struct OnSource {
     smallest_page: u64,
     notes: Vec<String>,
     opener: Opener,
+    defaults: Defaults,
+    /// How long a read takes there; nothing for a model, which is as fast as it says.
+    pace: Option<Pace>,
+}
+
+/// How long reads of a source take, one at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// One of a page.
+    pub read_ns: u64,
+    /// Each KiB more.
+    pub kib_ns: u64,
+}
+
+/// The small reads that are timed: a median of fewer is one slow answer.
+const TIMED_READS: u64 = 5;
+const SMALL_BYTES: u64 = 4 << 10;
+const LARGE_BYTES: u64 = 1 << 20;
+
+impl Pace {
+    /// Reads a few pages all over the source, and one longer piece. A source that fails here says why when it is measured.
+    fn of(source: &dyn Source) -> Option<Pace> {
+        let time = |len: u64, offset: u64| {
+            let mut buf = vec![0; len as usize];
+            let begun = Instant::now();
+            source.read_at(&mut [IoSliceMut::new(&mut buf)], offset).ok()?;
+            Some(begun.elapsed().as_nanos() as u64)
+        };
+        // The first one connects.
+        time(SMALL_BYTES, 0)?;
+        let place = |n: u64| source.size() / TIMED_READS * n / SMALL_BYTES * SMALL_BYTES;
+        let mut small: Vec<u64> = (0..TIMED_READS).map(|n| time(SMALL_BYTES, place(n))).collect::<Option<_>>()?;
+        small.sort_unstable();
+        let read_ns = small[small.len() / 2];
+        let more = time(LARGE_BYTES, source.size() / 2)?.saturating_sub(read_ns);
+        Some(Pace { read_ns, kib_ns: more / (LARGE_BYTES >> 10) })
+    }
+
+    /// A workload whose reads come one after the other, with nothing read ahead.
+    fn run_ns(&self, workload: &Workload) -> u64 {
+        let bytes_ns = (workload.bytes() >> 10).saturating_mul(self.kib_ns);
+        workload.reads().saturating_mul(self.read_ns).saturating_add(bytes_ns)
+    }
 }
 
 /// How each run comes to its source.
@@ -111,19 +156,24 @@ impl OnFile {
 
 impl OnSource {
     fn open(name: &SourceName) -> Result<OnSource, LiveError> {
-        let source = source::open(name).map_err(OpenError::from)?;
+        Ok(OnSource::of(name.clone(), source::open(name).map_err(OpenError::from)?))
+    }
+
+    fn of(name: SourceName, source: Arc<dyn Source>) -> OnSource {
         let notes = vec![format!(
             "What {} keeps in caches of its own stays there from run to run: the rows take turns, so all profit alike",
             source.describe()
         )];
-        Ok(OnSource {
-            name: name.clone(),
+        OnSource {
+            name,
             size: source.size(),
             about: source.describe(),
             smallest_page: u64::from(source.alignment().offset).max(512),
             notes,
+            defaults: source.defaults(),
+            pace: Pace::of(&*source),
             opener: Opener::Shared(source),
-        })
+        }
     }
 
     fn model(preset: &'static Preset) -> OnSource {
@@ -134,6 +184,8 @@ impl OnSource {
             smallest_page: 512,
             notes: Vec::new(),
             opener: Opener::Model(preset),
+            defaults: Defaults::MODEL_LIVE,
+            pace: None,
         }
     }
 
@@ -215,8 +267,28 @@ impl Place {
         plan.size_bytes.unwrap_or(usual).min(holds)
     }
 
-    pub fn is_scratch(&self) -> bool {
-        matches!(self, Place::File(OnFile { scratch: Some(_), .. }))
+    /// The same for a workload of which only a part can be read in time: over a slow source it spans less, halved until
+    /// a run without readahead takes [`REMOTE_RUN_SECONDS`]. A size that was asked for is kept.
+    pub fn span(&self, plan: &Plan, reads: &Reads) -> u64 {
+        let mut size = self.size(plan, reads.least_bytes());
+        let (Place::Source(OnSource { pace: Some(pace), .. }), None) = (self, plan.size_bytes) else { return size };
+        let slow = |size| {
+            let workload = reads.build(self, size, plan.seed);
+            workload.is_ok_and(|workload| pace.run_ns(&workload) > REMOTE_RUN_SECONDS * 1_000_000_000)
+        };
+        while size > MIN_REMOTE_SPAN_BYTES && slow(size) {
+            size /= 2;
+        }
+        size
+    }
+
+    /// The time of a table, where its runs may be fewer than usual.
+    pub fn seconds(&self, plan: &Plan) -> Option<u64> {
+        match self {
+            Place::File(OnFile { scratch: Some(_), .. }) => Some(SCRATCH_SECONDS),
+            Place::Source(OnSource { pace: Some(_), .. }) if plan.runs.is_none() => Some(REMOTE_SECONDS),
+            _ => None,
+        }
     }
 
     pub fn smallest_page(&self) -> u64 {
@@ -241,22 +313,33 @@ impl Place {
         format!("{} holds {} bytes", self.name(), self.capacity())
     }
 
-    /// A policy with all its values: `linux-*` without a `max` of its own gets the device's, and what goes by the
-    /// capacity goes by that of this place.
-    pub fn ready(&self, draft: PolicyDraft) -> Result<PolicySpec, CompareError> {
-        let draft = match self {
-            Place::File(OnFile { readahead: Some(bytes), .. }) if draft.info.name.starts_with("linux-") => {
-                draft.with_default("max", *bytes)
-            }
-            _ => draft,
+    /// A policy with all its values: what is left open is settled as the engine does it, so that what is measured is what
+    /// `serve` and `mount` do. A model has no kind of storage; there each policy has its published values.
+    pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
+        let (readahead_bytes, defaults) = match self {
+            Place::Model(_) => (None, Defaults::MODEL_LIVE),
+            Place::File(file) => (file.readahead, Defaults::FILE),
+            Place::Source(source) => (None, source.defaults),
         };
-        draft.ready(Some(self.capacity())).map_err(CompareError::Policy)
+        let storage = Storage { readahead_bytes, size: Some(self.capacity()), defaults };
+        storage.settle(draft, cache_bytes).map_err(CompareError::Policy)
+    }
+
+    /// What a policy is here, if that is another than published.
+    pub fn note(&self, spec: &PolicySpec) -> Option<String> {
+        let Place::Source(source) = self else { return None };
+        let published = PolicySpec::parse(&spec.to_string()).ok()?;
+        let kind = source.defaults.kind;
+        (published.values != spec.values)
+            .then(|| format!("{spec} is {} here, the default for {kind}", spec.canonical()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreread::source::SourceError;
+    use foreread::{Options, Reader};
 
     #[test]
     fn a_workload_spans_what_it_needs_if_there_is_so_much() {
@@ -274,5 +357,72 @@ mod tests {
         assert_eq!(file(2 << 30).size(&plan, least), 2 << 30);
         let asked = Plan { size_bytes: Some(6 << 30), ..Plan::default() };
         assert_eq!(model.size(&asked, least), 6 << 30);
+    }
+
+    /// A source of a kind, whose bytes are of no matter.
+    struct Far(Defaults);
+
+    impl Source for Far {
+        fn size(&self) -> u64 {
+            4 << 30
+        }
+
+        fn read_at(&self, bufs: &mut [IoSliceMut<'_>], _: u64) -> Result<usize, SourceError> {
+            Ok(bufs.iter().map(|buf| buf.len()).sum())
+        }
+
+        fn defaults(&self) -> Defaults {
+            self.0
+        }
+
+        fn describe(&self) -> String {
+            "far".to_string()
+        }
+    }
+
+    /// A row of `compare --on` has the values that the engine takes when it serves the same source, and a note says them.
+    #[test]
+    fn what_is_measured_is_what_is_served() {
+        for defaults in
+            [Defaults::OBJECT, Defaults::NBD, Defaults::RBD, Defaults::FILE, Defaults::OBJECT.with_requests(7)]
+        {
+            let source = Arc::new(Far(defaults));
+            let place = Place::Source(OnSource::of("far".into(), Arc::clone(&source) as Arc<dyn Source>));
+            for (policy, cache_bytes) in [("linux-6.18", 256 << 20), ("linux-3.12", 8 << 20), ("rbd-plain", 256 << 20)]
+            {
+                let measured = place.ready(PolicyDraft::parse(policy).expect("one"), cache_bytes).expect("settled");
+                let options = Options::default().policy(policy).cache_bytes(cache_bytes);
+                let served = Reader::open(Arc::clone(&source), options).expect("opened");
+                assert_eq!(measured.values, served.policy().values, "{policy} on {}", defaults.kind);
+                let says = place.note(&measured).unwrap_or_default();
+                let other = measured.values != PolicySpec::parse(policy).expect("one").values;
+                assert_eq!(says.contains(&measured.canonical()), other, "{says}");
+            }
+        }
+    }
+
+    /// Over 30 ms a read, three runs of three rows fit into a minute; what was asked for is kept.
+    #[test]
+    fn a_slow_source_is_read_in_part() {
+        let mut on = OnSource::of("far".into(), Arc::new(Far(Defaults::OBJECT)));
+        let named = |name: &str| Reads::Named(crate::workload::parse(name).expect("one"));
+        let plan = Plan::default();
+        for (read_ns, sequential, random) in
+            [(1_000, SPAN_BYTES, SPAN_BYTES), (30_000_000, 16 << 20, 512 << 10), (10_000_000_000, 256 << 10, 256 << 10)]
+        {
+            on.pace = Some(Pace { read_ns, kib_ns: 0 });
+            let place = Place::Source(OnSource { notes: Vec::new(), ..on });
+            assert_eq!(place.span(&plan, &named("sequential")), sequential, "{read_ns} ns a read");
+            assert_eq!(place.span(&plan, &named("random")), random, "{read_ns} ns a read");
+            assert_eq!((place.seconds(&plan), place.runs(&plan)), (Some(REMOTE_SECONDS), FILE_RUNS));
+            let asked = Plan { size_bytes: Some(1 << 30), runs: Some(20), ..Plan::default() };
+            assert_eq!(place.span(&asked, &named("sequential")), 1 << 30);
+            assert_eq!((place.seconds(&asked), place.runs(&asked)), (None, 20));
+            let boot = [named("boot-ide")];
+            let (fit, left_out) = crate::compare::reads::fitting(&plan, &place, &boot);
+            assert_eq!((fit.len(), left_out.len()), if read_ns > 1_000 { (0, 1) } else { (1, 0) }, "{left_out:?}");
+            let Place::Source(back) = place else { unreachable!("it is one") };
+            on = back;
+        }
     }
 }

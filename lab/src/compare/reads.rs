@@ -50,9 +50,15 @@ pub fn no_file(plan: &Plan, all: &[Reads]) -> Option<String> {
 /// Those that fit the place, and a word on each that does not. One that was asked for by name is always tried.
 pub fn fitting<'a>(plan: &Plan, place: &Place, all: &'a [Reads]) -> (Vec<&'a Reads>, Vec<String>) {
     let asked = plan.workload.is_some() || plan.replay.is_some();
-    let fits = |r: &&Reads| asked || place.size(plan, r.least_bytes()) >= r.least_bytes();
+    let fits = |r: &&Reads| asked || place.span(plan, r) >= r.least_bytes();
     let (fit, not): (Vec<&Reads>, Vec<&Reads>) = all.iter().partition(fits);
-    let word = |r: &Reads| format!("{r} was left out: it needs {} bytes", r.least_bytes());
+    let word = |r: &Reads| {
+        if place.size(plan, r.least_bytes()) < r.least_bytes() {
+            format!("{r} was left out: it needs {} bytes", r.least_bytes())
+        } else {
+            format!("{r} was left out: it takes minutes on {}; name it to have it", place.name())
+        }
+    };
     (fit, not.into_iter().map(word).collect())
 }
 

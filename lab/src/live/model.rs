@@ -13,7 +13,7 @@
 
 use crate::device::presets::Preset;
 use crate::device::{Arrival, Command, Device};
-use foreread::source::{Sink, Source, SourceError};
+use foreread::source::{Defaults, Sink, Source, SourceError};
 use foreread::testing::fill;
 use std::collections::HashMap;
 use std::io::IoSliceMut;
@@ -159,6 +159,10 @@ impl Source for ModelLive {
         }
         self.forget(id);
         Ok(done as usize)
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MODEL_LIVE
     }
 
     fn describe(&self) -> String {

@@ -3,6 +3,8 @@
 //! The lab calls it between runs; whoever talks to people implements it. Never: called inside a timed run,
 //! where drawing would be measured too.
 
+use super::Table;
+
 /// Told of progress, in this order: a stage, then its steps, then the next stage.
 pub trait Progress {
     /// A new stage begins; `text` names it in a few words ("boot-ide on model:rbd").
@@ -10,6 +12,9 @@ pub trait Progress {
 
     /// `done` of `total` steps of this stage are done. `total` stays the same within a stage.
     fn step(&mut self, done: u64, total: u64);
+
+    /// A table is complete; others may follow.
+    fn measured(&mut self, _table: &Table) {}
 }
 
 /// Says nothing.

@@ -17,8 +17,8 @@ use super::{MountError, Settings};
 use crate::source::tree::{Kind, Meta};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyStatfs, Request, Session, SessionACL, SessionUnmounter,
+    KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, Request, Session, SessionACL, SessionUnmounter,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -94,9 +94,9 @@ impl Kernel {
         self.lanes.run(move || work(&view));
     }
 
-    /// How long the kernel may believe what it was told of a name, and of a number.
+    /// How long the kernel may believe what it is told now, and who owns what no one else does.
     fn times(&self) -> (Duration, (u32, u32)) {
-        (self.settings.name_ttl, self.owner)
+        (self.view.ttl(), self.owner)
     }
 }
 
@@ -144,14 +144,19 @@ impl Filesystem for Kernel {
         let _ = config.set_congestion_threshold(MOST_BACKGROUND);
         // Look-ups in one folder need not wait for each other. A kernel without it does not matter.
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        // Not left to the kernel's guess (FUSE_READDIRPLUS_AUTO): a program that lists a folder whole before it opens the
+        // first file would get the names of the first reply alone.
+        if self.view.lists_versions() {
+            let _ = config.add_capabilities(InitFlags::FUSE_DO_READDIRPLUS);
+        }
         Ok(())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (ttl, owner) = self.times();
+        let owner = self.owner;
         let name = name.to_os_string();
         self.run(move |view| match view.lookup(parent.0, &name) {
-            Ok((number, meta)) => reply.entry(&ttl, &attributes(number, &meta, owner), Generation(0)),
+            Ok((number, meta, ttl)) => reply.entry(&ttl, &attributes(number, &meta, owner), Generation(0)),
             Err(refusal) => reply.error(errno(refusal)),
         });
     }
@@ -232,6 +237,20 @@ impl Filesystem for Kernel {
             let listed = view.list(fh.0, from, |place, kind, name| {
                 let number = if name == "." || is_root(number.0) && name == ".." { number } else { UNKNOWN };
                 !reply.add(number, place, file_type(kind), name)
+            });
+            match listed {
+                Ok(()) => reply.ok(),
+                Err(refusal) => reply.error(errno(refusal)),
+            }
+        });
+    }
+
+    fn readdirplus(&self, _: &Request, _: INodeNo, fh: FileHandle, from: u64, mut reply: ReplyDirectoryPlus) {
+        let owner = self.owner;
+        self.run(move |view| {
+            let listed = view.list_known(fh.0, from, |known| {
+                let attributes = attributes(known.number, known.meta, owner);
+                !reply.add(INodeNo(known.number), known.place, known.name, &known.ttl, &attributes, Generation(0))
             });
             match listed {
                 Ok(()) => reply.ok(),

@@ -35,6 +35,12 @@ use view::View;
 pub use lanes::MOST_EXTRA;
 pub use view::{Counts, MOST_HANDLES, MOST_IDLE, MOST_NAMES, MOST_NODES};
 
+/// How long what a listing of S3 said is believed. NFS believes attributes for 3 s at least (acregmin, nfs(5)) and those of
+/// folders for 30 s; 5 s is enough for a program that lists, looks and opens.
+pub const REMOTE_ATTR_TTL: Duration = Duration::from_secs(5);
+/// How long the kernel believes what a local folder said, or one source: asking is cheap there.
+pub const LOCAL_ATTR_TTL: Duration = Duration::from_secs(1);
+
 /// What may be set.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -44,8 +50,9 @@ pub struct Settings {
     pub kernel_readahead_bytes: u32,
     /// Without the kernel's page cache: each read of a program is a request. Default no.
     pub direct: bool,
-    /// How long the kernel may believe a name without asking: a changed file is seen that late. Default 1 s.
-    pub name_ttl: Duration,
+    /// How long it is believed what the storage said of a name, by the kernel and here: a changed file is seen that late.
+    /// Default [`REMOTE_ATTR_TTL`] where a listing tells versions (a prefix of S3), else [`LOCAL_ATTR_TTL`].
+    pub attr_ttl: Option<Duration>,
     /// Who is told of each read. Default nobody.
     pub observer: Option<Arc<dyn Observer>>,
 }
@@ -56,7 +63,7 @@ impl Default for Settings {
             allow_other: false,
             kernel_readahead_bytes: 128 << 10,
             direct: false,
-            name_ttl: Duration::from_secs(1),
+            attr_ttl: None,
             observer: None,
         }
     }
@@ -153,7 +160,7 @@ impl Mount {
     ) -> Result<(Mount, Stop), MountError> {
         let dir = checked(dir)?;
         let what = tree.describe();
-        let view = View::new(tree, engine, settings.observer.clone()).map_err(|error| MountError {
+        let view = View::new(tree, engine, settings).map_err(|error| MountError {
             place: what.clone(),
             ..MountError::new(&error.to_string(), &dir, "check the source and its permissions")
         })?;

@@ -15,6 +15,7 @@ use crate::source::tree::{Kind, Meta};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The number of the root.
 pub const ROOT: u64 = 1;
@@ -23,6 +24,8 @@ pub const ROOT: u64 = 1;
 pub struct Node {
     pub path: Arc<Path>,
     pub meta: Meta,
+    /// When the storage was asked what said so; nothing where that is doubted.
+    pub seen: Option<Instant>,
     /// How often the kernel has been told of it.
     told: u64,
     /// Open handles.
@@ -47,7 +50,7 @@ impl Nodes {
     /// At most `most` numbers at once, and the pages of at most `most_idle` closed files.
     pub fn new(root: Meta, most: usize, most_idle: usize) -> Nodes {
         let path: Arc<Path> = Arc::from(PathBuf::new());
-        let node = Node { path: Arc::clone(&path), meta: root, told: 1, opens: 0, base: None };
+        let node = Node { path: Arc::clone(&path), meta: root, seen: None, told: 1, opens: 0, base: None };
         Nodes {
             by_number: HashMap::from([(ROOT, node)]),
             newest: HashMap::from([(path, ROOT)]),
@@ -66,8 +69,29 @@ impl Nodes {
         self.by_number.get(&number)
     }
 
-    /// The kernel is told what stands at a path. Nothing when there are too many numbers.
-    pub fn enter(&mut self, path: PathBuf, meta: Meta) -> Option<u64> {
+    /// The newest number of a path.
+    pub fn at(&self, path: &Path) -> Option<&Node> {
+        self.by_number.get(self.newest.get(path)?)
+    }
+
+    /// The storage was asked at `seen`, and this stands at a path: what is known of it holds on, if it is the same.
+    pub fn refresh(&mut self, path: &Path, meta: &Meta, seen: Instant) {
+        let Some(node) = self.newest.get(path).and_then(|number| self.by_number.get_mut(number)) else { return };
+        if node.meta.kind == meta.kind && node.meta.version == meta.version {
+            node.seen = Some(seen);
+        }
+    }
+
+    /// What is known of a number may be wrong: it is asked for before it is believed again.
+    pub fn doubt(&mut self, number: u64) {
+        if let Some(node) = self.by_number.get_mut(&number) {
+            node.seen = None;
+        }
+    }
+
+    /// The kernel is told what stands at a path, as the storage said when it was asked at `seen`. Nothing when there are too
+    /// many numbers.
+    pub fn enter(&mut self, path: PathBuf, meta: Meta, seen: Instant) -> Option<u64> {
         if let Some(&number) = self.newest.get(path.as_path())
             && let Some(node) = self.by_number.get_mut(&number)
         {
@@ -75,6 +99,7 @@ impl Nodes {
             if folder || node.meta.kind == meta.kind && node.meta.version == meta.version {
                 node.told += 1;
                 node.meta = meta;
+                node.seen = Some(seen);
                 return Some(number);
             }
             // Nobody can open the old version any more.
@@ -88,7 +113,7 @@ impl Nodes {
         let (number, path) = (self.next, Arc::<Path>::from(path));
         self.next += 1;
         self.newest.insert(Arc::clone(&path), number);
-        self.by_number.insert(number, Node { path, meta, told: 1, opens: 0, base: None });
+        self.by_number.insert(number, Node { path, meta, seen: Some(seen), told: 1, opens: 0, base: None });
         Some(number)
     }
 
@@ -147,6 +172,7 @@ impl Nodes {
     #[must_use]
     pub fn outdated(&mut self, number: u64) -> Option<Arc<Reader>> {
         let node = self.by_number.get_mut(&number)?;
+        node.seen = None;
         if node.opens == 0 { node.base.take() } else { None }
     }
 }
@@ -170,31 +196,35 @@ mod tests {
     fn a_new_version_is_a_new_number_and_a_folder_keeps_its_own() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 10, 2);
         let path = |p: &str| PathBuf::from(p);
-        let one = nodes.enter(path("a"), meta(Kind::File, 1));
-        assert_eq!(nodes.enter(path("a"), meta(Kind::File, 1)), one, "the same version");
-        let two = nodes.enter(path("a"), meta(Kind::File, 2));
+        let one = nodes.enter(path("a"), meta(Kind::File, 1), Instant::now());
+        assert_eq!(nodes.enter(path("a"), meta(Kind::File, 1), Instant::now()), one, "the same version");
+        let two = nodes.enter(path("a"), meta(Kind::File, 2), Instant::now());
         assert_ne!(one, two);
-        assert_ne!(nodes.enter(path("a"), meta(Kind::File, 1)), one, "a version that comes back is a new one");
-        let folder = nodes.enter(path("d"), meta(Kind::Folder, 1));
-        assert_eq!(nodes.enter(path("d"), meta(Kind::Folder, 2)), folder);
-        assert_ne!(nodes.enter(path("d"), meta(Kind::File, 2)), folder);
-        assert_eq!(nodes.enter(PathBuf::new(), meta(Kind::Folder, 7)), Some(ROOT));
+        assert_ne!(
+            nodes.enter(path("a"), meta(Kind::File, 1), Instant::now()),
+            one,
+            "a version that comes back is a new one"
+        );
+        let folder = nodes.enter(path("d"), meta(Kind::Folder, 1), Instant::now());
+        assert_eq!(nodes.enter(path("d"), meta(Kind::Folder, 2), Instant::now()), folder);
+        assert_ne!(nodes.enter(path("d"), meta(Kind::File, 2), Instant::now()), folder);
+        assert_eq!(nodes.enter(PathBuf::new(), meta(Kind::Folder, 7), Instant::now()), Some(ROOT));
     }
 
     #[test]
     fn one_number_too_many_is_refused() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 1);
-        let mut enter = |name: &str| nodes.enter(name.into(), meta(Kind::File, 1));
+        let mut enter = |name: &str| nodes.enter(name.into(), meta(Kind::File, 1), Instant::now());
         let (first, second, third) = (enter("a"), enter("b"), enter("c"));
         assert!(first.is_some() && second.is_some() && third.is_none() && enter("a") == first);
         assert!(nodes.forget(second.expect("a number"), 1).is_none(), "it was not open");
-        assert!(nodes.enter("c".into(), meta(Kind::File, 1)).is_some(), "one that was given back");
+        assert!(nodes.enter("c".into(), meta(Kind::File, 1), Instant::now()).is_some(), "one that was given back");
     }
 
     #[test]
     fn forgotten_when_as_often_as_told() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 2);
-        let told = |nodes: &mut Nodes, p: &str| nodes.enter(PathBuf::from(p), meta(Kind::File, 1));
+        let told = |nodes: &mut Nodes, p: &str| nodes.enter(PathBuf::from(p), meta(Kind::File, 1), Instant::now());
         let a = told(&mut nodes, "a").expect("room");
         told(&mut nodes, "a");
         assert!(told(&mut nodes, "b").is_some() && told(&mut nodes, "c").is_none(), "three numbers, with the root");
@@ -209,7 +239,7 @@ mod tests {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 100, 2);
         let mut numbers = Vec::new();
         for n in 0..4 {
-            let number = nodes.enter(PathBuf::from(n.to_string()), meta(Kind::File, 1)).expect("room");
+            let number = nodes.enter(PathBuf::from(n.to_string()), meta(Kind::File, 1), Instant::now()).expect("room");
             nodes.opened(number, &reader()).expect("known");
             numbers.push(number);
         }
@@ -217,7 +247,7 @@ mod tests {
         assert_eq!(kept(&nodes), 4, "open ones are not counted");
         let dropped = numbers.iter().filter_map(|&n| nodes.released(n)).count();
         assert_eq!((dropped, kept(&nodes)), (2, 2));
-        nodes.enter(PathBuf::from("3"), meta(Kind::File, 2));
+        nodes.enter(PathBuf::from("3"), meta(Kind::File, 2), Instant::now());
         assert_eq!(kept(&nodes), 1, "an old version is not kept");
         assert_eq!((nodes.drop_idle().len(), kept(&nodes)), (1, 0));
     }

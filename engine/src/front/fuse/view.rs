@@ -5,27 +5,34 @@
 //! waits for the kernel (there is no invalidation that could: a changed file gets a new number), or opens by a path that was
 //! not looked at.
 //!
+//! What the storage said is believed for [`Settings::attr_ttl`] from the moment it was asked, here and in the kernel together: the
+//! kernel is given what is left of it. Where listings tell versions ([`Tree::lists_versions`]) that spares a request for each
+//! name of a listing and for each file that is opened; where they do not, asking is cheap, and each open asks.
+//!
 //! ```text
+//!   list ──► (name, version, number) ──lookup, open──► asked less than attr_ttl ago? ── yes ──► nothing is asked
+//!                                                           └─ no: the name and those behind it, with one request
 //!   lookup ──► number ──open──► same version still? ──► handle (a pinned reader) ──read──► bytes, all that were asked for
 //!                                     └─ no: ESTALE, and the kernel looks the name up again
 //! ```
 
+use super::Settings;
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
 use crate::front::observe::{Asked, Observer, Passed};
 use crate::source::SourceError;
-use crate::source::tree::{Kind, Meta, Tree};
+use crate::source::tree::{Entry, Kind, Meta, Tree};
 use crate::{Engine, ReadError, Reader};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Numbers that the kernel may know at once. About 300 bytes each.
+/// Numbers that the kernel may know at once, those of a listing with versions among them. About 400 bytes each.
 pub const MOST_NODES: usize = 1 << 22;
 /// Open files and folders at once.
 pub const MOST_HANDLES: usize = 1 << 16;
@@ -92,7 +99,19 @@ struct Handle {
     size: u64,
 }
 
-type Names = Arc<Vec<(OsString, Kind)>>;
+/// What was listed, and when it was asked for.
+type Names = Arc<(Vec<Entry>, Instant)>;
+
+/// A name of a folder with its number, for the kernel to know without a look-up.
+pub struct Known<'a> {
+    /// The place behind it.
+    pub place: u64,
+    pub name: &'a OsStr,
+    pub number: u64,
+    pub meta: &'a Meta,
+    /// How long it may be believed.
+    pub ttl: Duration,
+}
 
 #[derive(Default)]
 struct Handles {
@@ -105,6 +124,9 @@ struct Handles {
 /// See the head of this file.
 pub struct View {
     tree: Arc<dyn Tree>,
+    ttl: Duration,
+    /// Listings tell versions, and asking is dear.
+    lists_versions: bool,
     engine: Engine,
     nodes: Mutex<Nodes>,
     handles: Mutex<Handles>,
@@ -118,11 +140,15 @@ pub struct View {
 
 impl View {
     /// A view of a tree through an engine.
-    pub fn new(tree: Arc<dyn Tree>, engine: Engine, observer: Option<Arc<dyn Observer>>) -> Result<View, SourceError> {
+    pub fn new(tree: Arc<dyn Tree>, engine: Engine, settings: &Settings) -> Result<View, SourceError> {
         let root = tree.look(&PathBuf::new())?;
         let count = || AtomicU64::new(0);
+        let (lists_versions, observer) = (tree.lists_versions(), settings.observer.clone());
+        let usual = if lists_versions { super::REMOTE_ATTR_TTL } else { super::LOCAL_ATTR_TTL };
         Ok(View {
             tree,
+            ttl: settings.attr_ttl.unwrap_or(usual),
+            lists_versions,
             engine,
             nodes: Mutex::new(Nodes::new(root, MOST_NODES, MOST_IDLE)),
             handles: Mutex::default(),
@@ -137,15 +163,51 @@ impl View {
 
     // ---- names ----
 
-    /// What stands under a name in a folder.
-    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(u64, Meta), Refusal> {
+    /// How long the kernel may believe what it is told now.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Whether names are to be listed with what is known of them.
+    pub fn lists_versions(&self) -> bool {
+        self.lists_versions
+    }
+
+    /// What is left of the time in which an answer is believed.
+    fn left(&self, seen: Instant) -> Duration {
+        self.ttl.saturating_sub(seen.elapsed())
+    }
+
+    /// What stands under a name in a folder, and how long that may be believed.
+    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(u64, Meta, Duration), Refusal> {
         if name.as_bytes().contains(&b'/') || name == "." || name == ".." {
             return Err(Errno::INVAL.raw_os_error());
         }
         let path = self.path_of(parent)?.join(name);
-        let meta = self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?;
-        let number = self.nodes().enter(path, meta.clone());
-        Ok((number.ok_or_else(|| self.refuse(Errno::NFILE.raw_os_error()))?, meta))
+        let known = self.nodes().at(&path).map(|node| (node.meta.clone(), node.seen));
+        let (meta, seen) = match known.filter(|_| self.lists_versions) {
+            Some((meta, Some(seen))) if !self.left(seen).is_zero() => (meta, seen),
+            Some(_) => self.look_ahead(&path)?,
+            None => {
+                let asked = Instant::now();
+                (self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?, asked)
+            }
+        };
+        let number = self.nodes().enter(path, meta.clone(), seen);
+        Ok((number.ok_or_else(|| self.refuse(Errno::NFILE.raw_os_error()))?, meta, self.left(seen)))
+    }
+
+    /// Asks what stands at a path, and with the same request at those that a program that reads file by file asks for next.
+    fn look_ahead(&self, path: &Path) -> Result<(Meta, Instant), Refusal> {
+        let asked = Instant::now();
+        let mut others = Vec::new();
+        let meta = self.tree.look_ahead(path, &mut |path, meta| others.push((path, meta)));
+        let mut nodes = self.nodes();
+        for (path, meta) in others {
+            nodes.refresh(&path, &meta, asked);
+        }
+        drop(nodes);
+        Ok((meta.map_err(|e| self.refuse(e.errno()))?, asked))
     }
 
     pub fn forget(&self, number: u64, times: u64) {
@@ -156,12 +218,13 @@ impl View {
 
     /// What is known of a number. A file's attributes are those of its version, whatever stands there now.
     pub fn attributes(&self, number: u64) -> Result<Meta, Refusal> {
-        let (path, meta) = {
+        let (path, meta, seen) = {
             let nodes = self.nodes();
             let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
-            (Arc::clone(&node.path), node.meta.clone())
+            (Arc::clone(&node.path), node.meta.clone(), node.seen)
         };
-        if meta.kind != Kind::Folder {
+        let believed = self.lists_versions && seen.is_some_and(|seen| !self.left(seen).is_zero());
+        if meta.kind != Kind::Folder || believed {
             return Ok(meta);
         }
         let now = self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?;
@@ -178,19 +241,22 @@ impl View {
 
     /// A handle on a file, in the version that its number stands for.
     pub fn open(&self, number: u64) -> Result<u64, Refusal> {
-        let (path, version, kind, kept) = {
+        let (path, known, seen, kept) = {
             let nodes = self.nodes();
             let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
-            (Arc::clone(&node.path), node.meta.version.clone(), node.meta.kind, node.base.clone())
+            (Arc::clone(&node.path), node.meta.clone(), node.seen, node.base.clone())
         };
-        if kind != Kind::File {
+        if known.kind != Kind::File {
             return Err(Errno::ISDIR.raw_os_error());
         }
+        let believed = self.lists_versions && seen.is_some_and(|seen| !self.left(seen).is_zero());
+        let listed = Some(&known).filter(|_| believed);
         let (base, meta) = match kept {
+            Some(base) if believed => (base, known.clone()),
             Some(base) => (base, self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?),
-            None => self.open_source(&path).map_err(|errno| self.refuse(errno))?,
+            None => self.open_source(&path, listed).map_err(|errno| self.refuse(errno))?,
         };
-        if meta.version != version {
+        if meta.version != known.version {
             let gone = self.nodes().outdated(number);
             drop((gone, base));
             return Err(Errno::STALE.raw_os_error());
@@ -212,14 +278,16 @@ impl View {
         })
     }
 
-    fn open_source(&self, path: &std::path::Path) -> Result<(Arc<Reader>, Meta), Refusal> {
+    /// Opens a file; one that was just listed, in that version.
+    fn open_source(&self, path: &Path, listed: Option<&Meta>) -> Result<(Arc<Reader>, Meta), Refusal> {
         let too_many = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
-        let (source, meta) = match self.tree.open(path) {
+        let open = || listed.map_or_else(|| self.tree.open(path), |meta| self.tree.open_listed(path, meta));
+        let (source, meta) = match open() {
             // Closed files are kept for their pages, not at the price of open ones.
             Err(error) if too_many.contains(&error.errno()) => {
                 let idle = self.nodes().drop_idle();
                 drop(idle);
-                self.tree.open(path).map_err(|e| e.errno())?
+                open().map_err(|e| e.errno())?
             }
             other => other.map_err(|e| e.errno())?,
         };
@@ -260,13 +328,19 @@ impl View {
                 send(Ok(&buf[..wanted]));
             }
             // A version has one size: less of it is another version, and not the end.
-            Ok(_) => send(Err(self.refuse(Errno::STALE.raw_os_error()))),
-            Err(error) => send(Err(self.refuse(read_errno(&error)))),
+            Ok(_) => self.failed_read(handle.number, Errno::STALE.raw_os_error(), send),
+            Err(error) => self.failed_read(handle.number, read_errno(&error), send),
         }
         let mut buffers = self.buffers();
         if buffers.len() < SPARE_BUFFERS {
             buffers.push(buf);
         }
+    }
+
+    /// Whatever it was: the next open asks the storage before it believes the version.
+    fn failed_read(&self, number: u64, errno: i32, send: impl FnOnce(Result<&[u8], Refusal>)) {
+        self.nodes().doubt(number);
+        send(Err(self.refuse(errno)));
     }
 
     // ---- folders ----
@@ -286,8 +360,46 @@ impl View {
             Some(names) if from > 0 => names,
             _ => self.list_anew(fh, number)?,
         };
-        for (place, (name, kind)) in names.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
-            if !each(place as u64 + 1, *kind, name) {
+        for (place, entry) in names.0.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+            if !each(place as u64 + 1, entry.kind, &entry.name) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same with what is known of each name, which is counted as told to the kernel unless `each` says that there is no
+    /// room for it. `.` and `..` have the number of the folder: the kernel knows theirs.
+    pub fn list_known(&self, fh: u64, from: u64, mut each: impl FnMut(Known<'_>) -> bool) -> Result<(), Refusal> {
+        let known = self.handles().folders.get(&fh).cloned();
+        let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
+        let names = match names {
+            Some(names) if from > 0 => names,
+            _ => self.list_anew(fh, number)?,
+        };
+        let folder = self.path_of(number)?;
+        let (entries, seen) = (&names.0, names.1);
+        for (place, entry) in entries.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+            let (place, name) = (place as u64 + 1, entry.name.as_os_str());
+            let dots = name == "." || name == "..";
+            let path = folder.join(name);
+            let meta = match &entry.meta {
+                Some(meta) => meta.clone(),
+                None if dots => {
+                    self.nodes().get(number).map(|node| node.meta.clone()).ok_or(Errno::STALE.raw_os_error())?
+                }
+                // It is gone since.
+                None => match self.tree.look(&path) {
+                    Ok(meta) => meta,
+                    Err(_) => continue,
+                },
+            };
+            let entered = if dots { Some(number) } else { self.nodes().enter(path, meta.clone(), seen) };
+            let number = entered.ok_or_else(|| self.refuse(Errno::NFILE.raw_os_error()))?;
+            if !each(Known { place, name, number, meta: &meta, ttl: self.left(seen) }) {
+                if !dots {
+                    self.forget(number, 1);
+                }
                 break;
             }
         }
@@ -296,14 +408,15 @@ impl View {
 
     fn list_anew(&self, fh: u64, number: u64) -> Result<Names, Refusal> {
         let path = self.path_of(number)?;
-        let mut names = vec![(OsString::from("."), Kind::Folder), (OsString::from(".."), Kind::Folder)];
+        let mut names = vec![Entry::new(".", Kind::Folder), Entry::new("..", Kind::Folder)];
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
         let mut counted = Counted { view: self, names: 0 };
         let mut whole = counted.room_for(names.len());
-        let listed = self.tree.list(&path, &mut |name, kind| {
+        let asked = Instant::now();
+        let listed = self.tree.list(&path, &mut |entry| {
             whole = whole && counted.room_for(names.len() + 1);
             if whole {
-                names.push((name, kind));
+                names.push(entry);
             }
             whole
         });
@@ -312,11 +425,12 @@ impl View {
             // Part of a folder that looks like all of it would be a lie.
             return Err(self.refuse(Errno::OVERFLOW.raw_os_error()));
         }
-        let names: Names = Arc::new(names);
+        let count = names.len();
+        let names: Names = Arc::new((names, asked));
         let mut handles = self.handles();
         if let Some((_, place)) = handles.folders.get_mut(&fh) {
-            let before = place.replace(Arc::clone(&names)).map_or(0, |old| old.len());
-            handles.names = handles.names + names.len() - before;
+            let before = place.replace(Arc::clone(&names)).map_or(0, |old| old.0.len());
+            handles.names = handles.names + count - before;
         }
         drop(handles);
         Ok(names)
@@ -325,7 +439,7 @@ impl View {
     pub fn release_folder(&self, fh: u64) {
         let mut handles = self.handles();
         if let Some((_, Some(names))) = handles.folders.remove(&fh) {
-            handles.names -= names.len();
+            handles.names -= names.0.len();
         }
     }
 
@@ -349,7 +463,7 @@ impl View {
 
     // ---- inside ----
 
-    fn path_of(&self, number: u64) -> Result<Arc<std::path::Path>, Refusal> {
+    fn path_of(&self, number: u64) -> Result<Arc<Path>, Refusal> {
         self.nodes().get(number).map(|node| Arc::clone(&node.path)).ok_or(Errno::STALE.raw_os_error())
     }
 
@@ -410,20 +524,18 @@ pub fn is_root(number: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::SourceError;
-    use crate::source::tree::Meta;
-    use crate::{Options, source::Source};
-    use std::path::Path;
+    use crate::Options;
+    use crate::source::{Defaults, Source};
     use std::sync::Barrier;
 
     /// One folder of many names, of which two listings begin at the same time.
     struct Wide(Barrier, usize);
 
     impl Tree for Wide {
-        fn list(&self, _: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError> {
+        fn list(&self, _: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
             self.0.wait();
             for _ in 0..self.1 {
-                if !each(OsString::new(), Kind::File) {
+                if !each(Entry::new("", Kind::File)) {
                     break;
                 }
             }
@@ -439,6 +551,10 @@ mod tests {
             Err(SourceError::Io { errno: Errno::NOENT.raw_os_error(), what: path.display().to_string() })
         }
 
+        fn defaults(&self) -> Defaults {
+            Defaults::MEMORY
+        }
+
         fn describe(&self) -> String {
             "wide".to_string()
         }
@@ -447,7 +563,7 @@ mod tests {
     #[test]
     fn one_handle_too_many_is_refused() {
         let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-        let view = View::new(Arc::new(Wide(Barrier::new(1), 0)), engine, None).expect("a view");
+        let view = View::new(Arc::new(Wide(Barrier::new(1), 0)), engine, &Settings::default()).expect("a view");
         let last = (0..MOST_HANDLES).map(|_| view.open_folder(1).expect("a handle")).last();
         assert_eq!(view.open_folder(1), Err(Errno::NFILE.raw_os_error()));
         view.release_folder(last.expect("many"));
@@ -458,7 +574,7 @@ mod tests {
     fn listings_at_once_are_within_the_limit_together() {
         for (each, fits) in [(MOST_NAMES / 2 - 2 * NAMES_AT_ONCE, true), (MOST_NAMES / 3 * 2, false)] {
             let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-            let view = View::new(Arc::new(Wide(Barrier::new(2), each)), engine, None).expect("a view");
+            let view = View::new(Arc::new(Wide(Barrier::new(2), each)), engine, &Settings::default()).expect("a view");
             let list = || {
                 let fh = view.open_folder(1).expect("a handle");
                 view.list(fh, 0, |_, _, _| false).map(|()| fh)

@@ -17,7 +17,7 @@ mod link;
 mod redial;
 mod uri;
 
-use super::{Source, SourceError, SourceName, SourceOpenError};
+use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use link::{Broken, Link};
 use redial::Redial;
 use std::io::IoSliceMut;
@@ -170,6 +170,10 @@ impl Source for Nbd {
                 None => return Err(broken.read_error(&self.name)),
             }
         }
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::NBD
     }
 
     fn describe(&self) -> String {

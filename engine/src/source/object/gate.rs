@@ -7,9 +7,10 @@
 //!   object_store ──request──► gate ──► reqwest ──► the server
 //!                ◄──206, as asked──┤◄──reply
 //!                ◄──Refusal ───────┘      everything else (up to 4 KiB of an error's body for its code)
-//!                ◄──a list, a token, at most 32 MiB
+//!                ◄──a token, at most 32 MiB; a listing is read here ([`super::page`])
 //! ```
 
+use super::page::{Page, Wanted};
 use super::refusal::{Refusal, one_line};
 use futures_util::StreamExt;
 use object_store::client::{
@@ -75,6 +76,7 @@ impl Gate {
     async fn pass(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let range = header(request.headers(), "range").and_then(parse_range);
         let is_get = request.method().as_str() == "GET";
+        let lists = request.extensions().get::<Wanted>().is_some();
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert("authorization", authorization.clone());
         }
@@ -87,6 +89,7 @@ impl Gate {
         match (status, range) {
             (206, Some(range)) if is_get => check_part(reply.headers_mut(), range).map_err(refuse)?,
             (200, Some(_)) => return Err(refuse(Refusal::WholeObject)),
+            (200..=299, _) if lists => return listed(reply).await,
             (200..=299, _) => return bounded(reply).await,
             (412, _) => return Err(refuse(Refusal::Changed("its ETag or date is another".to_string()))),
             (416, _) => return Err(refuse(past_end(reply.headers()))),
@@ -169,9 +172,22 @@ async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     Refusal::Status { status, code, retry_after: seconds.map(Duration::from_secs), region }
 }
 
-/// A listing or a token, whole and in bounds.
+/// A page of a listing, read; object_store is given an empty one, which it cannot stumble over.
+async fn listed(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (mut parts, body) = reply.into_parts();
+    let page = Page::parse(&whole(body).await?).map_err(refuse)?;
+    parts.extensions.insert(page);
+    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(b"<ListBucketResult/>".to_vec())))
+}
+
+/// A token, whole and in bounds.
 async fn bounded(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
     let (parts, body) = reply.into_parts();
+    let all = whole(body).await?;
+    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(all)))
+}
+
+async fn whole(body: HttpResponseBody) -> Result<Vec<u8>, HttpError> {
     let mut all = Vec::new();
     let mut stream = body.bytes_stream();
     while let Some(bytes) = stream.next().await {
@@ -181,5 +197,5 @@ async fn bounded(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
         }
         all.extend_from_slice(&bytes);
     }
-    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(all)))
+    Ok(all)
 }

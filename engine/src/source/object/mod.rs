@@ -16,6 +16,7 @@
 mod fetch;
 mod gate;
 mod list;
+mod page;
 mod place;
 mod refusal;
 mod settings;
@@ -23,7 +24,7 @@ mod store;
 mod url;
 mod version;
 
-use super::{Sink, Source, SourceError, SourceName, SourceOpenError};
+use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError};
 use fetch::{Asker, Tally};
 pub use list::{MAX_NAMES, Prefix};
 use object_store::path::Path;
@@ -34,6 +35,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::Store;
+pub(crate) use url::decoded;
 pub use url::names_a_prefix;
 use version::Version;
 
@@ -93,7 +95,12 @@ impl Object {
         let tally = Tally::default();
         let asker = Asker { store: &*store.objects, path: &path, settings: &settings, tally: &tally };
         let version = wait(asker.version()).map_err(|r| r.open_error(&name, store.account))?;
-        Ok(Object { store, path, name, settings, version: Mutex::new(Arc::new(version)), tally })
+        Ok(Object { tally, ..Object::known(store, path, name, settings, version) })
+    }
+
+    /// Of a version that a listing has told of: nothing is asked before the first read, which asks for that version.
+    fn known(store: Store, path: Path, name: SourceName, settings: Settings, version: Version) -> Object {
+        Object { store, path, name, settings, version: Mutex::new(Arc::new(version)), tally: Tally::default() }
     }
 
     /// Where this thread may not wait, and a sink does not go to another: first all bytes, then the sink.
@@ -187,8 +194,8 @@ impl Source for Object {
         self.size()
     }
 
-    fn concurrency(&self) -> u32 {
-        self.settings.requests
+    fn defaults(&self) -> Defaults {
+        Defaults::OBJECT.with_requests(self.settings.requests)
     }
 }
 

@@ -8,6 +8,7 @@
 //!   └───────────────── total + length at slowest ──────────────┘ with all retries and the pauses between them
 //! ```
 
+use crate::source::Defaults;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -33,8 +34,7 @@ pub struct Settings {
     /// Pause before the first of them; each next one is twice as long, up to 5 s, and a random half of it is left out.
     /// Default 100 ms.
     pub pause: Duration,
-    /// Requests that should be under way at once, from 1 to 256. Default 24: 24 MiB, four times what is on its way over
-    /// 30 ms and 200 MB/s. Measured there: 16 and 32 could not be told apart.
+    /// Requests that should be under way at once, from 1 to 256. Default that of [`Defaults::OBJECT`].
     pub requests: u32,
     /// Reads longer than this are several requests at once. Default 1 MiB, at least 64 KiB.
     pub part_bytes: u64,
@@ -60,7 +60,7 @@ impl Default for Settings {
             slowest_bytes_per_second: 16 << 10,
             retries: 4,
             pause: Duration::from_millis(100),
-            requests: 24,
+            requests: Defaults::OBJECT.requests,
             part_bytes: 1 << 20,
             variables: variables(),
         }

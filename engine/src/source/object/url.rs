@@ -63,7 +63,7 @@ pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
 }
 
 /// Percent signs and two digits are bytes.
-fn decoded(text: &str) -> Vec<u8> {
+pub fn decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {

@@ -10,6 +10,7 @@
 //! ```
 
 use super::refusal::Refusal;
+use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta};
 
 /// See the head of this file.
@@ -33,6 +34,16 @@ impl Version {
         let etag = self.meta.e_tag.as_deref().unwrap_or_default();
         let date = if is_strong(etag) && !etag.is_empty() { 0 } else { self.meta.last_modified.timestamp() };
         format!("{} {date} {}", etag.trim_matches('"'), self.meta.size)
+    }
+
+    /// The version that [`Version::text`] names, where every request can name it: one with a strong ETag.
+    pub fn of_text(text: &str, location: Path) -> Option<Version> {
+        let mut parts = text.rsplitn(3, ' ');
+        let (size, date, etag) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+        // The date of a strong ETag is of no meaning.
+        let last_modified = "1970-01-01T00:00:00Z".parse().ok()?;
+        let e_tag = Some(format!("\"{etag}\"")).filter(|_| date == "0" && !etag.is_empty() && is_strong(etag))?;
+        Some(Version { meta: ObjectMeta { location, last_modified, size, e_tag: Some(e_tag), version: None } })
     }
 
     /// Seconds since 1970; nothing where the server did not say.
@@ -102,4 +113,30 @@ fn is_strong(etag: &str) -> bool {
 
 fn tag(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(etag: Option<&str>) -> Version {
+        let last_modified = "2026-01-02T03:04:05Z".parse().expect("a date");
+        let e_tag = etag.map(str::to_string);
+        Version::new(ObjectMeta { location: Path::from("a"), last_modified, size: 7, e_tag, version: None })
+    }
+
+    /// What a listing has told is asked for with the same ETag, and nothing else is taken for a version.
+    #[test]
+    fn a_text_names_a_version_only_by_a_strong_etag() {
+        for etag in ["\"abc-2\"", "abc", "\"with space\""] {
+            let named = Version::of_text(&version(Some(etag)).text(), Path::from("a")).expect("a version");
+            let quoted = format!("\"{}\"", etag.trim_matches('"'));
+            assert_eq!((named.condition().if_match, named.size()), (Some(quoted), 7));
+            assert_eq!(named.text(), version(Some(etag)).text());
+        }
+        for none in [Some("W/\"abc\""), Some(""), None] {
+            assert_eq!(Version::of_text(&version(none).text(), Path::from("a")), None, "{none:?}");
+        }
+        assert_eq!(Version::of_text("", Path::from("a")), None);
+    }
 }

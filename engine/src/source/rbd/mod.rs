@@ -23,7 +23,7 @@ mod api;
 mod client;
 mod flight;
 
-use super::{EIO, ENOENT, Source, SourceError, SourceName, SourceOpenError, errno_text};
+use super::{Defaults, EIO, ENOENT, Source, SourceError, SourceName, SourceOpenError, errno_text};
 use address::Address;
 use api::{Api, Missing};
 use client::{Image, Pool, Refused, Step};
@@ -315,6 +315,10 @@ impl Source for Rbd {
         }
         // What became known while it was read counts, too.
         self.inner.image().map(|_| wanted as usize)
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::RBD
     }
 
     fn describe(&self) -> String {

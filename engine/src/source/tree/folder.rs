@@ -9,8 +9,8 @@
 //!                                    └──/proc/self/fd──► FileSource
 //! ```
 
-use super::{Kind, Meta, Tree};
-use crate::source::{FileSource, Source, SourceError, SourceOpenError, default_readahead_bytes, errno_text};
+use super::{Entry, Kind, Meta, Tree};
+use crate::source::{Defaults, FileSource, Source, SourceError, SourceOpenError, default_readahead_bytes, errno_text};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -81,9 +81,9 @@ impl Folder {
 }
 
 impl Tree for Folder {
-    fn list(&self, folder: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError> {
+    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
         if let Some(only) = &self.only {
-            each(only.clone(), Kind::File);
+            each(Entry::new(only.clone(), Kind::File));
             return Ok(());
         }
         let fails = |errno| self.fails(folder, errno);
@@ -100,7 +100,7 @@ impl Tree for Folder {
                 kind = rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|s| kind_of_mode(&s));
             }
             if let Some(kind) = kind
-                && !each(OsString::from_vec(name.to_vec()), kind)
+                && !each(Entry::new(OsString::from_vec(name.to_vec()), kind))
             {
                 break;
             }
@@ -136,6 +136,10 @@ impl Tree for Folder {
 
     fn describe(&self) -> String {
         format!("file:{}", self.path.display())
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::FILE
     }
 
     fn readahead_bytes(&self) -> Option<u64> {
@@ -195,7 +199,7 @@ mod tests {
 
     fn names(tree: &dyn Tree, folder: &str) -> BTreeMap<OsString, Kind> {
         let mut names = BTreeMap::new();
-        tree.list(Path::new(folder), &mut |name, kind| names.insert(name, kind).is_none()).expect("listed");
+        tree.list(Path::new(folder), &mut |entry| names.insert(entry.name, entry.kind).is_none()).expect("listed");
         names
     }
 

@@ -11,7 +11,7 @@
 mod folder;
 mod single;
 
-use super::{Source, SourceError, SourceName, SourceOpenError};
+use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +47,25 @@ pub struct Meta {
     pub version: Vec<u8>,
 }
 
+/// A name in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The last part of its path.
+    pub name: OsString,
+    /// What it stands for.
+    pub kind: Kind,
+    /// What is known of it, where the listing says so by itself.
+    pub meta: Option<Meta>,
+}
+
+impl Entry {
+    /// A name of which the listing says no more.
+    #[must_use]
+    pub fn new(name: impl Into<OsString>, kind: Kind) -> Entry {
+        Entry { name: name.into(), kind, meta: None }
+    }
+}
+
 /// See the head of this file.
 pub trait Tree: Send + Sync {
     /// Calls `each` with every name in a folder, in any order, until it says false. Names that are neither files, folders
@@ -54,13 +73,39 @@ pub trait Tree: Send + Sync {
     ///
     /// # Errors
     /// The folder is not there, or cannot be read.
-    fn list(&self, folder: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError>;
+    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError>;
+
+    /// Whether a listing says all there is to know of each name, with its version, and asking again is dear: storage over a
+    /// network. Then what was just listed is believed for a while, and [`Tree::open_listed`] need not ask.
+    fn lists_versions(&self) -> bool {
+        false
+    }
 
     /// What stands at a path now.
     ///
     /// # Errors
     /// `ENOENT` where nothing stands, and what the storage says.
     fn look(&self, path: &Path) -> Result<Meta, SourceError>;
+
+    /// [`Tree::look`], where the same answer may also tell of names that come after it in its folder: `each` is called with
+    /// their paths.
+    ///
+    /// # Errors
+    /// As [`Tree::look`].
+    fn look_ahead(&self, path: &Path, each: &mut dyn FnMut(PathBuf, Meta)) -> Result<Meta, SourceError> {
+        let _ = each;
+        self.look(path)
+    }
+
+    /// Opens a file that was just listed or looked at. Where its version can be asked for with the first read, nothing is
+    /// asked before; a file that has changed since then fails that read with [`SourceError::Changed`].
+    ///
+    /// # Errors
+    /// As [`Tree::open`].
+    fn open_listed(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        let _ = meta;
+        self.open(path)
+    }
 
     /// Opens a file and says which version that is.
     ///
@@ -79,9 +124,12 @@ pub trait Tree: Send + Sync {
     /// What it is, for messages; without a password.
     fn describe(&self) -> String;
 
-    /// How many requests its storage likes to have at once; see [`Source::concurrency`].
-    fn concurrency(&self) -> u32 {
-        super::AT_HAND
+    /// How its files are read; see [`Source::defaults`].
+    fn defaults(&self) -> Defaults;
+
+    /// Names that listings have left out so far, because no file can be called so.
+    fn left_out(&self) -> u64 {
+        0
     }
 
     /// The readahead that its device is set to, where there is one. Bytes.

@@ -3,8 +3,8 @@
 //! The source is opened once and kept; when it says that it has changed, the next look opens it anew, as another version.
 //! Never: two versions under one number.
 
-use super::{Kind, Meta, Tree};
-use crate::source::{self, Source, SourceError, SourceName, SourceOpenError};
+use super::{Entry, Kind, Meta, Tree};
+use crate::source::{self, Defaults, Source, SourceError, SourceName, SourceOpenError, default_readahead_bytes};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,8 +80,8 @@ impl Single {
 }
 
 impl Tree for Single {
-    fn list(&self, _: &Path, each: &mut dyn FnMut(OsString, Kind) -> bool) -> Result<(), SourceError> {
-        each(self.name.clone(), Kind::File);
+    fn list(&self, _: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
+        each(Entry::new(self.name.clone(), Kind::File));
         Ok(())
     }
 
@@ -98,8 +98,12 @@ impl Tree for Single {
         self.current()
     }
 
-    fn concurrency(&self) -> u32 {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).source.concurrency()
+    fn defaults(&self) -> Defaults {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).source.defaults()
+    }
+
+    fn readahead_bytes(&self) -> Option<u64> {
+        default_readahead_bytes(self.what.path())
     }
 
     fn describe(&self) -> String {
@@ -150,8 +154,8 @@ mod tests {
     fn one_file_and_nothing_else() {
         let tree = Single::new("disk", "mem", || Ok(Arc::new(Mem::new(vec![1; 10])))).expect("opened");
         let mut names = Vec::new();
-        tree.list(Path::new(""), &mut |name, _| {
-            names.push(name);
+        tree.list(Path::new(""), &mut |entry| {
+            names.push(entry.name);
             true
         })
         .expect("listed");

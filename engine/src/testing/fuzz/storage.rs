@@ -8,7 +8,7 @@
 //! ```
 
 use super::Broken;
-use crate::source::{Alignment, FileSource, Io, Mem, Source, SourceError};
+use crate::source::{Alignment, Defaults, FileSource, Io, Mem, Source, SourceError};
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
@@ -97,6 +97,10 @@ impl Source for Storage {
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         self.source().read_at(bufs, offset)
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.source().defaults()
     }
 
     fn describe(&self) -> String {

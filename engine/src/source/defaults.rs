@@ -1,0 +1,65 @@
+//! What each kind of storage is read with, as long as no setting says otherwise: one table.
+//!
+//! `serve`, `mount`, `compare --on`, the libraries for Rust and C, all take it from here, so what a user measures is what is
+//! served. A source and a tree have to state theirs: there is no default of the defaults.
+//!
+//! ```text
+//!   Source::defaults, Tree::defaults ──► requests ──► worker threads, fetches ahead on their way
+//!                                    └─► window   ──► `max` of a linux-* policy that leaves it open
+//!   a device's read_ahead_kb, --policy NAME:max=..., Options::threads come before it
+//! ```
+//!
+//! | kind | requests | window | reason |
+//! |---|---|---|---|
+//! | memory, file | 4 | 128K | Linux: `VM_READAHEAD_PAGES`; a device's own setting comes first |
+//! | object | 24 | 24M | four times what is on its way over 30 ms and 200 MB/s (docs/decisions/0100) |
+//! | nbd | 16 | 4M | 1M gave 617 MB/s instead of 282; four times that, for servers farther away |
+//! | rbd | 16 | 4M | one object of an image, and the `max` of the 2014 experiment on RBD |
+//! | model-live | 4 | 128K | what the simulator takes for the same model |
+//!
+//! Never: measures anything.
+
+/// The kernel's readahead of a device that states none: `VM_READAHEAD_PAGES` of include/linux/mm.h, 128 KiB.
+pub const LINUX_READAHEAD_BYTES: u64 = 128 << 10;
+
+/// How a kind of storage is read. See the head of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// What kind it is, for people.
+    pub kind: &'static str,
+    /// How many reads at once it answers as fast as one, at least 1. What is far away needs many: while one answer comes,
+    /// the others are asked for.
+    pub requests: u32,
+    /// The largest readahead of a policy that follows a device's setting, where no device states one.
+    pub window_bytes: u64,
+}
+
+impl Defaults {
+    /// Memory, and anything that answers as fast.
+    pub const MEMORY: Defaults = Defaults { kind: "memory", requests: 4, window_bytes: LINUX_READAHEAD_BYTES };
+    /// A file or a block device of this machine.
+    pub const FILE: Defaults = Defaults { kind: "file", ..Defaults::MEMORY };
+    /// An object over HTTP or S3, and the objects of a prefix.
+    pub const OBJECT: Defaults = Defaults { kind: "object", requests: 24, window_bytes: 24 << 20 };
+    /// An export of an NBD server.
+    pub const NBD: Defaults = Defaults { kind: "nbd", requests: 16, window_bytes: 4 << 20 };
+    /// An image of Ceph.
+    pub const RBD: Defaults = Defaults { kind: "rbd", requests: 16, window_bytes: 4 << 20 };
+    /// A device model that really sleeps.
+    pub const MODEL_LIVE: Defaults = Defaults { kind: "model-live", ..Defaults::MEMORY };
+
+    /// The same for a source that was told how many requests to make at once: as much for each of them.
+    #[must_use]
+    pub fn with_requests(self, requests: u32) -> Defaults {
+        let requests = requests.max(1);
+        let window_bytes = self.window_bytes / u64::from(self.requests.max(1)) * u64::from(requests);
+        Defaults { requests, window_bytes, ..self }
+    }
+
+    /// The largest readahead in a cache of this size: at most a quarter of it, so that four streams do not evict each
+    /// other, but no less than the kernel's.
+    #[must_use]
+    pub fn window_in(self, cache_bytes: u64) -> u64 {
+        self.window_bytes.min((cache_bytes / 4).max(LINUX_READAHEAD_BYTES))
+    }
+}
