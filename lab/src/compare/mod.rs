@@ -13,6 +13,7 @@ mod cache;
 mod error;
 mod place;
 mod reads;
+mod usual;
 pub mod vary;
 pub mod watched;
 
@@ -35,6 +36,8 @@ use reads::Reads;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+pub use usual::{USUAL_POLICIES, WIDE_POLICIES};
+use usual::{chosen, wide};
 
 /// What is to be compared. What is left open is chosen here.
 #[derive(Clone, Debug, Default)]
@@ -123,13 +126,6 @@ pub const SPAN_BYTES: u64 = 1 << 30;
 pub const SCRATCH_BYTES: u64 = 1 << 30;
 /// Bytes of the scratch file that a workload spans which does not need more: 90 seconds have to do for all.
 pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
-/// What people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
-/// the oracle stands below them, as a limit.
-pub const USUAL_POLICIES: [&str; 3] = ["none", "linux-6.18", "rbd-plain"];
-/// Larger windows of the kernel, tried beside [`USUAL_POLICIES`] on a model and on a source over a network: a store with a
-/// round trip of 20 ms and 100 MB/s for each of many connections wants megabytes on their way. On the scratch file they
-/// would take time that the 90 seconds do not have.
-pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
 /// The common case, the case that readahead must not make slower, the one that many lose, and a machine's start.
 /// All of them would not do in 90 seconds.
 pub const USUAL_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "boot-ide"];
@@ -514,18 +510,3 @@ const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with
 /// Why a replay in mode open has no oracle.
 const ORACLE_IS_OF_TIME: &str =
     "The oracle was left out: it is a limit of time, and here the reads keep the times of the trace";
-
-/// The larger windows that are tried too, where no policy was named.
-fn wide(plan: &Plan, place: &Place) -> Vec<PolicyDraft> {
-    let wanted = plan.policies.is_empty() && place.path().is_none();
-    WIDE_POLICIES.iter().filter(|_| wanted).filter_map(|name| PolicyDraft::parse(name).ok()).collect()
-}
-
-/// The policies of a plan, `none` first where nobody named it.
-fn chosen(plan: &Plan) -> Vec<PolicyDraft> {
-    let usual = || USUAL_POLICIES.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect();
-    let named: Vec<PolicyDraft> = if plan.policies.is_empty() { usual() } else { plan.policies.clone() };
-    let has_none = named.iter().any(|p| p.info.name == "none");
-    let none = (!has_none).then(|| PolicySpec::none().into());
-    none.into_iter().chain(named).collect()
-}

@@ -1,0 +1,30 @@
+//! The policies of a plan that names none.
+//!
+//! On a model, and on a source over a network, larger windows of the kernel are tried too. Never: measures.
+
+use super::Plan;
+use super::place::Place;
+use foreread_core::policy::{PolicyDraft, PolicySpec};
+
+/// What people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
+/// the oracle stands below them, as a limit.
+pub const USUAL_POLICIES: [&str; 3] = ["none", "linux-6.18", "rbd-plain"];
+/// Larger windows of the kernel, tried beside [`USUAL_POLICIES`] on a model and on a source over a network: a store with a
+/// round trip of 20 ms and 100 MB/s for each of many connections wants megabytes on their way. On the scratch file they
+/// would take time that the 90 seconds do not have.
+pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
+
+/// The larger windows that are tried too, where no policy was named.
+pub(super) fn wide(plan: &Plan, place: &Place) -> Vec<PolicyDraft> {
+    let wanted = plan.policies.is_empty() && place.path().is_none();
+    WIDE_POLICIES.iter().filter(|_| wanted).filter_map(|name| PolicyDraft::parse(name).ok()).collect()
+}
+
+/// The policies of a plan, `none` first where nobody named it.
+pub(super) fn chosen(plan: &Plan) -> Vec<PolicyDraft> {
+    let usual = || USUAL_POLICIES.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect();
+    let named: Vec<PolicyDraft> = if plan.policies.is_empty() { usual() } else { plan.policies.clone() };
+    let has_none = named.iter().any(|p| p.info.name == "none");
+    let none = (!has_none).then(|| PolicySpec::none().into());
+    none.into_iter().chain(named).collect()
+}
