@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(len(&mut touches, 96, &|t, ticket, _, _| t.begin(1, place, 96, ticket)), Some(1), "behind it");
         let elsewhere = Place { dev: 1, ino: 3 };
         assert_eq!(len(&mut touches, 64, &|t, ticket, _, _| t.begin(1, elsewhere, 64, ticket)), Some(1));
-        (0..=MAX_FOLIOS as u64).for_each(|n| touches.folio(elsewhere, 2 * n, 2));
+        (0..MAX_FOLIOS as u64).for_each(|n| touches.folio(elsewhere, 2 * n, 2));
         assert_eq!((touches.folios.count, touches.folios.end(place, 64)), (1, None), "all were forgotten at the limit");
     }
 
