@@ -18,7 +18,7 @@
 use super::pages::Live;
 use super::recording::{Act, CheckError, Episode, Header, Item, Lines, Op, PAGE};
 use super::world::{Call, Done, World};
-use flate2::bufread::MultiGzDecoder;
+use crate::trace::unpack::unpack;
 use foreread_core::policy::PolicySpec;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -48,14 +48,12 @@ pub struct Verdict {
     pub first: Option<String>,
 }
 
-/// Opens a recording: JSON lines, gzipped or not, told apart by their first bytes.
+/// Opens a recording: JSON lines, compressed ([`unpack`]) or not.
 ///
 /// # Errors
 /// The file cannot be opened or read.
 pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
-    let mut file = BufReader::new(File::open(path)?);
-    let zipped = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-    Ok(if zipped { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+    Ok(Box::new(BufReader::new(unpack(Box::new(File::open(path)?))?.plain)))
 }
 
 /// Checks a recording, and writes our own decisions to `predictions`, one line for each operation.

@@ -1,9 +1,10 @@
-//! The bytes of a trace: a file, plain or compressed by gzip or zstd, read in pieces of bounded size.
+//! The bytes of a trace: a file, plain or compressed ([`unpack`]), read in pieces of bounded size.
 //!
-//! Compression is seen by its first bytes, not by a name. A line or a record has a largest size, so a bomb costs time
-//! and never memory. Never: the whole of a file, or a byte skipped without being counted.
+//! A line or a record has a largest size, so a decompression bomb costs time and never memory. Never: the whole of a
+//! file, or a byte skipped without being counted.
 
 use super::error::{Place, TraceError};
+use super::unpack::{Unpacked, unpack};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -13,9 +14,6 @@ pub const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// What a detector sees of a file: at most this many of its first bytes, decompressed.
 pub const HEAD_BYTES: usize = 64 << 10;
-
-/// Largest window of a zstd frame, as a power of two: 8 MiB, what the command zstd writes up to level 19.
-const MAX_ZSTD_WINDOW_LOG: u32 = 23;
 
 /// A trace's bytes from the first one on.
 pub struct Input {
@@ -82,21 +80,17 @@ impl Input {
     /// They cannot be read.
     pub fn of(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Input, TraceError> {
         let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
-        let mut raw = BufReader::with_capacity(HEAD_BYTES, bytes);
-        let start = raw.fill_buf().map_err(io)?;
-        let (gzip, zstandard) = (start.starts_with(&[0x1f, 0x8b]), start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
-        let plain: Box<dyn Read + Send> = if gzip {
-            Box::new(flate2::bufread::MultiGzDecoder::new(raw))
-        } else if zstandard {
-            let mut decoder = zstd::Decoder::with_buffer(raw).map_err(io)?;
-            decoder.window_log_max(MAX_ZSTD_WINDOW_LOG).map_err(io)?;
-            Box::new(decoder)
-        } else {
-            Box::new(raw)
-        };
+        let Unpacked { plain, packed } = unpack(bytes).map_err(|error| match error.kind() {
+            // It names the compression and the command that unpacks it.
+            std::io::ErrorKind::Unsupported => {
+                let what = error.to_string();
+                let (what, remedy) = what.split_once("; ").unwrap_or((&what, "unpack it first"));
+                TraceError::new(path, Place::Whole, what, remedy)
+            }
+            _ => io(error),
+        })?;
         let reader = BufReader::with_capacity(HEAD_BYTES, plain);
-        let (packed, line) = (gzip || zstandard, Vec::new());
-        Ok(Input { path: path.to_path_buf(), reader, taken: 0, number: 0, line, packed, file: None })
+        Ok(Input { path: path.to_path_buf(), reader, taken: 0, number: 0, line: Vec::new(), packed, file: None })
     }
 
     /// The only one of `inputs`, for formats that are one file.

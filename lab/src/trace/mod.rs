@@ -5,7 +5,7 @@
 //! them: a trace may be larger than memory.
 //!
 //! ```text
-//!   input (gz, zstd, plain) ──► format::detect ──► importer ──items──► check ──► exporter, info, replay
+//!   input (unpacked)        ──► format::detect ──► importer ──items──► check ──► exporter, info, replay
 //!                               by content          one file a format   limits, order
 //! ```
 //!
@@ -24,6 +24,7 @@ pub mod open;
 pub mod order;
 pub mod own;
 pub mod recorder;
+pub mod unpack;
 pub mod whole;
 
 pub use error::TraceError;
