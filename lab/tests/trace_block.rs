@@ -55,6 +55,16 @@ fn formats_are_seen_by_their_first_bytes() {
     assert!(seen("README.md").starts_with("no known format of traces: README.md; "), "{}", seen("README.md"));
 }
 
+/// Published traces explain themselves in comments, and part their sections by empty lines.
+#[test]
+fn comments_of_blkparse_are_passed_over() {
+    let text = String::from_utf8_lossy(TEXT).into_owned();
+    let commented = text.lines().map(|line| format!("# a comment\n\n{line}\n")).collect::<String>();
+    let of = |text: String| read_bytes("blkparse", text).clean();
+    assert_eq!(of(commented.clone()).items, of(text).items);
+    assert_eq!(format::detect(commented.as_bytes(), Path::new("t")).map(|f| f.name), Ok("blkparse"));
+}
+
 const LINE: &str = "  8,16   5        1     0.000001850 18615  Q   R 1444645666 + 256 [java]\n";
 
 /// Cut anywhere after its device, a line is refused by its number; cut within, it is no line of the trace.

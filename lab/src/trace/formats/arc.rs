@@ -1,6 +1,7 @@
 //! `arc`: the lists that the adaptive replacement cache was measured with (`P1.lis` and others).
 //!
-//! `start_block nblocks 0 number`: blocks of 512 bytes, reads only, no times. Never: a block of another size.
+//! `start_block nblocks ignored number`: blocks of 512 bytes, reads only, no times. The third field is 0 in most traces and
+//! another number in P2, P3, P6 and P12; it has no meaning here. Never: a block of another size.
 
 use super::scan::number;
 use super::step::Fault;
@@ -15,7 +16,7 @@ const SURE_LINES: usize = 3;
 /// The format.
 pub static FORMAT: Format = Format {
     name: "arc",
-    summary: "ARC .lis: START BLOCKS 0 NUMBER; no times, blocks of 512 bytes, reads only",
+    summary: "ARC .lis: START BLOCKS IGNORED NUMBER; no times, blocks of 512 bytes, reads only",
     keys: &[],
     detect,
     import: Some(import),
@@ -49,9 +50,9 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
     const BAD: Fault =
-        ("not a line of START BLOCKS 0 NUMBER", "the file is damaged or of another format; see --format");
-    let [start, count, zero, seq] = words(line).ok_or(BAD)?;
-    number(seq).filter(|_| zero == b"0").ok_or(BAD)?;
+        ("not a line of START BLOCKS IGNORED NUMBER", "the file is damaged or of another format; see --format");
+    let [start, count, ignored, seq] = words(line).ok_or(BAD)?;
+    number(ignored).and(number(seq)).ok_or(BAD)?;
     let blocks = |text| number(text).ok_or(BAD)?.checked_mul(SECTOR).ok_or(("a block beyond 2^64 bytes", BAD.1));
     Ok(Row::Record(b"", Record::read(0, blocks(start)?, blocks(count)?)))
 }

@@ -8,8 +8,8 @@
 //!     8,16   5     3 0.000002000 18615  P   N [java]                         no sector
 //! ```
 //!
-//! The first line that does not begin with a device ends the trace: a summary follows. A line that does begin with one
-//! has to be whole. Never: the name of a process (it may hold anything).
+//! Empty lines and lines that begin with `#` are comments, as published traces have them. The first other line that does
+//! not begin with a device ends the trace: a summary follows. A line that does begin with one has to be whole. Never: the name of a process (it may hold anything).
 
 use super::super::error::TraceError;
 use super::super::format::{Fit, Format, Pairs};
@@ -34,10 +34,14 @@ pub static FORMAT: Format = Format {
 const DAMAGED: &str = "the trace is damaged or not blkparse's default format; cut it before this line";
 const CUT: Fault = ("a line of blkparse that is not whole", DAMAGED);
 
-/// Lines of the head that are certainly whole.
+/// Lines of the head that are certainly whole, without comments.
 fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    head[..end].split(|b| *b == b'\n')
+    head[..end].split(|b| *b == b'\n').filter(|line| !is_comment(line))
+}
+
+fn is_comment(line: &[u8]) -> bool {
+    matches!(line.trim_ascii().first(), None | Some(b'#'))
 }
 
 fn detect(head: &[u8]) -> Fit {
@@ -65,6 +69,9 @@ struct Blkparse {
 
 impl Lines for Blkparse {
     fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        if is_comment(line) {
+            return Ok(true);
+        }
         let Some(event) = parse(line)? else { return Ok(false) };
         if event.action != Action::Other
             && let Some(event) = self.sorter.push(event.at_ns, event)?
