@@ -184,7 +184,7 @@ impl Strace {
                 let child = u32::try_from(value).unwrap_or(0);
                 let share = (0..text::MAX_ARGUMENTS).any(|number| shares(arguments.get(number)));
                 // A child that is there already was seen first, and found its parent then. Without -f it is never seen.
-                if thread != 0 && !self.tables.knows(child) {
+                if (thread != 0 || self.numbers.knows(child)) && !self.tables.knows(child) {
                     self.tables.fork(thread, child, share)?;
                 }
             }
@@ -241,8 +241,10 @@ impl Strace {
         let Some((fd, shown)) = text::descriptor(argument) else { return Ok(None) };
         let name = self.name_of(shown, true)?;
         if let Some((open, description)) = self.tables.get(thread, fd)
-            && (name.is_none() || description.name == name)
+            && (name.is_none() || description.name.is_none() || description.name == name)
         {
+            // perf shows the name of a descriptor only once it is read.
+            description.name = description.name.or(name);
             return Ok(Some((fd, open)));
         }
         let unknown = Description { name, position: None, direct: false };
@@ -322,7 +324,8 @@ impl Strace {
         let name = match name {
             Some(name) => name,
             // Without -y, and not opened in the trace: all that is known is its number.
-            None => self.number_of(format!("fd {fd} of {}", call.thread).as_bytes(), false)?,
+            None if !self.opens_unnamed => self.number_of(format!("fd {fd} of {}", call.thread).as_bytes(), false)?,
+            None => self.number_of(format!("without a name, open {open}").as_bytes(), false)?,
         };
         match (&self.files[name as usize], offset) {
             (Name::Not(why), _) => return Ok(self.pass(why)),

@@ -11,19 +11,22 @@
 
 pub(crate) mod calls;
 pub(crate) mod fds;
+mod numbers;
 mod text;
 
 use super::super::error::{Place, TraceError};
 use super::super::format::{Fit, Format, Pairs};
-use super::super::input::Input;
+use super::super::input::{Input, MAX_LINE_BYTES};
 use super::super::order::Held;
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level, Record};
 use super::scan::{self, Names};
 use super::step::{self, Fault, Lines, Text};
 use calls::{Call, Name};
 use fds::Tables;
+use numbers::{Numbers, announcement};
 use std::collections::{HashMap, VecDeque};
-use text::{Arguments, Entry};
+use text::Arguments;
+pub(super) use text::Entry;
 
 /// Text of strace.
 pub static FORMAT: Format = Format {
@@ -46,7 +49,8 @@ const TIMES: Fault = ("no time since 1970 before the call", "record with strace 
 fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, Entry<'_>)> {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
     let lines = head[..end].split(|b| *b == b'\n').map(|line| line.trim_ascii_end());
-    lines.filter(|line| !line.is_empty()).map_while(|line| {
+    let of_strace = |line: &&[u8]| line.is_empty() || line.starts_with(b"strace: ") || announcement(line).is_some();
+    lines.filter(move |line| !of_strace(line)).map_while(|line| {
         let prefix = text::prefix(line)?;
         Some((prefix, text::entry(prefix.rest)?))
     })
@@ -82,7 +86,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         lacks: Lacks {
             starts: !timed,
             ends: !timed || !entries(head).any(took),
-            threads: first.pid == 0,
+            threads: first.pid == 0 && !head.split(|b| *b == b'\n').any(|line| announcement(line).is_some()),
             ..Lacks::default()
         },
         level: Level::Program,
@@ -95,19 +99,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         .to_vec(),
     };
     let left_out = LeftOut::default();
-    let lines = Strace {
-        timed,
-        base_ns: first.at_ns.unwrap_or(0),
-        latest_ns: 0,
-        tables: Tables::default(),
-        names: Names::default(),
-        files: Vec::new(),
-        next_file: 0,
-        unfinished: HashMap::new(),
-        unfinished_bytes: 0,
-        held: Held::default(),
-        left_out: left_out.clone(),
-    };
+    let lines = Strace::new(first.at_ns, left_out.clone());
     Ok(Import { header, items: step::items(Text { input, lines }), left_out })
 }
 
@@ -133,15 +125,21 @@ struct Whole<'a> {
     ticket: Option<u64>,
 }
 
-struct Strace {
+/// Calls, from whichever tool, on their way to records.
+pub(super) struct Strace {
     timed: bool,
     base_ns: u64,
     latest_ns: u64,
+    numbers: Numbers,
+    /// The beginning of a line that an announcement has cut in two.
+    cut: Vec<u8>,
     tables: Tables,
     names: Names,
     /// What each name stands for.
     files: Vec<Name>,
     next_file: u32,
+    /// An open may show no name (perf), so a descriptor's number is not the name of one file.
+    pub(super) opens_unnamed: bool,
     unfinished: HashMap<u32, Unfinished>,
     unfinished_bytes: usize,
     /// Records in the order of their calls; nothing where a call is still unfinished.
@@ -151,9 +149,50 @@ struct Strace {
 
 impl Lines for Strace {
     fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        if let Some(before) = self.numbers.announced(line) {
+            self.cut.extend_from_slice(before);
+            let fits = self.cut.len() <= MAX_LINE_BYTES;
+            return if fits { Ok(true) } else { Err(CUT) };
+        }
+        if self.cut.is_empty() {
+            return self.whole_line(line, out).map(|()| true);
+        }
+        let mut whole = std::mem::take(&mut self.cut);
+        whole.extend_from_slice(line);
+        self.whole_line(&whole, out).map(|()| true)
+    }
+
+    fn end(&mut self, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        self.leave(true, out);
+        Ok(())
+    }
+}
+
+impl Strace {
+    /// Nothing is known yet. Times are counted from `base_ns`; without it there are none.
+    pub(super) fn new(base_ns: Option<u64>, left_out: LeftOut) -> Strace {
+        Strace {
+            timed: base_ns.is_some(),
+            base_ns: base_ns.unwrap_or(0),
+            latest_ns: 0,
+            numbers: Numbers::default(),
+            cut: Vec::new(),
+            tables: Tables::default(),
+            names: Names::default(),
+            files: Vec::new(),
+            next_file: 0,
+            opens_unnamed: false,
+            unfinished: HashMap::new(),
+            unfinished_bytes: 0,
+            held: Held::default(),
+            left_out,
+        }
+    }
+
+    fn whole_line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<(), Fault> {
         let line = line.trim_ascii_end();
         if line.is_empty() || line.starts_with(b"strace: ") {
-            return Ok(true);
+            return Ok(());
         }
         let prefix = text::prefix(line).ok_or(TIMES)?;
         if prefix.at_ns.is_some() != self.timed {
@@ -164,9 +203,23 @@ impl Lines for Strace {
             None => Some(0),
         };
         let at_ns = at_ns.ok_or(("time goes backwards", "the clock was set; cut the trace before this line"))?;
-        self.latest_ns = at_ns;
-        let thread = prefix.pid;
         let entry = text::entry(prefix.rest).ok_or(CUT)?;
+        let thread = self.numbers.thread(prefix.pid);
+        if entry == Entry::Gone {
+            self.numbers.gone(thread);
+        }
+        self.entry(thread, at_ns, entry, out)
+    }
+
+    /// What a thread did at a time, counted from the first.
+    pub(super) fn entry(
+        &mut self,
+        thread: u32,
+        at_ns: u64,
+        entry: Entry<'_>,
+        out: &mut VecDeque<Item>,
+    ) -> Result<(), Fault> {
+        self.latest_ns = self.latest_ns.max(at_ns);
         if !self.tables.knows(thread) && entry != Entry::Gone {
             self.first_seen(thread)?;
         }
@@ -181,16 +234,9 @@ impl Lines for Strace {
             Entry::Other => {}
         }
         self.leave(false, out);
-        Ok(true)
-    }
-
-    fn end(&mut self, out: &mut VecDeque<Item>) -> Result<(), Fault> {
-        self.leave(true, out);
         Ok(())
     }
-}
 
-impl Strace {
     fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
         while let Some((_, record, _)) = self.held.next(all) {
             match record {
