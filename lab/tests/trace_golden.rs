@@ -18,7 +18,9 @@ const FORMATS: &[&str] = &[
     // One row a line.
     "alibaba",
     "arc",
+    "biosnoop",
     "csv",
+    "darshan",
     "disksim",
     "lirs",
     "msr",
@@ -29,6 +31,7 @@ const FORMATS: &[&str] = &[
     "tencent",
     // Events, of which several make a record.
     "ftrace",
+    "perf-trace",
 ];
 
 fn folder(format: &str) -> PathBuf {

@@ -9,7 +9,7 @@ use traces::{Read, fixture, golden, read_bytes, read_files, refusal};
 
 #[test]
 fn golden_traces() {
-    for name in ["full", "plain"] {
+    for name in ["full", "plain", "terminal"] {
         let path = fixture(&format!("strace/{name}.strace"));
         let text = std::fs::read(&path).expect("there");
         assert_eq!(format::detect(&text, &path).map(|f| f.name), Ok("strace"), "{name}");
@@ -116,6 +116,33 @@ fn every_byte_that_cat_and_dd_read_is_there() {
         .into_iter()
         .filter(|r| r.op == Op::Write && read.files()[r.file as usize].name.ends_with("/out"));
     assert_eq!(writes.map(|r| r.offset).collect::<Vec<_>>(), [0, 4096, 8192, 12288, 16384]);
+}
+
+/// The real `perf trace`, which needs root or `perf_event_paranoid` of -1.
+#[test]
+fn every_byte_that_dd_reads_is_in_perf_trace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("input"), vec![1; 1 << 20]).expect("writable");
+    let mut command = Command::new("perf");
+    command.current_dir(folder.path()).args(["trace", "-o", "trace", "--"]);
+    command.args(["dd", "if=input", "of=out", "bs=4096", "skip=3", "count=5", "iflag=fullblock"]);
+    match command.output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            return println!("skipped: needs perf that may trace ({})", why.lines().next().unwrap_or_default());
+        }
+        Err(_) => return println!("skipped: needs perf (Debian: linux-perf)"),
+    }
+    let read = read_files("perf-trace", &[folder.path().join("trace")]).clean();
+    let expected: Vec<(u64, u64, Option<u64>)> = (3..8).map(|block| (block * 4096, 4096, Some(4096))).collect();
+    let blocks = |op: Op| {
+        let of_dd = read.records().into_iter().filter(move |r| r.op == op && r.len == 4096);
+        of_dd.map(|r| (r.offset, r.len, r.returned)).collect::<Vec<_>>()
+    };
+    assert_eq!(blocks(Op::Read).iter().filter(|read| expected.contains(read)).count(), 5, "{:?}", blocks(Op::Read));
+    let written: Vec<u64> = blocks(Op::Write).into_iter().map(|(offset, ..)| offset).collect();
+    assert_eq!(written, [0, 4096, 8192, 12288, 16384]);
 }
 
 const PROGRAM: &str = "

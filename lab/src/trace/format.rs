@@ -88,7 +88,6 @@ pub struct Format {
 /// Every format. A file is asked in this order; the order decides nothing but the order of lists.
 pub static ALL: &[&Format] = &[
     &super::own::FORMAT, // one row a line
-    // One row a line.
     &formats::blkparse::FORMAT,
     &formats::blktrace::FORMAT,
     &formats::fio::FORMAT,
@@ -97,12 +96,15 @@ pub static ALL: &[&Format] = &[
     &formats::vscsi::FORMAT,
     &super::formats::alibaba::FORMAT,
     &super::formats::arc::FORMAT,
+    &super::formats::biosnoop::FORMAT,
     &super::formats::csv::FORMAT,
+    &super::formats::darshan::FORMAT,
     &super::formats::disksim::FORMAT,
     &super::formats::lirs::FORMAT,
     &super::formats::msr::FORMAT,
     &super::formats::oracle_general::FORMAT,
     &super::formats::parquet::FORMAT,
+    &super::formats::perf_trace::FORMAT,
     &super::formats::rbd_replay::FORMAT,
     &super::formats::spc::FORMAT,
     &super::formats::systor::FORMAT,

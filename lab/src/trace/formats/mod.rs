@@ -2,10 +2,12 @@
 
 pub mod alibaba;
 pub mod arc;
+pub mod biosnoop;
 pub mod blkparse;
 pub mod blktrace;
 mod block;
 pub mod csv;
+pub mod darshan;
 pub mod disksim;
 pub mod fio;
 pub mod ftrace;
@@ -13,6 +15,7 @@ pub mod lirs;
 pub mod msr;
 pub mod oracle_general;
 pub mod parquet;
+pub mod perf_trace;
 pub mod rbd_replay;
 mod scan;
 pub mod spc;

@@ -1,0 +1,356 @@
+//! The output of `perf trace`: what a program asked for, call by call.
+//!
+//! ```text
+//!      5.639 ( 0.018 ms): cat/742 openat(dfd: CWD, filename: 0x4babe0b1, flags: RDONLY|CLOEXEC)   = 4
+//!      5.793 ( 0.016 ms): cat/742 read(fd: 4</etc/passwd>, buf: 0x7ffe9b3add88, count: 832)       = 832
+//!     17.116 (         ): cat/742 read(fd: 4</etc/passwd>, buf: 0x7ffe9b3add88, count: 832)       ...
+//!     17.116 ( 3.238 ms): cat/742  ... [continued]: read())                                       = 832
+//! ```
+//! Each line is put into the words of strace and goes the way of [`super::strace`]'s calls. Arguments have names and
+//! those that are zero are not shown, so they are filled in by name ([`CALLS`]). Times are milliseconds since the first
+//! event; that of a continued call is the time of its beginning. A name of a file is there only where perf has looked it
+//! up: an open whose file never gets one counts as a file of its own. Never: what a pointer points to.
+//!
+//! Record with `perf trace -o FILE -- COMMAND`. Source: perf-trace(1), and the output of perf 6.1.
+
+use super::super::error::TraceError;
+use super::super::format::{Fit, Format, Pairs};
+use super::super::input::Input;
+use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
+use super::scan;
+use super::step::{self, Fault, Lines, Text};
+use super::strace::Entry;
+use super::strace::Strace;
+use super::table::decimal_ns;
+use std::collections::VecDeque;
+
+/// Text of perf trace.
+pub static FORMAT: Format = Format {
+    name: "perf-trace",
+    summary: "text of perf trace; ms with three decimals, bytes",
+    keys: &[],
+    detect,
+    import: Some(import),
+    export: None,
+};
+
+const MS_NS: u64 = 1_000_000;
+const REMEDY: &str = "record with perf trace -o FILE, so that nothing else is in it, or cut it before this line";
+const CUT: Fault = ("a line of perf trace that is not whole", REMEDY);
+const POINTER: &str = "reads from a position that perf does not show (behind a pointer)";
+
+/// How an argument is put into strace's words.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A number: 0 where it is not shown.
+    Number,
+    /// A descriptor, with its name where there is one; 0 where it is not shown.
+    Descriptor,
+    /// The same; none where it is not shown.
+    MaybeDescriptor,
+    /// What is not looked at.
+    Any,
+    /// A path: in quotes where it is shown.
+    Path,
+    /// Flags, with what strace writes before each.
+    Flags(&'static str),
+    /// A position behind a pointer, or none.
+    Position,
+    /// A number that strace writes as a name.
+    Advice,
+}
+
+use Kind::{Advice, Any, Descriptor, Flags, MaybeDescriptor, Number, Path, Position};
+
+/// The arguments of a call, in strace's order: perf's name of each, and what it is.
+type Arguments = &'static [(&'static str, Kind)];
+
+const COPY: Arguments =
+    &[("fd_in", Descriptor), ("off_in", Position), ("fd_out", Descriptor), ("off_out", Position), ("len", Number)];
+
+/// The calls that matter, by strace's name.
+const CALLS: &[(&str, Arguments)] = &[
+    ("read", &[("fd", Descriptor), ("buf", Any), ("count", Number)]),
+    ("write", &[("fd", Descriptor), ("buf", Any), ("count", Number)]),
+    ("pread64", &[("fd", Descriptor), ("buf", Any), ("count", Number), ("pos", Number)]),
+    ("pwrite64", &[("fd", Descriptor), ("buf", Any), ("count", Number), ("pos", Number)]),
+    ("readv", &[("fd", Descriptor), ("vec", Any), ("vlen", Any)]),
+    ("writev", &[("fd", Descriptor), ("vec", Any), ("vlen", Any)]),
+    ("preadv", &[("fd", Descriptor), ("vec", Any), ("vlen", Any), ("pos_l", Number)]),
+    ("pwritev", &[("fd", Descriptor), ("vec", Any), ("vlen", Any), ("pos_l", Number)]),
+    ("preadv2", &[("fd", Descriptor), ("vec", Any), ("vlen", Any), ("pos_l", Number)]),
+    ("pwritev2", &[("fd", Descriptor), ("vec", Any), ("vlen", Any), ("pos_l", Number)]),
+    ("open", &[("filename", Path), ("flags", Flags("O_"))]),
+    ("openat", &[("dfd", Any), ("filename", Path), ("flags", Flags("O_"))]),
+    ("openat2", &[("dfd", Any), ("filename", Path)]),
+    ("creat", &[("pathname", Path)]),
+    ("close", &[("fd", Descriptor)]),
+    ("close_range", &[("fd", Number), ("max_fd", Number), ("flags", Flags("CLOSE_RANGE_"))]),
+    ("lseek", &[("fd", Descriptor)]),
+    ("mmap", &[("addr", Any), ("len", Any), ("prot", Any), ("flags", Any), ("fd", MaybeDescriptor)]),
+    ("dup", &[("fildes", Descriptor)]),
+    ("dup2", &[("oldfd", Descriptor), ("newfd", Descriptor)]),
+    ("dup3", &[("oldfd", Descriptor), ("newfd", Descriptor), ("flags", Flags("O_"))]),
+    ("fcntl", &[("fd", Descriptor), ("cmd", Flags("F_")), ("arg", Flags("FD_"))]),
+    ("clone", &[("clone_flags", Flags("CLONE_"))]),
+    ("clone3", &[]),
+    ("fork", &[]),
+    ("vfork", &[]),
+    ("unshare", &[("unshare_flags", Flags("CLONE_"))]),
+    ("execve", &[]),
+    ("execveat", &[]),
+    ("sendfile", &[("out_fd", Descriptor), ("in_fd", Descriptor), ("offset", Position), ("count", Number)]),
+    ("copy_file_range", COPY),
+    ("splice", COPY),
+    ("fadvise64", &[("fd", Descriptor), ("offset", Number), ("len", Number), ("advice", Advice)]),
+    ("readahead", &[("fd", Descriptor), ("offset", Number), ("count", Number)]),
+    ("io_uring_enter", &[]),
+    ("io_submit", &[]),
+];
+
+/// The values of `posix_fadvise`, as Linux counts them.
+const ADVICE: [&str; 6] = ["NORMAL", "RANDOM", "SEQUENTIAL", "WILLNEED", "DONTNEED", "NOREUSE"];
+
+/// A line, taken apart.
+struct Line<'a> {
+    /// Nothing where perf wrote `?`.
+    at_ns: Option<u64>,
+    took_ns: Option<u64>,
+    thread: u32,
+    name: &'a [u8],
+    /// The arguments; nothing where the call began in an earlier line.
+    arguments: Option<&'a [u8]>,
+    /// What it returned; nothing where it goes on in a later line.
+    returned: Option<&'a [u8]>,
+}
+
+/// Nothing where it is no line of perf trace.
+fn parse(line: &[u8]) -> Option<Line<'_>> {
+    let mut rest = line.trim_ascii();
+    let time = scan::word(&mut rest);
+    let at_ns = if time == b"?" { None } else { Some(decimal_ns(time, MS_NS)?) };
+    let inner = rest.trim_ascii_start().strip_prefix(b"(")?;
+    let close = inner.windows(2).position(|part| part == b"):")?;
+    let took = inner[..close].trim_ascii();
+    let took_ns = match took.strip_suffix(b"ms") {
+        Some(ms) => Some(decimal_ns(ms.trim_ascii(), MS_NS)?),
+        None if took.is_empty() => None,
+        None => return None,
+    };
+    // The name of a program may hold spaces and slashes; its thread is the number before the call.
+    let (thread, call) = thread_and_call(inner[close + 2..].trim_ascii())?;
+    if let Some(continued) = call.strip_prefix(b"... [continued]: ") {
+        let open = continued.iter().position(|b| *b == b'(')?;
+        let returned = continued[open..].strip_prefix(b"())")?.trim_ascii().strip_prefix(b"=")?;
+        let name = &continued[..open];
+        return Some(Line { at_ns, took_ns, thread, name, arguments: None, returned: Some(returned.trim_ascii()) });
+    }
+    let open = call.iter().position(|b| *b == b'(')?;
+    let (name, text) = (&call[..open], &call[open + 1..]);
+    if let Some(begun) = text.strip_suffix(b"...") {
+        let arguments = begun.trim_ascii_end().strip_suffix(b")")?;
+        return Some(Line { at_ns, took_ns, thread, name, arguments: Some(arguments), returned: None });
+    }
+    // The last parenthesis before ` = `: a path may hold both.
+    let equals = (0..text.len()).rev().find(|&at| text[at] == b'=' && text[..at].trim_ascii_end().ends_with(b")"))?;
+    let arguments = text[..equals].trim_ascii_end().strip_suffix(b")")?;
+    let returned = text[equals + 1..].trim_ascii();
+    Some(Line { at_ns, took_ns, thread, name, arguments: Some(arguments), returned: Some(returned) })
+}
+
+/// `a b/c/742 read(...`: the thread, and what follows it.
+fn thread_and_call(text: &[u8]) -> Option<(u32, &[u8])> {
+    for at in (0..text.len()).filter(|&at| text[at] == b'/') {
+        let digits = text[at + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let call = text[at + 1 + digits..].strip_prefix(b" ");
+        if let (Some(thread), Some(call)) = (scan::number(&text[at + 1..at + 1 + digits]), call) {
+            let call = call.trim_ascii_start();
+            let name = call.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+            if call.starts_with(b"... [continued]: ") || (name > 0 && call.get(name) == Some(&b'(')) {
+                return Some((u32::try_from(thread).ok()?, call));
+            }
+        }
+    }
+    None
+}
+
+fn detect(head: &[u8]) -> Fit {
+    let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
+    let mut lines = head[..end].split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    if lines.next().is_some_and(|line| parse(line).is_some()) { Fit::Sure } else { Fit::No }
+}
+
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+    let input = scan::one(inputs, FORMAT.name)?;
+    pairs.finish(input.path(), FORMAT.name, &[])?;
+    let left_out = LeftOut::default();
+    let header = Header {
+        format: FORMAT.name.to_string(),
+        time_unit: "ms (to the us)".to_string(),
+        offset_unit: "bytes".to_string(),
+        lacks: Lacks::default(),
+        level: Level::Program,
+        notes: [
+            "page faults of mappings are not in it",
+            "a file has a name only where perf looked it up; without one each open is a file of its own",
+            "of vectors of buffers the length is what came",
+            "a thread that clone3 began is taken to share the descriptors of its parent, as a thread of a program does",
+        ]
+        .map(str::to_string)
+        .to_vec(),
+    };
+    let mut calls = Strace::new(Some(0), left_out.clone());
+    calls.opens_unnamed = true;
+    let lines = PerfTrace { calls, latest_ns: 0, text: Vec::new(), left_out: left_out.clone() };
+    Ok(Import { header, items: step::items(Text { input, lines }), left_out })
+}
+
+struct PerfTrace {
+    calls: Strace,
+    latest_ns: u64,
+    /// A line in the words of strace.
+    text: Vec<u8>,
+    left_out: LeftOut,
+}
+
+impl Lines for PerfTrace {
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"LOST ") {
+            return Ok(true);
+        }
+        let line = parse(line).ok_or(CUT)?;
+        // A call that was continued has the time of its beginning, in a line behind later ones.
+        self.latest_ns = self.latest_ns.max(line.at_ns.unwrap_or(0));
+        let at_ns = self.latest_ns;
+        let name = if line.name == b"sendfile64" { b"sendfile" } else { line.name };
+        if matches!(name, b"exit" | b"exit_group") {
+            return self.calls.entry(line.thread, at_ns, Entry::Gone, out).map(|()| true);
+        }
+        let Some((_, arguments)) = CALLS.iter().find(|(call, _)| call.as_bytes() == name) else { return Ok(true) };
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let known = line.arguments.is_none_or(|shown| write_arguments(name, arguments, shown, &mut text));
+        if !known {
+            self.left_out.count(POINTER);
+            self.text = text;
+            return Ok(true);
+        }
+        let entry = match line.returned {
+            None => Entry::Begun(name, &text),
+            Some(returned) => {
+                write_outcome(returned, line.took_ns, &mut text);
+                if line.arguments.is_some() { Entry::Call(name, &text) } else { Entry::Resumed(name, &text) }
+            }
+        };
+        let done = self.calls.entry(line.thread, at_ns, entry, out);
+        self.text = text;
+        done.map(|()| true)
+    }
+
+    fn end(&mut self, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        self.calls.end(out)
+    }
+}
+
+/// `) = 832 <0.000016>`. A child's return has no value.
+fn write_outcome(returned: &[u8], took_ns: Option<u64>, text: &mut Vec<u8>) {
+    text.extend_from_slice(b") = ");
+    let value = if returned.is_empty() { b"?" } else { returned };
+    // `742 (cat)` is the number of a process with its name.
+    let end = value.windows(2).position(|part| part == b" (").filter(|_| !value.starts_with(b"-"));
+    text.extend_from_slice(&value[..end.unwrap_or(value.len())]);
+    if let Some(took) = took_ns {
+        let took = format!(" <{}.{:09}>", took / 1_000_000_000, took % 1_000_000_000);
+        text.extend_from_slice(took.as_bytes());
+    }
+}
+
+/// The value of `name: value` among the arguments.
+fn shown<'a>(arguments: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut at = 0;
+    loop {
+        let rest = &arguments[at..];
+        if let Some(value) = rest.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b": ")) {
+            return Some(&value[..value_end(value)]);
+        }
+        let colon = rest.windows(2).position(|part| part == b": ")? + 2;
+        at += colon + value_end(&rest[colon..]);
+        at += arguments.get(at..)?.strip_prefix(b", ").map(|_| 2)?;
+    }
+}
+
+/// Where a value ends: at the comma before the next argument. Names of files are in angle brackets or quotes.
+fn value_end(value: &[u8]) -> usize {
+    let skip = match value.first() {
+        Some(b'"') => value.iter().skip(1).position(|b| *b == b'"').map_or(0, |at| at + 1),
+        Some(b'0'..=b'9') => {
+            let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
+            let named = value.get(digits) == Some(&b'<');
+            if named { value.windows(3).position(|part| part == b">, ").unwrap_or(value.len() - 1) } else { 0 }
+        }
+        _ => 0,
+    };
+    value[skip..].windows(2).position(|part| part == b", ").map_or(value.len(), |at| skip + at)
+}
+
+/// The arguments in strace's order and words; false where a position is behind a pointer.
+fn write_arguments(name: &[u8], arguments: Arguments, shown_text: &[u8], text: &mut Vec<u8>) -> bool {
+    if name == b"clone3" {
+        // perf shows the address of its flags.
+        text.extend_from_slice(b"CLONE_FILES");
+        return true;
+    }
+    for (number, (argument, kind)) in arguments.iter().enumerate() {
+        if number > 0 {
+            text.extend_from_slice(b", ");
+        }
+        let value = shown(shown_text, argument);
+        match (kind, value) {
+            (Position, Some(_)) => return false,
+            (Position, None) => text.extend_from_slice(b"NULL"),
+            (Any, _) => text.extend_from_slice(b"0"),
+            (Path, Some(path)) if !path.starts_with(b"0x") => write_path(path, text),
+            (Path, _) => text.extend_from_slice(b"0x0"),
+            (Number, Some(value)) => write_number(value, text),
+            (Descriptor | MaybeDescriptor, Some(value)) => text.extend_from_slice(value),
+            (MaybeDescriptor, None) => text.extend_from_slice(b"-1"),
+            (Advice, value) => {
+                let value = value.unwrap_or(b"0");
+                let known = scan::number(value).and_then(|n| ADVICE.get(usize::try_from(n).ok()?));
+                text.extend_from_slice(b"POSIX_FADV_");
+                text.extend_from_slice(known.map_or(value, |name| name.as_bytes()));
+            }
+            (Flags(before), value) => {
+                for (number, flag) in value.unwrap_or_default().split(|b| *b == b'|').enumerate() {
+                    text.extend_from_slice(if number > 0 { b"|" } else { b"" });
+                    text.extend_from_slice(before.as_bytes());
+                    text.extend_from_slice(flag);
+                }
+            }
+            (Number | Descriptor, None) => text.push(b'0'),
+        }
+    }
+    true
+}
+
+/// Numbers may be hexadecimal; strace's are decimal.
+fn write_number(value: &[u8], text: &mut Vec<u8>) {
+    let digits = value.strip_prefix(b"0x").and_then(|hex| std::str::from_utf8(hex).ok());
+    match digits.and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
+        Some(number) => text.extend_from_slice(number.to_string().as_bytes()),
+        None => text.extend_from_slice(value),
+    }
+}
+
+fn write_path(path: &[u8], text: &mut Vec<u8>) {
+    let inner = path.strip_prefix(b"\"").and_then(|path| path.strip_suffix(b"\"")).unwrap_or(path);
+    text.push(b'"');
+    for byte in inner {
+        if matches!(byte, b'"' | b'\\') {
+            text.push(b'\\');
+        }
+        text.push(*byte);
+    }
+    text.push(b'"');
+}
