@@ -483,7 +483,7 @@ impl Shared {
                 ended.into_iter().for_each(|ended| state.come_in(now, file, ended, &Ok(0)));
             }
         }
-        drop(state.unlock());
+        let _outside = state.unlock();
         Ok(())
     }
 }
