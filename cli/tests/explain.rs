@@ -95,7 +95,7 @@ fn a_trace_is_tuned_on_a_model() {
     let path = strace(&dir);
     let path = path.to_str().expect("UTF-8");
     let got = foreread(["tune", path, "--on", "model:rbd", "--runs", "3"]);
-    let text = got.is_done();
+    let text = got.is_done().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("app.strace on model:rbd") && text.contains("today's readahead of 128K"), "{text}");
     let json = foreread(["tune", path, "--on", "model:rbd", "--runs", "2", "--json", "-"]);
     let json: serde_json::Value = serde_json::from_str(json.is_done()).expect("JSON");

@@ -29,7 +29,9 @@ pub struct TuneArgs {
     /// A trace in any known format
     #[arg(value_name = "TRACE", required_unless_present_any = ["command", "pid"], conflicts_with_all = ["command", "pid"])]
     pub trace: Option<OsString>,
-    /// Record this process and what it begins, until it ends or Ctrl-C
+    /// Record this process until it ends or Ctrl-C
+    ///
+    /// What it begins meanwhile is recorded too.
     #[arg(long, value_name = "N", conflicts_with = "command")]
     pub pid: Option<u32>,
     /// Where its files live: PATH, or model:NAME [default: found]

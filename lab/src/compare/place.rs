@@ -9,16 +9,14 @@ use super::{
 };
 use crate::device::custom;
 use crate::device::presets::Preset;
-use crate::live::{self, LiveError};
+use crate::live::{self, LiveError, Pace};
 use crate::report::Progress;
 use crate::workload::Workload;
 use foreread::source::{self, Defaults, Source, SourceName};
 use foreread::{OpenError, Storage};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
-use std::io::IoSliceMut;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A place, looked at and found fit.
 pub enum Place {
@@ -41,46 +39,6 @@ pub struct OnSource {
     defaults: Defaults,
     /// How long a read takes there; nothing for a model, which is as fast as it says.
     pace: Option<Pace>,
-}
-
-/// How long reads of a source take, one at a time.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// One of a page.
-    pub read_ns: u64,
-    /// Each KiB more.
-    pub kib_ns: u64,
-}
-
-/// The small reads that are timed: a median of fewer is one slow answer.
-const TIMED_READS: u64 = 5;
-const SMALL_BYTES: u64 = 4 << 10;
-const LARGE_BYTES: u64 = 1 << 20;
-
-impl Pace {
-    /// Reads a few pages all over the source, and one longer piece. A source that fails here says why when it is measured.
-    fn of(source: &dyn Source) -> Option<Pace> {
-        let time = |len: u64, offset: u64| {
-            let mut buf = vec![0; len as usize];
-            let begun = Instant::now();
-            source.read_at(&mut [IoSliceMut::new(&mut buf)], offset).ok()?;
-            Some(begun.elapsed().as_nanos() as u64)
-        };
-        // The first one connects.
-        time(SMALL_BYTES, 0)?;
-        let place = |n: u64| source.size() / TIMED_READS * n / SMALL_BYTES * SMALL_BYTES;
-        let mut small: Vec<u64> = (0..TIMED_READS).map(|n| time(SMALL_BYTES, place(n))).collect::<Option<_>>()?;
-        small.sort_unstable();
-        let read_ns = small[small.len() / 2];
-        let more = time(LARGE_BYTES, source.size() / 2)?.saturating_sub(read_ns);
-        Some(Pace { read_ns, kib_ns: more / (LARGE_BYTES >> 10) })
-    }
-
-    /// A workload whose reads come one after the other, with nothing read ahead.
-    fn run_ns(&self, workload: &Workload) -> u64 {
-        let bytes_ns = (workload.bytes() >> 10).saturating_mul(self.kib_ns);
-        workload.reads().saturating_mul(self.read_ns).saturating_add(bytes_ns)
-    }
 }
 
 /// How each run comes to its source.
@@ -340,6 +298,7 @@ mod tests {
     use super::*;
     use foreread::source::SourceError;
     use foreread::{Options, Reader};
+    use std::io::IoSliceMut;
 
     #[test]
     fn a_workload_spans_what_it_needs_if_there_is_so_much() {

@@ -8,6 +8,7 @@ mod crew;
 #[cfg(feature = "rbd")]
 pub mod librbd;
 mod model;
+mod pace;
 mod scratch;
 
 use crate::report::RunResult;
@@ -28,6 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub use model::ModelLive;
+pub use pace::Pace;
 pub use scratch::Scratch;
 
 /// Why reading failed: one line that says what, where and what to do.

@@ -13,7 +13,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, preset
 /// all others are full. It gets more where they are not.
 const POLICY_WIDTH: usize = 16;
 /// Columns in the order in which they are left out where there is no room.
-const LEFT_OUT_FIRST: [usize; 10] = [4, 6, 5, 9, 11, 7, 10, 12, 8, 3];
+const LEFT_OUT_FIRST: [usize; 11] = [4, 6, 5, 9, 11, 7, 10, 12, 8, 3, 2];
 
 /// What the terminal can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

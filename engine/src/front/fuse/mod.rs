@@ -15,6 +15,7 @@
 //!                                        └─ busy: detached, serves those who have files open until they close them
 //! ```
 
+mod handles;
 mod kernel;
 mod lanes;
 mod nodes;

@@ -17,6 +17,7 @@
 //! ```
 
 use super::Settings;
+use super::handles::{Counted, Handle, Handles, Names};
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
 use crate::front::observe::{Asked, Observer, Passed};
@@ -24,7 +25,6 @@ use crate::source::SourceError;
 use crate::source::tree::{Entry, Kind, Meta, Tree};
 use crate::{Engine, ReadError, Reader};
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -42,35 +42,6 @@ pub const MOST_NAMES: usize = 1 << 20;
 pub const MOST_IDLE: usize = 128;
 /// Reply buffers that are kept to be used again.
 const SPARE_BUFFERS: usize = 8;
-
-/// Names that a listing under way counts at once.
-const NAMES_AT_ONCE: usize = 1024;
-
-/// Names of a listing under way, counted among all names until it is dropped.
-struct Counted<'a> {
-    view: &'a View,
-    names: usize,
-}
-
-impl Counted<'_> {
-    /// Whether this listing may have so many names.
-    fn room_for(&mut self, names: usize) -> bool {
-        if names <= self.names {
-            return true;
-        }
-        let mut handles = self.view.handles();
-        let more = NAMES_AT_ONCE.min(MOST_NAMES.saturating_sub(handles.names));
-        handles.names += more;
-        self.names += more;
-        names <= self.names
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.view.handles().names -= self.names;
-    }
-}
 
 /// An error number for the kernel.
 pub type Refusal = i32;
@@ -92,16 +63,6 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// One open file.
-struct Handle {
-    number: u64,
-    reader: Reader,
-    size: u64,
-}
-
-/// What was listed, and when it was asked for.
-type Names = Arc<(Vec<Entry>, Instant)>;
-
 /// A name of a folder with its number, for the kernel to know without a look-up.
 pub struct Known<'a> {
     /// The place behind it.
@@ -111,14 +72,6 @@ pub struct Known<'a> {
     pub meta: &'a Meta,
     /// How long it may be believed.
     pub ttl: Duration,
-}
-
-#[derive(Default)]
-struct Handles {
-    next: u64,
-    files: HashMap<u64, Arc<Handle>>,
-    folders: HashMap<u64, (u64, Option<Names>)>,
-    names: usize,
 }
 
 /// See the head of this file.
@@ -410,7 +363,7 @@ impl View {
         let path = self.path_of(number)?;
         let mut names = vec![Entry::new(".", Kind::Folder), Entry::new("..", Kind::Folder)];
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
-        let mut counted = Counted { view: self, names: 0 };
+        let mut counted = Counted::new(&self.handles);
         let mut whole = counted.room_for(names.len());
         let asked = Instant::now();
         let listed = self.tree.list(&path, &mut |entry| {
@@ -572,7 +525,9 @@ mod tests {
 
     #[test]
     fn listings_at_once_are_within_the_limit_together() {
-        for (each, fits) in [(MOST_NAMES / 2 - 2 * NAMES_AT_ONCE, true), (MOST_NAMES / 3 * 2, false)] {
+        for (each, fits) in
+            [(MOST_NAMES / 2 - 2 * crate::front::fuse::handles::NAMES_AT_ONCE, true), (MOST_NAMES / 3 * 2, false)]
+        {
             let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
             let view = View::new(Arc::new(Wide(Barrier::new(2), each)), engine, &Settings::default()).expect("a view");
             let list = || {

@@ -31,7 +31,7 @@ const MAX_ANSWER: u32 = 64 << 10;
 const MAX_ANSWERS: u32 = 64;
 /// How it is said that the resolver knows no such host.
 const NO_ADDRESS: &str = "its host has no address";
-const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
+pub(super) const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
 /// Why there are no bytes.
 #[derive(Clone, Debug)]

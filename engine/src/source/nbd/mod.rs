@@ -18,7 +18,7 @@ mod redial;
 mod uri;
 
 use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
-use link::{Broken, Link};
+use link::{Broken, ETIMEDOUT, Link};
 use redial::Redial;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -158,6 +158,8 @@ impl Source for Nbd {
             };
             tries += 1;
             let pause = match &broken {
+                // A silent server had its time: asked again it would hold the read as long once more.
+                Broken::Lost(ETIMEDOUT, _) => None,
                 // A connection that broke may have been idle for hours: that is no reason to fail.
                 Broken::Lost(..) => self.redial().pause(Instant::now(), tries),
                 Broken::Refused(..) | Broken::Changed(_) => None,

@@ -258,12 +258,13 @@ impl Oracle<'_> {
         behind.map_or(0, |b| self.future.extents[b as usize].start - self.future.extents[extent as usize].end)
     }
 
-    /// The longest fetch now, of which `extent` is one part: what is left is shared between the lanes that are used, so that none is idle at the end.
+    /// The longest fetch now, of which `extent` is one part: what is left is shared between the lanes that are used, so
+    /// that none is idle at the end. One lane has nothing to share, and may read gaps besides.
     fn longest(&self, extent: u32) -> u64 {
         let most = self.setup.config.max_fetch_bytes;
         let lanes = u64::from(self.lanes.min(self.rule.flights).max(1));
         let left = self.absent_bytes + self.future.extents[extent as usize].len();
-        let share = if self.rule.even { left.div_ceil(lanes) } else { u64::MAX };
+        let share = if self.rule.even && lanes > 1 { left.div_ceil(lanes) } else { u64::MAX };
         let room = self.setup.config.capacity_pages * self.setup.config.page.bytes() / self.rule.cache_part;
         most.min(self.rule.most_bytes).min(share).min(self.ramp_bytes).min(room / lanes)
     }
