@@ -34,7 +34,7 @@ pub struct TuneArgs {
     /// What it begins meanwhile is recorded too.
     #[arg(long, value_name = "N", conflicts_with = "command")]
     pub pid: Option<u32>,
-    /// Where its files live: PATH, or model:NAME [default: found]
+    /// Where its files are: PATH, model:NAME [default: found]
     ///
     /// A file or block device is probed; its reads bypass the page cache. A model is taken as it is, also model:FILE.toml.
     /// By default the disk that the reads of the trace took longest on: the file there that most was read of, or the disk

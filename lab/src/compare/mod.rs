@@ -9,6 +9,7 @@
 //!                                           model: sim::run      file: live::engine, live::kernel
 //! ```
 
+mod amounts;
 mod cache;
 mod error;
 mod place;
@@ -25,6 +26,7 @@ use crate::replay::Replay;
 use crate::report::{MappedRun, PolicyRuns, Progress, RunResult, Table, number};
 use crate::sim;
 use crate::workload::Workload;
+pub use amounts::*;
 pub use error::CompareError;
 use foreread::Limits;
 use foreread::source::SourceName;
@@ -99,38 +101,6 @@ pub enum Where {
 
 /// Threads that sleep in a live model, at most.
 const MAX_SLEEPERS: u32 = 256;
-/// Runs on a model: cheap, and evaluation asks for at least 20 seeds.
-pub const MODEL_RUNS: u32 = 20;
-/// Runs on the models of a call without arguments: half of them, as 90 seconds have to do for eight tables and the file's.
-pub const SUITE_RUNS: u32 = 10;
-/// Runs on a file that the user named: at least ten pairs on real hardware.
-pub const FILE_RUNS: u32 = 10;
-/// Runs on the scratch file of a call without arguments, which has 90 seconds for everything.
-pub const SCRATCH_RUNS: u32 = 5;
-/// A table on a source that is no file ends after this many seconds, if it has [`FEWEST_RUNS`] by then and no number of
-/// runs was asked for: so the first one is there within a minute.
-const REMOTE_SECONDS: u64 = 40;
-/// Of these, for one run of a row that reads nothing ahead: three runs of the three usual rows take 45 s at worst.
-const REMOTE_RUN_SECONDS: u64 = 5;
-/// A workload spans no less than this on such a source: below it no readahead gets going.
-const MIN_REMOTE_SPAN_BYTES: u64 = 256 << 10;
-/// A table on the scratch file ends after this many seconds, if it has [`FEWEST_RUNS`] by then.
-const SCRATCH_SECONDS: u64 = 15;
-/// Below this no interval means anything.
-const FEWEST_RUNS: u32 = 3;
-/// The cache: small enough for any machine, larger than any window.
-pub const CACHE_BYTES: u64 = 256 << 20;
-/// Bytes that a workload spans on a model, or at most on a file, unless told otherwise.
-pub const SPAN_BYTES: u64 = 1 << 30;
-/// Size of the scratch file: what `boot-ide` needs.
-pub const SCRATCH_BYTES: u64 = 1 << 30;
-/// Bytes of the scratch file that a workload spans which does not need more: 90 seconds have to do for all.
-pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
-/// The common case, the case that readahead must not make slower, the one that many lose, and a machine's start.
-/// All of them would not do in 90 seconds.
-pub const USUAL_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "boot-ide"];
-/// The two models of a call without arguments: a network volume with published figures, and an object store.
-pub const SUITE_MODELS: [&str; 2] = ["rbd", "object-near"];
 
 /// Measures everything that the plan asks for.
 ///

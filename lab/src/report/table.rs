@@ -90,8 +90,14 @@ fn grid(report: &Report, style: Style, width: usize) -> (Vec<String>, Vec<String
         columns.retain(|column| *column != out);
         left_out.push(header(report)[out].trim().replace("un-\n", "un").replace("over-\n", "over").replace('\n', " "));
     }
+    // The column of the policies may be narrower than it is allowed to be, so the room is tried, not reckoned.
+    let fits = |policy: &usize| {
+        let lines = grid_of(report, Style::default(), *policy, &columns);
+        lines.iter().all(|line| line.chars().count() <= width)
+    };
     let room = width.saturating_sub(widest(&columns));
-    (grid_of(report, style, POLICY_WIDTH + room, &columns), left_out)
+    let policy = (POLICY_WIDTH..=POLICY_WIDTH + room).rev().find(fits).unwrap_or(POLICY_WIDTH);
+    (grid_of(report, style, policy, &columns), left_out)
 }
 
 fn header(report: &Report) -> [&'static str; 13] {
