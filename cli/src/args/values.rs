@@ -44,9 +44,11 @@ pub fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Longest time that is believed: a mount that is to see no change at all is remade once a day.
+#[cfg(feature = "fuse")]
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A time that may be nothing.
+#[cfg(feature = "fuse")]
 pub fn ttl(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|_| "write a time such as 5s, or 0s".to_string())?;
     if time > MAX_TTL { Err("at most 1day".to_string()) } else { Ok(time) }
