@@ -1,4 +1,4 @@
-//! A panic is a bug of ours, and the user is told so: one line, how to report it, exit code 70.
+//! A panic is a bug of ours. The user sees one line that says so and how to report it; the exit code is 70.
 //!
 //! A panic of any thread writes the line at once. The main thread's ends the command; another's does not, but the exit
 //! code is 70 where it would have been 0. Output that is closed early (`foreread ... | head`) is no bug: it stays quiet.

@@ -13,7 +13,7 @@ use foreread::source::tree;
 use foreread::{Engine, Options};
 use signal_hook::iterator::Signals;
 
-/// Serves until Ctrl-C, SIGTERM or SIGHUP, or until somebody unmounts it.
+/// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let tree = tree::open(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
     let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache).appending(args.appending);

@@ -10,7 +10,7 @@ use std::time::Duration;
 ///
 /// A folder is shown as it is, any other source as a folder with one file in it. Every open file gets readahead of its
 /// own, all share one cache. A file that changes is another file from then on: who has it open reads the version that he
-/// opened, or gets an error, and whoever opens it next gets the new one (seen after --attr-ttl at the latest).
+/// opened, or gets an error, and the next open gets the new one (seen after --attr-ttl at the latest).
 ///
 /// The files belong to whoever mounts; others see them with --allow-other, as far as permissions let them. It prints a line
 /// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; when files are still open only the place is taken away, and a second

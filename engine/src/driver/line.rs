@@ -479,7 +479,7 @@ impl Shared {
                 let now = self.now();
                 state = outside.lock()?;
                 state.stand_up(file, line);
-                // Nobody reads any more: how large it is does not matter.
+                // No reader is left: how large it is does not matter.
                 ended.into_iter().for_each(|ended| state.come_in(now, file, ended, &Ok(0)));
             }
         }

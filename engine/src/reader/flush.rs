@@ -1,14 +1,14 @@
 //! Flushes of one source: one at a time, and the first error is kept.
 //!
 //! A system tells an error of writing back once, to the descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and forgets
-//! which bytes they were. So what one client's flush is told belongs to all: after it no flush of this source ever succeeds
+//! which bytes they were. So an error of one client's flush belongs to all: after it no flush of this source ever succeeds
 //! again, until it is opened anew. A flush that comes while another runs waits for it, and then one serves all that wait.
 //!
 //! ```text
 //!   flush ──► failed before? ──► that error
 //!                │ no
-//!                ├─ nobody flushes ──► the next one, by this thread ──► done: everybody who came before it began
-//!                └─ somebody does  ──► waits for the one after it         failed: kept
+//!                ├─ none runs ──► the next one, by this thread ──► done: for every caller that came before it began
+//!                └─ one runs  ──► waits for the one after it         failed: kept
 //! ```
 
 use crate::source::{EIO, SourceError};

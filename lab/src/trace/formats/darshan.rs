@@ -35,7 +35,7 @@ pub static FORMAT: Format = Format {
 };
 
 /// Requests that are held to be sorted, 48 bytes each: 192 MiB. Darshan itself keeps 2 MiB a process unless it is told to
-/// keep more (`DXT_MAX...`), some 40,000 requests.
+/// keep more, some 40,000 requests.
 pub const MAX_REQUESTS: usize = 4 << 20;
 
 const SECOND_NS: u64 = 1_000_000_000;

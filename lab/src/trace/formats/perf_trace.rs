@@ -9,7 +9,7 @@
 //! Each line is put into the words of strace and goes the way of [`super::strace`]'s calls. Arguments have names and
 //! those that are zero are not shown, so they are filled in by name ([`CALLS`]). Times are milliseconds since the first
 //! event; that of a continued call is the time of its beginning. A name of a file is there only where perf has looked it
-//! up: an open whose file never gets one counts as a file of its own. Never: what a pointer points to.
+//! up: each open of a file that never gets one counts as another file. Never: what a pointer points to.
 //!
 //! Record with `perf trace -o FILE -- COMMAND`. Source: perf-trace(1), and the output of perf 6.1.
 
