@@ -1,0 +1,105 @@
+"""An S3 server behind a link of a chosen round trip and bandwidth, for the measurements in this folder.
+
+versitygw serves a folder of SCRATCH (default: this folder); engine/examples/slow_link.rs stands before it. `env` makes
+foreread, rclone and s3fs go through the link; `direct` goes past it, to fill buckets. `requests()` counts what reached
+the server, from its access log.
+"""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLES = os.environ.get("EXAMPLES", os.path.join(HERE, "..", "target", "release", "examples"))
+FOREREAD = os.environ.get("FOREREAD", os.path.join(HERE, "..", "target", "release", "foreread"))
+KEY, SECRET = "benchkey", "benchsecret"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def need(*lacks):
+    """Ends the program with what is missing: pairs of a name and whether it is there."""
+    missing = [name for name, there in lacks if not there]
+    missing += [] if os.path.exists(os.path.join(EXAMPLES, "slow_link")) else [os.path.join(EXAMPLES, "slow_link")]
+    missing += [] if shutil.which("versitygw") else ["versitygw"]
+    if missing:
+        sys.exit(f"needs {', '.join(missing)}: see the head of {sys.argv[0]}")
+
+
+class Gateway:
+    """The server and its link, until the `with` ends."""
+
+    def __init__(self, round_trip_ms, megabytes_per_second):
+        self.round_trip, self.bandwidth = round_trip_ms, megabytes_per_second
+
+    def __enter__(self):
+        self.work = tempfile.mkdtemp(dir=os.environ.get("SCRATCH", HERE))
+        self.log = os.path.join(self.work, "requests")
+        port = free_port()
+        self.direct = dict(
+            os.environ, AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1",
+            AWS_ALLOW_HTTP="true", NO_PROXY="127.0.0.1", RCLONE_CONFIG_S3_TYPE="s3", RCLONE_CONFIG_S3_PROVIDER="Other",
+            RCLONE_CONFIG_S3_ACCESS_KEY_ID=KEY, RCLONE_CONFIG_S3_SECRET_ACCESS_KEY=SECRET,
+            RCLONE_CONFIG_S3_REGION="us-east-1", RCLONE_CONFIG_S3_ENDPOINT=f"http://127.0.0.1:{port}")
+        self.direct.pop("AWS_CA_BUNDLE", None)
+        data = os.path.join(self.work, "data")
+        os.mkdir(data)
+        self.started = [subprocess.Popen(
+            ["versitygw", "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", "--access-log", self.log, "posix", data],
+            env=dict(self.direct, ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
+        time.sleep(1.5)
+        link = subprocess.Popen(
+            [os.path.join(EXAMPLES, "slow_link"), f"127.0.0.1:{port}", str(self.round_trip), str(self.bandwidth)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.started.append(link)
+        self.address = link.stdout.readline().strip()
+        url = f"http://{self.address}"
+        self.env = dict(self.direct, AWS_ENDPOINT_URL=url, RCLONE_CONFIG_S3_ENDPOINT=url)
+        return self
+
+    def __exit__(self, *_):
+        for process in self.started:
+            process.terminate()
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def fill(self, folder, key):
+        """Copies a folder or a file to s3://bucket/KEY, past the link."""
+        rclone = ["rclone", "--s3-upload-cutoff", "4G", "--transfers", "16"]
+        for command in (["mkdir", "s3:bucket"], ["copy" if os.path.isdir(folder) else "copyto", folder, f"s3:bucket/{key}"]):
+            subprocess.run([*rclone, *command], env=self.direct, check=True, stderr=subprocess.DEVNULL)
+
+    def requests(self):
+        """How many requests the server has answered."""
+        with open(self.log, "rb") as log:
+            return sum(1 for _ in log)
+
+
+class Mount:
+    """A mount by COMMAND, whose third word is followed by the folder; `with` gives the folder."""
+
+    def __init__(self, command, work, env):
+        self.dir = tempfile.mkdtemp(dir=work)
+        self.process = subprocess.Popen([*command[:3], self.dir, *command[3:]], env=env, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        until = time.monotonic() + 20
+        while not os.path.ismount(self.dir):
+            assert time.monotonic() < until and self.process.poll() is None, "not mounted"
+            time.sleep(0.05)
+        return self.dir
+
+    def __exit__(self, *_):
+        subprocess.run(["fusermount3", "-u", self.dir] if shutil.which("fusermount3") else ["umount", self.dir], check=False)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
