@@ -55,7 +55,15 @@ fn a_file_is_probed() {
     let bytes: Vec<u8> = (0..4_u32 << 20).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     std::fs::write(&path, &bytes).expect("written");
     let model = dir.path().join("disk.toml");
-    let got = foreread(["probe", text(&path), "--seconds", "1", "-o", text(&model), "--json", "-"]);
+    let is_deep = |points: &[serde_json::Value]| {
+        points.iter().any(|p| p["depth"] == 64) && points.iter().any(|p| p["request_bytes"] == 8 << 20)
+    };
+    let ask = |seconds| foreread(["probe", text(&path), "--seconds", seconds, "-o", text(&model), "--json", "-"]);
+    let mut got = ask("1");
+    // One second is too short for every point while the disk is busy with something else.
+    if got.code == Some(0) && !json(&got.out)["points"].as_array().is_some_and(|points| is_deep(points)) {
+        got = ask("30");
+    }
     if got.code == Some(2) && got.err.contains("O_DIRECT") {
         assert!(got.err.contains("--buffered"), "{}", got.err);
         println!("skipped: needs direct I/O below {}", dir.path().display());
@@ -64,7 +72,7 @@ fn a_file_is_probed() {
     let probe = json(got.is_done());
     assert_eq!((&probe["schema"], &probe["direct"]), (&"foreread.probe/1".into(), &true.into()));
     let points = probe["points"].as_array().expect("an array");
-    assert!(points.iter().any(|p| p["depth"] == 64) && points.iter().any(|p| p["request_bytes"] == 8 << 20));
+    assert!(is_deep(points), "{points:?}");
     assert!(points.iter().all(|p| p["throughput_mb_s"]["median"].as_f64().is_some_and(|v| v > 0.0)));
     assert!(probe["host_ns_per_kib"]["median"].as_f64().is_some_and(|v| v > 0.0));
     assert_eq!(std::fs::read(&path).expect("still there"), bytes, "it was only read");

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the programs that it started may go on by themselves.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn said(path: PathBuf) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_string()
