@@ -7,7 +7,7 @@ use foreread_core::units::ByteRange;
 use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, Tried};
 use foreread_lab::report::series::{Series, Value, Varied};
 use foreread_lab::report::{MappedRun, PolicyRuns, Report, RunResult, Table, page, to_json};
-use foreread_lab::reproduce::{Reproduction, Role, Row as PublishedRow, Table as PublishedTable};
+use foreread_lab::reproduce::{Kind, Reproduction, Row as PublishedRow, Table as PublishedTable};
 use foreread_lab::sim::outcomes::{COLUMNS, Cell, OutcomeMap, ROWS};
 use foreread_lab::stats::{latency_histogram, record_latency};
 use roxmltree::{Document, Node, ParsingOptions};
@@ -120,16 +120,13 @@ fn series(word: &str) -> Made {
 fn reproduction(word: &str) -> Made {
     let row = |label: &str, published: f64, ours: f64| PublishedRow::new(label, "MB/s", Some(published), Some(ours));
     let rows = vec![
-        row("4K", 2.5, 2.4).role(Role::Fit),
-        row("64K", 20.0, 20.123_456_789).within(Role::Check, 0.06),
-        row("1M", 80.0, 60.0).within(Role::Check, 0.06).because(word),
+        row("4K", 2.5, 2.4).kind(Kind::Fit),
+        row("64K", 20.0, 20.123_456_789).within(Kind::LeftOut, 0.06),
+        row("1M", 80.0, 60.0).within(Kind::LeftOut, 0.06).because(word),
     ];
     let odd = vec![PublishedRow::new(word, word, None, Some(1.0)), PublishedRow::new("x", "y", Some(0.0), None)];
-    let table = |table: &str, rows| PublishedTable { seed: "001".to_string(), table: table.to_string(), rows };
-    let of = Reproduction {
-        schema: "foreread.reproduce/1".to_string(),
-        tables: vec![table("by size", rows), table(word, odd)],
-    };
+    let tables = vec![PublishedTable::new("001", "by size", rows), PublishedTable::new("001", word, odd)];
+    let of = Reproduction::new(tables);
     Made { name: "reproduction", html: page::reproduction(&of), json: of.to_json() }
 }
 

@@ -1,29 +1,39 @@
-//! `reproduce` on every seed in a short form: the roles and how many there are, the schema of the JSON, and that a
-//! wrong constant in a model makes a check fail.
+//! `reproduce` on every seed in a short form: the kinds of rows and how many there are, the schema of the JSON, that each
+//! published run counts once, and that a wrong constant in a model makes a check fail.
 //!
-//! Never: a published figure; these stand in the library's `reproduce::published`.
+//! Never: a published figure; these are in the library's `reproduce::published`.
 
 use foreread_lab::device::disk::{DiskModel, Slope};
 use foreread_lab::device::presets::{self, Model, Preset};
 use foreread_lab::report::Silent;
-use foreread_lab::reproduce::{Options, Reproduction, Role, SCHEMA, run, text};
+use foreread_lab::reproduce::published::seed_001::SWEEPS;
+use foreread_lab::reproduce::{Kind, Options, Reproduction, Role, SCHEMA, run, text};
+use std::collections::HashSet;
 
 fn reproduced(seed: &str, instead: Vec<&'static Preset>) -> Reproduction {
     let options = Options { seeds: vec![seed.to_string()], most_runs: Some(2), instead };
     run(&options, &mut Silent).expect("the tables")
 }
 
-/// Checks, fits, inputs and shown rows of a seed; all checks are met, and the text fits.
+/// Rows of each kind of a seed, in the order of [`Kind::ALL`]; all checks are met but for so many misses on record; the
+/// text fits.
 #[track_caller]
-fn assert_roles(seed: &str, expected: [usize; 4]) -> Reproduction {
+fn assert_kinds(seed: &str, expected: [usize; 7], known: usize) -> Reproduction {
     let done = reproduced(seed, Vec::new());
-    let missed: Vec<String> = done.missed().map(|(t, r)| format!("{}: {} {}", t.table, r.label, r.column)).collect();
-    assert!(missed.is_empty(), "{missed:?}");
-    let counts = [Role::Check, Role::Fit, Role::Input, Role::Shown].map(|role| done.count(role));
-    assert_eq!(counts, expected, "{seed}: checks, fits, inputs, shown");
+    let new: Vec<String> = done.new_misses().map(|(_, r)| format!("{} {:?} {:?}", r.id, r.published, r.ours)).collect();
+    assert!(new.is_empty(), "{new:#?}");
+    let counts = Kind::ALL.map(|kind| done.count_kind(kind));
+    assert_eq!(counts, expected, "{seed}: {:?}", Kind::ALL);
+    let missed: Vec<&str> = done.missed().map(|(_, r)| r.id.as_str()).collect();
+    assert_eq!(missed.len(), known, "{missed:#?}");
     assert!(done.tables.iter().all(|t| t.seed == seed && !t.rows.is_empty()));
-    let shown = |r: &&foreread_lab::reproduce::Row| r.role == Role::Shown;
-    assert!(done.rows().filter(shown).all(|r| r.reason.is_some()), "a row without a target says why");
+    let ids: HashSet<&str> = done.rows().map(|r| r.id.as_str()).collect();
+    assert_eq!(ids.len(), done.rows().count(), "ids are unlike each other");
+    for row in done.rows() {
+        assert!(row.kind != Kind::Shown || row.reason.is_some(), "{}: a row without a verdict says why", row.id);
+        assert!(!row.known_miss || row.reason.is_some(), "{}: a miss on record says why", row.id);
+        assert_eq!(row.role, row.kind.role());
+    }
     for line in text::render(&done).lines() {
         assert!(line.chars().count() <= text::WIDTH, "{} columns: {line}", line.chars().count());
     }
@@ -32,41 +42,44 @@ fn assert_roles(seed: &str, expected: [usize; 4]) -> Reproduction {
 
 #[test]
 fn seed_000() {
-    let done = assert_roles("000", [77, 31, 11, 43]);
+    let done = assert_kinds("000", [0, 0, 44, 24, 20, 11, 63], 1);
     // What was fitted is not checked: the hit ratios are shown, their order is checked on other populations.
-    let fitted_and_checked =
-        done.tables.iter().any(|t| t.rows.iter().any(|r| r.role == Role::Check && r.column.ends_with("fitted")));
+    let fitted_and_checked = done.rows().any(|r| r.kind.is_check() && r.column.ends_with("fitted"));
     assert!(!fitted_and_checked);
 }
 
 #[test]
 fn seed_001() {
-    let done = assert_roles("001", [113, 99, 4, 18]);
+    let done = assert_kinds("001", [2, 135, 140, 3, 52, 5, 186], 2);
     let marks = done.tables.iter().find(|t| t.table.starts_with("marks")).expect("its table");
-    assert_eq!(marks.rows.iter().filter(|r| r.role == Role::Check).count(), 5);
-    // The exceptions are named: one row in each column of labels cannot be told from the others, and one is out.
-    let exceptions = done.rows().filter(|r| r.reason.as_deref().is_some_and(|why| why.starts_with("exception")));
-    assert_eq!(exceptions.count(), 6);
+    assert_eq!(marks.rows.iter().filter(|r| r.kind == Kind::LeftOut).count(), 5);
+    // Each run once: its seconds are predicted, its printed rate follows; means and other labels have no verdict.
+    let runs: usize = SWEEPS.iter().flat_map(|s| s.runs).map(|run| run.seconds.len()).sum();
+    let of = |kind, column: &str| done.rows().filter(|r| r.kind == kind && r.column == column).count();
+    assert_eq!((of(Kind::LeftOut, "s, left out"), of(Kind::Formula, "MB/s, printed")), (runs, runs));
+    assert!(done.rows().all(|r| r.column != "MB/s, left out" || r.kind == Kind::Shown));
+    let fits: usize = SWEEPS.iter().map(|s| s.runs.len()).sum();
+    assert_eq!(of(Kind::Fit, "MB/s, fitted"), fits);
 }
 
 #[test]
 fn seed_002() {
-    assert_roles("002", [9, 1, 0, 18]);
+    assert_kinds("002", [0, 2, 0, 7, 1, 0, 18], 0);
 }
 
 #[test]
 fn seed_003() {
-    assert_roles("003", [3, 3, 0, 9]);
+    assert_kinds("003", [0, 0, 0, 3, 3, 0, 9], 0);
 }
 
 /// Two fitted times never make a checked order.
 #[test]
 fn seed_004() {
-    let done = assert_roles("004", [19, 7, 8, 30]);
+    let done = assert_kinds("004", [0, 3, 0, 16, 7, 8, 30], 0);
     let fitted: Vec<(&str, &str)> = done
         .tables
         .iter()
-        .flat_map(|t| t.rows.iter().filter(|r| r.role == Role::Fit).map(|r| (t.table.as_str(), r.label.as_str())))
+        .flat_map(|t| t.rows.iter().filter(|r| r.kind == Kind::Fit).map(|r| (t.table.as_str(), r.label.as_str())))
         .collect();
     for row in done.rows().filter(|r| r.column == "of times") {
         let (workload, pair) = row.label.split_once(": ").expect("workload: slower / faster");
@@ -85,9 +98,12 @@ fn the_json_has_the_promised_shape() {
         assert!(table["seed"] == "001" && table["table"].is_string());
         for row in table["rows"].as_array().expect("rows") {
             let keys: Vec<&str> = row.as_object().expect("an object").keys().map(String::as_str).collect();
-            let mut promised = ["label", "column", "published", "ours", "error", "role", "ok", "reason"];
+            let mut promised = vec!["label", "column", "published", "ours", "error", "role", "ok", "reason"];
+            promised.extend(["id", "kind", "known_miss"]);
             promised.sort_unstable();
             assert_eq!(keys, promised);
+            let kind = row["kind"].as_str().expect("a kind");
+            assert!(Kind::ALL.iter().any(|k| k.name() == kind), "{kind}");
             assert!(row["ok"].is_boolean() && row["label"].is_string() && row["column"].is_string());
             for key in ["published", "ours", "error"] {
                 assert!(row[key].is_number() || row[key].is_null(), "{key}: {row}");
@@ -97,6 +113,9 @@ fn the_json_has_the_promised_shape() {
         }
     }
     assert_eq!(rows, done.rows().count());
+    let score = json["score"].as_array().expect("a score");
+    let counted: u64 = score.iter().map(|s| s["rows"].as_u64().expect("a number")).sum();
+    assert_eq!(counted, rows as u64, "every row is of one kind");
     let back: Reproduction = serde_json::from_str(&done.to_json()).expect("reads what it wrote");
     assert_eq!((back.count(Role::Check), back.tables.len()), (done.count(Role::Check), done.tables.len()));
 }

@@ -4,15 +4,17 @@ use std::ffi::OsString;
 
 /// Make the tables of the five publications again, beside the printed figures
 ///
-/// Each printed figure stands beside ours with the error and a role: 'input' (we put it in), 'fit' (a model or a workload
-/// was fitted to it), 'check' (it was predicted), 'shown' (no target, or not explained; the reason says which). What was
-/// fitted is never a check. The exit code is 1 when a check is not met.
+/// Each printed figure is beside ours with the error and a kind: 'blind' (predicted, nothing of the model was made with the
+/// post's figures), 'left-out' (predicted by a model that was fitted to other rows of the table), 'formula' (the model is
+/// the published formula), 'order' (which of two is larger), 'fit' (a model or a workload was fitted to it), 'input' (we
+/// put it in), 'shown' (no verdict; the reason says why). The score by kind comes first. docs/posts.md names the rows of
+/// each sentence of the posts. The exit code is 1 when a check is missed that is not on record as a miss.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foreread reproduce
   foreread reproduce 004
-  foreread reproduce 001 --json - | jq '.tables[].rows[] | select(.role==\"check\")'")]
+  foreread reproduce 001 --json - | jq '.tables[].rows[] | select(.kind==\"blind\")'")]
 pub struct ReproduceArgs {
     /// Which publication, or all of them
     #[arg(value_name = "SEED", default_value = "all", value_parser = ["000", "001", "002", "003", "004", "all"])]

@@ -6,14 +6,19 @@
 //!                                  Table { rows } ──► JSON (schema foreread.reproduce/1), text, page
 //! ```
 //!
-//! Each row says what its figure is worth, its [`Role`]. A figure that a model or a workload was fitted to is never a
-//! `check`: that would be a proof by what was to be proved. Never: a published figure outside `published`, a result
-//! that was not computed in this run, or a row left out because it does not fit.
+//! Each row says what its figure is worth, its [`Kind`], and has an id, `seed/table/label/column` in lower case with
+//! dashes; `docs/posts.md` names each check by it. A check that was dropped or changed after it had missed stays in its
+//! table as a known miss ([`Row::known`]): it is listed, and only a new miss fails the call.
+//!
+//! Never: a published figure outside `published`, a result that was not computed in this run, or a row left out because
+//! it does not fit.
 
 mod blkid;
+mod kind;
 pub mod published;
 pub mod real;
 pub mod runs;
+pub mod score;
 mod seed_000;
 mod seed_001;
 mod seed_002;
@@ -25,7 +30,9 @@ pub mod text;
 use crate::compare::CompareError;
 use crate::device::presets::Preset;
 use crate::report::Progress;
+pub use kind::{Kind, Role};
 use runs::Runs;
+use score::Score;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,34 +40,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "foreread.reproduce/1";
 
 /// How the column of an order begins.
-pub const ORDER: &str = "of ";
-
-/// What a row is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// We put the figure in: it says that the input is the published one.
-    Input,
-    /// A model or workload was fitted to the figure: it says how well a model of this form can do.
-    Fit,
-    /// It was predicted: the model had not seen it.
-    Check,
-    /// No target was set, or it is not explained; the reason says which.
-    Shown,
-}
-
-impl Role {
-    /// As it is written in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Input => "input",
-            Role::Fit => "fit",
-            Role::Check => "check",
-            Role::Shown => "shown",
-        }
-    }
-}
+const ORDER: &str = "of ";
 
 /// The seeds, in their order.
 pub const SEEDS: [&str; 5] = ["000", "001", "002", "003", "004"];
@@ -106,7 +86,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproductio
             _ => seed_004::tables(&mut runs)?,
         });
     }
-    Ok(Reproduction { schema: SCHEMA.to_string(), tables })
+    Ok(Reproduction::new(tables))
 }
 
 /// One published figure and ours.
@@ -114,8 +94,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproductio
 pub struct Row {
     /// Which row of the table. In a table by readahead size it is that size alone, in KiB or MiB: `4K`, `128K`, `1M`.
     pub label: String,
-    /// Which column, with its unit. One that begins with [`ORDER`] is a ratio of two rows of which only the side of 1
-    /// counts: which of the two is larger.
+    /// Which column, with its unit. One that begins with `of ` is a ratio of two figures whose order is checked.
     pub column: String,
     /// The printed figure. Null where nothing was printed.
     pub published: Option<f64>,
@@ -123,12 +102,21 @@ pub struct Row {
     pub ours: Option<f64>,
     /// `ours / published - 1`. Null where either is null, or the published figure 0.
     pub error: Option<f64>,
-    /// What the row is worth.
+    /// What the row is worth, coarsely.
     pub role: Role,
     /// False where a target was set and missed; only a `check` counts. A row without a target is true.
     pub ok: bool,
-    /// Why the role or the miss. Null where the figures say it all.
+    /// Why the kind or the miss. Null where the figures say it all.
     pub reason: Option<String>,
+    /// `seed/table/label/column`, each in lower case with dashes. Unlike any other of the reproduction.
+    #[serde(default)]
+    pub id: String,
+    /// What the row is worth.
+    #[serde(default)]
+    pub kind: Kind,
+    /// A miss that was seen before and is on record, so that it fails no call. False for a row that is ok.
+    #[serde(default)]
+    pub known_miss: bool,
 }
 
 /// One published table.
@@ -149,14 +137,26 @@ pub struct Reproduction {
     pub schema: String,
     /// In the order of the seeds.
     pub tables: Vec<Table>,
+    /// One for each kind of row.
+    #[serde(default)]
+    pub score: Vec<Score>,
 }
 
 impl Table {
-    /// A table of the seed.
+    /// A table of the seed. Its rows get their ids.
     #[must_use]
     pub fn new(seed: &str, table: impl Into<String>, rows: Vec<Row>) -> Table {
-        Table { seed: seed.to_string(), table: table.into(), rows }
+        let table = table.into();
+        let id = |row: &Row| [seed, &table, &row.label, &row.column].map(slug).join("/");
+        let rows = rows.into_iter().map(|row| Row { id: id(&row), ..row }).collect();
+        Table { seed: seed.to_string(), table, rows }
     }
+}
+
+/// Letters and digits in lower case, a dash for each run of anything else between them.
+fn slug(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }
 
 impl Row {
@@ -164,36 +164,62 @@ impl Row {
     #[must_use]
     pub fn new(label: impl Into<String>, column: impl Into<String>, published: Option<f64>, ours: Option<f64>) -> Row {
         let error = published.zip(ours).and_then(|(p, o)| (p != 0.0).then(|| o / p - 1.0)).filter(|e| e.is_finite());
-        let (label, column) = (label.into(), column.into());
-        Row { label, column, published, ours, error, role: Role::Shown, ok: true, reason: None }
+        Row {
+            label: label.into(),
+            column: column.into(),
+            published,
+            ours,
+            error,
+            role: Role::Shown,
+            ok: true,
+            reason: None,
+            id: String::new(),
+            kind: Kind::Shown,
+            known_miss: false,
+        }
     }
 
-    /// The same with another role.
+    /// The same of another kind.
     #[must_use]
-    pub fn role(self, role: Role) -> Row {
-        Row { role, ..self }
+    pub fn kind(self, kind: Kind) -> Row {
+        Row { kind, role: kind.role(), ..self }
     }
 
-    /// The same with this role and a verdict.
+    /// The same of this kind and with a verdict.
     #[must_use]
-    pub fn judged(self, role: Role, ok: bool) -> Row {
-        Row { role, ok, ..self }
+    pub fn judged(self, kind: Kind, ok: bool) -> Row {
+        Row { ok, ..self.kind(kind) }
     }
 
-    /// The same with this role, ok where the error is at most `part` (0.06 is 6 %) to either side.
+    /// The same of this kind, ok where the error is at most `part` (0.06 is 6 %) to either side.
     #[must_use]
-    pub fn within(self, role: Role, part: f64) -> Row {
+    pub fn within(self, kind: Kind, part: f64) -> Row {
         let ok = self.error.is_some_and(|e| e.abs() <= part);
-        self.judged(role, ok)
+        self.judged(kind, ok)
+    }
+
+    /// The same of this kind, ok where ours has the printed digits.
+    #[must_use]
+    pub fn digits(self, kind: Kind, printed: &str) -> Row {
+        let decimals = printed.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let ok = self.ours.is_some_and(|ours| format!("{ours:.decimals$}") == printed);
+        self.judged(kind, ok)
     }
 
     /// The same as a check of an order: ok where ours is on the published side of 1, by as little as may be. Without a
     /// published ratio it has to be above 1.
     #[must_use]
     pub fn ordered(self) -> Row {
+        debug_assert!(self.column.starts_with(ORDER), "the column of an order: {}", self.column);
         let above = self.published.is_none_or(|published| published > 1.0);
         let ok = self.ours.is_some_and(|ours| if above { ours > 1.0 } else { ours < 1.0 });
-        self.judged(Role::Check, ok)
+        self.judged(Kind::Order, ok)
+    }
+
+    /// The same, whose miss is on record: it was seen before, and what was then done about the check is in the reason.
+    #[must_use]
+    pub fn known(self) -> Row {
+        Row { known_miss: !self.ok, ..self }
     }
 
     /// The same without an error, for figures that are equal or not.
@@ -210,6 +236,13 @@ impl Row {
 }
 
 impl Reproduction {
+    /// These tables, and what their rows come to.
+    #[must_use]
+    pub fn new(tables: Vec<Table>) -> Reproduction {
+        let score = score::of(tables.iter().flat_map(|table| &table.rows));
+        Reproduction { schema: SCHEMA.to_string(), tables, score }
+    }
+
     /// All rows, in order.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.tables.iter().flat_map(|t| &t.rows)
@@ -221,15 +254,55 @@ impl Reproduction {
         self.rows().filter(|r| r.role == role).count()
     }
 
-    /// The checks that were missed, each with the table that it stands in.
+    /// How many rows are of the kind.
+    #[must_use]
+    pub fn count_kind(&self, kind: Kind) -> usize {
+        self.rows().filter(|r| r.kind == kind).count()
+    }
+
+    /// The checks that were missed, each with its table.
     pub fn missed(&self) -> impl Iterator<Item = (&Table, &Row)> {
         let rows = self.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r)));
         rows.filter(|(_, r)| r.role == Role::Check && !r.ok)
+    }
+
+    /// Those of them that are not on record.
+    pub fn new_misses(&self) -> impl Iterator<Item = (&Table, &Row)> {
+        self.missed().filter(|(_, r)| !r.known_miss)
     }
 
     /// The JSON, with a newline at its end.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a struct of numbers and strings can always be written") + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_of_seed_table_label_and_column() {
+        let rows = vec![Row::new("16K, run 1", "MB/s, printed", None, None), Row::new("==> x", "%", None, None)];
+        let table = Table::new("001", "SSD 80G: each run", rows);
+        let ids: Vec<&str> = table.rows.iter().map(|r| r.id.as_str()).collect();
+        assert_eq!(ids, ["001/ssd-80g-each-run/16k-run-1/mb-s-printed", "001/ssd-80g-each-run/x/"]);
+    }
+
+    #[test]
+    fn digits_are_those_printed() {
+        let row = |ours: f64, printed: &str| Row::new("", "", None, Some(ours)).digits(Kind::Formula, printed).ok;
+        assert!(row(29.622, "29.6") && row(122.51, "123") && row(8.04, "8.04"));
+        assert!(!row(29.66, "29.6") && !row(8.046, "8.04"));
+    }
+
+    #[test]
+    fn only_a_miss_can_be_known() {
+        let row = |ours: f64| Row::new("a", "b", Some(10.0), Some(ours)).within(Kind::Blind, 0.1).known();
+        assert!(!row(10.5).known_miss && row(12.0).known_miss && !row(12.0).ok);
+        let tables = vec![Table::new("000", "t", vec![row(10.5), row(12.0)])];
+        let done = Reproduction::new(tables);
+        assert_eq!((done.missed().count(), done.new_misses().count()), (1, 0));
     }
 }

@@ -8,7 +8,7 @@ use super::published::seed_000::{
 use super::published::seed_001::Labels;
 use super::runs::{Ask, Runs, bytes_per_s, mean, over, time_s};
 use super::sweep::Modelled;
-use super::{ReproduceError, Role, Row, Table};
+use super::{Kind, ReproduceError, Row, Table};
 use crate::device::Command;
 use crate::device::presets::Preset;
 use crate::report::number;
@@ -49,7 +49,7 @@ fn theory(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
     let mut rows = Vec::new();
     for (kib, transfer, latency, util, throughput) in THEORY {
         let ms = read_ns(preset, kib << 10) as f64 / 1e6;
-        rows.push(Row::new(number::size(kib << 10), "access, ms", Some(access), Some(access)).role(Role::Input));
+        rows.push(Row::new(number::size(kib << 10), "access, ms", Some(access), Some(access)).kind(Kind::Input));
         for (column, printed, ours) in [
             ("transfer, ms", transfer, ms - access),
             ("latency, ms", latency, ms),
@@ -58,18 +58,20 @@ fn theory(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
         ] {
             let text = format!("{ours:.2}");
             let row = Row::new(number::size(kib << 10), column, printed.parse().ok(), text.parse().ok());
-            rows.push(row.judged(Role::Check, text == printed));
+            rows.push(row.judged(Kind::Formula, text == printed));
         }
     }
     Ok(Table::new(SEED, "theory: a disk of 8 ms and 100 MB/s, by I/O size", rows))
 }
+
+const AGAIN: &str = "seed 001 prints these runs with their seconds, and they are counted there";
 
 fn x25_m(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
     let preset = runs.preset("x25-m")?;
     let points = X25_M_MB_PER_S.iter().map(|(kib, [a, b])| (*kib, f64::midpoint(*a as f64, *b as f64))).collect();
     let modelled = Modelled::new(preset, Labels::Script, points)
         .ok_or_else(|| ReproduceError::Asked("x25-m is not a device of one command at a time".to_string()))?;
-    Ok(Table::new(SEED, "Intel X25-M: by readahead size, mean of two runs", modelled.rows()))
+    Ok(Table::new(SEED, "Intel X25-M: by readahead size, mean of two runs", modelled.rows(Some(AGAIN))))
 }
 
 /// A machine whose hit ratio was measured.
@@ -146,7 +148,7 @@ fn array(runs: &mut Runs<'_>, name: &str, model: &str, published: &[Readers]) ->
         {
             let label = format!("{} reader{}, {window}", line.readers, if line.readers == 1 { "" } else { "s" });
             let ours = bytes_per_s(&table, policy).map(|rate| rate / 1024.0);
-            rows.push(Row::new(&label, "KB/s", Some(kb_per_s as f64), ours).within(Role::Fit, ARRAYS));
+            rows.push(Row::new(&label, "KB/s", Some(kb_per_s as f64), ours).within(Kind::Fit, ARRAYS));
             let ours = mean(&table, policy, |r| r.latency.max() as f64 / 1e3);
             let row = Row::new(&label, "max. latency, us", Some(max_us), ours);
             rows.push(row.because("the elevator's time slices are not modelled"));
@@ -172,9 +174,9 @@ const REFUSED: f64 = 0.5;
 /// A time within 1 % is not slower.
 const NOT_SLOWER: f64 = 1.01;
 
-const FITS: &str = "all windows fit: nobody thrashes, both do the same";
-const HARDLY: &str = "no check, by a rule that was made after this had been seen to miss (64 readers read more bytes, \
-    not fewer): more than half of 2.6.31's readahead is refused for want of room, so it hardly reads ahead";
+const FITS: &str = "all windows fit: no reader thrashes, both do the same";
+const HARDLY: &str = "more than half of 2.6.31's readahead is refused for want of room, so it hardly reads ahead; the \
+    check had been dropped by a rule that was made after 64 readers had been seen to read more bytes, not fewer";
 
 /// Bytes of a window written in K.
 fn window_bytes(text: &str) -> u64 {
@@ -201,9 +203,11 @@ fn thrash(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         let fits = u64::from(streams) * 2 * window_bytes(max) < THRASH_CACHE;
         let row = |column: &str, ours| Row::new(format!("{streams} readers x {max}"), column, None, ours);
         let judged = |row: Row, most: f64, why: &str| match row.ours {
-            Some(ratio) if fits => row.judged(Role::Check, ratio == 1.0).because(FITS),
-            Some(_) if refused.is_some_and(|part| part > REFUSED) => row.because(HARDLY),
-            ours => row.judged(Role::Check, ours.is_some_and(|ratio| ratio < most)).because(why),
+            Some(_) if fits => row.because(FITS),
+            Some(ratio) if refused.is_some_and(|part| part > REFUSED) => {
+                row.judged(Kind::Order, ratio < most).because(HARDLY).known()
+            }
+            ours => row.judged(Kind::Order, ours.is_some_and(|ratio| ratio < most)).because(why),
         };
         rows.push(row("refused, 2.6.31", refused).because("part of its readahead that found no room"));
         let ours = over(bytes(safe), bytes(plain));

@@ -12,7 +12,7 @@
 
 use super::published::seed_002::{QPS, SYSBENCH, SYSBENCH_BYTES, SYSBENCH_READS, SYSBENCH_RECORD, Sysbench};
 use super::runs::{Ask, Runs, over, time_s};
-use super::{ReproduceError, Role, Row, Table};
+use super::{Kind, ReproduceError, Row, Table};
 
 const SEED: &str = "002";
 /// The row that the density was fitted to, the density in percent, and those that are shown.
@@ -49,8 +49,8 @@ fn queries(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     for (at, (context, qps)) in QPS.into_iter().enumerate().skip(1) {
         let row = Row::new(context, "queries / off", Some(qps / QPS[0].1), ours[at]);
         rows.push(match context {
-            FITTED => row.within(Role::Fit, FIT).because("the density, in whole per cents, was fitted to this ratio"),
-            _ => row.within(Role::Check, CHECK).because(FOLLOWS),
+            FITTED => row.within(Kind::Fit, FIT).because("the density, in whole per cents, was fitted to this ratio"),
+            _ => row.within(Kind::LeftOut, CHECK).because(FOLLOWS),
         });
     }
     for at in 1..QPS.len() {

@@ -9,7 +9,7 @@
 
 use super::published::seed_003::{AIO, DEPTH, FILE_BYTES, RECORD};
 use super::runs::{Ask, Runs, bytes_per_s, over};
-use super::{ReproduceError, Role, Row, Table};
+use super::{Kind, ReproduceError, Row, Table};
 
 const SEED: &str = "003";
 const SYNC: &str = "the disk was fitted to whole records one at a time, 8.8 MiB/s; the policy reads some in pieces";
@@ -41,8 +41,8 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
         let row = Row::new(label, "MiB/s", Some(mib_per_s), once[at]);
         rows.push(match label {
             "direct" => row.because("each record once: a disk gets the same commands as from the fixed kernel"),
-            "sync" => row.within(Role::Fit, FIT).because(SYNC),
-            _ => row.within(Role::Fit, FIT),
+            "sync" => row.within(Kind::Fit, FIT).because(SYNC),
+            _ => row.within(Kind::Fit, FIT),
         });
     }
     for (at, (label, mib_per_s, _)) in AIO.into_iter().enumerate() {

@@ -7,7 +7,7 @@
 
 use super::published::seed_004::{STRATEGIES, WORKLOADS, Workload, orderings};
 use super::runs::{Ask, Runs, mean, over, time_s};
-use super::{ReproduceError, Role, Row, Table};
+use super::{Kind, ReproduceError, Row, Table};
 use crate::report;
 use crate::stats::ALPHA;
 
@@ -44,17 +44,17 @@ fn figures(workload: &Workload, table: &report::Table) -> Table {
     let reads = mean(table, "none", |r| r.stats.demand_reads as f64);
     let mb = mean(table, "none", |r| (r.stats.demand_bytes as f64 / 1e6).round());
     let mut rows = vec![
-        Row::new("all", "read ops", Some(workload.reads as f64), reads).within(Role::Input, 0.0),
-        Row::new("all", "read MB", Some(workload.mb as f64), mb).within(Role::Input, 0.0),
+        Row::new("all", "read ops", Some(workload.reads as f64), reads).within(Kind::Input, 0.0),
+        Row::new("all", "read MB", Some(workload.mb as f64), mb).within(Kind::Input, 0.0),
     ];
     for ((strategy, policy), line) in STRATEGIES.into_iter().zip(&workload.lines) {
         let row = Row::new(strategy, "time, s", Some(line.time_s), time_s(table, policy));
         rows.push(match (strategy, workload.name) {
-            ("none", _) => row.within(Role::Fit, FIT).because("the volume or the waits were fitted to it"),
+            ("none", _) => row.within(Kind::Fit, FIT).because("the volume or the waits were fitted to it"),
             (strategy, name) if DENSITIES.contains(&(name, strategy)) => {
-                row.within(Role::Fit, FIT).because("how densely the zones are read was fitted to it")
+                row.within(Kind::Fit, FIT).because("how densely the zones are read was fitted to it")
             }
-            (_, "boot-ide") => row.within(Role::Check, BOOT_IDE).because(IN_VIEW),
+            (_, "boot-ide") => row.within(Kind::LeftOut, BOOT_IDE).because(IN_VIEW),
             _ => row.because("the trace is not published; only orders are claimed"),
         });
         if strategy != "none" {

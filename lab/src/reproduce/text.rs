@@ -1,75 +1,111 @@
-//! The tables of a reproduction for the terminal, at most 80 columns wide.
+//! A reproduction for the terminal, at most 80 columns wide: the verdict and the score first, then the tables.
 //!
 //! ```text
-//!   seed 001  marks: ...
-//!   row            column        published    ours   error  role
+//!   200 of 203 checks are met; 3 missed, all on record
+//!   kind             rows   ok  missed  median   worst
+//!   predicted blind    11    9       2  4.0 %   61.0 %
+//!   ...
+//!   seed 001: marks: ...
+//!   row            column        published    ours   error  kind
 //!   128K           MB/s, fitted      30.53   30.06  -1.5 %  fit     ok
 //! ```
 //!
 //! Never: a figure that is not in the JSON, or a question to the terminal.
 
-use super::{ORDER, Reproduction, Role, Row, Table};
+use super::score::{self, Score};
+use super::{Kind, Reproduction, Row, Table};
 use crate::report::number;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
+use std::ops::Range;
 
 /// Widest line, in characters.
 pub const WIDTH: usize = 80;
 /// Longest row name and column name before they are cut.
-const LABEL: usize = 27;
+const LABEL: usize = 24;
 const COLUMN: usize = 19;
 
-/// What the roles mean, before the sums.
-const ROLES: [&str; 4] = [
-    "check: predicted, the model had not been fitted to it; a miss fails the call",
-    "fit:   a model or a workload was fitted to it; 'off' is outside its bound",
-    "input: put in as published",
-    "shown: no target; the reason stands below its table",
-];
-
-/// Every table with its reasons, then what it comes to. Ends with a newline.
+/// The verdict and the score, every table with its reasons, then the verdict again and the misses. Ends with a newline.
 #[must_use]
 pub fn render(done: &Reproduction) -> String {
-    let mut lines = Vec::new();
+    let mut lines = number::wrap(&verdict(done), WIDTH);
+    lines.push(String::new());
+    lines.extend(score_grid(&done.score));
+    lines.push(String::new());
+    lines.extend(done.score.iter().map(|s| format!("{}: {}", s.kind.name(), s.kind.about())));
+    lines.extend(by_seed(done));
+    lines.push(String::new());
     for table in &done.tables {
         lines.extend(number::wrap(&format!("seed {}: {}", table.seed, table.table), WIDTH));
         lines.extend(grid(table));
         lines.extend(reasons(table));
         lines.push(String::new());
     }
-    lines.extend(ROLES.iter().map(ToString::to_string));
-    lines.extend(by_seed(done));
-    lines.extend(number::wrap(&format!("all: {}", summary(done)), WIDTH));
+    lines.extend(number::wrap(&verdict(done), WIDTH));
     for (table, row) in done.missed() {
-        let reason = row.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
-        let line = format!("missed: {} {}, {}, {}{reason}", table.seed, table.table, row.label, row.column);
-        lines.extend(number::wrap(&line, WIDTH));
+        lines.extend(number::wrap(&missed(table, row), WIDTH));
     }
     lines.join("\n") + "\n"
 }
 
+/// How many checks are met, and of those that are missed, how many are on record.
+#[must_use]
+pub fn verdict(done: &Reproduction) -> String {
+    let (checks, missed) = (done.rows().filter(|r| r.kind.is_check()).count(), done.missed().count());
+    let record = match (missed, done.new_misses().count()) {
+        (0, _) => "none missed".to_string(),
+        (all, 0) => format!("{all} missed before, on record"),
+        (all, new) => format!("{new} MISSED, {} missed before, on record", all - new),
+    };
+    format!("{} of {checks} checks are met: {record}", checks - missed)
+}
+
+fn missed(table: &Table, row: &Row) -> String {
+    let known = if row.known_miss { "missed, on record" } else { "MISSED" };
+    let value = |v: Option<f64>| number::or_dash(v, figure);
+    let figures = format!("published {}, ours {}", value(row.published), value(row.ours));
+    let reason = row.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
+    format!("{known}: {} {}, {}, {}: {figures}{reason}", table.seed, table.table, row.label, row.column)
+}
+
+/// One line for each kind.
+fn score_grid(score: &[Score]) -> Vec<String> {
+    let heads = ["kind", "rows", "ok", "missed/off", "sized", "median", "worst"].map(String::from);
+    let line = |s: &Score| {
+        let verdict = |count: usize| if s.kind == Kind::Shown { "-".to_string() } else { count.to_string() };
+        let (ok, missed) = (verdict(s.ok), verdict(s.missed));
+        let [median, worst] = [s.median_error, s.worst_error].map(|e| number::or_dash(e, unsigned));
+        [s.kind.title().to_string(), s.rows.to_string(), ok, missed, s.sized.to_string(), median, worst]
+    };
+    lines_of(heads, score.iter().map(line), 1..7)
+}
+
 fn grid(table: &Table) -> Vec<String> {
+    let heads = ["row", "column", "published", "ours", "error", "kind", ""].map(String::from);
+    lines_of(heads, table.rows.iter().map(cells), 2..5)
+}
+
+/// A grid without lines, whose columns in `right` are aligned to the right.
+fn lines_of(heads: [String; 7], rows: impl Iterator<Item = [String; 7]>, right: Range<usize>) -> Vec<String> {
+    let aligned = |texts: [String; 7]| -> Vec<Cell> {
+        let side = |at| if right.contains(&at) { CellAlignment::Right } else { CellAlignment::Left };
+        texts.into_iter().enumerate().map(|(at, text)| Cell::new(text).set_alignment(side(at))).collect()
+    };
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    grid.set_header(aligned(["row", "column", "published", "ours", "error", "role", ""].map(String::from)));
-    for row in &table.rows {
-        grid.add_row(aligned(cells(row)));
-    }
+    grid.set_header(aligned(heads));
+    rows.for_each(|row| _ = grid.add_row(aligned(row)));
     for (i, column) in grid.column_iter_mut().enumerate() {
         column.set_padding((u16::from(i > 0), 0));
     }
     grid.lines().map(|line| line.trim_end().to_string()).collect()
 }
 
-fn aligned(texts: [String; 7]) -> Vec<Cell> {
-    let side = |at| if (2..5).contains(&at) { CellAlignment::Right } else { CellAlignment::Left };
-    texts.into_iter().enumerate().map(|(at, text)| Cell::new(text).set_alignment(side(at))).collect()
-}
-
 fn cells(row: &Row) -> [String; 7] {
-    let mark = match (row.role, row.ok) {
-        (Role::Shown | Role::Input, true) => "",
+    let mark = match (row.kind, row.ok) {
+        (Kind::Shown | Kind::Input, true) => "",
         (_, true) => "ok",
-        (Role::Check, false) => "MISSED",
+        (_, false) if row.known_miss => "missed",
+        (kind, false) if kind.is_check() => "MISSED",
         (_, false) => "off",
     };
     [
@@ -78,7 +114,7 @@ fn cells(row: &Row) -> [String; 7] {
         number::or_dash(row.published, figure),
         number::or_dash(row.ours, figure),
         number::or_dash(row.error, percent),
-        row.role.name().to_string(),
+        row.kind.name().to_string(),
         mark.to_string(),
     ]
 }
@@ -94,7 +130,13 @@ fn figure(value: f64) -> String {
 
 /// A signed error in per cent; `0` where there is none.
 fn percent(error: f64) -> String {
-    if error.abs() < 5e-5 { "0".to_string() } else { format!("{:+.1} %", error * 100.0) }
+    let decimals = usize::from(error.abs() < 1.0);
+    if error.abs() < 5e-5 { "0".to_string() } else { format!("{:+.decimals$} %", error * 100.0) }
+}
+
+/// An error without its sign in per cent.
+fn unsigned(error: f64) -> String {
+    if error < 5e-5 { "0".to_string() } else { format!("{:.1} %", error * 100.0) }
 }
 
 /// Each reason once, with the rows that it is for.
@@ -137,28 +179,20 @@ fn some(texts: &[&str], between: &str) -> String {
     }
 }
 
-/// One line: how many of each role and how many of these are within their bounds, the largest error of a check and of
-/// a fit. A role that nothing has is left out. Orders have no error: one of two is larger.
+/// One line for each kind of which there are rows: how many, how many are ok, the median and the worst error.
 #[must_use]
 pub fn summary(done: &Reproduction) -> String {
-    tally(&done.rows().collect::<Vec<_>>())
+    tally(&done.score)
 }
 
-fn tally(rows: &[&Row]) -> String {
-    let part = |role: Role| {
-        let of: Vec<&&Row> = rows.iter().filter(|r| r.role == role).collect();
-        let ok = of.iter().filter(|r| r.ok).count();
-        let errors = of.iter().filter(|r| !r.column.starts_with(ORDER)).filter_map(|r| r.error);
-        let worst = errors.map(f64::abs).reduce(f64::max);
-        let worst = worst.map_or(String::new(), |error| format!(" (worst error {:.1} %)", error * 100.0));
-        let plural = if of.len() == 1 || role == Role::Shown { "" } else { "s" };
-        match role {
-            _ if of.is_empty() => None,
-            Role::Check | Role::Fit => Some(format!("{} {}{plural}, {ok} ok{worst}", of.len(), role.name())),
-            Role::Input | Role::Shown => Some(format!("{} {}{plural}", of.len(), role.name())),
-        }
+fn tally(score: &[Score]) -> String {
+    let part = |s: &Score| {
+        let ok = if s.kind == Kind::Shown { String::new() } else { format!(", {} ok", s.ok) };
+        let errors = s.median_error.zip(s.worst_error).filter(|_| s.kind != Kind::Shown);
+        let errors = errors.map_or(String::new(), |(m, w)| format!(" ({}, worst {})", unsigned(m), unsigned(w)));
+        format!("{} {}{ok}{errors}", s.rows, s.kind.name())
     };
-    [Role::Check, Role::Fit, Role::Input, Role::Shown].into_iter().filter_map(part).collect::<Vec<_>>().join("; ")
+    score.iter().map(part).collect::<Vec<_>>().join("; ")
 }
 
 /// The summary of each seed where there are several.
@@ -166,17 +200,18 @@ fn by_seed(done: &Reproduction) -> Vec<String> {
     let mut seeds: Vec<&str> = done.tables.iter().map(|t| t.seed.as_str()).collect();
     seeds.dedup();
     let line = |seed: &str| {
-        let rows: Vec<&Row> = done.tables.iter().filter(|t| t.seed == seed).flat_map(|t| &t.rows).collect();
-        number::wrap(&format!("seed {seed}: {}", tally(&rows)), WIDTH)
+        let score = score::of(done.tables.iter().filter(|t| t.seed == seed).flat_map(|t| &t.rows));
+        number::wrap(&format!("seed {seed}: {}", tally(&score)), WIDTH)
     };
     if seeds.len() < 2 { Vec::new() } else { seeds.into_iter().flat_map(line).collect() }
 }
 
-/// The error line of a call whose checks were not all met: how many, and the first of them.
+/// The error line of a call with new misses: how many, and the first of them.
 #[must_use]
 pub fn missed_line(done: &Reproduction, missed: usize) -> String {
-    let first = done.missed().next().map_or(String::new(), |(table, row)| {
+    let first = done.new_misses().next().map_or(String::new(), |(table, row)| {
         format!(": seed {} {}, {}, {}", table.seed, table.table, row.label, row.column)
     });
-    format!("{missed} of {} checks not met{first}; the table has the figures", done.count(Role::Check))
+    let checks = done.rows().filter(|row| row.kind.is_check()).count();
+    format!("{missed} of {checks} checks not met{first}; the table has the figures")
 }

@@ -1,12 +1,12 @@
 //! The page of `reproduce`: each published table beside ours, with its error and what the row is worth.
 //!
 //! Where the rows of a column are sizes, both are drawn over them. Never: a check that was missed among those that were
-//! met; it stands in the first lines of the page.
+//! met; the first lines of the page name it.
 
 use super::curves::{At, Axis, Curves, Line};
 use super::{Figure, Grid, Page, Section, about};
 use crate::report::number::{self, or_dash};
-use crate::reproduce::{Reproduction, Role, Row, Table};
+use crate::reproduce::{Reproduction, Role, Row, Table, score::Score, text};
 use foreread_core::units::parse_size;
 
 /// Fewer points than these make no curve.
@@ -17,28 +17,36 @@ const MOST_NAMED: usize = 5;
 /// The page of a reproduction.
 #[must_use]
 pub fn reproduction(of: &Reproduction) -> String {
-    let checks = of.count(Role::Check);
-    let missed: Vec<String> =
-        of.missed().map(|(t, r)| format!("seed {}, {}: {} {}", t.seed, t.table, r.label, r.column)).collect();
-    let mut lead = vec![format!("{} of {checks} predicted figures are as published.", checks - missed.len())];
+    let known = of.missed().filter(|(_, row)| row.known_miss);
+    let missed: Vec<String> = of.new_misses().chain(known).map(|(table, row)| missed(table, row)).collect();
+    let mut lead = vec![format!("{}.", text::verdict(of))];
     lead.extend(missed.iter().take(MOST_NAMED).map(|m| format!("Missed: {m}.")));
     if missed.len() > MOST_NAMED {
         lead.push(format!("{} more were missed; they stand out in their tables.", missed.len() - MOST_NAMED));
     }
-    let fact = |name: &str, role: Role| (name.to_string(), format!("{} rows", of.count(role)));
     let page = Page {
         title: "The published tables, made again".to_string(),
         lead,
-        facts: vec![
-            fact("input (put in)", Role::Input),
-            fact("fit (fitted to it)", Role::Fit),
-            fact("check (predicted)", Role::Check),
-            fact("shown (no target)", Role::Shown),
-        ],
+        facts: of.score.iter().map(fact).collect(),
         sections: of.tables.iter().map(section).collect(),
         json: String::new(),
     };
     page.with_values(of.to_json()).to_html()
+}
+
+fn missed(table: &Table, row: &Row) -> String {
+    let known = if row.known_miss { " (on record)" } else { "" };
+    format!("seed {}, {}: {} {}{known}", table.seed, table.table, row.label, row.column)
+}
+
+/// A kind of row: how many, how many are ok, and their errors.
+fn fact(score: &Score) -> (String, String) {
+    let percent = |e: f64| format!("{:.1} %", e * 100.0);
+    let errors = score.median_error.zip(score.worst_error);
+    let errors = errors.map_or(String::new(), |(median, worst)| {
+        format!("; errors of {}: median {}, worst {}", score.sized, percent(median), percent(worst))
+    });
+    (score.kind.title().to_string(), format!("{} rows, {} ok{errors}", score.rows, score.ok))
 }
 
 fn section(table: &Table) -> Section {
@@ -58,7 +66,7 @@ fn section(table: &Table) -> Section {
 }
 
 fn grid(table: &Table) -> Grid {
-    let heads = ["row", "column", "published", "ours", "error %", "role", "ok", "reason"];
+    let heads = ["row", "column", "published", "ours", "error %", "kind", "ok", "reason", "id"];
     let missed = |row: &Row| row.role == Role::Check && !row.ok;
     let line = |row: &Row| {
         vec![
@@ -68,7 +76,7 @@ fn grid(table: &Table) -> Grid {
             or_dash(row.published, |v| short(v, 7)),
             or_dash(row.ours, |v| short(v, 5)),
             or_dash(row.error, |e| format!("{:+.1}", e * 100.0)),
-            row.role.name().to_string(),
+            row.kind.name().to_string(),
             (if row.ok {
                 "yes"
             } else if missed(row) {
@@ -78,6 +86,7 @@ fn grid(table: &Table) -> Grid {
             })
             .to_string(),
             row.reason.clone().unwrap_or_default(),
+            row.id.clone(),
         ]
     };
     let mut grid = Grid::new("", heads).with(table.rows.iter().map(line));

@@ -17,7 +17,7 @@ mod loopdev;
 mod tools;
 
 use super::published::{seed_001, seed_002, seed_003};
-use super::{Reproduction, Row, SCHEMA, SEEDS, Table};
+use super::{Reproduction, Row, SEEDS, Table};
 use crate::live::{LiveError, Scratch};
 use crate::report::{Progress, number};
 use loopdev::LoopDevice;
@@ -99,7 +99,7 @@ pub fn run(seeds: &[String], extent: &Extent, progress: &mut dyn Progress) -> Re
     if let Some(device) = device.as_ref().filter(|_| aio) {
         tables.push(fio_003(device, &tools, extent, progress)?);
     }
-    Ok(Reproduction { schema: SCHEMA.to_string(), tables })
+    Ok(Reproduction::new(tables))
 }
 
 /// Seed 001's script: for each size, `dd` over the device.
