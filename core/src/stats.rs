@@ -4,6 +4,37 @@
 //! moment `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`, where unresolved is
 //! what is in the cache or in flight and untouched ([`crate::machine::Machine::stats`] fills it in).
 
+use crate::policy::Pattern;
+
+/// Decisions of policies by pattern. A decision is an answer with windows whose rule has a pattern ([`Pattern::of`]), or
+/// one that takes the read for random; [`crate::machine::Question::pattern`] has it in full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decisions([u64; Pattern::ALL.len()]);
+
+impl Decisions {
+    /// Counts one.
+    pub fn count(&mut self, pattern: Pattern) {
+        self.0[pattern as usize] += 1;
+    }
+
+    /// Those of one pattern.
+    #[must_use]
+    pub fn of(&self, pattern: Pattern) -> u64 {
+        self.0[pattern as usize]
+    }
+
+    /// Those of all patterns.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Adds those of `other`.
+    pub fn add(&mut self, other: &Decisions) {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
 /// Counters since the machine was made. Bytes are bytes of whole pages clipped to the end of the file,
 /// unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +53,8 @@ pub struct Stats {
     pub failed_reads: u64,
     /// Time demand reads waited, from the read to its last byte, hits excluded. Nanoseconds.
     pub stall_ns: u64,
+    /// Decisions of policies by pattern. Not all read ahead: a read that is taken for random is a decision, too.
+    pub decisions: Decisions,
     /// Windows a policy asked for that reach beyond the read they were planned at.
     pub ra_planned_ops: u64,
     /// Their bytes outside that read, as asked for: not clipped to the file or to what is already cached.

@@ -5,8 +5,9 @@ mod common;
 
 use common::{named, quiet, read_and_check, watch};
 use foreread::front::metrics::{FrontView, MOST_STREAMS, MetricsServer, text};
+use foreread::policy::Pattern;
 use foreread::{Engine, Options};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
@@ -95,6 +96,15 @@ fn they_say_what_the_counters_say() {
     is("foreread_front_open", 2);
     is("foreread_front_sent_bytes_total", 6);
     assert!(stats.ra_bytes > 0 && stats.hits > 0);
+    // Two streams begin, and the longer one goes on: no other pattern, and the sum is the number of decisions.
+    let patterns = Pattern::ALL.map(|pattern| stats.decisions.of(pattern));
+    assert_eq!((patterns[0], patterns[1] > 5, &patterns[2..]), (2, true, &[0; 5][..]), "{patterns:?}");
+    for (pattern, count) in Pattern::ALL.into_iter().zip(patterns) {
+        is(&format!("foreread_decisions_by_pattern_total{{pattern=\"{}\"}}", pattern.name()), count);
+    }
+    is("foreread_decisions_total", patterns.iter().sum());
+    let by_stream = engine.streams(9).iter().map(|view| view.stats.decisions.all()).sum::<u64>();
+    assert_eq!((by_stream, stats.decisions.all()), (patterns.iter().sum(), patterns.iter().sum()));
     let count = |class: &str| got[&format!("foreread_source_latency_seconds_count{{class=\"{class}\"}}")];
     assert_eq!((count("demand") + count("ahead")) as u64, stats.source_reads, "every fetch was clocked once");
     let last = |class: &str| got[&format!("foreread_source_latency_seconds_bucket{{le=\"+Inf\",class=\"{class}\"}}")];
@@ -110,6 +120,19 @@ fn they_say_what_the_counters_say() {
         engine.streams(9)[0].stats.ra_planned_ops + engine.streams(9)[1].stats.ra_planned_ops,
         stats.ra_planned_ops
     );
+}
+
+/// docs/metrics.md has a row for each metric, and for no other.
+#[test]
+fn the_page_lists_every_metric() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+    let page = std::fs::read_to_string(page).expect("docs/metrics.md");
+    let text = text(&engine(), FrontView::default());
+    let given: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
+    let listed: BTreeSet<&str> = rows.filter(|name| name.starts_with("foreread_")).collect();
+    assert_eq!(listed, given);
 }
 
 /// A parser that is not ours.

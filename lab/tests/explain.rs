@@ -5,7 +5,7 @@
 use foreread_core::event::Advice;
 use foreread_core::policy::{ALL, PolicyDraft};
 use foreread_lab::compare::{self, OracleRow, Plan, Where};
-use foreread_lab::explain::{Asked, Explained, Stream, View, explain, render};
+use foreread_lab::explain::{Asked, Decisions, Explained, Stream, View, explain, render};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::{Report, Silent};
 use foreread_lab::trace::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Op, Record};
@@ -197,9 +197,35 @@ fn files_have_reasons_of_their_own() {
     assert!(why("/b/whole").contains("whole file"), "{}", why("/b/whole"));
     assert!(file("/b/wanted").by_hints.ra_bytes > 0 && file("/b/wanted").streams[0].share.ra_bytes == 0);
     assert_eq!(under(&mixed(), "none", &[]).files[0].streams[0].because.words, "the policy is none");
-    // A policy that names no rule gets none: the words say that they are about the pattern.
     let old = under(&pages(0..100), "linux-2.6.0", &[]);
-    assert!(words(&old, 0).1.starts_with("linux-2.6.0 names no rule; by its offsets the stream is sequential"));
+    assert!(words(&old, 0).1.starts_with("first by a read at the start of the file, then by the mark of its window"));
+}
+
+/// Decisions by pattern: of each file, of all files together, and in the text.
+#[test]
+fn decisions_are_counted_by_pattern() {
+    let explained = under(&mixed(), "linux-6.18:max=128K", &[]);
+    let of = |name: &str| explained.files.iter().find(|f| f.name == name).expect(name).share.decisions;
+    let only = |pattern: &str, n: u64| {
+        let mut json = serde_json::to_value(Decisions::default()).expect("numbers");
+        (json[pattern], json["all"]) = (n.into(), n.into());
+        serde_json::from_value::<Decisions>(json).expect("decisions")
+    };
+    // 64 reads of four pages: the start, then the marks at 4, 8, 16, 32 pages and each 32 further on.
+    let seq = of("/a/seq");
+    assert_eq!((seq.initial, seq.subsequent, seq.all), (1, seq.all - 1, seq.all));
+    assert_eq!((of("/a/random"), of("/b/whole")), (only("random", 50), only("initial", 1)));
+    assert_eq!((of("/b/wanted"), of("/b/wanted").hint), (only("hint", 1), 1));
+    let all = explained.total.decisions;
+    assert_eq!((all.initial, all.random, all.hint, all.all), (2, 50, 1, 53 + seq.subsequent));
+    let text = render(&explained, &View { file: None, rows: 12 });
+    let line = format!(
+        "Decisions by pattern: 2 initial, {} subsequent, 1 hint, 50 random; {} in all.",
+        seq.subsequent, all.all
+    );
+    assert!(text.contains(&line), "{line} is not in\n{text}");
+    let old = under(&pages((0..40).map(|n| n * 97 % 4001 * 4)), "linux-2.6.0", &[]).total.decisions;
+    assert!(old.initial > 5 && old.random > 20 && old.all == old.initial + old.random, "{old:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! ```
 
 use super::{Machine, Question};
-use crate::policy::{Why, Window};
+use crate::policy::{Pattern, Why, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange, ReadId};
 use alloc::vec::Vec;
 
@@ -69,14 +69,36 @@ impl Machine {
         }
     }
 
-    /// Keeps an answer, for those who watch decisions and for those who want it all.
+    /// Counts an answer by its pattern, and keeps it for those who watch decisions and for those who want it all.
     pub(super) fn note(&mut self, open: OpenId, read: Option<ReadId>, question: Question, at: u64) {
+        if let Some(pattern) = question.pattern(self.plan.why, !self.plan.windows.is_empty()) {
+            self.count(open.0, |stats| stats.decisions.count(pattern));
+        }
         let (windows, why) = (&self.plan.windows, self.plan.why);
         if let Some(decisions) = self.decisions.as_mut().filter(|_| !windows.is_empty()) {
             decisions.push(super::Decision { open, question, at, windows: windows.clone() });
         }
         if let Some(notes) = self.notes.as_mut().filter(|_| why.is_some() || !windows.is_empty()) {
             notes.push(Note::Answer { open, read, question, at, why, windows: windows.clone() });
+        }
+    }
+}
+
+impl Question {
+    /// The pattern of an answer to this question. Without windows only a random read is a decision: a rule that found
+    /// nothing left to read (the end of the file) decides nothing. A policy that plans windows and names no rule is
+    /// counted by the question.
+    #[must_use]
+    pub fn pattern(self, why: Option<Why>, has_windows: bool) -> Option<Pattern> {
+        match why {
+            Some(why) => Pattern::of(why).filter(|pattern| has_windows || *pattern == Pattern::Random),
+            None if !has_windows => None,
+            None => Some(match self {
+                Question::Read | Question::Page | Question::Miss => Pattern::Initial,
+                Question::Mark => Pattern::Subsequent,
+                Question::Fault | Question::FaultHit => Pattern::Around,
+                Question::Advice => Pattern::Hint,
+            }),
         }
     }
 }

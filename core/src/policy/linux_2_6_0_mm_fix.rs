@@ -12,7 +12,7 @@
 //! a whole, so none of its pages is then taken for an evicted one, and a page missed while it is off counts nothing.
 
 use super::{
-    Ask, Info, Param, Plan, Scope, Unit,
+    Ask, Info, Param, Plan, Scope, Unit, Why,
     ondemand::{MAX, PAGE},
     two_windows::{MIN, Reader, Telling, TwoWindows, start_reading},
 };
@@ -31,6 +31,7 @@ impl Telling for Fixed {
         if pages.is_empty() || !windows.is_off() {
             return;
         }
+        plan.why = Some(Why::Shrunk);
         if self.request_size {
             windows.missed_request(&pages);
         } else {

@@ -79,14 +79,14 @@ impl Rule for ThrashSafe {
             s.set(off, s.max);
         } else {
             let at = if hit { hole_after(ask, off, s.max) } else { Some(off) };
-            // By the pages before it, or as a thrashed stream; only the first has a name.
             plan.why = Some(if at.is_some() { Why::Context } else { Why::AllCached });
             let Some(at) = at else { return };
             let found = history(ask, off, RATIO * s.max);
             if found == 0 && !hit {
-                plan.why = Some(Why::NoHistory).filter(|_| !s.follows_window(off));
+                plan.why = Some(if s.follows_window(off) { Why::Thrashed } else { Why::NoHistory });
                 self.alone(s, off, req, plan);
             } else if !self.by_history(s, off, at, found) {
+                plan.why = Some(Why::AllCached);
                 return;
             }
         }

@@ -156,7 +156,7 @@ impl State {
         match () {
             () if off == 0 => Why::FileStart,
             () if self.expects(off) && hit => Why::NextWindow,
-            () if self.expects(off) => Why::Sequential,
+            () if self.expects(off) => Why::WindowEnd,
             () if hit => Why::FoundMark,
             () if self.near(off) => Why::Sequential,
             () if req > self.max => Why::Large,

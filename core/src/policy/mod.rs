@@ -19,7 +19,7 @@
 //! Adding a policy: write the file, name it in both lists of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. What several policies share stands in a file that
 //! is none itself (`capacity`, `detector`, `folios`, `folios_cursor`, `folios_index`, `linux_6_18_large`,
-//! `linux_6_18_reader`, `marks`, `ondemand`, `two_windows`, `why`); no policy knows another.
+//! `linux_6_18_reader`, `marks`, `ondemand`, `pattern`, `two_windows`, `why`); no policy knows another.
 
 pub mod capacity;
 mod detector;
@@ -30,6 +30,7 @@ mod linux_6_18_large;
 pub mod linux_6_18_reader;
 mod marks;
 mod ondemand;
+pub mod pattern;
 pub mod spec;
 mod two_windows;
 pub mod why;
@@ -54,6 +55,7 @@ use crate::units::{ByteRange, FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+pub use pattern::Pattern;
 pub use spec::{PolicyDraft, PolicySpec, SpecError};
 pub use why::Why;
 

@@ -16,7 +16,7 @@
 //! Source: spec linux-readahead sections 1.1 to 1.4. Not here: a congested device; the limit of forced reads by free memory.
 
 use super::{
-    Ask, DemandMode, Param, Plan, Policy, Unit, Wants,
+    Ask, DemandMode, Param, Plan, Policy, Unit, Wants, Why,
     ondemand::{PAGE, SIZES, clip, fetch, force, hinted},
 };
 use crate::event::Advice;
@@ -67,44 +67,56 @@ impl TwoWindows {
         self.next.is_none()
     }
 
-    /// 1.1: page `p` is about to be looked up.
-    pub fn look(&mut self, p: u64, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some(orig) = self.next else { return };
+    /// Why no window is read while readahead is off.
+    fn off(&self) -> Option<Why> {
+        if self.max == 0 { Some(Why::Off) } else { self.is_off().then_some(Why::Shrunk) }
+    }
+
+    /// 1.1: page `p` is about to be looked up. The answer is the rule of the window that it starts; none where it starts
+    /// none. What is read of an absent page while readahead is off has its rule at the miss.
+    pub fn look(&mut self, p: u64, ask: &Ask<'_>, plan: &mut Plan) -> Option<Why> {
+        let orig = self.next?;
         if (p == self.prev && orig != 0) || self.max == 0 {
-            return;
+            return None;
         }
         if orig == 0 && p == 0 {
             self.next = Some(self.max / 2);
-            return self.begin(p, orig, ask, plan);
+            return Some(self.begin(p, orig, Why::FileStart, ask, plan));
         }
         self.prev = p;
         let end = self.start + self.size;
         let goes_on = (self.start..=end).contains(&p);
         let next = if goes_on { orig + 2 } else { orig.saturating_sub(2) }.min(self.max);
         if next == 0 {
-            return self.turn_off();
+            self.turn_off();
+            return None;
         }
         self.next = Some(next);
         if (self.start..end).contains(&p) {
-            if self.astart == 0 {
-                (self.astart, self.asize) = (end, next);
-                let got = start_reading(end, next, ask, plan);
-                self.adapt(got, orig);
+            if self.astart != 0 {
+                return None;
             }
+            (self.astart, self.asize) = (end, next);
+            let got = start_reading(end, next, ask, plan);
+            self.adapt(got, orig);
+            Some(if got { Why::NextWindow } else { Why::AllCached })
         } else if p == self.astart {
             (self.start, self.size, self.prev) = (self.astart, self.asize, self.astart);
             (self.astart, self.asize) = (0, 0);
+            None
         } else {
-            self.begin(p, orig, ask, plan);
+            let why = if goes_on { Why::WindowEnd } else { Why::Elsewhere };
+            Some(self.begin(p, orig, why, ask, plan))
         }
     }
 
-    /// A new current window at `p`.
-    fn begin(&mut self, p: u64, orig: u64, ask: &Ask<'_>, plan: &mut Plan) {
+    /// A new current window at `p` by the rule `why`.
+    fn begin(&mut self, p: u64, orig: u64, why: Why, ask: &Ask<'_>, plan: &mut Plan) -> Why {
         (self.start, self.size) = (p, self.next.unwrap_or(0));
         (self.astart, self.asize) = (0, 0);
         let got = start_reading(p, self.size, ask, plan);
         self.adapt(got, orig);
+        if got { why } else { Why::AllCached }
     }
 
     /// A window all of which was cached already makes the next one smaller than the last.
@@ -210,17 +222,24 @@ impl<T: Telling> Policy for Reader<T> {
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         let pages = announced(ask);
-        pages.clone().for_each(|p| self.windows.look(p, ask, plan));
+        for p in pages.clone() {
+            // The first window of the request names the rule of the answer.
+            let why = self.windows.look(p, ask, plan);
+            if !plan.why.is_some_and(Why::is_on) {
+                plan.why = why.or(plan.why);
+            }
+        }
         self.telling.announced(&mut self.windows, pages, ask, plan);
     }
 
     fn on_page(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         if !T::ANNOUNCES {
-            self.windows.look(ask.at / PAGE, ask, plan);
+            plan.why = self.windows.look(ask.at / PAGE, ask, plan);
         }
     }
 
-    fn on_miss(&mut self, ask: &Ask<'_>, _plan: &mut Plan) {
+    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        plan.why = self.windows.off();
         if self.telling.counts_misses(&self.windows) {
             self.windows.missed(ask.at / PAGE);
         }
@@ -228,6 +247,7 @@ impl<T: Telling> Policy for Reader<T> {
 
     fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
         if let (Advice::WillNeed, Some((first, pages))) = (advice, hinted(ask)) {
+            plan.why = Some(Why::Asked);
             force(ask, first, pages, plan);
         }
     }

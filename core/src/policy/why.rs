@@ -4,8 +4,10 @@
 //! a decision. A policy that names no rule is explained by nobody.
 //!
 //! ```text
-//!   on    FileStart  Sequential  Large  Context  NextWindow  FoundMark  Triggered  Around  Code  Asked
-//!   off   NoHistory  HintRandom  Off  Broken  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes  ManyMisses
+//!   on    FileStart  Sequential  Large  Context  NextWindow  WindowEnd  FoundMark  Elsewhere  Thrashed  Triggered
+//!         Around  Code  Asked
+//!   off   NoHistory  HintRandom  Shrunk  Off  Broken  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes
+//!         ManyMisses
 //! ```
 
 /// The rule that an answer followed.
@@ -21,8 +23,14 @@ pub enum Why {
     Context,
     /// It met the mark of its own latest window.
     NextWindow,
+    /// It missed the page where its own latest window ends.
+    WindowEnd,
     /// It met a mark that is not the one of its latest window: a stream that had been lost goes on.
     FoundMark,
+    /// It is outside the windows of its open description, so a new and smaller one begins (2003).
+    Elsewhere,
+    /// It missed pages of its own window: they were evicted before use, and the window is halved.
+    Thrashed,
     /// So many reads in order as the policy wants were seen, and this is its first request.
     Triggered,
     /// A page fault, read around.
@@ -35,6 +43,8 @@ pub enum Why {
     NoHistory,
     /// The reader said that its reads are random.
     HintRandom,
+    /// Misses have shrunk the window to nothing (2003): pages are read one by one.
+    Shrunk,
     /// The largest window is zero.
     Off,
     /// It does not begin where the last one ended, so the count of reads in order begins anew.
@@ -55,19 +65,23 @@ pub enum Why {
 
 impl Why {
     /// Every rule, those that read ahead first.
-    pub const ALL: [Why; 20] = [
+    pub const ALL: [Why; 24] = [
         Why::FileStart,
         Why::Sequential,
         Why::Large,
         Why::Context,
         Why::NextWindow,
+        Why::WindowEnd,
         Why::FoundMark,
+        Why::Elsewhere,
+        Why::Thrashed,
         Why::Triggered,
         Why::Around,
         Why::Code,
         Why::Asked,
         Why::NoHistory,
         Why::HintRandom,
+        Why::Shrunk,
         Why::Off,
         Why::Broken,
         Why::BelowTrigger,
@@ -93,13 +107,17 @@ impl Why {
             Why::Large => "large-read",
             Why::Context => "context",
             Why::NextWindow => "next-window",
+            Why::WindowEnd => "window-end",
             Why::FoundMark => "found-mark",
+            Why::Elsewhere => "new-window",
+            Why::Thrashed => "thrashed",
             Why::Triggered => "triggered",
             Why::Around => "fault-around",
             Why::Code => "fault-in-code",
             Why::Asked => "hint-willneed",
             Why::NoHistory => "no-history",
             Why::HintRandom => "hint-random",
+            Why::Shrunk => "window-shrunk",
             Why::Off => "window-zero",
             Why::Broken => "not-in-order",
             Why::BelowTrigger => "below-trigger",
@@ -120,13 +138,17 @@ impl Why {
             Why::Large => "a read larger than the largest window",
             Why::Context => "cached pages before the read (context)",
             Why::NextWindow => "the mark of its window",
+            Why::WindowEnd => "a miss at the end of its window",
             Why::FoundMark => "a mark of an earlier window (a lost stream goes on)",
+            Why::Elsewhere => "a read outside its windows (a new and smaller window)",
+            Why::Thrashed => "a miss in its own window (its pages were evicted)",
             Why::Triggered => "enough reads in order (trigger)",
             Why::Around => "a page fault (read-around)",
             Why::Code => "a page fault in code",
             Why::Asked => "the hint WILLNEED",
             Why::NoHistory => "a read that follows no read and too few cached pages (taken for random)",
             Why::HintRandom => "the hint RANDOM",
+            Why::Shrunk => "misses that shrank the window to nothing",
             Why::Off => "a largest window of 0",
             Why::Broken => "a read that does not begin where the last one ended",
             Why::BelowTrigger => "fewer reads in order than the trigger",
@@ -149,7 +171,7 @@ mod tests {
         let names: BTreeSet<&str> = Why::ALL.iter().map(|why| why.name()).collect();
         let words: BTreeSet<&str> = Why::ALL.iter().map(|why| why.words()).collect();
         assert_eq!((names.len(), words.len()), (Why::ALL.len(), Why::ALL.len()));
-        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 10);
+        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 13);
         assert!(Why::ALL.is_sorted());
     }
 }

@@ -15,6 +15,7 @@
 //! Schema `foreread.explain/1`: keys are only ever added. What is not defined is null. MB is 10^6 bytes.
 
 mod build;
+mod decisions;
 mod others;
 mod pattern;
 mod reason;
@@ -24,6 +25,7 @@ mod streams;
 mod table;
 mod watcher;
 
+pub use decisions::Decisions;
 pub use others::Other;
 pub use pattern::Pattern;
 pub use reason::Because;

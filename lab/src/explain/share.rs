@@ -3,7 +3,9 @@
 //! Each counter means what it means in [`foreread_core::stats::Stats`]; those of all files together are that, to the byte
 //! ([`Share::differs_from`]), or the explanation is wrong. Never: a ratio.
 
+use super::decisions::Decisions;
 use foreread_core::machine::Verdict;
+use foreread_core::policy::Pattern;
 use foreread_core::stats::Stats;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +50,9 @@ pub struct Share {
     pub source_reads: u64,
     /// Their bytes. Known of a file, not of a stream.
     pub source_bytes: u64,
+    /// What the policy decided, by pattern.
+    #[serde(default)]
+    pub decisions: Decisions,
 }
 
 impl Share {
@@ -67,6 +72,7 @@ impl Share {
     pub fn add(&mut self, other: &Share) {
         let mine = self.fields_mut();
         mine.into_iter().zip(other.fields()).for_each(|(mine, other)| *mine += other);
+        self.decisions.add(&other.decisions);
     }
 
     /// The readahead of this file that is none of its streams': by hints.
@@ -83,6 +89,7 @@ impl Share {
             unused_bytes: self.unused_bytes - streams.unused_bytes,
             ra_failed_bytes: self.ra_failed_bytes - streams.ra_failed_bytes,
             unresolved_bytes: self.unresolved_bytes - streams.unresolved_bytes,
+            decisions: self.decisions.less(&streams.decisions),
             ..Share::default()
         }
     }
@@ -98,7 +105,11 @@ impl Share {
     pub fn differs_from(&self, stats: &Stats) -> Option<(&'static str, u64, u64)> {
         let of_machine = Share::of(stats);
         let all = NAMES.iter().zip(self.fields()).zip(of_machine.fields());
-        all.map(|((name, ours), theirs)| (*name, ours, theirs)).find(|(_, ours, theirs)| ours != theirs)
+        let counters = all.map(|((name, ours), theirs)| (*name, ours, theirs));
+        let decision = |pattern: Pattern| {
+            (DECISIONS[pattern as usize], self.decisions.of(pattern), of_machine.decisions.of(pattern))
+        };
+        counters.chain(Pattern::ALL.into_iter().map(decision)).find(|(_, ours, theirs)| ours != theirs)
     }
 
     /// The counters of a whole run.
@@ -124,6 +135,7 @@ impl Share {
             thrash_bytes: stats.thrash_bytes,
             source_reads: stats.source_reads,
             source_bytes: stats.source_bytes,
+            decisions: Decisions::from(&stats.decisions),
         }
     }
 
@@ -180,6 +192,17 @@ const NAMES: [&str; 19] = [
     "source_bytes",
 ];
 
+/// The same of [`Decisions`], in the order of [`Pattern::ALL`].
+const DECISIONS: [&str; Pattern::ALL.len()] = [
+    "decisions (initial)",
+    "decisions (subsequent)",
+    "decisions (context)",
+    "decisions (around)",
+    "decisions (hint)",
+    "decisions (oversize)",
+    "decisions (random)",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,12 +217,18 @@ mod tests {
         for (n, name) in NAMES.iter().enumerate() {
             assert_eq!(json[name], n as u64 + 1, "{name}");
         }
-        assert_eq!(json.as_object().map(serde_json::Map::len), Some(NAMES.len()));
+        assert_eq!(json.as_object().map(serde_json::Map::len), Some(NAMES.len() + 1), "and the decisions");
         let mut sum = share;
         sum.add(&share);
         assert_eq!(sum.fields().map(|v| v / 2), share.fields());
         let stats = Stats { used_bytes: 7, ..Stats::default() };
         assert_eq!(Share::default().differs_from(&stats), Some(("used_bytes", 0, 7)));
         assert_eq!(Share::of(&stats).differs_from(&stats), None);
+        let mut stats = Stats::default();
+        stats.decisions.count(Pattern::Hint);
+        assert_eq!(Share::default().differs_from(&stats), Some(("decisions (hint)", 0, 1)));
+        for (pattern, name) in Pattern::ALL.into_iter().zip(DECISIONS) {
+            assert_eq!(name, format!("decisions ({})", pattern.name()));
+        }
     }
 }

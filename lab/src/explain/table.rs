@@ -172,6 +172,7 @@ fn files(explained: &Explained, shown: &[&File], view: &View) -> Vec<String> {
     }
     let mut lines = grid(&header, &[0, 4], rows);
     lines.push(LEGEND.to_string());
+    lines.extend(wrap(&explained.total.decisions.words(), width::columns()));
     lines
 }
 

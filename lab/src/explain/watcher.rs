@@ -16,7 +16,7 @@ use crate::compare::watched::Scene;
 use crate::sim::Watch;
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
-use foreread_core::policy::Why;
+use foreread_core::policy::{Pattern, Why};
 use foreread_core::units::{ByteRange, PageRange, PageSize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -219,8 +219,11 @@ impl Watcher {
         });
     }
 
-    fn answered(&mut self, open: u32, stream: u32, why: Option<Why>, has_windows: bool) {
+    fn answered(&mut self, open: u32, stream: u32, (why, pattern): (Option<Why>, Option<Pattern>), has_windows: bool) {
         self.asked_by = (stream, why, self.file_of(open));
+        if let Some(pattern) = pattern {
+            self.to(self.asked_by.2, stream, |share| share.decisions.count(pattern));
+        }
         if let Some(reasons) = self.reasons.get_mut(stream as usize) {
             match why {
                 Some(why) => *reasons.by_why.entry(why).or_default() += 1,
@@ -244,9 +247,10 @@ impl Watcher {
 
     fn note(&mut self, note: &Note) {
         match *note {
-            Note::Answer { open, read, why, ref windows, .. } => {
+            Note::Answer { open, read, question, why, ref windows, .. } => {
                 let stream = read.and_then(|read| self.reads.get(&read.0).copied()).unwrap_or(NOBODY);
-                self.answered(open.0, stream, why, !windows.is_empty());
+                let pattern = question.pattern(why, !windows.is_empty());
+                self.answered(open.0, stream, (why, pattern), !windows.is_empty());
             }
             Note::Window { bytes, refused, .. } => self.window(bytes, refused),
             Note::Planned { file, pages } => self.planned(file.0, pages),

@@ -1,6 +1,6 @@
 //! The counters of an engine as OpenMetrics text.
 //!
-//! Names begin with `foreread_`; times are in seconds, sizes in bytes. What a counter means is said once, where it is
+//! Names begin with `foreread_`; times are in seconds, sizes in bytes; docs/metrics.md lists them all. What a counter means is said once, where it is
 //! counted ([`foreread_core::stats::Stats`]). Never: more than [`MOST_STREAMS`] streams, or a value of its own making.
 //!
 //! ```text
@@ -8,6 +8,7 @@
 //! ```
 
 use crate::{Engine, Latencies, Stats, readahead_state};
+use foreread_core::policy::Pattern;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -109,6 +110,12 @@ fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fm
     for (result, count) in reads(stats) {
         number(&mut family.encode_family(&[("result", result)])?, MetricType::Counter, count)?;
     }
+    let help = "Decisions of policies by pattern; their sum is foreread_decisions";
+    let mut family = encoder.encode_descriptor("decisions_by_pattern", help, None, MetricType::Counter)?;
+    for pattern in Pattern::ALL {
+        let count = stats.decisions.of(pattern);
+        number(&mut family.encode_family(&[("pattern", pattern.name())])?, MetricType::Counter, count)?;
+    }
     let mut stall =
         encoder.encode_descriptor("stall", "Time demand reads waited", Some(&Unit::Seconds), MetricType::Counter)?;
     stall.encode_counter::<NoLabelSet, _, f64>(&(stats.stall_ns as f64 / 1e9), None)?;
@@ -120,6 +127,7 @@ fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fm
         ("source_read", "Submitted to sources", bytes(), stats.source_bytes),
         ("failed_fetches", "Fetches that failed", None, stats.failed_fetches),
         ("doomed_fetches", "Fetches invalidated in flight", None, stats.doomed_fetches),
+        ("decisions", "Decisions of policies, of all patterns", None, stats.decisions.all()),
         ("windows", "Windows a policy asked for", None, stats.ra_planned_ops),
         ("planned", "Planned beyond the reads", bytes(), stats.ra_planned_bytes),
         ("readahead_fetches", "Fetches with readahead", None, stats.ra_ops),

@@ -1,0 +1,108 @@
+//! The pattern that a decision of a policy belongs to: seven kinds, the same for all policies. Not a policy.
+//!
+//! Each rule that a policy names ([`Why`]) belongs to one pattern or to none. The machine counts decisions by pattern
+//! ([`crate::stats::Decisions`]), so that one line tells what readahead did, whatever the policy is.
+//!
+//! ```text
+//!   initial      FileStart  Sequential  Triggered  Elsewhere     the first window of a stream
+//!   subsequent   NextWindow  WindowEnd                           the window after its own latest one
+//!   context      Context  FoundMark  Thrashed                    a stream found again by cached pages
+//!   around       Around  Code                                    a page fault
+//!   hint         Asked                                           WILLNEED, readahead(2), a want of the caller
+//!   oversize     Large                                           a read larger than the largest window
+//!   random       NoHistory  HintRandom  Shrunk  Broken           what is asked for and no more
+//!   none         Off  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes  ManyMisses
+//! ```
+//!
+//! Worked example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. Page 0 is initial, each mark is subsequent,
+//! page 900 is random. Source: the readahead statistics of the series of seed 000 (2010), which has these patterns;
+//! that series counts a thrashed stream apart, here it is context readahead.
+
+use super::Why;
+
+/// What kind of decision it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pattern {
+    /// The first window of a stream.
+    Initial,
+    /// The window after the latest one of a stream.
+    Subsequent,
+    /// A stream that cached pages or a mark tell of.
+    Context,
+    /// Reading around a page fault.
+    Around,
+    /// A hint names the bytes.
+    Hint,
+    /// A read larger than the largest window.
+    Oversize,
+    /// A read that is taken for random: nothing is read ahead.
+    Random,
+}
+
+impl Pattern {
+    /// Every pattern, in the order of the reports.
+    pub const ALL: [Pattern; 7] = [
+        Pattern::Initial,
+        Pattern::Subsequent,
+        Pattern::Context,
+        Pattern::Around,
+        Pattern::Hint,
+        Pattern::Oversize,
+        Pattern::Random,
+    ];
+
+    /// Its name in JSON, metrics and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::Initial => "initial",
+            Pattern::Subsequent => "subsequent",
+            Pattern::Context => "context",
+            Pattern::Around => "around",
+            Pattern::Hint => "hint",
+            Pattern::Oversize => "oversize",
+            Pattern::Random => "random",
+        }
+    }
+
+    /// The pattern of a rule. None where nothing is decided about the bytes of the read: readahead is switched off, has
+    /// nothing left to do, or waits for more reads.
+    #[must_use]
+    pub fn of(rule: Why) -> Option<Pattern> {
+        match rule {
+            Why::FileStart | Why::Sequential | Why::Triggered | Why::Elsewhere => Some(Pattern::Initial),
+            Why::NextWindow | Why::WindowEnd => Some(Pattern::Subsequent),
+            Why::Context | Why::FoundMark | Why::Thrashed => Some(Pattern::Context),
+            Why::Around | Why::Code => Some(Pattern::Around),
+            Why::Asked => Some(Pattern::Hint),
+            Why::Large => Some(Pattern::Oversize),
+            Why::NoHistory | Why::HintRandom | Why::Shrunk | Why::Broken => Some(Pattern::Random),
+            Why::Off
+            | Why::BelowTrigger
+            | Why::NotYet
+            | Why::AllCached
+            | Why::EndOfFile
+            | Why::SpentBytes
+            | Why::ManyMisses => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn every_rule_that_reads_ahead_has_a_pattern_and_only_random_reads_nothing_ahead() {
+        let names: BTreeSet<&str> = Pattern::ALL.iter().map(|pattern| pattern.name()).collect();
+        assert_eq!(names.len(), Pattern::ALL.len());
+        assert!(Pattern::ALL.is_sorted());
+        for why in Why::ALL {
+            let pattern = Pattern::of(why);
+            assert_eq!(why.is_on(), pattern.is_some_and(|p| p != Pattern::Random), "{}", why.name());
+        }
+        let met: BTreeSet<Pattern> = Why::ALL.into_iter().filter_map(Pattern::of).collect();
+        assert_eq!(met.len(), Pattern::ALL.len(), "a pattern that no rule has");
+    }
+}
