@@ -22,7 +22,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Fail> {
 fn measure(what: BenchWhat) -> Result<Figures, Fail> {
     let named = |figures: &[(&str, Option<f64>)]| figures.iter().map(|(name, n)| ((*name).to_string(), *n)).collect();
     match what {
-        BenchWhat::Import => foreread_lab::trace::bench::import().map_err(|error| Fail::Input(error.to_string())),
+        BenchWhat::Import => foreread_lab::import_bench::import().map_err(|error| Fail::Input(error.to_string())),
         BenchWhat::Sim => {
             let figures = foreread_lab::bench::sim().map_err(|error| Fail::Input(error.to_string()))?;
             Ok(named(&[

@@ -128,7 +128,7 @@ struct Spent {
 
 /// What is told at the end.
 struct Told {
-    counts: foreread_lab::record::follow::Counts,
+    counts: foreread_lab::trace::follow::Counts,
     files: u64,
     nameless: u64,
     events: u64,

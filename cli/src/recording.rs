@@ -4,9 +4,9 @@
 
 use crate::fail::{Fail, note, one_line};
 use foreread::front::observe::Observer;
+use foreread_lab::recorder::Recorder;
 use foreread_lab::report::number::count;
 use foreread_lab::trace::format::Output;
-use foreread_lab::trace::recorder::Recorder;
 use foreread_lab::trace::whole::Whole;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use crate::convert;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use foreread_lab::report::number::wrap;
-use foreread_lab::report::width;
+use foreread_lab::report::{trace_info, width};
 use foreread_lab::trace::format::{ALL, Format};
 use foreread_lab::trace::info;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn info(args: &InfoArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     let info = info::of(convert::open(&args.files, args.format.as_deref())?).map_err(convert::refused)?;
     if json != Some(JsonTo::Stdout) {
-        out::print(info.render())?;
+        out::print(trace_info::render(&info))?;
     }
     json.map_or(Ok(()), |to| to.write(&info.to_json()))
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/tests/traces").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/traces").join(name)
 }
 
 fn text(path: &Path) -> &str {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 fn example() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/tests/traces/foreread/v1.frt")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/traces/foreread/v1.frt")
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -25,6 +25,7 @@ pub mod verify;
 mod virt;
 
 pub use error::ProbeError;
+pub use foreread_sim::device::custom::Pattern;
 pub use run::{Asked, Found, Where, model_toml, probe};
 pub(crate) use settings::{Disk, disk_of, disk_of_number};
 pub use table::render;
@@ -69,16 +70,6 @@ pub struct Probe {
     pub fit: Fit,
     /// What follows.
     pub advice: Advice,
-}
-
-/// The order of the reads of a point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pattern {
-    /// Each read begins where the one before it ended.
-    Sequential,
-    /// Each read begins at a multiple of its size, drawn evenly from the span.
-    Random,
 }
 
 /// Reads of one size in one order, so many of them kept going at once.

@@ -3,7 +3,7 @@
 //! Never: prints, or writes a file.
 
 use super::measure::{Measured, ROUNDS, Station, measure};
-use super::{Fit, Pattern, Point, Probe, ProbeError, SCHEMA, Spread, advice, fit, live, settings};
+use super::{Fit, Point, Probe, ProbeError, SCHEMA, Spread, advice, fit, live, settings};
 use crate::device::custom::{self, FitFile, ModelFile, PointFile};
 use crate::device::presets::Preset;
 use crate::report::{Progress, number};
@@ -254,15 +254,4 @@ fn noise(points: &[Point]) -> Option<f64> {
 #[must_use]
 pub fn model_toml(preset: &Preset) -> String {
     ModelFile::of_preset(preset).to_toml()
-}
-
-impl Pattern {
-    /// For a table.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Pattern::Sequential => "sequential",
-            Pattern::Random => "random",
-        }
-    }
 }

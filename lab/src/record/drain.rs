@@ -7,8 +7,9 @@
 //! While the command runs nothing is decoded: on a small machine that would be taken from the command. Never: a file
 //! with a name; what is left of a killed run is nothing.
 
-use super::event::{Decoder, Event, What};
+use super::event::Decoder;
 use crate::tracefs::ring::Page;
+use foreread_trace::follow::event::{Event, What};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};

@@ -1,68 +1,12 @@
-//! What the kernel told: an event of a thread, whether it came in binary or as text.
+//! The tracepoints that are recorded, and how the bytes of each become an [`Event`].
 //!
-//! Never: what it means for a file or a descriptor; that is [`super::follow`]'s.
+//! What an event means for a file or a descriptor is `foreread_trace::follow`'s to say.
 
-use super::call::{Call, ENTRIES};
 use crate::tracefs::format::{EventFormat, Field};
 use crate::tracefs::{Instance, TracefsError};
+use foreread_trace::follow::call::{Call, ENTRIES};
+use foreread_trace::follow::event::{Event, Place, What};
 
-/// A file as the kernel names it: the number of its device (major << 20 | minor) and of its inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// The device.
-    pub dev: u32,
-    /// The inode.
-    pub ino: u64,
-}
-
-/// An event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// When, in nanoseconds of some clock.
-    pub at_ns: u64,
-    /// Whose.
-    pub thread: u32,
-    /// What.
-    pub what: What,
-}
-
-/// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// A call began.
-    Enter(Call, [u64; 6]),
-    /// It returned.
-    Exit(Call, i64),
-    /// A read looks for these pages, from the first to the last, in the page cache.
-    Pages(Place, u64, u64),
-    /// A fault found these pages there and mapped them.
-    Mapped(Place, u64, u64),
-    /// A fault of this page went to the file.
-    Fault(Place, u64),
-    /// A folio of several pages came into the page cache: its first page, its pages.
-    Folio(Place, u64, u64),
-    /// A fault of this address begins.
-    Address(u64),
-    /// Bytes past the page cache: offset, length; the size of the file.
-    Direct(Place, u64, u64, u64),
-    /// A thread was begun, with these flags of clone(2).
-    Born(u32, u64),
-    /// The thread ended.
-    Gone,
-    /// It runs another program; before that it was this thread.
-    Exec(u32),
-    /// The kernel reads ahead: first page, pages.
-    Ahead(Place, u64, u64),
-    /// It does so page by page: of its own, or as the file system cannot do what it has just decided in another way.
-    AheadByPage(Place, u64, u64),
-    /// Events were lost here.
-    Lost,
-}
-
-/// Flags of clone(2): memory and descriptors are shared.
-pub const CLONE_VM: u64 = 0x100;
-/// See there.
-pub const CLONE_FILES: u64 = 0x400;
 /// `IOCB_WRITE`, as the format of `iomap_dio_rw_begin` has it.
 const IOCB_WRITE: u64 = 1 << 18;
 

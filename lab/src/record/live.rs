@@ -7,11 +7,12 @@
 //! anything; times are told only.
 
 use super::drain::Spill;
-use super::event::{Decoder, NEEDED, Place};
-use super::follow::Inherited;
+use super::event::{Decoder, NEEDED};
 use super::names::{Finder, place_of};
 use super::{Before, Captured, RecordError, SwitchedOff};
 use crate::tracefs::{self, Instance};
+use foreread_trace::follow::Inherited;
+use foreread_trace::follow::event::Place;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
@@ -263,7 +264,7 @@ fn descriptors_of(pid: &str) -> Vec<Inherited> {
         }
         let place = place_of(&entry.path()).map(|(place, _)| place);
         let position = of("pos:").and_then(|text| text.parse().ok());
-        found.push(Inherited { descriptor, place, position, direct: flags & super::follow::O_DIRECT != 0 });
+        found.push(Inherited { descriptor, place, position, direct: flags & foreread_trace::follow::O_DIRECT != 0 });
     }
     found
 }

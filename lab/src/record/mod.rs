@@ -7,23 +7,21 @@
 //! It needs root and tracefs, and neither an eBPF toolchain nor a kernel module. Never: anything left switched on, or a
 //! lost event that is not told.
 
-pub mod call;
 pub mod drain;
 pub mod event;
-pub mod follow;
 pub mod live;
 pub mod names;
 #[cfg(test)]
 mod tests;
-pub mod touch;
 
 use crate::trace::error::Place as At;
 use crate::trace::formats::step::{self, Step};
 use crate::trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
 use crate::tracefs::{Stats, TracefsError};
 use drain::{Merge, Spill};
-use event::{Decoder, Place};
-use follow::{Counts, Follow, Inherited, Learned, Names};
+use event::Decoder;
+use foreread_trace::follow::event::Place;
+use foreread_trace::follow::{Counts, Follow, Inherited, Learned, Names};
 use names::Finder;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};

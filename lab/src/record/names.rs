@@ -8,7 +8,7 @@
 //! A name is taken only where device and inode agree, and where the file is no younger than the recording: a
 //! number is given again. Never: more entries of folders than the limit, or a link followed while searching.
 
-use super::event::Place;
+use foreread_trace::follow::event::Place;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;

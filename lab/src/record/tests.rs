@@ -3,14 +3,14 @@
 //!
 //! Needs root, tracefs and python3, else it is skipped. Never: a row of the list that no step of the program needs.
 
-use super::call::ENTRIES;
-use super::follow::Learned;
 use super::live::{Asked, Target, start};
 use super::names::place_of;
 use super::{Captured, RecordError};
 use crate::trace::formats::step::Step;
 use crate::trace::{FileInfo, Item, LeftOut, Op};
 use foreread_core::event::Advice;
+use foreread_trace::follow::Learned;
+use foreread_trace::follow::call::ENTRIES;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::process::Command;

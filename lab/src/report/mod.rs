@@ -20,37 +20,20 @@ pub mod progress;
 pub mod row;
 pub mod series;
 pub mod table;
+pub mod trace_info;
 pub mod verdict;
 pub mod width;
 
 use crate::limits::{ORACLE, bound::Bound};
 use crate::sim::outcomes::OutcomeMap;
-use foreread_core::stats::Stats;
-use hdrhistogram::Histogram;
 
 pub use advice::{advise, by_source};
+pub use foreread_sim::simulator::RunResult;
 pub use price::Price;
 pub use progress::{Progress, Silent};
 pub use row::{Report, Row, to_json};
 pub use series::Series;
 pub use table::render;
-
-/// One run of one policy.
-#[derive(Clone, Debug)]
-pub struct RunResult {
-    /// From the first read to the end of the last, in seconds (virtual ones on a model).
-    pub time_s: f64,
-    /// The machine's counters at the end. Of a `kernel` run only `demand_reads` and `demand_bytes` are looked at.
-    pub stats: Stats,
-    /// Latency of each demand read, in nanoseconds ([`crate::stats::latency_histogram`]).
-    pub latency: Histogram<u64>,
-    /// Distinct bytes demanded, rounded out to whole cache pages and clipped to the end of the file.
-    pub distinct_bytes: u64,
-    /// The kernel's page cache served the reads: there are no counters of ours, and they become null.
-    pub kernel: bool,
-    /// How late the reader itself was at issuing reads, as a 99th percentile in nanoseconds; only a live replay knows.
-    pub late_p99_ns: Option<u64>,
-}
 
 /// The runs of one policy. Run `i` of every policy of a table met the same trace, seed and storage: a pair.
 #[derive(Clone, Debug)]
@@ -181,8 +164,9 @@ fn name_of(policy: &str) -> &str {
 pub(crate) mod samples {
     //! Made-up runs for the tests of this room.
 
-    use super::{PolicyRuns, RunResult, Stats, Table};
+    use super::{PolicyRuns, RunResult, Table};
     use crate::stats::{latency_histogram, record_latency};
+    use foreread_core::stats::Stats;
 
     /// A run of `time_s` seconds that read ahead `ra` and fetched `source` bytes for 1000 reads of 4 KiB.
     pub fn run(time_s: f64, ra: u64, used: u64, source: u64) -> RunResult {

@@ -1,0 +1,386 @@
+//! Records what passes through a front end: its observer, and a thread that writes a trace of our own format.
+//!
+//! ```text
+//!   threads of the front end ──told──► queue, bounded ──► in order of start, bounded ──► writer ──► file
+//!                                      full: they wait     too late for it: counted
+//! ```
+//! Nothing is lost silently: who finds the queue full waits, and what could not be kept is counted in the trace itself. Never:
+//! bytes of data, or a request that was refused.
+
+use foreread::Advice;
+use foreread::front::observe::{Asked, Observer, Passed};
+use foreread_trace::check::{MAX_FILES, MAX_NAME_BYTES};
+use foreread_trace::error::{Place, TraceError};
+use foreread_trace::format::{Exported, Output};
+use foreread_trace::order::{MAX_RECORDS_DISORDER, Sorter, TooLate};
+use foreread_trace::{FileInfo, Header, Item, Lacks, LeftOut, Level, Op, Record, own};
+use std::collections::{HashMap, VecDeque};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Bytes of names that are kept to know a file when it is opened again. What is read of files beyond them is counted, and not
+/// recorded: [`MAX_FILES`] names of [`MAX_NAME_BYTES`] would be 4 GiB.
+const MAX_NAMES_BYTES: usize = 64 << 20;
+/// What is counted then.
+const TOO_MANY_FILES: &str = "requests of files beyond 1048576, or beyond 64 MiB of names";
+/// Requests that wait for the writer, some 2 MB.
+const QUEUE: usize = 1 << 14;
+
+enum Told {
+    Opened { client: u64, name: String, size: u64 },
+    Passed(u64, Passed),
+    Closed(u64),
+    End,
+}
+
+/// A recording under way: the observer of a front end.
+pub struct Recorder {
+    told: SyncSender<Told>,
+    writer: Mutex<Option<JoinHandle<Result<Recorded, TraceError>>>>,
+}
+
+/// What a recording came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Records written.
+    pub records: u64,
+    /// What is not in the trace: reason and number.
+    pub left_out: Vec<(&'static str, u64)>,
+}
+
+impl Recorder {
+    /// Begins a trace. `front` is what made it ("foreread serve"); times count from `since`, which no request is older than,
+    /// and are then told from the first request on. `broken` is called, once, when nothing more can be written.
+    ///
+    /// # Errors
+    /// There are no more threads.
+    pub fn start(
+        front: &str,
+        since: Instant,
+        output: Output,
+        broken: impl FnOnce(&TraceError) + Send + 'static,
+    ) -> Result<Recorder, TraceError> {
+        let (told, queue) = sync_channel(QUEUE);
+        let path = output.path.clone();
+        let header = header(front);
+        let write = move || {
+            let left_out = LeftOut::default();
+            let taken = Taken::new(queue, since, left_out.clone());
+            match own::write(&header, Box::new(taken), &left_out, output) {
+                Ok(Exported { records, .. }) => Ok(Recorded { records, left_out: left_out.so_far() }),
+                Err(error) => {
+                    broken(&error);
+                    Err(error)
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("foreread-record".into()).spawn(write);
+        let writer = thread.map_err(|error| TraceError::not_written(&path, &error))?;
+        Ok(Recorder { told, writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Ends the trace. What passes from now on is not in it.
+    ///
+    /// # Errors
+    /// It could not be written. Also the second time.
+    pub fn finish(&self) -> Result<Recorded, TraceError> {
+        // An error here is the writer's, who has ended and tells it.
+        let _ = self.told.send(Told::End);
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ended = || TraceError::new(std::path::Path::new("the trace"), Place::Whole, "it has ended", "record anew");
+        writer.and_then(|writer| writer.join().ok()).ok_or_else(ended)?
+    }
+
+    fn tell(&self, told: Told) {
+        // Without a writer there is nobody to tell; `broken` has said why.
+        let _ = self.told.send(told);
+    }
+}
+
+impl Observer for Recorder {
+    fn opened(&self, client: u64, name: &str, size: u64) {
+        self.tell(Told::Opened { client, name: fit(name), size });
+    }
+
+    fn passed(&self, client: u64, passed: &Passed) {
+        self.tell(Told::Passed(client, *passed));
+    }
+
+    fn closed(&self, client: u64) {
+        self.tell(Told::Closed(client));
+    }
+}
+
+fn header(front: &str) -> Header {
+    Header {
+        format: front.to_string(),
+        time_unit: "ns".to_string(),
+        offset_unit: "bytes".to_string(),
+        // The threads are those of the server, which answer whoever comes.
+        lacks: Lacks { threads: true, ..Lacks::default() },
+        // A guest, a file system or the kernel's page cache is above.
+        level: Level::BelowCache,
+        notes: Vec::new(),
+    }
+}
+
+/// A name as a trace can have it.
+fn fit(name: &str) -> String {
+    let mut name = name.replace('\0', "?");
+    let fits = (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|&n| name.is_char_boundary(n));
+    name.truncate(fits.unwrap_or(0));
+    name
+}
+
+/// What was told, as the items of a trace.
+struct Taken {
+    queue: Receiver<Told>,
+    since: Instant,
+    left_out: LeftOut,
+    /// Clients that are there: the file of each, and its open description.
+    clients: HashMap<u64, (u32, u32)>,
+    files: HashMap<FileKey, u32>,
+    /// Bytes of their names.
+    names_bytes: usize,
+    opens: u32,
+    ready: VecDeque<Item>,
+    sorter: Sorter<Record>,
+    base_ns: Option<u64>,
+    ended: bool,
+}
+
+/// Opened twice, it is one file.
+type FileKey = (String, u64);
+
+impl Taken {
+    fn new(queue: Receiver<Told>, since: Instant, left_out: LeftOut) -> Taken {
+        Taken {
+            queue,
+            since,
+            left_out,
+            clients: HashMap::new(),
+            files: HashMap::new(),
+            names_bytes: 0,
+            opens: 0,
+            ready: VecDeque::new(),
+            sorter: Sorter::new(MAX_RECORDS_DISORDER),
+            base_ns: None,
+            ended: false,
+        }
+    }
+
+    fn take(&mut self, told: Told) {
+        match told {
+            Told::Opened { client, name, size } => self.open(client, name, size),
+            Told::Passed(client, passed) => self.pass(client, &passed),
+            Told::Closed(client) => drop(self.clients.remove(&client)),
+            Told::End => self.ended = true,
+        }
+    }
+
+    fn open(&mut self, client: u64, name: String, size: u64) {
+        let known = self.files.len() as u32;
+        let key = (name, size);
+        let file = match self.files.get(&key) {
+            Some(file) => *file,
+            // Its requests are counted as they come.
+            None if u64::from(known) == MAX_FILES || self.names_bytes + key.0.len() > MAX_NAMES_BYTES => return,
+            None => {
+                self.names_bytes += key.0.len();
+                let info = FileInfo { name: key.0.clone(), size: Some(size) };
+                self.ready.push_back(Item::File(info));
+                self.files.insert(key, known);
+                known
+            }
+        };
+        self.clients.insert(client, (file, self.opens));
+        self.opens = self.opens.wrapping_add(1);
+    }
+
+    fn pass(&mut self, client: u64, passed: &Passed) {
+        let Some(&(file, open)) = self.clients.get(&client) else {
+            return self.left_out.count(TOO_MANY_FILES);
+        };
+        if !passed.done {
+            return self.left_out.count("requests that failed");
+        }
+        let op = match passed.asked {
+            Asked::Read => Op::Read,
+            Asked::Write => Op::Write,
+            Asked::WillNeed => Op::Hint(Advice::WillNeed),
+            Asked::Flush => return self.left_out.count("flushes"),
+        };
+        let ns = |at: Instant| at.saturating_duration_since(self.since).as_nanos() as u64;
+        let record = Record {
+            op,
+            open,
+            returned: (passed.returned != passed.len).then_some(passed.returned),
+            start_ns: Some(ns(passed.start)),
+            end_ns: Some(ns(passed.end)),
+            ..Record::read(file, passed.offset, passed.len)
+        };
+        match self.sorter.push(ns(passed.start), record) {
+            Ok(Some(first)) => self.out(first),
+            Ok(None) => {}
+            // It took as long as 65536 others.
+            Err(TooLate) => self.left_out.count("requests that were answered too late to be put in order"),
+        }
+    }
+
+    /// A record leaves, in terms of the first one's start.
+    fn out(&mut self, mut record: Record) {
+        let base = *self.base_ns.get_or_insert(record.start_ns.unwrap_or(0));
+        record.start_ns = record.start_ns.map(|start| start - base);
+        record.end_ns = record.end_ns.map(|end| end - base);
+        self.ready.push_back(Item::Record(record));
+    }
+}
+
+impl Iterator for Taken {
+    type Item = Result<Item, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(Ok(item));
+            }
+            if self.ended {
+                let last = self.sorter.pop()?;
+                self.out(last);
+                continue;
+            }
+            match self.queue.recv() {
+                Ok(told) => self.take(told),
+                Err(_) => self.ended = true,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// A file that takes so many bytes.
+    struct Disk(Arc<Mutex<Vec<u8>>>, usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let mut file = self.0.lock().expect("whole");
+            if file.len() + bytes.len() > self.1 {
+                return Err(std::io::Error::other("the disk is full"));
+            }
+            file.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is told between start and end, as it is read again.
+    fn recorded(tell: impl FnOnce(&Recorder, Instant)) -> (Recorded, Vec<Item>) {
+        let (bytes, since) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
+        let output = Output { path: "t".into(), to: Box::new(Disk(Arc::clone(&bytes), usize::MAX)) };
+        let recorder = Recorder::start("test", since, output, |error| panic!("{error}")).expect("a thread");
+        tell(&recorder, since);
+        let done = recorder.finish().expect("written");
+        assert!(recorder.finish().is_err(), "it ends once");
+        recorder.passed(1, &read(since, 0, 0, (0, 1)));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("t.frt");
+        std::fs::write(&path, &*bytes.lock().expect("whole")).expect("room");
+        let import = foreread_trace::open(&[path], None).expect("a trace");
+        assert_eq!((import.header.format.as_str(), import.header.lacks.threads), ("test", true));
+        (done, import.items.map(|item| item.expect("readable")).collect())
+    }
+
+    fn read(since: Instant, offset: u64, len: u64, us: (u64, u64)) -> Passed {
+        let at = |us| since + Duration::from_micros(us);
+        Passed { asked: Asked::Read, offset, len, returned: len, done: true, start: at(us.0), end: at(us.1) }
+    }
+
+    /// Files with names of 4 KiB, more than are kept of: the rest is counted, and those that are known go on.
+    #[test]
+    fn names_end_at_their_limit() {
+        let kept = (MAX_NAMES_BYTES / MAX_NAME_BYTES) as u64;
+        let (done, items) = recorded(|recorder, since| {
+            for client in 0..kept + 10 {
+                recorder.opened(client, &format!("{client:0>width$}", width = MAX_NAME_BYTES), 1 << 20);
+                recorder.passed(client, &read(since, 0, 4096, (client, client + 1)));
+                if client > 0 {
+                    recorder.closed(client);
+                }
+            }
+            recorder.passed(0, &read(since, 4096, 4096, (kept + 20, kept + 21)));
+        });
+        assert_eq!(done, Recorded { records: kept + 1, left_out: vec![(TOO_MANY_FILES, 10)] });
+        assert_eq!(items.iter().filter(|item| matches!(item, Item::File(_))).count() as u64, kept);
+    }
+
+    fn reads(items: &[Item]) -> Vec<(u32, u32, u64)> {
+        let read = |item: &Item| match item {
+            Item::Record(r) => Some((r.file, r.open, r.offset)),
+            Item::File(_) => None,
+        };
+        items.iter().filter_map(read).collect()
+    }
+
+    #[test]
+    fn clients_of_one_file_are_its_open_descriptions_and_starts_keep_their_order() {
+        let (done, items) = recorded(|recorder, since| {
+            recorder.opened(7, "a", 100);
+            recorder.opened(9, "b\0c", 50);
+            recorder.passed(9, &read(since, 2, 1, (30, 40)));
+            // Answered later, asked for earlier.
+            recorder.passed(7, &read(since, 1, 1, (20, 50)));
+            recorder.closed(7);
+            recorder.opened(7, "a", 100);
+            recorder.passed(7, &Passed { returned: 3, ..read(since, 3, 5, (60, 61)) });
+        });
+        assert_eq!(done, Recorded { records: 3, left_out: Vec::new() });
+        let files: Vec<&Item> = items.iter().filter(|item| matches!(item, Item::File(_))).collect();
+        let file = |name: &str, size| Item::File(FileInfo { name: name.to_string(), size: Some(size) });
+        assert_eq!(files, [&file("a", 100), &file("b?c", 50)]);
+        assert_eq!(reads(&items), [(0, 0, 1), (1, 1, 2), (0, 2, 3)]);
+        let Some(Item::Record(last)) = items.last() else { panic!("a record") };
+        let times = (last.start_ns, last.end_ns, last.returned);
+        assert_eq!(times, (Some(40_000), Some(41_000), Some(3)), "since the first one began");
+    }
+
+    #[test]
+    fn what_is_not_in_the_trace_is_counted() {
+        let (done, items) = recorded(|recorder, since| {
+            recorder.opened(1, "a", 100);
+            recorder.passed(1, &Passed { done: false, ..read(since, 0, 1, (0, 1)) });
+            recorder.passed(1, &Passed { asked: Asked::Flush, ..read(since, 0, 0, (0, 1)) });
+            // The first one began so long ago that more than can be held began and ended meanwhile.
+            (2..MAX_RECORDS_DISORDER as u64 + 4).for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));
+            recorder.passed(1, &read(since, 1, 1, (0, 99)));
+        });
+        let late = "requests that were answered too late to be put in order";
+        assert_eq!(done.left_out, [("flushes", 1), ("requests that failed", 1), (late, 1)]);
+        assert_eq!((done.records, items.len() as u64), (MAX_RECORDS_DISORDER as u64 + 2, done.records + 1));
+    }
+
+    #[test]
+    fn a_full_disk_is_told_at_once_and_at_the_end_and_stops_nobody() {
+        let (told, heard) = sync_channel(1);
+        let (path, since) = (PathBuf::from("t"), Instant::now());
+        let output = Output { path, to: Box::new(Disk(Arc::default(), 10)) };
+        let broken = move |error: &TraceError| told.send(error.to_string()).expect("room");
+        let recorder = Recorder::start("test", since, output, broken).expect("a thread");
+        let line = heard.recv().expect("told");
+        assert_eq!(line, "cannot be written (the disk is full): t; free some space or write elsewhere");
+        recorder.opened(1, "a", 100);
+        (0..2 * QUEUE as u64).for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));
+        assert_eq!(recorder.finish().expect_err("not written").to_string(), line);
+    }
+}

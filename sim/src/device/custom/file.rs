@@ -1,0 +1,474 @@
+//! The keys of a model file, to and from a preset. Never: a key without its unit in the name, or a range (`check.rs`).
+
+use super::SCHEMA;
+use crate::device::array::ArrayModel;
+use crate::device::disk::{DiskModel, Slope};
+use crate::device::hdd::{BufferModel, HddModel, Seek};
+use crate::device::lanes::LanesModel;
+use crate::device::net::{CHUNK_BYTES, NetModel};
+use crate::device::presets::{Model, Preset};
+use crate::device::ssd::{SsdModel, Tail};
+use serde::{Deserialize, Serialize};
+
+/// A model file. Exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net` is there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelFile {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What it is, in one line.
+    pub summary: String,
+    /// Where the figures are from.
+    pub origin: String,
+    /// Day of the measurement, if there was one: `2026-11-30`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+    /// Whether the figures were fitted to measurements.
+    pub calibrated: bool,
+    /// How far the model is from them.
+    pub fit_error: String,
+    /// How many bytes it holds.
+    pub capacity_bytes: u64,
+    /// How many commands an owner should have in it at once.
+    pub commands_at_once: u32,
+    /// What the host spends on each KiB that a reader gets, in nanoseconds.
+    pub host_ns_per_kib: u64,
+    /// Where that is from.
+    pub host_origin: String,
+    /// One command after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskFile>,
+    /// Several at once behind one gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lanes: Option<LanesFile>,
+    /// One head, one arm, a platter that turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hdd: Option<HddFile>,
+    /// One after the other, with an overhead that depends on how many readers there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayFile>,
+    /// Many dies, some channels, one link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssd: Option<SsdFile>,
+    /// Many at once over a shared link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<NetFile>,
+    /// How well it fits; for people, the simulator does not look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<FitFile>,
+    /// What was measured; for people as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<PointFile>,
+}
+
+/// [`DiskModel`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskFile {
+    /// What each transfer costs.
+    pub command_ns: u64,
+    /// The longest transfer; left out where no limit is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_transfer_bytes: Option<u64>,
+    /// What the bytes cost.
+    pub slopes: Vec<SlopeFile>,
+}
+
+/// [`Slope`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlopeFile {
+    /// It holds for bytes of the command from here on.
+    pub from_bytes: u64,
+    /// Picoseconds for each KiB.
+    pub ps_per_kib: u64,
+}
+
+/// [`LanesModel`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LanesFile {
+    /// Commands worked on at once.
+    pub lanes: u32,
+    /// What each transfer of a command alone costs.
+    pub command_ns: u64,
+    /// The longest transfer; left out where no limit is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_transfer_bytes: Option<u64>,
+    /// What a command holds the gate for, whatever its length.
+    pub gate_ns: u64,
+    /// What it holds the gate for, for each KiB.
+    pub gate_ps_per_kib: u64,
+    /// What the bytes of a command alone cost.
+    pub slopes: Vec<SlopeFile>,
+}
+
+/// [`HddModel`]; its capacity is that of the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the keys of hdd::HddModel with their units")]
+pub struct HddFile {
+    pub rpm: u32,
+    pub command_ns: u64,
+    pub settle_ns: u64,
+    pub seek_root_ns: u64,
+    pub seek_linear_from: f64,
+    pub seek_full_ns: u64,
+    pub outer_bytes_per_s: u64,
+    pub inner_bytes_per_s: u64,
+    pub buffer_segments: u32,
+    pub buffer_segment_bytes: u64,
+    pub buffer_hit_ns: u64,
+    pub interface_bytes_per_s: u64,
+    pub queue_depth: u32,
+    pub patience_ns: u64,
+}
+
+/// [`ArrayModel`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrayFile {
+    /// What the bytes cost.
+    pub ps_per_kib: u64,
+    /// What a command costs, by readers.
+    pub overhead: Vec<OverheadFile>,
+}
+
+/// A row of [`ArrayFile::overhead`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverheadFile {
+    /// From so many readers on.
+    pub from_readers: u32,
+    /// Nanoseconds of a command.
+    pub ns: u64,
+}
+
+/// [`SsdModel`]; the tail is there as a whole or not at all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the keys of ssd::SsdModel with their units")]
+pub struct SsdFile {
+    pub channels: u32,
+    pub dies_per_channel: u32,
+    pub flash_page_bytes: u64,
+    pub command_ns: u64,
+    pub read_ns: u64,
+    pub channel_bytes_per_s: u64,
+    pub link_bytes_per_s: u64,
+    pub queue_depth: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<TailFile>,
+}
+
+/// [`Tail`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the keys of ssd::Tail with their units")]
+pub struct TailFile {
+    pub read_p99_ns: u64,
+    pub collisions_per_million: u64,
+    pub program_ns: u64,
+    pub erase_ns: u64,
+}
+
+/// [`NetModel`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the keys of net::NetModel with their units")]
+pub struct NetFile {
+    pub rtt_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_p99_ns: Option<u64>,
+    pub connection_bytes_per_s: u64,
+    pub link_bytes_per_s: u64,
+    pub server_connections: u32,
+    /// An answer comes whole, behind the one before it; otherwise answers take turns on the link.
+    #[serde(default)]
+    pub whole_answers: bool,
+}
+
+/// How well a model fits what was measured. Errors are parts: 0.1 is 10 %.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FitFile {
+    /// What was probed.
+    pub source: String,
+    /// Whether the model holds.
+    pub holds: bool,
+    /// Largest error of a point.
+    pub worst_error: f64,
+    /// Median error of a point.
+    pub median_error: f64,
+}
+
+/// The order of the reads of a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// Each read begins where the one before it ended.
+    Sequential,
+    /// Each read begins at a multiple of its size, drawn evenly from the span.
+    Random,
+}
+
+impl Pattern {
+    /// For a table.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Pattern::Sequential => "sequential",
+            Pattern::Random => "random",
+        }
+    }
+}
+
+/// A point that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PointFile {
+    /// `sequential` or `random`.
+    pub pattern: Pattern,
+    /// Bytes of a read.
+    pub request_bytes: u64,
+    /// Reads at once.
+    pub depth: u32,
+    /// Median, first and third quartile of the rounds, in 10^6 bytes a second.
+    pub mb_per_s: [f64; 3],
+    /// Median latency in microseconds.
+    pub latency_us: f64,
+    /// Model / measured - 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
+}
+
+const HEAD: &str = "\
+# A device model for 'foreread compare --on model:FILE.toml'. Units stand in the names of the keys; times are
+# nanoseconds (ps: picoseconds), rates bytes a second. Keys that are not known are refused.
+";
+
+impl ModelFile {
+    /// The text of the file.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let text = toml::to_string(self).expect("a struct of numbers and strings can always be written");
+        format!("{HEAD}{text}")
+    }
+
+    /// A preset as a file.
+    #[must_use]
+    pub fn of_preset(preset: &Preset) -> ModelFile {
+        let mut file = ModelFile {
+            schema: SCHEMA.to_string(),
+            summary: preset.summary.to_string(),
+            origin: preset.origin.to_string(),
+            calibrated: preset.calibrated,
+            fit_error: preset.fit_error.to_string(),
+            capacity_bytes: preset.capacity_bytes,
+            commands_at_once: preset.connections,
+            host_ns_per_kib: preset.host_ns_per_kib,
+            host_origin: preset.host_origin.to_string(),
+            ..ModelFile::default()
+        };
+        match preset.model {
+            Model::Disk(model) => file.disk = Some(DiskFile::of(&model)),
+            Model::Lanes(model) => file.lanes = Some(LanesFile::of(&model)),
+            Model::Hdd(model) => file.hdd = Some(HddFile::of(&model)),
+            Model::Array(model) => file.array = Some(ArrayFile::of(&model)),
+            Model::Ssd(model) => file.ssd = Some(SsdFile::of(&model)),
+            Model::Net(model) => file.net = Some(NetFile::of(&model)),
+        }
+        file
+    }
+
+    /// The preset that a checked file describes. It lives as long as the process.
+    ///
+    /// # Panics
+    /// Where the file has no table of figures, which [`super::parse`] has refused.
+    #[must_use]
+    pub fn preset(&self, name: &str) -> &'static Preset {
+        let text = |text: &str| &*Box::leak(text.to_string().into_boxed_str());
+        let net = || self.net.as_ref().map(|f| Model::Net(f.model()));
+        let model = (self.disk.as_ref().map(|f| Model::Disk(f.model())))
+            .or_else(|| self.lanes.as_ref().map(|f| Model::Lanes(f.model())))
+            .or_else(|| self.hdd.as_ref().map(|f| Model::Hdd(f.model(self.capacity_bytes))))
+            .or_else(|| self.array.as_ref().map(|f| Model::Array(f.model())))
+            .or_else(|| self.ssd.as_ref().map(|f| Model::Ssd(f.model())))
+            .or_else(net)
+            .expect("a checked file has a table of figures");
+        Box::leak(Box::new(Preset {
+            name: text(name),
+            summary: text(&self.summary),
+            origin: text(&self.origin),
+            calibrated: self.calibrated,
+            fit_error: text(&self.fit_error),
+            capacity_bytes: self.capacity_bytes,
+            host_ns_per_kib: self.host_ns_per_kib,
+            host_origin: text(&self.host_origin),
+            connections: self.commands_at_once,
+            model,
+        }))
+    }
+}
+
+/// The largest number there is stands for no limit.
+fn no_limit(bytes: u64) -> Option<u64> {
+    Some(bytes).filter(|b| *b < u64::MAX)
+}
+
+fn slopes_of(slopes: &[Slope]) -> Vec<SlopeFile> {
+    slopes.iter().map(|s| SlopeFile { from_bytes: s.from_bytes, ps_per_kib: s.ps_per_kib }).collect()
+}
+
+fn slopes(files: &[SlopeFile]) -> &'static [Slope] {
+    let slope = |s: &SlopeFile| Slope { from_bytes: s.from_bytes, ps_per_kib: s.ps_per_kib };
+    Box::leak(files.iter().map(slope).collect())
+}
+
+impl DiskFile {
+    fn of(model: &DiskModel) -> DiskFile {
+        let DiskModel { command_ns, max_transfer_bytes, slopes } = *model;
+        DiskFile { command_ns, max_transfer_bytes: no_limit(max_transfer_bytes), slopes: slopes_of(slopes) }
+    }
+
+    fn model(&self) -> DiskModel {
+        let max_transfer_bytes = self.max_transfer_bytes.unwrap_or(u64::MAX);
+        DiskModel { command_ns: self.command_ns, max_transfer_bytes, slopes: slopes(&self.slopes) }
+    }
+}
+
+impl LanesFile {
+    fn of(model: &LanesModel) -> LanesFile {
+        let LanesModel { alone, lanes, gate_ns, gate_ps_per_kib } = *model;
+        let DiskFile { command_ns, max_transfer_bytes, slopes } = DiskFile::of(&alone);
+        LanesFile { lanes, command_ns, max_transfer_bytes, gate_ns, gate_ps_per_kib, slopes }
+    }
+
+    fn model(&self) -> LanesModel {
+        let max_transfer_bytes = self.max_transfer_bytes.unwrap_or(u64::MAX);
+        let alone = DiskModel { command_ns: self.command_ns, max_transfer_bytes, slopes: slopes(&self.slopes) };
+        LanesModel { alone, lanes: self.lanes, gate_ns: self.gate_ns, gate_ps_per_kib: self.gate_ps_per_kib }
+    }
+}
+
+impl HddFile {
+    fn of(model: &HddModel) -> HddFile {
+        HddFile {
+            rpm: model.rpm,
+            command_ns: model.command_ns,
+            settle_ns: model.seek.settle_ns,
+            seek_root_ns: model.seek.root_ns,
+            seek_linear_from: model.seek.linear_from,
+            seek_full_ns: model.seek.full_ns,
+            outer_bytes_per_s: model.bytes_per_s.0,
+            inner_bytes_per_s: model.bytes_per_s.1,
+            buffer_segments: model.buffer.segments,
+            buffer_segment_bytes: model.buffer.segment_bytes,
+            buffer_hit_ns: model.buffer.hit_ns,
+            interface_bytes_per_s: model.buffer.interface_bytes_per_s,
+            queue_depth: model.queue_depth,
+            patience_ns: model.patience_ns,
+        }
+    }
+
+    fn model(&self, capacity_bytes: u64) -> HddModel {
+        HddModel {
+            capacity_bytes,
+            rpm: self.rpm,
+            command_ns: self.command_ns,
+            seek: Seek {
+                settle_ns: self.settle_ns,
+                root_ns: self.seek_root_ns,
+                linear_from: self.seek_linear_from,
+                full_ns: self.seek_full_ns,
+            },
+            bytes_per_s: (self.outer_bytes_per_s, self.inner_bytes_per_s),
+            buffer: BufferModel {
+                segments: self.buffer_segments,
+                segment_bytes: self.buffer_segment_bytes,
+                hit_ns: self.buffer_hit_ns,
+                interface_bytes_per_s: self.interface_bytes_per_s,
+            },
+            queue_depth: self.queue_depth,
+            patience_ns: self.patience_ns,
+        }
+    }
+}
+
+impl ArrayFile {
+    fn of(model: &ArrayModel) -> ArrayFile {
+        let row = |&(from_readers, ns): &(u32, u64)| OverheadFile { from_readers, ns };
+        ArrayFile { ps_per_kib: model.ps_per_kib, overhead: model.overhead_ns.iter().map(row).collect() }
+    }
+
+    fn model(&self) -> ArrayModel {
+        let rows: Vec<(u32, u64)> = self.overhead.iter().map(|r| (r.from_readers, r.ns)).collect();
+        ArrayModel { overhead_ns: Box::leak(rows.into_boxed_slice()), ps_per_kib: self.ps_per_kib }
+    }
+}
+
+impl SsdFile {
+    fn of(model: &SsdModel) -> SsdFile {
+        let tail = |t: Tail| TailFile {
+            read_p99_ns: t.read_p99_ns,
+            collisions_per_million: t.collisions_per_million,
+            program_ns: t.program_ns,
+            erase_ns: t.erase_ns,
+        };
+        SsdFile {
+            channels: model.channels,
+            dies_per_channel: model.dies_per_channel,
+            flash_page_bytes: model.page_bytes,
+            command_ns: model.command_ns,
+            read_ns: model.read_ns,
+            channel_bytes_per_s: model.channel_bytes_per_s,
+            link_bytes_per_s: model.link_bytes_per_s,
+            queue_depth: model.queue_depth,
+            tail: model.tail.map(tail),
+        }
+    }
+
+    fn model(&self) -> SsdModel {
+        let tail = |t: &TailFile| Tail {
+            read_p99_ns: t.read_p99_ns,
+            collisions_per_million: t.collisions_per_million,
+            program_ns: t.program_ns,
+            erase_ns: t.erase_ns,
+        };
+        SsdModel {
+            channels: self.channels,
+            dies_per_channel: self.dies_per_channel,
+            page_bytes: self.flash_page_bytes,
+            command_ns: self.command_ns,
+            read_ns: self.read_ns,
+            channel_bytes_per_s: self.channel_bytes_per_s,
+            link_bytes_per_s: self.link_bytes_per_s,
+            queue_depth: self.queue_depth,
+            tail: self.tail.as_ref().map(tail),
+        }
+    }
+}
+
+impl NetFile {
+    fn of(model: &NetModel) -> NetFile {
+        NetFile {
+            rtt_ns: model.rtt_ns,
+            rtt_p99_ns: model.rtt_p99_ns,
+            connection_bytes_per_s: model.connection_bytes_per_s,
+            link_bytes_per_s: model.link_bytes_per_s,
+            server_connections: model.connections,
+            whole_answers: model.chunk_bytes > CHUNK_BYTES,
+        }
+    }
+
+    fn model(&self) -> NetModel {
+        NetModel {
+            rtt_ns: self.rtt_ns,
+            rtt_p99_ns: self.rtt_p99_ns,
+            connection_bytes_per_s: self.connection_bytes_per_s,
+            link_bytes_per_s: self.link_bytes_per_s,
+            connections: self.server_connections,
+            chunk_bytes: if self.whole_answers { u64::MAX } else { CHUNK_BYTES },
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Device models in files: `--on model:FILE.toml`.
+//!
+//! A file in the format [`SCHEMA`] says the same as a preset, and where its figures are from; `foreread probe -o` writes
+//! one for a storage that was measured, `foreread models --toml NAME` one for a preset, to begin with. The format is
+//! that of [`ModelFile`]: units stand in the names of the keys, unknown keys are errors, every number has a range.
+//!
+//! ```text
+//!   FILE.toml ──parse──► ModelFile ──preset──► Preset ──► whatever takes model:NAME
+//!                            ▲                   │
+//!       probe, --toml ───────┴──── of_preset ◄───┘
+//! ```
+//!
+//! Never: a file that is not regular (a FIFO would wait for ever), is larger than [`MOST_FILE_BYTES`], or is half
+//! understood.
+
+mod check;
+mod file;
+
+pub use file::{
+    ArrayFile, DiskFile, FitFile, LanesFile, ModelFile, NetFile, OverheadFile, Pattern, PointFile, SlopeFile,
+};
+
+use super::presets::{self, Preset};
+use foreread_core::policy::SpecError;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// Name and version of the format.
+pub const SCHEMA: &str = "foreread.model/1";
+/// Longest file that is read: a hundred times what a probe writes.
+pub const MOST_FILE_BYTES: u64 = 1 << 20;
+/// How the name of a model says that it is a file.
+const SUFFIX: &str = ".toml";
+
+/// Why a model file was refused: one line that says what, where and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad model file: {place}: {why}; {remedy}")]
+pub struct ModelFileError {
+    /// The file, and the key or line in it.
+    pub place: String,
+    /// What is wrong.
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// Why there is no such model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// A name that no preset has.
+    #[error("{0}")]
+    Name(SpecError),
+    /// A file that is none.
+    #[error("{0}")]
+    File(#[from] ModelFileError),
+}
+
+/// Files that were read: each once, so that everyone in this process means the same figures by a name, and the memory
+/// that a preset is made of for good is bounded by the names.
+static READ: LazyLock<Mutex<HashMap<String, &'static Preset>>> = LazyLock::new(Mutex::default);
+
+/// The model called `name`: a preset, or a file where the name ends in `.toml`.
+///
+/// # Errors
+/// See [`FindError`].
+pub fn find(name: &str) -> Result<&'static Preset, FindError> {
+    if !name.ends_with(SUFFIX) {
+        return presets::find(name).map_err(FindError::Name);
+    }
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(preset) = read.get(name) {
+        return Ok(preset);
+    }
+    let preset = load(Path::new(name))?.preset(name);
+    read.insert(name.to_string(), preset);
+    Ok(preset)
+}
+
+/// Reads a model file.
+///
+/// # Errors
+/// It is not there, not a model file, or says what cannot be.
+pub fn load(path: &Path) -> Result<ModelFile, ModelFileError> {
+    let refuse = |why: String, remedy: &str| ModelFileError {
+        place: path.display().to_string(),
+        why,
+        remedy: remedy.to_string(),
+    };
+    let unreadable = |error: std::io::Error| refuse(said(&error), "check the path");
+    let meta = std::fs::metadata(path).map_err(unreadable)?;
+    if !meta.is_file() {
+        return Err(refuse("not a regular file".to_string(), "name a file that 'foreread probe -o' wrote"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|f| f.take(MOST_FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    if bytes.len() as u64 > MOST_FILE_BYTES {
+        return Err(refuse(
+            format!("longer than {MOST_FILE_BYTES} bytes"),
+            "name a file that 'foreread probe -o' wrote",
+        ));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| refuse("not UTF-8 text".to_string(), "name a file that 'foreread probe -o' wrote"))?;
+    parse(&text, &path.display().to_string())
+}
+
+/// Reads the text of a model file; `place` names it in errors.
+///
+/// # Errors
+/// See [`load`].
+pub fn parse(text: &str, place: &str) -> Result<ModelFile, ModelFileError> {
+    let file: ModelFile = toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count();
+        let written = text.lines().nth(line).unwrap_or("").trim();
+        let written = if written.is_empty() { String::new() } else { format!(" '{}'", shorten(written)) };
+        ModelFileError {
+            place: format!("{place}: line {}{written}", line + 1),
+            why: shorten(&error.message().replace('\n', ", ")),
+            remedy: "mend that line; 'foreread models --toml NAME' prints a good file".to_string(),
+        }
+    })?;
+    file.check().map_err(|(key, why)| ModelFileError {
+        place: format!("{place}: {key}"),
+        why,
+        remedy: "mend that key; 'foreread models --toml NAME' prints a good file".to_string(),
+    })?;
+    Ok(file)
+}
+
+/// The longest piece of a hostile file that is repeated.
+const SHOWN: usize = 120;
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= SHOWN { text.to_string() } else { text.chars().take(SHOWN).collect::<String>() + " ..." }
+}
+
+/// The system's words without its number.
+fn said(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::presets::PRESETS;
+    use crate::device::{Command, run_dry};
+
+    fn text_of(name: &str) -> String {
+        ModelFile::of_preset(presets::find(name).expect("a preset")).to_toml()
+    }
+
+    /// What `text` with `from` in the place of `to` is refused for.
+    fn refused(name: &str, from: &str, to: &str) -> String {
+        let text = text_of(name);
+        assert!(text.contains(from), "{from} is not in\n{text}");
+        let error = parse(&text.replacen(from, to, 1), "x.toml").expect_err(to).to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.starts_with("bad model file: x.toml: "), "{error}");
+        error
+    }
+
+    #[test]
+    fn every_preset_goes_through_a_file_and_stays_what_it_is() {
+        for preset in PRESETS {
+            let text = ModelFile::of_preset(preset).to_toml();
+            let file = parse(&text, "x").unwrap_or_else(|e| panic!("{}: {e}\n{text}", preset.name));
+            assert_eq!(file.to_toml(), text);
+            let again = file.preset("again.toml");
+            assert_eq!(format!("{:?}", again.model), format!("{:?}", preset.model));
+            assert_eq!((again.capacity_bytes, again.connections), (preset.capacity_bytes, preset.connections));
+            assert_eq!((again.host_ns_per_kib, again.calibrated), (preset.host_ns_per_kib, preset.calibrated));
+            let times = |preset: &Preset| {
+                let mut device = preset.build(3);
+                (0..20).for_each(|id| device.submit(0, Command { id, file: 0, start: id * 70_000, len: 200_000 }));
+                run_dry(device.as_mut())
+            };
+            assert_eq!(times(again), times(preset), "{}", preset.name);
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_by_name() {
+        let unknown = refused("rbd", "rtt_ns", "rtt_us");
+        assert!(unknown.contains("rtt_us") && unknown.contains("unknown field"), "{unknown}");
+        assert!(refused("rbd", "summary", "sumary").contains("sumary"));
+        assert!(refused("rbd", "foreread.model/1", "foreread.model/2").contains("schema"));
+        assert!(refused("rbd", "rtt_ns = 690000", "rtt_ns = -1").contains("'rtt_ns = -1'"));
+        assert!(refused("rbd", "rtt_ns = 690000", "rtt_ns = 1.5").contains("'rtt_ns = 1.5'"));
+        assert!(refused("rbd", "rtt_ns = 690000", "rtt_ns = 99999999999999999999").contains("rtt_ns"));
+        assert!(refused("rbd", "rtt_ns = 690000", "rtt_ns = 1\nrtt_ns = 1").contains("duplicate key"));
+        assert!(refused("rbd", "rtt_ns = 690000", "").contains("missing field `rtt_ns`"));
+        assert!(refused("rbd", "[net]", "[new]").contains("unknown field `new`"));
+        let two = format!("{}\n[array]\nps_per_kib = 1\noverhead = [{{ from_readers = 1, ns = 1 }}]\n", text_of("rbd"));
+        assert!(parse(&two, "x").expect_err("two kinds").to_string().contains("one table of"));
+        for text in ["", "\0", "[", "schema = 1", "=", &"[a.".repeat(10_000), "\u{feff}x", "[[points]]"] {
+            let error = parse(text, "x").expect_err("refused").to_string();
+            assert!(error.lines().count() == 1 && error.len() < 500, "{error}");
+        }
+    }
+
+    #[test]
+    fn every_number_has_a_range() {
+        for (name, from, to, key) in [
+            ("rbd", "rtt_ns = 690000", "rtt_ns = 3600000000001", "net.rtt_ns"),
+            ("rbd", "capacity_bytes = 107374182400", "capacity_bytes = 0", "capacity_bytes"),
+            ("rbd", "connection_bytes_per_s = 62500000", "connection_bytes_per_s = 62500001", "connection_bytes_per_s"),
+            ("rbd", "link_bytes_per_s = 62500000", "link_bytes_per_s = 999", "net.link_bytes_per_s"),
+            ("rbd", "commands_at_once = 16", "commands_at_once = 0", "commands_at_once"),
+            ("rbd", "host_ns_per_kib = 0", "host_ns_per_kib = 1000001", "host_ns_per_kib"),
+            ("nvme", "rtt_p99_ns = 95000", "rtt_p99_ns = 59999", "net.rtt_p99_ns"),
+            ("x25-m", "from_bytes = 65536", "from_bytes = 262144", "disk.slopes"),
+            ("x25-m", "from_bytes = 0", "from_bytes = 1", "disk.slopes"),
+            ("usb-2g", "max_transfer_bytes = 122880", "max_transfer_bytes = 511", "disk.max_transfer_bytes"),
+            ("eva", "from_readers = 1", "from_readers = 2", "array.overhead"),
+            ("ssd-sata", "channels = 8", "channels = 0", "ssd.channels"),
+            ("ssd-sata", "queue_depth = 32", "queue_depth = 65537", "ssd.queue_depth"),
+            ("ssd-sata", "collisions_per_million = 1000", "collisions_per_million = 1000001", "collisions_per_million"),
+            ("hdd-7200", "seek_linear_from = 0.3", "seek_linear_from = nan", "hdd.seek_linear_from"),
+            ("hdd-7200", "rpm = 7200", "rpm = 59", "hdd.rpm"),
+            ("hdd-7200", "inner_bytes_per_s = 120000000", "inner_bytes_per_s = 250000001", "hdd.outer_bytes_per_s"),
+        ] {
+            let error = refused(name, from, to);
+            assert!(error.contains(key), "{name} {to}: {error}");
+        }
+        let long = format!("summary = \"{}\"", "x".repeat(501));
+        let line = text_of("rbd").lines().find(|l| l.starts_with("summary")).expect("a line").to_string();
+        assert!(refused("rbd", &line, &long).contains("summary"));
+        assert!(refused("rbd", &line, "summary = \"a\\u001b[31m\"").contains("summary"));
+    }
+
+    #[test]
+    fn files_that_are_none() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let error = |path: &Path| find(path.to_str().expect("UTF-8")).expect_err("refused").to_string();
+        assert!(error(&dir.path().join("gone.toml")).contains("No such file"));
+        let sub = dir.path().join("dir.toml");
+        std::fs::create_dir(&sub).expect("a directory");
+        assert!(error(&sub).contains("not a regular file"));
+        let path = dir.path().join("long.toml");
+        // As long as allowed is read, and is no model; one more byte is not.
+        std::fs::write(&path, " ".repeat(MOST_FILE_BYTES as usize)).expect("written");
+        assert!(error(&path).contains("missing field"));
+        std::fs::write(&path, " ".repeat(MOST_FILE_BYTES as usize + 1)).expect("written");
+        assert!(error(&path).contains("longer than"));
+        std::fs::write(&path, [0xff, 0xfe]).expect("written");
+        assert!(error(&path).contains("UTF-8"));
+        std::fs::write(&path, text_of("x25-m")).expect("written");
+        let found = find(path.to_str().expect("UTF-8")).expect("a model");
+        assert!(std::ptr::eq(found, find(path.to_str().expect("UTF-8")).expect("read once")));
+        assert!(matches!(find("rdb"), Err(FindError::Name(_))));
+    }
+}

@@ -1,0 +1,175 @@
+//! Luck, on order: a small generator whose draws depend on nothing but the numbers it was made from.
+//!
+//! Two rules make simulated runs comparable. A draw that belongs to a fetch is **keyed** by (seed, file, first
+//! byte, how many times that byte was fetched before), never by the order of calls: so every policy that asks
+//! the device for the same bytes meets the same luck. And the generator is written out here, so an upgrade of a
+//! crate cannot change what a seed means.
+//!
+//! Never: entropy, time or threads. Whole numbers and uniforms are the same on every machine; normal and
+//! lognormal draws go through the platform's `ln`, `cos` and `exp`, which may differ in the last bit.
+//!
+//! ```text
+//!   seed ──► state ──(+ GOLDEN)──► state ──(+ GOLDEN)──► ...
+//!                        │mix          │mix
+//!                        ▼             ▼
+//!                     64 bits       64 bits
+//! ```
+
+/// The step between states: 2^64 divided by the golden ratio, made odd (Steele, Lea and Flood, "Fast splittable
+/// pseudorandom number generators", OOPSLA 2014).
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The 0.99 quantile of the standard normal distribution.
+pub const Z99: f64 = 2.326_347_874_040_841;
+
+/// Scrambles 64 bits so that each bit of the answer depends on each bit of `x`; one to one. It is the finaliser
+/// of splitmix64 (Stafford's variant 13).
+#[must_use]
+pub fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The generator for the `nth` fetch (0 for the first) that begins at byte `first_byte` of `file`.
+#[must_use]
+pub fn keyed(seed: u64, file: u32, first_byte: u64, nth: u64) -> Rng {
+    let words = [u64::from(file), first_byte, nth];
+    Rng { state: words.into_iter().fold(mix(seed.wrapping_add(GOLDEN)), |h, word| mix(h.wrapping_add(GOLDEN) ^ word)) }
+}
+
+/// A lower bound of [`Rng::lognormal`]: the smallest uniform above 0 is 2^-53, so no normal draw is below
+/// `-sqrt(2 * 53 * ln 2)`.
+#[must_use]
+pub fn least_lognormal(median: f64, p99: f64) -> f64 {
+    let farthest = -(2.0 * 53.0 * std::f64::consts::LN_2).sqrt();
+    median * ((p99 / median).ln() / Z99 * farthest).exp()
+}
+
+/// A splitmix64 generator: 2^64 draws before it repeats, good enough for luck and for nothing secret.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    state: u64,
+}
+
+impl Rng {
+    /// A generator that starts from `seed`. Any seed is as good as any other.
+    #[must_use]
+    pub fn new(seed: u64) -> Rng {
+        Rng { state: seed }
+    }
+
+    /// The next 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(GOLDEN);
+        mix(self.state)
+    }
+
+    /// A whole number from 0 up to but not including `n`; 0 when `n` is 0. The most likely value is at most
+    /// `n / 2^64` likelier than the least likely one.
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// A multiple of 2^-53 in `[0, 1)`.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 * (-53_f64).exp2()
+    }
+
+    /// A draw from the normal distribution of mean 0 and standard deviation 1 (Box and Muller 1958, its cosine
+    /// half). Takes two draws of 64 bits.
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
+    /// A lognormal draw: half of all draws lie below `median`, 99 % below `p99`; in their unit.
+    ///
+    /// # Panics
+    /// Where `0 < median <= p99` does not hold: both are constants of a model.
+    pub fn lognormal(&mut self, median: f64, p99: f64) -> f64 {
+        assert!(0.0 < median && median <= p99, "a lognormal needs 0 < median <= p99, not {median} and {p99}");
+        median * ((p99 / median).ln() / Z99 * self.normal()).exp()
+    }
+
+    /// Puts `items` into random order (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reference outputs of splitmix64 for the seed 1234567, as other implementations list them.
+    #[test]
+    fn bits_are_those_of_splitmix64() {
+        let mut rng = Rng::new(1_234_567);
+        let drawn: [u64; 3] = std::array::from_fn(|_| rng.bits());
+        assert_eq!(drawn, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+    }
+
+    #[test]
+    fn below_covers_its_range_evenly() {
+        let mut rng = Rng::new(7);
+        let mut seen = [0_u32; 10];
+        for _ in 0..100_000 {
+            seen[rng.below(10) as usize] += 1;
+        }
+        // 10,000 expected in each, standard deviation 95: five of them on either side.
+        assert!(seen.iter().all(|n| (9_525..=10_475).contains(n)), "{seen:?}");
+        assert_eq!(rng.below(0), 0);
+        assert_eq!(rng.below(1), 0);
+    }
+
+    #[test]
+    fn unit_and_normal_have_their_moments() {
+        let mut rng = Rng::new(3);
+        let n = 200_000;
+        let units: Vec<f64> = (0..n).map(|_| rng.unit()).collect();
+        assert!(units.iter().all(|u| (0.0..1.0).contains(u)));
+        assert!((units.iter().sum::<f64>() / f64::from(n) - 0.5).abs() < 0.004);
+        let normals: Vec<f64> = (0..n).map(|_| rng.normal()).collect();
+        assert!((normals.iter().sum::<f64>() / f64::from(n)).abs() < 0.012);
+        assert!((normals.iter().map(|z| z * z).sum::<f64>() / f64::from(n) - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn lognormal_meets_its_median_and_p99() {
+        let mut rng = Rng::new(5);
+        let mut drawn: Vec<f64> = (0..100_000).map(|_| rng.lognormal(15.0, 75.0)).collect();
+        drawn.sort_by(f64::total_cmp);
+        assert!((drawn[50_000] / 15.0 - 1.0).abs() < 0.02, "median {}", drawn[50_000]);
+        assert!((drawn[99_000] / 75.0 - 1.0).abs() < 0.05, "p99 {}", drawn[99_000]);
+        assert_eq!(rng.lognormal(15.0, 15.0), 15.0);
+    }
+
+    /// Same key, same luck; any part of the key changed, other luck.
+    #[test]
+    fn keyed_draws_depend_on_the_whole_key_only() {
+        let first = |seed, file, byte, nth| keyed(seed, file, byte, nth).bits();
+        assert_eq!(first(1, 2, 4096, 0), first(1, 2, 4096, 0));
+        let others = [
+            first(1, 2, 4096, 0),
+            first(2, 2, 4096, 0),
+            first(1, 3, 4096, 0),
+            first(1, 2, 512, 0),
+            first(1, 2, 4096, 1),
+        ];
+        for (i, a) in others.iter().enumerate() {
+            assert!(others[..i].iter().all(|b| a != b), "{others:?}");
+        }
+    }
+
+    #[test]
+    fn shuffle_keeps_every_item_and_moves_them() {
+        let mut items: Vec<u32> = (0..100).collect();
+        Rng::new(9).shuffle(&mut items);
+        assert_ne!(items, (0..100).collect::<Vec<_>>());
+        items.sort_unstable();
+        assert_eq!(items, (0..100).collect::<Vec<_>>());
+    }
+}

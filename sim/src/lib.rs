@@ -1,0 +1,18 @@
+//! The room that **predicts**: device models, workloads, and the machine of `foreread-core` under a virtual clock.
+//!
+//! ```text
+//!   workload ──► simulator ◄── device        limits: the bound and the oracle of the same reads
+//!                    │                        peer: imitations of other programs' readahead
+//!                    └──► RunResult ──► stats: intervals, tests, Holm's correction
+//! ```
+//! Everything is computed from keys ([`draw`]): the same call gives the same figures on any machine. The room knows no
+//! engine, no file and no real clock.
+
+pub mod device;
+pub mod draw;
+pub mod instant;
+pub mod limits;
+pub mod peer;
+pub mod simulator;
+pub mod stats;
+pub mod workload;

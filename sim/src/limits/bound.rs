@@ -1,0 +1,225 @@
+//! A time that no run can be below, whatever it fetches and whenever: a plumb line for the simulator.
+//!
+//! ```text
+//!   bound = max( device: the least time in which the model gives the distinct pages that are read or touched
+//!                readers: the thinking and copying of the chain of jobs that has most of it,
+//!                path: the least time until a read has its bytes, and what its reader thinks and copies then )
+//! ```
+//!
+//! The device has to give each page at least once, as one command at its fastest; a reader has to think and copy
+//! whatever is cached. A hint costs nothing, and of touches only the first of a page through its mapping costs
+//! something. A run ends with its last read, so what comes after the last request that surely is one counts only for
+//! the job that follows. A run beneath the largest of the three means that the simulator, the oracle or the model is
+//! broken.
+//!
+//! Never: an estimate. Where the model draws its round trips, the part of the device counts the shortest that can be
+//! drawn; the path counts the shortest of those that this run can draw for a page.
+
+use super::future::begin_ns;
+use super::path;
+use crate::device::presets::Preset;
+use crate::simulator::copy_ns;
+use crate::workload::{Job, Kind, Request, Workload};
+use foreread_core::machine::Config;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A lower bound of the time of a run, in its parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// What the device takes at least.
+    pub device_ns: u64,
+    /// What the slowest reader takes at least.
+    pub readers_ns: u64,
+    /// What a reader waits for at least, and then still thinks and copies: see `path.rs`.
+    pub path_ns: u64,
+}
+
+impl Bound {
+    /// The bound of a workload on a model, in a cache of pages of `page_bytes` or larger ones.
+    #[must_use]
+    pub fn of(workload: &Workload, preset: &Preset, page_bytes: u64) -> Bound {
+        Bound {
+            device_ns: preset.least_ns(workload.distinct_bytes(page_bytes)),
+            readers_ns: readers_ns(workload, preset.host_ns_per_kib, page_bytes),
+            path_ns: 0,
+        }
+    }
+
+    /// The bound of a run with these limits, on the device whose luck comes from `seed`: what gaps and cuts cost, and the
+    /// path of each reader, count too.
+    #[must_use]
+    pub fn of_run(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> Bound {
+        let mut bound = Bound::of(workload, preset, config.page.bytes());
+        bound.device_ns = bound.device_ns.saturating_add(path::commands_ns(workload, preset, config));
+        bound.path_ns = path::path_ns(workload, preset, config, seed);
+        bound
+    }
+
+    /// The largest of its parts.
+    #[must_use]
+    pub fn ns(&self) -> u64 {
+        self.device_ns.max(self.readers_ns).max(self.path_ns)
+    }
+}
+
+/// What the slowest chain of jobs takes at least, up to the last read of each.
+fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64 {
+    let shared = shared_opens(&workload.jobs);
+    let mut touched = BTreeSet::new();
+    let (mut starts, mut ends) = (Vec::with_capacity(workload.jobs.len()), Vec::with_capacity(workload.jobs.len()));
+    let mut latest = 0;
+    for job in &workload.jobs {
+        let size = workload.files[job.file as usize];
+        let clipped = |start: u64, len: u64| start.saturating_add(len).min(size).saturating_sub(start);
+        // What each request gets; the first touch of a page is known where no other reader can have been there.
+        let mut bytes = |r: &Request| match r.kind {
+            Kind::Read => Some(clipped(r.offset, r.len)),
+            Kind::Touch if shared.contains(&job.open) => None,
+            Kind::Touch => {
+                let page = r.offset / page_bytes;
+                touched.insert((job.open, page)).then(|| clipped(page * page_bytes, page_bytes))
+            }
+            Kind::Hint(_) => None,
+        };
+        let got: Vec<Option<u64>> = job.requests.iter().map(&mut bytes).collect();
+        let begin = begin_ns(job, &starts, &ends);
+        if job.timed {
+            // Each request comes at its time, whoever still waits, so that nothing is known of them together.
+            let served = begin.max(timed_ns(job, &got, host_ns_per_kib));
+            latest = latest.max(served);
+            starts.push(begin);
+            ends.push(served);
+            continue;
+        }
+        if let Some(last) = got.iter().rposition(Option::is_some) {
+            latest = latest.max(begin.saturating_add(job_ns(job, &got[..=last], host_ns_per_kib)));
+        }
+        starts.push(begin.saturating_add(job.requests.first().map_or(0, |r| r.think_ns)));
+        ends.push(begin.saturating_add(job_ns(job, &got, host_ns_per_kib)));
+    }
+    latest
+}
+
+/// What a job takes at least for its first requests: all that it thinks and copies, shared between the requests that
+/// it keeps going. With more than one going, which of them thinks before a request is chance, so each that is not made
+/// at once is charged the least. Touches are charged together: on larger pages several of them are one fault, with one
+/// rounding.
+fn job_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
+    let requests = || job.requests.iter().zip(got);
+    let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add);
+    let of_reads = requests().filter(|(r, _)| r.kind == Kind::Read).map(|(_, bytes)| bytes.unwrap_or(0));
+    let reads = sum(&mut of_reads.map(|bytes| copy_ns(bytes, host_ns_per_kib)));
+    let touches = sum(&mut requests().filter(|(r, _)| r.kind == Kind::Touch).map(|(_, bytes)| bytes.unwrap_or(0)));
+    let depth = u64::from(job.depth.max(1));
+    let mut thinks = requests().map(|(r, _)| r.think_ns).filter(|&think| think > 0);
+    let think = if depth == 1 {
+        sum(&mut thinks)
+    } else {
+        let least = job.requests.iter().map(|r| r.think_ns).filter(|&think| think > 0).min().unwrap_or(0);
+        least.saturating_mul(thinks.count() as u64)
+    };
+    reads.saturating_add(touches.saturating_mul(host_ns_per_kib) / 1024).saturating_add(think) / depth
+}
+
+/// When the last request of a timed job that surely is one can be served at the earliest. A touch may turn out to be of
+/// a mapped page, whoever was there before: requests overtake each other.
+fn timed_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
+    let reads = job.requests.iter().zip(got).filter(|(r, _)| r.kind == Kind::Read);
+    let served = reads.map(|(r, bytes)| r.think_ns.saturating_add(copy_ns(bytes.unwrap_or(0), host_ns_per_kib)));
+    served.max().unwrap_or(0)
+}
+
+/// Open descriptions of jobs that may run at the same time: not all of them one after the other in one chain. There
+/// nobody knows whose touch of a page is the first.
+fn shared_opens(jobs: &[Job]) -> BTreeSet<u32> {
+    // A line is a chain without its branches: of several jobs after the same one, the first goes on with its line.
+    let mut lines: Vec<u32> = Vec::with_capacity(jobs.len());
+    let mut followed = vec![false; jobs.len()];
+    let mut line_of_open = BTreeMap::new();
+    let mut shared = BTreeSet::new();
+    for (number, job) in jobs.iter().enumerate() {
+        let goes_on = job.after.filter(|&before| !std::mem::replace(&mut followed[before as usize], true));
+        let line = goes_on.map_or(number as u32, |before| lines[before as usize]);
+        lines.push(line);
+        if *line_of_open.entry(job.open).or_insert(line) != line {
+            shared.insert(job.open);
+        }
+    }
+    shared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::presets;
+    use crate::workload::Request;
+
+    fn workload(depth: u32, thinks: &[u64]) -> Workload {
+        let request =
+            |(i, think_ns): (usize, &u64)| Request { think_ns: *think_ns, ..Request::read(i as u64 * 1024, 1024) };
+        let requests = thinks.iter().enumerate().map(request).collect();
+        let job = Job { depth, ..Job::new(0, 0, requests) };
+        Workload { name: "test".to_string(), files: vec![1 << 20], page_bytes: 512, jobs: vec![job] }
+    }
+
+    #[test]
+    fn readers_think_and_copy() {
+        // 400 ns for each KiB.
+        let preset = presets::find("x25-m").expect("a preset");
+        let of = |w: &Workload| Bound::of(w, preset, 512);
+        assert_eq!(of(&workload(1, &[0, 1000, 5000])).readers_ns, 7200);
+        // Two at once: half of three copies and of three times the least pause.
+        assert_eq!(of(&workload(2, &[300, 1000, 5000])).readers_ns, (1200 + 900) / 2);
+        let mut two = workload(1, &[1000]);
+        two.jobs.push(workload(1, &[0, 7000]).jobs.remove(0));
+        assert_eq!(of(&two).readers_ns, 7800);
+        assert_eq!(of(&workload(1, &[])), Bound::default());
+    }
+
+    #[test]
+    fn the_device_gives_each_byte_once() {
+        let preset = presets::find("hdd-theory").expect("a preset");
+        let mut w = workload(1, &[0, 0, 0]);
+        let once = Bound::of(&w, preset, 512);
+        // 8 ms and 3 KiB at 102,400 KiB/s, rounded up.
+        assert_eq!((once.device_ns, once.ns()), (8_029_297, 8_029_297));
+        w.jobs.push(w.jobs[0].clone());
+        assert_eq!(Bound::of(&w, preset, 512).device_ns, once.device_ns);
+    }
+
+    /// By hand, 400 ns for each KiB: touches of a page of 512 bytes are 200 ns, the first of each page alone.
+    #[test]
+    fn touches_are_charged_where_they_surely_are_the_first() {
+        let preset = presets::find("x25-m").expect("a preset");
+        let job = |open: u32, after: Option<u32>, at: &[u64]| Job {
+            after,
+            ..Job::new(0, open, at.iter().map(|&at| Request::touch(at)).collect())
+        };
+        let of = |jobs: Vec<Job>, page| Bound::of(&Workload { jobs, ..workload(1, &[]) }, preset, page).readers_ns;
+        assert_eq!(of(vec![job(0, None, &[0, 511, 512, 0])], 512), 400);
+        assert_eq!(of(vec![job(0, None, &[0, 511, 512, 0])], 1024), 400);
+        // One mapping along a chain, one for each job of it, and one that two readers share.
+        assert_eq!(of(vec![job(0, None, &[0]), job(0, Some(0), &[0, 512])], 512), 400);
+        assert_eq!(of(vec![job(0, None, &[0]), job(1, Some(0), &[0, 512])], 512), 600);
+        assert_eq!(of(vec![job(0, None, &[0]), job(0, None, &[0, 512])], 512), 0);
+        // A branch of a chain is another reader too.
+        let branched = vec![job(1, None, &[0]), job(0, Some(0), &[0]), job(0, Some(0), &[512])];
+        assert_eq!(of(branched, 512), 200);
+        // The end of the file is no whole page.
+        let last = Workload { files: vec![600], jobs: vec![job(0, None, &[599])], ..workload(1, &[]) };
+        assert_eq!(Bound::of(&last, preset, 512).readers_ns, 34, "88 bytes");
+    }
+
+    /// Pauses before requests that are made at once are no pauses, and those after the last read are nobody's.
+    #[test]
+    fn pauses_count_up_to_the_last_read() {
+        let preset = presets::find("rbd").expect("a preset that charges no copies");
+        let of = |w: &Workload| Bound::of(w, preset, 512).readers_ns;
+        assert_eq!(of(&workload(2, &[0, 300, 5000])), 300);
+        let mut hinted = workload(1, &[100, 300]);
+        hinted.jobs[0].requests[1].kind = Kind::Hint(foreread_core::event::Advice::Random);
+        assert_eq!(of(&hinted), 100);
+        hinted.jobs.push(Job { after: Some(0), ..workload(1, &[7]).jobs.remove(0) });
+        assert_eq!(of(&hinted), 407);
+    }
+}

@@ -1,0 +1,526 @@
+//! The oracle: the best schedule found by a search that knows all that will be read, in the same cache, on the same
+//! device, for the same readers.
+//!
+//! A schedule fetches what is wanted soonest and absent, with its neighbours that it would fetch soon anyway; what is
+//! wanted last leaves (Belady 1966), and nothing is fetched ahead into room that something wanted sooner needs (Cao,
+//! Felten, Karlin and Li 1995 call that *aggressive*). In which order, how long, how many at once, and whether the gaps
+//! between are read too: that is a [`Rule`], and which one is best depends on the device and on the reads. So the search
+//! runs a few start points, and the reads without readahead, then changes the fastest one parameter at a time, until it
+//! has taken [`MAX_COST`] times the work of a run, or is as fast as the bound.
+//!
+//! ```text
+//!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next
+//!                       ▲ arrivals          │ a use is done
+//!   extent:  absent ──fetch──► flying ──► present ──never wanted again, or farthest and room is short──► absent
+//! ```
+//!
+//! What it is: a time that can be reached, between the bound (`bound.rs`), which may not be reachable, and the policies.
+//! What it is not: the optimum. Finding that is a hard problem even for one disk, and a policy may find a better schedule
+//! by chance; `lab/tests/limits.rs` searches for such rows and counts them.
+//!
+//! Never: looks at the rows of a comparison, or takes part in a verdict.
+
+mod fetches;
+mod readers;
+mod rules;
+
+use super::bound::Bound;
+use super::future::{Extent, Future, NEVER, Order};
+use crate::device::Device;
+use crate::device::presets::Preset;
+use crate::simulator::RunResult;
+use crate::simulator::mapped::Mapped;
+use crate::simulator::{self, copy_ns};
+use crate::stats::latency_histogram;
+use crate::workload::waits::Waits;
+use crate::workload::{Kind, Request, Workload};
+use foreread_core::machine::Config;
+use foreread_core::policy::PolicySpec;
+use foreread_core::stats::Stats;
+use hdrhistogram::Histogram;
+use rules::{CHANGES, Range, Rule, starts};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+
+/// What one run of the oracle needs.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// Who reads what.
+    pub workload: &'a Workload,
+    /// Cache and limits, those of every policy.
+    pub config: Config,
+    /// The device.
+    pub preset: &'a Preset,
+    /// Its luck.
+    pub seed: u64,
+    /// What no run can be below: a run this fast needs no other rule.
+    pub bound: Bound,
+}
+
+/// Events for each extent, and as many more, after which a run in which no reader got on is taken for one that never
+/// ends. Chosen: an extent of 256 KiB arrives in 512 sectors at most, and is then copied.
+const PATIENCE: u64 = 1024;
+
+/// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
+const NEAR: f64 = 1e-4;
+
+/// The search may take so many times the work of the run without readahead, which is the longest run there is.
+const MAX_COST: u64 = 10;
+/// Events that a search may take however short the run is: some milliseconds.
+const MIN_EVENTS: u64 = 60_000;
+
+/// The fastest run that the search finds, each schedule on a device of its own. Nothing for a workload with more touches
+/// than [`super::MAX_TOUCHES`], nor for one with a timed job: when its requests come is no matter of readahead, and how
+/// long a run takes no measure of it.
+#[must_use]
+pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
+    if timed(setup.workload) {
+        return None;
+    }
+    Search::new(setup)?.run()
+}
+
+/// The reads in two orders: as they would come if only bytes took time, and one job after the other.
+struct Search<'a> {
+    setup: &'a Setup<'a>,
+    merged: Future,
+    in_turns: Option<Future>,
+    best: RunResult,
+    /// Work left, in events.
+    left: u64,
+    seen: Vec<Rule>,
+}
+
+/// Events of a run: each read begins and ends, and so does each fetch.
+fn cost(run: &RunResult) -> u64 {
+    2 * (run.stats.demand_reads + run.stats.source_reads)
+}
+
+impl<'a> Search<'a> {
+    /// Begins with the run without readahead: in a small cache with many readers that can be best.
+    fn new(setup: &'a Setup<'a>) -> Option<Search<'a>> {
+        let page = setup.config.page.bytes();
+        let most = (setup.config.max_fetch_bytes / page).min(setup.config.capacity_pages / 4);
+        let cost_of = |r: &Request| {
+            let bytes = if r.kind == Kind::Touch { page } else { r.len };
+            copy_ns(bytes, setup.preset.host_ns_per_kib) + bytes
+        };
+        let merged = Future::of(setup.workload, page, most, Order::Merged, cost_of)?;
+        let several = setup.workload.jobs.len() > 1;
+        let in_turns = several.then(|| Future::of(setup.workload, page, most, Order::Jobs, cost_of)).flatten();
+        let (policy, host_ns_per_kib) = (PolicySpec::none(), setup.preset.host_ns_per_kib);
+        let idle =
+            simulator::Setup { workload: setup.workload, policy: &policy, config: setup.config, host_ns_per_kib };
+        let best = simulator::run(&idle, setup.preset.build(setup.seed));
+        let left = (MAX_COST * cost(&best)).max(MIN_EVENTS);
+        Some(Search { setup, merged, in_turns, best, left, seen: Vec::new() })
+    }
+
+    fn run(mut self) -> Option<RunResult> {
+        let mut rule = None;
+        for start in starts(self.setup.preset, self.setup.workload.jobs.len()) {
+            if self.is_faster(start) {
+                rule = Some(start);
+            }
+        }
+        // Without readahead is best: the changes start from what comes nearest to it.
+        let mut rule = rule.unwrap_or(Rule { ahead: false, ..rules::LONG });
+        let range = Range::of(self.setup.preset, &self.setup.config);
+        let (mut change, mut failed) = (0, 0);
+        while failed < CHANGES.len() && !self.is_over() {
+            let next = CHANGES[change](rule, &range);
+            if range.has(&next) && self.is_faster(next) {
+                (rule, failed) = (next, 0);
+            } else {
+                (change, failed) = ((change + 1) % CHANGES.len(), failed + 1);
+            }
+        }
+        Some(self.best)
+    }
+
+    /// Nothing is left to be won, or to be spent.
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.best.time_s < self.setup.bound.ns() as f64 / 1e9 * (1.0 + NEAR)
+    }
+
+    /// Tries a rule that has not been tried, and keeps its run if it is the fastest so far.
+    fn is_faster(&mut self, rule: Rule) -> bool {
+        if self.seen.contains(&rule) || self.is_over() {
+            return false;
+        }
+        self.seen.push(rule);
+        let future = match &self.in_turns {
+            Some(in_turns) if rule.turns => in_turns,
+            _ => &self.merged,
+        };
+        let run = Oracle::new(*self.setup, rule, future.clone()).run();
+        self.left = self.left.saturating_sub(cost(&run));
+        let faster = run.time_s < self.best.time_s;
+        if faster {
+            self.best = run;
+        }
+        faster
+    }
+}
+
+/// Whether any request comes at a time of its own.
+fn timed(workload: &Workload) -> bool {
+    workload.jobs.iter().any(|job| job.timed)
+}
+
+/// Where an extent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Absent,
+    Flying,
+    Present,
+}
+
+/// What is known of an extent beside its future.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    place: Place,
+    /// A reader has asked for it while it was absent.
+    asked: bool,
+    /// Nobody had asked for it when it was fetched, and nobody has since.
+    ahead: bool,
+    /// Readers that copy from it.
+    pins: u32,
+    /// Bytes from its start that may be read.
+    arrived: u64,
+    /// The fetch that it flies with.
+    fetch: u32,
+}
+
+/// One of the `depth` requests that a job keeps going.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    job: u32,
+    request: Option<usize>,
+    /// It has waited as long as its next request wants.
+    rested: bool,
+    /// The touch it is at.
+    touch: u32,
+    /// First byte it has not copied.
+    at: u64,
+    /// One past the last it will copy of what is being copied.
+    copied_to: u64,
+    issued_at: u64,
+    /// Since when it waits; nothing while it copies or thinks.
+    waiting_since: Option<u64>,
+    waited_ns: u64,
+    met: Met,
+}
+
+impl Slot {
+    fn new(job: u32) -> Slot {
+        Slot {
+            job,
+            request: None,
+            rested: false,
+            touch: 0,
+            at: 0,
+            copied_to: 0,
+            issued_at: 0,
+            waiting_since: None,
+            waited_ns: 0,
+            met: Met::Hit,
+        }
+    }
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// Its next request.
+    next: usize,
+    /// Its slots, from the first on, and how many of them are not at their end.
+    first_slot: u32,
+    busy: u32,
+}
+
+/// The worst that a request has met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Met {
+    Hit,
+    Late,
+    Miss,
+}
+
+/// A fetch on its way: those of the extents `first..end` that fly with it, the ones before `next` whole, and the pages
+/// between them that no reader wants.
+struct Fetch {
+    end: u32,
+    next: u32,
+    start: u64,
+    gap_pages: u64,
+}
+
+struct Oracle<'a> {
+    setup: Setup<'a>,
+    rule: Rule,
+    device: Box<dyn Device>,
+    /// Commands that it works on at once.
+    lanes: u32,
+    future: Future,
+    states: Vec<State>,
+    slots: Vec<Slot>,
+    jobs: Vec<Progress>,
+    waits: Waits,
+    /// The jobs through each open description that have not ended.
+    opens: Vec<u32>,
+    mapped: Mapped,
+    /// Readers' steps: time, order, slot.
+    steps: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    order: u64,
+    /// Absent extents that will be wanted, by their next use.
+    absent: BTreeSet<(u32, u32)>,
+    /// The same by their places, and the extent behind the latest fetch.
+    absent_places: BTreeSet<u32>,
+    head: u32,
+    /// Extents that a reader waits for and that are absent.
+    asked: VecDeque<u32>,
+    /// Present extents that nobody copies from, by their next use.
+    idle: BTreeSet<(u32, u32)>,
+    /// Slots that wait, and for which extent.
+    waiting: Vec<(u32, u32)>,
+    fetches: Vec<Fetch>,
+    flying: u32,
+    /// Pages present or flying.
+    held_pages: u64,
+    /// Pages that are being copied.
+    pinned_pages: u64,
+    /// Pages of gaps that fly.
+    gap_pages: u64,
+    /// Bytes that are absent and will be wanted.
+    absent_bytes: u64,
+    /// Longest fetch of a ramp by now.
+    ramp_bytes: u64,
+    stats: Stats,
+    latency: Histogram<u64>,
+    ended_at: u64,
+    /// Events since a reader last got on, and the most there may be: all extents fly and arrive while everybody thinks.
+    idle_events: u64,
+    patience: u64,
+}
+
+impl<'a> Oracle<'a> {
+    fn new(setup: Setup<'a>, rule: Rule, future: Future) -> Oracle<'a> {
+        let state = State { place: Place::Absent, asked: false, ahead: false, pins: 0, arrived: 0, fetch: 0 };
+        let jobs = &setup.workload.jobs;
+        let mut oracle = Oracle {
+            states: vec![state; future.extents.len()],
+            absent: (0..future.extents.len() as u32).map(|e| (future.next_use(e), e)).collect(),
+            absent_places: (0..future.extents.len() as u32).collect(),
+            head: 0,
+            absent_bytes: future.extents.iter().map(Extent::len).sum(),
+            slots: Vec::new(),
+            jobs: vec![Progress::default(); jobs.len()],
+            waits: Waits::of(jobs),
+            opens: vec![0; jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
+            mapped: Mapped::default(),
+            patience: PATIENCE * (1 + future.extents.len() as u64),
+            setup,
+            rule,
+            device: setup.preset.build(setup.seed),
+            lanes: fetches::lanes(setup.preset),
+            future,
+            steps: BinaryHeap::new(),
+            order: 0,
+            asked: VecDeque::new(),
+            idle: BTreeSet::new(),
+            waiting: Vec::new(),
+            fetches: Vec::new(),
+            flying: 0,
+            held_pages: 0,
+            pinned_pages: 0,
+            gap_pages: 0,
+            ramp_bytes: rule.first_bytes,
+            stats: Stats::default(),
+            latency: latency_histogram(),
+            ended_at: 0,
+            idle_events: 0,
+        };
+        oracle.enrol();
+        oracle
+    }
+
+    /// # Panics
+    /// When a read never ends or nothing gets on: the oracle or the device model is broken, and a figure would be a lie.
+    fn run(mut self) -> RunResult {
+        let mut arrivals = Vec::new();
+        let mut now = 0;
+        self.pump(now);
+        while let Some(at) = self.next_time() {
+            now = now.max(at);
+            self.idle_events += 1;
+            assert!(
+                self.idle_events <= self.patience,
+                "the oracle makes no progress: {} events and no reader got on",
+                self.patience
+            );
+            if self.device.next_time().is_some_and(|t| t <= now) {
+                self.device.advance(now, &mut arrivals);
+                arrivals.drain(..).for_each(|arrival| self.arrive(now, arrival));
+            }
+            while self.steps.peek().is_some_and(|s| s.0.0 <= now)
+                && let Some(Reverse((_, _, slot))) = self.steps.pop()
+            {
+                self.step(now, slot);
+            }
+            self.pump(now);
+        }
+        assert!(self.waiting.is_empty(), "a read of the oracle never ended");
+        assert!(self.jobs.iter().all(|j| j.busy == 0), "a job of the oracle never ended");
+        RunResult {
+            time_s: self.ended_at as f64 / 1e9,
+            stats: self.stats,
+            latency: self.latency,
+            distinct_bytes: self.setup.workload.distinct_bytes(self.setup.config.page.bytes()),
+            kernel: false,
+            late_p99_ns: None,
+        }
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        [self.steps.peek().map(|s| s.0.0), self.device.next_time()].into_iter().flatten().min()
+    }
+
+    fn pin(&mut self, extent: u32) {
+        let state = &mut self.states[extent as usize];
+        state.pins += 1;
+        if state.pins == 1 {
+            self.pinned_pages += self.future.pages(extent);
+            self.idle.remove(&(self.future.next_use(extent), extent));
+        }
+    }
+
+    /// A reader lets go of an extent; `used` is the touch that this ends.
+    fn unpin(&mut self, extent: u32, used: Option<u32>) {
+        if let Some(touch) = used {
+            // Not idle while it is pinned, so no list holds it under its old next use.
+            self.future.finish(touch);
+        }
+        let state = &mut self.states[extent as usize];
+        state.pins -= 1;
+        if state.pins == 0 {
+            self.pinned_pages -= self.future.pages(extent);
+            self.settle(extent);
+        }
+    }
+
+    /// A present extent that nobody copies from stays for its next use, or leaves when there is none.
+    fn settle(&mut self, extent: u32) {
+        let State { place, pins, .. } = self.states[extent as usize];
+        if place != Place::Present || pins > 0 {
+            return;
+        }
+        match self.future.next_use(extent) {
+            NEVER => self.leave(extent),
+            next => _ = self.idle.insert((next, extent)),
+        }
+    }
+
+    fn leave(&mut self, extent: u32) {
+        let pages = self.future.pages(extent);
+        let Extent { file, start, .. } = self.future.extents[extent as usize];
+        let bytes = self.future.extents[extent as usize].len();
+        // A touch is of one page, so what is mapped is an extent of its own.
+        let page = self.setup.config.page.page_of(start);
+        self.mapped.unmap(file, page / 64, 1 << (page % 64));
+        let next = self.future.next_use(extent);
+        let state = &mut self.states[extent as usize];
+        (state.place, state.arrived) = (Place::Absent, 0);
+        if std::mem::take(&mut state.ahead) {
+            self.stats.unused_bytes += bytes;
+        }
+        self.held_pages -= pages;
+        self.idle.remove(&(next, extent));
+        if next != NEVER {
+            self.stats.evicted_pages += pages;
+            self.absent_bytes += bytes;
+            self.absent.insert((next, extent));
+            self.absent_places.insert(extent);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rules::LONG;
+    use super::*;
+    use crate::device::presets;
+    use crate::device::{Arrival, Command};
+    use foreread_core::units::PageSize;
+
+    /// It always has something to say, and never says it.
+    struct Mute(u64);
+
+    impl Device for Mute {
+        fn submit(&mut self, _: u64, _: Command) {}
+
+        fn next_time(&self) -> Option<u64> {
+            Some(self.0 + 1)
+        }
+
+        fn advance(&mut self, now_ns: u64, _: &mut Vec<Arrival>) {
+            self.0 = now_ns;
+        }
+    }
+
+    fn with_oracle<T>(model: &str, pages: u64, run: impl FnOnce(Oracle<'_>) -> T) -> T {
+        let requests = (0..pages).map(|page| Request::read(page * 4096, 4096)).collect();
+        let jobs = vec![crate::workload::Job::new(0, 0, requests)];
+        let workload = Workload { name: "test".to_string(), files: vec![1 << 20], page_bytes: 4096, jobs };
+        let preset = presets::find(model).expect("a preset");
+        let config = Config::new(PageSize::new(4096).expect("a page"), 4096).bounded();
+        let setup = Setup { workload: &workload, config, preset, seed: 1, bound: Bound::default() };
+        let future = Future::of(&workload, 4096, 1, Order::Merged, |r| r.len).expect("small");
+        run(Oracle::new(setup, LONG, future))
+    }
+
+    #[test]
+    #[should_panic(expected = "the oracle makes no progress: 4096 events and no reader got on")]
+    fn a_run_without_progress_ends_in_a_word() {
+        with_oracle("hdd-theory", 3, |mut oracle| {
+            oracle.device = Box::new(Mute(0));
+            oracle.run()
+        });
+    }
+
+    /// More events than a standstill may have, and a reader that gets on between them.
+    #[test]
+    fn a_long_run_is_no_standstill() {
+        let run = with_oracle("hdd-theory", 200, |mut oracle| {
+            oracle.patience = 8;
+            oracle.run()
+        });
+        assert_eq!(run.stats.demand_reads, 200);
+    }
+
+    /// One fetch at a time, and one that was asked for is in the list of those still when it has come and gone: it is
+    /// not fetched again for nobody.
+    #[test]
+    fn what_was_asked_for_is_fetched_once() {
+        for ahead in [false, true] {
+            let run = with_oracle("hdd-theory", 2, |mut oracle| {
+                oracle.rule = Rule { flights: 1, first_bytes: 1, ahead, ..LONG };
+                oracle.run()
+            });
+            assert_eq!((run.stats.source_bytes, run.stats.demand_reads), (8192, 2));
+        }
+    }
+
+    /// As much as the cache holds, to the page, and one flight takes all of it, however many lanes there are.
+    #[test]
+    fn one_flight_fills_the_cache() {
+        for model in ["hdd-theory", "rbd"] {
+            let run = with_oracle(model, 4, |mut oracle| {
+                oracle.rule = Rule { flights: 1, ..LONG };
+                assert_eq!(oracle.setup.config.capacity_pages, 4);
+                oracle.run()
+            });
+            assert_eq!(run.stats.source_reads, 1, "{model}");
+        }
+    }
+}

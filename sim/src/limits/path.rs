@@ -1,0 +1,163 @@
+//! What a reader has to wait for in any run: the bytes that it needs up to a read, and then all that it still thinks and
+//! copies.
+//!
+//! ```text
+//!   first read               read i                                    last read
+//!      ├── the device gives what is read up to here ──┤── thinks, copies ──┤      the largest sum over i
+//! ```
+//!
+//! Two more things are true of every schedule. A device with one head or one queue passes over each gap or begins a new
+//! command behind it. And a fetch of page `p` begins at most [`Config::max_fetch_bytes`] before the end of `p`, so the first
+//! byte of `p` arrives no earlier than the shortest first byte that any of those starts draws: a second fetch from
+//! the same start begins only when the first one has delivered.
+//!
+//! Never: a wait for another job, or for one of several requests that a job keeps going.
+
+use crate::device::presets::{Model, Preset};
+use crate::draw;
+use crate::simulator::copy_ns;
+use crate::workload::{Job, Kind, Request, Workload};
+use foreread_core::machine::Config;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Starts of fetches that are looked at in one file; behind that only the shortest draw there can be is counted.
+const MAX_STARTS: u64 = 1 << 15;
+/// Words of a bit for each page of a file; a path in a larger file is not followed.
+const MAX_WORDS: usize = 1 << 20;
+
+/// The pages of a file that are read, as sorted ranges that do not touch.
+type Ranges = BTreeMap<u32, Vec<(u64, u64)>>;
+
+/// What the device takes at least beyond `least_ns`, for gaps and for the commands that one fetch is too short for.
+pub(super) fn commands_ns(workload: &Workload, preset: &Preset, config: &Config) -> u64 {
+    let page = config.page.bytes();
+    let ranges = ranges(workload, page);
+    let bytes: u64 = ranges.values().flatten().map(|r| r.1 - r.0).sum();
+    let gaps = || ranges.values().flat_map(|r| r.windows(2)).map(|pair| pair[1].0 - pair[0].1);
+    // A gap costs each byte of it, or another command, whichever is less.
+    let serial = |command_ns: u64, ps_per_kib: u64| {
+        let pass_ns = |gap: u64| (u128::from(gap) * u128::from(ps_per_kib) / 1_024_000) as u64;
+        let gaps: u64 = gaps().map(|gap| pass_ns(gap).min(command_ns)).sum();
+        // No fetch is of two files, nor longer than it may be.
+        let files = command_ns * (ranges.len() as u64).saturating_sub(1);
+        (gaps + files).max(command_ns * bytes.div_ceil(config.max_fetch_bytes).saturating_sub(1))
+    };
+    match preset.model {
+        // Where a long command is several transfers, a cut may cost nothing.
+        Model::Disk(m) if m.max_transfer_bytes == u64::MAX => {
+            serial(m.command_ns, m.slopes.iter().map(|s| s.ps_per_kib).min().unwrap_or(0))
+        }
+        Model::Array(m) => serial(m.overhead_ns.iter().map(|o| o.1).min().unwrap_or(0), m.ps_per_kib),
+        // The drive reads on by itself, so a further command may cost no more than a hit of its buffer.
+        Model::Hdd(m) => {
+            let pass_ns = |gap: u64| (u128::from(gap) * 1_000_000_000 / u128::from(m.bytes_per_s.0)) as u64;
+            gaps().map(|gap| pass_ns(gap).min(m.command_ns)).sum()
+        }
+        _ => 0,
+    }
+}
+
+fn ranges(workload: &Workload, page: u64) -> Ranges {
+    let mut of_file = Ranges::new();
+    for job in &workload.jobs {
+        let size = workload.files[job.file as usize];
+        let read = job.requests.iter().filter_map(|r| pages(r, page, size));
+        of_file.entry(job.file).or_default().extend(read);
+    }
+    for ranges in of_file.values_mut() {
+        ranges.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for &(start, end) in &*ranges {
+            match joined.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        *ranges = joined;
+    }
+    of_file.retain(|_, ranges| !ranges.is_empty());
+    of_file
+}
+
+/// The bytes of the pages of a request that the file has.
+fn pages(r: &Request, page: u64, size: u64) -> Option<(u64, u64)> {
+    let (start, end) =
+        (r.offset / page * page, (r.offset + r.len.max(1)).div_ceil(page).saturating_mul(page).min(size));
+    (r.demands() && (r.len > 0 || r.kind == Kind::Touch) && start < end).then_some((start, end))
+}
+
+/// The longest such path of any job that is not timed and keeps one request going.
+pub(super) fn path_ns(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> u64 {
+    let firsts: BTreeMap<u32, FirstBytes> = draws(workload, preset, config, seed);
+    let jobs = workload.jobs.iter().filter(|job| job.depth <= 1 && !job.timed);
+    jobs.map(|job| of_job(workload, job, preset, config, &firsts)).max().unwrap_or(0)
+}
+
+fn of_job(workload: &Workload, job: &Job, preset: &Preset, config: &Config, firsts: &BTreeMap<u32, FirstBytes>) -> u64 {
+    let (page, size) = (config.page.bytes(), workload.files[job.file as usize]);
+    let bits = (size / page / 64) as usize + 1;
+    if bits > MAX_WORDS {
+        return 0;
+    }
+    let reads: Vec<&Request> = job.requests.iter().collect();
+    // What is left from each request on, to the last read. A touch may be of a mapped page, which costs nothing.
+    let Some(last) = reads.iter().rposition(|r| r.kind == Kind::Read && r.len > 0) else { return 0 };
+    let own = |r: &Request| {
+        let bytes = r.offset.saturating_add(r.len).min(size).saturating_sub(r.offset);
+        if r.kind == Kind::Read { copy_ns(bytes, preset.host_ns_per_kib) } else { 0 }
+    };
+    let (mut left, mut tails) = (0_u64, vec![0; last + 1]);
+    for (i, r) in reads[..=last].iter().enumerate().rev() {
+        tails[i] = left;
+        left = left.saturating_add(own(r)).saturating_add(r.think_ns);
+    }
+    let first = firsts.get(&job.file);
+    let mut seen = vec![0_u64; bits];
+    let (mut bytes, mut longest) = (0, 0);
+    for (r, tail) in reads[..=last].iter().zip(&tails) {
+        let Some((start, end)) = pages(r, page, size) else { continue };
+        for at in (start..end).step_by(page as usize) {
+            let (word, bit) = ((at / page / 64) as usize, 1 << (at / page % 64));
+            bytes += if seen[word] & bit == 0 { (at + page).min(end) - at } else { 0 };
+            seen[word] |= bit;
+        }
+        let arrives = first.and_then(|first| first.at(start / page)).unwrap_or(0).saturating_add(own(r));
+        longest = longest.max(preset.least_ns(bytes).max(arrives).saturating_add(*tail));
+    }
+    longest
+}
+
+/// When the first byte of each page of a file can be there at the earliest.
+struct FirstBytes(Vec<u64>);
+
+impl FirstBytes {
+    fn at(&self, page: u64) -> Option<u64> {
+        self.0.get(usize::try_from(page).ok()?).copied()
+    }
+}
+
+fn draws(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> BTreeMap<u32, FirstBytes> {
+    let Model::Net(model) = preset.model else { return BTreeMap::new() };
+    let Some(p99_ns) = model.rtt_p99_ns else { return BTreeMap::new() };
+    let page = config.page.bytes();
+    let window = (config.max_fetch_bytes / page).max(1);
+    let of_file = |(file, ranges): (u32, Vec<(u64, u64)>)| {
+        let pages = ranges.last().map_or(0, |r| r.1.div_ceil(page)).min(MAX_STARTS);
+        // The least of the draws of a window that slides: candidates in rising order.
+        let mut candidates: VecDeque<(u64, u64)> = VecDeque::new();
+        let firsts = (0..pages).map(|p| {
+            let drawn =
+                draw::keyed(seed, file, p * page, 0).lognormal(model.rtt_ns as f64, p99_ns as f64).round() as u64;
+            while candidates.back().is_some_and(|(_, ns)| *ns >= drawn) {
+                candidates.pop_back();
+            }
+            candidates.push_back((p, drawn));
+            while candidates.front().is_some_and(|(at, _)| at + window <= p) {
+                candidates.pop_front();
+            }
+            candidates.front().map_or(0, |(_, ns)| *ns)
+        });
+        (file, FirstBytes(firsts.collect()))
+    };
+    ranges(workload, page).into_iter().map(of_file).collect()
+}

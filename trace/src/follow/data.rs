@@ -1,0 +1,258 @@
+//! Calls that read, write or say how it will be read.
+//!
+//! Never: a record of a pipe, a socket or a terminal, or of a file that the kernel never named.
+
+use super::call::Call;
+use super::event::Place;
+use super::{Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, Seen, UNKNOWN, UNMAPPED, UNREAD};
+use crate::check::MAX_END;
+use crate::formats::step::Fault;
+use crate::formats::strace::calls::MAX_CALL_BYTES;
+use crate::formats::strace::fds::Description;
+use crate::{Flags, Item, Op, Record};
+use foreread_core::event::Advice;
+use std::collections::VecDeque;
+
+/// What a call asked for.
+struct Asked {
+    op: Op,
+    descriptor: i32,
+    /// Where the offset is from.
+    from: From,
+    /// Bytes; nothing where they are in the program's memory.
+    len: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// The position, which moves.
+    Position,
+    /// An argument.
+    At(u64),
+    /// The program's memory: only the page cache tells, by the page.
+    Memory,
+}
+
+fn asked(call: Call, args: [u64; 6]) -> Asked {
+    let [a, b, c, d, e, _] = args;
+    let of = |op, from, len| Asked { op, descriptor: a as i32, from, len };
+    let at = |offset, minus_one| if minus_one && offset == u64::MAX { From::Position } else { From::At(offset) };
+    let pointed = |pointer| if pointer == 0 { From::Position } else { From::Memory };
+    match call {
+        Call::ReadAt => of(Op::Read, From::At(d), Some(c)),
+        Call::ReadVector => of(Op::Read, From::Position, None),
+        Call::ReadVectorAt => of(Op::Read, at(d, false), None),
+        Call::ReadVectorAt2 => of(Op::Read, at(d, true), None),
+        Call::Write => of(Op::Write, From::Position, Some(c)),
+        Call::WriteAt => of(Op::Write, From::At(d), Some(c)),
+        Call::WriteVector => of(Op::Write, From::Position, None),
+        Call::WriteVectorAt => of(Op::Write, at(d, false), None),
+        Call::WriteVectorAt2 => of(Op::Write, at(d, true), None),
+        Call::Sendfile => Asked { descriptor: b as i32, ..of(Op::Read, pointed(c), Some(d)) },
+        Call::Copy => of(Op::Read, pointed(b), Some(e)),
+        Call::Readahead => of(Op::Hint(Advice::WillNeed), From::At(b), Some(c)),
+        Call::Advise => of(Op::Hint(advice(d).unwrap_or(Advice::Normal)), From::At(b), Some(c)),
+        _ => of(Op::Read, From::Position, Some(c)),
+    }
+}
+
+/// `POSIX_FADV_*`; the fifth, NOREUSE, says nothing about what is read ahead.
+fn advice(number: u64) -> Option<Advice> {
+    [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed, Advice::DontNeed]
+        .get(usize::try_from(number).ok()?)
+        .copied()
+}
+
+impl Follow {
+    pub(super) fn data(
+        &mut self,
+        thread: u32,
+        pending: &Pending,
+        came: u64,
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) -> Result<Option<Record>, Fault> {
+        if pending.call == Call::AdviseMapped {
+            return Ok(self.advised(thread, pending, at_ns, out));
+        }
+        let asked = asked(pending.call, pending.args);
+        self.moved_out(thread, pending, came);
+        if pending.call == Call::Advise && advice(pending.args[3]).is_none() {
+            return Ok(self.pass(NO_HINT));
+        }
+        let (open, before) = self.description(thread, asked.descriptor)?;
+        let file = self.bind(thread, &asked, open, before, pending.seen, came, out);
+        let position = self.tables.get(thread, asked.descriptor).and_then(|(_, d)| d.position);
+        if asked.from == From::Position {
+            let next = position.filter(|_| !pending.early).and_then(|at| at.checked_add(came));
+            self.put_position(thread, asked.descriptor, next);
+        }
+        let position = position.filter(|_| !pending.early);
+        let hint = matches!(asked.op, Op::Hint(_));
+        let Some(file) = file else {
+            return Ok(self.pass(match asked.op {
+                Op::Write => UNREAD,
+                _ if hint => NO_HINT,
+                _ => NO_FILE,
+            }));
+        };
+        let offset = match asked.from {
+            From::Position => position,
+            From::At(offset) => Some(offset),
+            From::Memory => None,
+        };
+        let (offset, len, returned) = match (offset, pending.seen) {
+            (Some(offset), _) => (offset, asked.len.unwrap_or(came).min(MAX_CALL_BYTES), Some(came)),
+            (None, Some(seen)) if asked.op == Op::Read => by_page(&mut self.counts, seen, came),
+            _ => return Ok(self.pass(UNKNOWN)),
+        };
+        let len = if hint { asked.len.unwrap_or(0) } else { len };
+        let direct = before.direct || pending.seen.is_some_and(|seen| seen.direct);
+        self.count(asked.op, came);
+        Ok(Some(Record {
+            op: asked.op,
+            thread,
+            open,
+            returned: returned.filter(|_| !hint),
+            start_ns: Some(pending.start_ns),
+            end_ns: Some(at_ns),
+            flags: if direct { Flags::DIRECT } else { Flags::default() },
+            // A hint of all that follows has no length, or one beyond all files.
+            ..Record::read(file, offset.min(MAX_END), len.min(MAX_END - offset.min(MAX_END)))
+        }))
+    }
+
+    /// A hint about addresses: of each file that is mapped there; the first is given back.
+    fn advised(&mut self, thread: u32, pending: &Pending, at_ns: u64, out: &mut VecDeque<Item>) -> Option<Record> {
+        let [address, len, number, ..] = pending.args;
+        // A text may have DONTNEED, which leaves the page cache as it is.
+        let Some(advice) = advice(number).filter(|advice| *advice != Advice::DontNeed) else {
+            return self.pass(NO_HINT);
+        };
+        let pieces = self.spaces.pieces(thread, address, len);
+        if pieces.is_empty() {
+            return self.pass(UNMAPPED);
+        }
+        let mut first = None;
+        for piece in pieces {
+            let Some(&place) = self.known.get(&piece.open).or_else(|| self.learned.get(&piece.open)) else {
+                self.left_out.count(NO_HINT);
+                continue;
+            };
+            let file = self.file(place, out);
+            self.counts.hints += 1;
+            let record = Record {
+                op: Op::Hint(advice),
+                thread,
+                open: MAPPING | file,
+                start_ns: Some(at_ns),
+                end_ns: Some(at_ns),
+                ..Record::read(file, piece.offset.min(MAX_END), piece.len.min(MAX_END - piece.offset.min(MAX_END)))
+            };
+            match first {
+                None => first = Some(Record { start_ns: Some(pending.start_ns), ..record }),
+                Some(_) => self.put(record),
+            }
+        }
+        first
+    }
+
+    fn pass(&mut self, why: &'static str) -> Option<Record> {
+        self.left_out.count(why);
+        None
+    }
+
+    fn count(&mut self, op: Op, came: u64) {
+        match op {
+            Op::Read => {
+                self.counts.reads += 1;
+                self.counts.read_bytes += came;
+            }
+            Op::Write => self.counts.writes += 1,
+            _ => self.counts.hints += 1,
+        }
+    }
+
+    /// The description behind a descriptor; one that nobody opened here begins here, without a position.
+    pub(super) fn description(&mut self, thread: u32, descriptor: i32) -> Result<(u32, Description), Fault> {
+        if let Some((open, description)) = self.tables.get(thread, descriptor) {
+            return Ok((open, *description));
+        }
+        let unknown = Description { name: None, position: None, direct: false };
+        Ok((self.tables.open(thread, descriptor, unknown, false)?, unknown))
+    }
+
+    fn put_position(&mut self, thread: u32, descriptor: i32, to: Option<u64>) {
+        if let Some((_, description)) = self.tables.get(thread, descriptor) {
+            description.position = to;
+        }
+    }
+
+    /// The file of a call, as the page cache says or as it was learned; a description that it contradicts is corrected.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a call")]
+    fn bind(
+        &mut self,
+        thread: u32,
+        asked: &Asked,
+        open: u32,
+        before: Description,
+        seen: Option<Seen>,
+        came: u64,
+        out: &mut VecDeque<Item>,
+    ) -> Option<u32> {
+        let learned: Option<Place> = self.known.get(&open).copied();
+        let file = before.name.or_else(|| learned.map(|place| self.file(place, out)));
+        let Some(seen) = seen.filter(|_| asked.op == Op::Read) else {
+            // A file of the page cache is asked there for every byte: whoever got bytes without was another.
+            let other = asked.op == Op::Read && came > 0 && !before.direct;
+            let other = other && file.is_some_and(|file| self.paged.contains(&file));
+            if other {
+                self.counts.contradicted += 1;
+                self.put_position(thread, asked.descriptor, None);
+            }
+            return file.filter(|_| !other);
+        };
+        let number = self.file(seen.place, out);
+        self.paged.insert(number);
+        self.learned.entry(open).or_insert(seen.place);
+        // The first pages of a read are not told where a later one had to be waited for.
+        let page = |byte: u64| if seen.direct { byte } else { byte / PAGE_BYTES };
+        let elsewhere = match (asked.from, before.position) {
+            (From::Position, Some(at)) => !(page(at)..=page(at.saturating_add(came))).contains(&page(seen.start)),
+            _ => false,
+        };
+        let other = file.is_some_and(|file| file != number);
+        if let Some((_, description)) = self.tables.get(thread, asked.descriptor) {
+            description.name = Some(number);
+            if elsewhere || other {
+                description.position = None;
+            }
+        }
+        self.counts.contradicted += u64::from(elsewhere || other);
+        Some(number)
+    }
+
+    /// What is copied moves the position of the other side too.
+    fn moved_out(&mut self, thread: u32, pending: &Pending, came: u64) {
+        let to = match pending.call {
+            Call::Sendfile => pending.args[0],
+            Call::Copy if pending.args[3] == 0 => pending.args[2],
+            _ => return,
+        };
+        if let Some((_, description)) = self.tables.get(thread, to as i32) {
+            description.position = description.position.and_then(|at| at.checked_add(came));
+        }
+    }
+}
+
+/// Pages that hold `came` bytes of which the page cache told pages only: the first of them are not told where a later
+/// one had to be waited for, so they are counted from the end too.
+fn by_page(counts: &mut Counts, seen: Seen, came: u64) -> (u64, u64, Option<u64>) {
+    if seen.direct {
+        return (seen.start, seen.end - seen.start, Some(came));
+    }
+    counts.by_page += 1;
+    let most = (came + PAGE_BYTES - 1).next_multiple_of(PAGE_BYTES);
+    let start = seen.start.min(seen.end.saturating_sub(most));
+    (start, (seen.end - start).min(most + PAGE_BYTES), None)
+}

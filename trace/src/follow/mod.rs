@@ -1,0 +1,467 @@
+//! From events to records: which descriptor is which file, where its position is, which bytes a call read.
+//!
+//! ```text
+//!   enter ──► pending ──► pages seen meanwhile ──► exit ──► record, in the order of starts
+//!                         name the file            bytes that came move the position
+//! ```
+//! The kernel's events name a file by device and inode, and only where the page cache is asked (`filemap:*`) or passed
+//! (`iomap:*`); descriptors are followed from `open` on. So a description learns its file at its first read, and all is
+//! followed **twice**: the second time with what the first has learned, so that a hint before the first read has its
+//! file too. What the page cache says is also the check of what was followed. Never: a position that is a guess; what
+//! is known to the page only is recorded by the page, and counted.
+
+pub mod call;
+mod data;
+pub mod event;
+mod maps;
+mod state;
+pub mod touch;
+
+pub use state::O_DIRECT;
+
+use crate::formats::step::Fault;
+use crate::formats::strace::fds::{Description, Tables};
+use crate::order::Held;
+use crate::{FileInfo, Flags, Item, LeftOut, Op, Record};
+use call::Call;
+use event::{CLONE_FILES, CLONE_VM, Event, Place, What};
+use maps::Spaces;
+use std::collections::{HashMap, HashSet, VecDeque};
+use touch::Touches;
+
+/// A page of the page cache.
+pub const PAGE_BYTES: u64 = 4096;
+/// Open descriptions that have no descriptor: mappings and what the kernel reads for itself, one each for a file.
+const MAPPING: u32 = 1 << 31;
+const BY_KERNEL: u32 = 1 << 30;
+
+/// Which file each open description turned out to be, by its number.
+pub type Learned = HashMap<u32, Place>;
+/// What a file is called, and how large it is.
+pub type Names = Box<dyn Fn(Place) -> FileInfo + Send>;
+
+/// A descriptor that was open before the first event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    /// Its number.
+    pub descriptor: i32,
+    /// Its file, where it is one.
+    pub place: Option<Place>,
+    /// Where the next read begins.
+    pub position: Option<u64>,
+    /// Past the page cache.
+    pub direct: bool,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Calls that read.
+    pub reads: u64,
+    /// Bytes that they got.
+    pub read_bytes: u64,
+    /// Touches of mapped pages.
+    pub faults: u64,
+    /// Hints.
+    pub hints: u64,
+    /// Calls that wrote.
+    pub writes: u64,
+    /// Reads of which the offset is known to the page only: their record covers the pages.
+    pub by_page: u64,
+    /// Positions that the page cache contradicted: something moved them unseen.
+    pub contradicted: u64,
+    /// Places at which events were lost.
+    pub gaps: u64,
+    /// The kernel's own decisions.
+    pub decisions: u64,
+}
+
+/// A call that has not returned.
+struct Pending {
+    call: Call,
+    args: [u64; 6],
+    start_ns: u64,
+    /// It began while descriptors were still being looked at.
+    early: bool,
+    ticket: Option<u64>,
+    seen: Option<Seen>,
+}
+
+/// What the page cache said during a call.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    place: Place,
+    /// Byte of the first page, and behind the last.
+    start: u64,
+    end: u64,
+    /// Past the page cache: the bytes are exact.
+    direct: bool,
+}
+
+/// Follows the events of a trace, in the order of their times.
+pub struct Follow {
+    pub(super) tables: Tables,
+    spaces: Spaces,
+    pending: HashMap<u32, Pending>,
+    touches: Touches,
+    /// What the kernel has decided in a thread's latest event: the file, its first page, the one behind.
+    decided: HashMap<u32, (Place, u64, u64)>,
+    files: HashMap<Place, u32>,
+    places: Vec<Place>,
+    /// Files that the page cache was asked for: their reads are always seen there.
+    paged: HashSet<u32>,
+    pub(super) held: Held<Option<Record>>,
+    known: Learned,
+    learned: Learned,
+    names: Names,
+    ignored: Option<u32>,
+    base_ns: Option<u64>,
+    settled_ns: u64,
+    /// Descriptors are still being looked at.
+    moving: bool,
+    pub(super) counts: Counts,
+    pub(super) left_out: LeftOut,
+}
+
+pub(super) const FAILED: &str = "calls that failed";
+const NO_FILE: &str = "calls on what is no file of a page cache (pipes, sockets, terminals, /proc, tmpfs)";
+const UNKNOWN: &str = "reads from an unknown position";
+const UNREAD: &str = "writes to files that nobody read";
+const UNFINISHED: &str = "calls that did not return";
+const UNMAPPED: &str = "hints about memory, or about mappings made before the recording began";
+const NO_HINT: &str = "hints of files that nobody read, and hints that mean nothing to readahead";
+
+impl Follow {
+    /// Follows with what is `known` from the first time; `names` tells what a file is called.
+    #[must_use]
+    pub fn new(known: Learned, names: Names, left_out: LeftOut) -> Follow {
+        Follow {
+            tables: Tables::default(),
+            spaces: Spaces::default(),
+            pending: HashMap::new(),
+            touches: Touches::default(),
+            decided: HashMap::new(),
+            files: HashMap::new(),
+            places: Vec::new(),
+            paged: HashSet::new(),
+            held: Held::default(),
+            known,
+            learned: Learned::new(),
+            names,
+            ignored: None,
+            base_ns: None,
+            settled_ns: 0,
+            moving: false,
+            counts: Counts::default(),
+            left_out,
+        }
+    }
+
+    /// A thread that has descriptors already. Its own events are passed over where it is `ignored`: it is the one that
+    /// begins the command.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn inherit(&mut self, thread: u32, all: &[Inherited], ignored: bool) -> Result<(), Fault> {
+        self.tables.begin(thread)?;
+        self.spaces.begin(thread);
+        if ignored {
+            self.ignored = Some(thread);
+        }
+        for one in all {
+            let what = Description { name: None, position: one.position, direct: one.direct };
+            let open = self.tables.open(thread, one.descriptor, what, false)?;
+            if let Some(place) = one.place {
+                self.known.entry(open).or_insert(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread that shares the descriptors of another, before the first event.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn share(&mut self, leader: u32, thread: u32) -> Result<(), Fault> {
+        self.tables.fork(leader, thread, true)?;
+        self.spaces.fork(leader, thread, true)
+    }
+
+    /// Until then descriptors were still being looked at.
+    pub fn settled(&mut self, at_ns: u64) {
+        self.settled_ns = at_ns;
+    }
+
+    /// What was learned, for the second time.
+    #[must_use]
+    pub fn learned(self) -> (Learned, Vec<Place>, Counts) {
+        (self.learned, self.places, self.counts)
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many files have records.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    /// There are more threads, descriptors or files than may be.
+    pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        if matches!(event.what, What::Lost) {
+            self.lost();
+            self.leave(false, out);
+            return Ok(());
+        }
+        let base_ns = *self.base_ns.get_or_insert(event.at_ns);
+        self.moving = event.at_ns < self.settled_ns;
+        let at_ns = event.at_ns.saturating_sub(base_ns);
+        let thread = event.thread;
+        if self.ignored == Some(thread) && !matches!(event.what, What::Born(..)) {
+            return Ok(());
+        }
+        if !self.tables.knows(thread) {
+            self.tables.begin(thread)?;
+        }
+        // It comes between the parts of a fault, and of a decision.
+        if let What::Folio(place, first, pages) = event.what {
+            self.touches.folio(place, first, pages);
+            return Ok(());
+        }
+        let decided = if self.decided.is_empty() { None } else { self.decided.remove(&thread) };
+        if let What::AheadByPage(place, first, _) = event.what
+            && decided.is_some_and(|(one, from, until)| one == place && (from..until).contains(&first))
+        {
+            return Ok(());
+        }
+        if let What::Mapped(place, first, last) = event.what {
+            self.mapped(thread, place, first, last, at_ns, out);
+        } else if let What::Fault(place, page) = event.what {
+            self.fault(thread, place, page, at_ns, out);
+        } else {
+            self.touches.finish(thread, &mut self.held, &mut self.counts);
+            self.other(thread, event.what, at_ns, out)?;
+        }
+        self.leave(false, out);
+        Ok(())
+    }
+
+    fn other(&mut self, thread: u32, what: What, at_ns: u64, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        match what {
+            What::Enter(call, args) => {
+                self.touches.gone(thread);
+                self.enter(thread, call, args, at_ns)?;
+            }
+            What::Exit(call, value) => self.exit(thread, call, value, at_ns, out)?,
+            What::Pages(place, first, last) => {
+                let (start, end) =
+                    (first.saturating_mul(PAGE_BYTES), last.saturating_add(1).saturating_mul(PAGE_BYTES));
+                self.saw(thread, Seen { place, start, end, direct: false }, at_ns, out);
+            }
+            What::Direct(place, offset, len, _) => {
+                let seen = Seen { place, start: offset, end: offset.saturating_add(len), direct: true };
+                self.saw(thread, seen, at_ns, out);
+            }
+            What::Address(address) => self.touches.address(thread, address),
+            What::Born(child, flags) => {
+                self.tables.fork(thread, child, flags & CLONE_FILES != 0)?;
+                self.spaces.fork(thread, child, flags & CLONE_VM != 0)?;
+            }
+            What::Gone => {
+                self.abandon(thread);
+                self.touches.gone(thread);
+                self.tables.exit(thread);
+                self.spaces.exit(thread);
+            }
+            What::Exec(before) => {
+                if before != thread {
+                    // Another thread than the first runs it, and takes its number.
+                    self.tables.fork(before, thread, true)?;
+                    self.tables.exit(before);
+                    self.spaces.exit(before);
+                }
+                self.tables.exec(thread)?;
+                self.spaces.begin(thread);
+            }
+            What::Ahead(place, first, pages) => {
+                self.decided.insert(thread, (place, first, first.saturating_add(pages)));
+                self.ahead(thread, place, first, pages, at_ns, out);
+            }
+            What::AheadByPage(place, first, pages) => self.ahead(thread, place, first, pages, at_ns, out),
+            What::Mapped(..) | What::Fault(..) | What::Folio(..) | What::Lost => {}
+        }
+        Ok(())
+    }
+
+    /// A decision of the kernel.
+    fn ahead(&mut self, thread: u32, place: Place, first: u64, pages: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+        self.counts.decisions += 1;
+        let file = self.file(place, out);
+        let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD);
+        let read = Record::read(file, first.saturating_mul(PAGE_BYTES), pages.saturating_mul(PAGE_BYTES));
+        self.put(Record { thread, open, start_ns, flags, ..read });
+    }
+
+    /// There are no more events.
+    pub fn end(&mut self, out: &mut VecDeque<Item>) {
+        self.touches.finish_all(&mut self.held, &mut self.counts);
+        self.leave(true, out);
+    }
+
+    fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
+        while let Some((_, record, _)) = self.held.next(all) {
+            match record {
+                Some(record) => out.push_back(Item::Record(record)),
+                None => self.left_out.count(UNFINISHED),
+            }
+        }
+    }
+
+    /// After a loss nothing is known of any descriptor: one may have been closed, sought or opened meanwhile.
+    fn lost(&mut self) {
+        self.counts.gaps += 1;
+        let threads: Vec<u32> = self.pending.keys().copied().collect();
+        threads.into_iter().for_each(|thread| self.abandon(thread));
+        self.touches.finish_all(&mut self.held, &mut self.counts);
+        self.decided.clear();
+        self.tables.forget();
+        self.spaces.forget();
+    }
+
+    /// The number of a file; its item goes out with its first record.
+    pub(super) fn file(&mut self, place: Place, out: &mut VecDeque<Item>) -> u32 {
+        if let Some(number) = self.files.get(&place) {
+            return *number;
+        }
+        let number = self.places.len() as u32;
+        self.files.insert(place, number);
+        self.places.push(place);
+        out.push_back(Item::File((self.names)(place)));
+        number
+    }
+
+    /// A record that is complete.
+    pub(super) fn put(&mut self, record: Record) {
+        let ticket = self.held.open(Some(record));
+        self.held.done(ticket, |_| ());
+    }
+
+    fn abandon(&mut self, thread: u32) {
+        if let Some(before) = self.pending.remove(&thread)
+            && let Some(ticket) = before.ticket
+            && self.held.cancel(ticket).is_some()
+        {
+            self.left_out.count(UNFINISHED);
+        }
+    }
+
+    fn enter(&mut self, thread: u32, call: Call, args: [u64; 6], at_ns: u64) -> Result<(), Fault> {
+        self.abandon(thread);
+        if self.begun(thread, call, args) {
+            return Ok(());
+        }
+        let ticket = call.is_data().then(|| self.held.open(None));
+        self.pending.insert(thread, Pending { call, args, start_ns: at_ns, early: self.moving, ticket, seen: None });
+        Ok(())
+    }
+
+    /// The page cache was asked, or passed.
+    fn saw(&mut self, thread: u32, seen: Seen, at_ns: u64, out: &mut VecDeque<Item>) {
+        if let Some(pending) = self.pending.get_mut(&thread)
+            && pending.call.is_data()
+        {
+            match &mut pending.seen {
+                Some(before) if before.place == seen.place => {
+                    before.start = before.start.min(seen.start);
+                    before.end = before.end.max(seen.end);
+                }
+                other => *other = Some(seen),
+            }
+            return;
+        }
+        // Nobody's call: a ring's read, or what the kernel reads of a program that it begins.
+        let file = self.file(seen.place, out);
+        self.counts.reads += 1;
+        self.counts.by_page += u64::from(!seen.direct);
+        let flags = if seen.direct { Flags::DIRECT } else { Flags::default() };
+        let (start_ns, end_ns, open) = (Some(at_ns), Some(at_ns), BY_KERNEL | file);
+        let bytes = seen.end - seen.start;
+        self.put(Record { thread, open, start_ns, end_ns, flags, ..Record::read(file, seen.start, bytes) });
+    }
+
+    fn exit(&mut self, thread: u32, call: Call, value: i64, at_ns: u64, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        let Some(pending) = self.pending.remove(&thread).filter(|pending| pending.call == call) else { return Ok(()) };
+        let record = match (call.is_data(), value < 0) {
+            (true, true) => {
+                self.left_out.count(FAILED);
+                None
+            }
+            (true, false) => self.data(thread, &pending, value as u64, at_ns, out)?,
+            (false, true) => None,
+            (false, false) => {
+                self.state(thread, &pending, value)?;
+                None
+            }
+        };
+        let Some(ticket) = pending.ticket else { return Ok(()) };
+        match record {
+            Some(record) => self.held.done(ticket, |place| *place = Some(record)),
+            None => drop(self.held.cancel(ticket)),
+        }
+        Ok(())
+    }
+
+    /// A touch of a mapped page: a fault that found its page there.
+    fn mapped(&mut self, thread: u32, place: Place, first: u64, last: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+        if self.touches.again(thread, place, first, last, at_ns, &mut self.held, &mut self.counts) {
+            return;
+        }
+        self.touches.finish(thread, &mut self.held, &mut self.counts);
+        let told = self.mapped_page(thread, place, |page| (first..=last).contains(&page));
+        let Some(page) = told.or_else(|| self.touches.page(thread, first, last)) else {
+            self.left_out.count("touches of mapped pages that were there, whose page is not certain");
+            return;
+        };
+        let record = self.touch(thread, place, page, at_ns, out);
+        self.touches.found(thread, place, page, last, self.held.open(Some(record)));
+    }
+
+    /// The page that a thread's fault is about, where its address is in a mapping that is known and the page is `right`:
+    /// then it is known which file that is.
+    fn mapped_page(&mut self, thread: u32, place: Place, right: impl Fn(u64) -> bool) -> Option<u64> {
+        let address = self.touches.address_of(thread)?;
+        let piece = *self.spaces.pieces(thread, address - address % PAGE_BYTES, PAGE_BYTES).first()?;
+        let page = piece.offset / PAGE_BYTES;
+        if !right(page) {
+            return None;
+        }
+        self.learned.entry(piece.open).or_insert(place);
+        Some(page)
+    }
+
+    /// A fault that went to the file.
+    fn fault(&mut self, thread: u32, place: Place, page: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+        if self.touches.went(thread, place, page) {
+            return;
+        }
+        self.touches.finish(thread, &mut self.held, &mut self.counts);
+        self.mapped_page(thread, place, |mapped| mapped == page);
+        let record = self.touch(thread, place, page, at_ns, out);
+        self.touches.begin(thread, place, page, self.held.open(Some(record)));
+    }
+
+    fn touch(&mut self, thread: u32, place: Place, page: u64, at_ns: u64, out: &mut VecDeque<Item>) -> Record {
+        let file = self.file(place, out);
+        self.paged.insert(file);
+        let (op, open, time) = (Op::Fault, MAPPING | file, Some(at_ns));
+        let read = Record::read(file, page.saturating_mul(PAGE_BYTES), PAGE_BYTES);
+        Record { op, thread, open, start_ns: time, end_ns: time, ..read }
+    }
+}

@@ -1,0 +1,231 @@
+//! Page faults: which page was touched, how long the thread waited for it, and which pages the kernel mapped with it.
+//!
+//! ```text
+//!   address ──► mapped      a hit: the page is one of those that were mapped, by the address
+//!           ──► fault ──► mapped (the same page: the fault was taken again)     a wait between the two
+//!                     └── anything else                                         the page was there
+//! ```
+//! A fault maps more than its page: up to 16 around it (`fault_around_bytes` is 64 KiB), or all of a large folio. Later
+//! touches of those make no fault, so a record reaches from its page to the end of what was mapped with it. Example: with
+//! a readahead of 128 KiB a scan faults once in each folio of 32 pages, and each record has 128 KiB. The pages in front of
+//! the touched one are in no record. What of the range was read is `replay/scans.rs`'s to say.
+//! Never: a page as the touched one that the address does not name.
+
+use super::event::Place;
+use super::{Counts, PAGE_BYTES};
+use crate::Record;
+use crate::check::MAX_END;
+use crate::order::Held;
+use std::collections::{BTreeMap, HashMap};
+
+/// Pages that are mapped around a fault at most: the kernel's `fault_around_bytes`, unless somebody has set it.
+const AROUND_PAGES: u64 = 16;
+
+/// Large folios that are kept at most; then all are forgotten, and a fault reaches no further than its 16 pages until its
+/// folio is brought in again.
+const MAX_FOLIOS: usize = 1 << 18;
+
+/// The faults of all threads.
+#[derive(Default)]
+pub struct Touches {
+    threads: HashMap<u32, Touch>,
+    folios: Folios,
+}
+
+#[derive(Default)]
+struct Touch {
+    address: Option<u64>,
+    open: Option<Open>,
+    /// The page was not there: it may be waited for.
+    went: bool,
+}
+
+/// A fault that is not done.
+#[derive(Clone, Copy)]
+struct Open {
+    place: Place,
+    page: u64,
+    /// The page behind the last that was mapped with it.
+    end: u64,
+    ticket: u64,
+}
+
+/// Folios of several pages, by their first page: how many.
+#[derive(Default)]
+struct Folios {
+    files: HashMap<Place, BTreeMap<u64, u64>>,
+    count: usize,
+}
+
+impl Folios {
+    fn add(&mut self, place: Place, first: u64, pages: u64) {
+        if self.count >= MAX_FOLIOS {
+            *self = Folios::default();
+        }
+        self.count += usize::from(self.files.entry(place).or_default().insert(first, pages).is_none());
+    }
+
+    /// The page behind the folio that this page is in.
+    fn end(&self, place: Place, page: u64) -> Option<u64> {
+        let (first, pages) = self.files.get(&place)?.range(..=page).next_back()?;
+        first.checked_add(*pages).filter(|end| *end > page)
+    }
+}
+
+type Slots = Held<Option<Record>>;
+
+impl Touches {
+    /// A fault begins.
+    pub fn address(&mut self, thread: u32, address: u64) {
+        self.threads.insert(thread, Touch { address: Some(address), ..Touch::default() });
+    }
+
+    /// The address of a thread's latest fault.
+    pub fn address_of(&self, thread: u32) -> Option<u64> {
+        self.threads.get(&thread)?.address
+    }
+
+    /// A folio of several pages came into the page cache.
+    pub fn folio(&mut self, place: Place, first: u64, pages: u64) {
+        self.folios.add(place, first, pages);
+    }
+
+    /// A thread is gone, or makes a call: what it touches there by itself has no address.
+    pub fn gone(&mut self, thread: u32) {
+        self.threads.remove(&thread);
+    }
+
+    /// The page of `first..=last` that was touched, if the address says which. The kernel maps an aligned window, cut at
+    /// the ends of the mapping.
+    pub fn page(&self, thread: u32, first: u64, last: u64) -> Option<u64> {
+        let within = (self.threads.get(&thread)?.address? / PAGE_BYTES) % AROUND_PAGES;
+        let from_start = first.checked_add(within).filter(|page| *page <= last);
+        if last.checked_sub(first)? + 1 == AROUND_PAGES {
+            return from_start;
+        }
+        let from_end = last.checked_sub(AROUND_PAGES - 1 - within).filter(|page| *page >= first);
+        match (from_start, from_end) {
+            (Some(a), Some(b)) if a != b => None,
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// A fault that found its page, and mapped those up to `last` with it.
+    pub fn found(&mut self, thread: u32, place: Place, page: u64, last: u64, ticket: u64) {
+        let end = last.saturating_add(1);
+        self.threads.entry(thread).or_default().open = Some(Open { place, page, end, ticket });
+    }
+
+    /// A fault that went to the file.
+    pub fn begin(&mut self, thread: u32, place: Place, page: u64, ticket: u64) {
+        let touch = self.threads.entry(thread).or_default();
+        (touch.open, touch.went) = (Some(Open { place, page, end: page.saturating_add(1), ticket }), true);
+    }
+
+    /// Whether the open fault of a thread now goes to the file for its page, or does so again.
+    pub fn went(&mut self, thread: u32, place: Place, page: u64) -> bool {
+        let Some(touch) = self.threads.get_mut(&thread) else { return false };
+        let same = touch.open.is_some_and(|open| open.place == place && open.page == page);
+        touch.went |= same;
+        same
+    }
+
+    /// Whether pages that were mapped are those that the thread waited for: then its fault is done.
+    #[expect(clippy::too_many_arguments, reason = "an event's parts and where they go")]
+    pub fn again(
+        &mut self,
+        thread: u32,
+        place: Place,
+        first: u64,
+        last: u64,
+        at_ns: u64,
+        held: &mut Slots,
+        counts: &mut Counts,
+    ) -> bool {
+        let Some(touch) = self.threads.get_mut(&thread) else { return false };
+        let Some(open) = touch.open else { return false };
+        if !touch.went || open.place != place || !(first..=last).contains(&open.page) {
+            return false;
+        }
+        touch.open = None;
+        self.done(Open { end: last.saturating_add(1), ..open }, Some(at_ns), held, counts);
+        true
+    }
+
+    /// A fault is over: its record ends where the last page is that was mapped with its own, or that shares its folio.
+    fn done(&self, open: Open, at_ns: Option<u64>, held: &mut Slots, counts: &mut Counts) {
+        counts.faults += 1;
+        let end = self.folios.end(open.place, open.page).unwrap_or(0).max(open.end);
+        held.done(open.ticket, |record| {
+            if let Some(record) = record {
+                record.end_ns = at_ns.or(record.end_ns);
+                record.len = (end - open.page).saturating_mul(PAGE_BYTES).min(MAX_END - record.offset.min(MAX_END));
+            }
+        });
+    }
+
+    /// Something else follows: the fault of a thread is done, and waited for nothing.
+    pub fn finish(&mut self, thread: u32, held: &mut Slots, counts: &mut Counts) {
+        if let Some(open) = self.threads.get_mut(&thread).and_then(|touch| touch.open.take()) {
+            self.done(open, None, held, counts);
+        }
+    }
+
+    /// The same for all threads.
+    pub fn finish_all(&mut self, held: &mut Slots, counts: &mut Counts) {
+        let threads: Vec<u32> = self.threads.keys().copied().collect();
+        threads.into_iter().for_each(|thread| self.finish(thread, held, counts));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_reaches_to_the_end_of_what_was_mapped() {
+        let place = Place { dev: 1, ino: 2 };
+        let mut counts = Counts::default();
+        let (mut touches, mut held) = (Touches::default(), Slots::default());
+        let record = |page: u64| Some(Record::read(0, page * PAGE_BYTES, PAGE_BYTES));
+        let mut len = |touches: &mut Touches, page, see: &dyn Fn(&mut Touches, u64, &mut Slots, &mut Counts)| {
+            let ticket = held.open(record(page));
+            see(touches, ticket, &mut held, &mut counts);
+            touches.finish(1, &mut held, &mut counts);
+            held.next(true).and_then(|(_, record, _)| record).map(|record| record.len / PAGE_BYTES)
+        };
+        // Found: to the end of the range that the kernel tells. Alone: its page.
+        assert_eq!(len(&mut touches, 35, &|t, ticket, _, _| t.found(1, place, 35, 47, ticket)), Some(13));
+        assert_eq!(len(&mut touches, 64, &|t, ticket, _, _| t.begin(1, place, 64, ticket)), Some(1));
+        // It came in by the fault itself: to the end of its folio, or of what was mapped when the fault was taken again.
+        let brought = |t: &mut Touches, ticket, held: &mut Slots, counts: &mut Counts| {
+            t.begin(1, place, 64, ticket);
+            t.folio(place, 64, 32);
+            assert!(t.again(1, place, 64, 79, 9, held, counts));
+        };
+        assert_eq!(len(&mut touches, 64, &brought), Some(32));
+        assert_eq!(len(&mut touches, 95, &|t, ticket, _, _| t.begin(1, place, 95, ticket)), Some(1));
+        assert_eq!(len(&mut touches, 96, &|t, ticket, _, _| t.begin(1, place, 96, ticket)), Some(1), "behind it");
+        let elsewhere = Place { dev: 1, ino: 3 };
+        assert_eq!(len(&mut touches, 64, &|t, ticket, _, _| t.begin(1, elsewhere, 64, ticket)), Some(1));
+        (0..MAX_FOLIOS as u64).for_each(|n| touches.folio(elsewhere, 2 * n, 2));
+        assert_eq!((touches.folios.count, touches.folios.end(place, 64)), (1, None), "all were forgotten at the limit");
+    }
+
+    #[test]
+    fn the_address_says_which_page() {
+        let page = |address: u64, first, last| {
+            let mut touches = Touches::default();
+            touches.address(1, address);
+            touches.page(1, first, last)
+        };
+        assert_eq!(page(0x7f00_0000_3123, 100, 115), Some(103));
+        // Cut at the end of the mapping, and at its start.
+        assert_eq!(page(0x7f00_0000_3123, 100, 104), Some(103));
+        assert_eq!(page(0x7f00_0000_f123, 100, 104), Some(104));
+        assert_eq!(page(0x7f00_0000_c123, 100, 104), Some(101));
+        // Either would do, so neither does.
+        assert_eq!(page(0x7f00_0000_8123, 100, 111), None);
+        assert_eq!(Touches::default().page(1, 100, 115), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! `biosnoop`: block requests as biosnoop of bcc and of libbpf-tools prints them.
+//!
+//! ```text
+//!   TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  LAT(ms)            bcc
+//!   0.000004    supervise      1950    xvda1     W 13092560   4096      0.74
+//!   TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  QUE(ms) LAT(ms)    bcc -Q, libbpf-tools
+//! ```
+//! A time is that of the completion, counted from the first one; a request starts LAT before it, at the device. The name of a
+//! process may hold spaces, so a line is taken apart from its end. The header says whether there is a column QUE. Requests
+//! without a sector or without bytes (flushes) are left out. Source: the example files of bcc.
+
+use super::scan::{self, number};
+use super::step::Fault;
+use super::table::{Plan, Row, RowFn, SECTOR, decimal_ns, import as table};
+use crate::format::{Fit, Format, Pairs};
+use crate::input::Input;
+use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "biosnoop",
+    summary: "text of biosnoop (bcc, libbpf-tools) with its header; seconds and ms, 512 B sectors",
+    keys: &[],
+    detect,
+    import: Some(import),
+    export: None,
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const MS_NS: u64 = 1_000_000;
+const BAD: Fault = (
+    "not a line of TIME COMM PID DISK T SECTOR BYTES [QUE] LAT",
+    "the file is damaged, or printed without its header; see --format",
+);
+
+/// Whether a header has the column QUE; nothing where the line is no header.
+fn header(line: &[u8]) -> Option<bool> {
+    let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    const NAMES: [&[u8]; 7] = [b"TIME(s)", b"COMM", b"PID", b"DISK", b"T", b"SECTOR", b"BYTES"];
+    match words.strip_prefix(&NAMES)? {
+        [b"LAT(ms)"] => Some(false),
+        [b"QUE(ms)", b"LAT(ms)"] => Some(true),
+        _ => None,
+    }
+}
+
+fn detect(head: &[u8]) -> Fit {
+    let first = head.split(|b| *b == b'\n').next().unwrap_or_default();
+    if header(first).is_some() { Fit::Sure } else { Fit::No }
+}
+
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
+    let mut input = scan::one(inputs, FORMAT.name)?;
+    let queued = input.head()?.split(|b| *b == b'\n').next().and_then(header).unwrap_or(false);
+    let about = Header {
+        format: FORMAT.name.to_string(),
+        time_unit: "seconds since the first completion (to the us)".to_string(),
+        offset_unit: "512 B sectors".to_string(),
+        lacks: Lacks { opens: true, threads: true, ..Lacks::default() },
+        level: Level::BelowCache,
+        notes: vec![
+            "a start is the issue to the device: the time of the line less LAT".to_string(),
+            "the process is the one that the kernel charged, so no thread is given".to_string(),
+        ],
+    };
+    let name = |disk: &[u8]| String::from_utf8_lossy(disk).into_owned();
+    let row: RowFn = if queued { row::<true> } else { row::<false> };
+    table(vec![input], &pairs, about, Plan { row, name, sort: true })
+}
+
+fn row<const QUEUED: bool>(line: &[u8]) -> Result<Row<'_>, Fault> {
+    if header(line).is_some() {
+        return Ok(Row::Nothing);
+    }
+    let mut rest = line.trim_ascii();
+    let time = scan::word(&mut rest);
+    let mut last = || {
+        let text = rest.trim_ascii_end();
+        let at = text.iter().rposition(u8::is_ascii_whitespace)?;
+        rest = &text[..at];
+        Some(&text[at + 1..])
+    };
+    let latency = last().ok_or(BAD)?;
+    if QUEUED {
+        last().and_then(|text| decimal_ns(text, MS_NS)).ok_or(BAD)?;
+    }
+    let (bytes, sector, op, disk, pid) =
+        (last().ok_or(BAD)?, last().ok_or(BAD)?, last().ok_or(BAD)?, last().ok_or(BAD)?, last().ok_or(BAD)?);
+    // A process without a name leaves its column empty.
+    number(pid).or_else(|| number(pid.strip_prefix(b"-")?)).ok_or(BAD)?;
+    let op = match op {
+        b"R" => Op::Read,
+        b"W" => Op::Write,
+        _ => return Ok(Row::LeftOut("requests that neither read nor write")),
+    };
+    let (end, latency) = (decimal_ns(time, SECOND_NS).ok_or(BAD)?, decimal_ns(latency, MS_NS).ok_or(BAD)?);
+    let (Some(sector), Some(len)) = (number(sector), number(bytes)) else { return Err(BAD) };
+    if len == 0 {
+        return Ok(Row::LeftOut("requests without bytes (flushes)"));
+    }
+    let offset = sector.checked_mul(SECTOR).ok_or(("a sector beyond 2^64 bytes", BAD.1))?;
+    // The clock of the first completion is 0, so what began before it is moved: all times by an hour, taken off again.
+    let end = end.checked_add(SHIFT_NS).ok_or(BAD)?;
+    let start = end.checked_sub(latency).ok_or(("a request of over an hour", BAD.1))?;
+    Ok(Row::Record(disk, Record { op, start_ns: Some(start), end_ns: Some(end), ..Record::read(0, offset, len) }))
+}
+
+/// Added to each time, so that a start before the first completion is no negative number. The first start becomes 0
+/// when the table is put in order.
+const SHIFT_NS: u64 = 3_600 * SECOND_NS;

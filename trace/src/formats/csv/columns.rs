@@ -1,0 +1,293 @@
+//! Which column of a CSV means what: by names that leave no doubt, or as it is told.
+//!
+//! ```text
+//!   offset, offset_bytes                         len, length, size, bytes, length_bytes, size_bytes, len_req
+//!   U_ns, U_us, U_ms, U_s for U in               start, t_start, ts, time, timestamp | end, t_end | dur, duration, latency
+//!   file, filename, path                         op, operation, type, io_type        tid, thread, rank
+//!   open    returned, len_ret    file_size    flags    after
+//! ```
+//!
+//! In upper or lower case. A time without a unit, or a place in sectors, is a doubt. Never: a column that means two things.
+
+use super::super::scan::number;
+use super::super::table::SECTOR;
+use crate::error::{Place, TraceError};
+use crate::format::{Fit, Pairs};
+use std::path::Path;
+
+/// Columns of one table.
+pub const MAX_COLUMNS: usize = 256;
+/// The largest unit of offsets and lengths: 1 GiB.
+const MAX_UNIT: u64 = 1 << 30;
+
+/// What a column can mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// First byte.
+    Offset,
+    /// Bytes asked for.
+    Len,
+    /// Bytes that came.
+    Returned,
+    /// When it began.
+    Start,
+    /// When it ended.
+    End,
+    /// How long it took.
+    Dur,
+    /// Read, write, fault or hint.
+    Op,
+    /// Name of the file.
+    File,
+    /// Its size.
+    FileSize,
+    /// Number of the open description.
+    Open,
+    /// Number of the thread.
+    Thread,
+    /// Bits.
+    Flags,
+    /// What it waits for.
+    After,
+}
+
+/// Every role, by its key (those that a key can name first).
+pub const ROLES: [(&str, Role); 13] = [
+    ("offset", Role::Offset),
+    ("len", Role::Len),
+    ("start", Role::Start),
+    ("end", Role::End),
+    ("dur", Role::Dur),
+    ("op", Role::Op),
+    ("file", Role::File),
+    ("thread", Role::Thread),
+    ("open", Role::Open),
+    ("returned", Role::Returned),
+    ("file-size", Role::FileSize),
+    ("flags", Role::Flags),
+    ("after", Role::After),
+];
+
+/// Roles that a key can name.
+const NAMED: usize = 11;
+
+/// Units of time, in nanoseconds.
+pub const TIMES: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+const PLAIN: &[(&str, Role)] = &[
+    ("offset", Role::Offset),
+    ("offset_bytes", Role::Offset),
+    ("len", Role::Len),
+    ("length", Role::Len),
+    ("size", Role::Len),
+    ("bytes", Role::Len),
+    ("length_bytes", Role::Len),
+    ("size_bytes", Role::Len),
+    ("len_req", Role::Len),
+    ("returned", Role::Returned),
+    ("len_ret", Role::Returned),
+    ("file", Role::File),
+    ("filename", Role::File),
+    ("path", Role::File),
+    ("file_size", Role::FileSize),
+    ("op", Role::Op),
+    ("operation", Role::Op),
+    ("type", Role::Op),
+    ("io_type", Role::Op),
+    ("tid", Role::Thread),
+    ("thread", Role::Thread),
+    ("rank", Role::Thread),
+    ("open", Role::Open),
+    ("flags", Role::Flags),
+    ("after", Role::After),
+];
+
+const TIMED: &[(&str, Role)] = &[
+    ("start", Role::Start),
+    ("t_start", Role::Start),
+    ("ts", Role::Start),
+    ("time", Role::Start),
+    ("timestamp", Role::Start),
+    ("end", Role::End),
+    ("t_end", Role::End),
+    ("dur", Role::Dur),
+    ("duration", Role::Dur),
+    ("latency", Role::Dur),
+];
+
+/// Names that matter and do not say their unit.
+const DOUBTFUL: &[&str] = &["response", "responsetime", "lba", "lbn", "sector", "block", "start_block", "sectors"];
+
+enum Known {
+    /// It means this, in this unit.
+    Role(Role, u64),
+    /// It would matter, but in which unit?
+    Doubt,
+    /// Something else.
+    No,
+}
+
+fn known(name: &str) -> Known {
+    let name = name.trim().to_ascii_lowercase();
+    let plain =
+        |list: &[(&str, Role)], name: &str| list.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
+    if let Some(role) = plain(PLAIN, &name) {
+        return Known::Role(role, 1);
+    }
+    if plain(TIMED, &name).is_some() || DOUBTFUL.contains(&name.as_str()) {
+        return Known::Doubt;
+    }
+    let (stem, unit) = name.rsplit_once('_').unwrap_or((&name, ""));
+    match (plain(TIMED, stem), TIMES.iter().find(|(known, _)| *known == unit)) {
+        (Some(role), Some((_, unit))) => Known::Role(role, *unit),
+        _ => Known::No,
+    }
+}
+
+/// A column that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// What it means.
+    pub role: Role,
+    /// What one of it is, in bytes or nanoseconds.
+    pub unit: u64,
+}
+
+/// The columns of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns(pub Vec<Option<Column>>);
+
+impl Columns {
+    /// The column that means `role`.
+    #[must_use]
+    pub fn of(&self, role: Role) -> Option<Column> {
+        self.0.iter().flatten().find(|column| column.role == role).copied()
+    }
+
+    fn put(&mut self, at: usize, role: Role, unit: u64) -> Result<(), String> {
+        if self.of(role).is_some() {
+            return Err(format!("two columns for the {}", key(role)));
+        }
+        if self.0[at].is_some() {
+            return Err(format!("two meanings for column {}", at + 1));
+        }
+        self.0[at] = Some(Column { role, unit });
+        Ok(())
+    }
+
+    fn whole(self) -> Result<Columns, String> {
+        for (role, key) in [(Role::Offset, "offset"), (Role::Len, "len")] {
+            if self.of(role).is_none() {
+                return Err(format!("no column for the {key}"));
+            }
+        }
+        match (self.of(Role::Start), self.of(Role::End), self.of(Role::Dur)) {
+            (_, Some(_), Some(_)) => Err("columns for both the end and the dur".to_string()),
+            (None, Some(_), _) | (None, _, Some(_)) => Err("no column for the start".to_string()),
+            _ => Ok(self),
+        }
+    }
+}
+
+fn key(role: Role) -> &'static str {
+    ROLES.iter().find(|(_, r)| *r == role).map_or("", |(key, _)| key)
+}
+
+/// The columns that the names in a header mean.
+///
+/// # Errors
+/// What is missing, or in doubt.
+pub fn by_names(names: &[String]) -> Result<Columns, String> {
+    let mut columns = Columns(vec![None; names.len()]);
+    for (at, name) in names.iter().enumerate() {
+        match known(name) {
+            Known::Role(role, unit) => columns.put(at, role, unit)?,
+            Known::Doubt => return Err(format!("column '{}' does not say its unit", name.escape_debug())),
+            Known::No => {}
+        }
+    }
+    columns.whole()
+}
+
+/// How well a header fits: one with a word that matters might be a table.
+#[must_use]
+pub fn fit(names: &[String]) -> Fit {
+    let matters = names.iter().filter(|name| !matches!(known(name), Known::No)).count();
+    match by_names(names) {
+        Ok(_) => Fit::Sure,
+        Err(_) if matters >= 2 => Fit::Maybe,
+        Err(_) => Fit::No,
+    }
+}
+
+/// The columns that keys name, of a table with these names (or with so many columns without names: `#1` and so on).
+/// Nothing if no key names one.
+///
+/// # Errors
+/// A name is not there, or a unit is missing or unknown.
+pub fn by_keys(pairs: &mut Pairs, names: &[String], path: &Path) -> Result<Option<Columns>, TraceError> {
+    let refuse = |what: String, remedy: &str| TraceError::new(path, Place::Whole, what, remedy);
+    let unit = |pairs: &mut Pairs, key: &str| match pairs.take(key) {
+        None => Ok(None),
+        Some(text) if text == "bytes" => Ok(Some(1)),
+        Some(text) if text == "sectors" => Ok(Some(SECTOR)),
+        Some(text) => match number(text.as_bytes()).filter(|unit| (1..=MAX_UNIT).contains(unit)) {
+            Some(unit) => Ok(Some(unit)),
+            None => Err(refuse(format!("'{key}={text}' is no unit"), "bytes, sectors or a number of bytes")),
+        },
+    };
+    let (offset_unit, len_unit) = (unit(pairs, "offset-unit")?, unit(pairs, "len-unit")?);
+    let time = match pairs.take("unit") {
+        None => None,
+        Some(text) => match TIMES.iter().find(|(known, _)| *known == text) {
+            Some((_, unit)) => Some(*unit),
+            None => return Err(refuse(format!("'unit={text}' is no unit of time"), "one of ns, us, ms, s")),
+        },
+    };
+    let mut columns = Columns(vec![None; names.len()]);
+    for (key, role) in &ROLES[..NAMED] {
+        let Some(wanted) = pairs.take(key) else { continue };
+        let by_number = wanted.strip_prefix('#').and_then(|n| number(n.as_bytes())).and_then(|n| n.checked_sub(1));
+        let by_number = by_number.and_then(|n| usize::try_from(n).ok()).filter(|n| *n < names.len());
+        let at = names.iter().position(|name| *name == wanted).or(by_number);
+        let at = at.ok_or_else(|| refuse(format!("no column '{wanted}'"), &remedy(names)))?;
+        let own = match known(&names[at]) {
+            Known::Role(known, unit) if known == *role => Some(unit),
+            _ => None,
+        };
+        let unit = match role {
+            Role::Offset => Some(offset_unit.unwrap_or(1)),
+            // Where offsets are in sectors, lengths are in either.
+            Role::Len => len_unit.or(if offset_unit.is_none_or(|unit| unit == 1) { Some(1) } else { None }),
+            Role::Start | Role::End | Role::Dur => time.or(own),
+            _ => Some(1),
+        };
+        let unit = unit.ok_or_else(|| match role {
+            Role::Len => {
+                refuse("the unit of lengths is not said".to_string(), "say len-unit=bytes or len-unit=sectors")
+            }
+            _ => refuse("the unit of times is not said".to_string(), "say unit=ns, us, ms or s"),
+        })?;
+        columns.put(at, *role, unit).map_err(|what| refuse(what, "name each column once"))?;
+    }
+    if columns.0.iter().all(Option::is_none) {
+        if offset_unit.or(len_unit).or(time).is_some() {
+            return Err(refuse("units without columns".to_string(), &remedy(names)));
+        }
+        return Ok(None);
+    }
+    columns.whole().map(Some).map_err(|what| refuse(what, &remedy(names)))
+}
+
+/// How to name the columns there are.
+#[must_use]
+pub fn remedy(names: &[String]) -> String {
+    let mut shown: Vec<String> = names.iter().take(20).map(|name| name.escape_debug().take(40).collect()).collect();
+    if names.len() > shown.len() {
+        shown.push("...".to_string());
+    }
+    format!(
+        "say which is which, as in --format csv:offset=NAME,len=NAME,start=NAME,unit=us; there are {}",
+        shown.join(" ")
+    )
+}

@@ -1,0 +1,247 @@
+//! Rows of a CSV into records.
+//!
+//! A row without quotes is split where it stands; one with quotes goes through the crate `csv-core`, and may go on over
+//! several lines. Never: a row of over 64 KiB, a float, or a row that has another number of columns than the first.
+
+use super::super::scan::{Names, number};
+use super::super::step::{Fault, Lines};
+use super::super::table::decimal_ns;
+use super::columns::{Column, Columns, Role};
+use crate::check::MAX_AFTER;
+use crate::input::MAX_LINE_BYTES;
+use crate::{After, FileInfo, Flags, Item, Op, Record};
+use foreread_core::event::Advice;
+use std::collections::VecDeque;
+
+/// Operations by their names, in lower case; what a table calls otherwise has to be said.
+const OPS: &[(&str, Op)] = &[
+    ("read", Op::Read),
+    ("r", Op::Read),
+    ("pread", Op::Read),
+    ("pread64", Op::Read),
+    ("write", Op::Write),
+    ("w", Op::Write),
+    ("pwrite", Op::Write),
+    ("pwrite64", Op::Write),
+    ("fault", Op::Fault),
+    ("hint-normal", Op::Hint(Advice::Normal)),
+    ("hint-sequential", Op::Hint(Advice::Sequential)),
+    ("hint-random", Op::Hint(Advice::Random)),
+    ("hint-willneed", Op::Hint(Advice::WillNeed)),
+    ("hint-dontneed", Op::Hint(Advice::DontNeed)),
+];
+
+/// Bits by their names.
+const FLAGS: &[(&str, Flags)] =
+    &[("ahead", Flags::AHEAD), ("direct", Flags::DIRECT), ("executable", Flags::EXECUTABLE)];
+
+const DAMAGED: &str = "the file is damaged, or its columns mean something else";
+
+/// The name of an operation.
+#[must_use]
+pub fn op_name(op: Op) -> &'static str {
+    OPS.iter().find(|(_, known)| *known == op).map_or("read", |(name, _)| name)
+}
+
+/// The names of bits, joined by `+`.
+#[must_use]
+pub fn flag_names(flags: Flags) -> String {
+    let names: Vec<&str> = FLAGS.iter().filter(|(_, bit)| flags.has(*bit)).map(|(name, _)| *name).collect();
+    names.join("+")
+}
+
+/// What a table calls its reads and writes, if not as everybody does.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    /// Reads.
+    pub reads: Vec<String>,
+    /// Writes.
+    pub writes: Vec<String>,
+}
+
+impl Words {
+    fn op(&self, word: &[u8]) -> Result<Op, Fault> {
+        let is = |list: &[String]| list.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(word));
+        if is(&self.reads) {
+            return Ok(Op::Read);
+        }
+        if is(&self.writes) {
+            return Ok(Op::Write);
+        }
+        let known = OPS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(word)).map(|(_, op)| *op);
+        known.ok_or(("an op that is neither a read nor a write", "say what it calls them: csv:reads=A|B,writes=C"))
+    }
+}
+
+/// A table at work.
+pub struct Table {
+    /// What its columns mean.
+    pub columns: Columns,
+    /// What lies between them.
+    pub delimiter: u8,
+    /// What it calls its operations.
+    pub words: Words,
+    /// Files so far.
+    pub files: Names,
+    /// Lines of a row that goes on.
+    pub pending: Vec<u8>,
+    /// What splits rows with quotes, once there was one.
+    pub quoted: Option<Box<Quoted>>,
+}
+
+impl Lines for Table {
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        if !self.pending.is_empty() || line.contains(&b'"') {
+            if self.pending.len() + line.len() > MAX_LINE_BYTES {
+                return Err(("a row of over 64 KiB", "a quote is not closed, or this is no CSV"));
+            }
+            self.pending.extend_from_slice(line);
+            // Quotes inside of quotes are doubled, so a row is whole when their number is even.
+            if self.pending.iter().filter(|b| **b == b'"').count() % 2 == 1 {
+                self.pending.push(b'\n');
+                return Ok(true);
+            }
+            let mut row = std::mem::take(&mut self.pending);
+            let mut quoted = self.quoted.take().unwrap_or_else(|| Box::new(Quoted::new(self.delimiter)));
+            self.row(quoted.split(&row)?, out)?;
+            row.clear();
+            (self.pending, self.quoted) = (row, Some(quoted));
+            return Ok(true);
+        }
+        if line.is_empty() {
+            return Ok(true);
+        }
+        let delimiter = self.delimiter;
+        self.row(line.split(|b| *b == delimiter), out).map(|()| true)
+    }
+
+    fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
+        if self.pending.is_empty() { Ok(()) } else { Err(("a quote that is not closed", DAMAGED)) }
+    }
+}
+
+/// Splits rows that have quotes. It is kept, since making the tables of its parser takes as long as a thousand fields.
+pub struct Quoted {
+    parser: csv_core::Reader,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Quoted {
+    /// For fields with this between them.
+    #[must_use]
+    pub fn new(delimiter: u8) -> Quoted {
+        let parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
+        Quoted { parser, bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    /// The fields of one row.
+    ///
+    /// # Errors
+    /// It is no row.
+    pub fn split(&mut self, row: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Fault> {
+        // No field is longer than what stands for it, and each has at least its delimiter.
+        self.bytes.resize(self.bytes.len().max(row.len() + 1), 0);
+        self.ends.resize(self.ends.len().max(row.len() + 2), 0);
+        self.parser.reset();
+        let (_, _, wrote, fields) = self.parser.read_record(row, &mut self.bytes, &mut self.ends);
+        let (bytes, ends) = (&mut self.bytes[wrote..], &mut self.ends[fields..]);
+        let (result, _, _, more) = self.parser.read_record(&[], bytes, ends);
+        if !matches!(result, csv_core::ReadRecordResult::Record) {
+            return Err(("a row that is no CSV", DAMAGED));
+        }
+        let (bytes, ends) = (&self.bytes, &self.ends[..fields + more]);
+        let begin = |n: usize| if n == 0 { 0 } else { ends[n - 1] };
+        Ok(ends.iter().enumerate().map(move |(n, end)| &bytes[begin(n)..*end]))
+    }
+}
+
+/// What a row holds before it is a record.
+#[derive(Default)]
+struct Row<'a> {
+    file: &'a [u8],
+    file_size: Option<u64>,
+    open: Option<u32>,
+    dur: Option<u64>,
+}
+
+impl Table {
+    fn row<'a>(&mut self, fields: impl Iterator<Item = &'a [u8]>, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        let mut record = Record::read(0, 0, 0);
+        let mut row = Row { file: b"file", ..Row::default() };
+        let mut seen = 0;
+        for field in fields {
+            let column = self.columns.0.get(seen).ok_or(("a row with more columns than the first", DAMAGED))?;
+            if let Some(column) = column {
+                self.field(*column, field, &mut record, &mut row)?;
+            }
+            seen += 1;
+        }
+        if seen < self.columns.0.len() {
+            return Err(("a row with fewer columns than the first", DAMAGED));
+        }
+        if let Some(dur) = row.dur
+            && let Some(start) = record.start_ns
+        {
+            record.end_ns = Some(start.checked_add(dur).ok_or(("a time of over 2^64 ns", DAMAGED))?);
+        }
+        let file = match self.files.get(row.file) {
+            Some(file) => file,
+            None => {
+                let name = String::from_utf8_lossy(row.file).into_owned();
+                out.push_back(Item::File(FileInfo { name, size: row.file_size }));
+                self.files.add(row.file).ok_or(("too many names of files", "cut the trace in parts"))?
+            }
+        };
+        (record.file, record.open) = (file, row.open.unwrap_or(file));
+        out.push_back(Item::Record(record));
+        Ok(())
+    }
+
+    fn field<'a>(&self, column: Column, field: &'a [u8], record: &mut Record, row: &mut Row<'a>) -> Result<(), Fault> {
+        const PLACE: Fault = ("an offset or length that is no whole number of bytes", DAMAGED);
+        const TIME: Fault = ("a time that is no decimal number", "write times as decimals, without exponents");
+        const NUMBER: Fault = ("a thread or open description that is no number below 2^32", DAMAGED);
+        let place = || number(field).and_then(|n| n.checked_mul(column.unit)).ok_or(PLACE);
+        let time = || decimal_ns(field, column.unit).ok_or(TIME);
+        let small = || number(field).and_then(|n| u32::try_from(n).ok()).ok_or(NUMBER);
+        match column.role {
+            Role::Offset => record.offset = place()?,
+            Role::Len => record.len = place()?,
+            Role::Op => record.op = self.words.op(field)?,
+            Role::File => row.file = field,
+            // All others may be empty.
+            _ if field.is_empty() => {}
+            Role::Returned => record.returned = Some(place()?),
+            Role::Start => record.start_ns = Some(time()?),
+            Role::End => record.end_ns = Some(time()?),
+            Role::Dur => row.dur = Some(time()?),
+            Role::FileSize => row.file_size = Some(place()?),
+            Role::Open => row.open = Some(small()?),
+            Role::Thread => record.thread = small()?,
+            Role::Flags => record.flags = flags(field)?,
+            Role::After => record.after = after(field)?,
+        }
+        Ok(())
+    }
+}
+
+fn flags(field: &[u8]) -> Result<Flags, Fault> {
+    let bit = |name: &[u8]| FLAGS.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, bit)| *bit);
+    let joined = field.split(|b| *b == b'+').map(bit).try_fold(Flags::default(), |all, bit| Some(all.with(bit?)));
+    joined.ok_or(("an unknown flag", "the flags are ahead, direct and executable, joined by +"))
+}
+
+/// `12e500 13s0`: 500 ns after the end of record 12, and after the start of record 13.
+///
+/// # Errors
+/// It is something else.
+pub fn after(field: &[u8]) -> Result<Vec<After>, Fault> {
+    const BAD: Fault = ("a dependency that is not RECORD, e or s, NANOSECONDS", DAMAGED);
+    let one = |word: &[u8]| {
+        let at = word.iter().position(|b| matches!(b, b'e' | b's'))?;
+        Some(After { record: number(&word[..at])?, end: word[at] == b'e', delay_ns: number(&word[at + 1..])? })
+    };
+    let words = field.split(|b| *b == b' ').take(MAX_AFTER + 1);
+    words.map(|word| one(word).ok_or(BAD)).collect()
+}

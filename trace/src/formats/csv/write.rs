@@ -1,0 +1,126 @@
+//! Writes a trace as CSV, in columns that are read back as they were.
+//!
+//! ```text
+//!   start_ns,end_ns,file,file_size,open,thread,op,offset,length,returned,flags,after
+//!   1000,1500,/data/a,,0,7,read,0,4096,,ahead+direct,
+//!   ,,vm@base,1048576,1,0,read,4096,512,,,0e0 0s2000
+//! ```
+//!
+//! Columns that the trace lacks are not there. `after` is what a record waits for: nanoseconds after the end (`e`) or the
+//! start (`s`) of a record, counted from 0. Never: two files of one name without saying that they became one.
+
+use super::read::{flag_names, op_name};
+use crate::error::TraceError;
+use crate::format::{Exported, Output, Pairs};
+use crate::{After, FileInfo, Header, Item, Items, Lacks, Record};
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Writes `items`.
+///
+/// # Errors
+/// They end with an error, or cannot be written.
+pub fn export(header: &Header, pairs: Pairs, items: Items, output: Output) -> Result<Exported, TraceError> {
+    pairs.finish(&output.path, super::FORMAT.name, &[])?;
+    let path = output.path;
+    let mut writer = Writer {
+        to: ::csv::WriterBuilder::new().buffer_capacity(1 << 16).from_writer(output.to),
+        lacks: header.lacks,
+        files: Vec::new(),
+        text: String::new(),
+    };
+    let lacks = header.lacks;
+    let columns = [
+        ("start_ns", lacks.starts),
+        ("end_ns", lacks.ends),
+        ("file", false),
+        ("file_size", false),
+        ("open", lacks.opens),
+        ("thread", lacks.threads),
+        ("op", lacks.ops),
+        ("offset", false),
+        ("length", false),
+        ("returned", false),
+        ("flags", false),
+        ("after", false),
+    ];
+    let columns = columns.into_iter().filter(|(_, lacks)| !lacks).map(|(name, _)| name);
+    writer.to.write_record(columns).map_err(|error| failed(&path, error))?;
+    let (mut names, mut records) = (HashSet::new(), 0);
+    let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for item in items {
+        match item? {
+            Item::File(file) => {
+                if !names.insert(file.name.clone()) {
+                    *left_out.entry("files that became one with another of their name").or_default() += 1;
+                }
+                writer.files.push(file);
+            }
+            Item::Record(record) => {
+                records += 1;
+                writer.record(&record).map_err(|error| failed(&path, error))?;
+            }
+        }
+    }
+    writer.to.flush().map_err(|error| TraceError::not_written(&path, &error))?;
+    Ok(Exported { records, left_out: left_out.into_iter().collect() })
+}
+
+/// What a record waits for, as text.
+#[must_use]
+pub fn after_text(after: &[After]) -> String {
+    let one = |after: &After| format!("{}{}{}", after.record, if after.end { 'e' } else { 's' }, after.delay_ns);
+    after.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn failed(path: &Path, error: ::csv::Error) -> TraceError {
+    TraceError::not_written(path, &std::io::Error::from(error))
+}
+
+struct Writer {
+    to: ::csv::Writer<Box<dyn std::io::Write + Send>>,
+    lacks: Lacks,
+    files: Vec<FileInfo>,
+    /// The field that is being written.
+    text: String,
+}
+
+impl Writer {
+    fn number(&mut self, n: Option<u64>) -> Result<(), ::csv::Error> {
+        self.text.clear();
+        if let Some(n) = n {
+            write!(self.text, "{n}").expect("memory");
+        }
+        self.to.write_field(&self.text)
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), ::csv::Error> {
+        let lacks = self.lacks;
+        if !lacks.starts {
+            self.number(record.start_ns)?;
+        }
+        if !lacks.ends {
+            self.number(record.end_ns)?;
+        }
+        let file = &self.files[record.file as usize];
+        let size = file.size;
+        self.to.write_field(&file.name)?;
+        self.number(size)?;
+        if !lacks.opens {
+            self.number(Some(u64::from(record.open)))?;
+        }
+        if !lacks.threads {
+            self.number(Some(u64::from(record.thread)))?;
+        }
+        if !lacks.ops {
+            self.to.write_field(op_name(record.op))?;
+        }
+        self.number(Some(record.offset))?;
+        self.number(Some(record.len))?;
+        self.number(record.returned)?;
+        self.to.write_field(flag_names(record.flags))?;
+        self.to.write_field(after_text(&record.after))?;
+        self.to.write_record(None::<&[u8]>)
+    }
+}

@@ -1,0 +1,206 @@
+//! `darshan`: Darshan's extended traces (DXT) as `darshan-dxt-parser` prints them.
+//!
+//! ```text
+//!   # DXT, file_id: 16457598720760448348, file_name: /tmp/test/testFile      a file of one rank begins
+//!   # DXT, rank: 0, hostname: node1
+//!   # Module    Rank  Wt/Rd  Segment          Offset       Length    Start(s)      End(s)   [OST]
+//!    X_POSIX       0   read        0               0       262144      0.0048      0.0049
+//! ```
+//! The text goes file by file and rank by rank, so all of it is read before the first record leaves, in order of start. A
+//! rank becomes a thread, and a rank's use of a file an open description: DXT does not say how often it was opened.
+//! Requests of MPI-IO arrive a second time as the POSIX requests that they cause, so `module=posix` is the default.
+//! Times are seconds since the start of the job with four decimals or more. Columns behind the end are passed over.
+//! Source: the darshan-util documentation, "darshan-dxt-parser".
+
+use super::scan::{self, Names};
+use super::step::{Fault, Step, items};
+use super::table::{decimal_ns, lines_fit};
+use crate::error::TraceError;
+use crate::format::{Fit, Format, Pairs};
+use crate::input::Input;
+use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
+use std::collections::{HashMap, VecDeque};
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "darshan",
+    summary: "text of darshan-dxt-parser (DXT); seconds with decimals, bytes",
+    keys: &[(
+        "module",
+        "posix, what reached the file system (the default), or mpiio, what the program asked MPI-IO for",
+    )],
+    detect,
+    import: Some(import),
+    export: None,
+};
+
+/// Requests that are held to be sorted, 48 bytes each: 192 MiB. Darshan itself keeps 2 MiB a process unless it is told to
+/// keep more, some 40,000 requests.
+pub const MAX_REQUESTS: usize = 4 << 20;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const REMEDY: &str = "the file is damaged or not of darshan-dxt-parser; see --format";
+const BAD: Fault = ("not a line of MODULE RANK Wt/Rd SEGMENT OFFSET LENGTH START END", REMEDY);
+
+/// Comments of DXT, and nothing but comments and requests.
+fn detect(head: &[u8]) -> Fit {
+    let fit = lines_fit(head, |_, line| {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") || request(line).is_ok() { Fit::Sure } else { Fit::No }
+    });
+    let of_dxt = |line: &[u8]| line.starts_with(b"# DXT, ") || line.starts_with(b"# DXT_");
+    if head.split(|b| *b == b'\n').any(of_dxt) { fit } else { Fit::No }
+}
+
+fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+    let input = scan::one(inputs, FORMAT.name)?;
+    let module = scan::choice(&mut pairs, "module", &["posix", "mpiio"], input.path())?.unwrap_or(0);
+    pairs.finish(input.path(), FORMAT.name, &["module"])?;
+    let header = Header {
+        format: FORMAT.name.to_string(),
+        time_unit: "seconds since the job began".to_string(),
+        offset_unit: "bytes".to_string(),
+        lacks: Lacks { opens: true, ..Lacks::default() },
+        level: Level::Program,
+        notes: vec![
+            "a thread is a rank; opens are not in the trace, so a rank reads a file through one".to_string(),
+            "Darshan keeps a bounded number of requests for each process: the last ones of a long job may be missing"
+                .to_string(),
+        ],
+    };
+    let left_out = LeftOut::default();
+    let darshan = Darshan {
+        input,
+        module: [&b"X_POSIX"[..], b"X_MPIIO"][module],
+        files: Names::default(),
+        items: VecDeque::new(),
+        file: None,
+        opens: HashMap::new(),
+        requests: Vec::new(),
+        next: None,
+        left_out: left_out.clone(),
+    };
+    Ok(Import { header, items: items(darshan), left_out })
+}
+
+/// A request, as small as it can be held.
+#[derive(Clone, Copy)]
+struct Request {
+    start_ns: u64,
+    end_ns: u64,
+    offset: u64,
+    len: u64,
+    file: u32,
+    rank: u32,
+    write: bool,
+}
+
+struct Darshan {
+    input: Input,
+    module: &'static [u8],
+    files: Names,
+    /// The files, as they first came.
+    items: VecDeque<Item>,
+    /// The file whose requests are being read.
+    file: Option<u32>,
+    /// The open description of a file and a rank.
+    opens: HashMap<(u32, u32), u32>,
+    requests: Vec<Request>,
+    /// The request that leaves next, once all are sorted.
+    next: Option<usize>,
+    left_out: LeftOut,
+}
+
+impl Step for Darshan {
+    fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError> {
+        let Some(next) = self.next else {
+            while let Some(line) = self.input.line()? {
+                let line = line.trim_ascii().to_vec();
+                self.line(&line).map_err(|(what, remedy)| self.input.error(what, remedy))?;
+            }
+            self.requests.sort_by_key(|request| request.start_ns);
+            self.next = Some(0);
+            out.append(&mut self.items);
+            return Ok(true);
+        };
+        let Some(request) = self.requests.get(next).copied() else { return Ok(false) };
+        self.next = Some(next + 1);
+        self.leave(request, out);
+        Ok(true)
+    }
+}
+
+impl Darshan {
+    fn line(&mut self, line: &[u8]) -> Result<(), Fault> {
+        if let Some(comment) = line.strip_prefix(b"#") {
+            if let Some(rest) = comment.strip_prefix(b" DXT, file_id: ") {
+                const NAME: &[u8] = b"file_name: ";
+                let at = rest.windows(NAME.len()).position(|part| part == NAME);
+                let at = at.ok_or(("a file without a name", REMEDY))?;
+                self.file = Some(self.begin(&rest[at + NAME.len()..])?);
+            }
+            return Ok(());
+        }
+        if line.is_empty() {
+            return Ok(());
+        }
+        let (module, mut request) = request(line)?;
+        if module != self.module {
+            self.left_out.count("requests of another layer (see the key module)");
+            return Ok(());
+        }
+        request.file = self.file.ok_or(("a request before the first file", REMEDY))?;
+        if self.requests.len() == MAX_REQUESTS {
+            return Err(("more than 4194304 requests", "print one rank or one file at a time"));
+        }
+        self.requests.push(request);
+        Ok(())
+    }
+
+    /// The number of a file; a file comes once for each rank that used it.
+    fn begin(&mut self, name: &[u8]) -> Result<u32, Fault> {
+        if let Some(number) = self.files.get(name) {
+            return Ok(number);
+        }
+        self.items.push_back(Item::File(FileInfo { name: String::from_utf8_lossy(name).into_owned(), size: None }));
+        self.files.add(name).ok_or(("file names of over 64 MiB together", "print fewer files"))
+    }
+
+    fn leave(&mut self, request: Request, out: &mut VecDeque<Item>) {
+        let opens = u32::try_from(self.opens.len()).unwrap_or(u32::MAX);
+        let open = *self.opens.entry((request.file, request.rank)).or_insert(opens);
+        let base = self.requests[0].start_ns;
+        out.push_back(Item::Record(Record {
+            op: if request.write { Op::Write } else { Op::Read },
+            open,
+            thread: request.rank,
+            start_ns: Some(request.start_ns - base),
+            end_ns: Some(request.end_ns - base),
+            ..Record::read(request.file, request.offset, request.len)
+        }));
+    }
+}
+
+/// A line of a request: its module, and itself without its file.
+fn request(line: &[u8]) -> Result<(&[u8], Request), Fault> {
+    let mut rest = line;
+    let module = scan::word(&mut rest);
+    let mut next = || scan::word(&mut rest);
+    let (rank, op, segment, offset, len) = (next(), next(), next(), next(), next());
+    let (start, end) = (next(), next());
+    let write = match op {
+        b"read" => false,
+        b"write" => true,
+        _ => return Err(BAD),
+    };
+    if !module.starts_with(b"X_") || scan::number(segment).is_none() {
+        return Err(BAD);
+    }
+    let rank = scan::number(rank).and_then(|rank| u32::try_from(rank).ok()).ok_or(BAD)?;
+    let (offset, len) = (scan::number(offset).ok_or(BAD)?, scan::number(len).ok_or(BAD)?);
+    let (start_ns, end_ns) = (decimal_ns(start, SECOND_NS).ok_or(BAD)?, decimal_ns(end, SECOND_NS).ok_or(BAD)?);
+    if end_ns < start_ns {
+        return Err(("a request that ends before it starts", REMEDY));
+    }
+    Ok((module, Request { start_ns, end_ns, offset, len, file: 0, rank, write }))
+}

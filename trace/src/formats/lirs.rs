@@ -1,0 +1,116 @@
+//! `lirs`: block numbers of programs, one a line, as the LIRS papers and cache simulators use them.
+//!
+//! `*` is a mark between programs and is passed over. There are no times and no lengths; what a block is, the file does
+//! not say: 4096 bytes unless `block=` does, and the header says which. A list of numbers could be anything, so it has
+//! to be named, unless there are marks in it. Never: two blocks made one request.
+
+use super::scan::number;
+use super::step::{Fault, Lines, Text, items};
+use super::table::lines_fit;
+use crate::error::Place;
+use crate::format::{Fit, Format, Pairs};
+use crate::input::Input;
+use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Record, TraceError};
+use std::collections::VecDeque;
+
+/// What a block is unless it is said: a page.
+const BLOCK: u64 = 4096;
+/// The largest block: 1 GiB.
+pub const MAX_BLOCK: u64 = 1 << 30;
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "lirs",
+    summary: "LIRS: a block number a line, * between programs; no times, blocks of block= bytes",
+    keys: &[("block", "bytes that a block number stands for (4096)")],
+    detect,
+    import: Some(import),
+    export: None,
+};
+
+fn detect(head: &[u8]) -> Fit {
+    let fits = |_: usize, line: &[u8]| match number(line.trim_ascii()) {
+        Some(_) => Fit::Maybe,
+        None if matches!(line.trim_ascii(), b"*" | b"") => Fit::Maybe,
+        None => Fit::No,
+    };
+    let mut lines = head.split(|b| *b == b'\n');
+    let (marks, numbers) = lines.by_ref().fold((false, false), |(marks, numbers), line| {
+        let line = line.trim_ascii();
+        (marks || line == b"*", numbers || number(line).is_some())
+    });
+    match lines_fit(head, fits) {
+        Fit::Maybe if marks && numbers => Fit::Sure,
+        Fit::Maybe if numbers => Fit::Maybe,
+        _ => Fit::No,
+    }
+}
+
+/// Takes the key for how many bytes a block has, or what is given for none.
+///
+/// # Errors
+/// It is no number from 1 to [`MAX_BLOCK`].
+pub fn block(pairs: &mut Pairs, key: &str, input: &Input) -> Result<Option<u64>, TraceError> {
+    let Some(text) = pairs.take(key) else { return Ok(None) };
+    let block = number(text.as_bytes()).filter(|block| (1..=MAX_BLOCK).contains(block));
+    block.map(Some).ok_or_else(|| {
+        let what = format!("'{key}={text}' is no number of bytes");
+        TraceError::new(input.path(), Place::Whole, what, format!("{key} is from 1 to {MAX_BLOCK}"))
+    })
+}
+
+fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+    let input = Input::only(inputs, FORMAT.name)?;
+    let given = block(&mut pairs, "block", &input)?;
+    pairs.finish(input.path(), FORMAT.name, &["block"])?;
+    let block = given.unwrap_or(BLOCK);
+    let mut notes = vec!["Everything is one file; every block counts as a read of one block.".to_string()];
+    if given.is_none() {
+        notes.push(
+            "What a block is, the file does not say: taken as 4096 bytes (block=BYTES for another size).".to_string(),
+        );
+    }
+    let header = Header {
+        format: FORMAT.name.to_string(),
+        time_unit: "none".to_string(),
+        offset_unit: format!("blocks of {block} B"),
+        lacks: Lacks { starts: true, ends: true, opens: true, threads: true, lens: true, ops: true },
+        level: Level::Unknown,
+        notes,
+    };
+    let left_out = LeftOut::default();
+    let lines = Blocks { block, named: false, left_out: left_out.clone() };
+    Ok(Import { header, items: items(Text { input, lines }), left_out })
+}
+
+struct Blocks {
+    block: u64,
+    named: bool,
+    left_out: LeftOut,
+}
+
+impl Lines for Blocks {
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        let word = line.trim_ascii();
+        match word {
+            b"" => return Ok(true),
+            b"*" => {
+                self.left_out.count("marks between programs");
+                return Ok(true);
+            }
+            _ => {}
+        }
+        let block = number(word).ok_or(("neither a block number nor *", "the file is damaged or of another format"))?;
+        let offset = block.checked_mul(self.block).ok_or(("a block beyond 2^64 bytes", "give a smaller block="))?;
+        if !self.named {
+            self.named = true;
+            out.push_back(Item::File(FileInfo { name: "blocks".to_string(), size: None }));
+        }
+        out.push_back(Item::Record(Record::read(0, offset, self.block)));
+        Ok(true)
+    }
+
+    fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! `oracle-general`: the binary traces of the cache simulator libCacheSim, of 24 and of 27 bytes a record.
+//!
+//! ```text
+//!    24 B   u32 seconds, u64 object, u32 size, i64 next                          little-endian
+//!    27 B   u32 seconds, u64 object, u32 size, u8 op, u16 namespace, i64 next    next: number of its next access, -1 or
+//!                                                                                the largest for never
+//! ```
+//!
+//! Objects are keys, not places: what place one stands for has to be said (`unit=512` where it was a sector). Seconds are
+//! shared by thousands of records, so they are left out; what `op` means differs from tracer to tracer, so every record
+//! counts as a read. Which of the two it is shows in `next`, which must be later than the record itself.
+//! Never: an object taken for an offset unasked.
+
+use super::lirs::block;
+use super::scan::{Names, choice};
+use super::step::{Step, items};
+use crate::error::{Place, TraceError};
+use crate::format::{Fit, Format, Pairs};
+use crate::input::Input;
+use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Record};
+use std::collections::VecDeque;
+
+/// Records that must fit before a file is surely one of these.
+const SURE_RECORDS: usize = 4;
+/// The sizes of a record.
+const SIZES: [usize; 2] = [24, 27];
+/// No trace has more records: a next access beyond is nonsense.
+const MOST_RECORDS: i64 = 1 << 40;
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "oracle-general",
+    summary: "libCacheSim oracleGeneral: binary; seconds (left out), objects of unit= bytes",
+    keys: &[
+        ("unit", "bytes that one more in the object's number stands for: 512 where it was a sector"),
+        ("record", "bytes of a record, 24 or 27, where it does not show"),
+    ],
+    detect: |head| SIZES.map(|size| fits(head, size)).into_iter().max().unwrap_or(Fit::No),
+    import: Some(import),
+    export: None,
+};
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + N].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+/// Whether records of this size make sense of the head.
+fn fits(head: &[u8], size: usize) -> Fit {
+    let (mut latest, mut records) = (0, 0);
+    for (record, n) in head.chunks_exact(size).zip(0_i64..) {
+        let seconds = number::<4>(record, 0);
+        let next = number::<8>(record, size - 8).cast_signed();
+        let sane = next == -1 || next == i64::MAX || (next > n && next < MOST_RECORDS);
+        if !sane || seconds < latest {
+            return Fit::No;
+        }
+        (latest, records) = (seconds, records + 1);
+    }
+    match records {
+        0 => Fit::No,
+        n if n < SURE_RECORDS => Fit::Maybe,
+        _ => Fit::Sure,
+    }
+}
+
+fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+    let mut input = Input::only(inputs, FORMAT.name)?;
+    let unit = block(&mut pairs, "unit", &input)?;
+    let size = choice(&mut pairs, "record", &["24", "27"], input.path())?;
+    pairs.finish(input.path(), FORMAT.name, &["unit", "record"])?;
+    let refuse = |what: &str, remedy: &str| Err(TraceError::new(input.path(), Place::Whole, what, remedy));
+    let Some(unit) = unit else {
+        let remedy = "say oracle-general:unit=BYTES (512 where an object was a sector)";
+        return refuse("its objects are no offsets", remedy);
+    };
+    let path = input.path().to_path_buf();
+    let size = match size {
+        Some(n) => SIZES[n],
+        None => {
+            let head = input.head()?;
+            match SIZES.map(|size| fits(head, size) > Fit::No) {
+                [true, false] => SIZES[0],
+                [false, true] => SIZES[1],
+                _ if head.is_empty() => SIZES[0],
+                [true, true] => {
+                    let what = "records of 24 and of 27 bytes both make sense of it";
+                    return Err(TraceError::new(&path, Place::Whole, what, "say record=24 or record=27"));
+                }
+                [false, false] => {
+                    let what = "records neither of 24 nor of 27 bytes make sense of it";
+                    return Err(TraceError::new(&path, Place::Whole, what, "it is damaged, or of another format"));
+                }
+            }
+        }
+    };
+    let header = Header {
+        format: FORMAT.name.to_string(),
+        time_unit: "none (whole seconds, left out)".to_string(),
+        offset_unit: format!("objects of {unit} B"),
+        lacks: Lacks { starts: true, ends: true, opens: true, threads: true, lens: false, ops: true },
+        level: Level::Unknown,
+        notes: vec![
+            "Its records are of objects, whose numbers were taken for places as it was told.".to_string(),
+            "The times are whole seconds that many records share: left out, the order of the file is kept.".to_string(),
+        ],
+    };
+    let objects = Objects { input, unit, size, spaces: Names::default() };
+    Ok(Import { header, items: items(objects), left_out: LeftOut::default() })
+}
+
+struct Objects {
+    input: Input,
+    unit: u64,
+    size: usize,
+    spaces: Names,
+}
+
+impl Step for Objects {
+    fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError> {
+        let mut record = [0; SIZES[1]];
+        let record = &mut record[..self.size];
+        if !self.input.record(record)? {
+            return Ok(false);
+        }
+        let refuse = |what, remedy| self.input.record_error(self.size as u64, what, remedy);
+        let object = number::<8>(record, 4);
+        let offset = object.checked_mul(self.unit);
+        let offset = offset
+            .ok_or_else(|| refuse("an object beyond 2^64 bytes", "its objects are no places, or of a smaller unit="))?;
+        let space: &[u8] = if self.size == SIZES[0] { b"" } else { &record[17..19] };
+        let file = match self.spaces.get(space) {
+            Some(file) => file,
+            None => {
+                let space_number = space.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+                let name = if space.is_empty() { "objects".to_string() } else { format!("namespace {space_number}") };
+                out.push_back(Item::File(FileInfo { name, size: None }));
+                let added = self.spaces.add(space);
+                added.ok_or_else(|| refuse("too many namespaces", "cut the trace in parts"))?
+            }
+        };
+        out.push_back(Item::Record(Record::read(file, offset, number::<4>(record, 12))));
+        Ok(true)
+    }
+}

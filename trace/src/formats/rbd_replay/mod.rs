@@ -1,0 +1,242 @@
+//! `rbd-replay`: what a virtual machine did to its images, as Ceph's replayer takes it, in both versions of the file.
+//!
+//! ```text
+//!   reader: bytes ──► actions ──► graph: ids ──► what waits for what
+//!                        │
+//!                        └──► reads and writes ──► records      opens, closes, threads, discards ──► no records
+//! ```
+//!
+//! The file knows no times, only differences: they are in `Record::after`, and `start_ns` stays open. An image with its
+//! snapshot is a file (`image@snapshot`), each image context an open description, until it is closed.
+//!
+//! A dependency on an asynchronous action means its submission to rbd-replay. Its own recorder, though, names an action
+//! only after that has ended, and writes the id of the action where that of the end was meant. So unless
+//! `aio-deps=submit` is said, such a dependency is on the end too, while its delay still counts from the start: at the
+//! recorded speed nothing changes, and at full speed the queue is never deeper than it was.
+//! Never: times that nobody recorded.
+
+pub mod graph;
+pub mod read;
+pub mod write;
+
+use self::graph::{Graph, Node};
+use self::read::{Action, BANNER, Bad, Entry, Io, Reader, What};
+use super::scan::Names;
+use super::step::{Step, items};
+use crate::error::TraceError;
+use crate::format::{Fit, Format, Pairs};
+use crate::input::Input;
+use crate::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Threads at one time: each is a thread of the replayer.
+pub const MAX_THREADS: usize = 1 << 12;
+/// Images that are open at one time.
+pub const MAX_OPENS: usize = 1 << 16;
+/// Actions that have to fit together before a file without a banner is taken for one.
+const SURE_ACTIONS: usize = 4;
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "rbd-replay",
+    summary: "reads and writes of RBD images with what each waits for; bytes, no times",
+    keys: &[("aio-deps", "completion (as they were meant) or submit (as rbd-replay takes them)")],
+    detect,
+    import: Some(import),
+    export: Some(write::export),
+};
+
+fn detect(head: &[u8]) -> Fit {
+    if head.starts_with(BANNER) { Fit::Sure } else { old(head) }
+}
+
+/// Version 0 has no banner, but all of its actions must fit together.
+fn old(head: &[u8]) -> Fit {
+    let (mut at, mut actions) = (0, 0);
+    let (mut ids, mut threads) = (HashSet::new(), HashSet::new());
+    while at < head.len() {
+        match read::action(&head[at..], 0) {
+            Ok((action, len)) => {
+                let known = if action.what == What::Start {
+                    threads.insert(action.thread)
+                } else {
+                    threads.contains(&action.thread)
+                };
+                let before = action.after.iter().all(|(id, _)| ids.contains(&(id & !1)));
+                if !known || !before || action.id & 1 == 1 || !ids.insert(action.id) {
+                    return Fit::No;
+                }
+                at += len;
+                actions += 1;
+            }
+            Err(Bad::Short(_)) => break,
+            Err(_) => return Fit::No,
+        }
+    }
+    match actions {
+        0 | 1 => Fit::No,
+        n if n < SURE_ACTIONS => Fit::Maybe,
+        _ => Fit::Sure,
+    }
+}
+
+fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+    let input = Input::only(inputs, FORMAT.name)?;
+    let submit = super::scan::choice(&mut pairs, "aio-deps", &["completion", "submit"], input.path())? == Some(1);
+    pairs.finish(input.path(), FORMAT.name, &["aio-deps"])?;
+    let reader = Reader::new(input)?;
+    let left_out = LeftOut::default();
+    let deps = match submit {
+        true => "A dependency on an asynchronous action is on its submission.",
+        false => "A dependency on an asynchronous action is on its end too (aio-deps=submit for its submission alone).",
+    };
+    let header = Header {
+        format: FORMAT.name.to_string(),
+        time_unit: "ns, differences only".to_string(),
+        offset_unit: "bytes".to_string(),
+        lacks: Lacks { starts: true, ends: true, ..Lacks::default() },
+        level: Level::BelowCache,
+        notes: vec![
+            format!(
+                "Version {} of the file. What a guest asked of its disk, below the guest's page cache.",
+                reader.version()
+            ),
+            "The time is in the dependencies: each record says what it waits for, and for how long after that."
+                .to_string(),
+            deps.to_string(),
+        ],
+    };
+    let replay = Replay {
+        reader,
+        graph: Graph::new(!submit),
+        threads: HashMap::new(),
+        opens: HashMap::new(),
+        files: Names::default(),
+        next: Next::default(),
+        left_out: left_out.clone(),
+    };
+    Ok(Import { header, items: items(replay), left_out })
+}
+
+/// The numbers that come next.
+#[derive(Default)]
+struct Next {
+    thread: u32,
+    open: u32,
+    record: u64,
+}
+
+struct Thread {
+    number: u32,
+    /// What its next action waits for.
+    serial: Vec<After>,
+}
+
+struct Replay {
+    reader: Reader,
+    graph: Graph,
+    threads: HashMap<u64, Thread>,
+    /// Image contexts: file and open description.
+    opens: HashMap<u64, (u32, u32)>,
+    files: Names,
+    next: Next,
+    left_out: LeftOut,
+}
+
+impl Step for Replay {
+    fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError> {
+        match self.reader.entry()? {
+            None => return Ok(false),
+            Some(Entry::Unknown) => {
+                self.left_out.count("entries of an unknown kind");
+                self.graph.gap();
+            }
+            Some(Entry::Action(action)) => {
+                let done = self.action(&action, out);
+                done.map_err(|what| self.reader.error(what, "the file is damaged, or rbd-replay would stop here too"))?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Replay {
+    fn action(&mut self, action: &Action, out: &mut VecDeque<Item>) -> Result<(), &'static str> {
+        if action.what == What::Start {
+            if self.threads.len() == MAX_THREADS {
+                return Err("more than 4096 threads at one time");
+            }
+            let thread = Thread { number: self.next.thread, serial: Vec::new() };
+            self.next.thread = self.next.thread.checked_add(1).ok_or("too many threads")?;
+            if self.threads.insert(action.thread, thread).is_some() {
+                return Err("a thread that is started twice");
+            }
+        }
+        let thread = self.threads.get(&action.thread).ok_or("an action of a thread that was not started")?;
+        let number = thread.number;
+        let waits = self.graph.waits(&action.after, &thread.serial)?;
+        (0..waits.pauses).for_each(|_| self.left_out.count("pauses before the first read or write"));
+        (0..waits.forgotten)
+            .for_each(|_| self.left_out.count("dependencies on actions of long ago or of an unknown kind"));
+        let node = match &action.what {
+            What::Io { io: io @ (Io::Read | Io::Write), aio, image, offset, len } => {
+                let &(file, open) = self.opens.get(image).ok_or("an image that is not open")?;
+                let op = if *io == Io::Read { Op::Read } else { Op::Write };
+                let record =
+                    Record { op, open, thread: number, after: waits.after, ..Record::read(file, *offset, *len) };
+                out.push_back(Item::Record(record));
+                self.next.record += 1;
+                Node::Record(self.next.record - 1, *aio)
+            }
+            other => {
+                self.other(other, out)?;
+                Node::Other(waits.after.into_boxed_slice())
+            }
+        };
+        if action.what == What::Stop {
+            self.threads.remove(&action.thread);
+        } else if let Some(thread) = self.threads.get_mut(&action.thread) {
+            thread.serial.clear();
+            match &node {
+                Node::Record(record, aio) => thread.serial.push(After { record: *record, end: !aio, delay_ns: 0 }),
+                Node::Other(others) => thread.serial.extend_from_slice(others),
+            }
+        }
+        self.graph.add(action.id, node)
+    }
+
+    /// An action that is no record.
+    fn other(&mut self, what: &What, out: &mut VecDeque<Item>) -> Result<(), &'static str> {
+        match what {
+            What::Start | What::Stop => {}
+            What::Io { image, .. } => {
+                self.opens.get(image).ok_or("an image that is not open")?;
+                self.left_out.count("discards");
+            }
+            What::Close { image } => {
+                self.opens.remove(image).ok_or("a close of an image that is not open")?;
+            }
+            What::Open { image, names } => {
+                let [name, snapshot] = names;
+                let parts: &[&[u8]] = if snapshot.is_empty() { &[name] } else { &[name, snapshot] };
+                let name = parts.join(&b'@');
+                let file = match self.files.get(&name) {
+                    Some(file) => file,
+                    None => {
+                        let name_text = String::from_utf8_lossy(&name).into_owned();
+                        out.push_back(Item::File(FileInfo { name: name_text, size: None }));
+                        self.files.add(&name).ok_or("too many names of images")?
+                    }
+                };
+                if self.opens.len() == MAX_OPENS {
+                    return Err("more than 65536 images open at one time");
+                }
+                if self.opens.insert(*image, (file, self.next.open)).is_some() {
+                    return Err("an image context that is opened twice");
+                }
+                self.next.open = self.next.open.checked_add(1).ok_or("too many opens")?;
+            }
+        }
+        Ok(())
+    }
+}

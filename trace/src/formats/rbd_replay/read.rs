@@ -1,0 +1,269 @@
+//! The bytes of a trace for rbd-replay: one action after the other, of both versions of the file.
+//!
+//! ```text
+//!   version 1   16 bytes of banner, then entries: u8 version, u8 oldest reader, u32 length | u8 type, action      little-endian
+//!   version 0                               entries:                                         u8 type, action      big-endian
+//!
+//!   action      u32 id, u64 thread, (version 0: two u32 that are not used,) u32 n, n times { u32 id, u64 nanoseconds }
+//!   of an image   + u64 image context      an I/O + u64 offset, u64 length      an open + name, snapshot, u8 read only
+//! ```
+//!
+//! Never: a meaning of what it reads, or more of it than one entry.
+
+use crate::check::{MAX_AFTER, MAX_NAME_BYTES};
+use crate::error::TraceError;
+use crate::input::Input;
+
+/// How a file of version 1 begins.
+pub const BANNER: &[u8; 16] = b"rbd-replay-trace";
+/// Bytes of the largest entry that is skipped or read. One with most dependencies and two long names has 33 kB.
+pub const MAX_ENTRY_BYTES: u32 = 1 << 20;
+/// Dependencies of one action. Twice those of a record, since several can mean the same.
+pub const MAX_DEPENDENCIES: usize = 2 * MAX_AFTER;
+/// Bytes between the type of an entry and its list of dependencies, in version 0.
+const UNUSED_BYTES: usize = 8;
+
+/// What is done to an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// Bytes are read.
+    Read,
+    /// Bytes are written.
+    Write,
+    /// Bytes are given up.
+    Discard,
+}
+
+/// What an action does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A thread begins.
+    Start,
+    /// A thread ends.
+    Stop,
+    /// An image is opened under the name of a context.
+    Open {
+        /// The context.
+        image: u64,
+        /// Name of the image, and of its snapshot, which may be empty.
+        names: [Vec<u8>; 2],
+    },
+    /// The image of a context is closed.
+    Close {
+        /// The context.
+        image: u64,
+    },
+    /// Bytes of an image.
+    Io {
+        /// What is done with them.
+        io: Io,
+        /// The next action of the thread does not wait for its end.
+        aio: bool,
+        /// The context.
+        image: u64,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+}
+
+/// One action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// Its id; that of its end is one more.
+    pub id: u32,
+    /// Its thread.
+    pub thread: u64,
+    /// What it waits for: ids, and nanoseconds after them.
+    pub after: Vec<(u32, u64)>,
+    /// What it does.
+    pub what: What,
+}
+
+/// Why bytes are no action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// It goes on beyond them: it has at least so many bytes.
+    Short(usize),
+    /// A type that is not known.
+    Type(u8),
+    /// It is over a limit.
+    Limit(&'static str),
+}
+
+/// Numbers out of bytes.
+struct Bytes<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    big: bool,
+}
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Bad> {
+        let end = self.at + n;
+        let taken = self.bytes.get(self.at..end).ok_or(Bad::Short(end))?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn number(&mut self, bytes: usize) -> Result<u64, Bad> {
+        let big = self.big;
+        let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+        let taken = self.take(bytes)?;
+        Ok(if big { taken.iter().fold(0, join) } else { taken.iter().rev().fold(0, join) })
+    }
+
+    fn u32(&mut self) -> Result<u32, Bad> {
+        self.number(4).map(|n| u32::try_from(n).expect("four bytes"))
+    }
+
+    fn name(&mut self) -> Result<Vec<u8>, Bad> {
+        let len = self.u32()? as usize;
+        if len > MAX_NAME_BYTES {
+            return Err(Bad::Limit("a name of over 4096 bytes"));
+        }
+        self.take(len).map(<[u8]>::to_vec)
+    }
+}
+
+/// The action at the start of `bytes`, which begin with its type, and how many bytes it has.
+///
+/// # Errors
+/// It is none, or is cut.
+pub fn action(bytes: &[u8], version: u8) -> Result<(Action, usize), Bad> {
+    let mut bytes = Bytes { bytes, at: 0, big: version == 0 };
+    let kind = bytes.take(1)?[0];
+    if kind > 11 {
+        return Err(Bad::Type(kind));
+    }
+    let (id, thread) = (bytes.u32()?, bytes.number(8)?);
+    if version == 0 {
+        bytes.take(UNUSED_BYTES)?;
+    }
+    let n = bytes.u32()? as usize;
+    if n > MAX_DEPENDENCIES {
+        return Err(Bad::Limit("an action with more than 2048 dependencies"));
+    }
+    let after = (0..n).map(|_| Ok((bytes.u32()?, bytes.number(8)?))).collect::<Result<Vec<_>, Bad>>()?;
+    let what = match kind {
+        0 => What::Start,
+        1 => What::Stop,
+        6 | 8 => {
+            let image = bytes.number(8)?;
+            let names = [bytes.name()?, bytes.name()?];
+            bytes.take(1)?;
+            What::Open { image, names }
+        }
+        7 | 9 => What::Close { image: bytes.number(8)? },
+        _ => {
+            let io = match kind {
+                2 | 4 => Io::Read,
+                3 | 5 => Io::Write,
+                _ => Io::Discard,
+            };
+            let aio = matches!(kind, 4 | 5 | 11);
+            What::Io { io, aio, image: bytes.number(8)?, offset: bytes.number(8)?, len: bytes.number(8)? }
+        }
+    };
+    Ok((Action { id, thread, after, what }, bytes.at))
+}
+
+/// A step through the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// An action.
+    Action(Action),
+    /// An entry of a type that is not known, passed over by its length.
+    Unknown,
+}
+
+/// Reads a file.
+pub struct Reader {
+    input: Input,
+    version: u8,
+    buf: Vec<u8>,
+}
+
+impl Reader {
+    /// Begins: the banner tells the version.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn new(mut input: Input) -> Result<Reader, TraceError> {
+        let version = u8::from(input.head()?.starts_with(BANNER));
+        if version == 1 {
+            input.fill(&mut [0; BANNER.len()])?;
+        }
+        Ok(Reader { input, version, buf: Vec::new() })
+    }
+
+    /// The version of the file, 0 or 1.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// An error about the latest entry.
+    #[must_use]
+    pub fn error(&self, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
+        self.input.record_error(self.buf.len() as u64, what, remedy)
+    }
+
+    /// The next entry, nothing after the last one.
+    ///
+    /// # Errors
+    /// It cannot be read, is cut or damaged, or is over a limit.
+    pub fn entry(&mut self) -> Result<Option<Entry>, TraceError> {
+        if self.version == 1 { self.framed() } else { self.bare() }
+    }
+
+    fn damaged(&self, bad: &Bad) -> TraceError {
+        let what = match bad {
+            Bad::Short(n) => format!("an entry that is shorter than its action ({n} bytes and more)"),
+            Bad::Type(kind) => format!("an action of the unknown type {kind}"),
+            Bad::Limit(what) => (*what).to_string(),
+        };
+        self.error(what, "the file is damaged or no trace of rbd-replay")
+    }
+
+    fn framed(&mut self) -> Result<Option<Entry>, TraceError> {
+        self.buf.resize(6, 0);
+        if !self.input.record(&mut self.buf)? {
+            return Ok(None);
+        }
+        let (oldest, len) = (self.buf[1], u32::from_le_bytes([self.buf[2], self.buf[3], self.buf[4], self.buf[5]]));
+        if oldest > 1 {
+            return Err(self.error(format!("an entry for readers of version {oldest}"), "convert it by its rbd-replay"));
+        }
+        if len > MAX_ENTRY_BYTES {
+            let what = format!("an entry of {len} bytes (at most {MAX_ENTRY_BYTES})");
+            return Err(self.error(what, "the file is damaged or no trace of rbd-replay"));
+        }
+        self.buf.resize(6 + len as usize, 0);
+        self.input.rest(&mut self.buf[6..])?;
+        match action(&self.buf[6..], 1) {
+            Ok((action, _)) => Ok(Some(Entry::Action(action))),
+            Err(Bad::Type(_)) => Ok(Some(Entry::Unknown)),
+            Err(bad) => Err(self.damaged(&bad)),
+        }
+    }
+
+    fn bare(&mut self) -> Result<Option<Entry>, TraceError> {
+        self.buf.resize(1, 0);
+        if !self.input.record(&mut self.buf)? {
+            return Ok(None);
+        }
+        loop {
+            match action(&self.buf, 0) {
+                Ok((action, _)) => return Ok(Some(Entry::Action(action))),
+                Err(Bad::Short(n)) => {
+                    let have = self.buf.len();
+                    self.buf.resize(n, 0);
+                    self.input.rest(&mut self.buf[have..])?;
+                }
+                Err(bad) => return Err(self.damaged(&bad)),
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What the published tables of block requests share: a line is a row with so many fields, a volume is a file.
+//!
+//! Never: a float; quotes (the tables have none; `csv` has).
+
+use super::scan::{Names, number};
+use super::step::{Fault, Lines, Text, items};
+use crate::format::{Fit, Pairs};
+use crate::input::Input;
+use crate::{FileInfo, Header, Import, Item, LeftOut, Record, TraceError, order};
+use std::collections::VecDeque;
+
+/// Lines that a detector looks at.
+const DETECT_LINES: usize = 100;
+/// Bytes of a sector wherever one is meant: 512.
+pub const SECTOR: u64 = 512;
+
+/// The fields of a line, if it has exactly `N`.
+#[must_use]
+pub fn split<const N: usize>(line: &[u8], by: u8) -> Option<[&[u8]; N]> {
+    let mut fields = [&line[..0]; N];
+    let mut rest = line;
+    for field in &mut fields[..N - 1] {
+        let at = rest.iter().position(|b| *b == by)?;
+        (*field, rest) = (&rest[..at], &rest[at + 1..]);
+    }
+    fields[N - 1] = rest;
+    (!rest.contains(&by)).then_some(fields)
+}
+
+/// The words of a line, parted by any number of spaces and tabs, if they are exactly `N`.
+#[must_use]
+pub fn words<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
+    let mut fields = [&line[..0]; N];
+    let mut rest = line;
+    for field in &mut fields {
+        *field = super::scan::word(&mut rest);
+        if field.is_empty() {
+            return None;
+        }
+    }
+    super::scan::word(&mut rest).is_empty().then_some(fields)
+}
+
+/// A decimal number of units of `unit_ns` nanoseconds, in nanoseconds; what is finer than one is cut off.
+#[must_use]
+pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
+    let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
+    let whole = number(&text[..dot])?.checked_mul(unit_ns)?;
+    let Some(decimals) = text.get(dot + 1..) else { return Some(whole) };
+    if decimals.is_empty() || !decimals.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    // Nine digits are enough for the largest unit, a second.
+    let counted = &decimals[..decimals.len().min(9)];
+    let scale = 10_u64.pow(u32::try_from(counted.len()).ok()?);
+    whole.checked_add(number(counted)? * unit_ns / scale)
+}
+
+/// How well the lines of `head` fit: each must do, as `line` says of it. The last one may be cut and does not count.
+pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
+    let end = head.iter().rposition(|b| *b == b'\n').map_or(head.len(), |at| at);
+    let lines = head[..end].split(|b| *b == b'\n').take(DETECT_LINES).enumerate();
+    let fits = lines.map(|(i, text)| line(i, text.strip_suffix(b"\r").unwrap_or(text)));
+    fits.min().filter(|_| !head.is_empty()).unwrap_or(Fit::No)
+}
+
+/// What a line is.
+pub enum Row<'a> {
+    /// A record of the volume of this name; its number is still to be filled in.
+    Record(&'a [u8], Record),
+    /// Nothing to keep, for this reason (a plural).
+    LeftOut(&'static str),
+    /// Nothing at all: a header.
+    Nothing,
+}
+
+/// A line into a row.
+pub type RowFn = fn(&[u8]) -> Result<Row<'_>, Fault>;
+
+/// A table at work.
+pub struct Table {
+    row: RowFn,
+    name: fn(&[u8]) -> String,
+    volumes: Names,
+    left_out: LeftOut,
+}
+
+impl Lines for Table {
+    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
+        if line.is_empty() {
+            return Ok(true);
+        }
+        match (self.row)(line)? {
+            Row::Record(volume, mut record) => {
+                let file = match self.volumes.get(volume) {
+                    Some(file) => file,
+                    None => {
+                        out.push_back(Item::File(FileInfo { name: (self.name)(volume), size: None }));
+                        self.volumes.add(volume).ok_or(("too many names of volumes", "cut the trace in parts"))?
+                    }
+                };
+                (record.file, record.open) = (file, file);
+                out.push_back(Item::Record(record));
+            }
+            Row::LeftOut(reason) => self.left_out.count(reason),
+            Row::Nothing => {}
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// How a table is read.
+pub struct Plan {
+    /// What a line means.
+    pub row: RowFn,
+    /// What the name of a volume becomes.
+    pub name: fn(&[u8]) -> String,
+    /// Put it in the order of time, and let the first record begin at 0.
+    pub sort: bool,
+}
+
+/// Reads a table that has no keys.
+///
+/// # Errors
+/// A key is given, or several files.
+pub fn import(inputs: Vec<Input>, pairs: &Pairs, header: Header, plan: Plan) -> Result<Import, TraceError> {
+    let input = Input::only(inputs, &header.format)?;
+    pairs.finish(input.path(), &header.format, &[])?;
+    Ok(read(input, header, plan))
+}
+
+/// The same, once the keys are taken.
+#[must_use]
+pub fn read(input: Input, header: Header, plan: Plan) -> Import {
+    let left_out = LeftOut::default();
+    let path = input.path().to_path_buf();
+    let volumes = Names::default();
+    let table = Table { row: plan.row, name: plan.name, volumes, left_out: left_out.clone() };
+    let items = items(Text { input, lines: table });
+    let items = if plan.sort { order::by_start(items, &path) } else { items };
+    Import { header, items, left_out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_words_and_decimals() {
+        assert_eq!(split::<3>(b"a,,c", b','), Some([&b"a"[..], b"", b"c"]));
+        assert!(split::<3>(b"a,b", b',').is_none() && split::<3>(b"a,b,c,d", b',').is_none());
+        assert_eq!(words::<2>(b"  a\t b "), Some([&b"a"[..], b"b"]));
+        assert!(words::<2>(b"a").is_none() && words::<2>(b"a b c").is_none());
+        assert_eq!(decimal_ns(b"1456095145.133076000", 1_000_000_000), Some(1_456_095_145_133_076_000));
+        assert_eq!(decimal_ns(b"663.00000", 1_000), Some(663_000));
+        assert_eq!(decimal_ns(b"0.0000000019", 1_000_000_000), Some(1));
+        assert_eq!(decimal_ns(b"13670.0005", 1_000), Some(13_670_000));
+        assert_eq!(decimal_ns(b"18446744073709551615", 1), Some(u64::MAX));
+        for bad in [&b"1."[..], b".5", b"-1", b"1e9", b"18446744074", b"1.2.3", b""] {
+            assert_eq!(decimal_ns(bad, 1_000_000_000), None);
+        }
+    }
+
+    #[test]
+    fn the_worst_line_decides_and_a_cut_one_does_not_count() {
+        let fit = |_: usize, line: &[u8]| if line == b"x" { Fit::Sure } else { Fit::No };
+        assert_eq!(lines_fit(b"x\r\nx\ny", fit), Fit::Sure);
+        assert_eq!(lines_fit(b"x\ny\nx\n", fit), Fit::No);
+        assert_eq!(lines_fit(b"x", fit), Fit::Sure);
+        assert_eq!(lines_fit(b"", fit), Fit::No);
+    }
+}

@@ -1,0 +1,90 @@
+//! What every importer owes to any bytes at all: no panic, one line of error without control characters, an end.
+//!
+//! The mutations of `tests/formats/mutants.rs` and the fuzz target in `fuzz/` both come in here. Never: judges what
+//! the items mean; that is the golden files' matter.
+
+use super::format::{self, Format, Pairs};
+use super::input::Input;
+use super::own;
+use super::{Import, check::Checked};
+use std::io::Cursor;
+use std::path::Path;
+
+/// Items after which a trace has proved that it is read in pieces; a bomb of a terabyte need not be read to its end.
+pub const MAX_ITEMS: u64 = 1 << 18;
+/// Longest error line, in bytes: a place and a remedy, and a piece of the trace where it helps.
+pub const MAX_LINE_BYTES: usize = 600;
+
+/// How the reading of some bytes ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All were read: so many items.
+    Whole(u64),
+    /// There were more than [`MAX_ITEMS`].
+    Many,
+    /// They were refused in this line.
+    Refused(String),
+}
+
+/// Reads `data` as `format`, with these keys.
+///
+/// # Errors
+/// What the importer owes and did not pay.
+pub fn one(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
+    let outcome = read(format, pairs, data)?;
+    if let Outcome::Refused(line) = &outcome {
+        if line.chars().any(char::is_control) {
+            return Err(format!("an error with control characters: {line:?}"));
+        }
+        if line.len() > MAX_LINE_BYTES {
+            return Err(format!("an error line of {} bytes", line.len()));
+        }
+    }
+    Ok(outcome)
+}
+
+/// The format that `text` names, with its keys.
+///
+/// # Errors
+/// It names none.
+pub fn by_name(text: &str) -> Result<(&'static Format, Pairs), String> {
+    format::parse(text, Path::new("t")).map_err(|error| error.to_string())
+}
+
+fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
+    let Some(import) = format.import else { return Ok(Outcome::Whole(0)) };
+    let path = Path::new("t");
+    // What its detector makes of any bytes is part of it.
+    let _ = (format.detect)(data);
+    let input = match Input::of(path, Box::new(Cursor::new(data.to_vec()))) {
+        Ok(input) => input,
+        Err(error) => return Ok(Outcome::Refused(error.to_string())),
+    };
+    let Import { items, left_out, .. } = match import(vec![input], pairs) {
+        Ok(import) => import,
+        Err(error) => return Ok(Outcome::Refused(error.to_string())),
+    };
+    let mut items = Checked::new(items, path);
+    let mut taken = 0;
+    loop {
+        match items.next() {
+            None => break,
+            Some(Err(error)) => {
+                return match items.next() {
+                    None => Ok(Outcome::Refused(error.to_string())),
+                    Some(_) => Err("items behind an error".to_string()),
+                };
+            }
+            Some(Ok(_)) if taken == MAX_ITEMS => return Ok(Outcome::Many),
+            Some(Ok(_)) => taken += 1,
+        }
+    }
+    drop(left_out.in_all());
+    Ok(Outcome::Whole(taken))
+}
+
+/// A file of our own format around `plain`, as one block that claims `items`: bytes that no checksum keeps away.
+#[must_use]
+pub fn sealed(plain: &[u8], items: u32) -> Vec<u8> {
+    own::around(plain, items)
+}

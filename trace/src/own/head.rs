@@ -1,0 +1,152 @@
+//! The parts of a file that are not items: header and end as JSON, and the head of a block.
+//!
+//! JSON may get more keys within one version, and an older reader passes over them. Never: a key changes its meaning.
+
+use crate::{Header, Lacks, Level};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A block of items.
+pub const BLOCK: [u8; 4] = *b"blok";
+/// The end of the file.
+pub const DONE: [u8; 4] = *b"done";
+/// Bytes of a [`BlockHead`].
+pub const HEAD_BYTES: usize = 20;
+
+/// What stands before a block, and before the end. All numbers little-endian.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockHead {
+    /// [`BLOCK`] or [`DONE`].
+    pub tag: [u8; 4],
+    /// Bytes that follow.
+    pub stored: u32,
+    /// Bytes that they unpack to. Of the end, which is not packed, the same.
+    pub plain: u32,
+    /// Items in them. Of the end: 0.
+    pub items: u32,
+    /// CRC-32 of the four fields above and of the bytes that follow.
+    pub crc: u32,
+}
+
+impl BlockHead {
+    /// With the checksum of `body`.
+    pub fn sealed(mut self, body: &[u8]) -> BlockHead {
+        self.crc = self.sum(body);
+        self
+    }
+
+    /// The checksum that it should have.
+    pub fn sum(&self, body: &[u8]) -> u32 {
+        let mut crc = flate2::Crc::new();
+        crc.update(&self.bytes()[..HEAD_BYTES - 4]);
+        crc.update(body);
+        crc.sum()
+    }
+
+    /// As it stands in the file.
+    pub fn bytes(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        let words = [self.tag, self.stored.to_le_bytes(), self.plain.to_le_bytes(), self.items.to_le_bytes()];
+        for (at, word) in words.into_iter().chain([self.crc.to_le_bytes()]).enumerate() {
+            bytes[4 * at..][..4].copy_from_slice(&word);
+        }
+        bytes
+    }
+
+    /// Back again.
+    pub fn of(bytes: &[u8; HEAD_BYTES]) -> BlockHead {
+        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let number = |at: usize| u32::from_le_bytes(word(at));
+        BlockHead { tag: word(0), stored: number(4), plain: number(8), items: number(12), crc: number(16) }
+    }
+}
+
+/// The header in JSON.
+#[derive(Serialize, Deserialize)]
+struct Json {
+    /// Name of the format that the trace was first read from.
+    origin: String,
+    time_unit: String,
+    offset_unit: String,
+    level: JsonLevel,
+    lacks: Vec<Lack>,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum JsonLevel {
+    Unknown,
+    Program,
+    BelowCache,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Lack {
+    Starts,
+    Ends,
+    Opens,
+    Threads,
+    Lens,
+    Ops,
+}
+
+/// A header as JSON.
+pub fn to_json(header: &Header) -> Vec<u8> {
+    let l = header.lacks;
+    let lacks = [
+        (l.starts, Lack::Starts),
+        (l.ends, Lack::Ends),
+        (l.opens, Lack::Opens),
+        (l.threads, Lack::Threads),
+        (l.lens, Lack::Lens),
+        (l.ops, Lack::Ops),
+    ];
+    let json = Json {
+        origin: header.format.clone(),
+        time_unit: header.time_unit.clone(),
+        offset_unit: header.offset_unit.clone(),
+        level: match header.level {
+            Level::Unknown => JsonLevel::Unknown,
+            Level::Program => JsonLevel::Program,
+            Level::BelowCache => JsonLevel::BelowCache,
+        },
+        lacks: lacks.iter().filter(|(lacking, _)| *lacking).map(|(_, lack)| *lack).collect(),
+        notes: header.notes.clone(),
+    };
+    serde_json::to_vec(&json).expect("texts can always be written")
+}
+
+/// The header in `json`, or what is wrong with it.
+pub fn from_json(json: &[u8]) -> Result<Header, String> {
+    let json: Json = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let has = |lack: Lack| json.lacks.contains(&lack);
+    let lacks = Lacks {
+        starts: has(Lack::Starts),
+        ends: has(Lack::Ends),
+        opens: has(Lack::Opens),
+        threads: has(Lack::Threads),
+        lens: has(Lack::Lens),
+        ops: has(Lack::Ops),
+    };
+    let level = match json.level {
+        JsonLevel::Unknown => Level::Unknown,
+        JsonLevel::Program => Level::Program,
+        JsonLevel::BelowCache => Level::BelowCache,
+    };
+    let Json { origin, time_unit, offset_unit, notes, .. } = json;
+    Ok(Header { format: origin, time_unit, offset_unit, lacks, level, notes })
+}
+
+/// What the end says.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// Files of the trace.
+    pub files: u64,
+    /// Records of the trace.
+    pub records: u64,
+    /// What was left out when the file was made, by reason.
+    #[serde(default)]
+    pub left_out: BTreeMap<String, u64>,
+}
