@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(max(&options, None, Defaults::FILE), (128 << 10, 16), "what Linux has");
         assert_eq!(max(&options, None, Defaults::OBJECT), (24 * MIB, 24));
         assert_eq!(max(&options, None, object(3)), (3 * MIB, 16));
-        assert_eq!(max(&options, None, Defaults::NBD), (4 * MIB, 16));
+        assert_eq!(max(&options, None, Defaults::NBD), (8 * MIB, 16));
         assert_eq!(max(&options, None, Defaults::MODEL_LIVE), max(&options, None, Defaults::FILE), "as simulated");
         assert_eq!(max(&options, Some(256 << 10), Defaults::OBJECT).0, 256 << 10, "the device's own setting");
         assert_eq!(max(&options.clone().policy("linux-6.18:max=1M"), None, Defaults::OBJECT).0, MIB);
