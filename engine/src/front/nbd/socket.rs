@@ -230,3 +230,24 @@ impl AsFd for Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::socket_keepalive;
+
+    #[test]
+    fn a_tcp_client_that_is_gone_is_noticed() {
+        let listener = Listener::bind(&Listen::Tcp(([127, 0, 0, 1], 0).into())).expect("a port");
+        let Listener::Tcp(socket) = &listener else { unreachable!("it is one") };
+        let _client = TcpStream::connect(socket.local_addr().expect("an address")).expect("connected");
+        let stream = loop {
+            match listener.accept() {
+                Ok(stream) => break stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(socket_keepalive(stream.as_fd()), Ok(true));
+    }
+}

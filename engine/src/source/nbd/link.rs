@@ -451,3 +451,17 @@ impl Wire {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tcp_server_that_is_gone_is_noticed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let place = Place::Tcp { host: "127.0.0.1".to_string(), port };
+        let Ok(Wire::Tcp(stream)) = Wire::connect(&place, Duration::from_secs(5)) else { panic!("connected") };
+        assert_eq!(rustix::net::sockopt::socket_keepalive(&stream), Ok(true));
+    }
+}
