@@ -63,6 +63,51 @@ pub(crate) fn source_failed(error: &SourceError) {
     }
 }
 
+/// The lines, from warnings on, that this thread reports during `work`.
+#[cfg(test)]
+pub(crate) fn captured(work: impl FnOnce()) -> Vec<String> {
+    use std::sync::Arc;
+    use tracing::field::{Field, Visit};
+    use tracing::{Event, Level, Metadata, Subscriber, span};
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    impl Visit for Lines {
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            if field.name() == "message" {
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{value:?}"));
+            }
+        }
+    }
+
+    impl Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::WARN
+        }
+
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    let lines = Lines::default();
+    tracing::subscriber::with_default(lines.clone(), work);
+    std::mem::take(&mut *lines.0.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

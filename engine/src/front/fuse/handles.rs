@@ -6,12 +6,14 @@
 //! A listing under way takes room for its names a thousand at a time, before it keeps them, and gives it back when it
 //! fails. So all listings together stay within [`MAX_NAMES`].
 
-use super::view::MOST_NAMES as MAX_NAMES;
 use crate::Reader;
 use crate::source::tree::Entry;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+/// Names of one folder that can be listed, and of all open folders together.
+pub const MAX_NAMES: usize = 1 << 20;
 
 /// One open file.
 pub struct Handle {

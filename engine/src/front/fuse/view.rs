@@ -21,6 +21,7 @@ use super::handles::{Counted, Handle, Handles, Names};
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
 use crate::front::observe::{Asked, Observer, Passed};
+use crate::log;
 use crate::source::SourceError;
 use crate::source::tree::{Entry, Kind, Meta, Tree};
 use crate::{Engine, ReadError, Reader};
@@ -36,8 +37,6 @@ use std::time::{Duration, Instant};
 pub const MOST_NODES: usize = 1 << 22;
 /// Open files and folders at once.
 pub const MOST_HANDLES: usize = 1 << 16;
-/// Names of one folder that can be listed, and of all open folders together.
-pub const MOST_NAMES: usize = 1 << 20;
 /// Closed files whose pages are kept; each has a descriptor open.
 pub const MOST_IDLE: usize = 128;
 /// Reply buffers that are kept to be used again.
@@ -143,7 +142,7 @@ impl View {
             Some(_) => self.look_ahead(&path)?,
             None => {
                 let asked = Instant::now();
-                (self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?, asked)
+                (self.tree.look(&path).map_err(|e| self.refuse_source(&e))?, asked)
             }
         };
         let number = self.nodes().enter(path, meta.clone(), seen);
@@ -160,7 +159,7 @@ impl View {
             nodes.refresh(&path, &meta, asked);
         }
         drop(nodes);
-        Ok((meta.map_err(|e| self.refuse(e.errno()))?, asked))
+        Ok((meta.map_err(|e| self.refuse_source(&e))?, asked))
     }
 
     pub fn forget(&self, number: u64, times: u64) {
@@ -180,14 +179,14 @@ impl View {
         if meta.kind != Kind::Folder || believed {
             return Ok(meta);
         }
-        let now = self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?;
+        let now = self.tree.look(&path).map_err(|e| self.refuse_source(&e))?;
         if now.kind == Kind::Folder { Ok(now) } else { Err(Errno::STALE.raw_os_error()) }
     }
 
     /// The text of a link.
     pub fn link(&self, number: u64) -> Result<PathBuf, Refusal> {
         let path = self.path_of(number)?;
-        self.tree.link(&path).map_err(|e| self.refuse(e.errno()))
+        self.tree.link(&path).map_err(|e| self.refuse_source(&e))
     }
 
     // ---- files ----
@@ -206,8 +205,8 @@ impl View {
         let listed = Some(&known).filter(|_| believed);
         let (base, meta) = match kept {
             Some(base) if believed => (base, known.clone()),
-            Some(base) => (base, self.tree.look(&path).map_err(|e| self.refuse(e.errno()))?),
-            None => self.open_source(&path, listed).map_err(|errno| self.refuse(errno))?,
+            Some(base) => (base, self.tree.look(&path).map_err(|e| self.refuse_source(&e))?),
+            None => self.open_source(&path, listed)?,
         };
         if meta.version != known.version {
             let gone = self.nodes().outdated(number);
@@ -240,11 +239,12 @@ impl View {
             Err(error) if too_many.contains(&error.errno()) => {
                 let idle = self.nodes().drop_idle();
                 drop(idle);
-                open().map_err(|e| e.errno())?
+                open()
             }
-            other => other.map_err(|e| e.errno())?,
-        };
-        let reader = self.engine.open(source).map_err(|e: OpenError| e.errno())?;
+            other => other,
+        }
+        .map_err(|e| self.refuse_source(&e))?;
+        let reader = self.engine.open(source).map_err(|e: OpenError| self.refuse(e.errno()))?;
         Ok((Arc::new(reader.pinned()), meta))
     }
 
@@ -332,6 +332,7 @@ impl View {
         };
         let folder = self.path_of(number)?;
         let (entries, seen) = (&names.0, names.1);
+        let mut given = false;
         for (place, entry) in entries.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
             let (place, name) = (place as u64 + 1, entry.name.as_os_str());
             let dots = name == "." || name == "..";
@@ -341,10 +342,13 @@ impl View {
                 None if dots => {
                     self.nodes().get(number).map(|node| node.meta.clone()).ok_or(Errno::STALE.raw_os_error())?
                 }
-                // It is gone since.
                 None => match self.tree.look(&path) {
                     Ok(meta) => meta,
-                    Err(_) => continue,
+                    // It is gone since.
+                    Err(error) if error.errno() == Errno::NOENT.raw_os_error() => continue,
+                    // The kernel keeps the names that it has; asked again it gets the error.
+                    Err(_) if given => break,
+                    Err(error) => return Err(self.refuse_source(&error)),
                 },
             };
             let entered = if dots { Some(number) } else { self.nodes().enter(path, meta.clone(), seen) };
@@ -355,6 +359,7 @@ impl View {
                 }
                 break;
             }
+            given = true;
         }
         Ok(())
     }
@@ -373,7 +378,7 @@ impl View {
             }
             whole
         });
-        listed.map_err(|e| self.refuse(e.errno()))?;
+        listed.map_err(|e| self.refuse_source(&e))?;
         if !whole {
             // Part of a folder that looks like all of it would be a lie.
             return Err(self.refuse(Errno::OVERFLOW.raw_os_error()));
@@ -439,6 +444,15 @@ impl View {
         answer(errno)
     }
 
+    /// The same for what the storage refused, which is logged: the reader sees a number alone.
+    fn refuse_source(&self, error: &SourceError) -> Refusal {
+        let errno = error.errno();
+        if errno != Errno::NOENT.raw_os_error() {
+            log::source_failed(error);
+        }
+        self.refuse(errno)
+    }
+
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -478,6 +492,7 @@ pub fn is_root(number: u64) -> bool {
 mod tests {
     use super::*;
     use crate::Options;
+    use crate::front::fuse::handles::{MAX_NAMES, NAMES_AT_ONCE};
     use crate::source::{Defaults, Source};
     use std::sync::Barrier;
 
@@ -525,9 +540,7 @@ mod tests {
 
     #[test]
     fn listings_at_once_are_within_the_limit_together() {
-        for (each, fits) in
-            [(MOST_NAMES / 2 - 2 * crate::front::fuse::handles::NAMES_AT_ONCE, true), (MOST_NAMES / 3 * 2, false)]
-        {
+        for (each, fits) in [(MAX_NAMES / 2 - 2 * NAMES_AT_ONCE, true), (MAX_NAMES / 3 * 2, false)] {
             let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
             let view = View::new(Arc::new(Wide(Barrier::new(2), each)), engine, &Settings::default()).expect("a view");
             let list = || {
@@ -542,5 +555,105 @@ mod tests {
             [first, second].into_iter().flatten().for_each(|fh| view.release_folder(fh));
             assert_eq!(view.handles().names, 0, "nothing stays counted");
         }
+    }
+
+    /// A folder of three names: one that is there but cannot be opened, one that is gone, one that is refused. A folder in it
+    /// cannot be listed, a link not be read.
+    struct Refusing {
+        /// In its errors: the same line is logged once a minute, whichever test has it.
+        of: &'static str,
+    }
+
+    impl Refusing {
+        fn error(&self, what: &str, path: &Path) -> SourceError {
+            let what = format!("{}: {what} {}", self.of, path.display());
+            SourceError::Io { errno: Errno::ACCESS.raw_os_error(), what }
+        }
+    }
+
+    impl Tree for Refusing {
+        fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
+            if folder.as_os_str() == "folder" {
+                return Err(self.error("list", folder));
+            }
+            ["good", "missing", "bad"].into_iter().all(|name| each(Entry::new(name, Kind::File)));
+            Ok(())
+        }
+
+        fn lists_versions(&self) -> bool {
+            true
+        }
+
+        fn look(&self, path: &Path) -> Result<Meta, SourceError> {
+            let name = path.to_string_lossy();
+            if name == "missing" {
+                return Err(SourceError::Io {
+                    errno: Errno::NOENT.raw_os_error(),
+                    what: "look up missing".to_string(),
+                });
+            }
+            if name == "bad" {
+                return Err(self.error("look up", path));
+            }
+            let kind = if name == "good" { Kind::File } else { Kind::Folder };
+            Ok(Meta { kind, size: 9, mtime_ns: 0, permissions: 0o755, owner: None, version: Vec::new() })
+        }
+
+        fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+            Err(self.error("open", path))
+        }
+
+        fn link(&self, path: &Path) -> Result<PathBuf, SourceError> {
+            Err(self.error("read link", path))
+        }
+
+        fn defaults(&self) -> Defaults {
+            Defaults::MEMORY
+        }
+
+        fn describe(&self) -> String {
+            "refusing".to_string()
+        }
+    }
+
+    #[test]
+    fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
+        let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
+        let view = View::new(Arc::new(Refusing { of: "logged" }), engine, &Settings::default()).expect("a view");
+        let look = |name: &str| view.lookup(ROOT, OsStr::new(name)).map(|(number, ..)| number);
+        let denied = Errno::ACCESS.raw_os_error();
+        let lines = log::captured(|| assert_eq!(look("missing"), Err(Errno::NOENT.raw_os_error())));
+        assert_eq!((lines, view.counts().failed), (Vec::new(), 0));
+        let line = |work: &dyn Fn()| log::captured(work).concat();
+        let bad = line(&|| assert_eq!(look("bad"), Err(denied)));
+        assert!(bad.starts_with("source failed: logged: look up bad"), "{bad}");
+        let (good, link) = (look("good").expect("there"), look("link").expect("there"));
+        let opened = line(&|| assert_eq!(view.open(good), Err(denied)));
+        assert!(opened.contains("open good"), "{opened}");
+        let link = line(&|| assert_eq!(view.link(link), Err(denied)));
+        assert!(link.contains("read link link"), "{link}");
+        let folder = view.lookup(ROOT, OsStr::new("folder")).expect("there").0;
+        let fh = view.open_folder(folder).expect("a handle");
+        let listed = line(&|| assert_eq!(view.list(fh, 0, |_, _, _| true), Err(denied)));
+        assert!(listed.contains("list folder"), "{listed}");
+        assert_eq!(view.counts().failed, 4);
+    }
+
+    /// The names before the one that is refused are given first; the error comes when the listing goes on.
+    #[test]
+    fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
+        let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
+        let view = View::new(Arc::new(Refusing { of: "listed" }), engine, &Settings::default()).expect("a view");
+        let fh = view.open_folder(ROOT).expect("a handle");
+        let mut places = Vec::new();
+        let mut list = |from| {
+            view.list_known(fh, from, |known| {
+                places.push(known.place);
+                true
+            })
+        };
+        assert_eq!(list(0), Ok(()));
+        assert_eq!(list(3), Err(Errno::ACCESS.raw_os_error()), "behind a name that is gone");
+        assert_eq!(places, [1, 2, 3], "both dots, and the good one");
     }
 }

@@ -18,6 +18,7 @@ mod redial;
 mod uri;
 
 use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
+use crate::log;
 use link::{Broken, ETIMEDOUT, Link};
 use redial::Redial;
 use std::io::IoSliceMut;
@@ -138,8 +139,9 @@ impl Nbd {
             Broken::Refused(_, why) => (why, ""),
             Broken::Changed(_) => return,
         };
-        if self.redial().is_logged(Instant::now()) {
-            tracing::warn!("{}: {why}{then}", self.name);
+        // By the server: where its reasons alternate, one line a minute is enough.
+        if let Some(times) = log::once_a_minute(&format!("no connection to {}", self.name)) {
+            tracing::warn!(times, "{}: {why}{then}", self.name);
         }
     }
 }
@@ -193,5 +195,34 @@ impl Source for Nbd {
             *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         self.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source that has no connection.
+    fn alone(text: &str) -> Nbd {
+        let name = SourceName::from(text);
+        let address = uri::parse(&name).expect("an address");
+        let (size, changed, redial) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        Nbd { address, name, links: Vec::new(), size, changed, redial, silence: SILENCE }
+    }
+
+    #[test]
+    fn a_server_has_one_line_a_minute_whatever_its_reasons() {
+        let (one, other) = (alone("nbd://one.invalid/a"), alone("nbd://other.invalid/a"));
+        let lost = |why: &str| Broken::Lost(111, why.to_string());
+        let lines = log::captured(|| {
+            one.log(&lost("Connection refused"));
+            one.log(&Broken::Refused(5, "the server is ending".to_string()));
+            other.log(&lost("Connection refused"));
+            one.log(&lost("Connection refused"));
+            other.log(&Broken::Changed("its size".to_string()));
+        });
+        let expected =
+            ["one", "other"].map(|name| format!("nbd://{name}.invalid/a: Connection refused; connecting anew"));
+        assert_eq!(lines, expected);
     }
 }

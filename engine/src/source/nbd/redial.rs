@@ -1,9 +1,9 @@
-//! When a server that does not answer is tried again, and what is said about it.
+//! When a server that does not answer is tried again.
 //!
 //! ```text
 //!   connected ──► lost, or refused ──► tried again after 100 ms, 200 ms, ... 2 s; until then reads fail with the last reason
 //!       ▲                                   │ connected
-//!       └───────────────────────────────────┘        the reason is logged once a minute
+//!       └───────────────────────────────────┘
 //! ```
 //!
 //! Never: sleeps, or connects.
@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 /// The first pause after a connection that could not be made, and the longest: each is twice the one before.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// Between two lines about one server.
-const LOG_EVERY: Duration = Duration::from_secs(60);
 /// A read waits no longer than this for the next try: where the server has been dead for a while reads fail at once.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Tries of one read: 0, 100, 200, 400 and 800 ms after each other, the time in which a server is started anew.
@@ -26,7 +24,6 @@ const MAX_TRIES: u32 = 5;
 pub struct Redial {
     failures: u32,
     next: Option<(Instant, Broken)>,
-    logged: Option<Instant>,
 }
 
 impl Redial {
@@ -51,15 +48,6 @@ impl Redial {
         let own = if tries <= 1 { Duration::ZERO } else { MIN_PAUSE.saturating_mul(1 << (tries - 2).min(16)) };
         let closed = self.next.as_ref().map_or(Duration::ZERO, |(next, _)| next.saturating_duration_since(now));
         (tries < MAX_TRIES && closed <= MAX_WAIT).then(|| own.max(closed))
-    }
-
-    /// Whether a line is due.
-    pub fn is_logged(&mut self, now: Instant) -> bool {
-        let due = self.logged.is_none_or(|last| now.saturating_duration_since(last) >= LOG_EVERY);
-        if due {
-            self.logged = Some(now);
-        }
-        due
     }
 }
 
@@ -92,13 +80,5 @@ mod tests {
         let (now, redial) = (Instant::now(), Redial::default());
         let pauses: Vec<Option<u128>> = (1..6).map(|tries| redial.pause(now, tries).map(|p| p.as_millis())).collect();
         assert_eq!(pauses, [Some(0), Some(100), Some(200), Some(400), None]);
-    }
-
-    #[test]
-    fn one_line_a_minute() {
-        let (start, mut redial) = (Instant::now(), Redial::default());
-        let after = |seconds| start + Duration::from_secs(seconds);
-        let logged: Vec<bool> = [0, 1, 59, 60, 61, 120].map(|at| redial.is_logged(after(at))).to_vec();
-        assert_eq!(logged, [true, false, false, true, false, true]);
     }
 }
