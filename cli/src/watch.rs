@@ -110,7 +110,7 @@ impl Reporter {
 /// What is read ahead and how much at once, with the values that no argument set.
 pub fn setup(engine: &Engine, defaults: Defaults) -> String {
     let Defaults { kind, requests, .. } = defaults;
-    format!("readahead {}, {requests} requests at once (as for kind {kind})", engine.policy().canonical())
+    format!("readahead {}, {requests} requests at once (as for kind {kind})", engine.policy().readable())
 }
 
 /// One line on how it goes, since the start.

@@ -3,6 +3,8 @@
 //! A [`ByteRange`] is checked once, at the door ([`ByteRange::new`]); everything behind the door may then
 //! add and subtract without overflow, because no offset exceeds [`MAX_OFFSET`]. Never: a float.
 
+use alloc::format;
+use alloc::string::{String, ToString};
 use core::fmt;
 
 /// The largest byte offset a file may have: `2^62`. Smaller than POSIX's `2^63 - 1` so that sums of two
@@ -226,6 +228,17 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     }
     let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
     bytes.filter(|&b| b <= MAX_OFFSET).ok_or(SizeError::TooLarge)
+}
+
+/// A size in bytes with a unit of a power of two where it is a whole number of it: `64M`, `512`, `4K`. [`parse_size`] reads it.
+#[must_use]
+pub fn format_size(bytes: u64) -> String {
+    for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {
+        if bytes >> shift > 0 && bytes.trailing_zeros() >= shift {
+            return format!("{}{unit}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
 }
 
 #[cfg(test)]

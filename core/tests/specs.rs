@@ -82,10 +82,19 @@ fn what_is_written_reads_back() {
         let spec = PolicySpec::parse(text).expect("a policy");
         assert_eq!(spec.to_string(), text, "as it was written");
         assert_eq!(values(&spec.canonical()), spec.values, "{}", spec.canonical());
+        assert_eq!(values(&spec.readable()), spec.values, "{}", spec.readable());
     }
     let canonical = |text: &str| PolicySpec::parse(text).expect("a policy").canonical();
     assert_eq!(canonical("none"), "none");
     assert_eq!(canonical("linux-3.12:max=1M"), "linux-3.12:max=1048576,context=conservative");
+    let readable = |text: &str| PolicySpec::parse(text).expect("a policy").readable();
+    assert_eq!(readable("linux-3.12:max=1048576"), "linux-3.12:max=1M,context=conservative");
+    assert_eq!(
+        readable("linux-2.6.0:max=1000000,min=8K"),
+        "linux-2.6.0:max=1000000,min=8K",
+        "no whole number of a unit"
+    );
+    assert!(readable("rbd-plain:trigger=1024").contains("trigger=1024,"), "a count is no size");
 }
 
 /// One line that says what is missing, and numbers once it is there.

@@ -96,8 +96,8 @@ fn a_maximum_by_the_capacity_of_the_model() {
     assert_eq!(
         told,
         [
-            "linux-2.6.31:max=4M+capacity is linux-2.6.31:max=524288 here: model:x25-m holds 80000000000 bytes",
-            "linux-2.6.31:max=4M+capacity-2010b is linux-2.6.31:max=2097152 here: model:x25-m holds 80000000000 bytes",
+            "linux-2.6.31:max=4M+capacity is linux-2.6.31:max=512K here: model:x25-m holds 80000000000 bytes",
+            "linux-2.6.31:max=4M+capacity-2010b is linux-2.6.31:max=2M here: model:x25-m holds 80000000000 bytes",
         ]
     );
     assert_eq!(time_s(&table, policies[0]), time_s(&table, policies[2]), "512 KiB, however it is said");
@@ -138,7 +138,7 @@ fn a_maximum_by_the_size_of_the_file() {
     };
     let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
     let note = table.notes.iter().find(|n| n.contains("here")).expect("a note");
-    assert!(note.contains("linux-2.6.31:max=8192 here") && note.ends_with("holds 8388608 bytes"), "{note}");
+    assert!(note.contains("linux-2.6.31:max=8K here") && note.ends_with("holds 8388608 bytes"), "{note}");
 }
 
 /// A workload that no file can serve is tried on the two models, and the table says why there is no file.

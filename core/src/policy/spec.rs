@@ -10,7 +10,7 @@
 
 use super::capacity::Cap;
 use super::{ALL, Info, Param, Policy, Unit};
-use crate::units::{SizeError, parse_size};
+use crate::units::{SizeError, format_size, parse_size};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -245,9 +245,20 @@ impl PolicySpec {
     /// Name and every value, in plain numbers and words: reads back as the same policy wherever it is read.
     #[must_use]
     pub fn canonical(&self) -> String {
+        self.written(|bytes| bytes.to_string())
+    }
+
+    /// The same for people, with sizes such as `8M` where they are whole.
+    #[must_use]
+    pub fn readable(&self) -> String {
+        self.written(format_size)
+    }
+
+    fn written(&self, size: impl Fn(u64) -> String) -> String {
         let value = |(param, &value): (&Param, &u64)| match param.unit {
             Unit::Word(words) => format!("{}={}", param.key, words[value as usize]),
-            Unit::Bytes | Unit::Capped | Unit::Count => format!("{}={value}", param.key),
+            Unit::Bytes | Unit::Capped => format!("{}={}", param.key, size(value)),
+            Unit::Count => format!("{}={value}", param.key),
         };
         let pairs: Vec<String> = self.info.params.iter().zip(&self.values).map(value).collect();
         if pairs.is_empty() { self.info.name.to_string() } else { format!("{}:{}", self.info.name, pairs.join(",")) }

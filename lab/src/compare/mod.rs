@@ -210,7 +210,7 @@ impl<'a> Case<'a> {
             let spec = place.ready(draft, cache_bytes)?;
             case.notes.extend(place.note(&spec).filter(|_| !by_capacity));
             if by_capacity {
-                case.notes.push(format!("{spec} is {} here: {}", spec.canonical(), place.capacity_in_words()));
+                case.notes.push(format!("{spec} is {} here: {}", spec.readable(), place.capacity_in_words()));
             }
             let page = case.page_for(&spec, natural)?;
             case.rows.push(Row { policy: spec.to_string(), who: Who::Policy(spec), page });

@@ -288,8 +288,7 @@ impl Place {
         let Place::Source(source) = self else { return None };
         let published = PolicySpec::parse(&spec.to_string()).ok()?;
         let kind = source.defaults.kind;
-        (published.values != spec.values)
-            .then(|| format!("{spec} is {} here, the default for {kind}", spec.canonical()))
+        (published.values != spec.values).then(|| format!("{spec} is {} here, the default for {kind}", spec.readable()))
     }
 }
 
@@ -355,7 +354,7 @@ mod tests {
                 assert_eq!(measured.values, served.policy().values, "{policy} on {}", defaults.kind);
                 let says = place.note(&measured).unwrap_or_default();
                 let other = measured.values != PolicySpec::parse(policy).expect("one").values;
-                assert_eq!(says.contains(&measured.canonical()), other, "{says}");
+                assert_eq!(says.contains(&measured.readable()), other, "{says}");
             }
         }
     }

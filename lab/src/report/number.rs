@@ -1,6 +1,8 @@
 //! How numbers look in a table and in a sentence: few digits, narrow, and never rounded into a claim
 //! ("100 %" is all of it). Never: used for JSON, which gets every digit.
 
+pub use foreread_core::units::format_size as size;
+
 /// The sign for what is not defined.
 pub const UNDEFINED: &str = "-";
 
@@ -102,17 +104,6 @@ pub fn interval([low, high]: [f64; 2]) -> String {
         (low, high) if low == high => " (in every run)".to_string(),
         (low, high) => format!(" (95 %: {low} to {high})"),
     }
-}
-
-/// A size in bytes with a unit of a power of two where it is a whole number of it: `64M`, `512`, `4K`.
-#[must_use]
-pub fn size(bytes: u64) -> String {
-    for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {
-        if bytes >> shift > 0 && bytes.trailing_zeros() >= shift {
-            return format!("{}{unit}", bytes >> shift);
-        }
-    }
-    bytes.to_string()
 }
 
 /// The same for a sentence: what is no whole number of a unit is so many `B`.
