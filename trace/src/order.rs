@@ -132,9 +132,15 @@ struct ByStart {
     ended: Option<Option<TraceError>>,
 }
 
-/// The records of `items` by their starts, the first of which becomes 0. `path` is what errors name. A record without a
-/// start keeps its place behind the one before it, files pass at once. Not for records that name others: their numbers
-/// change.
+/// A time that may be before the origin of its clock, for [`by_start`] alone: the order is kept, and so is each difference.
+#[must_use]
+pub fn signed(at_ns: i64) -> u64 {
+    at_ns.cast_unsigned() ^ (1 << 63)
+}
+
+/// The records of `items` by their starts, the first of which becomes 0; either all times are [`signed`] or none. `path` is
+/// what errors name. A record without a start keeps its place behind the one before it, files pass at once. Not for records
+/// that name others: their numbers change.
 #[must_use]
 pub fn by_start(items: Items, path: &Path) -> Items {
     Box::new(within(MAX_RECORDS_DISORDER, items, path))
@@ -339,6 +345,15 @@ mod tests {
     fn late_records_find_their_place_and_the_first_begins_at_0() {
         let (out, error) = of(&[105, 103, 103, 110, 100, 105, 120], 8);
         assert_eq!(out, [(0, 4), (3, 1), (3, 2), (5, 0), (5, 5), (10, 3), (20, 6)]);
+        assert_eq!(error, None);
+    }
+
+    #[test]
+    fn times_before_the_origin_come_first() {
+        let times = [i64::MAX - 5, 0, -7, i64::MIN, 3].map(signed);
+        let (out, error) = of(&times, 8);
+        let after = |at: i64| at.abs_diff(i64::MIN);
+        assert_eq!(out, [(0, 3), (after(-7), 2), (after(0), 1), (after(3), 4), (after(i64::MAX - 5), 0)]);
         assert_eq!(error, None);
     }
 

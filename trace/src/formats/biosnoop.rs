@@ -14,7 +14,7 @@ use super::step::Fault;
 use super::table::{Plan, Row, RowFn, SECTOR, decimal_ns, import as table};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
-use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};
+use crate::{Header, Import, Lacks, Level, Op, Record, TraceError, order};
 
 /// The format.
 pub static FORMAT: Format = Format {
@@ -99,12 +99,30 @@ fn row<const QUEUED: bool>(line: &[u8]) -> Result<Row<'_>, Fault> {
         return Ok(Row::LeftOut("requests without bytes (flushes)"));
     }
     let offset = sector.checked_mul(SECTOR).ok_or(("a sector beyond 2^64 bytes", BAD.1))?;
-    // The clock of the first completion is 0, so what began before it is moved: all times by an hour, taken off again.
-    let end = end.checked_add(SHIFT_NS).ok_or(BAD)?;
-    let start = end.checked_sub(latency).ok_or(("a request of over an hour", BAD.1))?;
+    // The clock of the first completion is 0: what began before it has a negative start.
+    let signed = |ns: u64| i64::try_from(ns).map_err(|_| BAD);
+    let (end, latency) = (signed(end)?, signed(latency)?);
+    let (start, end) = (order::signed(end - latency), order::signed(end));
     Ok(Row::Record(disk, Record { op, start_ns: Some(start), end_ns: Some(end), ..Record::read(0, offset, len) }))
 }
 
-/// Added to each time, so that a start before the first completion is no negative number. The first start becomes 0
-/// when the table is put in order.
-const SHIFT_NS: u64 = 3_600 * SECOND_NS;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However long a request took before the first completion.
+    #[test]
+    fn a_start_before_the_clock_is_a_start() {
+        let of = |line: &'static str| match row::<false>(line.as_bytes()) {
+            Ok(Row::Record(_, record)) => (record.start_ns, record.end_ns),
+            _ => panic!("{line} is a request"),
+        };
+        let day_ns = 86_400 * 1_000_000_000;
+        let (start, end) = (Some(order::signed(-day_ns)), Some(order::signed(0)));
+        assert_eq!(of("0.000000 dd 1 vda R 8 4096 86400000.00"), (start, end));
+        let (start, end) = (Some(order::signed(500_000)), Some(order::signed(1_000_000)));
+        assert_eq!(of("0.001000 dd 1 vda R 8 4096 0.50"), (start, end));
+        let late = row::<false>(b"9300000000.0 dd 1 vda R 8 4096 0.50");
+        assert!(late.is_err_and(|fault| fault == BAD), "2^63 ns are 292 years");
+    }
+}

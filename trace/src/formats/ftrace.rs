@@ -15,7 +15,7 @@ use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
-use super::step::{self, Fault, Lines, Text};
+use super::step::{self, Fault, Lines};
 use crate::follow::call::ENTRIES;
 use crate::follow::event::{Event, Place, What};
 use crate::follow::{Follow, Learned, PAGE_BYTES};
@@ -58,9 +58,6 @@ fn is_loss(line: &[u8]) -> bool {
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
-    let input = scan::one(inputs, FORMAT.name)?;
-    pairs.finish(input.path(), FORMAT.name, &[])?;
-    let left_out = LeftOut::default();
     let header = Header {
         format: FORMAT.name.to_string(),
         time_unit: "us".to_string(),
@@ -76,9 +73,10 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         let (major, minor) = (place.dev >> 20, place.dev & 0xf_ffff);
         FileInfo { name: format!("inode {} of {major}:{minor}", place.ino), size: None }
     };
-    let follow = Follow::new(Learned::new(), Box::new(name), left_out.clone());
-    let lines = Ftrace { sorter: Sorter::new(MAX_DISORDER), follow, left_out: left_out.clone() };
-    Ok(Import { header, items: step::items(Text { input, lines }), left_out })
+    step::import(inputs, &pairs, header, |left_out| {
+        let follow = Follow::new(Learned::new(), Box::new(name), left_out.clone());
+        Ftrace { sorter: Sorter::new(MAX_DISORDER), follow, left_out }
+    })
 }
 
 struct Ftrace {

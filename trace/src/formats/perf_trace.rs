@@ -18,7 +18,7 @@ use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
-use super::step::{self, Fault, Lines, Text};
+use super::step::{self, Fault, Lines};
 use super::strace::Entry;
 use super::strace::Strace;
 use super::table::decimal_ns;
@@ -181,9 +181,6 @@ fn detect(head: &[u8]) -> Fit {
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
-    let input = scan::one(inputs, FORMAT.name)?;
-    pairs.finish(input.path(), FORMAT.name, &[])?;
-    let left_out = LeftOut::default();
     let header = Header {
         format: FORMAT.name.to_string(),
         time_unit: "ms (to the us)".to_string(),
@@ -199,10 +196,11 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         .map(str::to_string)
         .to_vec(),
     };
-    let mut calls = Strace::new(Some(0), left_out.clone());
-    calls.opens_unnamed = true;
-    let lines = PerfTrace { calls, latest_ns: 0, text: Vec::new(), left_out: left_out.clone() };
-    Ok(Import { header, items: step::items(Text { input, lines }), left_out })
+    step::import(inputs, &pairs, header, |left_out| {
+        let mut calls = Strace::new(Some(0), left_out.clone());
+        calls.opens_unnamed = true;
+        PerfTrace { calls, latest_ns: 0, text: Vec::new(), left_out }
+    })
 }
 
 struct PerfTrace {

@@ -7,8 +7,10 @@
 //! Never: takes a step while there are items, so the queue stays as short as one step makes it.
 
 use super::super::error::TraceError;
+use super::super::format::Pairs;
 use super::super::input::Input;
-use super::super::{Item, Items};
+use super::super::{Header, Import, Item, Items, LeftOut};
+use super::scan;
 use std::collections::VecDeque;
 
 /// An importer at work.
@@ -78,6 +80,23 @@ pub struct Text<L> {
     pub input: Input,
     /// What they mean.
     pub lines: L,
+}
+
+/// Imports the one file of a format of lines that has no keys. `lines` counts what it leaves out.
+///
+/// # Errors
+/// There are several files, or a key is given.
+pub fn import<L: Lines + 'static>(
+    inputs: Vec<Input>,
+    pairs: &Pairs,
+    header: Header,
+    lines: impl FnOnce(LeftOut) -> L,
+) -> Result<Import, TraceError> {
+    let input = scan::one(inputs, &header.format)?;
+    pairs.finish(input.path(), &header.format, &[])?;
+    let left_out = LeftOut::default();
+    let lines = lines(left_out.clone());
+    Ok(Import { header, items: items(Text { input, lines }), left_out })
 }
 
 impl<L: Lines> Step for Text<L> {
