@@ -5,12 +5,17 @@
 //! Never: a figure of a probe, which is the machine's.
 
 mod common;
+#[path = "tune/slow_disk.rs"]
+mod slow_disk;
+
 use common::Got;
+use slow_disk::SlowDisk;
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
@@ -91,6 +96,8 @@ fn a_command_is_recorded_and_told_what_to_set() {
     }
     assert!(got.out.contains("Against today's readahead of 128K") && got.out.contains("Expected: x0."), "{}", got.out);
     assert!(got.out.lines().all(|line| line.chars().count() <= 100), "{}", got.out);
+    let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("Only a part of the trace was looked at (--only, --limit)."), "{}", got.out);
     // What a user is told to do next is there.
     assert!(got.err.contains("foreread-dd.frt"), "{}", got.err);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
@@ -226,156 +233,131 @@ fn threads(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
-/// A disk with a delay: an image behind nbdkit, as a file by nbdfuse, with a loop device over it. Nothing of it is left.
-struct SlowDisk {
-    dir: tempfile::TempDir,
-    device: String,
-    servers: Vec<Child>,
-}
-
-impl SlowDisk {
-    /// With `big`, 24 MiB, and many small files in `src`; nothing where this machine cannot.
-    fn new() -> Option<SlowDisk> {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
-        let (image, socket, fuse) = (dir.path().join("image"), dir.path().join("socket"), dir.path().join("fuse"));
-        let files = dir.path().join("files");
-        std::fs::create_dir_all(files.join("src")).expect("room");
-        std::fs::create_dir_all(&fuse).expect("room");
-        std::fs::create_dir_all(dir.path().join("mount")).expect("room");
-        std::fs::write(files.join("big"), vec![7; 24 << 20]).expect("room");
-        for n in 0..300 {
-            std::fs::write(files.join(format!("src/{n}")), vec![b'x'; 3000 + 37 * n]).expect("room");
-        }
-        std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("room");
-        let mut disk = SlowDisk { dir, device: String::new(), servers: Vec::new() };
-        let made = disk.runs(&["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)])
-            && disk.serves(&[
-                "nbdkit",
-                "-f",
-                "-U",
-                text(&socket),
-                "--filter=delay",
-                "file",
-                text(&image),
-                "rdelay=2ms",
-            ])
-            && disk.waits(|| socket.exists())
-            && disk.serves(&["nbdfuse", text(&fuse), "--unix", text(&socket)])
-            && disk.waits(|| fuse.join("nbd").exists());
-        let nbd = fuse.join("nbd");
-        let losetup =
-            std::process::Command::new("losetup").args(["-f", "--show", "-r", "--direct-io=on", text(&nbd)]).output();
-        disk.device = String::from_utf8_lossy(&losetup.map_or(Vec::new(), |done| done.stdout)).trim().to_string();
-        let ready = made && disk.device.starts_with("/dev/loop") && {
-            disk.set(128);
-            disk.runs(&["mount", "-o", "ro,noload", &disk.device, text(&disk.mount())])
-        };
-        if !ready {
-            println!("skipped: needs nbdkit, nbdfuse, mkfs.ext4 and a loop device");
-        }
-        ready.then_some(disk)
-    }
-
-    fn mount(&self) -> PathBuf {
-        self.dir.path().join("mount")
-    }
-
-    fn name(&self) -> &str {
-        self.device.trim_start_matches("/dev/")
-    }
-
-    fn runs(&self, words: &[&str]) -> bool {
-        let mut command = std::process::Command::new(words[0]);
-        command.args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    }
-
-    fn serves(&mut self, words: &[&str]) -> bool {
-        let server = std::process::Command::new(words[0]).args(&words[1..]).stderr(Stdio::null()).spawn();
-        server.map(|server| self.servers.push(server)).is_ok()
-    }
-
-    fn waits(&self, so: impl Fn() -> bool) -> bool {
-        (0..500).any(|_| so() || (std::thread::sleep(Duration::from_millis(10)), false).1)
-    }
-
-    /// Sets the kernel's readahead for this device, which is the test's own.
-    fn set(&self, kib: u64) {
-        let path = format!("/sys/block/{}/queue/read_ahead_kb", self.name());
-        std::fs::write(path, kib.to_string()).expect("root may");
-    }
-
-    /// What a scan of the mapped file takes, from an empty cache.
-    fn scan(&self) -> Duration {
-        let began = Instant::now();
-        assert!(self.runs(&["python3", "-S", "-c", SCAN, text(&self.mount().join("big"))]));
-        began.elapsed()
-    }
-}
-
-impl Drop for SlowDisk {
-    fn drop(&mut self) {
-        self.runs(&["umount", text(&self.mount())]);
-        if !self.device.is_empty() {
-            self.runs(&["losetup", "-d", &self.device]);
-        }
-        self.runs(&["umount", text(&self.dir.path().join("fuse"))]);
-        for server in self.servers.iter_mut().rev() {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
-    }
-}
-
 const SCAN: &str = "
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDONLY)
-os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 m = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
 for at in range(0, len(m), 4096): m[at]
 ";
 
-/// A program that maps a file on a slow disk, and libraries on a fast one: the slow one is chosen, a larger readahead is
-/// advised for it and nothing else, and with that setting the program is faster.
-#[test]
-fn a_mapping_on_a_slow_disk_is_told_what_helps() {
-    let bench = Bench::new();
-    let Some(disk) = SlowDisk::new() else { return };
-    let big = disk.mount().join("big");
-    let options = ["--seconds", "2", "--runs", "5", "--json", "-"];
-    let Some(got) = bench.tune(&options, &["python3", "-S", "-c", SCAN, text(&big)]) else { return };
-    assert_eq!(got.code, Some(0), "{}", got.err);
+/// Tests that measure the slow disk, one at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// What `tune` says of a command on the slow disk, and the readahead in KiB that it advises for it, if it does.
+fn advised(disk: &SlowDisk, got: &Got) -> (serde_json::Value, Option<u64>) {
     let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
     assert_eq!(json["chosen"]["disk"]["disk"], disk.name(), "{:#}", json["chosen"]);
     assert_eq!((json["today"].as_str(), json["today_is_known"].as_bool()), (Some("linux-6.18:max=128K"), Some(true)));
-    let kernel = &json["settings"][0];
-    assert_eq!(kernel["place"], "the kernel", "{:#}", json["settings"]);
-    let setting = kernel["text"].as_str().expect("a text");
-    let kib = setting.strip_prefix("echo ").and_then(|rest| {
-        rest.strip_suffix(&format!(" > /sys/block/{}/queue/read_ahead_kb", disk.name()))?.parse::<u64>().ok()
+    let kernel = json["settings"].as_array().expect("a list").iter().find(|one| one["place"] == "the kernel");
+    let kib = kernel.map(|one| {
+        let setting = one["text"].as_str().expect("a text");
+        let end = format!(" > /sys/block/{}/queue/read_ahead_kb", disk.name());
+        let kib = setting.strip_prefix("echo ").and_then(|rest| rest.strip_suffix(&end)?.parse::<u64>().ok());
+        kib.unwrap_or_else(|| panic!("{setting}"))
     });
-    let kib = kib.unwrap_or_else(|| panic!("{setting}"));
-    assert!(kib > 128, "{setting}");
-    let before = disk.scan();
+    (json, kib)
+}
+
+/// The readahead that is advised for a command makes it faster: tuned, set and measured. Gives what is said.
+#[track_caller]
+fn is_told_what_helps(bench: &Bench, disk: &SlowDisk, words: &[&str], code: i32) -> Option<serde_json::Value> {
+    let options = ["--seconds", "2", "--runs", "5", "--json", "-", "--out", "t.frt"];
+    disk.forget();
+    let got = bench.tune(&options, words)?;
+    assert_eq!(got.code, Some(code), "{}", got.err);
+    let (json, kib) = advised(disk, &got);
+    let kib = kib.unwrap_or_else(|| panic!("{}: {:#}", json["verdict"], json["settings"]));
+    assert!(kib > 128, "{kib}");
+    let least = || (0..3).map(|_| disk.time(words, code)).min().expect("three");
+    let before = least();
     disk.set(kib);
-    let after = disk.scan();
+    let after = least();
+    disk.set(128);
+    println!("{words:?}: {before:?} with 128 KiB, {after:?} with {kib} KiB");
     assert!(after.as_secs_f64() < before.as_secs_f64() * 0.75, "{before:?} before, {after:?} with {kib} KiB");
+    Some(json)
+}
+
+/// No readahead is advised for a command, and none of 512 KiB and 8 MiB, which are tried, makes it faster.
+#[track_caller]
+fn is_left_alone(bench: &Bench, disk: &SlowDisk, words: &[&str], code: i32) -> Option<serde_json::Value> {
+    let only = disk.mount();
+    let options = ["--seconds", "2", "--runs", "3", "--json", "-", "--out", "t.frt", "--only", text(&only)];
+    disk.forget();
+    let got = bench.tune(&options, words)?;
+    assert_eq!(got.code, Some(code), "{}", got.err);
+    let (json, kib) = advised(disk, &got);
+    assert_eq!((kib, &json["kernel"]), (None, &serde_json::Value::Null), "{:#}", json["settings"]);
+    assert!(json["verdict"].as_str().is_some_and(|text| text.contains("worth changing")), "{}", json["verdict"]);
+    let least = || (0..3).map(|_| disk.time(words, code)).min().expect("three");
+    let before = least();
+    for kib in [512, 8192] {
+        disk.set(kib);
+        let after = least();
+        println!("{words:?}: {before:?} with 128 KiB, {after:?} with {kib} KiB");
+        assert!(after.as_secs_f64() > before.as_secs_f64() * 0.75, "{before:?} before, {after:?} with {kib} KiB");
+    }
+    disk.set(128);
+    Some(json)
+}
+
+/// A program that maps a file on a slow disk, and reads more of a fast one: the slow one is chosen, a larger readahead is
+/// advised for it and nothing else, the advice says that it is about a part of the bytes, and with it the program is faster.
+#[test]
+fn a_mapping_on_a_slow_disk_is_told_what_helps() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bench = Bench::new();
+    let Some(disk) = SlowDisk::new() else { return };
+    let (big, fast) = (disk.mount().join("big"), bench.data.path().join("data"));
+    let script = "cat \"$2\" \"$2\" > /dev/null; exec python3 -S -c \"$0\" \"$1\"";
+    let Some(json) = is_told_what_helps(&bench, &disk, &["sh", "-c", script, SCAN, text(&big), text(&fast)], 0) else {
+        return;
+    };
+    let share = json["chosen"]["bytes_share"].as_f64().expect("a number");
+    assert!((0.2..0.5).contains(&share), "{share}");
+    let why = json["settings"][0]["why"].as_str().expect("a text");
+    let part = "Only a part of what the program reads is on it: ";
+    assert!(why.split(part).nth(1).is_some_and(|rest| rest.contains(" % of its bytes")), "{why}");
+}
+
+/// A search through files of 1 MiB reads each in order.
+#[test]
+fn a_search_through_large_files_is_told_what_helps() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bench = Bench::new();
+    let Some(disk) = SlowDisk::new() else { return };
+    is_told_what_helps(&bench, &disk, &["grep", "-r", "nothing", text(&disk.mount().join("logs"))], 1);
+}
+
+/// A database: a query over a whole table reads it in order; look-ups by key read a page here and there.
+#[test]
+fn a_query_is_told_what_helps_and_look_ups_are_left_alone() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bench = Bench::new();
+    let Some(disk) = SlowDisk::new() else { return };
+    if !disk.runs(&["sqlite3", "--version"]) {
+        return println!("skipped: needs sqlite3");
+    }
+    // It cannot be written, so the files that SQLite makes beside it cannot be made.
+    let name = format!("file:{}?immutable=1", text(&disk.mount().join("db")));
+    is_told_what_helps(&bench, &disk, &["sqlite3", &name, "select sum(length(text)) from rows"], 0);
+    let here_and_there = "with recursive r(n, i) as \
+        (select 0, 1 union all select n + 1, (i * 7919 + 13) % 12000 from r where n < 300) \
+        select sum(length(text)) from r join rows on rows.id = r.i";
+    is_left_alone(&bench, &disk, &["sqlite3", &name, here_and_there], 0);
 }
 
 /// Many small files: none is large enough to measure, so the disk itself is, or a large file beside them.
 #[test]
 fn small_files_are_tuned_by_their_disk() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let bench = Bench::new();
     let Some(disk) = SlowDisk::new() else { return };
     let src = disk.mount().join("src");
-    let options = ["--seconds", "2", "--runs", "3", "--only", text(&src), "--json", "-"];
-    let Some(got) = bench.tune(&options, &["grep", "-r", "nothing", text(&src)]) else { return };
-    assert_eq!(got.code, Some(1), "grep has found nothing: {}", got.err);
-    let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
+    let Some(json) = is_left_alone(&bench, &disk, &["grep", "-r", "nothing", text(&src)], 1) else { return };
     let probed = json["chosen"]["probed"].as_str().expect("a text");
     let beside = disk.mount().join("big");
     let is_there = probed.starts_with(&disk.device) || probed.starts_with(text(&beside));
     assert!(is_there && probed.contains("no file of the trace there has 8 MiB"), "{probed}");
-    assert_eq!((&json["kernel"], &json["chosen"]["disk"]["files"]), (&serde_json::Value::Null, &300.into()));
-    assert!(json["verdict"].as_str().is_some_and(|text| text.contains("worth changing")), "{}", json["verdict"]);
+    assert_eq!(json["chosen"]["disk"]["files"], 300);
 }
