@@ -113,14 +113,18 @@ fn the_oracle_wins_where_it_once_lost() {
     }
 }
 
-/// Random cells and policies: none is below the bound, and the oracle loses one row in a hundred at most (of some thousand
-/// that were tried by hand it loses one in 400; no search finds the best of all schedules).
+/// Random cells and policies: none is below the bound, the oracle loses one row in a hundred at most (of some thousand that
+/// were tried by hand it loses one in 400; no search finds the best of all schedules), and oracle and bound are as near to each
+/// other as they were found to be.
 #[test]
 fn a_random_policy_hardly_beats_the_oracle_and_never_the_bound() {
     let found = search::search(100, 1, None);
     println!("{found}");
     assert!(found.below.is_empty(), "{:?}", found.below);
     assert!(found.lost.len() as u64 * 100 <= found.rows, "{found}");
+    // The cells are the same in every run, and so is the figure, 1.671: each part of the search that is left out, and each part of
+    // the bound, raises it (to 1.698 at least).
+    assert!(found.oracle_in_bounds() < 1.68, "a weaker search, or a lower bound: {found}");
 }
 
 /// The same for longer: `FOREREAD_CELLS=20000 cargo test --release -p foreread-lab --test limits -- --ignored random --nocapture`.

@@ -156,10 +156,21 @@ pub struct Found {
     pub below: Vec<String>,
     of_device: BTreeMap<&'static str, [u64; 2]>,
     /// Sums of logarithms: oracle to bound, and none to oracle.
-    pub gaps: [f64; 2],
+    gaps: [f64; 2],
     pub cells: u64,
     search: Duration,
     runs: Duration,
+}
+
+impl Found {
+    fn mean(&self, sum: f64) -> f64 {
+        (sum / self.cells.max(1) as f64).exp()
+    }
+
+    /// The time of the oracle, in bounds: the geometric mean over all cells.
+    pub fn oracle_in_bounds(&self) -> f64 {
+        self.mean(self.gaps[0])
+    }
 }
 
 impl fmt::Display for Found {
@@ -172,7 +183,6 @@ impl fmt::Display for Found {
         for (device, [rows, lost]) in &self.of_device {
             writeln!(f, "{device}: {lost} of {rows} lost")?;
         }
-        let mean = |sum: f64| (sum / self.cells.max(1) as f64).exp();
         let above = |by: f64| self.lost.iter().filter(|(ratio, _)| *ratio > by).count();
         let Found { rows, cells, .. } = self;
         writeln!(f, "{rows} rows in {cells} cells: the oracle loses {}", self.lost.len())?;
@@ -180,8 +190,8 @@ impl fmt::Display for Found {
         writeln!(
             f,
             "geometric means: oracle {:.3} bounds, none {:.3} oracles",
-            mean(self.gaps[0]),
-            mean(self.gaps[1])
+            self.oracle_in_bounds(),
+            self.mean(self.gaps[1])
         )?;
         write!(
             f,
