@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Draw, named};
-use foreread::source::{FileSource, Io, Mem, Source, SourceError};
+use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty, Queued, Verdict, pattern};
 use foreread::{Options, Reader};
 use std::any::Any;
@@ -39,25 +39,25 @@ impl Subject {
 
 type Make = fn() -> Option<Subject>;
 
-/// Every source. A row that cannot be made here says what it needs and gives nothing.
-const ROWS: &[(&str, Make)] = &[
-    ("file by io_uring", || file(Io::Queue)),
-    ("file by threads", || file(Io::Threads)),
-    ("file without direct I/O", in_memory),
-    ("mem", mem),
-    ("mem, generated", || Subject::new(named(SIZE as u64), ())),
-    ("queued", || Subject::new(Queued::new(named(SIZE as u64), 1), ())),
-    ("faulty, slow", || {
+/// Every source, and how its kind is read. A row that cannot be made here says what it needs and gives nothing.
+const ROWS: &[(&str, Defaults, Make)] = &[
+    ("file by io_uring", Defaults::FILE, || file(Io::Queue)),
+    ("file by threads", Defaults::FILE, || file(Io::Threads)),
+    ("file without direct I/O", Defaults::FILE, in_memory),
+    ("mem", Defaults::MEMORY, mem),
+    ("mem, generated", Defaults::MEMORY, || Subject::new(named(SIZE as u64), ())),
+    ("queued", Defaults::MEMORY, || Subject::new(Queued::new(named(SIZE as u64), 1), ())),
+    ("faulty, slow", Defaults::MEMORY, || {
         let slow = |call: testing::Call| {
             if call.nth.is_multiple_of(16) { Verdict::Slow(Duration::from_millis(1)) } else { Verdict::Pass }
         };
         Subject::new(Faulty::new(named(SIZE as u64), slow), ())
     }),
-    ("nbd", nbd),
+    ("nbd", Defaults::NBD, nbd),
     #[cfg(feature = "object")]
-    ("http", object::http),
+    ("http", Defaults::OBJECT, object::http),
     #[cfg(feature = "object")]
-    ("s3", object::s3),
+    ("s3", Defaults::OBJECT, object::s3),
 ];
 
 type Check = fn(&Subject);
@@ -78,9 +78,10 @@ const CHECKS: &[(&str, Check)] = &[
 fn every_source_passes_every_check() {
     common::watch();
     let mut made = 0;
-    for (row, make) in ROWS {
+    for (row, defaults, make) in ROWS {
         let Some(subject) = make() else { continue };
         println!("{row}: {}", subject.source.describe());
+        assert_eq!(subject.source.defaults(), *defaults, "{row}");
         for (check, run) in CHECKS {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&subject)));
             assert!(outcome.is_ok(), "{row}: {check}");

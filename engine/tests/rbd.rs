@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Draw, quiet, read_and_check, watch};
-use foreread::source::{Rbd, RbdSettings, Source, SourceError};
+use foreread::source::{Defaults, Rbd, RbdSettings, Source, SourceError};
 use foreread::testing::{self, CephCluster, CephError};
 use foreread::{Options, ReadError, Reader};
 use std::io::IoSliceMut;
@@ -84,6 +84,7 @@ fn the_bytes_are_right_wherever_they_are_asked_for() {
     let source = Arc::new(Rbd::open(&uri(&cluster, "bytes")).expect("open"));
     assert_eq!((source.size(), source.check()), (size, Ok(size)));
     assert!(source.describe().contains(", librbd 1."), "{}", source.describe());
+    assert_eq!(source.defaults(), Defaults::RBD);
     let mut draw = Draw(1);
     for _ in 0..60 {
         let (offset, len) = (draw.below(size + MIB), draw.below(5 * MIB) as usize);
