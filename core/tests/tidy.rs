@@ -231,3 +231,14 @@ fn no_path_of_somebodys_machine() {
     }
     assert!(seen > 20, "the rule must meet files");
 }
+
+/// SEMANTICS.md says so; a test build checks it anyway, so only the setting can be looked at.
+#[test]
+fn a_release_build_checks_arithmetic() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    for package in ["foreread-core", "foreread"] {
+        let section = manifest.split(&format!("[profile.release.package.{package}]\n")).nth(1);
+        let checks = section.and_then(|text| text.lines().next());
+        assert_eq!(checks, Some("overflow-checks = true"), "release builds of {package}");
+    }
+}
