@@ -1,9 +1,10 @@
-//! What the engine asks of the system and may be refused: threads, and memory of its own.
+//! What the engine asks of the system and may be refused: threads, files, and mappings of memory (buffers, rings of io_uring).
 //!
-//! One place for both, so that a test can have the Nth request refused ([`crate::testing::refuse`]): a real system refuses
+//! One place for all, so that a test can have the Nth request refused ([`crate::testing::refuse`]): a real system refuses
 //! when it is short, which no test can arrange to the request. Never: a panic, or a retry.
 
 use memmap2::MmapMut;
+use rustix::io::Errno;
 use std::io::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -13,7 +14,7 @@ use std::thread::{self, JoinHandle};
 pub enum Request {
     /// A thread.
     Thread,
-    /// A mapping of memory.
+    /// A mapping of memory, for buffers or for a ring of io_uring.
     Mapping,
     /// A file that is to be read.
     File,
@@ -31,6 +32,15 @@ impl Request {
             Request::Thread => 0,
             Request::Mapping => 1,
             Request::File => 2,
+        }
+    }
+
+    /// What the system says when it refuses.
+    fn errno(self) -> Errno {
+        match self {
+            Request::Thread => Errno::AGAIN,
+            Request::Mapping => Errno::NOMEM,
+            Request::File => Errno::MFILE,
         }
     }
 }
@@ -54,9 +64,9 @@ pub fn allowed(request: Request) -> Result<()> {
             if lasting.load(Ordering::SeqCst) > 0 {
                 lasting.store(2, Ordering::SeqCst);
             }
-            Err(rustix::io::Errno::AGAIN.into())
+            Err(request.errno().into())
         }
-        Err(0) if lasting.load(Ordering::SeqCst) == 2 => Err(rustix::io::Errno::AGAIN.into()),
+        Err(0) if lasting.load(Ordering::SeqCst) == 2 => Err(request.errno().into()),
         _ => Ok(()),
     }
 }

@@ -244,3 +244,45 @@ fn no_source_call_holds_up_another_file() {
         });
     }
 }
+
+/// A source that hangs in reads may keep every worker. Then readahead and the reads of tasks wait; threads read other files,
+/// and another engine has workers to itself.
+#[test]
+fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
+    watch();
+    let engine = Engine::new(small()).expect("an engine");
+    let (source, gate) = Hanging::new(of_version(4 << 20, 1), false);
+    let hung = engine.open(Arc::new(source)).expect("opened");
+    gate.hang(Method::ReadAt);
+    hung.advise(Advice::WillNeed, 0..2 << 20).expect("taken");
+    let wait =
+        |so: &dyn Fn() -> bool| (0..20_000).any(|_| so() || (std::thread::sleep(Duration::from_millis(1)), false).1);
+    assert!(wait(&|| gate.held() == 2), "{} of two workers hang", gate.held());
+    std::thread::scope(|scope| {
+        let (done, is_done) = channel();
+        for task in [false, true] {
+            let (engine, done) = (&engine, done.clone());
+            scope.spawn(move || {
+                if task {
+                    let good = engine.open(of_version(4 << 20, 8)).expect("opened");
+                    let mut buf = vec![0; 50_000];
+                    assert_eq!(pollster::block_on(good.read_at_async(&mut buf, 70_000)), Ok(50_000));
+                    testing::check(&buf, 70_000, 8).expect("right bytes");
+                } else {
+                    read_another(engine);
+                }
+                let _ = done.send(task);
+            });
+        }
+        let first = is_done.recv_timeout(Duration::from_secs(20));
+        let second = is_done.recv_timeout(Duration::from_millis(300));
+        let other = Engine::new(small()).expect("an engine").open(of_version(1 << 20, 9)).expect("opened");
+        let elsewhere = pollster::block_on(other.read_at_async(&mut [0; 5000], 1000));
+        gate.release();
+        assert_eq!(first, Ok(false), "threads read on");
+        assert!(second.is_err(), "a task has no worker: SEMANTICS.md can promise more");
+        assert_eq!(elsewhere, Ok(5000), "another engine has workers to itself");
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(20)), Ok(true), "it went on when the source did");
+    });
+    quiet(&hung);
+}

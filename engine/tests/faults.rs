@@ -32,7 +32,7 @@
 
 mod common;
 
-use common::{Draw, check_memory, named, quiet, read_and_check};
+use common::{Draw, alone, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
 use foreread::testing::{self, Call, Faulty, Other, Queued, Request, Verdict};
 use foreread::{Advice, Engine, Options, ReadError, Reader};
@@ -553,21 +553,6 @@ fn the_nth_flush_fails_for_every_n() {
     }
 }
 
-/// Set where this process is one test's alone: what the system refuses, it refuses to every thread.
-const ALONE: &str = "FOREREAD_TEST_ALONE";
-
-/// Runs one test of this file in a process of its own.
-fn alone(test: &str, work: fn()) {
-    if std::env::var_os(ALONE).is_some() {
-        return work();
-    }
-    let me = std::env::current_exe().expect("this test");
-    let args = ["--exact", test, "--nocapture", "--test-threads=1"];
-    let out = std::process::Command::new(me).args(args).env(ALONE, "1").output().expect("started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
-}
-
 /// With no thread to be had, and whichever is the first: every read is right, by threads, by a queue, by tasks.
 #[test]
 fn the_nth_thread_is_refused_for_every_n() {
@@ -637,6 +622,46 @@ fn the_nth_mapping_is_refused_for_every_n() {
             testing::refuse(Request::Mapping, None, false);
             check_memory(&quiet(&reader), 4096);
         }
+    });
+}
+
+/// A ring of io_uring is memory that the kernel maps. Where it is refused, threads read the file, and the file says so; the
+/// next file has a ring again.
+#[test]
+#[cfg(feature = "uring")]
+fn the_nth_mapping_of_files_is_refused_for_every_n() {
+    alone("the_nth_mapping_of_files_is_refused_for_every_n", || {
+        let file = tempfile::NamedTempFile::new().expect("a scratch file");
+        std::fs::write(file.path(), testing::pattern(0, 4 << 20, 0)).expect("room");
+        let name = format!("file:{}", file.path().display());
+        let open = || Reader::open(name.as_str(), Options::default().cache_bytes(8 << 20)).expect("opens");
+        let read_all = |reader: &Reader| {
+            let mut buf = vec![0; 100_000];
+            (0..40).for_each(|i| assert_eq!(read_and_check(reader, &mut buf, i * 100_000, 0), 100_000));
+            check_memory(&quiet(reader), 4096);
+        };
+        let usual = open().describe();
+        if !usual.ends_with("direct, io_uring") {
+            return println!("skipped: needs a file system with direct I/O and io_uring: {usual}");
+        }
+        let mut without = 0;
+        for lasting in [false, true] {
+            for n in 0.. {
+                testing::refuse(Request::Mapping, Some(n), lasting);
+                let (first, second) = (open(), open());
+                [&first, &second].into_iter().for_each(read_all);
+                let fired = !testing::is_due(Request::Mapping);
+                testing::refuse(Request::Mapping, None, false);
+                let refused = |reader: &Reader| reader.describe().contains("io_uring finds no memory: ENOMEM");
+                assert_eq!([&first, &second].map(refused), [fired && n == 0, fired && (n == 1 || lasting && n == 0)]);
+                without += u32::from(fired);
+                assert_eq!(open().describe(), usual, "mapping {n}: rings are there again");
+                if !fired {
+                    break;
+                }
+            }
+        }
+        assert!(without >= 4, "{without}");
     });
 }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Draw, check_memory, named, quiet, watch};
+use common::{Draw, alone, check_memory, named, quiet, watch};
 use foreread::source::{Mem, Source};
 use foreread::testing::{self, Faulty, Queued};
 use foreread::{Options, ReadError, Reader};
@@ -220,6 +220,39 @@ fn given_up_at_every_point() {
         // The places are free: as many reads as ever.
         assert!(pollster::block_on(reads(&reader, 3, 10)) > 0);
     }
+}
+
+/// Threads of this process, and mappings of its memory.
+fn kept() -> (usize, usize) {
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux").count();
+    (threads, std::fs::read_to_string("/proc/self/maps").expect("Linux").lines().count())
+}
+
+/// Reads that are given up keep no thread and no mapping: neither rings nor stacks.
+#[test]
+fn what_is_given_up_keeps_no_thread_and_no_mapping() {
+    alone("what_is_given_up_keeps_no_thread_and_no_mapping", || {
+        watch();
+        let round = || {
+            for (name, source, options) in sources() {
+                let reader = Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
+                for (most, offset) in [(0, 0), (1, 1_000_003), (2, 5_000_009), (3, 70_001)] {
+                    drop(poll_at_most(reader.read_at_async(&mut vec![0; 900_000], offset), most));
+                }
+                settle(&name, &reader);
+            }
+        };
+        // What the allocator, its arenas and the stacks that are used again take, they take now.
+        (0..3).for_each(|_| round());
+        let before = kept();
+        let rounds = 25;
+        (0..rounds).for_each(|_| round());
+        let after = kept();
+        // A thread that was joined may be in the list of the kernel for a moment.
+        assert!(after.0 <= before.0 + 1, "threads: {} before, {} after {rounds} rounds", before.0, after.0);
+        // A ring is two mappings, and so is a stack: one kept in each round would be 50.
+        assert!(after.1 < before.1 + 30, "mappings: {} before, {} after {rounds} rounds", before.1, after.1);
+    });
 }
 
 #[test]

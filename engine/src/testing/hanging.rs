@@ -97,6 +97,11 @@ impl Gate {
         waited.unwrap_or_else(PoisonError::into_inner).0.held > 0
     }
 
+    /// Calls that are held now.
+    pub fn held(&self) -> u32 {
+        self.state().held
+    }
+
     fn pass(&self, method: Method) {
         let mut state = self.state();
         if state.hangs != Some(method) {

@@ -53,6 +53,21 @@ pub fn watch() {
     });
 }
 
+/// Set where this process is one test's alone: what the system refuses, it refuses to every thread.
+const ALONE: &str = "FOREREAD_TEST_ALONE";
+
+/// Runs one test of the file that calls this, by its name, in another process.
+pub fn alone(test: &str, work: fn()) {
+    if std::env::var_os(ALONE).is_some() {
+        return work();
+    }
+    let me = std::env::current_exe().expect("this test");
+    let args = ["--exact", test, "--nocapture", "--test-threads=1"];
+    let out = std::process::Command::new(me).args(args).env(ALONE, "1").output().expect("started");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
+}
+
 /// Waits until nothing runs; readahead may outlive the reads that caused it.
 pub fn quiet(reader: &Reader) -> Gauges {
     let start = Instant::now();

@@ -17,6 +17,7 @@
 
 use crate::source::Transfer;
 use crate::source::file::Core;
+use crate::system::{self, Request};
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -81,7 +82,8 @@ impl Ring {
             return Err(None);
         }
         // A forked child has no business in it.
-        let uring = IoUring::builder().dontfork().build(RING_DEPTH).map_err(|error| {
+        let uring = system::allowed(Request::Mapping).and_then(|()| IoUring::builder().dontfork().build(RING_DEPTH));
+        let uring = uring.map_err(|error| {
             RINGS.fetch_sub(1, Ordering::Relaxed);
             Some(error)
         })?;
