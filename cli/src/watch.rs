@@ -7,7 +7,7 @@ use crate::fail::{Fail, note, say};
 use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::source::Defaults;
 use foreread::{Engine, Stats, why_no_readahead};
-use foreread_lab::report::number::{percent, three};
+use foreread_lab::report::number::{percent, size_b, three};
 #[cfg(feature = "metrics")]
 use std::net::SocketAddr;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -63,7 +63,8 @@ pub fn note_cache(engine: &Engine, asked: u64) {
     let (got, memory) = (engine.cache_bytes(), engine.budget().limits().memory_bytes);
     // A page, or the buffers beside the cache, are no matter.
     if got < asked / 10 * 9 {
-        let [got, asked, memory] = [got, asked, memory].map(|bytes| three(bytes as f64) + "B");
+        let [got, memory] = [got, memory].map(|bytes| three(bytes as f64) + "B");
+        let asked = size_b(asked);
         note(format!(
             "the cache has {got}, not {asked}: all caches get {memory}, three quarters of the memory of this machine or \
              control group"

@@ -124,6 +124,8 @@ fn names_that_are_not_whole_are_answered_with_what_to_write() {
     on("rbd:pool", &["rbd:pool: no image is named", "write rbd:POOL/"]);
     #[cfg(feature = "object")]
     on("s3:x", &["s3:x: it names no bucket", "write s3://BUCKET/KEY"]);
+    #[cfg(feature = "object")]
+    on("s3://KEY:SECRET@b/k", &["s3://b/k: the name of a bucket has no keys before it", "set AWS_ACCESS_KEY_ID"]);
     #[cfg(feature = "nbd")]
     {
         on("nbd://nosuch.invalid/x", &["nbd://nosuch.invalid/x: its host has no address", "check the host's name"]);

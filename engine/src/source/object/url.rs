@@ -42,6 +42,13 @@ pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
     if let Some(rest) = text.strip_prefix("s3:") {
         let rest = rest.strip_prefix("//").unwrap_or_default();
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.contains('@') {
+            let why = "the name of a bucket has no keys before it";
+            return Err(error(
+                why.to_string(),
+                "write s3://BUCKET/KEY, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            ));
+        }
         if bucket.is_empty() || !bucket.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
             return Err(error("it names no bucket".to_string(), "write s3://BUCKET/KEY"));
         }
