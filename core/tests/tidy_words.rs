@@ -1,0 +1,73 @@
+//! Plain English is counted: the words of `tidy-words.txt` may not become more.
+//!
+//! Every `.rs` and `.md` file of the tree is read, without quoted lines (`>` in Markdown) and without the list itself.
+//! Example: `// Whoever waits is told` counts twice. When the count falls, lower ALLOWED to what the failure prints.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders without texts of ours.
+const SKIPPED: [&str; 4] = ["target", ".git", "traces", "recordings"];
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() && !SKIPPED.contains(&name.as_str()) {
+            files(&path, found);
+        } else if name.ends_with(".rs") || name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+}
+
+/// How often `words` occur in `line` as whole words.
+fn occurrences(line: &str, words: &str) -> usize {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let at = |start: usize| {
+        let (before, after) = (line[..start].chars().next_back(), line[start + words.len()..].chars().next());
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    };
+    line.match_indices(words).filter(|(start, _)| at(*start)).count()
+}
+
+/// The limit and the words of the list.
+fn list() -> (usize, Vec<String>) {
+    let text = include_str!("tidy-words.txt");
+    let lines = || text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let allowed = lines().find_map(|line| line.strip_prefix("ALLOWED ")).expect("a limit");
+    let words = lines().filter(|line| !line.starts_with("ALLOWED")).map(|line| line.trim().to_lowercase());
+    (allowed.trim().parse().expect("a number"), words.collect())
+}
+
+#[test]
+fn words_that_are_going_do_not_come_back() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let (allowed, words) = list();
+    let mut found = Vec::new();
+    files(root, &mut found);
+    let (mut counts, mut by_file) = (BTreeMap::new(), BTreeMap::new());
+    for path in found.iter().filter(|path| !path.ends_with("tidy_words.rs")) {
+        let text = fs::read_to_string(path).expect("a text").to_lowercase();
+        for line in text.lines().filter(|line| !line.starts_with('>')) {
+            for word in &words {
+                let n = occurrences(line, word);
+                *counts.entry(word.as_str()).or_insert(0) += n;
+                *by_file.entry(path.strip_prefix(root).expect("below it").display().to_string()).or_insert(0) += n;
+            }
+        }
+    }
+    let total: usize = counts.values().sum();
+    let mut worst: Vec<(String, usize)> = by_file.into_iter().filter(|(_, n)| *n > 0).collect();
+    worst.sort_by_key(|(name, n)| (std::cmp::Reverse(*n), name.clone()));
+    worst.truncate(20);
+    println!("{total} of at most {allowed}: {counts:?}; most in {worst:?}");
+    assert!(total <= allowed, "{total} words of tidy-words.txt, {allowed} are allowed: {counts:?}; most in {worst:?}");
+}
+
+#[test]
+fn whole_words_are_counted() {
+    assert_eq!(occurrences("whoever waits is told, and is told again", "is told"), 2);
+    assert_eq!(occurrences("the who-list, whole, who_is", "who"), 0);
+}
