@@ -27,6 +27,7 @@ fn small_workloads() -> Vec<(&'static str, u64)> {
         ("sequential:record=16K,think=300", 8 << 20),
         ("random:count=300", 1 << 30),
         ("interleaved:streams=5", 24 << 20),
+        ("aio-random:batch=8", 16 << 20),
     ];
     for info in workload::ALL {
         if all.iter().all(|(name, _)| name.split(':').next() != Some(info.name)) {

@@ -124,6 +124,23 @@ fn jobs_follow_each_other() {
     assert_eq!((result.stats.demand_reads, ns(&result)), (1, 1_000_000 + PAGE_NS));
 }
 
+/// The disk does one read after the other. Four are outstanding: each waits for the three before it unless it goes out
+/// with the others of its batch, when these have been served.
+#[test]
+fn a_batch_goes_out_together() {
+    let total = |batch: u32, reads: u64| {
+        let requests = (0..reads).map(|p| Request::read(p * 2 * PAGE, PAGE)).collect();
+        let job = Job { depth: 4, batch, ..Job::new(0, 0, requests) };
+        let result = simulate(&workload(&[1 << 20], vec![job]), "none", 64);
+        assert_eq!((result.stats.demand_reads, ns(&result)), (reads, reads * PAGE_NS), "batches of {batch}");
+        (result.latency.mean() * reads as f64 / PAGE_NS as f64).round() as u64
+    };
+    // 1 2 3 4 4 4 4 4; 1 2 3 4 3 4 3 4; 1 2 3 4 1 2 3 4.
+    assert_eq!((total(1, 8), total(2, 8), total(4, 8)), (26, 24, 20));
+    // What is left at the end is no whole batch: the last two go out when two have been served, 1 2 3 4 3 4.
+    assert_eq!(total(4, 6), 17);
+}
+
 /// An open description is opened with its first job and closed with its last one, and the stream state goes with it.
 #[test]
 fn a_stream_lives_as_long_as_its_open_description() {

@@ -53,6 +53,8 @@ struct Progress {
     next: usize,
     /// Tokens, and requests of a timed job that are being served.
     busy: u32,
+    /// Tokens that wait for the rest of their batch.
+    spare: u32,
 }
 
 struct State {
@@ -175,6 +177,16 @@ impl Crew<'_> {
         state.order += 1;
         state.due.push(Reverse((due, state.order, number)));
         self.hurry(state);
+    }
+
+    /// A token of a job is served: all that wait go on when they are a batch.
+    fn gather(&self, state: &mut State, number: u32, now: u64) {
+        let progress = &mut state.jobs[number as usize];
+        progress.spare += 1;
+        if progress.spare as usize >= self.workload.jobs[number as usize].together(progress.next) {
+            let together = std::mem::take(&mut progress.spare);
+            (0..together).for_each(|_| self.come_back(state, number, now));
+        }
     }
 
     /// Tells the one that watches the clock that something is due earlier. False when there is none.
@@ -314,7 +326,7 @@ impl Crew<'_> {
             match done {
                 Err(error) => _ = state.failed.get_or_insert(error),
                 Ok(()) if job.timed => self.over(&mut state, task.job, now),
-                Ok(()) => self.come_back(&mut state, task.job, now),
+                Ok(()) => self.gather(&mut state, task.job, now),
             }
         }
         let mut state = self.lock();
@@ -376,6 +388,29 @@ mod tests {
         let ran = run(&workload(vec![timed(u64::from(MAX_WORKERS) + 40, 0)]), &target).expect("served");
         assert_eq!(ran.latency.len(), u64::from(MAX_WORKERS) + 40);
         assert_eq!(inside.lock().expect("no panic").1, MAX_WORKERS);
+    }
+
+    /// Eight may be outstanding and go out four at a time: no read begins while five to seven are under way.
+    #[test]
+    fn a_batch_goes_out_together() {
+        let job =
+            Job { depth: 8, batch: 4, ..Job::new(0, 0, (0..30).map(|n| Request::read(n * 4096, 4096)).collect()) };
+        let inside = Mutex::new((0_u32, Vec::new()));
+        let read = |_: u32, buffer: &mut [u8], offset: u64| {
+            inside.lock().expect("no panic").0 += 1;
+            std::thread::sleep(Duration::from_millis(1 + offset / 4096 % 3));
+            let mut now = inside.lock().expect("no panic");
+            now.0 -= 1;
+            let left = now.0;
+            now.1.push(left);
+            Ok(buffer.len())
+        };
+        let target = Target { read: &read, advise: &|_, _, _, _| Ok(()) };
+        let ran = run(&workload(vec![job]), &target).expect("served");
+        assert_eq!(ran.latency.len(), 30);
+        // Without batches no read but the last eight would find fewer than seven others when it ends.
+        let left = inside.into_inner().expect("no panic").1;
+        assert!(left[..20].iter().filter(|n| **n <= 5).count() >= 5, "{left:?}");
     }
 
     /// With reads, pauses and waiting jobs all about, a panic is an error and no endless wait.

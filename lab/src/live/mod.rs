@@ -320,7 +320,7 @@ fn run_jobs(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError
 
 /// Whether there is more to do than to read one request after the other.
 fn needs_crew(workload: &Workload) -> bool {
-    let waits = |job: &Job| job.timed || job.after.is_some() || !job.links.is_empty();
+    let waits = |job: &Job| job.timed || job.batch > 1 || job.after.is_some() || !job.links.is_empty();
     workload.jobs.iter().any(|job| waits(job) || job.requests.iter().any(|r| r.think_ns > 0))
         || workload.jobs.iter().map(|job| job.depth.max(1)).sum::<u32>() > crew::MAX_WORKERS
 }

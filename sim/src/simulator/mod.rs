@@ -74,7 +74,8 @@ struct Progress {
     first_slot: u32,
     slots: u32,
     busy: u32,
-    /// A timed job's slots that have nothing to do, and whether one waits for the time of the next request.
+    /// Slots that have nothing to do: a timed job's, or those that wait for the rest of their batch; and whether a timed one waits
+    /// for the time of the next request.
     spare: Vec<u32>,
     has_clock: bool,
 }
@@ -300,7 +301,20 @@ impl<'a> Sim<'a> {
             self.jobs[job as usize].spare.push(slot);
             return self.end(now, slot);
         }
+        if lease.is_some() && self.job(slot).batch > 1 {
+            return self.gather(now, slot);
+        }
         self.go_on(now, slot);
+    }
+
+    /// A slot of a job that issues in batches is served: all that wait go on when they are enough.
+    fn gather(&mut self, now: u64, slot: u32) {
+        let (job, progress) = (self.job(slot), &mut self.jobs[self.slots[slot as usize].job as usize]);
+        progress.spare.push(slot);
+        if progress.spare.len() >= job.together(progress.next) {
+            let together = std::mem::take(&mut progress.spare);
+            together.into_iter().for_each(|slot| self.go_on(now, slot));
+        }
     }
 
     /// The next request that there is something to wait for, or the end.

@@ -7,8 +7,8 @@
 //! before the next began. That row is this workload with `depth=1`, and has to be measured by itself; the rows of the
 //! patched kernels are the default depth.
 //!
-//! The original submits its requests eight at a time and waits while more than 64 are outstanding. Here each goes out
-//! when another ends: a device that always has 56 or more of them cannot tell the difference.
+//! The original submits its requests eight at a time ("ios per iteration 8, max io_submit 8"): when eight have ended,
+//! eight more go out, so that 56 to 64 are outstanding. That is `batch=8`; by default each goes out when another ends.
 //!
 //! With `places=again` a read begins at any page of the file, independent of the others: so aio-stress draws (general
 //! knowledge of the program; the posting does not say). Then reads overlap, and a cache that holds the file serves a
@@ -53,6 +53,13 @@ const PARAMS: &[Param] = &[
         range: (0, 0),
         help: "each record at most once, or any page each time, as aio-stress draws",
     },
+    Param {
+        key: "batch",
+        unit: Unit::Count,
+        default: "1",
+        range: (1, 1024),
+        help: "reads that go out together, when so many have ended",
+    },
 ];
 
 /// What there is to know of it.
@@ -67,7 +74,7 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, depth, count, places] = *values else { unreachable!("four parameters") };
+    let [record, depth, count, places, batch] = *values else { unreachable!("five parameters") };
     let slots = size / record;
     if slots == 0 {
         return Err(too_small(INFO.name, size, format!("is less than one record of {record} bytes")));
@@ -80,7 +87,9 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
         let read = |slot| Request::read(slot * record, record);
         distinct(slots, count.min(slots), seed).map(read).collect()
     };
-    Ok(Workload::single(INFO.name, size, depth as u32, requests))
+    let mut workload = Workload::single(INFO.name, size, depth as u32, requests);
+    workload.jobs.iter_mut().for_each(|job| job.batch = batch.min(depth) as u32);
+    Ok(workload)
 }
 
 #[cfg(test)]
@@ -110,6 +119,12 @@ mod tests {
         let part = workload.distinct_bytes(4096) as f64 / (1u64 << 30) as f64;
         assert!((part - 0.632).abs() < 0.01, "{part}");
         assert!(build("aio-random:places=again,count=9", 65_536).jobs[0].requests.iter().all(|r| r.offset == 0));
+    }
+
+    #[test]
+    fn batches_are_no_deeper_than_the_queue() {
+        let batch = |text: &str| parse(text).expect("valid").build(1 << 20, 1).expect("fits").jobs[0].batch;
+        assert_eq!((batch("aio-random"), batch("aio-random:batch=8"), batch("aio-random:batch=8,depth=1")), (1, 8, 1));
     }
 
     #[test]

@@ -79,6 +79,9 @@ pub struct Job {
     pub open: u32,
     /// How many requests may be outstanding, at least 1.
     pub depth: u32,
+    /// How many of them are issued together: one that has been served waits until so many have been. 1 issues each at
+    /// once; of a job that is `timed` it counts nothing. At most `depth`.
+    pub batch: u32,
     /// The earlier job, an index into [`Workload::jobs`], that has to end before this one begins; none begins at once.
     pub after: Option<u32>,
     /// What else has to happen before it begins.
@@ -97,7 +100,14 @@ impl Job {
     /// One that begins at once and has one request outstanding.
     #[must_use]
     pub fn new(file: u32, open: u32, requests: Vec<Request>) -> Job {
-        Job { file, open, depth: 1, after: None, links: Vec::new(), timed: false, executable: false, requests }
+        let (after, links) = (None, Vec::new());
+        Job { file, open, depth: 1, batch: 1, after, links, timed: false, executable: false, requests }
+    }
+
+    /// How many served requests go on together when `next` requests have been issued: a batch, or what is left.
+    #[must_use]
+    pub fn together(&self, next: usize) -> usize {
+        self.requests.len().saturating_sub(next).clamp(1, self.batch.clamp(1, self.depth.max(1)) as usize)
     }
 
     /// The mapping that its touches go to, of a file of `size` bytes.

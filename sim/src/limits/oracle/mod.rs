@@ -230,13 +230,15 @@ impl Slot {
 }
 
 /// How far a job is.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Progress {
     /// Its next request.
     next: usize,
     /// Its slots, from the first on, and how many of them are not at their end.
     first_slot: u32,
     busy: u32,
+    /// Slots that wait for the rest of their batch.
+    spare: Vec<u32>,
 }
 
 /// The worst that a request has met.

@@ -238,6 +238,16 @@ impl<'a> Oracle<'a> {
                 Met::Miss => self.stats.misses += 1,
             }
         }
-        self.ask(now, slot);
+        self.gather(now, slot);
+    }
+
+    /// A slot is served: it goes on, with all of its batch when they are enough.
+    fn gather(&mut self, now: u64, slot: u32) {
+        let (job, progress) = (self.job(slot), &mut self.jobs[self.slots[slot as usize].job as usize]);
+        progress.spare.push(slot);
+        if progress.spare.len() >= job.together(progress.next) {
+            let together = std::mem::take(&mut progress.spare);
+            together.into_iter().for_each(|slot| self.ask(now, slot));
+        }
     }
 }
