@@ -129,6 +129,7 @@ workloads!(
     sequential,
     random,
     dense_random,
+    clustered_random,
     interleaved,
     readers,
     out_of_order,

@@ -1,0 +1,111 @@
+//! One reader, records at random places of one cluster, then of another: random reads whose neighbours are wanted soon.
+//!
+//! This is the case for which Wu Fengguang's posting of 2013 grants that context readahead helps on a disk: "actually
+//! benefits clustered random reads on HDD whose seek cost is pretty high". It prints no figures and names no program.
+//! Rows of a table by key range, and the files of a directory, are read so.
+//!
+//! ```text
+//!   cluster   |--3--|     |--1--|--5--|     |--4--|--2--|     |      next, anywhere   |     |--6--|--8--| ...
+//!             └────── `percent` of its records, any order ────┘
+//! ```
+//!
+//! With the defaults a cluster of 256 KiB has 64 records of 4 KiB, of which 32 are read; one cluster in ten of the file
+//! is visited. Within a cluster a record is read at most once, and each cluster is visited at most once.
+//!
+//! Nothing of it is fitted: the defaults are round figures that were chosen before the first run.
+
+use super::random::distinct;
+use super::{Info, Request, Workload, check_reads, too_small};
+use crate::draw::Rng;
+use foreread_core::policy::spec::SpecError;
+use foreread_core::policy::{Param, Unit};
+use foreread_core::units::MAX_OFFSET;
+
+const PARAMS: &[Param] = &[
+    Param { key: "record", unit: Unit::Bytes, default: "4K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param { key: "cluster", unit: Unit::Bytes, default: "256K", range: (1, MAX_OFFSET), help: "bytes of a cluster" },
+    Param {
+        key: "percent",
+        unit: Unit::Count,
+        default: "50",
+        range: (1, 100),
+        help: "percent of a cluster's records that are read",
+    },
+    Param {
+        key: "visited",
+        unit: Unit::Count,
+        default: "10",
+        range: (1, 100),
+        help: "percent of the file's clusters that are visited",
+    },
+];
+
+/// What there is to know of it.
+pub static INFO: Info = Info {
+    name: "clustered-random",
+    summary: "one reader, aligned records at random in one cluster, then in another one anywhere",
+    origin: "Wu Fengguang 2013, on conservative context readahead: clustered random reads on HDD",
+    least_bytes: 256 << 10,
+    cache_bytes: None,
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [record, cluster, percent, visited] = *values else { unreachable!("four parameters") };
+    let (records, clusters) = (cluster / record, size / cluster);
+    if records == 0 || clusters == 0 {
+        let why = format!("is less than one cluster of {cluster} bytes, or that less than one record of {record}");
+        return Err(too_small(INFO.name, size, why));
+    }
+    let part = |of: u64, percent: u64| (u128::from(of) * u128::from(percent)).div_ceil(100) as u64;
+    let (wanted, visits) = (part(records, percent), part(clusters, visited));
+    check_reads(INFO.name, record, wanted.saturating_mul(visits))?;
+    let mut rng = Rng::new(seed);
+    let mut requests = Vec::with_capacity((wanted * visits) as usize);
+    for place in distinct(clusters, visits, seed) {
+        let start = place * cluster;
+        requests.extend(distinct(records, wanted, rng.bits()).map(|n| Request::read(start + n * record, record)));
+    }
+    Ok(Workload::single(INFO.name, size, 1, requests))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::parse;
+    use std::collections::{HashMap, HashSet};
+
+    #[test]
+    fn half_of_each_cluster_and_each_once() {
+        let workload = parse("clustered-random").expect("valid").build(64 << 20, 1).expect("fits");
+        // 256 clusters, a tenth of them rounded up, 32 records of each.
+        assert_eq!(workload.reads(), 26 * 32);
+        assert_eq!(workload.distinct_bytes(4096), workload.bytes(), "no record twice");
+        let reads = &workload.jobs[0].requests;
+        let mut order = Vec::new();
+        let mut count: HashMap<u64, u32> = HashMap::new();
+        for cluster in reads.iter().map(|r| r.offset / (256 << 10)) {
+            if order.last() != Some(&cluster) {
+                order.push(cluster);
+            }
+            *count.entry(cluster).or_default() += 1;
+        }
+        assert_eq!(order.len(), count.len(), "a cluster is left for good");
+        assert!(count.values().all(|n| *n == 32));
+        let next = reads.windows(2).filter(|w| w[0].offset + w[0].len == w[1].offset).count();
+        assert!(next < reads.len() / 20, "{next} follow each other");
+        // The places within the clusters are not the same in each.
+        let firsts: HashSet<u64> = reads.chunks(32).map(|of| of[0].offset % (256 << 10)).collect();
+        assert!(firsts.len() > 10, "{firsts:?}");
+    }
+
+    #[test]
+    fn small_files_and_limits() {
+        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
+        assert_eq!(build("clustered-random:percent=1", 256 << 10).expect("fits").reads(), 1, "rounded up");
+        assert!(build("clustered-random", (256 << 10) - 1).is_err());
+        assert!(build("clustered-random:record=512K", 1 << 30).is_err());
+        let error = build("clustered-random:record=1,percent=100,visited=100", 1 << 30).expect_err("too many");
+        assert!(error.to_string().contains("more than 33554432"), "{error}");
+    }
+}
