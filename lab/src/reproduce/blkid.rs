@@ -74,7 +74,7 @@ fn decided() -> Result<Vec<Row>, ReproduceError> {
     let row = Row::new("16kB turned into", "KiB", Some(TURNED_KIB as f64), third);
     rows.push(row.because("the post does not say which window it means; the third is the only one of 64 KiB"));
     let part = third.map(|kib| kib * 1024.0 / TINY.0 as f64 * 100.0);
-    let row = Row::new("of the whole device", "%", Some(TURNED_PERCENT as f64), part);
+    let row = Row::new("of the whole device", "% of it", Some(TURNED_PERCENT as f64), part);
     rows.push(row.because("\"about 15%\": no bound follows from 'about'"));
     Ok(rows)
 }

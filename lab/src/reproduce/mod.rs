@@ -25,6 +25,7 @@ mod seed_002;
 mod seed_003;
 mod seed_004;
 pub mod sweep;
+mod sysbench;
 pub mod text;
 
 use crate::compare::CompareError;

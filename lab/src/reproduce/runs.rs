@@ -21,6 +21,8 @@ pub struct Ask<'a> {
     pub workload: &'a str,
     /// The name of a model.
     pub model: &'a str,
+    /// A device in the place of that model: one that is made for a single row. Then `model` is not looked at.
+    pub preset: Option<&'static Preset>,
     /// Policies, `NAME:key=value,...`.
     pub policies: &'a [&'a str],
     /// Runs, fewer if the options say so; 1 where nothing is drawn.
@@ -62,7 +64,7 @@ impl<'a> Runs<'a> {
         let draft = |text: &&str| PolicyDraft::parse(text).map_err(|error| ReproduceError::Asked(error.to_string()));
         let plan = Plan {
             workload: Some(ask.workload.to_string()),
-            on: Some(Where::Preset(self.preset(ask.model)?)),
+            on: Some(Where::Preset(ask.preset.map_or_else(|| self.preset(ask.model), Ok)?)),
             policies: ask.policies.iter().map(draft).collect::<Result<_, _>>()?,
             runs: Some(self.runs(ask.runs)),
             cache_bytes: ask.cache_bytes,

@@ -192,7 +192,7 @@ fn thrash(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         let [plain, safe, small] = [&policies[0], &policies[1], &smallest].map(String::as_str);
         let (names, cache_bytes) = ([plain, safe, small], Some(THRASH_CACHE));
         let ask =
-            Ask { workload: &workload, model: "hdd-theory", policies: &names, runs: 1, cache_bytes, size_bytes: None };
+            Ask { workload: &workload, model: "hdd-theory", policies: &names, runs: 1, cache_bytes, ..Ask::default() };
         let table = runs.table(&ask)?;
         let bytes = |policy: &str| mean(&table, policy, |r| r.stats.source_bytes as f64);
         let time = |policy: &str| time_s(&table, policy);
