@@ -126,7 +126,10 @@ impl Shape {
         let mut placed = Placed::default();
         let mut k = at;
         if self.large {
-            placed.order = self.max_order.min(order).min(size.max(1).ilog2()).max(self.min_order);
+            // A window of no pages does not limit the order (recorded on 6.18.44: `max` of one page, and a mark at page 0 that a
+            // description which has read nothing meets).
+            let by_size = size.checked_ilog2().unwrap_or(order);
+            placed.order = self.max_order.min(order).min(by_size).max(self.min_order);
             k = round_down(at, self.min_order);
             let behind = end.min(at + size);
             let mark = at + size - async_size;
@@ -238,6 +241,7 @@ mod tests {
         let empty = Folios::default();
         assert_eq!(place(ALL, &empty, 11, (4, 8, 8, 2)), "4:2m 8:1 10:0 o2");
         assert_eq!(place(ALL, &empty, 11, (12, 4, 4, 4)), "o2");
+        assert_eq!(place(ALL, &cached(&[(0, 1)]), 11, (0, 0, 0, 2)), "o2", "no pages, and the order stays");
         assert_eq!(place(SINGLE, &empty, 11, (4, 8, 8, 2)), "4:0 5:0 6:0 7:0 8:0 9:0 10:0 raw 4+7-8 o0");
         assert_eq!(place(SINGLE, &empty, 11, (8, 4, 2, 0)), "8:0 9:0m 10:0 raw 8+3-2 o0");
         assert_eq!(place(SINGLE, &empty, 11, (8, 8, 3, 0)), "8:0m 9:0 10:0 raw 8+3-3 o0");

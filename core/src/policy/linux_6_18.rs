@@ -19,7 +19,8 @@ use super::{
     Ask, Info, Outcome, Param, Plan, Policy, Scope, Unit, Wants,
     folios::Folio,
     linux_6_18_large::Large,
-    linux_6_18_reader::{Reader, Todo, touch_of},
+    linux_6_18_reader::{Reader, touch_of},
+    linux_6_18_todo::Todo,
     ondemand::{MAX, PAGE, SIZES, clip, fetch, hinted, wanted},
 };
 use crate::event::{Advice, Mapping};
@@ -42,7 +43,7 @@ impl Pages {
                 fetch(ask, at, nr, mark, plan);
             }
             Todo::Fetch { .. } | Todo::Force { .. } => {
-                todo.pieces().for_each(|(i, nr)| fetch(ask, i, nr, None, plan));
+                todo.pieces(0).for_each(|(i, nr)| fetch(ask, i, nr, None, plan));
             }
         }
     }

@@ -17,7 +17,8 @@ use super::{
     folios::{Folio, Placed, Shape, Sight},
     folios_cursor::Cursor,
     folios_index::Folios,
-    linux_6_18_reader::{Reader, Todo, touch_of},
+    linux_6_18_reader::{Reader, touch_of},
+    linux_6_18_todo::Todo,
     ondemand::{PAGE, fetch, hinted, wanted},
 };
 use crate::event::{Advice, Mapping};
@@ -91,7 +92,7 @@ impl Large {
         }
         plan.why = reader.why.take();
         plan.keep_mark = todo == Todo::Keep;
-        for (i, nr) in todo.pieces() {
+        for (i, nr) in todo.pieces(SHAPE.min_order) {
             SHAPE.fetch(&ask, end, (i, nr, 0), &mut placed);
             fetch(ask, i, nr, None, plan);
         }

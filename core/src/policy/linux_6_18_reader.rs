@@ -16,7 +16,8 @@
 use super::{
     Ask, Why,
     folios::{Called, Folio, Sight, Window, counted},
-    ondemand::{self, FORCE_PIECE, MMAP_LOTSAMISS, PAGE, init, next},
+    linux_6_18_todo::Todo,
+    ondemand::{self, MMAP_LOTSAMISS, PAGE, init, next},
 };
 use crate::event::{Advice, Mapping};
 
@@ -47,48 +48,6 @@ pub struct Reader {
     random: bool,
     /// The rule behind the latest answer, until it is taken.
     pub why: Option<Why>,
-}
-
-/// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Todo {
-    /// Nothing; a mark that raised the question is used up.
-    Nothing,
-    /// Nothing; the mark stays.
-    Keep,
-    /// Place this window from page `at`, which is its start but for huge pages.
-    Place {
-        /// First page.
-        at: u64,
-        /// Size, mark and order.
-        window: Window,
-    },
-    /// Read these pages as they are, without a mark.
-    Fetch {
-        /// First page.
-        i: u64,
-        /// How many.
-        nr: u64,
-    },
-    /// The same in large pieces (4.7).
-    Force {
-        /// First page.
-        i: u64,
-        /// How many.
-        nr: u64,
-    },
-}
-
-impl Todo {
-    /// The reads, one after the other, of an answer that is no window.
-    pub fn pieces(self) -> impl Iterator<Item = (u64, u64)> {
-        let (i, nr, piece) = match self {
-            Todo::Fetch { i, nr } => (i, nr, nr.max(1)),
-            Todo::Force { i, nr } => (i, nr, FORCE_PIECE),
-            _ => (0, 0, 1),
-        };
-        (0..nr).step_by(piece as usize).map(move |done| (i + done, piece.min(nr - done)))
-    }
 }
 
 /// A page fault, as the decision sees it.

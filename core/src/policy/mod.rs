@@ -19,7 +19,7 @@
 //! Adding a policy: write the file, name it in both lists of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. What several policies share stands in a file that
 //! is none itself (`capacity`, `detector`, `folios`, `folios_cursor`, `folios_index`, `linux_6_18_large`,
-//! `linux_6_18_reader`, `marks`, `ondemand`, `pattern`, `two_windows`, `why`); no policy knows another.
+//! `linux_6_18_reader`, `linux_6_18_todo`, `marks`, `ondemand`, `pattern`, `two_windows`, `why`); no policy knows another.
 
 pub mod capacity;
 mod detector;
@@ -28,6 +28,7 @@ pub mod folios_cursor;
 pub mod folios_index;
 mod linux_6_18_large;
 pub mod linux_6_18_reader;
+pub mod linux_6_18_todo;
 mod marks;
 mod ondemand;
 pub mod pattern;

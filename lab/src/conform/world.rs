@@ -16,10 +16,12 @@ use foreread_core::event::Advice;
 use foreread_core::policy::folios::{Called, Folio, Placed, Shape, Sight, Window};
 use foreread_core::policy::folios_cursor::Cursor;
 use foreread_core::policy::folios_index::Folios;
-use foreread_core::policy::linux_6_18_reader::{Reader, Todo, Touch};
+use foreread_core::policy::linux_6_18_reader::{Reader, Touch};
+use foreread_core::policy::linux_6_18_todo::Todo;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Pages that fault-around looks at: one aligned block (x86's default of 64 KiB).
 const FAULT_AROUND: u64 = 16;
@@ -299,7 +301,7 @@ impl World {
             self.readers[fd].placed(placed.order);
             self.take_in(&placed);
         }
-        for (i, nr) in todo.pieces() {
+        for (i, nr) in todo.pieces(self.shape.min_order) {
             let mut placed = Placed::default();
             self.shape.fetch(&&self.folios, self.end(), (i, nr, 0), &mut placed);
             self.take_in(&placed);
@@ -326,21 +328,26 @@ impl World {
             return Ok(());
         }
         let touch = Touch { page, map_end: end, advice, huge, executable };
-        // A fault that has read goes back to fault-around, but a hit is counted and a mark met on the first try only.
-        let mut tried = false;
+        let mut has_read = false;
         while !self.fault_around(fd, page) {
-            match self.folios.at(page) {
-                None => {
-                    self.decide(fd, |reader, sight| reader.fault(sight, &touch));
-                    self.fill(page);
+            let Some(folio) = self.folios.at(page) else {
+                self.decide(fd, |reader, sight| reader.fault(sight, &touch));
+                self.fill(page);
+                has_read = true;
+                continue;
+            };
+            // A fault that is tried again after its own read counts no hit and meets no mark; one that is tried again after
+            // an async call counts its hit a second time (both recorded on 6.18.44).
+            if !has_read {
+                let marked = folio.marked.then_some(folio);
+                let asks = folio.marked && advice != Advice::Random && self.readers[fd].max > 0;
+                self.decide(fd, |reader, sight| reader.fault_hit(sight, &touch, marked));
+                if asks {
+                    continue;
                 }
-                Some(folio) if !tried => {
-                    let marked = folio.marked.then_some(folio);
-                    self.decide(fd, |reader, sight| reader.fault_hit(sight, &touch, marked));
-                }
-                Some(_) => self.map(fd, [page]),
             }
-            tried = true;
+            self.map_at_the_end(fd, page, folio);
+            break;
         }
         Ok(())
     }
@@ -351,24 +358,62 @@ impl World {
         if map.mapped.contains(&page) {
             return true;
         }
-        let block = page / FAULT_AROUND * FAULT_AROUND;
-        let around = block.max(map.first)..(block + FAULT_AROUND).min(map.end).min(self.end());
-        let unmarked = |page: &u64| self.folios.at(*page).filter(|folio| !folio.marked);
-        let found: Vec<u64> = around.filter(|page| unmarked(page).is_some()).collect();
-        let Some(folio) = found.first().and_then(unmarked) else { return false };
+        let folios = self.around(map, page);
+        let Some(folio) = folios.first() else { return false };
         let no_table = !map.tables.contains(&(page / TABLE));
         if no_table && folio.end() >= self.end() {
             return false;
         }
-        if folio.pages() == TABLE && map.first <= folio.first && folio.end() <= map.end {
+        if folio.pages() == TABLE && self.is_inside(map, folio) {
             self.map(fd, folio.first..folio.end());
             return true;
         }
+        let around = self.window(map, page);
+        let part = |folio: &Folio| match self.is_inside(map, folio) {
+            true => folio.first..folio.end(),
+            false => folio.first.max(around.start)..folio.end().min(around.end),
+        };
+        let found: Vec<u64> = folios.iter().flat_map(part).collect();
         let reader = &mut self.readers[fd];
         reader.mmap_miss = reader.mmap_miss.saturating_sub(found.len() as u64);
         let wanted = found.contains(&page);
         self.map(fd, found);
         wanted
+    }
+
+    /// The pages that fault-around looks at. Where the mapping begins inside the aligned block, the window begins there and is
+    /// as long as ever (seen on 6.18.44: 37 to 52 for a touch of page 40 of a mapping from page 37).
+    fn window(&self, map: &Mapping, page: u64) -> Range<u64> {
+        let first = (page / FAULT_AROUND * FAULT_AROUND).max(map.first);
+        let table_end = (page / TABLE + 1) * TABLE;
+        first..(first + FAULT_AROUND).min(map.end).min(self.end()).min(table_end)
+    }
+
+    /// The unmarked folios in that window.
+    fn around(&self, map: &Mapping, page: u64) -> Vec<Folio> {
+        let (mut folios, Range { start, end }) = (Vec::new(), self.window(map, page));
+        let mut at = start;
+        while at < end {
+            let folio = self.folios.at(at);
+            folios.extend(folio.filter(|folio| !folio.marked));
+            at = folio.map_or(at + 1, |folio| folio.end());
+        }
+        folios
+    }
+
+    /// A folio that the kernel maps whole, also where a fault or fault-around wants a part of it: it lies inside the mapping and
+    /// the file (seen on 6.18.44: pages 96 to 127, one folio, for a touch of page 100; in a file of 4 pages with blocks of 64
+    /// KiB, page 0 alone). A folio lies inside one page table, as mappings lie as the file does.
+    fn is_inside(&self, map: &Mapping, folio: &Folio) -> bool {
+        map.first <= folio.first && folio.end() <= map.end.min(self.end())
+    }
+
+    /// 4.10, row 4: the end of a fault maps the whole folio of its page, marked or not, unless a page of it is mapped.
+    fn map_at_the_end(&mut self, fd: usize, page: u64, folio: Folio) {
+        let Some(map) = &self.maps[fd] else { return };
+        let untouched = map.mapped.range(folio.first..folio.end()).next().is_none();
+        let whole = untouched && self.is_inside(map, &folio);
+        self.map(fd, if whole { folio.first..folio.end() } else { page..page + 1 });
     }
 
     fn map(&mut self, fd: usize, pages: impl IntoIterator<Item = u64>) {
