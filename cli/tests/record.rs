@@ -192,30 +192,65 @@ fn the_code_of_the_command_is_passed_on_and_signals_reach_it() {
     let kill = |signal: &str, pid: u32| {
         assert!(Command::new("kill").args([signal, &pid.to_string()]).status().expect("runs").success());
     };
-    let instance = |pid: u32| PathBuf::from(format!("/sys/kernel/tracing/instances/foreread-{pid}"));
     let mut child = begin();
     ready(&mut child);
+    assert!(instance(child.id()).is_some(), "it is looked for where it is");
     kill("-TERM", child.id());
     assert_eq!(child.wait().expect("ends").code(), Some(143));
-    assert!(!steps(&trace, None).is_empty() && !instance(child.id()).exists());
-    // Killed outright it leaves its instance, and the next run takes that away.
+    assert!(!steps(&trace, None).is_empty());
+    assert_eq!(instance(child.id()), None);
+    // Killed outright it leaves its instance, and its guard removes that.
     let mut child = begin();
     ready(&mut child);
-    // Whichever thread began it: when that ends, it is handed on to another. Left over it would hold our pipes.
-    let sleeper = (0..1000).find_map(|_| {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("there");
-        let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        let found = tasks.flatten().map(of).find(|pids| !pids.trim().is_empty());
-        found.or_else(|| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            None
-        })
-    });
+    // Left over, the command would hold our pipes.
+    let sleeper = eventually("the command", || child_called(child.id(), "sleep"));
+    assert!(child_called(child.id(), "--tracefs-guard").is_some(), "the guard");
     kill("-KILL", child.id());
     child.wait().expect("ends");
-    kill("-KILL", sleeper.expect("the command").trim().parse().expect("a number"));
+    eventually("the instance to go", || instance(child.id()).is_none().then_some(()));
+    kill("-KILL", sleeper);
+    // Where the guard is killed first, the next run removes it.
+    let mut child = begin();
+    ready(&mut child);
+    let sleeper = eventually("the command", || child_called(child.id(), "sleep"));
+    kill("-KILL", child_called(child.id(), "--tracefs-guard").expect("the guard"));
+    kill("-KILL", child.id());
+    child.wait().expect("ends");
+    kill("-KILL", sleeper);
+    assert!(instance(child.id()).is_some());
     assert_eq!(record(&trace, &["-q"], &["true"]).expect("as before").code, Some(0));
-    assert!(!instance(child.id()).exists());
+    assert_eq!(instance(child.id()), None);
+}
+
+/// The tracing instance of a recorder.
+fn instance(pid: u32) -> Option<PathBuf> {
+    let all = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(|place| format!("{place}/instances"));
+    let mut all = all.iter().flat_map(std::fs::read_dir).flatten().flatten().map(|entry| entry.path());
+    all.find(|path| path.to_string_lossy().contains(&format!("/foreread-{pid}-")))
+}
+
+/// A child process by a word of its command line, whichever thread began it.
+fn child_called(pid: u32, word: &str) -> Option<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let children: Vec<u32> = tasks.map(of).flat_map(|pids| numbers(&pids)).collect();
+    let called = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|all| all.contains(word));
+    children.into_iter().find(|&child| called(child))
+}
+
+fn numbers(text: &str) -> Vec<u32> {
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Waits up to a minute, for a machine with much else to do.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..6000 {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("waited in vain for {what}")
 }
 
 #[test]

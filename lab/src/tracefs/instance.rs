@@ -1,8 +1,9 @@
 //! An instance of tracefs: buffers and switches that nobody else uses.
 //!
-//! It is called `foreread-PID-TIME`, and its owner holds a lock (flock) on its folder for as long as it lives. The next run
-//! takes away what a killed one has left: instances whose lock is free. A process id would not do: in another PID namespace
-//! a living process has no /proc/PID. tracefs is one file system in all mounts and namespaces, so one lock is seen in all.
+//! It is called `foreread-PID-TIME`, and its owner holds a lock (flock) on its folder for as long as it lives. What a killed
+//! owner has left, its guard ([`super::guard`]) removes, or else the next run: instances whose lock is free. A process id
+//! would not do: in another PID namespace a living process has no /proc/PID. tracefs is one file system in all mounts and
+//! namespaces, so one lock is seen in all.
 //!
 //! ```text
 //!   owner    mkdir ─► open ─► flock ─► still there? ──no──► again, by another name
@@ -11,13 +12,15 @@
 //! Never: a write to a file outside of it, or to the instance of another process that lives.
 
 use super::format::EventFormat;
+use super::guard::Guard;
 use super::{Root, TracefsError};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-const PREFIX: &str = "foreread-";
+/// What the names of our instances begin with.
+pub(super) const PREFIX: &str = "foreread-";
 /// Names that are tried, when cleaners of other processes are faster than our lock.
 const MAX_TRIES: u32 = 16;
 
@@ -27,6 +30,8 @@ pub struct Instance {
     path: PathBuf,
     /// Its folder, locked.
     _lock: File,
+    /// Behind the lock, which is free by the time that the guard ends.
+    _guard: Option<Guard>,
 }
 
 /// What a CPU's buffer counted.
@@ -50,11 +55,11 @@ impl Instance {
         for _ in 0..MAX_TRIES {
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
             let name = format!("{PREFIX}{}-{:x}{:08x}", std::process::id(), now.tv_sec, now.tv_nsec);
-            let path = instances.join(name);
+            let path = instances.join(&name);
             let locked = make(&path);
             let refused = |error| TracefsError::io("cannot make an instance of tracefs", &path, &error);
             if let Some(lock) = locked.map_err(refused)? {
-                made = Some(Instance { path, _lock: lock });
+                made = Some(Instance { path, _lock: lock, _guard: Guard::start(&name) });
                 break;
             }
         }
@@ -235,8 +240,9 @@ fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
-        // Versions before 1.0 had no lock, and no time in the name.
-        let lives = rest.parse::<u32>().is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        // Versions before 1.0 had no lock: foreread-PID, and foreread-conform-PID-START.
+        let pid = rest.strip_prefix("conform-").map_or(rest, |rest| rest.split('-').next().unwrap_or(rest));
+        let lives = pid.parse::<u32>().is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
         let Ok(folder) = File::open(entry.path()) else { continue };
         if !lives && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             remove(&entry.path());
@@ -245,7 +251,7 @@ fn remove_stale(instances: &Path) {
 }
 
 /// Whatever fails here is met again, and told, when an instance is made.
-fn remove(path: &Path) {
+pub(super) fn remove(path: &Path) {
     for (file, value) in [("tracing_on", "0"), ("events/enable", "0")] {
         let _ = write(&path.join(file), value);
     }
@@ -274,13 +280,18 @@ mod tests {
             }
         };
         // A process id beyond the largest that Linux gives (2^22). That of a version without locks, and that of one with.
-        let stale = ["foreread-4194305", "foreread-4194305-1"].map(|name| root.path().join("instances").join(name));
+        let stale = ["foreread-4194305", "foreread-4194305-1", "foreread-conform-4194305-1"]
+            .map(|name| root.path().join("instances").join(name));
         stale.iter().for_each(|path| fs::create_dir_all(path).expect("root may"));
         // As another PID namespace sees it: no such process, but the lock is held.
         let alive = root.path().join("instances/foreread-4194305-2");
         let lock = make(&alive).expect("root may").expect("nothing is there");
+        // A version without locks, and this process lives.
+        let old = root.path().join("instances").join(format!("foreread-conform-{}-1", std::process::id()));
+        fs::create_dir_all(&old).expect("root may");
         let instance = Instance::create(&root).expect("made");
-        assert!(stale.iter().all(|path| !path.exists()) && alive.exists());
+        assert!(stale.iter().all(|path| !path.exists()) && alive.exists() && old.exists());
+        fs::remove_dir(&old).expect("root may");
         drop(lock);
         remove_stale(&root.path().join("instances"));
         assert!(!alive.exists() && instance.path().exists(), "the lock is free, and ours is not");

@@ -3,12 +3,13 @@
 //! ```text
 //!   root() ──► Instance foreread-PID ──► enable, filter, follow ──► per_cpu/cpuN/trace_pipe_raw ──► ring ──► format
 //!   mounted,   removed when dropped;      a file of tracefs each                                  pages    fields
-//!   or ours    a dead one's by the next
+//!   or ours    a killed one's by its guard, or by the next run
 //! ```
 //!
 //! Never: an event switched on outside of the instance, a mount that outlives the process, or a kprobe.
 
 pub mod format;
+pub mod guard;
 mod instance;
 pub mod ring;
 /// A process has one instance, so tests take turns.

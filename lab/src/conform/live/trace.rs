@@ -1,23 +1,18 @@
-//! A tracing instance of our own: the readahead decisions and the page cache's comings and goings of one device.
-//!
-//! Never: changes the machine's own trace or another instance. Where tracefs is: [`tracefs`].
+//! The readahead decisions and the page cache's comings and goings of one device, from a tracing [`Instance`].
 //!
 //! ```text
-//!   tracefs/instances/foreread-PID-START/ ── set_event, filters ──► trace_pipe ──► text, until nothing is left
+//!   tracefs/instances/foreread-PID-TIME/ ── events, filters ──► trace_pipe ──► text, until nothing is left
 //! ```
 
-use super::disk::is_gone;
-use super::{LiveError, RETRY, began};
-use crate::tracefs::{self, Root};
+use super::{LiveError, RETRY};
+use crate::tracefs::{self, Instance, Root, TracefsError};
 use rustix::fs::OFlags;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Our instances, before the process's number and start.
-const OURS: &str = "foreread-conform-";
 /// Trace memory of each CPU: one operation writes at most a few thousand lines of 100 bytes.
 const BUFFER_KIB: &str = "4096";
 /// Decisions: Linux 6.18 has these tracepoints, older kernels have none of them.
@@ -49,10 +44,11 @@ impl Heard {
     }
 }
 
-/// An instance that is gone when it is dropped.
+/// The events of one device as text.
 pub(super) struct Trace {
-    folder: PathBuf,
-    pipe: Option<File>,
+    /// Before the instance, which cannot be removed while it is open.
+    pipe: File,
+    _instance: Instance,
     /// Holds tracefs where it is mounted nowhere.
     _root: Root,
 }
@@ -60,43 +56,30 @@ pub(super) struct Trace {
 impl Trace {
     /// Listens to one device, by its major and minor number.
     pub fn new(device: (u32, u32), heard: Heard) -> Result<Trace, LiveError> {
-        let root = root()?;
-        let instances = root.path().join("instances");
-        remove_stale(&instances);
-        let pid = std::process::id();
-        let folder = instances.join(format!("{OURS}{pid}-{}", began(pid).unwrap_or(0)));
-        // What an earlier run of this very process left.
-        let _ = std::fs::remove_dir(&folder);
-        std::fs::create_dir(&folder)
-            .map_err(|e| LiveError::io(format!("no tracing instance {}", folder.display()), e))?;
-        let mut trace = Trace { folder, pipe: None, _root: root };
-        trace.set("buffer_size_kb", BUFFER_KIB)?;
+        let root = tracefs::root().map_err(refused)?;
+        let instance = Instance::create(&root).map_err(refused)?;
+        let set = |name: &str, value: &str| instance.set(name, value).map_err(refused);
+        set("buffer_size_kb", BUFFER_KIB)?;
         // The kernel writes device numbers with 20 bits for the minor one.
         let filter = format!("s_dev == {}", u64::from(device.0) << 20 | u64::from(device.1));
         for event in heard.events() {
-            trace.set(&format!("events/{event}/filter"), &filter)?;
-            trace.set(&format!("events/{event}/enable"), "1")?;
+            set(&format!("events/{event}/filter"), &filter)?;
+            set(&format!("events/{event}/enable"), "1")?;
         }
-        trace.set("tracing_on", "1")?;
-        let path = trace.folder.join("trace_pipe");
+        set("tracing_on", "1")?;
+        let path = instance.path().join("trace_pipe");
         let pipe = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&path);
-        trace.pipe = Some(pipe.map_err(|e| LiveError::io(path.display().to_string(), e))?);
-        Ok(trace)
-    }
-
-    fn set(&self, name: &str, value: &str) -> Result<(), LiveError> {
-        let path = self.folder.join(name);
-        std::fs::write(&path, value).map_err(|e| LiveError::io(format!("cannot set {}", path.display()), e))
+        let pipe = pipe.map_err(|e| LiveError::io(path.display().to_string(), e))?;
+        Ok(Trace { pipe, _instance: instance, _root: root })
     }
 
     /// Appends all that was written since the last call.
     pub fn read(&mut self, text: &mut Vec<u8>) -> Result<(), LiveError> {
-        let Some(pipe) = &mut self.pipe else { return Ok(()) };
         loop {
             // The kernel hands out at most two pages at a time.
             let begin = text.len();
             text.resize(begin + (16 << 10), 0);
-            let got = pipe.read(&mut text[begin..]);
+            let got = self.pipe.read(&mut text[begin..]);
             text.truncate(begin + *got.as_ref().unwrap_or(&0));
             match got {
                 Ok(0) => return Ok(()),
@@ -109,17 +92,9 @@ impl Trace {
     }
 }
 
-impl Drop for Trace {
-    fn drop(&mut self) {
-        self.pipe = None;
-        // An instance that stays is removed by the next run.
-        let _ = std::fs::remove_dir(&self.folder);
-    }
-}
-
 /// What there is to listen to.
 pub(super) fn heard() -> Heard {
-    root().map_or(Heard::Presence, |root| heard_at(root.path()))
+    tracefs::root().map_or(Heard::Presence, |root| heard_at(root.path()))
 }
 
 /// A kernel without a tracepoint of a decision is asked for its pages alone. Those it has to tell with their folios' orders:
@@ -139,19 +114,8 @@ fn heard_at(root: &Path) -> Heard {
     }
 }
 
-/// Where tracefs is.
-fn root() -> Result<Root, LiveError> {
-    tracefs::root().map_err(|error| LiveError::Cannot(format!("{} ({}); {RETRY}", error.what, error.place)))
-}
-
-/// Removes the instances of runs that were killed.
-fn remove_stale(instances: &Path) {
-    for entry in std::fs::read_dir(instances).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.strip_prefix(OURS).is_some_and(is_gone) {
-            let _ = std::fs::remove_dir(entry.path());
-        }
-    }
+fn refused(error: TracefsError) -> LiveError {
+    LiveError::Cannot(format!("{} ({}); {RETRY}", error.what, error.place))
 }
 
 #[cfg(test)]
@@ -181,22 +145,5 @@ mod tests {
             make(event, "");
         }
         assert_eq!(heard_at(root.path()), Heard::All);
-    }
-
-    /// Only what belongs to a process that is gone goes.
-    #[test]
-    fn instances_of_the_dead_are_removed() {
-        let root = tempfile::tempdir().expect("a scratch folder");
-        let me = std::process::id();
-        let began = began(me).expect("this process");
-        let stays = [format!("{OURS}{me}-{began}"), "foreread-conform-x".into(), "somebody's".into()];
-        // Our number, used by a process before us.
-        let goes = [format!("{OURS}{me}-{}", began - 1), format!("{OURS}4194999-7")];
-        for name in stays.iter().chain(&goes) {
-            std::fs::create_dir(root.path().join(name)).expect("made");
-        }
-        remove_stale(root.path());
-        assert!(stays.iter().all(|name| root.path().join(name).is_dir()));
-        assert!(goes.iter().all(|name| !root.path().join(name).exists()));
     }
 }

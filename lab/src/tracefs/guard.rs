@@ -1,0 +1,92 @@
+//! A small process that removes a tracing instance when its owner was killed.
+//!
+//! SIGKILL leaves the owner no time to remove it, and it would trace into its buffers until the next run. So the owner starts
+//! its own program a second time, with the instance's name and a pipe. The kernel closes the pipe with the owner, whatever ends it.
+//!
+//! ```text
+//!   owner ──── pipe ────► guard: reads until the pipe ends ─► opens the folder: gone? done
+//!     └─ flock on the instance's folder ─────────────────────► waits for the lock ─► switches off, removes
+//! ```
+//! The lock decides, as for every other cleaner (docs/decisions/0106): the guard never touches the instance of a process that
+//! lives. A program whose `main` does not call [`run_if_asked`] has no guards, and the next run removes what a killed one left.
+
+use super::instance::{PREFIX, remove};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::io::{copy, sink, stdin};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The first argument of a guard; the second is the name of the instance.
+const WORD: &str = "--tracefs-guard";
+/// This program, also where its file was replaced meanwhile (proc(5)).
+const PROGRAM: &str = "/proc/self/exe";
+/// How often a busy instance is tried again, each time after [`PAUSE`]: other files of a killed owner close within
+/// milliseconds, and an owner that ends waits no longer than 2 s.
+const MAX_TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Whether this program can be a guard.
+static OFFERED: AtomicBool = AtomicBool::new(false);
+
+/// To be called first in `main`: true where the program was started as a guard, which has then done its work. Otherwise
+/// the instances of this process have guards from now on.
+#[must_use]
+pub fn run_if_asked() -> bool {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|word| word != WORD) {
+        OFFERED.store(true, Ordering::Relaxed);
+        return false;
+    }
+    let name = arguments.next().and_then(|name| name.into_string().ok());
+    if let Some(name) = name.filter(|name| name.starts_with(PREFIX) && !name.contains('/')) {
+        guard(&name);
+    }
+    true
+}
+
+/// Nothing is reported: the owner is gone, and what cannot be removed here is tried by the next run.
+fn guard(name: &str) {
+    // Before the wait: a tracefs that is mounted nowhere is held from here on.
+    let Ok(root) = super::root() else { return };
+    let _ = copy(&mut stdin().lock(), &mut sink());
+    let path = root.path().join("instances").join(name);
+    let Ok(folder) = File::open(&path) else { return };
+    if flock(&folder, FlockOperation::LockExclusive).is_err() {
+        return;
+    }
+    for _ in 0..MAX_TRIES {
+        remove(&path);
+        if !path.exists() {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The guard of an instance, as its owner has it. Dropped, it ends, and removes what the owner could not.
+#[derive(Debug)]
+pub(super) struct Guard(Child);
+
+impl Guard {
+    /// Starts one; none where this program cannot be one, or the system has no room for a process more.
+    pub fn start(name: &str) -> Option<Guard> {
+        if !OFFERED.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut command = Command::new(PROGRAM);
+        command.arg0("foreread").args([WORD, name]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A Ctrl-C is for the owner, and the owner's folder can be unmounted.
+        command.process_group(0).current_dir("/");
+        command.spawn().ok().map(Guard)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
