@@ -6,7 +6,7 @@ use crate::args::{ConformArgs, ConformLevel, ConformWhat};
 use crate::conform_live;
 use crate::fail::Fail;
 use crate::out;
-use foreread_lab::conform::linux::{self, Level};
+use foreread_lab::conform::linux::{self, Level, Verdict};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -28,7 +28,8 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
             "--check and --predict are for 'conform linux'; librbd is asked live: leave them out".to_string(),
         )),
         ConformWhat::Rbd if conform_live::is_asked(args) => Err(Fail::Input(
-            "--fs, --read-ahead-kb, --operations, -o and --json are for 'conform linux'; leave them out".to_string(),
+            "--fs, --read-ahead-kb, --mmap, --operations, -o and --json are for 'conform linux'; leave them out"
+                .to_string(),
         )),
         #[cfg(feature = "rbd")]
         ConformWhat::Rbd => rbd(args),
@@ -63,10 +64,12 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
         return Err(Fail::input("nothing to check", format!("{place} has no operation"), "record something first"));
     }
     out::print(format!("decisions {} divergences {}\n", verdict.decisions, verdict.divergences))?;
-    match verdict.first {
-        None => Ok(()),
-        Some(first) => Err(Fail::Check(format!("{place}: {first}"))),
-    }
+    let Verdict { first, first_under_pressure, pressure_differences, .. } = verdict;
+    conform_live::judge(
+        first.map(|first| format!("{place}: {first}")),
+        pressure_differences,
+        first_under_pressure.map(|first| format!("{place}: {first}")),
+    )
 }
 
 /// On the named cluster, or on one of our own for as long as this takes.

@@ -2,20 +2,22 @@
 //!
 //! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
 
-use crate::args::{ConformArgs, ConformFs};
+use crate::args::{ConformArgs, ConformFs, ConformMmap};
 use crate::fail::{Fail, note};
 use crate::out;
 use crate::progress::Bar;
 use crate::signals;
-use foreread_lab::conform::live::{FileSystem, Found, LiveError, Wanted, check, table};
+use foreread_lab::conform::live::{Checked, FileSystem, Found, LiveError, Wanted, check, table};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A small device's readahead, the kernel's default, and what is set for disks that stream.
-const READ_AHEAD_KIB: [u64; 3] = [16, 128, 1024];
-const OPERATIONS: u64 = 100_000;
+/// None, one page, an odd number (the kernel makes 64 of it), the kernel's default, a number of pages that is no power of two,
+/// what is set for disks that stream, and more than the largest command.
+const READ_AHEAD_KIB: [u64; 7] = [0, 4, 65, 128, 1000, 1024, 8192];
+/// Some three minutes for all combinations.
+const OPERATIONS: u64 = 10_000;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -25,12 +27,14 @@ struct Report<'a> {
     policy: &'static str,
     seed: u64,
     cells: &'a [Found],
+    left_out: &'a [String],
 }
 
 /// Whether options stand there that are for this alone.
 pub fn is_asked(args: &ConformArgs) -> bool {
-    let ConformArgs { fs, read_ahead_kb, operations, record, json, .. } = args;
-    !fs.is_empty() || !read_ahead_kb.is_empty() || operations.is_some() || record.is_some() || *json
+    let ConformArgs { fs, read_ahead_kb, mmap, operations, record, json, .. } = args;
+    let chosen = !fs.is_empty() || !read_ahead_kb.is_empty() || mmap.is_some();
+    chosen || operations.is_some() || record.is_some() || *json
 }
 
 /// Records, compares, prints; a divergence is a failed check.
@@ -41,65 +45,86 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     if let Some(folder) = args.record.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Fail::input("no such folder for recordings", folder.display(), "make it first"));
     }
-    if let Some(odd) = args.read_ahead_kb.iter().find(|kib| *kib % 4 != 0) {
-        return Err(Fail::input("read_ahead_kb is no whole number of pages", odd, "take a multiple of 4"));
-    }
     let stop = Arc::new(AtomicBool::new(false));
     signals::end_at_second_signal()?;
     for signal in signals::ending() {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(signals::no_handler)?;
     }
     let seed = args.seed.unwrap_or_else(drawn);
-    let wanted = Wanted {
+    let wanted = wanted(args, seed);
+    note(format!("seed {seed}"));
+    let checked = check(&wanted, &stop, &mut Bar::new()).map_err(|error| match error {
+        LiveError::Recording(_) => Fail::Check(error.to_string()),
+        // What was ended half-way is no divergence.
+        LiveError::Io { .. } | LiveError::Cannot(_) | LiveError::Unsupported(_) | LiveError::Ended => {
+            Fail::Cannot(error.to_string())
+        }
+    })?;
+    let kernel = foreread_lab::conform::live::kernel();
+    if args.json {
+        let Checked { cells, left_out } = &checked;
+        let report = Report { schema: "foreread.conform-linux/2", kernel, policy: "linux-6.18", seed, cells, left_out };
+        let text = serde_json::to_string_pretty(&report).map_err(|error| Fail::Cannot(error.to_string()))?;
+        out::print(text + "\n")?;
+    } else {
+        out::print(table(&kernel, seed, &checked))?;
+    }
+    let again = if args.record.is_none() { "; to keep the recording, add --seed and -o DIR" } else { "" };
+    let told = |of: fn(&Found) -> Option<&String>| {
+        let (found, first) = checked.cells.iter().find_map(|found| Some((found, of(found)?)))?;
+        let Found { file_system, read_ahead_kb, .. } = found;
+        Some(format!("{file_system} at {read_ahead_kb} KiB, seed {seed}: {first}{again}"))
+    };
+    let pressed = checked.cells.iter().map(|found| found.pressure_differences).sum();
+    judge(told(|found| found.first.as_ref()), pressed, told(|found| found.first_under_pressure.as_ref()))
+}
+
+fn wanted(args: &ConformArgs, seed: u64) -> Wanted {
+    let asked = &args.read_ahead_kb;
+    Wanted {
         file_systems: file_systems(&args.fs),
-        read_ahead_kib: if args.read_ahead_kb.is_empty() {
-            READ_AHEAD_KIB.to_vec()
-        } else {
-            args.read_ahead_kb.clone()
+        read_ahead_kib: if asked.is_empty() { READ_AHEAD_KIB.to_vec() } else { asked.clone() },
+        mmap: match args.mmap {
+            Some(ConformMmap::No) => vec![false],
+            Some(ConformMmap::Yes) => vec![true],
+            Some(ConformMmap::Both) | None => vec![false, true],
         },
         operations: args.operations.unwrap_or(OPERATIONS),
         seed,
         keep: args.record.clone(),
         heard: None,
-    };
-    note(format!("seed {seed}"));
-    let found = check(&wanted, &stop, &mut Bar::new()).map_err(|error| match error {
-        LiveError::Recording(_) => Fail::Check(error.to_string()),
-        // What was ended half-way is no divergence.
-        LiveError::Io { .. } | LiveError::Cannot(_) | LiveError::Ended => Fail::Cannot(error.to_string()),
-    })?;
-    let kernel = foreread_lab::conform::live::kernel();
-    if args.json {
-        let report = Report { schema: "foreread.conform-linux/1", kernel, policy: "linux-6.18", seed, cells: &found };
-        let text = serde_json::to_string_pretty(&report).map_err(|error| Fail::Cannot(error.to_string()))?;
-        out::print(text + "\n")?;
-    } else {
-        out::print(table(&kernel, seed, &found))?;
+        what_there_is: args.fs.is_empty() || args.fs.contains(&ConformFs::All),
     }
-    match found.iter().find_map(|found| Some((found, found.first.as_ref()?))) {
-        None => Ok(()),
-        Some((found, first)) => {
-            let Found { file_system, read_ahead_kb, .. } = found;
-            let again = if args.record.is_none() { "; to keep the recording, add --seed and -o DIR" } else { "" };
-            Err(Fail::Check(format!("{file_system} at {read_ahead_kb} KiB, seed {seed}: {first}{again}")))
-        }
+}
+
+/// The end of a comparison: a divergence is a failed check. Differences under memory pressure alone are neither that nor
+/// agreement.
+pub fn judge(first: Option<String>, pressed: u64, first_pressed: Option<String>) -> Result<(), Fail> {
+    match (first, first_pressed) {
+        (Some(first), _) => Err(Fail::Check(first)),
+        (None, None) => Ok(()),
+        (None, Some(first)) => Err(Fail::Cannot(format!(
+            "the kernel was short of memory in {pressed} episodes that differ, so they prove nothing; repeat it with more \
+             memory free (see /proc/pressure/memory). The first: {first}"
+        ))),
     }
 }
 
 fn file_systems(asked: &[ConformFs]) -> Vec<FileSystem> {
-    let all = [FileSystem::Ext4, FileSystem::Ext4Journal, FileSystem::Xfs];
-    if asked.is_empty() {
-        return all.to_vec();
-    }
     let wants = |fs: &FileSystem| {
         asked.iter().any(|asked| match asked {
             ConformFs::Ext4 => *fs == FileSystem::Ext4,
+            ConformFs::Ext4Small => *fs == FileSystem::Ext4Small,
             ConformFs::Ext4Journal => *fs == FileSystem::Ext4Journal,
             ConformFs::Xfs => *fs == FileSystem::Xfs,
+            ConformFs::Xfs8 => *fs == FileSystem::Xfs8,
+            ConformFs::Xfs16 => *fs == FileSystem::Xfs16,
+            ConformFs::Xfs32 => *fs == FileSystem::Xfs32,
+            ConformFs::Xfs64 => *fs == FileSystem::Xfs64,
             ConformFs::All => true,
         })
     };
-    all.into_iter().filter(wants).collect()
+    FileSystem::ALL.into_iter().filter(|fs| asked.is_empty() || wants(fs)).collect()
 }
 
 /// A seed that differs from run to run and is short enough to type.

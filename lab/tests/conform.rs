@@ -7,12 +7,15 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Episodes of recordings, in the tree: without large folios, with them, with blocks of 16 KiB, with page faults.
-const RECORDINGS: [(&str, u64); 4] = [
+/// Episodes of recordings, in the tree: without large folios, with them, with blocks of 16 KiB, with page faults; with blocks
+/// of 64 KiB and page faults, and of 32 KiB and forced reads in several pieces.
+const RECORDINGS: [(&str, u64); 6] = [
     ("ext4j-128.jsonl", 1000),
     ("ext4-128-folios.jsonl.gz", 500),
     ("xfs16k-128-blocks.jsonl.gz", 300),
     ("ext4j-64-faults.jsonl.gz", 300),
+    ("xfs64k-128-faults.jsonl.gz", 200),
+    ("xfs32k-8192-forced.jsonl.gz", 100),
 ];
 
 fn path(name: &str) -> PathBuf {
@@ -139,8 +142,12 @@ const EPISODE: &str = r#"{"t":"episode","ep":0,"kind":"own","file_size":16384000
 
 /// Calls, folios and marks of a story that no recording in the tree tells, in the format of a prediction.
 fn story(ops: &[&str]) -> Vec<Value> {
+    story_of(HEADER, EPISODE, ops)
+}
+
+fn story_of(header: &str, episode: &str, ops: &[&str]) -> Vec<Value> {
     let ops = ops.iter().enumerate().map(|(i, op)| format!("{{\"t\":\"op\",\"i\":{i},\"fd\":0,{op}}}\n"));
-    let recording = format!("{HEADER}\n{EPISODE}\n{}", ops.collect::<String>());
+    let recording = format!("{header}\n{episode}\n{}", ops.collect::<String>());
     let (_, ours) = predicted(&recording, Level::Full);
     ours.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
@@ -179,6 +186,62 @@ fn faults_with_large_folios() {
     let ours = story(&[map, &touch(700), &touch(1024)]);
     assert_eq!(ours[2]["calls"], json!([{"t": "async", "index": 1024, "req": 32}]));
     assert_eq!(ours[2]["state"]["start"], json!(512));
+}
+
+/// Sections 4.7 and 4.10/4, with blocks of 64 KiB.
+#[test]
+fn faults_and_forced_reads_with_large_blocks() {
+    let header = HEADER.replace("\"min_order\":0", "\"min_order\":4");
+    let map = r#""op":"mmap","pgoff":0,"npages":4000,"prot":"r","advice":0"#;
+    let touch = |page: u64| format!("\"op\":\"touch\",\"page\":{page}");
+    // The mark, wanted at page 1004, lies on the folio of the fault, which is mapped whole: its other pages make no fault.
+    let ours = story_of(&header, EPISODE, &[map, &touch(996), &touch(997), &touch(1007), &touch(1008)]);
+    assert_eq!((&ours[1]["calls"], &ours[1]["marks"]), (&json!([window(980, 0, 32, 8)]), &json!([992])));
+    assert_eq!(ours[1]["added"], json!([[976, 4], [992, 4], [1008, 4]]));
+    (2..5).for_each(|op| assert_eq!(ours[op]["calls"], json!([]), "{op}"));
+    // Not where the folio reaches out of the mapping: the next page of it meets the mark.
+    let part = r#""op":"mmap","pgoff":993,"npages":3000,"prot":"r","advice":0"#;
+    let ours = story_of(&header, EPISODE, &[part, &touch(3), &touch(4)]);
+    assert_eq!(ours[2]["calls"][0], json!({"t": "async", "index": 997, "req": 32}));
+    // Nor where it reaches over the end of the file: page 996 of 1000 is mapped alone.
+    let episode = EPISODE.replace("16384000", "4096000");
+    let ours = story_of(&header, &episode, &[&map.replace("4000", "1000"), &touch(996), &touch(997)]);
+    assert_eq!(ours[1]["marks"], json!([992]));
+    assert_eq!(ours[2]["calls"][0], json!({"t": "async", "index": 997, "req": 32}));
+    // Two pieces: the second begins at the aligned end of the first.
+    let header = header.replace("\"ra_pages\":32", "\"ra_pages\":1024").replace("\"min_order\":4", "\"min_order\":2");
+    let ask = r#""op":"fadvise","advice":"willneed","off":4096,"len":2867200"#;
+    let ours = story_of(&header, EPISODE, &[ask]);
+    let raw = |index: u64, nr: u64| json!({"t": "raw", "index": index, "nr": nr, "lookahead": 0});
+    assert_eq!(ours[0]["calls"], json!([raw(1, 512), raw(516, 188)]));
+}
+
+/// A difference in an episode that the recorder marked is counted apart, wherever in the episode the mark is.
+#[test]
+fn memory_pressure_accuses_nothing() {
+    let whole = lines("ext4-128-folios.jsonl.gz");
+    let marks = |line: &Value| line["marks"].as_array().is_some_and(|marks| !marks.is_empty());
+    let at = whole.iter().position(marks).expect("a mark");
+    let in_episode = |line: &Value| line["t"] == "op";
+    let last = at + whole[at..].iter().take_while(|line| in_episode(line)).count() - 1;
+    assert!(last > at, "the difference is not in the last operation");
+    let wrong = |pressure: &[usize]| {
+        let mut lines = whole.clone();
+        lines[at]["marks"] = json!([]);
+        pressure.iter().for_each(|&op| lines[op]["pressure"] = json!(true));
+        predicted(&text(&lines), Level::Full).0
+    };
+    let counts = |verdict: &Verdict| (verdict.divergences, verdict.pressure_episodes, verdict.pressure_differences);
+    assert_eq!(counts(&wrong(&[])), (1, 0, 0));
+    for op in [at, last] {
+        let verdict = wrong(&[op]);
+        assert_eq!((counts(&verdict), verdict.first), ((0, 1, 1), None));
+        assert!(verdict.first_under_pressure.is_some_and(|first| first.contains("marks ours")));
+    }
+    // Of another episode it says nothing.
+    let next = last + 2;
+    assert!(whole[last + 1]["t"] == "episode" && in_episode(&whole[next]));
+    assert_eq!(counts(&wrong(&[next])), (1, 1, 0));
 }
 
 /// A mapping that was touched shows what it did not count: the miss counter stops a read-around after 100 misses.

@@ -15,14 +15,40 @@ pub enum ConformWhat {
 /// Which file system is made and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConformFs {
-    /// As it is by default
+    /// Blocks of 4 KiB
     Ext4,
+    /// Blocks of 1 KiB
+    #[value(name = "ext4-1k")]
+    Ext4Small,
     /// With data=journal: no large folios
     Ext4Journal,
-    /// As it is by default
+    /// Blocks of 4 KiB
     Xfs,
-    /// All three
+    /// Blocks of 8 KiB
+    #[value(name = "xfs-8k")]
+    Xfs8,
+    /// Blocks of 16 KiB
+    #[value(name = "xfs-16k")]
+    Xfs16,
+    /// Blocks of 32 KiB
+    #[value(name = "xfs-32k")]
+    Xfs32,
+    /// Blocks of 64 KiB
+    #[value(name = "xfs-64k")]
+    Xfs64,
+    /// All of them
     All,
+}
+
+/// Whether files are mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConformMmap {
+    /// Reads and hints only
+    No,
+    /// Page faults and readahead(2), with reads in between
+    Yes,
+    /// A run of each
+    Both,
 }
 
 /// What is compared.
@@ -40,7 +66,8 @@ pub enum ConformLevel {
 /// recorded from tracepoints; then every operation of the recording, or of one made before, is carried out by linux-6.18.
 /// After a difference the check goes on with the next episode; the predictions go on from our own state. What the
 /// recording does not answer is not compared: of a kernel that has only the page cache's tracepoints, decisions and states; of
-/// one without any, all but the pages that are there after reads, on ext4-journal.
+/// one without any, all but the pages that are there after reads, on ext4-journal. Short of memory the kernel makes smaller
+/// folios and takes marked pages back: episodes under memory pressure are marked, and their differences counted apart.
 ///
 /// At the level 'full' each operation must agree with the kernel's in its decisions, in the folios inserted and their
 /// order, in the marks and in the state of the descriptor; the cache is probed as the kernel probes it. It covers every
@@ -52,11 +79,12 @@ pub enum ConformLevel {
 /// time. It brings up a cluster of one machine for that and takes it down again, or makes small images on yours.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints 'decisions N divergences M', or a table; any divergence is exit code 1.
+Prints 'decisions N divergences M', or a table. Any divergence is exit code 1; differences under memory pressure
+alone are exit code 3.
 
 Examples:
   foreread conform linux
-  foreread conform linux --fs xfs --read-ahead-kb 128 --operations 10000
+  foreread conform linux --fs xfs-16k,xfs-64k --read-ahead-kb 128 --mmap yes --operations 100000
   foreread conform linux --check ext4-128.jsonl.gz --predict ours.jsonl
   foreread conform rbd --sequences 1000 --seed 7")]
 pub struct ConformArgs {
@@ -81,20 +109,23 @@ pub struct ConformArgs {
     /// Seed of what is asked [default: drawn for linux, 1 for rbd]
     #[arg(long, value_name = "N", conflicts_with = "check")]
     pub seed: Option<u64>,
-    /// linux, live: file systems [default: all]
+    /// linux, live: file systems [default: all that this machine has]
     #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check")]
     pub fs: Vec<ConformFs>,
-    /// linux, live: values of the device's read_ahead_kb [default: 16,128,1024]
+    /// linux, live: values of the device's read_ahead_kb [default: 0,4,65,128,1000,1024,8192]
     #[arg(long, value_name = "KIB,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
         value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
     pub read_ahead_kb: Vec<u64>,
-    /// linux, live: operations for each file system and value [default: 100000]
+    /// linux, live: whether files are mapped [default: both]
+    #[arg(long, value_name = "WHETHER", hide_short_help = true, conflicts_with = "check")]
+    pub mmap: Option<ConformMmap>,
+    /// linux, live: operations for each combination of these three [default: 10000]
     #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub operations: Option<u64>,
     /// linux, live: keep the recordings in this folder
     #[arg(short = 'o', long, value_name = "DIR", conflicts_with = "check")]
     pub record: Option<PathBuf>,
-    /// linux, live: print JSON (schema foreread.conform-linux/1)
+    /// linux, live: print JSON (schema foreread.conform-linux/2)
     #[arg(long, hide_short_help = true, conflicts_with = "check")]
     pub json: bool,
 }

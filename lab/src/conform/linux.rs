@@ -6,8 +6,9 @@
 //! | *pages* | [`Live`]: the machine with the policy, as readers use it | the pages brought in, the marks |
 //!
 //! Level *full* covers every recording and asks the kernel's cache probes; *pages* covers those without large folios and
-//! page faults, with exact probes. Never: goes on comparing after a difference within an episode, as the two caches
-//! differ from there on. The predictions go on, from our own state.
+//! page faults, with exact probes. After a difference the rest of the episode is not compared, as the two caches
+//! differ from there on. The predictions go on, from our own state. A difference in an episode that the recorder marked as
+//! under memory pressure is counted apart: it proves no rule wrong.
 //!
 //! ```text
 //!   recording ──op──► ours ──┬─► equal? count the kernel's decisions, else a divergence: the next episode
@@ -42,10 +43,32 @@ pub struct Verdict {
     pub decisions: u64,
     /// Episodes cut short by a difference.
     pub divergences: u64,
+    /// Episodes in which the kernel was short of memory.
+    pub pressure_episodes: u64,
+    /// Of these, those with a difference. They are not in `divergences`.
+    pub pressure_differences: u64,
     /// Operations carried out.
     pub operations: u64,
     /// The first difference in words.
     pub first: Option<String>,
+    /// The first difference under memory pressure.
+    pub first_under_pressure: Option<String>,
+}
+
+impl Verdict {
+    /// An episode is over; only then is known whether memory ran short in it.
+    fn take_in(&mut self, playing: Option<Playing>) {
+        let Some(Playing { pressure, diverged, .. }) = playing else { return };
+        self.pressure_episodes += u64::from(pressure);
+        let Some(difference) = diverged else { return };
+        let (count, first) = if pressure {
+            (&mut self.pressure_differences, &mut self.first_under_pressure)
+        } else {
+            (&mut self.divergences, &mut self.first)
+        };
+        *count += 1;
+        first.get_or_insert(difference);
+    }
 }
 
 /// Opens a recording: JSON lines, compressed ([`unpack`]) or not.
@@ -80,6 +103,7 @@ pub fn check(
             }
             Item::Episode(episode) => {
                 let header = header.ok_or_else(|| lines.wrong("no header"))?;
+                verdict.take_in(playing.take());
                 playing = Some(Playing::new(&header, level, &episode).map_err(|what| lines.wrong(what))?);
             }
             Item::Op(op, act) => {
@@ -89,20 +113,20 @@ pub fn check(
                     predict(out, &op, &ours).map_err(CheckError::Write)?;
                 }
                 verdict.operations += 1;
-                if playing.diverged {
+                playing.pressure |= op.pressure;
+                if playing.diverged.is_some() {
                     continue;
                 }
                 verdict.decisions += op.calls.map_or(0, |calls| calls.len() as u64);
                 if let Some(difference) = difference {
-                    playing.diverged = true;
-                    verdict.divergences += 1;
                     let (line, ep) = (lines.number(), playing.number);
                     let what = format!("line {line}, episode {ep}, operation {}: {difference}", op.i);
-                    verdict.first.get_or_insert(what);
+                    playing.diverged = Some(what);
                 }
             }
         }
     }
+    verdict.take_in(playing);
     Ok(verdict)
 }
 
@@ -129,7 +153,10 @@ struct Playing {
     world: World,
     /// The machine, at the level of pages.
     live: Option<Live>,
-    diverged: bool,
+    /// The difference that ended the comparison.
+    diverged: Option<String>,
+    /// The kernel was short of memory.
+    pressure: bool,
 }
 
 impl Playing {
@@ -144,7 +171,7 @@ impl Playing {
                 Some(Live::new(policy, file_size, fds))
             }
         };
-        Ok(Playing { number: ep, world, live, diverged: false })
+        Ok(Playing { number: ep, world, live, diverged: None, pressure: false })
     }
 
     /// Carries out an operation. Returns what was done, and in words how that differs from the recording.
@@ -155,7 +182,7 @@ impl Playing {
             let difference = differs(op, &ours);
             return Ok((ours, difference));
         };
-        if self.diverged {
+        if self.diverged.is_some() {
             return Ok((ours, None));
         }
         let (added, marks) = live.play(op, act);

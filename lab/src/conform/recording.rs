@@ -129,6 +129,9 @@ pub struct Op {
     pub evicted: Vec<(u64, u32)>,
     /// The descriptor afterwards.
     pub state: Option<State>,
+    /// The kernel was short of memory in this episode up to here (spec 4.10, end; an addition to section 5).
+    #[serde(default)]
+    pub pressure: bool,
 }
 
 /// A word for files, a number for mappings.

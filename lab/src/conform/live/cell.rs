@@ -1,43 +1,39 @@
-//! One file system at one `read_ahead_kb`: recorded by one thread, compared by others at the same time.
+//! One file system at one `read_ahead_kb`, read or mapped: recorded by one thread, compared by others at the same time.
 //!
 //! ```text
 //!   recorder, on one CPU ──► Tee ─┬─pipe─► check, level full
 //!                                 ├─pipe─► check, level pages     (where there are neither large folios nor faults)
 //!                                 └──────► DIR/ext4-128-SEED-reads.jsonl.gz
 //! ```
-//! Reads and faults are two recordings, as a recording says in its first line which it is. Never: keeps a recording in memory.
+//! A recording is never kept in memory.
 
+use super::LiveError;
 use super::disk::{Disk, FileSystem};
 use super::patterns;
 use super::player::Helper;
 use super::record::{Header, Recorder, Written, kernel};
-use super::steps::Plan;
+use super::tee::{Check, Tee};
 use super::trace::{self, Heard};
-use super::{LiveError, RETRY};
-use crate::conform::linux::{self, Level, Verdict};
-use crate::conform::recording::{CheckError, PAGE};
+use crate::conform::linux::Level;
+use crate::conform::recording::PAGE;
 use crate::draw::{Rng, mix};
 use crate::report::Progress;
-use flate2::{Compression, write::GzEncoder};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use serde::Serialize;
-use std::fs::File;
-use std::io::{BufReader, BufWriter, ErrorKind, PipeWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{Scope, ScopedJoinHandle, sleep};
+use std::thread::{Scope, sleep};
 use std::time::{Duration, Instant};
 
-/// One operation in so many needs the helper.
-const FAULTS: u64 = 4;
-
-/// What is asked for.
+/// What is asked for: all combinations of the first three.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// On which file systems.
     pub file_systems: Vec<FileSystem>,
     /// At which `read_ahead_kb`.
     pub read_ahead_kib: Vec<u64>,
+    /// Without mappings (reads and hints), with them (page faults and readahead(2), reads in between).
+    pub mmap: Vec<bool>,
     /// Operations of each combination.
     pub operations: u64,
     /// Of the patterns.
@@ -46,6 +42,8 @@ pub struct Wanted {
     pub keep: Option<PathBuf>,
     /// What is listened to; all that the kernel tells when open.
     pub heard: Option<Heard>,
+    /// A file system that this machine cannot mount is left out, with a word. Else it is an error.
+    pub what_there_is: bool,
 }
 
 /// A combination.
@@ -55,25 +53,48 @@ pub struct Cell {
     pub file_system: FileSystem,
     /// At which `read_ahead_kb`.
     pub read_ahead_kib: u64,
+    /// With mappings.
+    pub mmap: bool,
+}
+
+impl Cell {
+    /// For progress and differences.
+    fn name(&self) -> String {
+        let Cell { file_system, read_ahead_kib, mmap } = self;
+        let faults = if *mmap { ", page faults" } else { "" };
+        format!("{} at {read_ahead_kib} KiB{faults}", file_system.name())
+    }
+
+    /// What is drawn depends on the seed and on the cell, and on nothing else.
+    fn rng(&self, seed: u64) -> Rng {
+        let salt = mix(self.read_ahead_kib ^ (self.file_system as u64) << 32 ^ u64::from(self.mmap) << 40);
+        Rng::new(mix(seed) ^ salt)
+    }
 }
 
 /// What one combination came to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// `ext4`, `ext4-journal`, `xfs`.
+    /// As on the command line: `ext4`, `ext4-journal`, `xfs-16k`.
     pub file_system: &'static str,
-    /// The device's readahead.
+    /// Its block.
+    pub block_bytes: u64,
+    /// The device's readahead, as it was set; the kernel takes whole pages of it.
     pub read_ahead_kb: u64,
+    /// With page faults and readahead(2).
+    pub mmap: bool,
     /// The file system makes large folios.
     pub large_folios: bool,
     /// Operations carried out, recorded and compared.
     pub operations: u64,
-    /// Of these, page faults, readahead(2) and what goes with them; 0 without python3.
-    pub fault_operations: u64,
     /// Decisions of the kernel that were compared.
     pub decisions: u64,
-    /// Episodes with a difference, at either level.
+    /// Episodes with a difference, at either level, while memory was not short.
     pub divergences: u64,
+    /// Episodes in which the kernel was short of memory.
+    pub pressure_episodes: u64,
+    /// Of these, those with a difference.
+    pub pressure_differences: u64,
     /// The level `pages` was compared as well.
     pub pages: bool,
     /// What the kernel told: its decisions too, or the pages alone.
@@ -82,26 +103,74 @@ pub struct Found {
     pub cut_episodes: u64,
     /// The first difference in words.
     pub first: Option<String>,
+    /// The first difference under memory pressure.
+    pub first_under_pressure: Option<String>,
     /// Wall-clock time.
     pub seconds: f64,
+}
+
+/// What all came to.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// Each combination.
+    pub cells: Vec<Found>,
+    /// What was wanted and could not be asked, and why.
+    pub left_out: Vec<String>,
 }
 
 /// Records and compares everything that is wanted.
 ///
 /// # Errors
 /// This machine cannot, a file of ours could not be used, or `stop` was set.
-pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Vec<Found>, LiveError> {
+pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Checked, LiveError> {
     let heard = ready(wanted)?;
-    let mut all = Vec::new();
-    for &file_system in wanted.file_systems.iter().filter(|fs| fits(heard, **fs)) {
-        let disk = Disk::new(file_system)?;
+    let mut all = Checked::default();
+    let mmap = mappings(wanted, heard, &mut all.left_out)?;
+    let file_systems: Vec<_> = wanted.file_systems.iter().copied().filter(|fs| fits(heard, *fs)).collect();
+    let cells = file_systems.len() * wanted.read_ahead_kib.len() * mmap.len();
+    let mut nth = 0;
+    for file_system in file_systems {
+        let disk = match Disk::new(file_system) {
+            Ok(disk) => disk,
+            Err(LiveError::Unsupported(why)) if wanted.what_there_is => {
+                nth += wanted.read_ahead_kib.len() * mmap.len();
+                all.left_out.push(format!("{}: {why}", file_system.name()));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         for &read_ahead_kib in &wanted.read_ahead_kib {
-            let cell = Cell { file_system, read_ahead_kib };
-            progress.stage(&format!("{} at {read_ahead_kib} KiB", file_system.name()));
-            all.push(compare((&disk, heard), cell, wanted, stop, progress)?);
+            for &mmap in &mmap {
+                nth += 1;
+                let cell = Cell { file_system, read_ahead_kib, mmap };
+                progress.stage(&format!("{nth} of {cells}: {}", cell.name()));
+                all.cells.push(compare((&disk, heard), cell, wanted, stop, progress)?);
+            }
         }
     }
-    Ok(all)
+    match all.left_out.first() {
+        Some(why) if all.cells.is_empty() => Err(LiveError::Cannot(why.clone())),
+        _ => Ok(all),
+    }
+}
+
+/// With and without mappings, as far as there is a helper to map and a kernel to tell of it.
+fn mappings(wanted: &Wanted, heard: Heard, left_out: &mut Vec<String>) -> Result<Vec<bool>, LiveError> {
+    if !wanted.mmap.contains(&true) {
+        return Ok(wanted.mmap.clone());
+    }
+    let why = if heard == Heard::Presence {
+        "page faults and readahead(2): this kernel has no tracepoints of its page cache"
+    } else if Helper::start()?.is_none() {
+        "page faults and readahead(2): they need python3 with ctypes"
+    } else {
+        return Ok(wanted.mmap.clone());
+    };
+    if !wanted.mmap.contains(&false) {
+        return Err(LiveError::Unsupported(format!("{why}; ask for --mmap no")));
+    }
+    left_out.push(why.to_string());
+    Ok(wanted.mmap.iter().copied().filter(|mmap| !mmap).collect())
 }
 
 /// Without tracepoints nobody knows of a folio's order, so there must be none but 0.
@@ -132,7 +201,7 @@ fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
     Ok(heard)
 }
 
-/// Records in a thread of its own, on one CPU, and watches it.
+/// Records in another thread, on one CPU, and watches it.
 fn compare(
     disk: (&Disk, Heard),
     cell: Cell,
@@ -147,7 +216,7 @@ fn compare(
                 done.store(operations, Ordering::Relaxed);
                 if stop.load(Ordering::Relaxed) { Err(LiveError::Ended) } else { Ok(()) }
             };
-            both(scope, disk, cell, wanted, &tell)
+            one(scope, disk, cell, wanted, &tell)
         });
         while !recorder.is_finished() {
             sleep(Duration::from_millis(50));
@@ -159,86 +228,77 @@ fn compare(
     Ok(found)
 }
 
-/// The two recordings of a cell.
-fn both<'scope>(
+/// The recording of a cell.
+fn one<'scope>(
     scope: &'scope Scope<'scope, '_>,
     (disk, heard): (&Disk, Heard),
     cell: Cell,
     wanted: &Wanted,
     tell: &dyn Fn(u64) -> Result<(), LiveError>,
 ) -> Result<Found, LiveError> {
-    let Cell { file_system, read_ahead_kib } = cell;
+    let Cell { file_system, read_ahead_kib, mmap } = cell;
     let (any, one) = (affinity(None)?, one_cpu());
     // The helper plays where this thread does: pages under way in another CPU's batches could not be dropped.
     affinity(Some(&one))?;
-    let helper = Helper::start()?;
-    let faults = if helper.is_some() && heard != Heard::Presence { wanted.operations / FAULTS } else { 0 };
+    let helper = if mmap || heard == Heard::Presence { Helper::start()? } else { None };
     let mut recorder = Recorder::new(disk, heard, helper)?;
     // Without readahead there would be no large folio to see.
     disk.set_read_ahead(128)?;
-    let large_folios = recorder.large_folios()?;
-    disk.set_read_ahead(read_ahead_kib)?;
-    affinity(Some(&any))?;
-    // What both sides draw depends on the seed and on the cell, and on nothing else.
-    let salt = mix(read_ahead_kib ^ (file_system as u64) << 32);
-    let mut rng = Rng::new(mix(wanted.seed) ^ salt);
+    let large_folios = recorder.large_folios(file_system.min_order())?;
+    let ra_pages = disk.set_read_ahead(read_ahead_kib)?;
     let mut found = Found {
         file_system: file_system.name(),
+        block_bytes: file_system.block_bytes(),
         read_ahead_kb: read_ahead_kib,
+        mmap,
         large_folios,
         operations: 0,
-        fault_operations: faults,
         decisions: 0,
         divergences: 0,
-        pages: !large_folios,
+        pressure_episodes: 0,
+        pressure_differences: 0,
+        pages: !large_folios && !mmap,
         heard,
         cut_episodes: 0,
         first: None,
+        first_under_pressure: None,
         seconds: 0.0,
     };
-    let reads = Part { name: "reads", operations: wanted.operations - faults, draw: patterns::reads };
-    let faults = Part { name: "faults", operations: faults, draw: patterns::faults };
-    for Part { name, operations, draw } in [reads, faults].into_iter().filter(|part| part.operations > 0) {
-        let header = header(disk, cell, wanted, &found, name == "faults")?;
-        let both: &[Level] = &[Level::Full, Level::Pages];
-        let levels = match heard {
-            // Of a page that is there, nobody knows in what order it came, and by which folio.
-            Heard::Presence => &both[1..],
-            Heard::All | Heard::Pages if large_folios || header.mmap => &both[..1],
-            Heard::All | Heard::Pages => both,
-        };
-        let keep = wanted.keep.as_deref().map(|folder| kept(folder, &header, read_ahead_kib, name));
-        let (mut tee, checks) = Tee::new(scope, levels, keep.as_deref())?;
-        let before = found.operations;
-        affinity(Some(&one))?;
-        let written = recorder.record(&mut tee, &header, operations, || draw(&mut rng), &mut |n| tell(before + n));
-        affinity(Some(&any))?;
-        let ended = tee.end();
-        found.take_in(name, checks, written, ended)?;
-    }
+    let header = header(disk, cell, wanted, &found, ra_pages)?;
+    let both: &[Level] = &[Level::Full, Level::Pages];
+    let levels = match heard {
+        // Of a page that is there, nobody knows in what order it came, and by which folio.
+        Heard::Presence => &both[1..],
+        Heard::All | Heard::Pages if found.pages => both,
+        Heard::All | Heard::Pages => &both[..1],
+    };
+    let part = if mmap { "faults" } else { "reads" };
+    let keep = wanted.keep.as_deref().map(|folder| kept(folder, &header, read_ahead_kib, part));
+    affinity(Some(&any))?;
+    let (mut tee, checks) = Tee::new(scope, levels, keep.as_deref())?;
+    let mut rng = cell.rng(wanted.seed);
+    let draw = if mmap { patterns::faults } else { patterns::reads };
+    affinity(Some(&one))?;
+    let written = recorder.record(&mut tee, &header, wanted.operations, || draw(&mut rng), &mut |n| tell(n));
+    affinity(Some(&any))?;
+    let ended = tee.end();
+    found.take_in(part, checks, written, ended)?;
     Ok(found)
 }
 
-/// One recording of a cell.
-struct Part {
-    name: &'static str,
-    operations: u64,
-    draw: fn(&mut Rng) -> Plan,
-}
-
-fn header(disk: &Disk, cell: Cell, wanted: &Wanted, found: &Found, mmap: bool) -> Result<Header, LiveError> {
+fn header(disk: &Disk, cell: Cell, wanted: &Wanted, found: &Found, ra_pages: u64) -> Result<Header, LiveError> {
     Ok(Header {
         v: 1,
         kernel: kernel(),
         fs: found.file_system,
         page_size: PAGE,
-        ra_pages: cell.read_ahead_kib * 1024 / PAGE,
+        ra_pages,
         io_pages: disk.max_command()? * 1024 / PAGE,
         large_folios: found.large_folios,
         max_order: max_order(found.large_folios),
-        min_order: 0,
+        min_order: cell.file_system.min_order(),
         seed: wanted.seed,
-        mmap,
+        mmap: cell.mmap,
     })
 }
 
@@ -263,9 +323,12 @@ impl Found {
                 self.decisions += verdict.decisions;
             }
             self.divergences += verdict.divergences;
+            self.pressure_episodes = self.pressure_episodes.max(verdict.pressure_episodes);
+            self.pressure_differences += verdict.pressure_differences;
             let level = if level == Level::Full { "full" } else { "pages" };
-            let first = verdict.first.map(|first| format!("{part}, level {level}, {first}"));
-            self.first = self.first.take().or(first);
+            let told = |first: Option<String>| first.map(|first| format!("{part}, level {level}, {first}"));
+            self.first = self.first.take().or_else(|| told(verdict.first));
+            self.first_under_pressure = self.first_under_pressure.take().or_else(|| told(verdict.first_under_pressure));
         }
         self.cut_episodes += written?.cut;
         ended
@@ -296,67 +359,4 @@ fn affinity(set: Option<&CpuSet>) -> Result<CpuSet, LiveError> {
         sched_setaffinity(None, set).map_err(failed)?;
     }
     rustix::thread::sched_getaffinity(None).map_err(failed)
-}
-
-type Check<'scope> = ScopedJoinHandle<'scope, Result<Verdict, CheckError>>;
-
-/// One text to several readers.
-struct Tee {
-    pipes: Vec<BufWriter<PipeWriter>>,
-    file: Option<GzEncoder<BufWriter<File>>>,
-}
-
-impl Tee {
-    #[allow(clippy::type_complexity, reason = "a name would say less")]
-    fn new<'scope>(
-        scope: &'scope Scope<'scope, '_>,
-        levels: &[Level],
-        keep: Option<&Path>,
-    ) -> Result<(Tee, Vec<(Level, Check<'scope>)>), LiveError> {
-        let (mut pipes, mut checks) = (Vec::new(), Vec::new());
-        for &level in levels {
-            let (reader, writer) = std::io::pipe().map_err(|e| LiveError::io("pipe", e))?;
-            pipes.push(BufWriter::with_capacity(1 << 16, writer));
-            let reader = BufReader::with_capacity(1 << 16, reader);
-            checks.push((level, scope.spawn(move || linux::check(reader, level, None))));
-        }
-        let made = |path: &Path| {
-            let what = format!("cannot write the recording {}", path.display());
-            File::create(path).map_err(|error| LiveError::Io { what, error, remedy: "name a folder that exists" })
-        };
-        let file = keep.map(made).transpose()?;
-        let file = file.map(|file| GzEncoder::new(BufWriter::new(file), Compression::fast()));
-        Ok((Tee { pipes, file }, checks))
-    }
-
-    /// Sends the rest on its way and closes everything.
-    fn end(self) -> Result<(), LiveError> {
-        let failed = |error| LiveError::Io { what: "the recording cannot be written".into(), error, remedy: RETRY };
-        for mut pipe in self.pipes {
-            closed(pipe.flush()).map_err(failed)?;
-        }
-        let Some(file) = self.file else { return Ok(()) };
-        file.finish().and_then(|mut file| file.flush()).map_err(failed)
-    }
-}
-
-impl Write for Tee {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        for pipe in &mut self.pipes {
-            closed(pipe.write_all(text))?;
-        }
-        if let Some(file) = &mut self.file {
-            file.write_all(text)?;
-        }
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// A check that has given up says why itself.
-fn closed(wrote: std::io::Result<()>) -> std::io::Result<()> {
-    wrote.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }

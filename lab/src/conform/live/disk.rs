@@ -8,6 +8,7 @@
 //! write-back has a hand in the cache. Never: an existing device or file.
 
 use super::{LiveError, RETRY, began};
+use crate::conform::recording::PAGE;
 use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
@@ -32,23 +33,67 @@ const LOOKS: u32 = 20_000;
 /// What is made on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
-    /// ext4 as it is by default.
+    /// ext4 with blocks of 4 KiB, as it is by default.
     Ext4,
+    /// ext4 with blocks of 1 KiB.
+    Ext4Small,
     /// ext4 with data=journal: no large folios.
     Ext4Journal,
-    /// XFS.
+    /// XFS with blocks of 4 KiB, as it is by default.
     Xfs,
+    /// XFS with blocks of 8 KiB.
+    Xfs8,
+    /// XFS with blocks of 16 KiB.
+    Xfs16,
+    /// XFS with blocks of 32 KiB.
+    Xfs32,
+    /// XFS with blocks of 64 KiB.
+    Xfs64,
 }
 
 impl FileSystem {
+    /// All, in the order of a table.
+    pub const ALL: [FileSystem; 8] = [
+        FileSystem::Ext4,
+        FileSystem::Ext4Small,
+        FileSystem::Ext4Journal,
+        FileSystem::Xfs,
+        FileSystem::Xfs8,
+        FileSystem::Xfs16,
+        FileSystem::Xfs32,
+        FileSystem::Xfs64,
+    ];
+
     /// As on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             FileSystem::Ext4 => "ext4",
+            FileSystem::Ext4Small => "ext4-1k",
             FileSystem::Ext4Journal => "ext4-journal",
             FileSystem::Xfs => "xfs",
+            FileSystem::Xfs8 => "xfs-8k",
+            FileSystem::Xfs16 => "xfs-16k",
+            FileSystem::Xfs32 => "xfs-32k",
+            FileSystem::Xfs64 => "xfs-64k",
         }
+    }
+
+    /// Bytes of a block.
+    pub(super) fn block_bytes(self) -> u64 {
+        match self {
+            FileSystem::Ext4Small => 1 << 10,
+            FileSystem::Ext4 | FileSystem::Ext4Journal | FileSystem::Xfs => 4 << 10,
+            FileSystem::Xfs8 => 8 << 10,
+            FileSystem::Xfs16 => 16 << 10,
+            FileSystem::Xfs32 => 32 << 10,
+            FileSystem::Xfs64 => 64 << 10,
+        }
+    }
+
+    /// The smallest folio that holds a block (spec linux-readahead 4.1).
+    pub(super) fn min_order(self) -> u32 {
+        (self.block_bytes() / PAGE).max(1).ilog2()
     }
 
     /// Whether it may make large folios.
@@ -56,18 +101,36 @@ impl FileSystem {
         self != FileSystem::Ext4Journal
     }
 
+    /// What the kernel and mkfs call it.
+    fn driver(self) -> &'static str {
+        match self {
+            FileSystem::Ext4 | FileSystem::Ext4Small | FileSystem::Ext4Journal => "ext4",
+            _ => "xfs",
+        }
+    }
+
+    /// The program that makes it, and its package.
+    fn program(self) -> (&'static str, &'static str) {
+        if self.driver() == "ext4" { ("mkfs.ext4", "e2fsprogs") } else { ("mkfs.xfs", "xfsprogs") }
+    }
+
     /// Whether it can be made here.
     pub(super) fn ready(self) -> Result<(), LiveError> {
-        let (program, _, package) = self.make();
+        let (program, package) = self.program();
         run("losetup", &["--version"], "mount (util-linux)")?;
         run(program, &["-V"], package).map(|_| ())
     }
 
-    fn make(self) -> (&'static str, &'static [&'static str], &'static str) {
-        match self {
-            FileSystem::Ext4 | FileSystem::Ext4Journal => ("mkfs.ext4", &["-q", "-F", "-b", "4096"], "e2fsprogs"),
-            FileSystem::Xfs => ("mkfs.xfs", &["-q", "-f"], "xfsprogs"),
-        }
+    /// Makes it on a device.
+    fn make(self, device: &str) -> Result<(), LiveError> {
+        let (program, package) = self.program();
+        let block = self.block_bytes();
+        let said = if self.driver() == "ext4" {
+            run(program, &["-q", "-F", "-b", &block.to_string(), device], package)
+        } else {
+            run(program, &["-q", "-f", "-b", &format!("size={block}"), device], package)
+        };
+        said.map(|_| ())
     }
 }
 
@@ -99,8 +162,7 @@ impl Disk {
         let marked = run("losetup", &["-d", &path], "mount (util-linux)");
         let device = device.map_err(|e| LiveError::io(format!("cannot open {path}"), e))?;
         marked?;
-        let (program, arguments, package) = kind.make();
-        run(program, &[arguments, &[path.as_str()]].concat(), package)?;
+        kind.make(&path)?;
         let name = path.rsplit('/').next().unwrap_or_default().to_string();
         let writing = mount(kind, &path, false)?;
         for (nth, &size) in SIZES.iter().enumerate() {
@@ -131,14 +193,17 @@ impl Disk {
         format!("/proc/{}/fd/{}/{}", std::process::id(), self.mount.as_raw_fd(), file_name(nth))
     }
 
-    /// Sets the device's readahead, and reads it back.
-    pub fn set_read_ahead(&self, kib: u64) -> Result<(), LiveError> {
+    /// Sets the device's readahead. Returns the pages that the kernel made of it: it counts whole ones, so 65 KiB are 16.
+    pub fn set_read_ahead(&self, kib: u64) -> Result<u64, LiveError> {
         let path = self.queue("read_ahead_kb");
         std::fs::write(&path, kib.to_string()).map_err(|e| LiveError::io(path.clone(), e))?;
-        match self.kib("read_ahead_kb")? {
-            set if set == kib => Ok(()),
-            set => Err(LiveError::Cannot(format!("{path} is {set} after {kib} was written; take a multiple of 4"))),
+        let (set, page) = (self.kib("read_ahead_kb")?, PAGE / 1024);
+        if set != kib / page * page {
+            return Err(LiveError::Cannot(format!(
+                "{path} is {set} after {kib} was written; is another program at it?"
+            )));
         }
+        Ok(set / page)
     }
 
     /// The largest command, in KiB.
@@ -200,7 +265,7 @@ fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
 
 /// A mount that only its descriptor holds.
 fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, LiveError> {
-    let name = if kind == FileSystem::Xfs { "xfs" } else { "ext4" };
+    let name = kind.driver();
     let mut tried = 0;
     loop {
         let mounted = (|| {
@@ -219,7 +284,11 @@ fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, Liv
             // The mount before this one is still on its way out.
             Err(rustix::io::Errno::BUSY) if tried < 1000 => std::thread::sleep(Duration::from_millis(2)),
             Err(rustix::io::Errno::NODEV) => {
-                return Err(LiveError::Cannot(format!("this kernel has no {name}; leave it out with --fs")));
+                return Err(LiveError::Unsupported(format!("this kernel has no {name}; leave it out with --fs")));
+            }
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if kind.min_order() > 0 => {
+                let what = format!("cannot mount {name} with blocks of {} bytes", kind.block_bytes());
+                return Err(LiveError::Unsupported(format!("{what}: Linux can since 6.12; leave it out with --fs")));
             }
             Err(error) => {
                 let what = format!("cannot mount {name} from {device}");
@@ -270,7 +339,7 @@ fn detach_stale() {
 }
 
 /// Whether the process that named something `PID-START` has ended.
-pub(super) fn is_gone(owner: &str) -> bool {
+fn is_gone(owner: &str) -> bool {
     let Some((pid, start)) = owner.split_once('-') else { return false };
     let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
     began(pid) != Some(start)

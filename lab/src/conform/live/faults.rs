@@ -9,7 +9,7 @@ use crate::draw::Rng;
 type Draw = fn(&mut Rng, &mut Story);
 
 /// Their names in a recording.
-pub(super) const KINDS: [(&str, Draw); 9] = [
+pub(super) const KINDS: [(&str, Draw); 10] = [
     ("mrand", random),
     ("mseq", sequential),
     ("mback", backward),
@@ -19,6 +19,7 @@ pub(super) const KINDS: [(&str, Draw); 9] = [
     ("mexec", executable),
     ("mhuge", huge),
     ("mmix", mixed),
+    ("mcount", counted),
 ];
 
 /// What madvise(2) calls them on Linux.
@@ -151,4 +152,40 @@ fn mixed(rng: &mut Rng, story: &mut Story) {
             }
         }
     }
+}
+
+/// Folios of many orders; then many misses that map nothing (of the last page alone, dropped each time), so that the miss
+/// counter is high; then touches of those folios near the start of a mapping, each of which lowers the counter by the pages
+/// that it maps. Reads of a byte elsewhere show the counter.
+fn counted(rng: &mut Rng, story: &mut Story) {
+    story.fds = 2;
+    let pages = story.pages();
+    let (base, len) = (place(rng, story.size) / PAGE, length(rng).clamp(PAGE, 64 << 10));
+    let times = 8 + rng.below(24);
+    (0..times).for_each(|nth| story.read(1, base * PAGE + nth * len, len));
+    // The block of the last page, whatever the file system's.
+    let block = (pages - 1) / 16 * 16;
+    for _ in 0..20 + rng.below(50) {
+        story.steps.push(Step::Mmap { fd: 0, pgoff: pages - 1, npages: 1, prot: "r", advice: NORMAL });
+        story.advise(1, "dontneed", block * PAGE, 0);
+        touch(story, 0);
+    }
+    let pgoff = match rng.below(3) {
+        0 => 0,
+        1 => base.saturating_sub(rng.below(20)),
+        _ => (base + rng.below(40)).min(pages - 1),
+    };
+    let npages = 1 + spread(rng, 10).min(pages - pgoff - 1);
+    let npages = if rng.below(2) == 0 { pages - pgoff } else { npages };
+    story.steps.push(Step::Mmap { fd: 0, pgoff, npages, prot: "r", advice: NORMAL });
+    let reach = (base + (times * len).div_ceil(PAGE)).saturating_sub(pgoff).clamp(1, npages);
+    for _ in 0..4 + rng.below(8) {
+        let page = if rng.below(2) == 0 { rng.below(reach) } else { rng.below(reach.min(40)) };
+        touch(story, page);
+        if rng.below(2) == 0 {
+            let off = place(rng, story.size);
+            story.read(0, off, 1);
+        }
+    }
+    story.least = story.steps.len();
 }

@@ -19,7 +19,7 @@
 //! | a mount | it has no place in the tree: a descriptor of ours holds it, and the kernel closes that |
 //! | the backing file | memory, held by a descriptor and by the loop device |
 //! | the loop device | detaches itself once nobody has it open; `read_ahead_kb` is the default again from then on |
-//! | the tracing instance | the only thing: the next run removes those whose process is gone |
+//! | the tracing instance | a guard process removes it ([`crate::tracefs::guard`]); where that was killed too, the next run does |
 
 pub mod cell;
 mod disk;
@@ -28,12 +28,14 @@ mod faults;
 mod marks;
 mod patterns;
 mod player;
+mod pressure;
 mod record;
 mod steps;
 mod table;
+mod tee;
 mod trace;
 
-pub use cell::{Cell, Found, Wanted, check};
+pub use cell::{Cell, Checked, Found, Wanted, check};
 pub use disk::FileSystem;
 pub use record::kernel;
 pub use table::table;
@@ -45,6 +47,9 @@ pub enum LiveError {
     /// Something that this machine, or this user, does not have.
     #[error("{0}")]
     Cannot(String),
+    /// A file system that this machine cannot make or mount. Others it can.
+    #[error("{0}")]
+    Unsupported(String),
     /// A file of ours could not be used.
     #[error("{what}: {error}; {remedy}")]
     Io {

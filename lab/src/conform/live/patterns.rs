@@ -69,6 +69,8 @@ pub(super) struct Story {
     pub steps: Vec<Step>,
     /// Operations that it should have.
     pub wanted: usize,
+    /// Operations that it has at least, where a pattern is only then worth asking.
+    pub least: usize,
 }
 
 impl Story {
@@ -106,9 +108,9 @@ pub(super) fn faults(rng: &mut Rng) -> Plan {
 fn episode(rng: &mut Rng, kind: &'static str, draw: Draw) -> Plan {
     let file = rng.below(SIZES.len() as u64) as usize;
     let wanted = 30 + rng.below(60) as usize;
-    let mut story = Story { size: SIZES[file], fds: 1, steps: Vec::new(), wanted };
+    let mut story = Story { size: SIZES[file], fds: 1, steps: Vec::new(), wanted, least: 0 };
     draw(rng, &mut story);
-    story.steps.truncate(wanted);
+    story.steps.truncate(wanted.max(story.least));
     Plan { kind, file, fds: story.fds, steps: story.steps }
 }
 

@@ -11,6 +11,7 @@ use super::disk::{Disk, SIZES};
 use super::events::{Event, Line, parse};
 use super::marks::Marks;
 use super::player::{Helper, Native, advise};
+use super::pressure::Pressure;
 use super::steps::{Plan, Step};
 use super::trace::{Heard, Trace};
 use super::{LiveError, RETRY};
@@ -70,6 +71,9 @@ struct Op<'a> {
     evicted: &'a [(u64, u32)],
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<State>,
+    /// The kernel was short of memory in this episode up to here.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pressure: bool,
 }
 
 /// What the kernel did in one step.
@@ -100,6 +104,7 @@ pub(super) struct Recorder<'a> {
     ears: Option<(Trace, Marks)>,
     native: Native,
     helper: Option<Helper>,
+    pressure: Pressure,
     /// This thread, as the trace calls it.
     thread: u32,
     text: Vec<u8>,
@@ -116,12 +121,12 @@ impl<'a> Recorder<'a> {
             Heard::Presence if helper.is_some() => None,
             Heard::Presence => return Err(LiveError::Cannot(format!("{NO_EYES}; {RETRY}"))),
         };
-        let (text, cached) = (Vec::new(), BTreeMap::new());
-        Ok(Recorder { disk, heard, ears, native: Native::new(), helper, thread, text, cached })
+        let (text, cached, pressure) = (Vec::new(), BTreeMap::new(), Pressure::open()?);
+        Ok(Recorder { disk, heard, ears, native: Native::new(), helper, pressure, thread, text, cached })
     }
 
-    /// Whether the file system makes large folios here: its sequential reads say so.
-    pub fn large_folios(&mut self) -> Result<bool, LiveError> {
+    /// Whether the file system makes folios larger than its smallest here: its sequential reads say so.
+    pub fn large_folios(&mut self, min_order: u32) -> Result<bool, LiveError> {
         let file = 3;
         let steps = (0..64).map(|nth| Step::Pread { fd: 0, off: nth * 4 * PAGE, len: 4 * PAGE }).collect();
         let plan = Plan { kind: "probe", file, fds: 1, steps };
@@ -129,7 +134,7 @@ impl<'a> Recorder<'a> {
         let mut large = false;
         for step in &plan.steps {
             let (_, answer) = self.step(&plan, step, false)?;
-            large |= answer.added.iter().any(|&(_, _, order)| order > 0);
+            large |= answer.added.iter().any(|&(_, _, order)| order > min_order);
         }
         self.drop_all(&plan)?;
         Ok(large)
@@ -163,6 +168,7 @@ impl<'a> Recorder<'a> {
     /// Plays an episode; how many of its steps were written.
     fn episode(&mut self, out: &mut dyn Write, plan: &Plan, helped: bool) -> Result<u64, LiveError> {
         self.begin(plan, helped)?;
+        self.pressure.begin()?;
         let mut states = vec![State { prev_pos: -1, ..State::default() }; plan.fds as usize];
         let mut done = 0;
         for (i, step) in plan.steps.iter().enumerate() {
@@ -184,7 +190,8 @@ impl<'a> Recorder<'a> {
             let all = self.heard == Heard::All;
             let (calls, state) = (all.then_some(&answer.calls[..]), all.then_some(*state));
             let marks = self.ears.is_some().then_some(&marks[..]);
-            line(out, &Op { i, step, ret, calls, added: &added, marks, evicted: &answer.evicted, state })?;
+            let pressure = self.pressure.is_felt()?;
+            line(out, &Op { i, step, ret, calls, added: &added, marks, evicted: &answer.evicted, state, pressure })?;
             done += 1;
         }
         self.drop_all(plan)?;

@@ -2,11 +2,21 @@
 //!
 //! Never: says less than the JSON about a difference.
 
-use super::{Found, Heard};
+use super::{Checked, Found, Heard};
 use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
 use std::fmt::Write;
 
-const COLUMNS: [&str; 7] = ["file system", "read_ahead_kb", "operations", "decisions", "divergences", "levels", "time"];
+const COLUMNS: [&str; 9] = [
+    "file system",
+    "read_ahead_kb",
+    "mmap",
+    "operations",
+    "decisions",
+    "divergences",
+    "under pressure",
+    "levels",
+    "time",
+];
 
 /// What is missing where the kernel has not all of the tracepoints.
 const NO_DECISIONS: &str =
@@ -16,50 +26,88 @@ const NO_DECISIONS: &str =
 const NO_EVENTS: &str =
     "\nNot compared, for want of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.\n";
 
-/// The table, a line for each first difference, and what was left out.
+/// The table with its sums, a line for each first difference, and what was left out.
 #[must_use]
-pub fn table(kernel: &str, seed: u64, found: &[Found]) -> String {
+pub fn table(kernel: &str, seed: u64, checked: &Checked) -> String {
+    let Checked { cells, left_out } = checked;
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(COLUMNS);
-    for one in found {
-        grid.add_row([
-            one.file_system.to_string(),
-            one.read_ahead_kb.to_string(),
-            one.operations.to_string(),
-            if one.heard == Heard::All { one.decisions.to_string() } else { "-".to_string() },
-            one.divergences.to_string(),
-            match (one.heard, one.pages) {
-                (Heard::Presence, _) => "pages",
-                (_, true) => "full, pages",
-                (_, false) => "full",
-            }
-            .to_string(),
-            format!("{:.1} s", one.seconds),
-        ]);
+    for one in cells {
+        grid.add_row(row(one));
     }
-    for column in [1, 2, 3, 4, 6] {
+    let sum = |of: fn(&Found) -> u64| cells.iter().map(of).sum::<u64>().to_string();
+    let seconds: f64 = cells.iter().map(|one| one.seconds).sum();
+    grid.add_row([
+        format!("{} cells", cells.len()),
+        String::new(),
+        String::new(),
+        sum(|one| one.operations),
+        sum(|one| one.decisions),
+        sum(|one| one.divergences),
+        sum(|one| one.pressure_episodes),
+        String::new(),
+        format!("{seconds:.1} s"),
+    ]);
+    for column in [1, 3, 4, 5, 6, 8] {
         if let Some(column) = grid.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     let mut text = format!("Linux {kernel} beside linux-6.18, seed {seed}\n\n");
     grid.to_string().lines().for_each(|line| text.extend([line.trim_end(), "\n"]));
-    for one in found {
-        if let Some(first) = &one.first {
-            let _ = writeln!(text, "\n{} at {} KiB: {first}", one.file_system, one.read_ahead_kb);
+    for one in cells {
+        for (first, pressure) in [(&one.first, ""), (&one.first_under_pressure, ", under memory pressure")] {
+            if let Some(first) = first {
+                let mapped = if one.mmap { " with mmap" } else { "" };
+                let _ = writeln!(text, "\n{} at {} KiB{mapped}{pressure}: {first}", one.file_system, one.read_ahead_kb);
+            }
         }
     }
-    text.push_str(match found.first().map(|one| one.heard) {
+    text.push_str(match cells.first().map(|one| one.heard) {
         Some(Heard::Pages) => NO_DECISIONS,
         Some(Heard::Presence) => NO_EVENTS,
         Some(Heard::All) | None => "",
     });
-    let cut: u64 = found.iter().map(|one| one.cut_episodes).sum();
+    text.push_str(&outside(cells));
+    for why in left_out {
+        let _ = writeln!(text, "\nLeft out: {why}.");
+    }
+    text
+}
+
+fn row(one: &Found) -> [String; 9] {
+    let levels = match (one.heard, one.pages) {
+        (Heard::Presence, _) => "pages",
+        (_, true) => "full, pages",
+        (_, false) => "full",
+    };
+    [
+        one.file_system.to_string(),
+        one.read_ahead_kb.to_string(),
+        if one.mmap { "yes" } else { "no" }.to_string(),
+        one.operations.to_string(),
+        if one.heard == Heard::All { one.decisions.to_string() } else { "-".to_string() },
+        one.divergences.to_string(),
+        one.pressure_episodes.to_string(),
+        levels.to_string(),
+        format!("{:.1} s", one.seconds),
+    ]
+}
+
+/// What reached into the recordings from outside.
+fn outside(cells: &[Found]) -> String {
+    let mut text = String::new();
+    let cut: u64 = cells.iter().map(|one| one.cut_episodes).sum();
     if cut > 0 {
         let _ = writeln!(text, "\n{cut} episodes were cut short: something else took pages of them out of the cache.");
     }
-    if found.iter().any(|one| one.fault_operations == 0 && one.heard != Heard::Presence) {
-        let _ = writeln!(text, "\nLeft out without python3: page faults and readahead(2).");
+    let pressed: u64 = cells.iter().map(|one| one.pressure_episodes).sum();
+    let differ: u64 = cells.iter().map(|one| one.pressure_differences).sum();
+    if pressed > 0 {
+        let _ = writeln!(
+            text,
+            "\nIn {pressed} episodes the kernel was short of memory; {differ} of them differ, which proves nothing."
+        );
     }
     text
 }
