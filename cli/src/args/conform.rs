@@ -79,8 +79,7 @@ pub enum ConformLevel {
 /// time. It brings up a cluster of one machine for that and takes it down again, or makes small images on yours.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints 'decisions N divergences M', or a table. Any divergence is exit code 1; differences under memory pressure
-alone are exit code 3.
+Exit code 1: a divergence. 3: none but under memory pressure, which proves none.
 
 Examples:
   foreread conform linux
