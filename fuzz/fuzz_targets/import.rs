@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use foreread_lab::trace::fuzz::{by_name, one, sealed};
+use foreread_trace::fuzz::{by_name, one, sealed};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
