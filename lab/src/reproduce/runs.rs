@@ -34,7 +34,7 @@ pub struct Ask<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Runs as `options` say, and tells `progress`.
+    /// Runs as `options` say, and reports to `progress`.
     pub fn new(options: &'a Options, progress: &'a mut dyn Progress) -> Runs<'a> {
         Runs { options, progress }
     }

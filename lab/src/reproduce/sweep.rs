@@ -35,11 +35,11 @@ const LEFT_OUT: f64 = 0.10;
 pub const PLATEAU: f64 = 0.98;
 
 const ONE_PAGE_KIB: u64 = 4;
-const ONE_PAGE: &str = "this row alone tells the cost of a one-page window, which the form needs under these labels";
-const OPEN: &str = "without this row nothing tells the cost of a one-page window";
+const ONE_PAGE: &str = "this row alone gives the cost of a one-page window, which the form needs under these labels";
+const OPEN: &str = "without this row nothing gives the cost of a one-page window";
 /// Rows whose left-out check was dropped after it had missed [`LEFT_OUT`]: preset and KiB. It is a check again.
 const KNOWN: [(&str, u64); 1] = [("usb-2g", 4)];
-const SMALLEST: &str = "the smallest window alone tells the cost of a command from the rate, and its three runs differ by \
+const SMALLEST: &str = "the smallest window alone separates the cost of a command from the rate, and its three runs differ by \
     3 %; the check had been dropped after it had missed the 10 %";
 const MEAN: &str = "mean of runs that are checked one by one in the table of the runs";
 const OTHER_LABELS: &str = "the same runs under the other labels, counted under the script's";
@@ -134,7 +134,7 @@ impl<'a> Modelled<'a> {
         Some(self.points.iter().map(|p| error(p).abs()).fold(0.0, f64::max))
     }
 
-    /// Whether a row has a cost of its own.
+    /// Whether a row has a cost that no other row has.
     fn is_alone(&self, kib: u64) -> bool {
         self.labels == Labels::Printed && kib == ONE_PAGE_KIB
     }

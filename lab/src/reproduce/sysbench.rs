@@ -4,8 +4,8 @@
 //!   SSD, hard disk  x  btrfs, ext4  ──► MB/s before and after (blind), and which of the two is larger (order)
 //! ```
 //!
-//! btrfs and ext4 differ in how far the kernel reads ahead there: btrfs raises the limit of its own device to 4 MiB, ext4
-//! leaves the 128 KiB of the disk (general knowledge of the two). Nothing else tells them apart here, and nothing is
+//! btrfs and ext4 differ in how far the kernel reads ahead there: btrfs raises the limit to 4 MiB, ext4
+//! leaves the 128 KiB of the disk (general knowledge of the two). Nothing else differs between them here, and nothing is
 //! fitted: the cache holds the file, and 10,000 reads come to 26 % of its records. The orders were first checked with
 //! 128 KiB for both, and one missed; that row is still here, as a miss on record.
 //!

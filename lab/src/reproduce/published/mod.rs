@@ -1,7 +1,7 @@
-//! What the seeds print, figure by figure: the one place in the project where a published result stands.
+//! What the seeds print, figure by figure: the one place in the project that has published results.
 //!
 //! The tests that compare with a publication read it from here, too. Never: a figure of ours, or one that was
-//! computed from printed ones (a ratio, a mean of runs): whoever needs it computes it.
+//! computed from printed ones (a ratio, a mean of runs): the caller computes it.
 
 pub mod seed_000;
 pub mod seed_001;

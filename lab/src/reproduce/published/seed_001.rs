@@ -1,7 +1,7 @@
 //! Seed 001: Wu Fengguang, January 2010, "readahead: limit readahead size for small devices".
 //!
 //! Its tables of `dd` label the rows 4, 8, 16, ... KiB; seed 000 prints the rows of the Intel drive under 4, 16, 32, ...,
-//! and the script that stands in this posting sets 4, 16, 32, .... Both columns are kept ([`Labels`]).
+//! and the script that this posting prints sets 4, 16, 32, .... Both columns are kept ([`Labels`]).
 //!
 //! Never: a figure of another publication, but for the labels of the script.
 

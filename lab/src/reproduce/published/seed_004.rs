@@ -103,7 +103,7 @@ pub struct Pair {
     pub faster: usize,
     /// The other one.
     pub slower: usize,
-    /// Whether the post tells them apart: their margins leave a gap. So it calls "no statistically significant" what
+    /// Whether the post calls them different: their margins leave a gap. So it calls "no statistically significant" what
     /// overlaps: the greps without readahead and with `plain` or `aligned`, and `aligned` beside `plain`.
     pub called: bool,
 }
