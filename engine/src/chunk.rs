@@ -12,7 +12,7 @@
 //! ```
 
 use crate::arena::{PAGE_BYTES, Piece};
-use crate::stoker::{self, Stoker};
+use crate::prefault::{self, BufferPrefaulter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -52,7 +52,7 @@ pub struct Pool {
     /// By number of pages, less one.
     spare: Mutex<Vec<Vec<Memory>>>,
     meter: Arc<Meter>,
-    stoker: Stoker,
+    prefaulter: BufferPrefaulter,
 }
 
 /// What a buffer lies in.
@@ -96,7 +96,14 @@ impl Pool {
     pub fn new(page_bytes: usize, align: usize, most_spare: u64) -> Arc<Pool> {
         let align = AtomicUsize::new(align.clamp(1, PAGE_BYTES).next_power_of_two());
         let spare = Mutex::new((0..MOST_PAGES).map(|_| Vec::new()).collect());
-        Arc::new(Pool { page_bytes, align, most_spare, spare, meter: Arc::default(), stoker: Stoker::default() })
+        Arc::new(Pool {
+            page_bytes,
+            align,
+            most_spare,
+            spare,
+            meter: Arc::default(),
+            prefaulter: BufferPrefaulter::default(),
+        })
     }
 
     /// From now on buffers begin at multiples of `align`, too. Those that are out do not, and are not used again.
@@ -136,8 +143,8 @@ impl Pool {
         if found.is_some() {
             self.meter.spare.fetch_sub(len as u64, Ordering::Relaxed);
         }
-        if left < stoker::ready(len) / 2 {
-            self.stoker.ring(self, pages, found.is_none());
+        if left < prefault::ready(len) / 2 {
+            self.prefaulter.ring(self, pages, found.is_none());
         }
         self.meter.held.fetch_add(len as u64, Ordering::Relaxed);
         let memory = found.unwrap_or_else(|| self.allocate(len));
@@ -155,7 +162,7 @@ impl Pool {
         let len = pages * self.page_bytes;
         let size = len as u64;
         let wanted = |lists: &[Vec<Memory>]| {
-            lists[pages - 1].len() < stoker::ready(len) && self.meter.spare_bytes() + size <= self.most_spare
+            lists[pages - 1].len() < prefault::ready(len) && self.meter.spare_bytes() + size <= self.most_spare
         };
         if !self.lists(|lists| wanted(lists)) {
             return false;

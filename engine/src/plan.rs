@@ -128,7 +128,7 @@ mod tests {
 
     fn reader() -> Reader {
         let source = Arc::new(Mem::new(pattern(0, SIZE as usize, 0)));
-        // Room for all of it: what was wanted is there when its turn comes, however late its fetch ended.
+        // ReadBuf for all of it: what was wanted is there when its turn comes, however late its fetch ended.
         Reader::open(source, Options::default().policy("none").cache_bytes(2 * SIZE)).expect("opens")
     }
 

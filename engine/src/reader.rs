@@ -13,7 +13,7 @@ mod task;
 mod write;
 
 use crate::chunk::Meter;
-use crate::driver::{Gauges, Room, Seen};
+use crate::driver::{Gauges, ReadBuf, VersionCursor};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
 use crate::options::{Options, Storage};
@@ -89,7 +89,7 @@ pub struct Reader {
     source: Arc<dyn Source>,
     file: FileId,
     open: OpenId,
-    seen: Seen,
+    seen: VersionCursor,
     /// Shared by all readers of the source.
     flushes: Arc<Flushes>,
 }
@@ -138,7 +138,7 @@ impl Reader {
         }
         let added = engine.driver().add(Arc::clone(&source), engine.io()).map_err(|_| OpenError::Stopped)?;
         let (file, open, version) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Ok(Reader { engine, source, file, open, seen: Seen::new(version), flushes: Arc::default() })
+        Ok(Reader { engine, source, file, open, seen: VersionCursor::new(version), flushes: Arc::default() })
     }
 
     /// Makes it read one version of one size only: where another reader is told once of a change and then reads the new
@@ -163,7 +163,7 @@ impl Reader {
     /// # Errors
     /// See [`ReadError`]. What `buf` holds then is of no meaning.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
-        self.read(&mut Room::One(buf), offset, None)
+        self.read(&mut ReadBuf::One(buf), offset, None)
     }
 
     /// The same into several buffers, filled in their order, as one read.
@@ -171,7 +171,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::read_at`].
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, ReadError> {
-        self.read(&mut Room::Many(bufs), offset, None)
+        self.read(&mut ReadBuf::Many(bufs), offset, None)
     }
 
     /// As [`Reader::read_at`]. `waits` is called before the first wait, if there is one.
@@ -182,10 +182,15 @@ impl Reader {
         offset: u64,
         waits: &mut dyn FnMut(),
     ) -> Result<usize, ReadError> {
-        self.read(&mut Room::One(buf), offset, Some(waits))
+        self.read(&mut ReadBuf::One(buf), offset, Some(waits))
     }
 
-    fn read(&self, room: &mut Room<'_, '_>, offset: u64, waits: Option<&mut dyn FnMut()>) -> Result<usize, ReadError> {
+    fn read(
+        &self,
+        room: &mut ReadBuf<'_, '_>,
+        offset: u64,
+        waits: Option<&mut dyn FnMut()>,
+    ) -> Result<usize, ReadError> {
         let read = self.engine.driver().read((self.open, self.file), &self.seen, (room, offset), waits);
         read.map_err(|fault| self.explain(fault, room.len(), offset))
     }

@@ -1,4 +1,4 @@
-//! Fetches that wait to be run, reads that wait for their bytes, and who has to be woken for them.
+//! Fetches that wait to be run, reads that wait for their bytes, and the threads and tasks to wake for them.
 //!
 //! Never: runs or wakes anything; it only says what and whom.
 //!
@@ -8,7 +8,7 @@
 //!                     └─ cancelled before anybody took it ──► answered without a transfer
 //! ```
 
-use super::line::Batch;
+use super::queue::Batch;
 use super::state::File;
 use crate::chunk::Chunk;
 use crate::source::Queue;
@@ -37,7 +37,7 @@ pub struct Part {
     pub chunk: Chunk,
 }
 
-/// Fetches that nobody has begun.
+/// Fetches that have not begun.
 #[derive(Default)]
 pub struct Jobs {
     demand: VecDeque<Job>,
@@ -80,7 +80,7 @@ impl Jobs {
         self.take_demand(file, range, alone)
     }
 
-    /// The next job of a worker, and whether somebody waits for it.
+    /// The next job of a worker, and whether a caller waits for it.
     pub fn take_any(&mut self) -> Option<(Job, Class)> {
         let demand = self.demand.pop_front().map(|job| (job, Class::Demand));
         demand.or_else(|| self.ahead.pop_front().map(|job| (job, Class::Ahead)))
@@ -97,7 +97,7 @@ impl Jobs {
         self.ahead.retain(|job| !accept(job, Class::Ahead));
     }
 
-    /// Jobs that were taken out and not begun. Somebody may wait for them, so they are demand.
+    /// Jobs that were taken out and not begun. A caller may wait for them, so they are demand.
     pub fn put_back(&mut self, jobs: Vec<Job>) {
         self.demand.extend(jobs);
     }
@@ -125,18 +125,18 @@ pub struct Ready {
     pub last: bool,
 }
 
-/// One place for a read in progress; used again and again.
+/// One slot for a read in progress; used again and again.
 pub struct Wait {
     pub ready: VecDeque<Ready>,
     pub failed: Option<Error>,
-    /// Its caller sleeps and nobody has rung yet. Whoever rings takes that note away.
+    /// Its caller sleeps and has not been notified. The notifier clears it.
     pub asleep: bool,
     /// The file that its caller sleeps for.
     pub file: FileId,
-    /// The queue at which its caller sits. Whoever interrupts it takes that note away.
+    /// The queue that its caller reaps. The thread that interrupts it clears it.
     pub reaps: Option<Weak<dyn Queue>>,
-    pub bell: Arc<Condvar>,
-    /// The task whose read it is, if it is a task's and has nothing to do. Whoever wakes it takes that note away.
+    pub condvar: Arc<Condvar>,
+    /// The waker of the task whose read it is, while the task waits. The thread that wakes it clears it.
     pub waker: Option<Waker>,
     /// That task waits for a source's word, and not for bytes.
     pub asks: bool,
@@ -144,32 +144,32 @@ pub struct Wait {
 
 impl Wait {
     pub fn new() -> Wait {
-        let bell = Arc::new(Condvar::new());
+        let condvar = Arc::new(Condvar::new());
         let (ready, file) = (VecDeque::new(), FileId(0));
-        Wait { ready, failed: None, asleep: false, file, reaps: None, bell, waker: None, asks: false }
+        Wait { ready, failed: None, asleep: false, file, reaps: None, condvar, waker: None, asks: false }
     }
 }
 
 /// Whose wait is over.
 #[derive(Default)]
-pub struct News {
-    /// Callers, and those who wait for a seat at a queue.
-    pub bells: Vec<Arc<Condvar>>,
+pub struct Notifications {
+    /// Condvars of callers, and of threads that reap for tasks.
+    pub condvars: Vec<Arc<Condvar>>,
     /// Tasks.
     pub wakers: Vec<Waker>,
     /// Queues whose reaper has an answer.
     pub queues: Vec<Weak<dyn Queue>>,
-    /// Queues that tasks read from and nobody attends to: the file, and the number of its line.
+    /// Queues that tasks read from and no thread reaps: the file, and the number of its queue.
     pub attend: Vec<(FileId, u64)>,
     /// Files without readers, to be let go of without the lock: closing a source may take its time, and its queue waits
     /// for what is under way.
     pub gone: Vec<File>,
 }
 
-impl News {
+impl Notifications {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.bells.is_empty()
+        self.condvars.is_empty()
             && self.wakers.is_empty()
             && self.queues.is_empty()
             && self.attend.is_empty()
@@ -177,9 +177,9 @@ impl News {
     }
 }
 
-/// The worker threads. `idle + called` of them wait at their bell, or are being started.
+/// The worker threads. `idle + called` of them wait at their condvar, or are being started.
 #[derive(Default)]
-pub struct Crew {
+pub struct ThreadPool {
     pub most: u32,
     pub started: u32,
     pub idle: u32,
@@ -188,13 +188,13 @@ pub struct Crew {
     pub closing: bool,
     /// The time of the timer is another: one of them has to look at it.
     pub timer_moved: bool,
-    /// Who looks after transfers that nobody waits for.
-    pub watch: Watch,
+    /// Whether a worker polls queues that no thread reaps.
+    pub idle_poll: IdlePoll,
 }
 
-/// Whether one of the workers looks after transfers that nobody waits for.
+/// Whether one of the workers polls queues that no thread reaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Watch {
+pub enum IdlePoll {
     #[default]
     No,
     /// One has been called for it, and takes it once it is idle.
@@ -204,55 +204,59 @@ pub enum Watch {
 
 /// Whom to wake once the lock is given up.
 #[derive(Default)]
-pub struct Calls {
+pub struct Wakeups {
     /// What is handed over first.
     pub batches: Vec<Batch>,
-    pub news: News,
+    pub notifications: Notifications,
     /// How many of the callers sleep for what is left over.
     pub sleepers_rung: u32,
     /// How many idle workers.
     pub workers: u32,
     /// How many workers to start.
-    pub hire: u32,
+    pub spawn: u32,
 }
 
-impl Calls {
+impl Wakeups {
     /// Calls a worker for each job that none has been called for, and callers that sleep for demand that is left
-    /// over: nothing that somebody waits for waits for a worker. Nobody is called twice for one thing. `others` is how many
-    /// things there are besides the jobs; `watch` tells that somebody should look after transfers.
+    /// over: no demand fetch waits for a worker. No thread is called twice for one thing. `others` is how many
+    /// things there are besides the jobs; `idle_poll`: a worker should poll.
     #[cold]
     pub fn plan(
         mut self,
         jobs: &Jobs,
-        crew: &mut Crew,
+        workers: &mut ThreadPool,
         waits: &mut [Wait],
-        (others, watch): (usize, bool),
-    ) -> Option<Calls> {
-        let calls = &mut self;
-        let watch = watch && crew.watch == Watch::No && (crew.idle > 0 || crew.started < crew.most) && !crew.closing;
-        let things = (jobs.len() + others + usize::from(crew.timer_moved) + usize::from(watch)) as u32;
-        crew.timer_moved = false;
-        if watch {
-            crew.watch = Watch::Called;
+        (others, idle_poll): (usize, bool),
+    ) -> Option<Wakeups> {
+        let wakeups = &mut self;
+        let idle_poll = idle_poll
+            && workers.idle_poll == IdlePoll::No
+            && (workers.idle > 0 || workers.started < workers.most)
+            && !workers.closing;
+        let things = (jobs.len() + others + usize::from(workers.timer_moved) + usize::from(idle_poll)) as u32;
+        workers.timer_moved = false;
+        if idle_poll {
+            workers.idle_poll = IdlePoll::Called;
         }
-        let wanted = things.saturating_sub(crew.called);
-        calls.workers = wanted.min(crew.idle);
-        if !crew.closing {
-            calls.hire = (wanted - calls.workers).min(crew.most - crew.started);
+        let wanted = things.saturating_sub(workers.called);
+        wakeups.workers = wanted.min(workers.idle);
+        if !workers.closing {
+            wakeups.spawn = (wanted - wakeups.workers).min(workers.most - workers.started);
         }
-        crew.idle -= calls.workers;
-        crew.started += calls.hire;
-        crew.called += calls.workers + calls.hire;
-        let left_over = jobs.demand.len().saturating_sub(crew.called as usize);
-        let alone = crew.most == 0;
+        workers.idle -= wakeups.workers;
+        workers.started += wakeups.spawn;
+        workers.called += wakeups.workers + wakeups.spawn;
+        let left_over = jobs.demand.len().saturating_sub(workers.called as usize);
+        let alone = workers.most == 0;
         let helps = |wait: &Wait| wait.asleep && (alone || jobs.demand.iter().any(|job| job.file == wait.file));
         for wait in waits.iter_mut().filter(|wait| left_over > 0 && helps(wait)).take(left_over) {
             wait.asleep = false;
-            calls.sleepers_rung += 1;
-            calls.news.bells.push(Arc::clone(&wait.bell));
+            wakeups.sleepers_rung += 1;
+            wakeups.notifications.condvars.push(Arc::clone(&wait.condvar));
         }
-        let nobody = calls.news.is_empty() && calls.batches.is_empty() && calls.workers + calls.hire == 0;
-        (!nobody).then_some(self)
+        let none =
+            wakeups.notifications.is_empty() && wakeups.batches.is_empty() && wakeups.workers + wakeups.spawn == 0;
+        (!none).then_some(self)
     }
 }
 
@@ -285,16 +289,17 @@ mod tests {
             ((3, 3), (1, 0, 0), 9, (1, 0, 2)),
             ((0, 5), (0, 0, 0), 9, (0, 0, 0)),
         ] {
-            let mut crew = Crew { most: free, idle, called, ..Crew::default() };
+            let mut workers = ThreadPool { most: free, idle, called, ..ThreadPool::default() };
             let mut waits: Vec<Wait> = (0..9).map(|n| Wait { asleep: n < asleep, ..Wait::new() }).collect();
-            let plan = |crew: &mut Crew, waits: &mut [Wait]| {
-                let calls = Calls::default().plan(&jobs(demand, ahead), crew, waits, (0, false)).unwrap_or_default();
-                (calls.workers, calls.hire, calls.news.bells.len())
+            let plan = |workers: &mut ThreadPool, waits: &mut [Wait]| {
+                let wakeups =
+                    Wakeups::default().plan(&jobs(demand, ahead), workers, waits, (0, false)).unwrap_or_default();
+                (wakeups.workers, wakeups.spawn, wakeups.notifications.condvars.len())
             };
-            assert_eq!(plan(&mut crew, &mut waits), want, "{demand} {ahead} {idle} {called} {free} {asleep}");
-            assert_eq!((crew.called, crew.started), (called + want.0 + want.1, want.1));
+            assert_eq!(plan(&mut workers, &mut waits), want, "{demand} {ahead} {idle} {called} {free} {asleep}");
+            assert_eq!((workers.called, workers.started), (called + want.0 + want.1, want.1));
             assert_eq!(waits.iter().filter(|w| w.asleep).count(), asleep - want.2);
-            let again = plan(&mut crew, &mut waits);
+            let again = plan(&mut workers, &mut waits);
             assert_eq!((again.0, again.1), (0, 0), "workers are called once");
         }
     }

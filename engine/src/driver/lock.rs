@@ -2,7 +2,7 @@
 //!
 //! A source may take any time to answer, so it must not be asked by a thread that holds the lock: every reader of every
 //! other file would wait for it. The types see to that. A thread begins with an [`Outside`]. Taking the lock consumes it,
-//! giving the lock up returns it, and what stands behind the lock keeps sources and queues as [`Remote`], which only an
+//! giving the lock up returns it, and the state behind the lock keeps sources and queues as [`Remote`], which only an
 //! [`Outside`] opens.
 //!
 //! ```text
@@ -63,11 +63,11 @@ impl<'a> Guard<'a> {
     /// Gives up the lock and wakes every thread that has something to do now.
     #[inline]
     pub fn unlock(mut self) -> Outside<'a> {
-        let calls = self.state.calls();
+        let wakeups = self.state.wakeups();
         let outside = self.release();
-        match calls {
+        match wakeups {
             None => outside,
-            Some(calls) => outside.call(calls),
+            Some(wakeups) => outside.wake(wakeups),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The driver: turns the machine's actions into I/O and completions into events.
 //!
-//! It is the only reader of the clock, and the only room that waits. Everything it decides is who runs what: a hit is
+//! It is the only reader of the clock, and the only room that waits. It decides which thread does what: a hit is
 //! served by the thread that asked, under two short locks with the copy between them; a miss too is read by the
 //! thread that asked. Worker threads run readahead, and demand reads that their callers have not got round to.
 //! Progress never depends on them: a caller that waits runs the jobs it waits for itself. Never: decides what to
@@ -10,25 +10,25 @@
 //!   read:    lock ─ Read ─► served? ─unlock─ copy ─lock─ Release ─► last? ─unlock─► done
 //!                     ▲        │ no
 //!                     │        ├─ a job for it? ─unlock─ source.read_at ─lock─ Done
-//!                     └────────┴─ none: sleep until somebody has something for it
+//!                     └────────┴─ none: sleep until another thread has something for it
 //!
 //!   time:    now = nanoseconds since the driver was made; taken before the lock, never goes back behind it.
 //!            Release carries the time of the event before it: nothing is measured from it, and a clock costs 20 ns.
 //! ```
 
 mod bytes;
-mod crew;
 mod jobs;
-mod line;
 mod lock;
 mod polled;
+mod queue;
+mod read_buf;
 mod report;
-mod room;
-mod seen;
 mod state;
 mod streamed;
 mod threads;
 mod transfer;
+mod version_cursor;
+mod workers;
 
 use crate::budget::Budget;
 use crate::chunk::{Meter, Pool};
@@ -42,28 +42,28 @@ use foreread_core::event::{Advice, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize};
-use jobs::{Calls, Ready};
-use line::Seat;
+use jobs::{Ready, Wakeups};
 use lock::{Guard, Outside, Remote};
 pub use polled::Progress;
+use queue::Reaper;
+pub use read_buf::ReadBuf;
 pub use report::StreamView;
-pub use room::Room;
-pub use seen::Seen;
 use state::{NewFile, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use threads::Threads;
+pub use version_cursor::VersionCursor;
 
-/// A sleeper looks up once in this time even if nobody rings: the net under a bug, not a way of working.
+/// Safety timeout of a sleeping thread, in case a wakeup is missed.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
-/// What runs and waits at this moment. Reads and fetches are zero when nobody reads.
+/// What runs and waits at this moment. Reads and fetches are zero when there is no read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     /// Reads that have not returned.
     pub reads: u64,
-    /// Fetches that nobody has begun yet.
+    /// Fetches that have not begun.
     pub queued_fetches: u64,
     /// Fetches being read.
     pub running_fetches: u64,
@@ -108,7 +108,7 @@ impl Given {
 struct Shared {
     state: Mutex<State>,
     /// Where idle workers wait.
-    crew_bell: Condvar,
+    workers_condvar: Condvar,
     /// Where readers wait for the word of a source that has changed.
     accepted: Condvar,
     threads: Threads,
@@ -127,9 +127,9 @@ impl Driver {
     pub fn new(machine: Machine, pool: Arc<Pool>, log: Option<EventLog>, workers: u32, budget: Arc<Budget>) -> Driver {
         let page = machine.config().page;
         let state = State::new(machine, Store::new(Arc::clone(&pool)), log, workers, Arc::clone(&budget));
-        let (state, crew_bell, accepted) = (Mutex::new(state), Condvar::new(), Condvar::new());
+        let (state, workers_condvar, accepted) = (Mutex::new(state), Condvar::new(), Condvar::new());
         let (threads, start) = (Threads::default(), Instant::now());
-        Driver { shared: Arc::new(Shared { state, crew_bell, accepted, threads, start, pool, page, budget }) }
+        Driver { shared: Arc::new(Shared { state, workers_condvar, accepted, threads, start, pool, page, budget }) }
     }
 
     /// A thread from outside begins here.
@@ -192,7 +192,7 @@ impl Driver {
     }
 
     pub fn gauges(&self) -> Result<Gauges, Fault> {
-        // What has ended is not under way, though nobody has come for it.
+        // What has ended is not in flight, though no thread has reaped it yet.
         let state = self.shared.look_in_everywhere(self.enter().lock()?)?;
         let gauges = self.count(&state);
         state.unlock();
@@ -206,7 +206,7 @@ impl Driver {
             queued_fetches: state.jobs.len() as u64,
             running_fetches: u64::from(state.running) + state.handed() as u64,
             open_fetches: machine.fetches_in_progress() as u64,
-            threads: u64::from(state.crew.started),
+            threads: u64::from(state.workers.started),
             unjoined_threads: self.shared.threads.count() as u64,
             pages: machine.cache().pages(),
             files: state.files() as u64,
@@ -273,12 +273,12 @@ impl Driver {
     }
 
     /// Reads what there is into `room` from `offset` on. `seen` is the version its reader knows of: when there is a newer
-    /// one, the read fails and the reader is told. `waits` is called before the first wait, if there is one.
+    /// one, the read fails and the reader learns of it. `waits` is called before the first wait, if there is one.
     pub fn read(
         &self,
         (open, file): (OpenId, FileId),
-        seen: &Seen,
-        (room, offset): (&mut Room<'_, '_>, u64),
+        seen: &VersionCursor,
+        (room, offset): (&mut ReadBuf<'_, '_>, u64),
         waits: Option<&mut dyn FnMut()>,
     ) -> Result<usize, Fault> {
         let shared = &self.shared;
@@ -290,7 +290,7 @@ impl Driver {
         }
         let mut asked = false;
         loop {
-            if let Some(end) = state.news_for(file, seen) {
+            if let Some(end) = state.outcome_if_changed(file, seen) {
                 state.unlock();
                 return Err(end);
             }
@@ -308,8 +308,8 @@ impl Driver {
             return end;
         }
         state.ring_timer(now);
-        let Some(place) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
-        let (state, outcome) = shared.see_through(state, place, (file, range), room, &mut Given::default(), waits)?;
+        let Some(slot) = state.begin(now, open, range) else { return Err(Fault::Read(Error::Limit)) };
+        let (state, outcome) = shared.run_read(state, slot, (file, range), room, &mut Given::default(), waits)?;
         let outcome = state.settle(file, seen, outcome);
         if outcome == Err(Error::Changed) {
             seen.told(state.known(file).1);
@@ -322,12 +322,12 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Ok(mut state) = self.enter().lock() {
-            state.crew.closing = true;
-            // Each has its reader no more, so that nobody else is told.
+            state.workers.closing = true;
+            // Each ends, and calls no other thread.
             state.interrupt_attendants();
             state.unlock();
         }
-        self.shared.crew_bell.notify_all();
+        self.shared.workers_condvar.notify_all();
         self.shared.threads.join_all();
         // After an internal error the queues wait by themselves when they are dropped.
         let _ = self.shared.drain(self.enter());
@@ -342,28 +342,28 @@ impl Shared {
     }
 
     /// From the look-up to the last byte or the error.
-    fn see_through<'a>(
+    fn run_read<'a>(
         &self,
         mut state: Guard<'a>,
-        place: u32,
+        slot: u32,
         (file, range): (FileId, ByteRange),
-        room: &mut Room<'_, '_>,
+        room: &mut ReadBuf<'_, '_>,
         given: &mut Given,
         mut waits: Option<&mut dyn FnMut()>,
     ) -> Result<(Guard<'a>, Result<usize, Error>), Fault> {
         loop {
-            if let Some(ready) = state.wait(place).ready.pop_front() {
+            if let Some(ready) = state.wait(slot).ready.pop_front() {
                 let last = ready.last;
                 state = self.hand_out(state, ready, range, room, given)?;
                 if last {
-                    state.end(place);
+                    state.end(slot);
                     return Ok((state, given.outcome()));
                 }
-            } else if let Some(error) = state.wait(place).failed {
-                state.end(place);
+            } else if let Some(error) = state.wait(slot).failed {
+                state.end(slot);
                 return Ok((state, Err(error)));
             } else if let Some(waits) = waits.take() {
-                // What is to be called is called later: it may be that nobody else is needed.
+                // Wakeups are sent later: perhaps no other thread is needed.
                 let outside = state.release();
                 waits();
                 state = outside.lock()?;
@@ -372,9 +372,9 @@ impl Shared {
                 state = self.run(state, &job, claim)?;
             } else {
                 let reaped;
-                (state, reaped) = self.reap(state, file, Seat::Caller(place))?;
+                (state, reaped) = self.reap(state, file, Reaper::Caller(slot))?;
                 if !reaped {
-                    state = self.sleep(state, place, (file, range))?;
+                    state = self.sleep(state, slot, (file, range))?;
                 }
             }
         }
@@ -386,7 +386,7 @@ impl Shared {
         state: Guard<'a>,
         ready: Ready,
         range: ByteRange,
-        room: &mut Room<'_, '_>,
+        room: &mut ReadBuf<'_, '_>,
         given: &mut Given,
     ) -> Result<Guard<'a>, Fault> {
         let outside = state.unlock();
@@ -402,21 +402,21 @@ impl Shared {
         Ok(state)
     }
 
-    /// Gives up the lock until somebody rings: for this read, or because a job wants somebody to run it.
+    /// Releases the lock until this caller is notified: for its read, or because a job needs a thread.
     fn sleep<'a>(
         &self,
         mut state: Guard<'a>,
-        place: u32,
+        slot: u32,
         (file, range): (FileId, ByteRange),
     ) -> Result<Guard<'a>, Fault> {
-        if let Some(calls) = state.calls() {
+        if let Some(wakeups) = state.wakeups() {
             // Things may have moved on meanwhile: the caller looks again.
-            return state.release().call(calls).lock();
+            return state.release().wake(wakeups).lock();
         }
-        let bell = state.falls_asleep(place, file);
-        let (mut state, passed) = state.sleep_on(&bell, LOOK_UP)?;
-        let rung = state.wakes(place, file);
-        let alone = state.crew.most == 0;
+        let condvar = state.falls_asleep(slot, file);
+        let (mut state, passed) = state.sleep_on(&condvar, LOOK_UP)?;
+        let rung = state.wakes(slot, file);
+        let alone = state.workers.most == 0;
         let forgotten = state.jobs.has_for(file, range, alone) || state.is_unattended(file);
         state.missed_calls += u64::from(passed && !rung && forgotten);
         Ok(state)
@@ -426,22 +426,22 @@ impl Shared {
 impl Outside<'_> {
     /// Wakes and starts what the state asked for when the lock was given up.
     #[cold]
-    fn call(mut self, calls: Calls) -> Self {
-        let Calls { batches, news, workers, hire, .. } = calls;
-        news.bells.iter().for_each(|bell| bell.notify_one());
-        news.queues.iter().filter_map(Weak::upgrade).for_each(|queue| queue.interrupt());
-        (0..workers).for_each(|_| self.shared().crew_bell.notify_one());
-        for _ in 0..hire {
-            self = crew::hire(self);
+    fn wake(mut self, wakeups: Wakeups) -> Self {
+        let Wakeups { batches, notifications, workers, spawn, .. } = wakeups;
+        notifications.condvars.iter().for_each(|condvar| condvar.notify_one());
+        notifications.queues.iter().filter_map(Weak::upgrade).for_each(|queue| queue.interrupt());
+        (0..workers).for_each(|_| self.shared().workers_condvar.notify_one());
+        for _ in 0..spawn {
+            self = workers::spawn_worker(self);
         }
         for batch in batches {
             self = self.shared().submit(self, batch);
         }
-        for (file, line) in news.attend {
-            self = polled::attend(self, file, line);
+        for (file, queue_state) in notifications.attend {
+            self = polled::attend(self, file, queue_state);
         }
-        news.wakers.into_iter().for_each(polled::wake);
-        drop(news.gone);
+        notifications.wakers.into_iter().for_each(polled::wake);
+        drop(notifications.gone);
         self
     }
 }

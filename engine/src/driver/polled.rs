@@ -1,6 +1,6 @@
-//! Reads by tasks: callers that must not wait, and are told by a waker when to come back.
+//! Reads by tasks: callers that must not wait; a waker calls them back.
 //!
-//! A task does what a thread does in `see_through`, except what takes time: fetches go to the file's queue or to a worker, and
+//! A task does what a thread does in `run_read`, except what takes time: fetches go to the file's queue or to a worker, and
 //! whether the source has grown is asked by a worker. While tasks read a file that has a queue, one thread attends to that
 //! queue, so that no answer waits for a tick. Where no thread can be had, the read is done on the spot: late, and not never.
 //! Never: calls a waker behind the lock, or lets a waker's panic go further.
@@ -11,15 +11,15 @@
 //!     ├──► begun: Read ◄────────────────────────────────────────────────────┘
 //!     │      ├─ served: copy, Release; the last piece: done
 //!     │      └─ nothing yet: leave the waker, hand the fetches over, Pending ──► woken by Serve or Fail: look again
-//!   drop ──► what was served is released, Abandon, the place is free
+//!   drop ──► what was served is released, Abandon, the slot is free
 //! ```
 
 use super::jobs::Wait;
-use super::line::Seat;
 use super::lock::{Guard, Outside};
-use super::room::Room;
+use super::queue::Reaper;
+use super::read_buf::ReadBuf;
 use super::state::State;
-use super::{Driver, Given, LOOK_UP, Seen, Shared};
+use super::{Driver, Given, LOOK_UP, Shared, VersionCursor};
 use crate::error::Fault;
 use crate::sync::Condvar;
 use foreread_core::event::{Error, Event};
@@ -31,8 +31,8 @@ use std::task::{Poll, Waker};
 /// How far a task's read has come.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Its place, from the first question to the last byte.
-    place: Option<u32>,
+    /// Its slot, from the first question to the last byte.
+    slot: Option<u32>,
     /// The read, once it has begun.
     read: Option<ReadId>,
     /// The source has been asked for its size.
@@ -40,21 +40,21 @@ pub struct Progress {
     given: Given,
 }
 
-/// Who attends to a queue for the tasks.
+/// The thread that reaps a queue for tasks.
 #[derive(Default)]
-pub struct Attendance {
+pub struct ReaperThread {
     /// A thread does, or is being started.
     here: bool,
     /// A task has read since that thread looked last.
     wanted: bool,
     /// Where it waits while a caller sits at the queue.
-    bell: Option<Arc<Condvar>>,
+    condvar: Option<Arc<Condvar>>,
 }
 
-impl Attendance {
+impl ReaperThread {
     /// A thread attends. With it, where it waits, if it has to be woken.
     pub fn called(&mut self) -> Option<Option<Arc<Condvar>>> {
-        self.here.then(|| self.bell.take())
+        self.here.then(|| self.condvar.take())
     }
 }
 
@@ -63,8 +63,8 @@ impl Driver {
     pub fn poll_read(
         &self,
         (open, file): (OpenId, FileId),
-        seen: &Seen,
-        (room, offset): (&mut Room<'_, '_>, u64),
+        seen: &VersionCursor,
+        (room, offset): (&mut ReadBuf<'_, '_>, u64),
         progress: &mut Progress,
         waker: &Waker,
     ) -> Result<Poll<usize>, Fault> {
@@ -73,7 +73,7 @@ impl Driver {
         let now = shared.now();
         let mut state = Outside::enter(shared).lock()?;
         if progress.read.is_none() {
-            if let Some(fault) = state.news_for(file, seen) {
+            if let Some(fault) = state.outcome_if_changed(file, seen) {
                 state.leave(progress);
                 state.unlock();
                 return Err(fault);
@@ -91,7 +91,7 @@ impl Driver {
                 }
             }
             if state.is_asked(progress) {
-                // Woken by somebody else: the worker has not come back.
+                // Woken by another thread: the worker has not come back.
                 state.wait_at(progress).waker = Some(waker.clone());
                 state.unlock();
                 return Ok(Poll::Pending);
@@ -119,9 +119,9 @@ impl Driver {
         }
     }
 
-    /// Nobody wants this read any more.
+    /// The read is abandoned.
     pub fn abandon(&self, progress: &mut Progress) {
-        if progress.place.is_none() {
+        if progress.slot.is_none() {
             return;
         }
         let now = self.shared.now();
@@ -146,68 +146,68 @@ impl State {
     }
 
     fn wait_at(&mut self, progress: &Progress) -> &mut Wait {
-        self.wait(progress.place.unwrap_or_default())
+        self.wait(progress.slot.unwrap_or_default())
     }
 
     fn is_asked(&mut self, progress: &Progress) -> bool {
-        progress.place.is_some() && self.wait_at(progress).asks
+        progress.slot.is_some() && self.wait_at(progress).asks
     }
 
     fn begin_polled(&mut self, now: Nanos, open: OpenId, range: ByteRange, progress: &mut Progress) -> bool {
-        progress.place = progress.place.or_else(|| self.take_place());
-        let Some(place) = progress.place else { return false };
-        progress.read = Some(self.begin_at(now, place, open, range));
+        progress.slot = progress.slot.or_else(|| self.take_slot());
+        let Some(slot) = progress.slot else { return false };
+        progress.read = Some(self.begin_at(now, slot, open, range));
         true
     }
 
     /// The read is over, one way or another: polled once more it would be a new one.
     fn leave(&mut self, progress: &mut Progress) -> Given {
         let over = std::mem::take(progress);
-        if let Some(place) = over.place {
-            let wait = self.wait(place);
+        if let Some(slot) = over.slot {
+            let wait = self.wait(slot);
             (wait.waker, wait.asks) = (None, false);
             wait.ready.clear();
-            self.end(place);
+            self.end(slot);
         }
         over.given
     }
 
     /// Sees to it that a thread attends to the file's queue, if it has one.
     fn have_attended(&mut self, file: FileId) {
-        let Some(line) = self.line_mut(file) else { return };
-        line.attendance.wanted = true;
-        if !std::mem::replace(&mut line.attendance.here, true) {
-            let number = line.number;
-            self.news.attend.push((file, number));
+        let Some(queue_state) = self.queue_mut(file) else { return };
+        queue_state.reaper_thread.wanted = true;
+        if !std::mem::replace(&mut queue_state.reaper_thread.here, true) {
+            let number = queue_state.number;
+            self.notifications.attend.push((file, number));
         }
     }
 
     /// Every attendant looks up.
     pub fn interrupt_attendants(&mut self) {
-        let State { files, news, .. } = self;
-        for line in files.iter_mut().flatten().filter_map(|file| file.line.as_mut()) {
-            if let Some(bell) = line.attendance.called() {
-                news.bells.extend(bell);
-                news.queues.push(line.weak());
+        let State { files, notifications, .. } = self;
+        for queue_state in files.iter_mut().flatten().filter_map(|file| file.queue_state.as_mut()) {
+            if let Some(condvar) = queue_state.reaper_thread.called() {
+                notifications.condvars.extend(condvar);
+                notifications.queues.push(queue_state.weak());
             }
         }
     }
 
     /// A task waits for the word of a file's source.
     fn await_word(&mut self, file: FileId, progress: &mut Progress, waker: &Waker) -> Result<(), Fault> {
-        let place = progress.place.or_else(|| self.take_place()).ok_or(Fault::Read(Error::Limit))?;
-        progress.place = Some(place);
-        let wait = self.wait(place);
+        let slot = progress.slot.or_else(|| self.take_slot()).ok_or(Fault::Read(Error::Limit))?;
+        progress.slot = Some(slot);
+        let wait = self.wait(slot);
         (wait.asks, wait.file, wait.waker) = (true, file, Some(waker.clone()));
         Ok(())
     }
 
-    /// Tasks that wait to know whether the file has grown are told.
+    /// Wakes tasks that wait to know whether the file has grown.
     pub fn tell(&mut self, file: FileId) {
-        let State { waits, news, .. } = self;
+        let State { waits, notifications, .. } = self;
         for wait in waits.iter_mut().filter(|wait| wait.asks && wait.file == file) {
             wait.asks = false;
-            news.wakers.extend(wait.waker.take());
+            notifications.wakers.extend(wait.waker.take());
         }
     }
 
@@ -216,13 +216,13 @@ impl State {
         self.checks.clear();
         for wait in &mut self.waits {
             wait.asks = false;
-            self.news.wakers.extend(wait.waker.take());
+            self.notifications.wakers.extend(wait.waker.take());
         }
     }
 
-    /// Nobody but tasks themselves could fetch for them.
+    /// No worker can fetch for tasks.
     fn is_alone(&self) -> bool {
-        self.crew.most == 0 || self.crew.closing
+        self.workers.most == 0 || self.workers.closing
     }
 }
 
@@ -247,7 +247,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// A worker asks a source for those who wait to know.
+    /// A worker asks a source for the tasks that wait to know.
     pub(super) fn answer<'a>(&self, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
         let mut state = self.check(state, file)?;
         state.tell(file);
@@ -259,29 +259,29 @@ impl Shared {
         &self,
         mut state: Guard<'a>,
         (file, range): (FileId, ByteRange),
-        room: &mut Room<'_, '_>,
+        room: &mut ReadBuf<'_, '_>,
         progress: &mut Progress,
         waker: &Waker,
     ) -> Result<(Guard<'a>, Poll<Result<usize, Error>>), Fault> {
-        let place = progress.place.unwrap_or_default();
+        let slot = progress.slot.unwrap_or_default();
         loop {
-            if let Some(ready) = state.wait(place).ready.pop_front() {
+            if let Some(ready) = state.wait(slot).ready.pop_front() {
                 let last = ready.last;
                 state = self.hand_out(state, ready, range, room, &mut progress.given)?;
                 if last {
                     let given = state.leave(progress);
                     return Ok((state, Poll::Ready(given.outcome())));
                 }
-            } else if let Some(error) = state.wait(place).failed {
+            } else if let Some(error) = state.wait(slot).failed {
                 state.leave(progress);
                 return Ok((state, Poll::Ready(Err(error))));
             } else if state.is_alone() {
-                // Nobody else: as a thread would.
+                // No other thread does: as a thread would.
                 let mut given = std::mem::take(progress).given;
-                let (state, outcome) = self.see_through(state, place, (file, range), room, &mut given, None)?;
+                let (state, outcome) = self.run_read(state, slot, (file, range), room, &mut given, None)?;
                 return Ok((state, Poll::Ready(outcome)));
             } else {
-                let wait = state.wait(place);
+                let wait = state.wait(slot);
                 (wait.file, wait.waker) = (file, Some(waker.clone()));
                 state.have_attended(file);
                 return Ok((state, Poll::Pending));
@@ -300,11 +300,11 @@ pub fn attend<'a>(outside: Outside<'a>, file: FileId, number: u64) -> Outside<'a
     if spawned {
         return outside;
     }
-    // The watch looks in once in a tick.
+    // The idle_poll looks in once in a tick.
     match outside.try_lock() {
         Ok(mut state) => {
-            if let Some(line) = state.line_of(file, number) {
-                line.attendance = Attendance::default();
+            if let Some(queue_state) = state.queue_of(file, number) {
+                queue_state.reaper_thread = ReaperThread::default();
             }
             state.unlock()
         }
@@ -316,18 +316,18 @@ pub fn attend<'a>(outside: Outside<'a>, file: FileId, number: u64) -> Outside<'a
 fn work(shared: &Arc<Shared>, file: FileId, number: u64) -> Result<(), Fault> {
     let mut state = Outside::enter(shared).lock()?;
     loop {
-        let closing = state.crew.closing;
-        let Some(line) = state.line_of(file, number) else { return Ok(()) };
-        let wanted = std::mem::take(&mut line.attendance.wanted);
-        if closing || !wanted && line.is_empty() {
-            line.attendance = Attendance::default();
+        let closing = state.workers.closing;
+        let Some(queue_state) = state.queue_of(file, number) else { return Ok(()) };
+        let wanted = std::mem::take(&mut queue_state.reaper_thread.wanted);
+        if closing || !wanted && queue_state.is_empty() {
+            queue_state.reaper_thread = ReaperThread::default();
             state.unlock();
             return Ok(());
         }
         let seated;
-        (state, seated) = shared.reap(state, file, Seat::Attendant)?;
-        if let Some(calls) = state.calls() {
-            state = state.release().call(calls).lock()?;
+        (state, seated) = shared.reap(state, file, Reaper::Thread)?;
+        if let Some(wakeups) = state.wakeups() {
+            state = state.release().wake(wakeups).lock()?;
         } else if !seated {
             state = wait_for_the_seat(state, file, number)?;
         }
@@ -336,20 +336,20 @@ fn work(shared: &Arc<Shared>, file: FileId, number: u64) -> Result<(), Fault> {
 
 /// A caller sits at the queue: sleeps until it leaves.
 fn wait_for_the_seat(mut state: Guard<'_>, file: FileId, number: u64) -> Result<Guard<'_>, Fault> {
-    let Some(line) = state.line_of(file, number) else { return Ok(state) };
-    let bell = Arc::new(Condvar::new());
-    line.attendance.bell = Some(Arc::clone(&bell));
+    let Some(queue_state) = state.queue_of(file, number) else { return Ok(state) };
+    let condvar = Arc::new(Condvar::new());
+    queue_state.reaper_thread.condvar = Some(Arc::clone(&condvar));
     state.attendants += 1;
-    let (mut state, _) = state.sleep_on(&bell, LOOK_UP)?;
+    let (mut state, _) = state.sleep_on(&condvar, LOOK_UP)?;
     state.attendants -= 1;
-    if let Some(line) = state.line_of(file, number) {
-        line.attendance.bell = None;
+    if let Some(queue_state) = state.queue_of(file, number) {
+        queue_state.reaper_thread.condvar = None;
         state.arrived(file);
     }
     Ok(state)
 }
 
-/// Tells a task to look again. What its runtime does then is its own affair.
+/// Wakes a task. A panic of its runtime ends here.
 pub fn wake(waker: Waker) {
     let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }

@@ -1,4 +1,4 @@
-//! What the driver tells those who report: its streams, and how long sources took.
+//! What the driver gives to reports: its streams, and how long sources took.
 //!
 //! Never: asks a source anything behind the lock.
 
@@ -22,7 +22,7 @@ pub struct StreamView {
 }
 
 impl Driver {
-    /// Times of the source: what somebody waited for, and what nobody did.
+    /// Times of the source: demand and readahead.
     pub fn latencies(&self) -> [Latencies; 2] {
         let state = Outside::enter(&self.shared).lock();
         let of = |ahead| state.as_ref().map(|state| state.clocked[usize::from(ahead)].now()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What stands behind the driver's one lock: the machine, the bytes, the reads that wait and the jobs to be run.
+//! The state behind the driver's one lock: the machine, the bytes, the reads that wait and the jobs to be run.
 //!
 //! Never: waits, reads a source, copies a reader's bytes or asks the time. Every method is short and leaves the
 //! machine's answers all dealt with.
@@ -10,10 +10,10 @@
 //! ```
 
 use super::bytes;
-use super::jobs::{Calls, Crew, Job, Jobs, News, Part, Ready, Wait, Watch};
-use super::line::Line;
+use super::jobs::{IdlePoll, Job, Jobs, Notifications, Part, Ready, ThreadPool, Wait, Wakeups};
 use super::lock::Remote;
-use super::seen::Accepting;
+use super::queue::QueueState;
+use super::version_cursor::Accepting;
 use crate::budget::Budget;
 use crate::eventlog::EventLog;
 use crate::latency::Clocked;
@@ -42,7 +42,7 @@ pub struct File {
     /// known.
     pub accepting: Accepting,
     /// Where its transfers are handed over, if it has such a place.
-    pub line: Option<Line>,
+    pub queue_state: Option<QueueState>,
     /// Open descriptions. The last one takes the file with it.
     opens: u32,
 }
@@ -62,7 +62,7 @@ pub struct State {
     store: Store,
     pub page: PageSize,
     pub budget: Arc<Budget>,
-    /// Times of the sources: of what somebody waited for when it was begun, and of what nobody did.
+    /// Times of the sources: demand when they began, and readahead.
     pub clocked: [Clocked; 2],
     log: Option<EventLog>,
     /// The latest time seen: it never goes back, whatever order threads come in.
@@ -76,9 +76,9 @@ pub struct State {
     opens: Vec<Option<FileId>>,
     free_opens: Vec<u32>,
     pub waits: Vec<Wait>,
-    /// Callers that sleep, as far as nobody has rung for them.
+    /// Callers that sleep and have not been notified.
     pub sleepers: u32,
-    /// Attendants that wait for a seat.
+    /// Attendants that wait for a reaper.
     pub attendants: u32,
     free_waits: Vec<u32>,
     reads: u64,
@@ -88,19 +88,19 @@ pub struct State {
     pub missed_calls: u64,
     pub wake_at: Option<Nanos>,
     /// Whose read has something new: to be woken when the lock is given up.
-    pub news: News,
+    pub notifications: Notifications,
     /// Files whose sources are to be asked for their size, for tasks.
     pub checks: VecDeque<FileId>,
-    /// Files with transfers under way and nobody who reaps them.
+    /// Files with transfers in flight that no thread reaps.
     pub unattended: u32,
     /// Fetches handed to queues so far.
     pub handed_over: u64,
-    pub crew: Crew,
+    pub workers: ThreadPool,
 }
 
-/// Bits of a read's number that are its place; above them a count makes each number new.
-const PLACE_BITS: u32 = 16;
-const _: () = assert!(MAX_READS <= 1 << PLACE_BITS);
+/// Bits of a read's number that are its slot; above them a count makes each number new.
+const SLOT_BITS: u32 = 16;
+const _: () = assert!(MAX_READS <= 1 << SLOT_BITS);
 
 impl State {
     pub fn new(machine: Machine, store: Store, log: Option<EventLog>, workers: u32, budget: Arc<Budget>) -> State {
@@ -127,11 +127,11 @@ impl State {
             running: 0,
             missed_calls: 0,
             wake_at: None,
-            news: News::default(),
+            notifications: Notifications::default(),
             checks: VecDeque::new(),
             unattended: 0,
             handed_over: 0,
-            crew: Crew { most: workers, ..Crew::default() },
+            workers: ThreadPool { most: workers, ..ThreadPool::default() },
         }
     }
 
@@ -181,9 +181,9 @@ impl State {
         let number = take_number(&mut self.files, &mut self.free_files, limit)?;
         self.versions += 1;
         let version = self.versions;
-        let line = queue.map(|(queue, depth)| Line::new(queue, depth, version));
+        let queue_state = queue.map(|(queue, depth)| QueueState::new(queue, depth, version));
         self.files[number as usize] =
-            Some(File { source, streams, size, version, accepting: Accepting::No, line, opens: 0 });
+            Some(File { source, streams, size, version, accepting: Accepting::No, queue_state, opens: 0 });
         Some(FileId(number))
     }
 
@@ -191,7 +191,7 @@ impl State {
     pub fn open(&mut self, now: Nanos, file: FileId, limit: u32) -> Option<OpenId> {
         let entry = self.files.get_mut(file.0 as usize).and_then(Option::as_mut)?;
         let Some(open) = take_number(&mut self.opens, &mut self.free_opens, limit) else {
-            // A file that nobody could open is not kept.
+            // A file without an open description is not kept.
             if entry.opens == 0 {
                 self.forget(now, file);
             }
@@ -220,15 +220,15 @@ impl State {
     /// handed over is answered here, and its queue, when it is dropped, waits for it.
     fn forget(&mut self, now: Nanos, file: FileId) {
         self.feed(now, Event::Forget { file });
-        self.give_up_line(now, file);
+        self.give_up_queue(now, file);
         self.free_files.push(file.0);
         let gone = self.files[file.0 as usize].take();
-        self.news.gone.extend(gone);
+        self.notifications.gone.extend(gone);
     }
 
     // ---- events in ----
 
-    /// Tells the machine one event and deals with its answers.
+    /// Feeds the machine one event and applies its actions.
     pub fn feed(&mut self, now: Nanos, event: Event) {
         self.now = self.now.max(now);
         if let Some(log) = &mut self.log {
@@ -236,25 +236,25 @@ impl State {
         }
         self.machine.handle(self.now, event);
         while let Some(action) = self.machine.poll() {
-            self.obey(&action);
+            self.apply_action(&action);
         }
         while let Some(job) = self.cancelled.pop() {
-            // Nobody wants it and nobody has begun it: answered here, without a transfer.
+            // Not needed and not begun: answered here, without a transfer.
             self.feed(now, Event::Failed { fetch: job.fetch, error: Error::Io(CANCELLED) });
         }
     }
 
     /// A read comes in. Nothing when too many wait already.
     pub fn begin(&mut self, now: Nanos, open: OpenId, range: ByteRange) -> Option<u32> {
-        let place = self.take_place()?;
-        self.begin_at(now, place, open, range);
-        Some(place)
+        let slot = self.take_slot()?;
+        self.begin_at(now, slot, open, range);
+        Some(slot)
     }
 
-    /// A place for a read. Nothing when too many wait already.
-    pub fn take_place(&mut self) -> Option<u32> {
+    /// A slot for a read. Nothing when too many wait already.
+    pub fn take_slot(&mut self) -> Option<u32> {
         match self.free_waits.pop() {
-            Some(place) => Some(place),
+            Some(slot) => Some(slot),
             None if self.waits.len() >= MAX_READS => None,
             None => {
                 self.waits.push(Wait::new());
@@ -263,37 +263,37 @@ impl State {
         }
     }
 
-    /// A read comes in that has its place.
-    pub fn begin_at(&mut self, now: Nanos, place: u32, open: OpenId, range: ByteRange) -> ReadId {
+    /// A read comes in that has its slot.
+    pub fn begin_at(&mut self, now: Nanos, slot: u32, open: OpenId, range: ByteRange) -> ReadId {
         self.reads += 1;
-        let read = ReadId(self.reads << PLACE_BITS | u64::from(place));
+        let read = ReadId(self.reads << SLOT_BITS | u64::from(slot));
         self.feed(now, Event::Read { read, open, range, random: false });
         read
     }
 
-    /// The place of a read that has ended is free.
-    pub fn end(&mut self, place: u32) {
-        let wait = &mut self.waits[place as usize];
+    /// The slot of a read that has ended is free.
+    pub fn end(&mut self, slot: u32) {
+        let wait = &mut self.waits[slot as usize];
         wait.failed = None;
-        self.free_waits.push(place);
+        self.free_waits.push(slot);
     }
 
-    pub fn wait(&mut self, place: u32) -> &mut Wait {
-        &mut self.waits[place as usize]
+    pub fn wait(&mut self, slot: u32) -> &mut Wait {
+        &mut self.waits[slot as usize]
     }
 
     // ---- jobs ----
 
-    /// Who has to be woken now; nobody, nearly always.
+    /// The threads and tasks to wake now; nearly always none.
     #[inline]
-    pub fn calls(&mut self) -> Option<Calls> {
+    pub fn wakeups(&mut self) -> Option<Wakeups> {
         let nobody_waits = self.sleepers + self.attendants == 0;
         let looked_after =
-            self.unattended == 0 || nobody_waits && (self.crew.watch != Watch::No || self.crew.most == 0);
-        if self.news.is_empty()
+            self.unattended == 0 || nobody_waits && (self.workers.idle_poll != IdlePoll::No || self.workers.most == 0);
+        if self.notifications.is_empty()
             && self.jobs.len() == 0
             && self.checks.is_empty()
-            && !self.crew.timer_moved
+            && !self.workers.timer_moved
             && looked_after
         {
             return None;
@@ -302,27 +302,27 @@ impl State {
     }
 
     #[cold]
-    fn plan(&mut self) -> Option<Calls> {
+    fn plan(&mut self) -> Option<Wakeups> {
         let batches = if self.jobs.len() > 0 { self.batches() } else { Vec::new() };
-        let watch = self.unattended > 0 && !self.hand_over();
-        let calls = Calls { batches, news: std::mem::take(&mut self.news), ..Calls::default() };
+        let idle_poll = self.unattended > 0 && !self.hand_over();
+        let wakeups = Wakeups { batches, notifications: std::mem::take(&mut self.notifications), ..Wakeups::default() };
         let others = self.checks.len();
-        let calls = calls.plan(&self.jobs, &mut self.crew, &mut self.waits, (others, watch))?;
-        self.sleepers -= calls.sleepers_rung;
-        Some(calls)
+        let wakeups = wakeups.plan(&self.jobs, &mut self.workers, &mut self.waits, (others, idle_poll))?;
+        self.sleepers -= wakeups.sleepers_rung;
+        Some(wakeups)
     }
 
     /// A caller goes to sleep for its read.
-    pub fn falls_asleep(&mut self, place: u32, file: FileId) -> Arc<Condvar> {
+    pub fn falls_asleep(&mut self, slot: u32, file: FileId) -> Arc<Condvar> {
         self.sleepers += 1;
-        let wait = &mut self.waits[place as usize];
+        let wait = &mut self.waits[slot as usize];
         (wait.asleep, wait.file) = (true, file);
-        Arc::clone(&wait.bell)
+        Arc::clone(&wait.condvar)
     }
 
-    /// A caller is awake again. True when somebody has rung for it.
-    pub fn wakes(&mut self, place: u32, file: FileId) -> bool {
-        let rung = !std::mem::take(&mut self.waits[place as usize].asleep);
+    /// A caller is awake again. True when it was notified.
+    pub fn wakes(&mut self, slot: u32, file: FileId) -> bool {
+        let rung = !std::mem::take(&mut self.waits[slot as usize].asleep);
         self.sleepers -= u32::from(!rung);
         self.arrived(file);
         rung
@@ -335,8 +335,8 @@ impl State {
         if self.worth_a_batch(file) {
             return None;
         }
-        let crew = &self.crew;
-        let (free, alone) = (crew.idle + crew.called > 0 || crew.started < crew.most, crew.most == 0);
+        let workers = &self.workers;
+        let (free, alone) = (workers.idle + workers.called > 0 || workers.started < workers.most, workers.most == 0);
         if free && self.file(file).is_some_and(|f| f.streams) {
             return self.jobs.take_demand(file, range, alone);
         }
@@ -354,11 +354,11 @@ impl State {
     }
 
     /// A worker could not be started: no more are tried.
-    pub fn not_hired(&mut self) {
-        self.crew.started -= 1;
-        self.crew.called = self.crew.called.saturating_sub(1);
-        self.crew.most = self.crew.started;
-        if self.crew.most == 0 {
+    pub fn not_spawned(&mut self) {
+        self.workers.started -= 1;
+        self.workers.called = self.workers.called.saturating_sub(1);
+        self.workers.most = self.workers.started;
+        if self.workers.most == 0 {
             self.tell_all();
         }
     }
@@ -388,7 +388,7 @@ impl State {
         }
     }
 
-    /// The budget has nothing left for a readahead: it is not read, and nobody's read fails by it.
+    /// The budget has nothing left for a readahead: it is not read, and no demand read fails by it.
     pub fn refuse(&mut self, job: &Job) {
         self.feed(self.now, Event::Failed { fetch: job.fetch, error: Error::Limit });
     }
@@ -403,20 +403,20 @@ impl State {
 
     // ---- actions out ----
 
-    /// The place of a read that has an answer; its caller is to be woken.
+    /// The slot of a read that has an answer; its caller is to be woken.
     fn wait_of(&mut self, read: ReadId) -> Option<&mut Wait> {
-        let wait = self.waits.get_mut((read.0 & ((1 << PLACE_BITS) - 1)) as usize)?;
+        let wait = self.waits.get_mut((read.0 & ((1 << SLOT_BITS) - 1)) as usize)?;
         if wait.asleep {
             wait.asleep = false;
             self.sleepers -= 1;
-            self.news.bells.push(Arc::clone(&wait.bell));
+            self.notifications.condvars.push(Arc::clone(&wait.condvar));
         }
-        self.news.queues.extend(wait.reaps.take());
-        self.news.wakers.extend(wait.waker.take());
+        self.notifications.queues.extend(wait.reaps.take());
+        self.notifications.wakers.extend(wait.waker.take());
         Some(wait)
     }
 
-    fn obey(&mut self, action: &Action) {
+    fn apply_action(&mut self, action: &Action) {
         if let Some(log) = &mut self.log {
             log.action(action);
         }
@@ -443,14 +443,14 @@ impl State {
             Action::WakeAt { at } => {
                 if self.wake_at.is_none_or(|old| at < old) {
                     self.wake_at = Some(at);
-                    self.crew.timer_moved = true;
+                    self.workers.timer_moved = true;
                 }
             }
         }
     }
 }
 
-/// A number that nobody uses, below `limit`: one that was given back, or the next.
+/// An unused number below `limit`: one that was given back, or the next.
 fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) -> Option<u32> {
     if let Some(number) = free.pop() {
         return Some(number);

@@ -53,7 +53,7 @@ impl Sink for Landing<'_> {
         }
         let Some(part) = self.parts.pop_front() else { return };
         let now = self.shared.now();
-        // After a panic behind the lock the end of the fetch tells everybody.
+        // After a panic behind the lock the end of the fetch wakes all waiting callers.
         let Ok(mut state) = Outside::enter(self.shared).lock() else { return };
         state.land(now, self.job, part);
         state.unlock();

@@ -12,7 +12,7 @@
 use super::jobs::{Job, Part};
 use super::lock::Guard;
 use super::streamed::Landing;
-use super::{LOOK_UP, Shared, guarded, line};
+use super::{LOOK_UP, Shared, guarded, queue};
 use crate::budget::Claim;
 use crate::error::Fault;
 use crate::source::{self, EIO, Source, SourceError};
@@ -25,7 +25,7 @@ impl Shared {
     /// Runs a job: the transfer without the lock, its end with it.
     pub(super) fn run<'a>(&self, mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a>, Fault> {
         let Some(source) = state.file(job.file).map(|file| file.source.share()) else {
-            // Its file is gone, and with it everybody who wanted it.
+            // Its file is closed, and with it every read of it.
             let now = state.now();
             state.feed(now, Event::Failed { fetch: job.fetch, error: Error::Io(EIO) });
             return Ok(state);
@@ -73,7 +73,7 @@ impl Shared {
             let chunk = self.pool.take((end - first) as usize);
             Part { start: self.page.start_of(first), chunk }
         };
-        line::groups(self.page, range).map(part).collect()
+        queue::groups(self.page, range).map(part).collect()
     }
 
     /// Asks the source for its version and size, because a read reaches the end known so far.
@@ -98,7 +98,7 @@ impl Shared {
     /// the file wait meanwhile, and no others.
     pub(super) fn accept<'a>(&self, mut state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
         let Some((source, version)) = state.begin_accept(file) else { return Ok(state) };
-        // Those that wait for bytes of the old version are told now.
+        // Reads that wait for bytes of the old version fail now.
         let outside = state.unlock();
         let size = source.once(&outside, |source| guarded(|| Ok(source.accept()))).unwrap_or(0);
         let now = self.now();
@@ -111,8 +111,8 @@ impl Shared {
     /// Waits until the source of the file, if it has changed, has said what it holds now.
     pub(super) fn await_accepted<'a>(&self, mut state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
         while state.is_accepting(file) {
-            if let Some(calls) = state.calls() {
-                state = state.release().call(calls).lock()?;
+            if let Some(wakeups) = state.wakeups() {
+                state = state.release().wake(wakeups).lock()?;
                 continue;
             }
             state = state.sleep_on(&self.accepted, LOOK_UP)?.0;

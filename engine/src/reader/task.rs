@@ -3,7 +3,7 @@
 //! Never: needs a runtime, or a thread of the caller's; blocks where a worker thread can be had.
 
 use super::Reader;
-use crate::driver::{Progress, Room};
+use crate::driver::{Progress, ReadBuf};
 use crate::error::ReadError;
 use std::future::Future;
 use std::pin::Pin;
@@ -54,7 +54,7 @@ impl Future for ReadAt<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ReadAt { reader, buf, offset, progress } = self.get_mut();
         let len = buf.len();
-        let place = (&mut Room::One(buf), *offset);
+        let place = (&mut ReadBuf::One(buf), *offset);
         match reader.engine.driver().poll_read(
             (reader.open, reader.file),
             &reader.seen,

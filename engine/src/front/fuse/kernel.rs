@@ -1,17 +1,17 @@
 //! The only file that knows the crate `fuser`: requests in, replies out.
 //!
-//! Never: decides anything. A request is unpacked, carried out by [`View`] on a thread that may wait ([`Lanes`]), and its
+//! Never: decides anything. A request is unpacked, carried out by [`View`] on a thread that may wait ([`RequestPool`]), and its
 //! result packed. A reply that is dropped unsent (a panic) answers with EIO, by the crate.
 //!
 //! ```text
-//!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► Lanes ──► View ──► reply
+//!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► RequestPool ──► View ──► reply
 //! ```
 //!
 //! **The kernel's own readahead** stays on, small: it reads up to [`Settings::kernel_readahead_bytes`] ahead in its page
 //! cache, which is what makes requests larger than a page. Of that the engine sees a sequential reader with requests of that
 //! size; it is the engine that hides the storage. Set to nothing, each page is a request of its own.
 
-use super::lanes::{Lanes, TAKERS};
+use super::request_pool::{DISPATCHERS, RequestPool};
 use super::view::{Refusal, View, is_root};
 use super::{MountError, Settings};
 use crate::source::tree::{Kind, Meta};
@@ -40,7 +40,7 @@ pub struct Unmounter(SessionUnmounter);
 
 struct Kernel {
     view: Arc<View>,
-    lanes: Lanes,
+    lanes: RequestPool,
     settings: Settings,
     owner: (u32, u32),
 }
@@ -48,7 +48,7 @@ struct Kernel {
 impl Mounted {
     pub fn new(view: Arc<View>, what: &str, dir: &Path, settings: &Settings) -> Result<Mounted, MountError> {
         let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let kernel = Kernel { view, lanes: Lanes::default(), settings: settings.clone(), owner };
+        let kernel = Kernel { view, lanes: RequestPool::default(), settings: settings.clone(), owner };
         // A comma would begin another option.
         let name: String =
             what.chars().map(|c| if c.is_control() || c == ',' || c == '\\' { '_' } else { c }).collect();
@@ -63,7 +63,7 @@ impl Mounted {
             MountOption::DefaultPermissions,
         ];
         config.acl = if settings.allow_other { SessionACL::All } else { SessionACL::Owner };
-        config.n_threads = Some(TAKERS);
+        config.n_threads = Some(DISPATCHERS);
         config.clone_fd = true;
         Session::new(kernel, dir, &config).map(Mounted).map_err(|error| MountError::refused(dir, &error))
     }

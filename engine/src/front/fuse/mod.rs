@@ -17,8 +17,8 @@
 
 mod handles;
 mod kernel;
-mod lanes;
 mod nodes;
+mod request_pool;
 mod view;
 
 use crate::Engine;
@@ -34,7 +34,7 @@ use std::time::Duration;
 use view::View;
 
 pub use handles::MAX_NAMES;
-pub use lanes::MOST_EXTRA;
+pub use request_pool::MOST_EXTRA;
 pub use view::{Counts, MOST_HANDLES, MOST_IDLE, MOST_NODES};
 
 /// How long what a listing of S3 said is believed. NFS believes attributes for 3 s at least (acregmin, nfs(5)) and those of

@@ -72,7 +72,7 @@ pub struct Conn {
 }
 
 /// The client is gone, or has to go.
-struct Gone;
+struct Disconnected;
 
 /// What is left to do for a request.
 struct Task {
@@ -85,7 +85,7 @@ struct Task {
 }
 
 /// A turn that has begun.
-struct Turn<'a> {
+struct RequestGuard<'a> {
     conn: &'a Conn,
     /// It has had to wait.
     aside: Cell<bool>,
@@ -93,16 +93,16 @@ struct Turn<'a> {
     sent: Cell<usize>,
 }
 
-impl Turn<'_> {
+impl RequestGuard<'_> {
     /// Called before the thread waits for the source: others take what the client sends meanwhile.
-    fn step_aside(&self) {
-        self.conn.lend(MAX_TURNS);
+    fn yield_slot(&self) {
+        self.conn.rearm(MAX_TURNS);
         self.step_aside_alone();
     }
 
     /// Called before the thread waits for the client to take its answer.
     fn step_aside_for_client(&self) {
-        self.conn.lend(MAX_TURNS_SLOW);
+        self.conn.rearm(MAX_TURNS_SLOW);
         self.step_aside_alone();
     }
 
@@ -110,12 +110,12 @@ impl Turn<'_> {
     fn step_aside_alone(&self) {
         if !self.aside.replace(true) {
             let shared = &self.conn.shared;
-            shared.have_done(shared.workers.step_aside());
+            shared.have_done(shared.workers.yield_slot());
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
         if self.aside.get() {
             self.conn.shared.workers.come_back();
@@ -183,7 +183,7 @@ impl Conn {
         // A panic ends this client alone.
         let served = catch_unwind(AssertUnwindSafe(|| self.serve(buffer))).unwrap_or_else(|_| {
             self.hang_up();
-            Err(Gone)
+            Err(Disconnected)
         });
         let mut turns = self.turns();
         turns.inside -= 1;
@@ -199,15 +199,15 @@ impl Conn {
         served.unwrap_or(0)
     }
 
-    fn serve(&self, buffer: &mut Vec<u8>) -> Result<usize, Gone> {
-        let Some(agreement) = self.agreement.get() else { return Err(Gone) };
-        let turn = Turn { conn: self, aside: Cell::new(false), sent: Cell::new(0) };
+    fn serve(&self, buffer: &mut Vec<u8>) -> Result<usize, Disconnected> {
+        let Some(agreement) = self.agreement.get() else { return Err(Disconnected) };
+        let turn = RequestGuard { conn: self, aside: Cell::new(false), sent: Cell::new(0) };
         let task = self.next(&turn, &agreement.export, buffer);
         self.turns().taking = false;
         let Some(task) = task? else { return Ok(0) };
         let nth = self.taken.fetch_add(1, Ordering::Relaxed);
         if (nth < LOOK_EVERY || nth.is_multiple_of(LOOK_EVERY)) && self.stream.has_more() {
-            self.lend(MAX_TURNS);
+            self.rearm(MAX_TURNS);
             self.shared.have_done(self.shared.workers.invite());
         }
         self.answer(&turn, agreement, task, buffer)?;
@@ -215,7 +215,7 @@ impl Conn {
     }
 
     /// Lets others take what the client sends next.
-    fn lend(&self, most: u32) {
+    fn rearm(&self, most: u32) {
         let mut turns = self.turns();
         if turns.inside < most && !self.closing.load(Ordering::Relaxed) {
             self.arm(&mut turns);
@@ -249,7 +249,7 @@ impl Conn {
 
     // ---- the handshake ----
 
-    fn agree(&self) -> Result<(), Gone> {
+    fn agree(&self) -> Result<(), Disconnected> {
         // One time for all of it: a client that sends a byte a second is as slow as one that sends none.
         let mut deadline = Deadline::within(self.shared.settings.handshake);
         let export = self.shared.export(&self.reader);
@@ -265,12 +265,12 @@ impl Conn {
             self.send_all(&answer, &mut deadline, || ())?;
             match then {
                 handshake::Then::More => {}
-                handshake::Then::Close(_) => return Err(Gone),
+                handshake::Then::Close(_) => return Err(Disconnected),
                 handshake::Then::Transmission => break,
             }
         }
         let agreement = Agreement { export, structured: shake.agreed().structured };
-        self.agreement.set(agreement).map_err(|_| Gone)
+        self.agreement.set(agreement).map_err(|_| Disconnected)
     }
 
     // ---- bytes ----
@@ -281,7 +281,7 @@ impl Conn {
     }
 
     /// Sends all of it; `waits` is called before it has to wait for the client.
-    fn send_all(&self, mut bytes: &[u8], deadline: &mut Deadline, waits: impl Fn()) -> Result<(), Gone> {
+    fn send_all(&self, mut bytes: &[u8], deadline: &mut Deadline, waits: impl Fn()) -> Result<(), Disconnected> {
         while !bytes.is_empty() {
             match self.stream.send_now(bytes, &[]) {
                 Ok(sent) => bytes = &bytes[sent..],
@@ -296,21 +296,21 @@ impl Conn {
     }
 
     /// Half an answer may be out: nothing that follows could be understood.
-    fn give_up(&self) -> Gone {
+    fn give_up(&self) -> Disconnected {
         self.hang_up();
-        Gone
+        Disconnected
     }
 
     /// Fills `bytes` from the socket; `waits` is called when they are not all there yet.
-    fn take(&self, mut bytes: &mut [u8], deadline: &mut Deadline, waits: impl Fn()) -> Result<(), Gone> {
+    fn take(&self, mut bytes: &mut [u8], deadline: &mut Deadline, waits: impl Fn()) -> Result<(), Disconnected> {
         while !bytes.is_empty() {
             match self.stream.receive_now(bytes) {
                 Ok(got @ 1..) => bytes = &mut bytes[got..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     waits();
-                    self.stream.wait_to_receive(deadline).map_err(|_| Gone)?;
+                    self.stream.wait_to_receive(deadline).map_err(|_| Disconnected)?;
                 }
-                _ => return Err(Gone),
+                _ => return Err(Disconnected),
             }
         }
         Ok(())
@@ -318,18 +318,23 @@ impl Conn {
 
     /// The next request and what it brings, which goes to `buffer`. Nothing when none has come. Of one that has begun the head,
     /// and each piece of what it brings, has to be there within the time for stalls, however it dribbles in.
-    fn next(&self, turn: &Turn<'_>, export: &Export, buffer: &mut Vec<u8>) -> Result<Option<Task>, Gone> {
+    fn next(
+        &self,
+        turn: &RequestGuard<'_>,
+        export: &Export,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Task>, Disconnected> {
         if self.closing.load(Ordering::Relaxed) {
-            return Err(Gone);
+            return Err(Disconnected);
         }
         let mut bytes = [0; Request::BYTES];
         let got = match self.stream.receive_now(&mut bytes) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-            got => got.ok().filter(|n| *n > 0).ok_or(Gone)?,
+            got => got.ok().filter(|n| *n > 0).ok_or(Disconnected)?,
         };
         // The rest of it is the same request: nobody else takes from here before it is complete.
         self.take(&mut bytes[got..], &mut self.stall(), || turn.step_aside_alone())?;
-        let request = Request::parse(&bytes).ok_or(Gone)?;
+        let request = Request::parse(&bytes).ok_or(Disconnected)?;
         let order = validate(&request, export);
         let taken = self.shared.settings.observer.as_ref().map(|_| Instant::now());
         let mut task = Task { cookie: request.cookie, taken, order, written: None };
@@ -343,7 +348,7 @@ impl Conn {
     }
 
     /// Reads the payload of a refused request and forgets it.
-    fn throw_away(&self, turn: &Turn<'_>, payload: u32) -> Result<(), Gone> {
+    fn throw_away(&self, turn: &RequestGuard<'_>, payload: u32) -> Result<(), Disconnected> {
         let mut left = payload as usize;
         let mut waste = [0; WASTE_BYTES];
         let mut deadline = self.stall();
@@ -362,11 +367,11 @@ impl Conn {
     /// that it needs no more memory.
     fn payload(
         &self,
-        turn: &Turn<'_>,
+        turn: &RequestGuard<'_>,
         offset: u64,
         len: usize,
         buffer: &mut Vec<u8>,
-    ) -> Result<Option<Result<(), WriteError>>, Gone> {
+    ) -> Result<Option<Result<(), WriteError>>, Disconnected> {
         if buffer.len() < len.min(PIECE_BYTES) {
             buffer.resize(len.min(PIECE_BYTES), 0);
         }

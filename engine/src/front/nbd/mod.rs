@@ -374,7 +374,7 @@ impl Shared {
 
     /// Starts the first thread: without one no client would ever be served.
     fn start(self: &Arc<Shared>) -> std::io::Result<()> {
-        if self.workers.invite() == Then::Hire {
+        if self.workers.invite() == Then::Spawn {
             let shared = Arc::clone(self);
             spawn(move || shared.work())?;
         }
@@ -383,7 +383,7 @@ impl Shared {
 
     /// Starts the thread that the workers want, if they want one.
     fn have_done(self: &Arc<Shared>, then: Then) {
-        if then == Then::Hire {
+        if then == Then::Spawn {
             let shared = Arc::clone(self);
             if spawn(move || shared.work()).is_err() {
                 // Those that there are go on when what they wait for has come.
@@ -396,7 +396,7 @@ impl Shared {
     fn work(self: &Arc<Shared>) {
         let mut buffer = Vec::new();
         let mut answered = None;
-        while let Some(number) = self.workers.take(answered, &|| self.have_done(Then::Hire)) {
+        while let Some(number) = self.workers.take(answered, &|| self.have_done(Then::Spawn)) {
             let conn = self.conns.lock().unwrap_or_else(PoisonError::into_inner).get(&number).map(Arc::clone);
             if let Some(conn) = conn {
                 answered = Some(conn.turn(&mut buffer));

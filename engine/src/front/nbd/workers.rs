@@ -38,13 +38,13 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Told once of what a client sends.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 /// The number of no client: the server ends.
-const BELL: u64 = u64::MAX;
+const WAKE: u64 = u64::MAX;
 
 /// See the head of this file.
 pub struct Workers {
     epoll: OwnedFd,
-    bell: OwnedFd,
-    crew: Mutex<Crew>,
+    wake_fd: OwnedFd,
+    pool: Mutex<ThreadPool>,
     called: Condvar,
     /// Whoever holds it polls.
     poller: Mutex<Poller>,
@@ -53,7 +53,7 @@ pub struct Workers {
 }
 
 #[derive(Default)]
-struct Crew {
+struct ThreadPool {
     /// Clients that have sent something, in the order in which it came.
     ready: VecDeque<u64>,
     threads: u32,
@@ -78,30 +78,30 @@ struct Poller {
 pub enum Then {
     Nothing,
     /// Start a thread that begins with [`Workers::take`]; [`Workers::lost`] if there is none to be had.
-    Hire,
+    Spawn,
 }
 
 impl Workers {
     /// No threads yet, and at most `most`.
     pub fn new(most: u32) -> std::io::Result<Workers> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &wake_fd, EventData::new_u64(WAKE), EventFlags::IN)?;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        let (crew, called, poller) = (Mutex::default(), Condvar::new(), Mutex::default());
-        Ok(Workers { epoll, bell, crew, called, poller, cores, most })
+        let (pool, called, poller) = (Mutex::default(), Condvar::new(), Mutex::default());
+        Ok(Workers { epoll, wake_fd, pool, called, poller, cores, most })
     }
 
-    fn crew(&self) -> MutexGuard<'_, Crew> {
-        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pool(&self) -> MutexGuard<'_, ThreadPool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the next thing that this socket sends taken as a turn of the client `number`. Once: armed again by [`Workers::arm`].
     pub fn add(&self, socket: BorrowedFd<'_>, number: u64) -> std::io::Result<Then> {
         epoll::add(&self.epoll, socket, EventData::new_u64(number), ONCE)?;
-        let mut crew = self.crew();
+        let mut pool = self.pool();
         // The first client has nobody yet.
-        Ok(if crew.at_work == 0 { self.call(&mut crew) } else { Then::Nothing })
+        Ok(if pool.at_work == 0 { self.call(&mut pool) } else { Then::Nothing })
     }
 
     /// Once more.
@@ -110,123 +110,123 @@ impl Workers {
     }
 
     /// Whoever calls has to wait for somebody: another is called to look at the sockets, if nobody does.
-    pub fn step_aside(&self) -> Then {
-        let mut crew = self.crew();
-        crew.at_work -= 1;
-        let needed = crew.at_work == 0 || !crew.ready.is_empty();
-        if needed { self.call(&mut crew) } else { Then::Nothing }
+    pub fn yield_slot(&self) -> Then {
+        let mut pool = self.pool();
+        pool.at_work -= 1;
+        let needed = pool.at_work == 0 || !pool.ready.is_empty();
+        if needed { self.call(&mut pool) } else { Then::Nothing }
     }
 
     /// The wait is over.
     pub fn come_back(&self) {
-        self.crew().at_work += 1;
+        self.pool().at_work += 1;
     }
 
     /// There is more to be done than one can do.
     pub fn invite(&self) -> Then {
-        self.call(&mut self.crew())
+        self.call(&mut self.pool())
     }
 
     /// One more at work, if a core is free.
-    fn call(&self, crew: &mut Crew) -> Then {
-        if crew.at_work >= self.cores || crew.ended {
+    fn call(&self, pool: &mut ThreadPool) -> Then {
+        if pool.at_work >= self.cores || pool.ended {
             return Then::Nothing;
         }
-        if crew.resting > crew.calls {
-            crew.calls += 1;
-            crew.at_work += 1;
+        if pool.resting > pool.calls {
+            pool.calls += 1;
+            pool.at_work += 1;
             self.called.notify_one();
-        } else if crew.threads < self.most {
-            crew.threads += 1;
-            crew.at_work += 1;
-            return Then::Hire;
+        } else if pool.threads < self.most {
+            pool.threads += 1;
+            pool.at_work += 1;
+            return Then::Spawn;
         }
         Then::Nothing
     }
 
     /// Threads there are.
     pub fn threads(&self) -> u32 {
-        self.crew().threads
+        self.pool().threads
     }
 
     /// A thread that was to be hired could not be had, or has died.
     pub fn lost(&self) {
-        let mut crew = self.crew();
-        crew.threads -= 1;
-        crew.at_work -= 1;
+        let mut pool = self.pool();
+        pool.threads -= 1;
+        pool.at_work -= 1;
     }
 
     /// The client whose turn it is. Blocks. `answered`: how many bytes, when the caller has just served one. Nothing: the
     /// thread is not needed any more, and not counted any more.
-    pub fn take(&self, answered: Option<usize>, hire: &dyn Fn()) -> Option<u64> {
-        let mut crew = self.crew();
+    pub fn take(&self, answered: Option<usize>, spawn: &dyn Fn()) -> Option<u64> {
+        let mut pool = self.pool();
         let look = |bytes: usize| MOMENT + Duration::from_nanos(bytes.min(MOST_TAKEN) as u64);
         let mut look = answered.filter(|_| self.cores > 1).map(look);
         loop {
-            if crew.ended {
+            if pool.ended {
                 break;
             }
-            if crew.at_work <= self.cores {
-                if let Some(number) = crew.ready.pop_front() {
+            if pool.at_work <= self.cores {
+                if let Some(number) = pool.ready.pop_front() {
                     return Some(number);
                 }
                 if let Ok(mut poller) = self.poller.try_lock() {
-                    drop(crew);
+                    drop(pool);
                     poller.poll(self, look);
-                    crew = self.crew();
-                    crew.ready.extend(poller.came.drain(..).filter(|number| *number != BELL));
+                    pool = self.pool();
+                    pool.ready.extend(poller.came.drain(..).filter(|number| *number != WAKE));
                     // Before anybody else finds that nobody polls and nothing is there.
                     drop(poller);
-                    if crew.ready.len() > 1 && self.call(&mut crew) == Then::Hire {
-                        drop(crew);
-                        hire();
-                        crew = self.crew();
+                    if pool.ready.len() > 1 && self.call(&mut pool) == Then::Spawn {
+                        drop(pool);
+                        spawn();
+                        pool = self.pool();
                     }
                     continue;
                 }
             }
             look = None;
             let rested;
-            (crew, rested) = self.rest(crew);
+            (pool, rested) = self.rest(pool);
             if !rested {
-                crew.threads -= 1;
+                pool.threads -= 1;
                 return None;
             }
         }
-        crew.threads -= 1;
-        crew.at_work -= 1;
+        pool.threads -= 1;
+        pool.at_work -= 1;
         None
     }
 
     /// Until somebody calls. Not at work any more when nobody did for long.
-    fn rest<'a>(&self, mut crew: MutexGuard<'a, Crew>) -> (MutexGuard<'a, Crew>, bool) {
-        crew.at_work -= 1;
-        crew.resting += 1;
+    fn rest<'a>(&self, mut pool: MutexGuard<'a, ThreadPool>) -> (MutexGuard<'a, ThreadPool>, bool) {
+        pool.at_work -= 1;
+        pool.resting += 1;
         let until = Instant::now() + IDLE;
-        while crew.calls == 0 && !crew.ended {
+        while pool.calls == 0 && !pool.ended {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                crew.resting -= 1;
-                return (crew, false);
+                pool.resting -= 1;
+                return (pool, false);
             }
-            crew = self.called.wait_timeout(crew, left).unwrap_or_else(PoisonError::into_inner).0;
+            pool = self.called.wait_timeout(pool, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        crew.resting -= 1;
-        if crew.calls > 0 {
-            crew.calls -= 1;
+        pool.resting -= 1;
+        if pool.calls > 0 {
+            pool.calls -= 1;
         } else {
             // The end calls everybody.
-            crew.at_work += 1;
+            pool.at_work += 1;
         }
-        (crew, true)
+        (pool, true)
     }
 
     /// Nobody takes a turn any more; threads end by themselves.
     pub fn end(&self) {
-        self.crew().ended = true;
+        self.pool().ended = true;
         self.called.notify_all();
-        // It wakes the one that polls; a full bell has rung already.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        // It wakes the one that polls; a full wake_fd has rung already.
+        let _ = rustix::io::write(&self.wake_fd, &1_u64.to_ne_bytes());
     }
 }
 
@@ -270,8 +270,8 @@ mod tests {
     fn clients(workers: &Workers, many: u64) -> Vec<(UnixStream, UnixStream)> {
         let pair = |number| {
             let (mine, theirs) = UnixStream::pair().expect("a pair");
-            let hire = workers.add(mine.as_fd(), number).expect("added") == Then::Hire;
-            assert_eq!(hire, number == 0, "the first needs a thread, and it is the caller");
+            let spawn = workers.add(mine.as_fd(), number).expect("added") == Then::Spawn;
+            assert_eq!(spawn, number == 0, "the first needs a thread, and it is the caller");
             (mine, theirs)
         };
         (0..many).map(pair).collect()
@@ -303,8 +303,8 @@ mod tests {
         }
         workers.end();
         assert_eq!(workers.take(Some(0), &nobody), None);
-        let crew = workers.crew();
-        assert_eq!((crew.threads, crew.at_work, crew.resting), (0, 0, 0));
+        let pool = workers.pool();
+        assert_eq!((pool.threads, pool.at_work, pool.resting), (0, 0, 0));
     }
 
     /// As many as there are cores; more only when those wait. Whoever comes back and is one too many rests.
@@ -314,11 +314,11 @@ mod tests {
         workers.cores = 2;
         let all = clients(&workers, 1);
         let workers = &workers;
-        assert!(workers.invite() == Then::Hire, "a core is free");
+        assert!(workers.invite() == Then::Spawn, "a core is free");
         assert!(workers.invite() == Then::Nothing, "no other is");
-        assert!(workers.step_aside() == Then::Nothing, "one is still at work");
-        assert!(workers.step_aside() == Then::Hire, "nobody is");
-        assert!(workers.step_aside() == Then::Nothing, "there are three threads, and may not be more");
+        assert!(workers.yield_slot() == Then::Nothing, "one is still at work");
+        assert!(workers.yield_slot() == Then::Spawn, "nobody is");
+        assert!(workers.yield_slot() == Then::Nothing, "there are three threads, and may not be more");
         workers.come_back();
         workers.come_back();
         workers.come_back();
@@ -329,7 +329,7 @@ mod tests {
                     while workers.take(None, &nobody).is_some() {
                         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                         // What was sent stays there. The second one polls, or the third, which rested until it was called.
-                        assert!(workers.step_aside() == Then::Nothing);
+                        assert!(workers.yield_slot() == Then::Nothing);
                         while count.load(std::sync::atomic::Ordering::SeqCst) < 3 {
                             workers.arm(all[0].0.as_fd(), 0).expect("armed");
                             std::thread::yield_now();
@@ -345,7 +345,7 @@ mod tests {
             }
             workers.end();
         });
-        let crew = workers.crew();
-        assert_eq!((crew.threads, crew.at_work, crew.resting, crew.calls), (0, 0, 0, 0));
+        let pool = workers.pool();
+        assert_eq!((pool.threads, pool.at_work, pool.resting, pool.calls), (0, 0, 0, 0));
     }
 }

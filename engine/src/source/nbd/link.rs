@@ -89,7 +89,7 @@ impl Broken {
 }
 
 /// Whose turn it is.
-enum Floor {
+enum ReplyOwner {
     Free,
     Listening,
     /// The head of this one's answer has been read; what is left are its bytes, or none and this error.
@@ -97,8 +97,8 @@ enum Floor {
     Down(Broken),
 }
 
-struct Turn {
-    floor: Floor,
+struct ReplyState {
+    owner: ReplyOwner,
     next_cookie: u64,
     waiting: HashSet<u64>,
     /// Bytes that the server owes for the requests on their way.
@@ -112,7 +112,7 @@ pub struct Link {
     flags: u16,
     silence: Duration,
     sending: Mutex<()>,
-    turn: Mutex<Turn>,
+    replies: Mutex<ReplyState>,
     bell: Condvar,
 }
 
@@ -121,8 +121,9 @@ impl Link {
     pub fn connect(address: &Address, silence: Duration) -> Result<Link, Broken> {
         let stream = Wire::connect(&address.place, silence).map_err(|error| Broken::lost(&error))?;
         let (size, flags) = agree(&stream, &address.export, Instant::now() + silence)?;
-        let turn = Mutex::new(Turn { floor: Floor::Free, next_cookie: 1, waiting: HashSet::new(), owed: 0 });
-        Ok(Link { stream, size, flags, silence, sending: Mutex::default(), turn, bell: Condvar::new() })
+        let replies =
+            Mutex::new(ReplyState { owner: ReplyOwner::Free, next_cookie: 1, waiting: HashSet::new(), owed: 0 });
+        Ok(Link { stream, size, flags, silence, sending: Mutex::default(), replies, bell: Condvar::new() })
     }
 
     /// When an answer has to be complete: `silence` for itself, and as much for each [`PACE_BYTES`] that the server owes with it.
@@ -141,16 +142,16 @@ impl Link {
     }
 
     pub fn is_up(&self) -> bool {
-        !matches!(self.turn().floor, Floor::Down(_))
+        !matches!(self.replies().owner, ReplyOwner::Down(_))
     }
 
     /// Reads on their way.
     pub fn requests(&self) -> u32 {
-        self.turn().waiting.len() as u32
+        self.replies().waiting.len() as u32
     }
 
-    fn turn(&self) -> MutexGuard<'_, Turn> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn replies(&self) -> MutexGuard<'_, ReplyState> {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fills `bufs` with what there is from `offset` on.
@@ -169,18 +170,18 @@ impl Link {
     /// One request: `len` bytes from `offset` on, into `bufs` from their byte `skip` on.
     fn request(&self, bufs: &mut [IoSliceMut<'_>], skip: usize, offset: u64, len: usize) -> Result<(), Broken> {
         let (cookie, until) = {
-            let mut turn = self.turn();
-            if let Floor::Down(why) = &turn.floor {
+            let mut replies = self.replies();
+            if let ReplyOwner::Down(why) = &replies.owner {
                 return Err(why.clone());
             }
-            turn.next_cookie += 1;
-            let cookie = turn.next_cookie;
-            turn.waiting.insert(cookie);
-            turn.owed += len as u64;
-            (cookie, self.until(turn.owed))
+            replies.next_cookie += 1;
+            let cookie = replies.next_cookie;
+            replies.waiting.insert(cookie);
+            replies.owed += len as u64;
+            (cookie, self.until(replies.owed))
         };
         let done = self.receive((cookie, until), bufs, skip, (offset, len));
-        self.turn().owed -= len as u64;
+        self.replies().owed -= len as u64;
         done
     }
 
@@ -219,49 +220,49 @@ impl Link {
 
     /// Waits until the head of the answer to `cookie` has been read, and holds the floor then. Gives its error number.
     fn listen(&self, cookie: u64, until: Instant) -> Result<u32, Broken> {
-        let mut turn = self.turn();
+        let mut replies = self.replies();
         loop {
             if Instant::now() >= until {
-                drop(turn);
+                drop(replies);
                 return Err(self.down(Broken::Lost(ETIMEDOUT, "the server is too slow".to_string())));
             }
-            match &turn.floor {
-                Floor::Down(why) => return Err(why.clone()),
-                Floor::For(whose, error) if *whose == cookie => {
+            match &replies.owner {
+                ReplyOwner::Down(why) => return Err(why.clone()),
+                ReplyOwner::For(whose, error) if *whose == cookie => {
                     let error = *error;
-                    turn.floor = Floor::Listening;
+                    replies.owner = ReplyOwner::Listening;
                     return Ok(error);
                 }
-                Floor::Free => {
-                    turn.floor = Floor::Listening;
-                    drop(turn);
+                ReplyOwner::Free => {
+                    replies.owner = ReplyOwner::Listening;
+                    drop(replies);
                     let (whose, error) = self.head(until).map_err(|broken| self.down(broken))?;
                     if whose == cookie {
                         return Ok(error);
                     }
-                    turn = self.turn();
-                    if !turn.waiting.contains(&whose) {
-                        drop(turn);
+                    replies = self.replies();
+                    if !replies.waiting.contains(&whose) {
+                        drop(replies);
                         return Err(self.down(Broken::odd("an answer that nobody waits for")));
                     }
-                    turn.floor = Floor::For(whose, error);
+                    replies.owner = ReplyOwner::For(whose, error);
                     self.bell.notify_all();
                 }
-                Floor::Listening | Floor::For(..) => {
+                ReplyOwner::Listening | ReplyOwner::For(..) => {
                     let left = until.saturating_duration_since(Instant::now());
-                    turn = self.bell.wait_timeout(turn, left).unwrap_or_else(PoisonError::into_inner).0;
+                    replies = self.bell.wait_timeout(replies, left).unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
     }
 
     fn yield_floor(&self, cookie: u64) {
-        let mut turn = self.turn();
-        turn.waiting.remove(&cookie);
-        if matches!(turn.floor, Floor::Listening) {
-            turn.floor = Floor::Free;
+        let mut replies = self.replies();
+        replies.waiting.remove(&cookie);
+        if matches!(replies.owner, ReplyOwner::Listening) {
+            replies.owner = ReplyOwner::Free;
         }
-        if !turn.waiting.is_empty() {
+        if !replies.waiting.is_empty() {
             self.bell.notify_all();
         }
     }
@@ -278,12 +279,12 @@ impl Link {
 
     /// Nothing that comes can be trusted any more. Gives what everybody is told: the first reason there was.
     fn down(&self, why: Broken) -> Broken {
-        let mut turn = self.turn();
-        if let Floor::Down(first) = &turn.floor {
+        let mut replies = self.replies();
+        if let ReplyOwner::Down(first) = &replies.owner {
             return first.clone();
         }
-        turn.floor = Floor::Down(why.clone());
-        turn.waiting.clear();
+        replies.owner = ReplyOwner::Down(why.clone());
+        replies.waiting.clear();
         self.stream.hang_up();
         self.bell.notify_all();
         why

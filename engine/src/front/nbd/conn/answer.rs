@@ -7,7 +7,7 @@
 //!   write:  source ── cache forgets ── FUA: flush ── output lock ── send ── unlock
 //! ```
 
-use super::{Agreement, Conn, Gone, PIECE_BYTES, Task, Turn};
+use super::{Agreement, Conn, Disconnected, PIECE_BYTES, RequestGuard, Task};
 use crate::front::nbd::permits::Permit;
 use crate::front::observe::{Asked, Passed};
 use crate::nbd::validate::Order;
@@ -54,11 +54,11 @@ impl Open {
 impl Conn {
     pub(super) fn answer(
         &self,
-        turn: &Turn<'_>,
+        turn: &RequestGuard<'_>,
         agreement: &Agreement,
         task: Task,
         buffer: &mut Vec<u8>,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), Disconnected> {
         let order = match task.order {
             Ok(order) => order,
             Err(refusal) => {
@@ -69,7 +69,7 @@ impl Conn {
         };
         let open = Open::new(task.cookie, &order, task.taken);
         let done = match order {
-            Order::Disconnect => return Err(Gone),
+            Order::Disconnect => return Err(Disconnected),
             Order::Read { offset, len } => return self.read((turn, agreement), open, offset, len, buffer),
             Order::Cache { offset, len } => {
                 // A hint that comes to nothing is no failure.
@@ -79,11 +79,11 @@ impl Conn {
             // What is only read has nothing to be flushed.
             Order::Flush if !self.shared.settings.writable => Ok(()),
             Order::Flush => {
-                turn.step_aside();
+                turn.yield_slot();
                 self.reader.flush()
             }
             Order::Write { offset, len, safe } => {
-                turn.step_aside();
+                turn.yield_slot();
                 let written = task.written.unwrap_or_else(|| {
                     let bytes = buffer.get(..len as usize).unwrap_or_default();
                     self.reader.write_at(bytes, offset)
@@ -91,7 +91,7 @@ impl Conn {
                 written.and_then(|()| if safe { self.reader.flush() } else { Ok(()) })
             }
             Order::Zero { offset, len, safe } => {
-                turn.step_aside();
+                turn.yield_slot();
                 self.zero(offset, len, buffer).and_then(|()| if safe { self.reader.flush() } else { Ok(()) })
             }
         };
@@ -119,7 +119,7 @@ impl Conn {
     }
 
     /// The wire, for one answer without data.
-    fn wire(&self, turn: &Turn<'_>) -> MutexGuard<'_, ()> {
+    fn wire(&self, turn: &RequestGuard<'_>) -> MutexGuard<'_, ()> {
         self.free_wire().unwrap_or_else(|| {
             // The answer that is sent may have to wait for the client.
             turn.step_aside_for_client();
@@ -128,7 +128,12 @@ impl Conn {
     }
 
     /// The wire, for an answer that begins with this piece, which is in `buffer` then.
-    fn wire_with(&self, turn: &Turn<'_>, piece: Piece, buffer: &mut Vec<u8>) -> Result<MutexGuard<'_, ()>, Failure> {
+    fn wire_with(
+        &self,
+        turn: &RequestGuard<'_>,
+        piece: Piece,
+        buffer: &mut Vec<u8>,
+    ) -> Result<MutexGuard<'_, ()>, Failure> {
         if let Some(wire) = self.free_wire() {
             return Ok(wire);
         }
@@ -152,7 +157,7 @@ impl Conn {
     }
 
     /// What is left of a piece is in `buffer` again, if it was let go of.
-    fn recall(&self, turn: &Turn<'_>, piece: Piece, sent: usize, buffer: &mut Vec<u8>) -> Result<(), Failure> {
+    fn recall(&self, turn: &RequestGuard<'_>, piece: Piece, sent: usize, buffer: &mut Vec<u8>) -> Result<(), Failure> {
         if !buffer.is_empty() {
             return Ok(());
         }
@@ -161,7 +166,13 @@ impl Conn {
     }
 
     /// Sends a piece that is in `buffer`, behind `head`. The client has the time for stalls to take it.
-    fn send_piece(&self, turn: &Turn<'_>, head: &[u8], piece: Piece, buffer: &mut Vec<u8>) -> Result<(), Gone> {
+    fn send_piece(
+        &self,
+        turn: &RequestGuard<'_>,
+        head: &[u8],
+        piece: Piece,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), Disconnected> {
         turn.sent.update(|sent| sent + piece.len);
         let mut deadline = self.stall();
         let mut out = 0;
@@ -183,11 +194,11 @@ impl Conn {
     }
 
     /// Sends an answer without data.
-    fn send(&self, turn: &Turn<'_>, answer: &[u8]) -> Result<(), Gone> {
+    fn send(&self, turn: &RequestGuard<'_>, answer: &[u8]) -> Result<(), Disconnected> {
         self.send_all(answer, &mut self.stall(), || turn.step_aside_for_client())
     }
 
-    fn succeed(&self, turn: &Turn<'_>, agreement: &Agreement, open: Open) -> Result<(), Gone> {
+    fn succeed(&self, turn: &RequestGuard<'_>, agreement: &Agreement, open: Open) -> Result<(), Disconnected> {
         let cookie = open.cookie;
         self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.told(open, true);
@@ -199,7 +210,14 @@ impl Conn {
         }
     }
 
-    fn fail(&self, turn: &Turn<'_>, agreement: &Agreement, open: Open, error: u32, message: &str) -> Result<(), Gone> {
+    fn fail(
+        &self,
+        turn: &RequestGuard<'_>,
+        agreement: &Agreement,
+        open: Open,
+        error: u32,
+        message: &str,
+    ) -> Result<(), Disconnected> {
         let cookie = open.cookie;
         self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
         self.told(open, false);
@@ -215,12 +233,12 @@ impl Conn {
     /// structured reply, or by hanging up.
     fn read(
         &self,
-        (turn, agreement): (&Turn<'_>, &Agreement),
+        (turn, agreement): (&RequestGuard<'_>, &Agreement),
         open: Open,
         offset: u64,
         len: u32,
         buffer: &mut Vec<u8>,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), Disconnected> {
         let cookie = open.cookie;
         let end = offset + u64::from(len);
         let piece = |from: u64| Piece { offset: from, len: PIECE_BYTES.min((end - from) as usize) };
@@ -248,13 +266,13 @@ impl Conn {
         self.send_piece(turn, head, first, buffer)?;
         while at < end {
             // It takes its time, and the client's.
-            turn.step_aside();
+            turn.yield_slot();
             let next = piece(at);
             if self.fill(turn, &mut buffer[..next.len], at).is_err() {
                 self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
                 self.told(open, false);
                 self.hang_up();
-                return Err(Gone);
+                return Err(Disconnected);
             }
             at += next.len as u64;
             self.count(open, at == end, next.len);
@@ -273,8 +291,8 @@ impl Conn {
     }
 
     /// Fills `buf`, all of it, with bytes of the version that the client was told of.
-    fn fill(&self, turn: &Turn<'_>, buf: &mut [u8], offset: u64) -> Result<(), Failure> {
-        match self.reader.read_at_telling(buf, offset, &mut || turn.step_aside()) {
+    fn fill(&self, turn: &RequestGuard<'_>, buf: &mut [u8], offset: u64) -> Result<(), Failure> {
+        match self.reader.read_at_telling(buf, offset, &mut || turn.yield_slot()) {
             Ok(got) if got == buf.len() => Ok(()),
             Ok(_) => Err((errno::EIO, "the source became shorter".to_string())),
             Err(error @ ReadError::Changed { .. }) => Err((errno::ESHUTDOWN, error.to_string())),

@@ -25,7 +25,7 @@ use foreread_core::units::{ByteRange, FileId, Nanos};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the head of this file.
-pub struct Seen {
+pub struct VersionCursor {
     version: AtomicU64,
     pin: Pin,
 }
@@ -41,9 +41,9 @@ enum Pin {
     Exact(u64),
 }
 
-impl Seen {
-    pub fn new(version: u64) -> Seen {
-        Seen { version: AtomicU64::new(version), pin: Pin::No }
+impl VersionCursor {
+    pub fn new(version: u64) -> VersionCursor {
+        VersionCursor { version: AtomicU64::new(version), pin: Pin::No }
     }
 
     /// Goes on with this version alone, and with this size alone where there is one.
@@ -61,16 +61,16 @@ impl Seen {
 
     /// What a second reader begins with, where the source is at `version`: what reads one version only has no second
     /// description on another.
-    pub fn again(&self, version: u64) -> Seen {
+    pub fn again(&self, version: u64) -> VersionCursor {
         let version = if self.is_pinned() { self.version.load(Ordering::Relaxed) } else { version };
-        Seen { version: AtomicU64::new(version), pin: self.pin }
+        VersionCursor { version: AtomicU64::new(version), pin: self.pin }
     }
 
     fn is_pinned(&self) -> bool {
         !matches!(self.pin, Pin::No)
     }
 
-    /// Whether the reader knew of this version. When not it is told, and knows now.
+    /// Whether the reader knew of this version. If not, it learns of it.
     pub fn knows(&self, version: u64) -> bool {
         let known = self.version.load(Ordering::Relaxed) == version;
         if !known {
@@ -79,7 +79,7 @@ impl Seen {
         known
     }
 
-    /// The reader is told of a version.
+    /// The reader learns of a version.
     pub fn told(&self, version: u64) {
         if !self.is_pinned() {
             self.version.store(version, Ordering::Relaxed);
@@ -100,14 +100,14 @@ pub enum Accepting {
 
 impl State {
     /// How a read ends whose reader has not heard of the version that there is now.
-    pub fn news_for(&self, file: FileId, seen: &Seen) -> Option<Fault> {
+    pub fn outcome_if_changed(&self, file: FileId, seen: &VersionCursor) -> Option<Fault> {
         let (_, version) = self.known(file);
         (!seen.knows(version)).then_some(Fault::Read(Error::Changed))
     }
 
     /// How a read ends that need not begin: the source is another now, or has nothing there.
-    pub fn met(&self, file: FileId, seen: &Seen, range: ByteRange) -> Option<Result<usize, Fault>> {
-        if let Some(fault) = self.news_for(file, seen) {
+    pub fn met(&self, file: FileId, seen: &VersionCursor, range: ByteRange) -> Option<Result<usize, Fault>> {
+        if let Some(fault) = self.outcome_if_changed(file, seen) {
             return Some(Err(fault));
         }
         let (size, _) = self.known(file);
@@ -118,7 +118,7 @@ impl State {
     }
 
     /// How a read has ended: one that was served while the source grew may hold bytes from after that.
-    pub fn settle(&self, file: FileId, seen: &Seen, outcome: Result<usize, Error>) -> Result<usize, Error> {
+    pub fn settle(&self, file: FileId, seen: &VersionCursor, outcome: Result<usize, Error>) -> Result<usize, Error> {
         let grew = seen.size().is_some_and(|pinned| pinned != self.known(file).0);
         if grew { outcome.and(Err(Error::Changed)) } else { outcome }
     }
@@ -149,7 +149,7 @@ impl State {
         self.file(file).is_some_and(|file| file.accepting != Accepting::No)
     }
 
-    /// The source to be asked what it holds since it changed, and the version that this will be. To one caller only, who asks.
+    /// The source to be asked what it holds since it changed, and the version that this will be. Given to one caller only, which asks.
     pub fn begin_accept(&mut self, file: FileId) -> Option<(Remote<dyn Source>, u64)> {
         let entry = self.files.get_mut(file.0 as usize)?.as_mut()?;
         if entry.accepting != Accepting::Due {

@@ -6,19 +6,19 @@ use crate::store::Lease;
 use std::io::IoSliceMut;
 
 /// The caller's memory.
-pub enum Room<'a, 'b> {
+pub enum ReadBuf<'a, 'b> {
     /// One buffer.
     One(&'a mut [u8]),
     /// Several, filled in their order.
     Many(&'a mut [IoSliceMut<'b>]),
 }
 
-impl Room<'_, '_> {
+impl ReadBuf<'_, '_> {
     /// Bytes there is room for.
     pub fn len(&self) -> usize {
         match self {
-            Room::One(buf) => buf.len(),
-            Room::Many(bufs) => bufs.iter().fold(0, |sum, buf| sum.saturating_add(buf.len())),
+            ReadBuf::One(buf) => buf.len(),
+            ReadBuf::Many(bufs) => bufs.iter().fold(0, |sum, buf| sum.saturating_add(buf.len())),
         }
     }
 
@@ -26,8 +26,8 @@ impl Room<'_, '_> {
     #[inline]
     pub fn take(&mut self, at: usize, piece: &Lease) -> usize {
         match self {
-            Room::One(buf) => piece.copy_to(buf.get_mut(at..).unwrap_or_default()),
-            Room::Many(bufs) => scatter(bufs, at, piece),
+            ReadBuf::One(buf) => piece.copy_to(buf.get_mut(at..).unwrap_or_default()),
+            ReadBuf::Many(bufs) => scatter(bufs, at, piece),
         }
     }
 }

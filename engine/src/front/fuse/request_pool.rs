@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Threads that take requests.
-pub const TAKERS: usize = 16;
+pub const DISPATCHERS: usize = 16;
 /// Of these, how many may wait for storage at once.
 const INLINE: usize = 12;
 /// Threads beyond them; with all of these waiting, too, requests wait.
@@ -22,7 +22,7 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// See the head of this file.
 #[derive(Clone, Default)]
-pub struct Lanes(Arc<Busy>);
+pub struct RequestPool(Arc<Busy>);
 
 #[derive(Default)]
 struct Busy {
@@ -39,7 +39,7 @@ impl Drop for Count<'_> {
     }
 }
 
-impl Lanes {
+impl RequestPool {
     /// Does the work, here or elsewhere. A panic ends that work alone: its reply is dropped, which answers with an error.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         let busy = &self.0;
@@ -76,11 +76,11 @@ mod tests {
     /// More work that waits than there are threads to take it: the last ones still take.
     #[test]
     fn the_last_takers_never_wait() {
-        let lanes = Lanes::default();
+        let lanes = RequestPool::default();
         let (begun, begins) = channel();
-        let gate = Arc::new(std::sync::Barrier::new(TAKERS * 3 + 1));
+        let gate = Arc::new(std::sync::Barrier::new(DISPATCHERS * 3 + 1));
         for _ in 0..3 {
-            for _ in 0..TAKERS {
+            for _ in 0..DISPATCHERS {
                 let (lanes, gate, begun) = (lanes.clone(), Arc::clone(&gate), begun.clone());
                 std::thread::spawn(move || {
                     lanes.run(move || {
@@ -90,7 +90,7 @@ mod tests {
                 });
             }
         }
-        (0..TAKERS * 3).for_each(|_| begins.recv().expect("all of them begin"));
+        (0..DISPATCHERS * 3).for_each(|_| begins.recv().expect("all of them begin"));
         assert!(lanes.0.inline.load(Ordering::Relaxed) <= INLINE);
         gate.wait();
         lanes.run(|| std::panic::panic_any("a bug"));

@@ -6,7 +6,7 @@
 //! every buffer is made by who needs it.
 //!
 //! ```text
-//!   take ──► spare list of this size short? ──ring──► stoker: allocate, touch, put into the spare list
+//!   take ──► spare list of this size short? ──ring──► prefaulter: allocate, touch, put into the spare list
 //! ```
 
 use crate::chunk::Pool;
@@ -26,7 +26,7 @@ pub fn ready(len: usize) -> usize {
 
 /// Counts what was missing and, when that is worth it, has a thread.
 #[derive(Debug, Default)]
-pub struct Stoker {
+pub struct BufferPrefaulter {
     state: Mutex<State>,
 }
 
@@ -37,7 +37,7 @@ struct State {
     refused: bool,
 }
 
-impl Stoker {
+impl BufferPrefaulter {
     /// Buffers of `pages` pages are short; `missed` tells that there was none at all.
     pub fn ring(&self, pool: &Arc<Pool>, pages: usize, missed: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl Stoker {
             return;
         }
         if state.thread.is_none() {
-            state.thread = hire(Arc::downgrade(pool));
+            state.thread = spawn(Arc::downgrade(pool));
             state.refused = state.thread.is_none();
         }
         // Full means that it is at work already; it makes all that are short of a size.
@@ -57,7 +57,7 @@ impl Stoker {
 }
 
 /// Starts the thread. It ends when the pool is gone.
-fn hire(pool: Weak<Pool>) -> Option<SyncSender<usize>> {
+fn spawn(pool: Weak<Pool>) -> Option<SyncSender<usize>> {
     let (ring, rung): (SyncSender<usize>, Receiver<usize>) = sync_channel(1);
     let work = move || {
         for pages in rung {
@@ -65,5 +65,5 @@ fn hire(pool: Weak<Pool>) -> Option<SyncSender<usize>> {
             while pool.make_ready(pages) {}
         }
     };
-    system::spawn("foreread-stoker", None, work).is_ok().then_some(ring)
+    system::spawn("foreread-prefault", None, work).is_ok().then_some(ring)
 }

@@ -1,20 +1,23 @@
-//! Transfers under way without a thread each: what is handed to a source's queue, who reaps it, and who takes over.
+//! Transfers in flight without a thread each: what is submitted to a source's queue, and which thread reaps it.
 //!
-//! The thread that finds fetches waiting hands them over, a batch in one call, demand first; a fetch goes as one transfer for
-//! each group of pages, and its pages land as they come, from the front. Of the callers that wait for bytes of a file one
-//! sits at its queue and reaps for all; when it has what it waited for, it calls another that sleeps. While nobody waits, a
-//! worker looks in once in a [`TICK`], so that readahead goes on; nothing depends on it. Never: the only way. What a queue
-//! refuses, and what is beyond its depth, waits for a thread like any other fetch.
+//! The thread that finds fetches waiting submits them, a batch in one call, demand first. A fetch is one transfer for each
+//! group of pages; its pages land in order from the front, as they arrive. Of the callers that wait for bytes of a file,
+//! one reaps for all of them; when it has its own bytes, it wakes another that sleeps. While no caller waits, a worker
+//! polls once in a [`TICK`], so that readahead goes on. A queue may refuse: what it refuses, and what is beyond its depth,
+//! waits for a thread like any other fetch.
+//!
+//! Example: three readers miss on one file with a queue of depth 16. The first submits three transfers and reaps. Its own
+//! ends second: it has by then completed the first reader's, and wakes the third to reap the last transfer.
 //!
 //! ```text
-//!   jobs ──batch──► queue (owns buffers) ──ended──► reaper: a caller that waits  ──► Done, Failed
-//!                                              │    next caller, looking in first ┘
-//!                                              └─── the watch: a worker, while nobody waits
+//!   jobs ──batch──► queue (owns buffers) ──ended──► reaper: a caller that waits     ──► Done, Failed
+//!                                              │    the next caller, which polls first ┘
+//!                                              └─── the idle poll: a worker, while no caller waits
 //! ```
 
 use super::jobs::{Job, Part};
 use super::lock::{Guard, Outside, Remote};
-use super::polled::Attendance;
+use super::polled::ReaperThread;
 use super::state::{GROUP_PAGES, State};
 use super::{Shared, guarded};
 use crate::budget::Claim;
@@ -26,14 +29,14 @@ use foreread_core::units::{ByteRange, FileId, Nanos, PageSize};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How often the watch looks in. 16 fetches of 1 MiB in each are 16 GB/s.
+/// How often a worker polls the queues that no thread reaps. 16 fetches of 1 MiB in each tick are 16 GB/s.
 pub const TICK: Duration = Duration::from_millis(1);
-/// Ticks without a transfer after which the watch ends.
+/// Ticks without a transfer after which it ends.
 pub const LINGER: u32 = 50;
 
-/// A fetch that has been handed over, in pieces.
+/// A fetch that has been submitted, in pieces.
 struct Handed {
-    /// Tells this use of a place from earlier ones; with the number of the piece it is the tag of a transfer.
+    /// Distinguishes this use of a slot from earlier ones; with the number of the piece it is the tag of a transfer.
     serial: u64,
     job: Job,
     /// Pieces at the queue.
@@ -42,9 +45,9 @@ struct Handed {
     early: Vec<(u64, Part, u64)>,
     /// Pieces that have landed, and how many bytes they are.
     landed: (u64, u64),
-    /// The machine has its answer; what still comes is nobody's.
+    /// The machine has its answer; pieces that still arrive are dropped.
     answered: bool,
-    /// When it was handed over.
+    /// When it was submitted.
     began: Nanos,
     /// Its share of the budget.
     claim: Claim,
@@ -53,43 +56,53 @@ struct Handed {
 /// Bits of a tag that number the piece.
 const PIECE_BITS: u32 = 20;
 
-/// A file's queue, as the driver sees it.
-pub struct Line {
+/// The driver's state of one file's queue.
+pub struct QueueState {
     queue: Remote<dyn Queue>,
     /// Transfers that it takes at once.
     depth: usize,
-    /// Tells it from the line of any other file, which may have the same number by now.
+    /// Identifies it: another file may have the same file number by now.
     pub number: u64,
-    /// What has been handed over and not all come back.
+    /// Fetches of which transfers are in flight.
     handed: Vec<Handed>,
     /// Transfers at the queue.
     under_way: usize,
-    /// Somebody sits at it.
+    /// A thread reaps it.
     reaping: bool,
-    /// A sleeper has been called to sit down and has not arrived.
+    /// A sleeping caller has been woken to reap and has not begun.
     called: bool,
-    /// It has refused once: no more is handed over.
+    /// It has refused once: nothing more is submitted.
     closed: bool,
-    /// Who attends to it for tasks.
-    pub attendance: Attendance,
+    /// The thread that reaps for tasks.
+    pub reaper_thread: ReaperThread,
 }
 
-/// Who sits down at a queue.
+/// The thread that reaps a queue.
 #[derive(Clone, Copy)]
-pub enum Seat {
+pub enum Reaper {
     /// A caller that waits for its read: until there is something, or the read has an answer.
     Caller(u32),
-    /// The thread that attends for tasks: until there is something, or about a second.
-    Attendant,
-    /// Somebody who looks in and does not wait.
-    Passing,
+    /// The thread that reaps for tasks: until there is something, or about a second.
+    Thread,
+    /// A thread that polls and does not wait.
+    Poll,
 }
 
-impl Line {
-    pub fn new(queue: Remote<dyn Queue>, depth: usize, number: u64) -> Line {
-        let attendance = Attendance::default();
+impl QueueState {
+    pub fn new(queue: Remote<dyn Queue>, depth: usize, number: u64) -> QueueState {
+        let reaper_thread = ReaperThread::default();
         let handed = Vec::new();
-        Line { queue, depth, number, handed, under_way: 0, reaping: false, called: false, closed: false, attendance }
+        QueueState {
+            queue,
+            depth,
+            number,
+            handed,
+            under_way: 0,
+            reaping: false,
+            called: false,
+            closed: false,
+            reaper_thread,
+        }
     }
 
     fn room(&self) -> usize {
@@ -111,20 +124,20 @@ impl Line {
     }
 }
 
-/// Fetches to be handed over.
+/// Fetches to be submitted.
 pub struct Batch {
     file: FileId,
-    line: u64,
+    number: u64,
     queue: Remote<dyn Queue>,
     /// The serial number of each, and the fetch.
     jobs: Vec<(u64, Job)>,
 }
 
 impl State {
-    /// More than one fetch of this file can be handed over at once: that is worth a queue.
+    /// More than one fetch of this file can be submitted at once: that is worth a queue.
     pub fn worth_a_batch(&self, file: FileId) -> bool {
         self.jobs.len() > 1
-            && self.line(file).is_some_and(|line| line.room() > 1)
+            && self.queue_state(file).is_some_and(|queue_state| queue_state.room() > 1)
             && self.jobs.iter().filter(|job| job.file == file).nth(1).is_some()
     }
 
@@ -147,19 +160,22 @@ impl State {
         let mut refused = Vec::new();
         jobs.take_if(|job, class| {
             let pieces = groups(*page, job.range).count();
-            let line = files.get_mut(job.file.0 as usize).and_then(Option::as_mut).and_then(|file| file.line.as_mut());
-            let Some(line) = line.filter(|line| line.room() >= pieces) else { return false };
+            let queue_state =
+                files.get_mut(job.file.0 as usize).and_then(Option::as_mut).and_then(|file| file.queue_state.as_mut());
+            let Some(queue_state) = queue_state.filter(|queue_state| queue_state.room() >= pieces) else {
+                return false;
+            };
             let bytes = job.range.len();
             let claim = if class == Class::Demand { Some(budget.demand(bytes)) } else { budget.ahead(bytes) };
             let Some(claim) = claim else {
                 refused.push(*job);
                 return true;
             };
-            *unattended += u32::from(!line.reaping && line.under_way == 0);
+            *unattended += u32::from(!queue_state.reaping && queue_state.under_way == 0);
             *handed_over += 1;
-            line.under_way += pieces;
+            queue_state.under_way += pieces;
             let (serial, left) = (*handed_over, pieces as u32);
-            line.handed.push(Handed {
+            queue_state.handed.push(Handed {
                 serial,
                 job: *job,
                 left,
@@ -172,8 +188,8 @@ impl State {
             match batches.iter_mut().find(|batch| batch.file == job.file) {
                 Some(batch) => batch.jobs.push((serial, *job)),
                 None => {
-                    let (number, queue) = (line.number, line.queue.share());
-                    batches.push(Batch { file: job.file, line: number, queue, jobs: vec![(serial, *job)] });
+                    let (number, queue) = (queue_state.number, queue_state.queue.share());
+                    batches.push(Batch { file: job.file, number, queue, jobs: vec![(serial, *job)] });
                 }
             }
             true
@@ -181,82 +197,91 @@ impl State {
         refused
     }
 
-    /// Something is under way from the file, and nobody waits for it to end.
+    /// Transfers of the file are in flight, and no thread reaps them.
     pub fn is_unattended(&self, file: FileId) -> bool {
-        self.line(file).is_some_and(Line::unattended)
+        self.queue_state(file).is_some_and(QueueState::unattended)
     }
 
-    pub fn line_mut(&mut self, file: FileId) -> Option<&mut Line> {
-        self.files.get_mut(file.0 as usize)?.as_mut()?.line.as_mut()
+    pub fn queue_mut(&mut self, file: FileId) -> Option<&mut QueueState> {
+        self.files.get_mut(file.0 as usize)?.as_mut()?.queue_state.as_mut()
     }
 
-    fn line(&self, file: FileId) -> Option<&Line> {
-        self.file(file)?.line.as_ref()
+    fn queue_state(&self, file: FileId) -> Option<&QueueState> {
+        self.file(file)?.queue_state.as_ref()
     }
 
-    /// Fetches handed over and not come back.
+    /// Fetches submitted and not completed.
     pub fn handed(&self) -> usize {
-        self.files.iter().flatten().filter_map(|file| file.line.as_ref()).map(|line| line.handed.len()).sum()
+        self.files
+            .iter()
+            .flatten()
+            .filter_map(|file| file.queue_state.as_ref())
+            .map(|queue_state| queue_state.handed.len())
+            .sum()
     }
 
-    /// The same, if it is still this file's: the number may be another file's by now.
-    pub fn line_of(&mut self, file: FileId, number: u64) -> Option<&mut Line> {
-        self.line_mut(file).filter(|line| line.number == number)
+    /// The same, if the file number is still this file's.
+    pub fn queue_of(&mut self, file: FileId, number: u64) -> Option<&mut QueueState> {
+        self.queue_mut(file).filter(|queue_state| queue_state.number == number)
     }
 
-    /// The line to sit down at, if nobody does, and its queue. Where nothing is under way only an attendant waits.
-    fn sit_down(&mut self, file: FileId, seat: Seat) -> Option<(u64, Remote<dyn Queue>)> {
-        let awaits = matches!(seat, Seat::Attendant);
-        let line = self.line_mut(file).filter(|line| line.unattended() || awaits && !line.reaping)?;
-        let unattended = u32::from(line.unattended());
-        line.reaping = true;
-        let seated = (line.number, line.queue.share());
+    /// Begins to reap the file's queue, if no other thread does. Only [`Reaper::Thread`] reaps a queue with nothing in flight.
+    fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<(u64, Remote<dyn Queue>)> {
+        let awaits = matches!(reaper, Reaper::Thread);
+        let queue_state =
+            self.queue_mut(file).filter(|queue_state| queue_state.unattended() || awaits && !queue_state.reaping)?;
+        let unattended = u32::from(queue_state.unattended());
+        queue_state.reaping = true;
+        let seated = (queue_state.number, queue_state.queue.share());
         self.unattended -= unattended;
         Some(seated)
     }
 
-    /// Nobody sits at this queue any more.
-    fn stand_up(&mut self, file: FileId, number: u64) {
-        if let Some(line) = self.line_of(file, number) {
-            line.reaping = false;
-            let unattended = u32::from(line.unattended());
+    /// This thread no longer reaps the queue.
+    fn end_reap(&mut self, file: FileId, number: u64) {
+        if let Some(queue_state) = self.queue_of(file, number) {
+            queue_state.reaping = false;
+            let unattended = u32::from(queue_state.unattended());
             self.unattended += unattended;
         }
     }
 
-    /// The file is going: its fetches are answered, and what is at its queue is nobody's.
-    pub fn give_up_line(&mut self, now: Nanos, file: FileId) {
-        let Some(line) = self.line_mut(file) else { return };
-        let unattended = u32::from(line.unattended());
-        (line.under_way, line.closed) = (0, true);
-        let handed = std::mem::take(&mut line.handed);
-        let attended = line.attendance.called().map(|bell| (bell, line.weak()));
+    /// The file is closed: its fetches fail, and transfers in flight are dropped when they end.
+    pub fn give_up_queue(&mut self, now: Nanos, file: FileId) {
+        let Some(queue_state) = self.queue_mut(file) else { return };
+        let unattended = u32::from(queue_state.unattended());
+        (queue_state.under_way, queue_state.closed) = (0, true);
+        let handed = std::mem::take(&mut queue_state.handed);
+        let attended = queue_state.reaper_thread.called().map(|condvar| (condvar, queue_state.weak()));
         self.unattended -= unattended;
-        if let Some((bell, queue)) = attended {
-            self.news.bells.extend(bell);
-            self.news.queues.push(queue);
+        if let Some((condvar, queue)) = attended {
+            self.notifications.condvars.extend(condvar);
+            self.notifications.queues.push(queue);
         }
         for handed in handed.into_iter().filter(|handed| !handed.answered) {
             self.feed(now, Event::Failed { fetch: handed.job.fetch, error: Error::Io(EIO) });
         }
     }
 
-    /// Whoever was called to sit down is awake.
+    /// The caller that was woken to reap is awake.
     pub fn arrived(&mut self, file: FileId) {
-        if let Some(line) = self.line_mut(file) {
-            line.called = false;
+        if let Some(queue_state) = self.queue_mut(file) {
+            queue_state.called = false;
         }
     }
 
-    /// Calls a sleeper to each queue that nobody sits at. False when there is a queue for which nobody sleeps.
+    /// Wakes a sleeping caller for each queue without a reaper. False when a queue has no such caller.
     pub fn hand_over(&mut self) -> bool {
         let mut all = true;
         for (number, file) in self.files.iter_mut().enumerate() {
-            let line = file.as_mut().and_then(|file| file.line.as_mut());
-            let Some(line) = line.filter(|line| line.unattended() && !line.called) else { continue };
-            if let Some(bell) = line.attendance.called() {
-                line.called = bell.is_some();
-                self.news.bells.extend(bell);
+            let queue_state = file.as_mut().and_then(|file| file.queue_state.as_mut());
+            let Some(queue_state) = queue_state.filter(|queue_state| queue_state.unattended() && !queue_state.called)
+            else {
+                continue;
+            };
+            if let Some(condvar) = queue_state.reaper_thread.called() {
+                queue_state.called = condvar.is_some();
+                self.notifications.condvars.extend(condvar);
                 continue;
             }
             let sleeper = self.waits.iter_mut().find(|wait| wait.asleep && wait.file.0 as usize == number);
@@ -264,8 +289,8 @@ impl State {
                 Some(wait) => {
                     wait.asleep = false;
                     self.sleepers -= 1;
-                    line.called = true;
-                    self.news.bells.push(Arc::clone(&wait.bell));
+                    queue_state.called = true;
+                    self.notifications.condvars.push(Arc::clone(&wait.condvar));
                 }
                 None => all = false,
             }
@@ -273,21 +298,21 @@ impl State {
         all
     }
 
-    /// A transfer has come back, and the source is this large.
+    /// A transfer has ended, and the source has this size.
     fn come_in(&mut self, now: Nanos, file: FileId, ended: Ended, size: &Result<u64, SourceError>) {
         let (serial, piece) = (ended.transfer.tag() >> PIECE_BITS, ended.transfer.tag() & ((1 << PIECE_BITS) - 1));
-        let Some(place) = self.come_back(file, serial) else { return };
+        let Some(index) = self.come_back(file, serial) else { return };
         let result = ended.result.and_then(|read| Ok((read as u64, size.clone()?)));
         let start = ended.transfer.offset();
-        let Some(line) = self.line_mut(file) else { return };
-        let handed = &mut line.handed[place];
+        let Some(queue_state) = self.queue_mut(file) else { return };
+        let handed = &mut queue_state.handed[index];
         let (job, answered) = (handed.job, handed.answered);
         let size = match result {
-            _ if answered => return self.clear(file, place),
+            _ if answered => return self.clear(file, index),
             Err(error) => {
                 handed.answered = true;
                 handed.early.clear();
-                self.clear(file, place);
+                self.clear(file, index);
                 return self.complete(now, &job, Vec::new(), Err(error));
             }
             Ok((read, size)) => {
@@ -300,7 +325,7 @@ impl State {
         let over = short || bytes >= job.range.len();
         handed.answered = over;
         let (began, ahead) = (handed.began, handed.claim.is_ahead());
-        self.clear(file, place);
+        self.clear(file, index);
         if over {
             self.clocked[usize::from(ahead)].record(now.since(began));
         }
@@ -314,44 +339,44 @@ impl State {
         }
     }
 
-    /// One piece less at the queue: where its fetch stands.
+    /// One piece fewer in flight: the index of its fetch.
     fn come_back(&mut self, file: FileId, serial: u64) -> Option<usize> {
-        let line = self.files.get_mut(file.0 as usize)?.as_mut()?.line.as_mut()?;
-        let place = line.handed.iter().position(|handed| handed.serial == serial)?;
-        line.handed[place].left -= 1;
-        line.under_way -= 1;
-        self.unattended -= u32::from(line.under_way == 0 && !line.reaping);
-        Some(place)
+        let queue_state = self.files.get_mut(file.0 as usize)?.as_mut()?.queue_state.as_mut()?;
+        let index = queue_state.handed.iter().position(|handed| handed.serial == serial)?;
+        queue_state.handed[index].left -= 1;
+        queue_state.under_way -= 1;
+        self.unattended -= u32::from(queue_state.under_way == 0 && !queue_state.reaping);
+        Some(index)
     }
 
-    /// Clears the place of a fetch that is answered and of which nothing is at the queue any more.
-    fn clear(&mut self, file: FileId, place: usize) {
-        if let Some(line) = self.line_mut(file)
-            && line.handed[place].answered
-            && line.handed[place].left == 0
+    /// Removes a fetch that is answered and has no transfer in flight.
+    fn clear(&mut self, file: FileId, index: usize) {
+        if let Some(queue_state) = self.queue_mut(file)
+            && queue_state.handed[index].answered
+            && queue_state.handed[index].left == 0
         {
-            line.handed.swap_remove(place);
+            queue_state.handed.swap_remove(index);
         }
     }
 
-    /// The queue panicked: what it owes is read anew.
+    /// The queue panicked: its fetches are read again.
     fn lost(&mut self, file: FileId, number: u64) {
-        let handed = self.line(file).map_or(&[][..], |line| &line.handed);
+        let handed = self.queue_state(file).map_or(&[][..], |queue_state| &queue_state.handed);
         let serials: Vec<u64> = handed.iter().map(|handed| handed.serial).collect();
         self.refused(file, number, &serials);
     }
 
-    /// Fetches of which pieces were refused wait for a thread now, and their queue gets no more. What was begun of them all the
-    /// same is nobody's when it comes.
+    /// Fetches of which pieces were refused wait for a thread, and the queue is closed. Pieces of them that were begun are dropped
+    /// when they end.
     fn refused(&mut self, file: FileId, number: u64, serials: &[u64]) {
-        let Some(line) = self.line_of(file, number) else { return };
-        line.closed = true;
-        let before = line.under_way;
+        let Some(queue_state) = self.queue_of(file, number) else { return };
+        queue_state.closed = true;
+        let before = queue_state.under_way;
         let (refused, left): (Vec<Handed>, _) =
-            std::mem::take(&mut line.handed).into_iter().partition(|handed| serials.contains(&handed.serial));
-        line.handed = left;
-        line.under_way -= refused.iter().map(|handed| handed.left as usize).sum::<usize>();
-        let attended = u32::from(before > 0 && line.under_way == 0 && !line.reaping);
+            std::mem::take(&mut queue_state.handed).into_iter().partition(|handed| serials.contains(&handed.serial));
+        queue_state.handed = left;
+        queue_state.under_way -= refused.iter().map(|handed| handed.left as usize).sum::<usize>();
+        let attended = u32::from(before > 0 && queue_state.under_way == 0 && !queue_state.reaping);
         self.unattended -= attended;
         // Whole: bytes that have landed are not put in place again.
         let unanswered = refused.into_iter().filter(|handed| !handed.answered);
@@ -384,7 +409,7 @@ pub fn groups(page: PageSize, range: ByteRange) -> impl Iterator<Item = (u64, u6
 }
 
 impl Shared {
-    /// Hands a batch over.
+    /// Submits a batch.
     pub(super) fn submit<'a>(&self, outside: Outside<'a>, batch: Batch) -> Outside<'a> {
         let mut transfers = Vec::with_capacity(batch.jobs.len() * 5);
         for (serial, job) in &batch.jobs {
@@ -395,7 +420,7 @@ impl Shared {
                 }),
             );
         }
-        // After a panic nobody can say which were begun: all are read anew, and what comes back of them all the same is nobody's.
+        // After a panic it is unknown which were begun: all are read again, and late pieces are dropped.
         let sound = guarded(|| {
             batch.queue.at(&outside).submit(&mut transfers);
             Ok(())
@@ -408,7 +433,7 @@ impl Shared {
         drop(transfers);
         let outside = match outside.try_lock() {
             Ok(mut state) => {
-                state.refused(batch.file, batch.line, &serials);
+                state.refused(batch.file, batch.number, &serials);
                 state.unlock()
             }
             Err(outside) => outside,
@@ -418,17 +443,22 @@ impl Shared {
         outside
     }
 
-    /// Sits down at the file's queue, if nobody else does, and takes what has ended. False when there is no such seat.
-    pub(super) fn reap<'a>(&self, mut state: Guard<'a>, file: FileId, seat: Seat) -> Result<(Guard<'a>, bool), Fault> {
-        let Some((line, queue)) = state.sit_down(file, seat) else { return Ok((state, false)) };
-        if let Seat::Caller(place) = seat {
-            state.wait(place).reaps = Some(queue.weak());
+    /// Reaps the file's queue, if no other thread does. False when there is nothing to reap.
+    pub(super) fn reap<'a>(
+        &self,
+        mut state: Guard<'a>,
+        file: FileId,
+        reaper: Reaper,
+    ) -> Result<(Guard<'a>, bool), Fault> {
+        let Some((number, queue)) = state.begin_reap(file, reaper) else { return Ok((state, false)) };
+        if let Reaper::Caller(slot) = reaper {
+            state.wait(slot).reaps = Some(queue.weak());
         }
         let source = state.file(file).map(|file| file.source.share());
         let outside = state.unlock();
         let mut ended = Vec::new();
         let sound = guarded(|| {
-            queue.once(&outside, |queue| queue.reap(!matches!(seat, Seat::Passing), &mut ended));
+            queue.once(&outside, |queue| queue.reap(!matches!(reaper, Reaper::Poll), &mut ended));
             Ok(())
         });
         ended.iter().filter_map(|ended| ended.result.as_ref().err()).for_each(log::source_failed);
@@ -438,25 +468,27 @@ impl Shared {
         };
         let now = self.now();
         let mut state = outside.lock()?;
-        state.stand_up(file, line);
-        if let Seat::Caller(place) = seat {
-            state.wait(place).reaps = None;
+        state.end_reap(file, number);
+        if let Reaper::Caller(slot) = reaper {
+            state.wait(slot).reaps = None;
         }
         ended.into_iter().for_each(|ended| state.come_in(now, file, ended, &size));
         if sound.is_err() {
-            state.lost(file, line);
+            state.lost(file, number);
         }
         Ok((self.accept(state, file)?, true))
     }
 
     /// Takes what has ended at the file's queue without waiting, if it is anything.
     pub(super) fn look_in<'a>(&self, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
-        let Some(line) = state.line(file).filter(|line| line.unattended()) else { return Ok(state) };
-        let queue = line.queue.share();
+        let Some(queue_state) = state.queue_state(file).filter(|queue_state| queue_state.unattended()) else {
+            return Ok(state);
+        };
+        let queue = queue_state.queue.share();
         let outside = state.release();
         let ended = queue.once(&outside, |queue| guarded(|| Ok(queue.has_ended()))).unwrap_or(true);
         let state = outside.lock()?;
-        if ended { Ok(self.reap(state, file, Seat::Passing)?.0) } else { Ok(state) }
+        if ended { Ok(self.reap(state, file, Reaper::Poll)?.0) } else { Ok(state) }
     }
 
     /// The same for every file.
@@ -472,13 +504,13 @@ impl Shared {
         let mut state = outside.lock()?;
         for number in 0..state.files.len() {
             let file = FileId(number as u32);
-            while let Some((line, queue)) = state.sit_down(file, Seat::Passing) {
+            while let Some((number, queue)) = state.begin_reap(file, Reaper::Poll) {
                 let outside = state.release();
                 let mut ended = Vec::new();
                 queue.once(&outside, |queue| queue.reap(true, &mut ended));
                 let now = self.now();
                 state = outside.lock()?;
-                state.stand_up(file, line);
+                state.end_reap(file, number);
                 // No reader is left: how large it is does not matter.
                 ended.into_iter().for_each(|ended| state.come_in(now, file, ended, &Ok(0)));
             }
