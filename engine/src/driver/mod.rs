@@ -25,6 +25,7 @@ mod read_buf;
 mod report;
 mod state;
 mod streamed;
+mod submitted;
 mod threads;
 mod transfer;
 mod version_cursor;

@@ -18,14 +18,14 @@
 use super::jobs::{Job, Part};
 use super::lock::{Guard, Outside, Remote};
 use super::polled::ReaperThread;
-use super::state::{GROUP_PAGES, State};
+use super::state::State;
+use super::submitted::{Submitted, groups};
 use super::{Shared, guarded};
-use crate::budget::Claim;
 use crate::error::Fault;
 use crate::log;
 use crate::source::{EIO, Ended, Queue, SourceError, Transfer};
 use foreread_core::event::{Class, Error, Event};
-use foreread_core::units::{ByteRange, FileId, Nanos, PageSize};
+use foreread_core::units::{FileId, Nanos};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -33,25 +33,6 @@ use std::time::Duration;
 pub const TICK: Duration = Duration::from_millis(1);
 /// Ticks without a transfer after which it ends.
 pub const LINGER: u32 = 50;
-
-/// A fetch that has been submitted, in pieces.
-struct Handed {
-    /// Distinguishes this use of a slot from earlier ones; with the number of the piece it is the tag of a transfer.
-    serial: u64,
-    job: Job,
-    /// Pieces at the queue.
-    left: u32,
-    /// Pieces that wait for one before them: the number of the piece, and what came.
-    early: Vec<(u64, Part, u64)>,
-    /// Pieces that have landed, and how many bytes they are.
-    landed: (u64, u64),
-    /// The machine has its answer; pieces that still arrive are dropped.
-    answered: bool,
-    /// When it was submitted.
-    began: Nanos,
-    /// Its share of the budget.
-    claim: Claim,
-}
 
 /// Bits of a tag that number the piece.
 const PIECE_BITS: u32 = 20;
@@ -64,7 +45,7 @@ pub struct QueueState {
     /// Identifies it: another file may have the same file number by now.
     pub number: u64,
     /// Fetches of which transfers are in flight.
-    handed: Vec<Handed>,
+    handed: Vec<Submitted>,
     /// Transfers at the queue.
     under_way: usize,
     /// A thread reaps it.
@@ -175,7 +156,7 @@ impl State {
             *handed_over += 1;
             queue_state.under_way += pieces;
             let (serial, left) = (*handed_over, pieces as u32);
-            queue_state.handed.push(Handed {
+            queue_state.handed.push(Submitted {
                 serial,
                 job: *job,
                 left,
@@ -372,7 +353,7 @@ impl State {
         let Some(queue_state) = self.queue_of(file, number) else { return };
         queue_state.closed = true;
         let before = queue_state.under_way;
-        let (refused, left): (Vec<Handed>, _) =
+        let (refused, left): (Vec<Submitted>, _) =
             std::mem::take(&mut queue_state.handed).into_iter().partition(|handed| serials.contains(&handed.serial));
         queue_state.handed = left;
         queue_state.under_way -= refused.iter().map(|handed| handed.left as usize).sum::<usize>();
@@ -382,30 +363,6 @@ impl State {
         let unanswered = refused.into_iter().filter(|handed| !handed.answered);
         self.jobs.put_back(unanswered.map(|handed| handed.job).collect());
     }
-}
-
-impl Handed {
-    /// Takes the pieces that follow on what has landed. With them: how many bytes have landed then, and whether the last of
-    /// them ended early.
-    fn land_in_order(&mut self) -> (Vec<Part>, u64, bool) {
-        let mut parts = Vec::new();
-        let mut short = false;
-        while let Some(at) = self.early.iter().position(|(piece, ..)| *piece == self.landed.0).filter(|_| !short) {
-            let (_, part, read) = self.early.swap_remove(at);
-            let wanted = (part.chunk.bytes().len() as u64).min(self.job.range.end() - part.start);
-            short = read < wanted;
-            self.landed = (self.landed.0 + 1, self.landed.1 + read.min(wanted));
-            parts.push(part);
-        }
-        (parts, self.landed.1, short)
-    }
-}
-
-/// The groups of pages that a range touches, each with its first and last page (past the end).
-pub fn groups(page: PageSize, range: ByteRange) -> impl Iterator<Item = (u64, u64)> {
-    let pages = page.cover(range);
-    let cut = move |number| (pages.first.max(number * GROUP_PAGES), pages.end.min((number + 1) * GROUP_PAGES));
-    (pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES)).map(cut)
 }
 
 impl Shared {

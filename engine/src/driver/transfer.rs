@@ -12,7 +12,7 @@
 use super::jobs::{Job, Part};
 use super::lock::Guard;
 use super::streamed::Landing;
-use super::{LOOK_UP, Shared, guarded, queue};
+use super::{LOOK_UP, Shared, guarded, submitted};
 use crate::budget::Claim;
 use crate::error::Fault;
 use crate::source::{self, EIO, Source, SourceError};
@@ -73,7 +73,7 @@ impl Shared {
             let chunk = self.pool.take((end - first) as usize);
             Part { start: self.page.start_of(first), chunk }
         };
-        queue::groups(self.page, range).map(part).collect()
+        submitted::groups(self.page, range).map(part).collect()
     }
 
     /// Asks the source for its version and size, because a read reaches the end known so far.
