@@ -188,7 +188,7 @@ golden! {
     linux_2_6_0_mm_fix: linux, "linux-2.6.0-mm-fix.txt", 40;
     linux_2_6_23: linux, "linux-2.6.23.txt", 80;
     linux_2_6_31: linux, "linux-2.6.31.txt", 80;
-    linux_thrashsafe: linux, "linux-thrashsafe.txt", 75;
+    linux_thrashsafe: linux, "linux-thrashsafe.txt", 78;
     linux_3_12: linux, "linux-3.12.txt", 115;
     linux_6_18: linux, "linux-6.18.txt", 60;
     hints: linux, "hints.txt", 84;

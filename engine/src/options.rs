@@ -127,14 +127,13 @@ pub struct Storage {
 
 impl Storage {
     /// A policy with all its values. Those of Linux take a `max` that is left open from the device's setting, or from the
-    /// kind of storage; the others have a published one.
+    /// kind of storage; the others, and `linux-thrashsafe`, have a published one.
     ///
     /// # Errors
     /// A value goes by the size, and that is not known.
     pub fn settle(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, SpecError> {
         let max = self.readahead_bytes.unwrap_or_else(|| self.defaults.window_in(cache_bytes));
-        let follows = draft.info.name.starts_with("linux-");
-        let draft = if follows { draft.with_default("max", max) } else { draft };
+        let draft = if draft.info.follows_device() { draft.with_default("max", max) } else { draft };
         draft.ready(self.size)
     }
 }
@@ -252,6 +251,8 @@ mod tests {
         assert_eq!(max(&options, Some(256 << 10), Defaults::OBJECT).0, 256 << 10, "the device's own setting");
         assert_eq!(max(&options.clone().policy("linux-6.18:max=1M"), None, Defaults::OBJECT).0, MIB);
         assert_eq!(max(&options.clone().policy("rbd-plain"), None, Defaults::OBJECT).0, 4 * MIB, "as published");
+        let thrashsafe = options.clone().policy("linux-thrashsafe");
+        assert_eq!(max(&thrashsafe, Some(128 << 10), Defaults::FILE).0, 512 << 10, "as published");
         assert_eq!(max(&options.clone().cache_bytes(8 * MIB), None, Defaults::OBJECT).0, 2 * MIB, "a quarter");
         assert_eq!(max(&options.clone().cache_bytes(64 << 10), None, Defaults::FILE).0, 128 << 10, "as in Linux");
         let mut limited = options;

@@ -103,7 +103,8 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: Some(PAGE),
     params: &[
-        MAX,
+        // Seed 000: the series raised the default from 128 to 512 KiB.
+        Param { default: "512K", ..MAX },
         Param {
             key: "min",
             unit: Unit::Bytes,

@@ -307,6 +307,15 @@ pub struct Info {
     pub build: fn(&[u64]) -> Box<dyn Policy>,
 }
 
+impl Info {
+    /// Whether a `max` that is left open follows the setting of the device: the policies of Linux, but for one whose
+    /// publication has a default of its own.
+    #[must_use]
+    pub fn follows_device(&self) -> bool {
+        self.params.iter().any(|p| p.key == "max" && p.unit == Unit::Capped && p.default == ondemand::MAX.default)
+    }
+}
+
 /// Every policy, in the order of `foreread policies`.
 pub static ALL: &[&Info] = &[
     &none::INFO,
