@@ -3,6 +3,7 @@
 //! Each table is printed as soon as it is complete, between two measurements. Never: prints in a measurement.
 
 use crate::args::CompareArgs;
+use crate::config;
 use crate::fail::Fail;
 use crate::names;
 use crate::out::{self, JsonTo, json_to};
@@ -105,6 +106,7 @@ fn check(args: &CompareArgs) -> Result<Plan, Fail> {
         event_logs: args.event_log.clone(),
         appending: args.appending,
         maps: args.html.is_some(),
+        site: config::load()?.site(args.policy.is_some()),
     })
 }
 

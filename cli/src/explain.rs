@@ -4,6 +4,7 @@
 
 use crate::args::ExplainArgs;
 use crate::compare::refused;
+use crate::config;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::policy_list;
@@ -38,7 +39,8 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
 
 fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
     let on = Where::from(source::parse(&args.on)?);
-    let policy = one(&args.policy)?;
+    let config = config::load()?;
+    let policy = one(&config.policy(args.policy.as_deref()).value)?;
     let against = match (&args.against, args.alone) {
         (_, true) => Vec::new(),
         (None, false) => usual(),
@@ -60,6 +62,7 @@ fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
         runs: args.runs,
         cache_bytes: args.cache,
         seed: args.seed,
+        site: config.site(args.policy.is_some()),
         ..Plan::default()
     };
     Ok(Asked { plan, policy, against })

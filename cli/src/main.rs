@@ -15,6 +15,7 @@ mod bench;
 mod catalog;
 mod compare;
 mod completions;
+mod config;
 mod conform;
 mod conform_live;
 mod convert;

@@ -3,20 +3,23 @@
 //! The place goes to stdout when it is mounted, everything else to stderr. Never: leaves a mount behind, unless it is killed.
 
 use crate::args::MountArgs;
+use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
 use crate::signals;
 use crate::watch::{self, Front, Reporter};
+use foreread::Engine;
 use foreread::front::fuse::{Counts, Mount, MountError, Settings, Stop, Unmounted};
 use foreread::source::tree;
-use foreread::{Engine, Options};
 use signal_hook::iterator::Signals;
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let tree = tree::open(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
-    let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache).appending(args.appending);
+    let config = config::load()?;
+    let (policy, hint) = (config.policy(args.policy.as_deref()), config.hint(args.hint));
+    let options = watch::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
     let engine = Engine::for_tree(options, &*tree).map_err(|error| Fail::Input(error.to_string()))?;
     watch::note_cache(&engine, args.cache);
     let defaults = tree.defaults();
@@ -45,7 +48,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     }
     let own = mount.counter();
     let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
-    note(watch::setup(&engine, defaults));
+    note(watch::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
     let said = out::print(format!("{}\n", args.dir.display()));
     let ran = mount.run();
     ending.close();

@@ -3,17 +3,20 @@
 //! Addresses go to stdout, everything else to stderr. Never: serves before it has said where.
 
 use crate::args::ServeArgs;
+use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
 use crate::signals;
 use crate::watch::{self, Front, Reporter};
+use foreread::Reader;
 use foreread::front::nbd::{self, Counts, Listen, Server, Settings, Stop};
-use foreread::{Options, Reader};
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
-    let options = Options::default().policy(args.policy.as_str()).cache_bytes(args.cache).appending(args.appending);
+    let config = config::load()?;
+    let (policy, hint) = (config.policy(args.policy.as_deref()), config.hint(args.hint));
+    let options = watch::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
     let reader = Reader::open(args.source.clone(), options).map_err(|error| Fail::Input(error.to_string()))?;
     let (engine, defaults) = (reader.engine().clone(), reader.defaults());
     watch::note_cache(&engine, args.cache);
@@ -44,7 +47,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         let own = server.counter();
         watch::metrics(args.metrics, &engine, move || front(&own()))?
     };
-    note(watch::setup(&engine, defaults));
+    note(watch::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
     out::print(server.uris().join("\n") + "\n")?;
     let counter = server.counter();
     let own = server.counter();

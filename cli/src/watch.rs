@@ -2,11 +2,12 @@
 //!
 //! Everything goes to stderr. Never: says the same reason twice in a row.
 
+use crate::config::{Config, Set};
 use crate::fail::{Fail, note, say};
 #[cfg(feature = "metrics")]
 use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::source::Defaults;
-use foreread::{Engine, Stats, why_no_readahead};
+use foreread::{Advice, Engine, Options, Stats, why_no_readahead};
 use foreread_lab::report::number::{percent, size_b, three};
 #[cfg(feature = "metrics")]
 use std::net::SocketAddr;
@@ -108,10 +109,17 @@ impl Reporter {
     }
 }
 
-/// What is read ahead and how much at once, with the values that no argument set.
-pub fn setup(engine: &Engine, defaults: Defaults) -> String {
+/// The options that a configuration and the command line come to.
+pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>) -> Options {
+    let options = Options::default().policy(policy.value.as_str()).readahead(config.readahead());
+    hint.map_or_else(|| options.clone(), |set| options.clone().hint(set.value))
+}
+
+/// What is read ahead and how much at once, with the values that no argument set, and where the settings are from.
+pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
     let Defaults { kind, requests, .. } = defaults;
-    format!("readahead {}, {requests} requests at once (as for kind {kind})", engine.policy().readable())
+    let policy = engine.policy().readable();
+    format!("readahead {policy}, {requests} requests at once (as for kind {kind}); {origins}")
 }
 
 /// One line on how it goes, since the start.

@@ -19,6 +19,7 @@ use crate::latency::Latencies;
 use crate::options::{Options, Storage};
 use crate::reader::{Origin, Reader};
 use crate::source::{self, Defaults, Io, tree::Tree};
+use foreread_core::event::Advice;
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -52,6 +53,7 @@ struct Shared {
     cache_bytes: u64,
     io: Io,
     appending: bool,
+    hint: Option<Advice>,
     // Given back last: the buffers are gone by then.
     reserved: Reserved,
 }
@@ -99,8 +101,8 @@ impl Engine {
         };
         let machine = Machine::new(config, policy.clone());
         let driver = Driver::new(machine, pool, log, options.workers(storage.defaults), budget);
-        let (io, appending) = (options.io, options.appending);
-        Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, io, appending, reserved }) })
+        let (io, appending, hint) = (options.io, options.appending, options.hint);
+        Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, io, appending, hint, reserved }) })
     }
 
     /// Opens a source, by name or as it is, as one more file of this engine. Two readers of one source share its pages if
@@ -189,6 +191,11 @@ impl Engine {
     /// Its files are appended to, and nothing is copied over them.
     pub(crate) fn appending(&self) -> bool {
         self.shared.appending
+    }
+
+    /// The hint that every open description begins with.
+    pub(crate) fn hint(&self) -> Option<Advice> {
+        self.shared.hint.filter(|hint| matches!(hint, Advice::Normal | Advice::Sequential | Advice::Random))
     }
 
     pub(crate) fn driver(&self) -> &Driver {

@@ -4,7 +4,9 @@
 
 use crate::budget::Budget;
 use crate::error::OpenError;
+use crate::readahead::Readahead;
 use crate::source::{Defaults, Io};
+use foreread_core::event::Advice;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec, SpecError};
 use foreread_core::units::PageSize;
@@ -17,6 +19,11 @@ pub struct Options {
     /// Which readahead. Default `linux-6.18`, at the device's own setting where there is one, else at that of the kind of
     /// storage ([`Defaults`]).
     pub policy: PolicyChoice,
+    /// What a policy takes that leaves its `max` or `min` open, before what the device and the kind of storage have; the
+    /// first layer that says something wins. Default nothing.
+    pub readahead: Vec<Readahead>,
+    /// A hint that every open description begins with: normal, sequential or random; another is not given. Default none.
+    pub hint: Option<Advice>,
     /// Bytes of pages that may be cached or on their way. Default 256 MiB.
     pub cache_bytes: u64,
     /// Size of a cache page. Default 4096.
@@ -102,6 +109,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             policy: "linux-6.18".into(),
+            readahead: Vec::new(),
+            hint: None,
             cache_bytes: 256 << 20,
             page_bytes: 4096,
             threads: None,
@@ -143,6 +152,20 @@ impl Options {
     #[must_use]
     pub fn policy(mut self, policy: impl Into<PolicyChoice>) -> Options {
         self.policy = policy.into();
+        self
+    }
+
+    /// See [`Options::readahead`].
+    #[must_use]
+    pub fn readahead(mut self, layers: Vec<Readahead>) -> Options {
+        self.readahead = layers;
+        self
+    }
+
+    /// See [`Options::hint`].
+    #[must_use]
+    pub fn hint(mut self, hint: Advice) -> Options {
+        self.hint = Some(hint);
         self
     }
 
@@ -206,6 +229,7 @@ impl Options {
             PolicyChoice::Spec(spec) => spec.clone(),
             PolicyChoice::Text(text) => {
                 let draft = PolicyDraft::parse(text).map_err(OpenError::Policy)?;
+                let draft = Readahead::apply(&self.readahead, draft, storage.size).map_err(OpenError::Policy)?;
                 storage.settle(draft, self.cache_bytes).map_err(OpenError::Policy)?
             }
         };
@@ -255,6 +279,10 @@ mod tests {
         assert_eq!(max(&thrashsafe, Some(128 << 10), Defaults::FILE).0, 512 << 10, "as published");
         assert_eq!(max(&options.clone().cache_bytes(8 * MIB), None, Defaults::OBJECT).0, 2 * MIB, "a quarter");
         assert_eq!(max(&options.clone().cache_bytes(64 << 10), None, Defaults::FILE).0, 128 << 10, "as in Linux");
+        let site = Readahead { max: Some(crate::Largest::parse("1M").expect("a size")), ..Readahead::default() };
+        let set = options.clone().readahead(vec![site]);
+        assert_eq!(max(&set, Some(256 << 10), Defaults::OBJECT).0, MIB, "what is set comes before the device");
+        assert_eq!(max(&set.policy("linux-6.18:max=2M"), None, Defaults::FILE).0, 2 * MIB, "the text comes first");
         let mut limited = options;
         limited.limits.max_ahead_in_flight = Some(3);
         assert_eq!(max(&limited, None, Defaults::OBJECT).1, 3);

@@ -124,7 +124,7 @@ impl Reader {
         let (open, version) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         let seen = self.seen.again(version);
         let (engine, source, flushes) = (self.engine.clone(), Arc::clone(&self.source), Arc::clone(&self.flushes));
-        Ok(Reader { engine, source, file: self.file, open, seen, flushes })
+        Reader { engine, source, file: self.file, open, seen, flushes }.hinted()
     }
 
     /// The first reader of a source.
@@ -138,7 +138,15 @@ impl Reader {
         }
         let added = engine.driver().add(Arc::clone(&source), engine.io()).map_err(|_| OpenError::Stopped)?;
         let (file, open, version) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Ok(Reader { engine, source, file, open, seen: VersionCursor::new(version), flushes: Arc::default() })
+        Reader { engine, source, file, open, seen: VersionCursor::new(version), flushes: Arc::default() }.hinted()
+    }
+
+    /// Begins with the hint that all open descriptions of the engine begin with.
+    fn hinted(self) -> Result<Reader, OpenError> {
+        if let Some(hint) = self.engine.hint() {
+            self.engine.driver().advise(self.open, hint, ByteRange::default()).map_err(|_| OpenError::Stopped)?;
+        }
+        Ok(self)
     }
 
     /// Makes it read one version of one size only: where another reader is told once of a change and then reads the new

@@ -33,9 +33,11 @@ pub struct ExplainArgs {
     /// lists the models; 'foreread probe PATH -o FILE.toml' makes one of a storage.
     #[arg(long, value_name = "SOURCE", default_value = "model:rbd")]
     pub on: SourceName,
-    /// Whose readahead is explained
-    #[arg(long, value_name = "POLICY", default_value = foreread_lab::explain::USUAL_POLICY)]
-    pub policy: String,
+    /// Whose readahead is explained [default: linux-6.18]
+    ///
+    /// Without it FOREREAD_POLICY, then what a configuration file sets ('foreread serve --help'), then linux-6.18.
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
     /// Policies to hold it against: a,b:k=v [default: five]
     #[arg(long, value_name = "LIST", conflicts_with = "alone")]
     pub against: Option<String>,

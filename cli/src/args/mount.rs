@@ -1,6 +1,6 @@
 //! The arguments of `foreread mount`. Never: looks at a folder or mounts one.
 
-use super::values::{address, cache, time, ttl};
+use super::values::{address, cache, hint, time, ttl};
 use foreread::source::SourceName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,9 +28,17 @@ pub struct MountArgs {
     /// An empty folder to mount on
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// NAME[:key=value,...]; see 'foreread policies'
-    #[arg(long, value_name = "POLICY", default_value = "linux-6.18")]
-    pub policy: String,
+    /// NAME[:key=value,...] [default: linux-6.18]
+    ///
+    /// Without it FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml, then that of
+    /// /etc/foreread.toml. docs/policies.md has all keys of these files.
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
+    /// A hint for every open description: normal, sequential, random
+    ///
+    /// What posix_fadvise says to the kernel once, for all that is read here. Policies of librbd take no hints.
+    #[arg(long, value_name = "HINT", hide_short_help = true, value_parser = hint)]
+    pub hint: Option<foreread::Advice>,
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,

@@ -27,6 +27,12 @@ pub fn cache(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A hint for all that is read through an open description.
+#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
+pub fn hint(word: &str) -> Result<foreread::Advice, String> {
+    crate::config::hint_named(word).ok_or_else(|| "it is not normal, sequential or random".to_string())
+}
+
 /// A port alone is one of this machine only.
 #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
 pub fn address(text: &str) -> Result<SocketAddr, String> {

@@ -152,6 +152,24 @@ impl PolicyDraft {
         self
     }
 
+    /// The same with `key=text` added where this was written without `key` and the policy has such a key. It then reads
+    /// as if the user had written it.
+    ///
+    /// # Errors
+    /// The value does not fit.
+    pub fn with_setting(self, key: &str, text: &str) -> Result<PolicyDraft, SpecError> {
+        let spec = Spec::parse(&self.text)?;
+        let own = self.info.params.iter().zip(&self.values).find(|(param, _)| param.key == key);
+        if spec.pairs.iter().any(|(k, _)| k == key) || !own.is_some_and(|(_, value)| value.open) {
+            return Ok(self);
+        }
+        let before = if self.text.contains(':') { "," } else { ":" };
+        let text = format!("{}{before}{key}={text}", self.text);
+        let spec = Spec::parse(&text)?;
+        let values = self.info.params.iter().map(|param| Value::read(&spec, param)).collect::<Result<_, _>>()?;
+        Ok(PolicyDraft { info: self.info, values, text })
+    }
+
     /// True when a value depends on the capacity of the storage.
     #[must_use]
     pub fn wants_capacity(&self) -> bool {

@@ -14,6 +14,7 @@ mod cache;
 mod error;
 mod place;
 mod reads;
+mod site;
 mod usual;
 pub mod vary;
 pub mod watched;
@@ -35,6 +36,7 @@ use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use place::Place;
 use reads::Reads;
+pub use site::Site;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,6 +72,8 @@ pub struct Plan {
     pub appending: bool,
     /// Whether the first run of each policy on a model is mapped; that takes the time of one run more.
     pub maps: bool,
+    /// What is set for this machine.
+    pub site: Site,
 }
 
 /// Which tables get a row of the oracle ([`crate::limits`]). There is none on a file: nobody knows its luck beforehand.
@@ -196,6 +200,7 @@ impl<'a> Case<'a> {
         let cache_bytes = plan.cache_bytes.or(workload.cache_bytes()).unwrap_or(CACHE_BYTES);
         let size = place.span(plan, workload).max(workload.least_bytes().min(place.capacity()));
         let mut notes = left_out.to_vec();
+        notes.extend(plan.site.notes.clone());
         notes.extend(workload.notes(place));
         if let Some(asked) = plan.size_bytes.filter(|asked| *asked > size) {
             let [asked, size] = [asked, size].map(number::size_b);
@@ -206,6 +211,7 @@ impl<'a> Case<'a> {
         let mut case = Case { plan, place, workload, notes, rows, runs, cache_bytes, size, bounds: Vec::new() };
         let natural = case.workload(0)?.page_bytes;
         for draft in chosen(plan).into_iter().chain(more) {
+            let draft = place.configured(&plan.site.readahead, draft)?;
             let by_capacity = draft.wants_capacity();
             let spec = place.ready(draft, cache_bytes)?;
             case.notes.extend(place.note(&spec).filter(|_| !by_capacity));

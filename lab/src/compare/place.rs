@@ -13,7 +13,7 @@ use crate::live::{self, LiveError, Pace};
 use crate::report::Progress;
 use crate::workload::Workload;
 use foreread::source::{self, Defaults, Source, SourceName};
-use foreread::{OpenError, Storage};
+use foreread::{OpenError, Readahead, Storage};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -271,6 +271,12 @@ impl Place {
         format!("{} holds {} bytes", self.name(), self.capacity())
     }
 
+    /// A policy with what is set for this machine. Not on a model: there each policy has its published values.
+    pub fn configured(&self, site: &[Readahead], draft: PolicyDraft) -> Result<PolicyDraft, CompareError> {
+        let site = if matches!(self, Place::Model(_)) { &[] } else { site };
+        Readahead::apply(site, draft, Some(self.capacity())).map_err(CompareError::Policy)
+    }
+
     /// A policy with all its values: what is left open is settled as the engine does it, so that what is measured is what
     /// `serve` and `mount` do. A model has no kind of storage; there each policy has its published values.
     pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
@@ -296,7 +302,7 @@ impl Place {
 mod tests {
     use super::*;
     use foreread::source::SourceError;
-    use foreread::{Options, Reader};
+    use foreread::{Largest, Options, Reader};
     use std::io::IoSliceMut;
 
     #[test]
@@ -348,8 +354,17 @@ mod tests {
             let place = Place::Source(OnSource::of("far".into(), Arc::clone(&source) as Arc<dyn Source>));
             for (policy, cache_bytes) in [("linux-6.18", 256 << 20), ("linux-3.12", 8 << 20), ("rbd-plain", 256 << 20)]
             {
-                let measured = place.ready(PolicyDraft::parse(policy).expect("one"), cache_bytes).expect("settled");
+                let settled = |site: &[Readahead]| {
+                    let draft = place.configured(site, PolicyDraft::parse(policy).expect("one")).expect("it fits");
+                    place.ready(draft, cache_bytes).expect("settled")
+                };
+                let site = vec![Readahead { max: Largest::parse("96K+capacity").ok(), ..Readahead::default() }];
+                let (measured, set) = (settled(&[]), settled(&site));
                 let options = Options::default().policy(policy).cache_bytes(cache_bytes);
+                let served =
+                    Reader::open(Arc::clone(&source), options.clone().readahead(site)).expect("opened with settings");
+                assert_eq!(set.values, served.policy().values, "{policy} on {}, with settings", defaults.kind);
+                assert!(set.values.contains(&(96 << 10)), "{set}");
                 let served = Reader::open(Arc::clone(&source), options).expect("opened");
                 assert_eq!(measured.values, served.policy().values, "{policy} on {}", defaults.kind);
                 let says = place.note(&measured).unwrap_or_default();

@@ -17,13 +17,25 @@ pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"]
 /// The larger windows that are tried too, where no policy was named.
 pub(super) fn wide(plan: &Plan, place: &Place) -> Vec<PolicyDraft> {
     let wanted = plan.policies.is_empty() && place.path().is_none();
-    WIDE_POLICIES.iter().filter(|_| wanted).filter_map(|name| PolicyDraft::parse(name).ok()).collect()
+    let own = plan.site.policy.as_ref().map(ToString::to_string);
+    WIDE_POLICIES
+        .iter()
+        .filter(|name| wanted && own.as_deref() != Some(**name))
+        .filter_map(|name| PolicyDraft::parse(name).ok())
+        .collect()
 }
 
-/// The policies of a plan, `none` first where nobody named it.
+/// The policies of a plan, `none` first where it is missing. A plan that names none has the one that is set for this
+/// machine beside the usual ones.
 pub(super) fn chosen(plan: &Plan) -> Vec<PolicyDraft> {
     let usual = || USUAL_POLICIES.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect();
-    let named: Vec<PolicyDraft> = if plan.policies.is_empty() { usual() } else { plan.policies.clone() };
+    let mut named: Vec<PolicyDraft> = if plan.policies.is_empty() { usual() } else { plan.policies.clone() };
+    if plan.policies.is_empty()
+        && let Some(own) =
+            plan.site.policy.as_ref().filter(|own| named.iter().all(|p| p.to_string() != own.to_string()))
+    {
+        named.push(own.clone());
+    }
     let has_none = named.iter().any(|p| p.info.name == "none");
     let none = (!has_none).then(|| PolicySpec::none().into());
     none.into_iter().chain(named).collect()

@@ -1,0 +1,372 @@
+//! What is set for this machine or this user: the policy, the largest and smallest readahead, a hint.
+//!
+//! ```text
+//!   command line ──► FOREREAD_POLICY ──► $XDG_CONFIG_HOME/foreread/config.toml ──► /etc/foreread.toml ──► default
+//!                    (policy only)       ($HOME/.config where it is not set)
+//! ```
+//! The first that says something wins, key by key. A file that is not there says nothing; one that cannot be read or
+//! understood is an error with its line. Example of a file, all keys (docs/policies.md explains them):
+//!
+//! ```text
+//!   policy = "linux-6.18"        # where no --policy is named
+//!   max = "512K+capacity"        # of policies that leave their max open
+//!   min = "32K"                  # of policies that leave their min open
+//!   hint = "normal"              # serve and mount: normal, sequential or random
+//!
+//!   [[capacity]]                 # sources of up to 2 GiB; the first row that is large enough counts
+//!   up-to = "2G"
+//!   max = "128K"
+//! ```
+
+use crate::fail::Fail;
+use crate::names;
+use foreread::{Advice, ByCapacity, Largest, Readahead};
+use foreread_core::policy::PolicyDraft;
+use foreread_core::units::parse_size;
+use foreread_lab::compare::Site;
+use serde::Deserialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+
+/// The variable that names the policy.
+const VARIABLE: &str = "FOREREAD_POLICY";
+/// The file for all users.
+const SYSTEM: &str = "/etc/foreread.toml";
+/// The file of a user, below the folder for settings.
+const OF_USER: &str = "foreread/config.toml";
+/// The policy where nothing is set.
+pub const POLICY: &str = "linux-6.18";
+/// Most bytes of a file: a long one is not ours.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// What is set, and where each setting is from.
+#[derive(Debug, Default)]
+pub struct Config {
+    policy: Option<Set<String>>,
+    hint: Option<Set<Advice>>,
+    /// The layers, the first one first, and where they set something.
+    readahead: Vec<Readahead>,
+    readahead_from: Vec<String>,
+}
+
+/// A setting and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set<T> {
+    /// The setting.
+    pub value: T,
+    /// `--policy`, `FOREREAD_POLICY`, `/etc/foreread.toml line 2` or `default`.
+    pub from: String,
+}
+
+/// A file, as TOML has it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    policy: Option<Spanned<String>>,
+    max: Option<Spanned<String>>,
+    min: Option<Spanned<String>>,
+    hint: Option<Spanned<String>>,
+    #[serde(default)]
+    capacity: Vec<Spanned<Row>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Row {
+    up_to: Spanned<String>,
+    max: Option<Spanned<String>>,
+    min: Option<Spanned<String>>,
+}
+
+/// Reads what is set for this process.
+pub fn load() -> Result<Config, Fail> {
+    Config::read(&|name| std::env::var_os(name), Path::new(SYSTEM))
+}
+
+impl Config {
+    fn read(var: &dyn Fn(&str) -> Option<OsString>, system: &Path) -> Result<Config, Fail> {
+        let mut config = Config::default();
+        if let Some(text) = var(VARIABLE).filter(|text| !text.is_empty()) {
+            let text = text.to_string_lossy().into_owned();
+            config.policy = Some(policy(text, VARIABLE.to_string())?);
+        }
+        for path in user_file(var).into_iter().chain([system.to_path_buf()]) {
+            if let Some(text) = contents(&path)? {
+                config.under(&Text { path: &path, text: &text })?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// What a file sets that nothing before it has set.
+    fn under(&mut self, file: &Text<'_>) -> Result<(), Fail> {
+        let File { policy: name, max, min, hint, capacity } = file.parse()?;
+        if let Some(name) = name {
+            let set = policy(name.get_ref().clone(), file.line(&name))?;
+            self.policy.get_or_insert(set);
+        }
+        if let Some(word) = hint {
+            let value = hint_named(word.get_ref())
+                .ok_or_else(|| file.refused(&word, "is not normal, sequential or random", "hint"))?;
+            self.hint.get_or_insert(Set { value, from: file.line(&word) });
+        }
+        let mut layer =
+            Readahead { max: file.largest(max.as_ref())?, min: file.smallest(min.as_ref())?, ..Readahead::default() };
+        let said = [("max", max.as_ref()), ("min", min.as_ref())];
+        let said = said.into_iter().filter_map(|(key, text)| Some(format!("{key}: {}", file.line(text?))));
+        self.readahead_from.extend(said);
+        for row in &capacity {
+            let Row { up_to, max, min } = row.get_ref();
+            let bytes = file.size(up_to, "up-to")?;
+            let (max, min) = (file.largest(max.as_ref())?, file.smallest(min.as_ref())?);
+            layer.by_capacity.push(ByCapacity { up_to: bytes, max, min });
+            self.readahead_from.push(format!("up to {}: {}", up_to.get_ref(), file.line(up_to)));
+        }
+        if layer != Readahead::default() {
+            self.readahead.push(layer);
+        }
+        Ok(())
+    }
+
+    /// The policy: the one that the command line names, or the one that is set.
+    pub fn policy(&self, asked: Option<&str>) -> Set<String> {
+        match (asked, &self.policy) {
+            (Some(text), _) => Set { value: text.to_string(), from: "--policy".to_string() },
+            (None, Some(set)) => set.clone(),
+            (None, None) => Set { value: POLICY.to_string(), from: "default".to_string() },
+        }
+    }
+
+    /// The hint that every open description begins with.
+    #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone give hints"))]
+    pub fn hint(&self, asked: Option<Advice>) -> Option<Set<Advice>> {
+        let asked = asked.map(|value| Set { value, from: "--hint".to_string() });
+        asked.or_else(|| self.hint.clone())
+    }
+
+    /// What policies take that leave `max` or `min` open.
+    #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take it here"))]
+    pub fn readahead(&self) -> Vec<Readahead> {
+        self.readahead.clone()
+    }
+
+    /// Where the settings are from, for the line that a server prints: `policy: default; max: /etc/foreread.toml line 2`.
+    #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone print it"))]
+    pub fn origins(&self, policy: &Set<String>, hint: Option<&Set<Advice>>) -> String {
+        let name = |hint| HINTS.iter().find(|(_, known)| *known == hint).map_or("", |(name, _)| name);
+        let hint = hint.map(|set| format!("hint {}: {}", name(set.value), set.from));
+        let all = [format!("policy: {}", policy.from)].into_iter().chain(self.readahead_from.clone()).chain(hint);
+        all.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The same for a comparison, which names its policies or takes the usual ones and the one that is set.
+    pub fn site(&self, names_policies: bool) -> Site {
+        let set = self.policy.as_ref().filter(|_| !names_policies);
+        let policy = set.and_then(|set| PolicyDraft::parse(&set.value).ok());
+        let mut notes: Vec<String> = set
+            .map(|set| format!("{} is the policy that is set for this machine ({})", set.value, set.from))
+            .into_iter()
+            .collect();
+        if !self.readahead_from.is_empty() {
+            let from = self.readahead_from.join("; ");
+            notes.push(format!("Set for policies that leave max or min open, not on models ({from})"));
+        }
+        Site { policy, readahead: self.readahead.clone(), notes }
+    }
+}
+
+/// The hints that an open description can begin with.
+const HINTS: [(&str, Advice); 3] =
+    [("normal", Advice::Normal), ("sequential", Advice::Sequential), ("random", Advice::Random)];
+
+/// The hint of this name.
+pub fn hint_named(word: &str) -> Option<Advice> {
+    HINTS.iter().find(|(name, _)| *name == word).map(|(_, hint)| *hint)
+}
+
+/// A policy that there is.
+fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
+    match PolicyDraft::parse(&text) {
+        Ok(_) => Ok(Set { value: text, from }),
+        Err(error) => Err(match names::refused("policy", &error, "foreread policies") {
+            Fail::Input(line) => Fail::Input(format!("{from}: {line}")),
+            other => other,
+        }),
+    }
+}
+
+/// The file of a user. A relative $XDG_CONFIG_HOME is none (XDG Base Directory Specification).
+fn user_file(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+    folder.map(|folder| folder.join(OF_USER))
+}
+
+/// Nothing where there is no such file.
+fn contents(path: &Path) -> Result<Option<String>, Fail> {
+    let refused = |error: std::io::Error| {
+        Fail::input("cannot read the configuration", format!("{} ({error})", path.display()), "mend or remove it")
+    };
+    match std::fs::metadata(path) {
+        Ok(found) if found.len() > MAX_BYTES => Err(refused(std::io::Error::other("longer than 64 KiB"))),
+        Ok(_) => std::fs::read_to_string(path).map(Some).map_err(refused),
+        Err(error) if [std::io::ErrorKind::NotFound, std::io::ErrorKind::NotADirectory].contains(&error.kind()) => {
+            Ok(None)
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// A file's text, for messages with its lines.
+struct Text<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Text<'_> {
+    fn parse(&self) -> Result<File, Fail> {
+        toml::from_str(self.text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let what = error.message().replace('\n', " ");
+            Fail::input("bad configuration", format!("{}: {what}", self.line_at(at)), "docs/policies.md has the keys")
+        })
+    }
+
+    fn line_at(&self, byte: usize) -> String {
+        let before = self.text.get(..byte).unwrap_or(self.text);
+        format!("{} line {}", self.path.display(), before.matches('\n').count() + 1)
+    }
+
+    fn line(&self, value: &Spanned<String>) -> String {
+        self.line_at(value.span().start)
+    }
+
+    fn refused(&self, value: &Spanned<String>, why: &str, key: &str) -> Fail {
+        let place = format!("{}: {key} = '{}' {why}", self.line(value), value.get_ref());
+        Fail::input("bad configuration", place, "docs/policies.md has the keys")
+    }
+
+    fn size(&self, value: &Spanned<String>, key: &str) -> Result<u64, Fail> {
+        parse_size(value.get_ref()).map_err(|_| self.refused(value, "is not a size such as 128K", key))
+    }
+
+    fn largest(&self, value: Option<&Spanned<String>>) -> Result<Option<Largest>, Fail> {
+        let refused = |value| self.refused(value, "is not a size such as 128K, 128K+capacity or capacity", "max");
+        value.map(|value| Largest::parse(value.get_ref()).map_err(|_| refused(value))).transpose()
+    }
+
+    /// As the policies of Linux that have a `min` take it.
+    fn smallest(&self, value: Option<&Spanned<String>>) -> Result<Option<u64>, Fail> {
+        let Some(value) = value else { return Ok(None) };
+        let fits = PolicyDraft::parse(&format!("linux-thrashsafe:min={}", value.get_ref())).is_ok();
+        if fits {
+            self.size(value, "min").map(Some)
+        } else {
+            Err(self.refused(value, "is not a size from 4K to 1G", "min"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a user's and a system's file and the variable come to.
+    fn config(user: Option<&str>, system: Option<&str>, variable: Option<&str>) -> Result<Config, Fail> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join(OF_USER);
+        std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
+        let of_system = folder.path().join("system.toml");
+        for (path, text) in [(&place, user), (&of_system, system)] {
+            text.into_iter().for_each(|text| std::fs::write(path, text).expect("written"));
+        }
+        let var = |name: &str| match name {
+            "XDG_CONFIG_HOME" => Some(folder.path().into()),
+            VARIABLE => variable.map(OsString::from),
+            _ => None,
+        };
+        Config::read(&var, &of_system)
+    }
+
+    fn ends(set: &Set<String>) -> (&str, &str) {
+        (&set.value, set.from.rsplit('/').next().unwrap_or_default())
+    }
+
+    #[test]
+    fn the_first_that_says_something_wins() {
+        let (user, system) = ("# mine\npolicy = \"rbd-plain\"\n", "policy = \"linux-3.12\"\n");
+        let all = config(Some(user), Some(system), Some("none")).expect("valid");
+        assert_eq!(ends(&all.policy(Some("linux-2.6.31"))), ("linux-2.6.31", "--policy"));
+        assert_eq!(ends(&all.policy(None)), ("none", "FOREREAD_POLICY"));
+        let files = config(Some(user), Some(system), Some("")).expect("valid");
+        assert_eq!(ends(&files.policy(None)), ("rbd-plain", "config.toml line 2"));
+        let system = config(None, Some(system), None).expect("valid");
+        assert_eq!(ends(&system.policy(None)), ("linux-3.12", "system.toml line 1"));
+        let nothing = config(None, None, None).expect("valid");
+        assert_eq!(ends(&nothing.policy(None)), (POLICY, "default"));
+        assert!(nothing.readahead().is_empty() && nothing.site(false).notes.is_empty());
+    }
+
+    #[test]
+    fn each_key_is_taken_from_the_first_file_that_has_it() {
+        let user = "max = \"256K\"\nhint = \"random\"\n";
+        let system = "max = \"1M\"\nmin = \"32K\"\n[[capacity]]\nup-to = \"2G\"\nmax = \"64K+capacity\"\n";
+        let config = config(Some(user), Some(system), None).expect("valid");
+        let draft = PolicyDraft::parse("linux-thrashsafe").expect("one");
+        let draft = Readahead::apply(&config.readahead(), draft, Some(1 << 30)).expect("it fits");
+        assert_eq!(draft.to_string(), "linux-thrashsafe:max=256K,min=32768");
+        let hint = config.hint(None);
+        assert_eq!(hint.as_ref().map(|set| set.value), Some(Advice::Random));
+        assert_eq!(config.hint(Some(Advice::Normal)).map(|set| set.from), Some("--hint".to_string()));
+        let said = config.origins(&config.policy(None), hint.as_ref());
+        let said: String =
+            said.split_whitespace().map(|w| w.rsplit('/').next().unwrap_or(w)).collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            said,
+            "policy: default; max: config.toml line 1; max: system.toml line 1; min: system.toml line 2; up to 2G: \
+             system.toml line 4; hint random: config.toml line 2"
+        );
+        assert_eq!(config.site(false).notes.len(), 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (text, line, part) in [
+            ("\npolicy = \"linux-6\"\n", 2, "nearest: linux-6.18"),
+            ("policy = \"none\"\n\nmux = \"1M\"\n", 3, "unknown field `mux`"),
+            ("max = 128\n", 1, "invalid type"),
+            ("max = \"1X\"\n", 1, "max = '1X' is not a size"),
+            ("# a\nmin = \"1K\"\n", 2, "min = '1K' is not a size from 4K to 1G"),
+            ("hint = \"willneed\"\n", 1, "is not normal, sequential or random"),
+            ("[[capacity]]\nmax = \"1M\"\n", 1, "missing field `up-to`"),
+            ("[[capacity]]\nup-to = \"much\"\n", 2, "up-to = 'much' is not a size"),
+            ("policy = \n", 1, ""),
+        ] {
+            let error = match config(None, Some(text), None) {
+                Err(Fail::Input(line)) => line,
+                other => panic!("{text}: {other:?}"),
+            };
+            let place = format!("system.toml line {line}: ");
+            assert!(error.contains(&place) && error.contains(part), "{text}: {error}");
+        }
+        let error = config(None, None, Some("linux-6:max=1")).expect_err("no such policy");
+        assert!(
+            matches!(&error, Fail::Input(line) if line.starts_with("FOREREAD_POLICY: unknown policy")),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn the_folder_of_a_user_is_absolute() {
+        let of = |xdg: Option<&str>, home: Option<&str>| {
+            user_file(&|name| match name {
+                "XDG_CONFIG_HOME" => xdg.map(OsString::from),
+                _ => home.map(OsString::from),
+            })
+        };
+        assert_eq!(of(Some("/x"), Some("/h")), Some("/x/foreread/config.toml".into()));
+        assert_eq!(of(Some("x"), Some("/h")), Some("/h/.config/foreread/config.toml".into()));
+        assert_eq!((of(None, Some("")), of(None, None)), (None, None));
+    }
+}

@@ -1,0 +1,153 @@
+//! What an administrator sets once for all sources: the largest and the smallest readahead, also by capacity.
+//!
+//! A policy whose text leaves `max` or `min` open takes it from here. The order, the first that says something wins:
+//!
+//! ```text
+//!   the policy's text ──► first row of `by_capacity` that is large enough ──► `max`, `min` ──► device ──► kind of storage
+//! ```
+//!
+//! Worked example: rows `up_to 2 GiB: max 128K` and `up_to 32 GiB: max 512K`, and `max 1M`. A USB stick of 1 GiB gets
+//! 128 KiB, a disk of 1 TiB gets 1 MiB, and `linux-6.18:max=64K` keeps its 64 KiB on both. `capacity` as a size is the
+//! formula of seed 001 ([`foreread_core::policy::capacity::Cap`]).
+//!
+//! A policy without such a key is left as it is, as is one that was given as values.
+
+use foreread_core::policy::{Param, PolicyDraft, SpecError, Unit};
+use foreread_core::units::parse_size;
+
+/// One layer of settings: those of a file, say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readahead {
+    /// The largest readahead.
+    pub max: Option<Largest>,
+    /// The smallest readahead, in bytes.
+    pub min: Option<u64>,
+    /// By capacity; the first row whose `up_to` is not below the capacity of the source counts. A source of unknown
+    /// capacity has none.
+    pub by_capacity: Vec<ByCapacity>,
+}
+
+/// Settings for sources of up to so many bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByCapacity {
+    /// The largest capacity that it is for.
+    pub up_to: u64,
+    /// The largest readahead.
+    pub max: Option<Largest>,
+    /// The smallest readahead, in bytes.
+    pub min: Option<u64>,
+}
+
+/// A largest readahead as it is written: `512K`, `capacity`, `512K+capacity`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Largest {
+    text: String,
+    /// The part that is a size.
+    bytes: Option<u64>,
+}
+
+impl Largest {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no `max` of a `linux-*` policy.
+    pub fn parse(text: &str) -> Result<Largest, SpecError> {
+        PolicyDraft::parse(&format!("linux-6.18:max={text}"))?;
+        let size = text.split_once('+').map_or(text, |(size, _)| size);
+        Ok(Largest { text: text.to_string(), bytes: parse_size(size).ok() })
+    }
+
+    /// As this parameter takes it: a policy that knows no capacity gets the size alone.
+    fn for_param(&self, param: &Param) -> Option<String> {
+        match param.unit {
+            Unit::Capped => Some(self.text.clone()),
+            _ => self.bytes.map(|bytes| bytes.to_string()),
+        }
+    }
+}
+
+impl Readahead {
+    /// The policy with what these layers set, the first one first.
+    ///
+    /// # Errors
+    /// A value does not fit the policy.
+    pub fn apply(layers: &[Readahead], draft: PolicyDraft, capacity: Option<u64>) -> Result<PolicyDraft, SpecError> {
+        layers.iter().try_fold(draft, |draft, layer| layer.settings(draft, capacity))
+    }
+
+    fn settings(&self, draft: PolicyDraft, capacity: Option<u64>) -> Result<PolicyDraft, SpecError> {
+        let row = capacity.and_then(|bytes| self.by_capacity.iter().find(|row| bytes <= row.up_to));
+        let max = row.and_then(|row| row.max.as_ref()).or(self.max.as_ref());
+        let min = row.and_then(|row| row.min).or(self.min);
+        let param = |key: &str| draft.info.params.iter().find(|param| param.key == key);
+        let max = max.zip(param("max")).and_then(|(max, param)| max.for_param(param));
+        let draft = max.map_or(Ok(draft.clone()), |text| draft.with_setting("max", &text))?;
+        min.map_or(Ok(draft.clone()), |bytes| draft.with_setting("min", &bytes.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn largest(text: &str) -> Option<Largest> {
+        Some(Largest::parse(text).expect(text))
+    }
+
+    /// The text of the policy and its values by name, for a source of this capacity.
+    fn applied(layers: &[Readahead], policy: &str, capacity: Option<u64>) -> (String, Vec<u64>) {
+        let draft = PolicyDraft::parse(policy).expect(policy);
+        let draft = Readahead::apply(layers, draft, capacity).expect("it fits");
+        let text = draft.to_string();
+        (text, draft.ready(capacity).expect("a capacity").values)
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_policy_takes_what_its_text_leaves_open() {
+        let row = |up_to, max: &str| ByCapacity { up_to, max: largest(max), min: None };
+        let by_capacity = vec![row(2048 * MIB, "128K"), row(32 << 30, "512K")];
+        let site = [Readahead { max: largest("1M"), min: Some(64 << 10), by_capacity }];
+        let max = |policy: &str, capacity| applied(&site, policy, capacity).1[0];
+        assert_eq!(max("linux-6.18", Some(1024 * MIB)), 128 << 10);
+        assert_eq!(max("linux-6.18", Some(2048 * MIB)), 128 << 10, "up to and with");
+        assert_eq!(max("linux-6.18", Some(2048 * MIB + 1)), 512 << 10);
+        assert_eq!((max("linux-6.18", Some(1 << 40)), max("linux-6.18", None)), (MIB, MIB));
+        assert_eq!(max("linux-6.18:max=64K", Some(1 << 40)), 64 << 10);
+        assert_eq!(
+            applied(&site, "linux-thrashsafe", None),
+            ("linux-thrashsafe:max=1M,min=65536".to_string(), vec![MIB, 64 << 10])
+        );
+        assert_eq!(applied(&site, "rbd-plain:trigger=3", None).0, "rbd-plain:trigger=3,max=1048576,min=65536");
+        assert_eq!(applied(&site, "none", None).0, "none");
+    }
+
+    #[test]
+    fn the_first_layer_wins_and_capacity_is_a_size() {
+        let upper = Readahead { max: largest("256K"), ..Readahead::default() };
+        let rows = vec![ByCapacity { up_to: u64::MAX, max: largest("64K"), min: Some(8192) }];
+        let lower = Readahead { max: None, min: None, by_capacity: rows };
+        let both = [upper, lower];
+        assert_eq!(applied(&both, "linux-thrashsafe", Some(MIB)).1, [256 << 10, 8192]);
+        let capped = [Readahead { max: largest("512K+capacity"), ..Readahead::default() }];
+        let of = |policy: &str, capacity| applied(&capped, policy, Some(capacity)).1;
+        // Seed 001: 32 MiB have 16 KiB, 2 GiB have 128 KiB.
+        assert_eq!((of("linux-6.18", 32 * MIB)[0], of("linux-6.18", 2 << 30)[0]), (16 << 10, 128 << 10));
+        assert_eq!(of("linux-6.18", 1 << 40)[0], 512 << 10, "it only ever lowers");
+        assert_eq!(applied(&capped, "rbd-plain", Some(MIB)).0, "rbd-plain:max=524288", "librbd knows no capacity");
+        assert_eq!(applied(&capped, "linux-6.18:max=capacity", Some(MIB)).0, "linux-6.18:max=capacity");
+        for wrong in ["", "x", "128K+size", "2T"] {
+            assert!(Largest::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// What was given as values is not changed.
+    #[test]
+    fn values_stay() {
+        let spec = foreread_core::policy::PolicySpec::parse("linux-6.18").expect("one");
+        let site = [Readahead { max: largest("1M"), ..Readahead::default() }];
+        let same = Readahead::apply(&site, spec.clone().into(), None).expect("it fits").ready(None).expect("known");
+        assert_eq!(same.values, spec.values);
+    }
+}
