@@ -1,8 +1,12 @@
 //! `foreread replay-log LOG`: a recorded event log, fed to a fresh core, must give the recorded actions.
+//!
+//! A log that is compressed by gzip, zstd, xz or bzip2 is unpacked on the way; its content shows it, not its name. The
+//! replay reads line by line and limits their length, so a log that unpacks to very much takes time and no memory.
 
 use crate::fail::Fail;
 use crate::out;
 use foreread::eventlog::{ReplayError, replay};
+use foreread_lab::trace::unpack::unpack;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -14,7 +18,9 @@ pub fn run(log: &Path) -> Result<(), Fail> {
     let place = log.display();
     let file =
         File::open(log).map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
-    match replay(BufReader::new(file)) {
+    let unpacked = unpack(Box::new(file))
+        .map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
+    match replay(BufReader::new(unpacked.plain)) {
         Ok(done) => out::print(format!("identical: {} events, {} actions\n", done.events, done.actions)),
         Err(difference @ ReplayError::Differs { .. }) => {
             Err(Fail::Check(format!("different: {place}: {difference}; the log is of another version, or it is a bug")))

@@ -9,6 +9,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 
 /// Writes the log of three sequential reads, of which nothing ever arrives. Returns events and actions.
 fn write_log(path: &Path) -> (u64, u64) {
@@ -43,6 +44,64 @@ fn a_log_of_our_own_is_identical() {
     assert!(actions > 0);
     let got = foreread([Path::new("replay-log"), &path]);
     assert_eq!(got.is_done(), format!("identical: {events} events, {actions} actions\n"));
+}
+
+/// A compressed log is known by its content: the names say nothing, or the wrong thing.
+#[test]
+fn a_compressed_log_is_replayed() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let path = dir.path().join("run.log");
+    let (events, actions) = write_log(&path);
+    let identical = format!("identical: {events} events, {actions} actions\n");
+    let mut ran = 0;
+    for (tool, name) in [("gzip", "run.zst"), ("zstd", "run.gz"), ("xz", "plain.log"), ("bzip2", "x")] {
+        let packed = Command::new(tool).arg("-c").arg(&path).output();
+        let Ok(packed) = packed else {
+            println!("skipped: needs {tool}");
+            continue;
+        };
+        ran += 1;
+        let other = dir.path().join(name);
+        std::fs::write(&other, &packed.stdout).expect("written");
+        assert_eq!(foreread([Path::new("replay-log"), &other]).is_done(), identical, "{tool}");
+        std::fs::write(&other, &packed.stdout[..packed.stdout.len() / 2]).expect("written");
+        let cut = foreread([Path::new("replay-log"), &other]);
+        assert!(
+            cut.is_refused().contains("cannot be read") || cut.err.contains("bad event log"),
+            "{tool}: {}",
+            cut.err
+        );
+    }
+    assert!(ran > 0 || Command::new("gzip").arg("-V").output().is_err(), "gzip is there and was not tried");
+    std::fs::write(&path, [0x04, 0x22, 0x4d, 0x18, 0, 0]).expect("written");
+    assert!(foreread([Path::new("replay-log"), &path]).is_refused().contains("compressed by lz4"));
+}
+
+/// `compare --event-log` makes the folder that it is given, and each log in it replays.
+#[test]
+fn the_folder_of_event_logs_is_made() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let (disk, logs) = (dir.path().join("disk"), dir.path().join("new/logs"));
+    std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
+    let on = disk.display().to_string();
+    let args = ["compare", "sequential", "--on", &on, "--policy", "linux-6.18:max=128K", "--runs", "1", "--event-log"];
+    let got = foreread(args.iter().copied().chain([logs.to_str().expect("a path")]));
+    assert_eq!(got.code, Some(0), "{}", got.err);
+    let names: Vec<_> =
+        std::fs::read_dir(&logs).expect("it is made").map(|entry| entry.expect("an entry").path()).collect();
+    assert_eq!(names.len(), 2, "none and linux-6.18: {names:?}");
+    for log in &names {
+        assert!(foreread([Path::new("replay-log"), log]).is_done().starts_with("identical: "), "{}", log.display());
+    }
+    // A folder that cannot be made is said before anything is measured.
+    let below = disk.join("logs").display().to_string();
+    let got = foreread(args.iter().copied().chain([below.as_str()]));
+    assert!(got.is_refused().contains("making the folder of event logs"), "{}", got.err);
+    // On a model there are no logs, and no folder is made.
+    let none = dir.path().join("none").display().to_string();
+    let got =
+        foreread(["compare", "sequential", "--on", "model:nvme", "--size", "1M", "--runs", "1", "--event-log", &none]);
+    assert!(got.code == Some(0) && !Path::new(&none).exists(), "{}", got.err);
 }
 
 #[test]

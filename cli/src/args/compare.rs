@@ -103,7 +103,7 @@ pub struct CompareArgs {
     pub price: Option<Box<Price>>,
     /// Write the event log of every run on a file to this directory
     ///
-    /// One log a run, WORKLOAD-POLICY-RUN.log; 'foreread replay-log' checks that a fresh core decides the same. Writing
+    /// The directory is made where it is not there. One log a run, WORKLOAD-POLICY-RUN.log; 'foreread replay-log' checks that a fresh core decides the same. Writing
     /// it makes the runs slower.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub event_log: Option<PathBuf>,

@@ -163,7 +163,7 @@ Prints 'identical: N events, M actions', or the first difference (exit code 1).
 Example:
   foreread replay-log run.log")]
 pub struct ReplayLogArgs {
-    /// The event log
+    /// The event log, plain or compressed by gzip, zstd, xz or bzip2
     #[arg(value_name = "LOG")]
     pub log: PathBuf,
 }

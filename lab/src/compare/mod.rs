@@ -66,7 +66,7 @@ pub struct Plan {
     pub seed: u64,
     /// Bytes that the workload spans; see [`SPAN_BYTES`].
     pub size_bytes: Option<u64>,
-    /// Directory for the event log of every run on a file.
+    /// Directory for the event log of every run on a file; it is made where it is not there.
     pub event_logs: Option<PathBuf>,
     /// A source that grows meanwhile was appended to: see [`foreread::Options::appending`].
     pub appending: bool,
@@ -124,6 +124,7 @@ pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Compa
             cases.push(Case::new(plan, place, workload, &left_out, wide(plan, place))?);
         }
     }
+    site::make_log_folder(plan, &places)?;
     let measure = |case: Case<'_>| {
         let table = case.run(progress)?;
         progress.measured(&table);

@@ -1,7 +1,10 @@
-//! What the machine of a comparison brings with it: the settings of its administrator.
+//! What the machine of a comparison brings with it: the settings of its administrator, and the folder of event logs.
 //!
 //! The settings are read by the caller; here they are only carried, so that a plan says all that its tables depend on.
 
+use super::place::Place;
+use super::{CompareError, Plan};
+use crate::live::LiveError;
 use foreread::Readahead;
 use foreread_core::policy::PolicyDraft;
 
@@ -14,4 +17,12 @@ pub struct Site {
     pub readahead: Vec<Readahead>,
     /// Where these come from, a sentence each, for the notes of every table.
     pub notes: Vec<String>,
+}
+
+/// Makes the folder of event logs, where a run will write one.
+pub(super) fn make_log_folder(plan: &Plan, places: &[Place]) -> Result<(), CompareError> {
+    let live = places.iter().any(|place| !matches!(place, Place::Model(_)));
+    let Some(folder) = plan.event_logs.as_ref().filter(|_| live) else { return Ok(()) };
+    let failed = LiveError::io(format!("making the folder of event logs {}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(failed).map_err(CompareError::from)
 }

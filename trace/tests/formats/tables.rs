@@ -8,8 +8,10 @@ use foreread_core::event::Advice;
 use foreread_trace::input::MAX_LINE_BYTES;
 use foreread_trace::order::MAX_RECORDS_DISORDER;
 use foreread_trace::{After, FileInfo, Flags, Header, Item, Lacks, Op, Record, open};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::process::Command;
 
 fn file(name: &str, size: Option<u64>) -> Item {
     Item::File(FileInfo { name: name.to_string(), size })
@@ -52,6 +54,86 @@ fn csv_comes_back_as_it_was() {
     let items = vec![file("a", None), Item::Record(Record::read(0, 1, 2))];
     let (read, _) = again("csv", "csv", &Header { lacks, ..Header::default() }, &items);
     assert_eq!((read.items, read.header.lacks), (items, lacks));
+}
+
+/// The numbers of a generator that a test can repeat.
+fn draws(mut state: u64) -> impl FnMut(u64) -> u64 {
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+/// A DXT text of several ranks and files, as darshan-dxt-parser lays it out, with both modules and OST columns.
+fn dxt(seed: u64) -> String {
+    let mut draw = draws(seed);
+    let mut text = "# darshan log version: 3.41\n# nprocs: 4\n\n# DXT_POSIX module data\n".to_string();
+    for part in 0..60 {
+        let (file, rank) = (draw(9), draw(4));
+        let name = ["/scratch/a b", "/scratch/c:d", "/data/x"][file as usize % 3];
+        writeln!(text, "\n# DXT, file_id: {}, file_name: {name}/{file}", 1000 + file).expect("memory");
+        writeln!(text, "# DXT, rank: {rank}, hostname: node{rank}\n# DXT, mnt_pt: /, fs_type: lustre").expect("memory");
+        for segment in 0..draw(80) {
+            let module = if part % 7 == 3 { "X_MPIIO" } else { "X_POSIX" };
+            let (op, offset, len) = (["read", "read", "write"][draw(3) as usize], draw(1 << 40), draw(1 << 22));
+            let (start, took) = (draw(1_000_000), draw(900));
+            let time = |t: u64| format!("{}.{:04}", t / 10_000, t % 10_000);
+            let ost = if draw(2) == 0 { String::new() } else { format!("  [{:3}] [ 12]", draw(40)) };
+            let (start, end) = (time(start), time(start + took));
+            writeln!(text, " {module} {rank:7} {op:>6} {segment:8} {offset:15} {len:12} {start:>11} {end:>11}{ost}")
+                .expect("memory");
+        }
+    }
+    text
+}
+
+/// What awk makes of the same text: a parser that shares no line with ours. Our times begin at the first request.
+const BY_AWK: &str = r#"
+/^# DXT, file_id:/ { name = $0; sub(/^.*file_name: /, "", name); next }
+$1 == module { n[$3]++; bytes[$3] += $6; files[name]++; ranks[$2]++; if ($8 > last) last = $8
+    if (first == "" || $7 < first) first = $7 }
+END {
+    for (f in files) nf++
+    for (r in ranks) nr++
+    printf "%d reads %.0f bytes, %d writes %.0f bytes, %d files, %d ranks, last %.4f\n",
+        n["read"], bytes["read"], n["write"], bytes["write"], nf, nr, last - first
+}"#;
+
+/// Our import of a DXT text beside awk's counts of it.
+#[test]
+fn darshans_counts_are_those_of_awk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("app.dxt");
+    for (seed, module, name) in [(1, "posix", "X_POSIX"), (2, "posix", "X_POSIX"), (2, "mpiio", "X_MPIIO")] {
+        let text = dxt(seed);
+        std::fs::write(&path, &text).expect("written");
+        let counted = Command::new("awk").args(["-v", &format!("module={name}"), BY_AWK]).arg(&path).output();
+        let counted = counted.expect("awk is part of every system");
+        assert!(counted.status.success(), "{}", String::from_utf8_lossy(&counted.stderr));
+        let read = read_bytes(&format!("darshan:module={module}"), text.into_bytes()).clean();
+        let (mut reads, mut writes, mut last) = ((0, 0), (0, 0), 0);
+        let (mut files, mut ranks) = (BTreeSet::new(), BTreeSet::new());
+        for item in &read.items {
+            let Item::Record(record) = item else { continue };
+            let sum = if record.op == Op::Write { &mut writes } else { &mut reads };
+            *sum = (sum.0 + 1, sum.1 + record.len);
+            files.insert(record.file);
+            ranks.insert(record.thread);
+            last = last.max(record.end_ns.expect("DXT has ends"));
+        }
+        let ours = format!(
+            "{} reads {} bytes, {} writes {} bytes, {} files, {} ranks, last {:.4}\n",
+            reads.0,
+            reads.1,
+            writes.0,
+            writes.1,
+            files.len(),
+            ranks.len(),
+            last as f64 / 1e9
+        );
+        assert_eq!(ours, String::from_utf8_lossy(&counted.stdout), "seed {seed}, {module}");
+        assert!(reads.0 > 50 && writes.0 > 20, "{ours}");
+    }
 }
 
 #[test]
