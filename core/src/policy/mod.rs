@@ -309,7 +309,7 @@ pub struct Info {
 
 impl Info {
     /// Whether a `max` that is left open follows the setting of the device: the policies of Linux, but for one whose
-    /// publication has a default of its own.
+    /// publication has another default.
     #[must_use]
     pub fn follows_device(&self) -> bool {
         self.params.iter().any(|p| p.key == "max" && p.unit == Unit::Capped && p.default == ondemand::MAX.default)
