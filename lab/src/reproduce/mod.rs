@@ -14,6 +14,7 @@
 //! it does not fit.
 
 mod blkid;
+mod hits;
 mod kind;
 pub mod published;
 pub mod real;

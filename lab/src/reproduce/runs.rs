@@ -4,7 +4,9 @@
 
 use super::{Options, ReproduceError};
 use crate::compare::{self, Plan, Where};
-use crate::device::presets::{self, Preset};
+use crate::device::array::ArrayModel;
+use crate::device::presets::{self, Model, Preset};
+use crate::device::sliced::Slices;
 use crate::report::{Progress, RunResult, Table};
 use foreread_core::policy::PolicyDraft;
 
@@ -74,6 +76,17 @@ impl<'a> Runs<'a> {
         };
         let tables = compare::run(&plan, self.progress)?;
         tables.into_iter().next().ok_or_else(|| ReproduceError::Asked(format!("no table of {}", ask.workload)))
+    }
+
+    /// Runs it behind an elevator that gives readers slices of time. Any other kind of model than an array has none.
+    ///
+    /// # Errors
+    /// Whatever `compare` refuses.
+    pub fn table_sliced(&mut self, ask: &Ask<'_>, slices: Slices) -> Result<Table, ReproduceError> {
+        let preset = self.preset(ask.model)?;
+        let Model::Array(array) = preset.model else { return self.table(ask) };
+        let model = Model::Array(ArrayModel { slices: Some(slices), ..array });
+        self.table(&Ask { preset: Some(Box::leak(Box::new(Preset { model, ..*preset }))), ..*ask })
     }
 }
 

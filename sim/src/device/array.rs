@@ -10,8 +10,10 @@
 //!
 //! A stream is a run of commands of one file in which each begins where the one before it ended. The readers are the
 //! streams that had one of the last [`RECENT`] commands; so random reads look like many readers, as they do to an
-//! array. Never: time slices, or the long waits of a reader whose turn it is not.
+//! array. Never: time slices, or the long waits of a reader whose turn it is not; those are
+//! [`super::sliced`]'s.
 
+use super::sliced::Slices;
 use super::{Arrival, Command, Device};
 use std::collections::VecDeque;
 
@@ -25,6 +27,8 @@ pub struct ArrayModel {
     pub overhead_ns: &'static [(u32, u64)],
     /// Picoseconds for each KiB: `1 / B`.
     pub ps_per_kib: u64,
+    /// The slices of the elevator in front of it ([`super::sliced`]); none where commands are served as they come.
+    pub slices: Option<Slices>,
 }
 
 impl ArrayModel {
@@ -36,6 +40,11 @@ impl ArrayModel {
     fn transfer_ns(&self, bytes: u64) -> u64 {
         let ns = (u128::from(bytes) * u128::from(self.ps_per_kib)).div_ceil(super::disk::PS_KIB);
         u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// One command, where so many read.
+    pub(super) fn command_ns(&self, readers: usize, bytes: u64) -> u64 {
+        self.overhead_ns(readers).saturating_add(self.transfer_ns(bytes))
     }
 
     /// No device of this kind brings in `bytes` bytes faster: one command of the cheapest overhead.
@@ -91,7 +100,7 @@ impl Array {
 impl Device for Array {
     fn submit(&mut self, now_ns: u64, command: Command) {
         let readers = self.readers(&command);
-        let span_ns = self.model.overhead_ns(readers).saturating_add(self.model.transfer_ns(command.len));
+        let span_ns = self.model.command_ns(readers, command.len);
         self.free_ns = self.free_ns.max(now_ns).saturating_add(span_ns);
         self.queue.push_back((self.free_ns, command));
     }
@@ -114,7 +123,8 @@ mod tests {
     use crate::device::run_dry;
 
     /// 100 us for one reader, 300 us from three on; 1 us for each KiB.
-    const MODEL: ArrayModel = ArrayModel { overhead_ns: &[(1, 100_000), (3, 300_000)], ps_per_kib: 1_000_000 };
+    const MODEL: ArrayModel =
+        ArrayModel { overhead_ns: &[(1, 100_000), (3, 300_000)], ps_per_kib: 1_000_000, slices: None };
 
     /// How long each of `commands`, (file, KiB it begins at), took: 1 KiB each, all submitted at once.
     fn spans(commands: &[(u32, u64)]) -> Vec<u64> {

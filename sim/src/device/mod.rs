@@ -28,6 +28,7 @@ pub mod hdd;
 pub mod lanes;
 pub mod net;
 pub mod presets;
+pub mod sliced;
 pub mod ssd;
 
 /// A read of `len` bytes from byte `start` of `file`.

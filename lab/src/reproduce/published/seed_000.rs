@@ -37,6 +37,16 @@ pub const X25_M_MB_PER_S: [(u64, [u64; 2]); 11] = [
     (8192, [266, 266]),
 ];
 
+/// The patch: before or after it, the policy that has these defaults, the key, KiB.
+pub const DEFAULTS: [(&str, &str, &str, u64); 4] = [
+    ("before", "linux-2.6.31", "max", 128),
+    ("before", "linux-2.6.0", "min", 16),
+    ("after", "linux-thrashsafe", "max", 512),
+    ("after", "linux-thrashsafe", "min", 32),
+];
+/// "It will now cost 1MB readahead buffer per stream", KiB.
+pub const STREAM_BUFFER_KIB: u64 = 1024;
+
 /// "readahead hit ratio" under X: size of read-around in KiB, MB used, MB read.
 pub const HITS_DESKTOP: [(u64, u64, u64); 3] = [(128, 143, 230), (512, 138, 248), (1024, 130, 253)];
 /// The same on the console.

@@ -403,7 +403,7 @@ impl ArrayFile {
 
     fn model(&self) -> ArrayModel {
         let rows: Vec<(u32, u64)> = self.overhead.iter().map(|r| (r.from_readers, r.ns)).collect();
-        ArrayModel { overhead_ns: Box::leak(rows.into_boxed_slice()), ps_per_kib: self.ps_per_kib }
+        ArrayModel { overhead_ns: Box::leak(rows.into_boxed_slice()), ps_per_kib: self.ps_per_kib, slices: None }
     }
 }
 

@@ -57,7 +57,8 @@ pub(super) const DISK_2003: Preset = Preset {
     }),
 };
 
-/// The throughputs are of ext3 with an elevator that gives readers time slices; its long waits are not modelled.
+/// The throughputs are of ext3 with an elevator that gives readers time slices; its long waits are not modelled here
+/// (`device/sliced.rs`).
 pub(super) const EVA: Preset = Preset {
     name: "eva",
     summary: "disk array of 2010: HP EVA over two paths, 219.6 MB/s shared",
@@ -71,6 +72,7 @@ pub(super) const EVA: Preset = Preset {
     model: Model::Array(ArrayModel {
         overhead_ns: &[(1, 306_000), (2, 373_000), (4, 370_000), (8, 367_000), (16, 384_000)],
         ps_per_kib: 4_662_005,
+        slices: None,
     }),
 };
 
@@ -83,6 +85,7 @@ pub(super) const RAID_6DISK: Preset = Preset {
     model: Model::Array(ArrayModel {
         overhead_ns: &[(1, 42_000), (2, 205_000), (4, 219_000), (8, 232_000), (16, 286_000)],
         ps_per_kib: 6_381_621,
+        slices: None,
     }),
     ..EVA
 };

@@ -17,6 +17,7 @@ use super::disk::{Disk, DiskModel};
 use super::hdd::{Hdd, HddModel};
 use super::lanes::{Lanes, LanesModel};
 use super::net::{Net, NetModel};
+use super::sliced::Sliced;
 use super::ssd::{Ssd, SsdModel};
 use foreread_core::policy::spec::SpecError;
 
@@ -69,7 +70,10 @@ impl Preset {
         match self.model {
             Model::Disk(model) => Box::new(Disk::new(model)),
             Model::Hdd(model) => Box::new(Hdd::new(model, seed)),
-            Model::Array(model) => Box::new(Array::new(model)),
+            Model::Array(model) => match model.slices {
+                None => Box::new(Array::new(model)),
+                Some(slices) => Box::new(Sliced::new(model, slices)),
+            },
             Model::Ssd(model) => Box::new(Ssd::new(model, seed)),
             Model::Net(model) => Box::new(Net::new(model, seed)),
             Model::Lanes(model) => Box::new(Lanes::new(model)),

@@ -1,0 +1,203 @@
+//! An array behind an elevator that gives each reader a slice of time, as CFQ did: what a reader waits for at most.
+//!
+//! ```text
+//!   reader 0   ████████░                          ████████        █ its commands, one after the other
+//!   reader 1           ████████░                                  ░ idle for its next one, at most `idle_ns`
+//!   reader 2                    ████████░
+//!              ├ slice ┤├────── it waits ───────┤
+//! ```
+//! A command takes what it takes in the array ([`super::array`]); the readers are those with a command here. A slice
+//! begins with the end of its first command, so a turn is one command longer than its slice. Worked example: four
+//! readers share 300 ms, 75 ms each, so a command waits for 225 ms and three commands, where without slices it would wait
+//! for three commands.
+//!
+//! It changes the order of commands and not their number or their time, so rates stay nearly as they are. Not here:
+//! writes, priorities, several commands of a reader in the disks at once, what is left of a slice.
+//! Source: Linux, Documentation/block/cfq-iosched.txt (slice_sync 100 ms, slice_idle 8 ms, target_latency 300 ms with
+//! low_latency, which is on); the smallest slice is twice slice_idle.
+
+use super::array::ArrayModel;
+use super::{Arrival, Command, Device};
+use std::collections::VecDeque;
+
+const MS: u64 = 1_000_000;
+
+/// How long a reader is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Slices {
+    /// One slice where few read.
+    pub slice_ns: u64,
+    /// The time that all slices of a round share where many read.
+    pub round_ns: u64,
+    /// The shortest slice.
+    pub least_ns: u64,
+    /// How long the device waits for the next command of the reader whose slice it is.
+    pub idle_ns: u64,
+}
+
+impl Slices {
+    /// The defaults of CFQ.
+    pub const CFQ: Slices = Slices { slice_ns: 100 * MS, round_ns: 300 * MS, least_ns: 16 * MS, idle_ns: 8 * MS };
+
+    /// The slice of each of so many readers.
+    fn of(&self, readers: u64) -> u64 {
+        let share = self.round_ns / readers.max(1);
+        self.slice_ns.min(share.max(self.least_ns))
+    }
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    file: u32,
+    /// When the slice ends; none before the end of its first command.
+    until_ns: Option<u64>,
+    /// When the device stops to wait for the next command.
+    idle_until_ns: Option<u64>,
+}
+
+/// An array and its elevator at work.
+#[derive(Debug)]
+pub struct Sliced {
+    model: ArrayModel,
+    slices: Slices,
+    /// The commands of each reader, in the order of their turns; the reader is the file.
+    queues: VecDeque<(u32, VecDeque<Command>)>,
+    turn: Option<Turn>,
+    /// The command in the array and its end.
+    running: Option<(u64, Command)>,
+}
+
+impl Sliced {
+    /// An idle one.
+    #[must_use]
+    pub fn new(model: ArrayModel, slices: Slices) -> Sliced {
+        Sliced { model, slices, queues: VecDeque::new(), turn: None, running: None }
+    }
+
+    /// Readers with a command here, the one whose turn it is among them.
+    fn readers(&self) -> u64 {
+        let turn = self.turn.map(|turn| turn.file);
+        let waiting = self.queues.iter().filter(|(file, queue)| !queue.is_empty() && Some(*file) != turn).count();
+        waiting as u64 + u64::from(turn.is_some())
+    }
+
+    /// Gives the array its next command, if it is free and there is one whose turn it is.
+    fn dispatch(&mut self, now_ns: u64) {
+        while self.running.is_none() {
+            let Some(turn) = self.turn.or_else(|| self.next_turn()) else { return };
+            self.turn = Some(turn);
+            let over = turn.until_ns.is_some_and(|until| now_ns >= until);
+            let queue = self.queues.iter_mut().find(|(file, _)| *file == turn.file).map(|(_, queue)| queue);
+            match queue.and_then(|queue| if over { None } else { queue.pop_front() }) {
+                Some(command) => {
+                    let ns = self.model.command_ns(self.readers() as usize, command.len);
+                    self.running = Some((now_ns.saturating_add(ns), command));
+                }
+                None if !over && now_ns < self.idle_until(now_ns) => return,
+                None => self.end_turn(turn.file),
+            }
+        }
+    }
+
+    /// The next reader with a command.
+    fn next_turn(&self) -> Option<Turn> {
+        let file = self.queues.iter().find(|(_, queue)| !queue.is_empty())?.0;
+        Some(Turn { file, until_ns: None, idle_until_ns: None })
+    }
+
+    /// This reader's turn is over: all others come before its next one.
+    fn end_turn(&mut self, file: u32) {
+        self.turn = None;
+        if let Some(at) = self.queues.iter().position(|(other, _)| *other == file)
+            && let Some(queue) = self.queues.remove(at)
+        {
+            self.queues.push_back(queue);
+        }
+    }
+
+    /// When waiting for the reader whose turn it is ends; it begins now if it has not begun.
+    fn idle_until(&mut self, now_ns: u64) -> u64 {
+        let idle_ns = self.slices.idle_ns;
+        self.turn.as_mut().map_or(now_ns, |turn| *turn.idle_until_ns.get_or_insert(now_ns.saturating_add(idle_ns)))
+    }
+}
+
+impl Device for Sliced {
+    fn submit(&mut self, now_ns: u64, command: Command) {
+        match self.queues.iter_mut().find(|(file, _)| *file == command.file) {
+            Some((_, queue)) => queue.push_back(command),
+            None => self.queues.push_back((command.file, VecDeque::from([command]))),
+        }
+        self.dispatch(now_ns);
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        let idle = || self.turn.and_then(|turn| turn.idle_until_ns).filter(|_| self.readers() > 1);
+        self.running.map(|(end_ns, _)| end_ns).or_else(idle)
+    }
+
+    fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
+        while let Some(at) = self.next_time().filter(|at| *at <= now_ns) {
+            if let Some((_, command)) = self.running.take() {
+                out.push(Arrival { id: command.id, bytes: command.len, done: true });
+                let slice_ns = self.slices.of(self.readers());
+                if let Some(turn) = self.turn.as_mut() {
+                    turn.until_ns.get_or_insert(at.saturating_add(slice_ns));
+                    turn.idle_until_ns = None;
+                }
+            }
+            self.dispatch(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::run_dry;
+
+    /// 1 ms for each command.
+    const MODEL: ArrayModel = ArrayModel { overhead_ns: &[(1, MS)], ps_per_kib: 0, slices: None };
+
+    #[test]
+    fn slices_are_shared_by_more_than_three() {
+        let ms = [1, 2, 3, 4, 8, 16, 100].map(|readers| Slices::CFQ.of(readers) / MS);
+        assert_eq!(ms, [100, 100, 100, 75, 37, 18, 16]);
+    }
+
+    /// Two readers with 200 commands each: 101 of the first, then 101 of the second, then the rest.
+    #[test]
+    fn a_reader_keeps_the_array_for_its_slice() {
+        let mut sliced = Sliced::new(MODEL, Slices::CFQ);
+        for id in 0..400 {
+            sliced.submit(0, Command { id, file: (id % 2) as u32, start: 0, len: 4096 });
+        }
+        let order: Vec<u64> = run_dry(&mut sliced).into_iter().map(|(_, arrival)| arrival.id % 2).collect();
+        let turns: Vec<(u64, usize)> = order.chunk_by(|a, b| a == b).map(|turn| (turn[0], turn.len())).collect();
+        assert_eq!(turns, [(0, 101), (1, 101), (0, 99), (1, 99)]);
+    }
+
+    /// A reader that comes back at once keeps its turn; one that stays away loses it after 8 ms.
+    #[test]
+    fn the_array_idles_for_the_reader_whose_turn_it_is() {
+        let mut sliced = Sliced::new(MODEL, Slices::CFQ);
+        let command = |id, file| Command { id, file, start: 0, len: 4096 };
+        let mut out = Vec::new();
+        sliced.submit(0, command(0, 0));
+        sliced.submit(0, command(1, 1));
+        sliced.advance(MS, &mut out);
+        sliced.submit(MS, command(2, 0));
+        sliced.advance(2 * MS, &mut out);
+        assert_eq!(out.iter().map(|arrival| arrival.id).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(sliced.next_time(), Some(10 * MS), "8 ms for the next command of reader 0");
+        sliced.advance(10 * MS, &mut out);
+        assert_eq!((out.len(), sliced.next_time()), (2, Some(11 * MS)));
+        sliced.advance(11 * MS, &mut out);
+        assert_eq!((out[2].id, sliced.next_time()), (1, None), "nothing is left to wait for");
+        // Alone again: no one else waits, so the slice does not matter.
+        sliced.submit(500 * MS, command(3, 1));
+        sliced.advance(501 * MS, &mut out);
+        assert_eq!(out.len(), 4);
+    }
+}
