@@ -13,7 +13,7 @@
 //! Never: a figure that is not in the JSON, or a question to the terminal.
 
 use super::score::{self, Score};
-use super::{Kind, Reproduction, Row, Table};
+use super::{Kind, Reproduction, Role, Row, Table};
 use crate::report::number;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
 use std::ops::Range;
@@ -50,7 +50,7 @@ pub fn render(done: &Reproduction) -> String {
 /// How many checks are met, and of those that are missed, how many are on record.
 #[must_use]
 pub fn verdict(done: &Reproduction) -> String {
-    let (checks, missed) = (done.rows().filter(|r| r.kind.is_check()).count(), done.missed().count());
+    let (checks, missed) = (done.count(Role::Check), done.missed().count());
     let record = match (missed, done.new_misses().count()) {
         (0, _) => "none missed".to_string(),
         (all, 0) => format!("{all} missed before, on record"),
@@ -212,6 +212,6 @@ pub fn missed_line(done: &Reproduction, missed: usize) -> String {
     let first = done.new_misses().next().map_or(String::new(), |(table, row)| {
         format!(": seed {} {}, {}, {}", table.seed, table.table, row.label, row.column)
     });
-    let checks = done.rows().filter(|row| row.kind.is_check()).count();
+    let checks = done.count(Role::Check);
     format!("{missed} of {checks} checks not met{first}; the table has the figures")
 }
