@@ -41,8 +41,6 @@ use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.explain/1";
-/// The policy that is explained unless another is named: what most machines run.
-pub const USUAL_POLICY: &str = "linux-6.18";
 /// What it is held against unless told otherwise: nothing, the kernel's as it comes and with larger windows, librbd's.
 /// On a model the oracle stands beside them, as a limit.
 pub const USUAL_OTHERS: [&str; 5] = ["none", "linux-6.18", "linux-6.18:max=1M", "linux-6.18:max=4M", "rbd-plain"];

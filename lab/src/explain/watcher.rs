@@ -14,6 +14,7 @@ use super::share::Share;
 use super::streams::Streams;
 use crate::compare::watched::Scene;
 use crate::sim::Watch;
+use crate::sim::outcomes::bits;
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
 use foreread_core::policy::{Pattern, Why};
@@ -310,15 +311,6 @@ fn groups(pages: PageRange) -> impl Iterator<Item = (u64, u64)> {
     (pages.first / 64..pages.end.div_ceil(64)).map(move |number| {
         let (low, high) = (pages.first.max(number * 64) % 64, pages.end.min(number * 64 + 64) - number * 64);
         (number, (u64::MAX << low) & (u64::MAX >> (64 - high)))
-    })
-}
-
-/// The bits that are set, from the lowest.
-fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = mask.trailing_zeros() as usize;
-        mask &= mask.wrapping_sub(1);
-        (bit < 64).then_some(bit)
     })
 }
 

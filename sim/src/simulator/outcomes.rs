@@ -213,7 +213,7 @@ impl Outcomes {
 }
 
 /// The bits that are set, from the lowest.
-fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = mask.trailing_zeros() as usize;
         mask &= mask.wrapping_sub(1);
