@@ -112,7 +112,10 @@ impl Reporter {
 /// The options that a configuration and the command line come to.
 pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>) -> Options {
     let options = Options::default().policy(policy.value.as_str()).readahead(config.readahead());
-    hint.map_or_else(|| options.clone(), |set| options.clone().hint(set.value))
+    match hint {
+        Some(set) => options.hint(set.value),
+        None => options,
+    }
 }
 
 /// What is read ahead and how much at once, with the values that no argument set, and where the settings are from.
