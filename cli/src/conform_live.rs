@@ -2,7 +2,7 @@
 //!
 //! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
 
-use crate::args::{ConformArgs, ConformFs, ConformMmap};
+use crate::args::{ALL_FS, ConformArgs, ConformMmap};
 use crate::fail::{Fail, note};
 use crate::out;
 use crate::progress::Bar;
@@ -93,7 +93,7 @@ fn wanted(args: &ConformArgs, seed: u64) -> Wanted {
         seed,
         keep: args.record.clone(),
         heard: None,
-        what_there_is: args.fs.is_empty() || args.fs.contains(&ConformFs::All),
+        what_there_is: is_all(&args.fs),
     }
 }
 
@@ -110,21 +110,14 @@ pub fn judge(first: Option<String>, pressed: u64, first_pressed: Option<String>)
     }
 }
 
-fn file_systems(asked: &[ConformFs]) -> Vec<FileSystem> {
-    let wants = |fs: &FileSystem| {
-        asked.iter().any(|asked| match asked {
-            ConformFs::Ext4 => *fs == FileSystem::Ext4,
-            ConformFs::Ext4Small => *fs == FileSystem::Ext4Small,
-            ConformFs::Ext4Journal => *fs == FileSystem::Ext4Journal,
-            ConformFs::Xfs => *fs == FileSystem::Xfs,
-            ConformFs::Xfs8 => *fs == FileSystem::Xfs8,
-            ConformFs::Xfs16 => *fs == FileSystem::Xfs16,
-            ConformFs::Xfs32 => *fs == FileSystem::Xfs32,
-            ConformFs::Xfs64 => *fs == FileSystem::Xfs64,
-            ConformFs::All => true,
-        })
-    };
-    FileSystem::ALL.into_iter().filter(|fs| asked.is_empty() || wants(fs)).collect()
+fn file_systems(asked: &[String]) -> Vec<FileSystem> {
+    let wants = |fs: &FileSystem| asked.iter().any(|name| name == fs.name());
+    FileSystem::ALL.into_iter().filter(|fs| is_all(asked) || wants(fs)).collect()
+}
+
+/// Whether every file system is asked for.
+fn is_all(asked: &[String]) -> bool {
+    asked.is_empty() || asked.iter().any(|name| name == ALL_FS)
 }
 
 /// A seed that differs from run to run and is short enough to type.

@@ -1,6 +1,8 @@
 //! The arguments of `foreread conform`. Never: looks at a file.
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use foreread_lab::conform::live::FileSystem;
 use std::path::PathBuf;
 
 /// Whose decisions.
@@ -12,32 +14,12 @@ pub enum ConformWhat {
     Rbd,
 }
 
-/// Which file system is made and read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ConformFs {
-    /// Blocks of 4 KiB
-    Ext4,
-    /// Blocks of 1 KiB
-    #[value(name = "ext4-1k")]
-    Ext4Small,
-    /// With data=journal: no large folios
-    Ext4Journal,
-    /// Blocks of 4 KiB
-    Xfs,
-    /// Blocks of 8 KiB
-    #[value(name = "xfs-8k")]
-    Xfs8,
-    /// Blocks of 16 KiB
-    #[value(name = "xfs-16k")]
-    Xfs16,
-    /// Blocks of 32 KiB
-    #[value(name = "xfs-32k")]
-    Xfs32,
-    /// Blocks of 64 KiB
-    #[value(name = "xfs-64k")]
-    Xfs64,
-    /// All of them
-    All,
+/// What `--fs` takes beside the names of [`FileSystem::ALL`].
+pub const ALL_FS: &str = "all";
+
+fn file_systems() -> PossibleValuesParser {
+    let named = FileSystem::ALL.map(|fs| PossibleValue::new(fs.name()).help(fs.about()));
+    PossibleValuesParser::new(named.into_iter().chain([PossibleValue::new(ALL_FS).help("All of them")]))
 }
 
 /// Whether files are mapped.
@@ -109,8 +91,9 @@ pub struct ConformArgs {
     #[arg(long, value_name = "N", conflicts_with = "check")]
     pub seed: Option<u64>,
     /// linux, live: file systems [default: all that this machine has]
-    #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check")]
-    pub fs: Vec<ConformFs>,
+    #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
+        value_parser = file_systems())]
+    pub fs: Vec<String>,
     /// linux, live: values of the device's read_ahead_kb [default: 0,4,65,128,1000,1024,8192]
     #[arg(long, value_name = "KIB,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
         value_parser = clap::value_parser!(u64).range(0..=1 << 20))]

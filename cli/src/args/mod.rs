@@ -20,7 +20,7 @@ mod tune;
 mod values;
 
 pub use compare::{CompareArgs, ReplayMode};
-pub use conform::{ConformArgs, ConformFs, ConformLevel, ConformMmap, ConformWhat};
+pub use conform::{ALL_FS, ConformArgs, ConformLevel, ConformMmap, ConformWhat};
 pub use explain::ExplainArgs;
 pub use models::ModelsArgs;
 #[cfg(feature = "fuse")]

@@ -79,6 +79,20 @@ impl FileSystem {
         }
     }
 
+    /// What it is, for help.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            FileSystem::Ext4 | FileSystem::Xfs => "Blocks of 4 KiB",
+            FileSystem::Ext4Small => "Blocks of 1 KiB",
+            FileSystem::Ext4Journal => "With data=journal: no large folios",
+            FileSystem::Xfs8 => "Blocks of 8 KiB",
+            FileSystem::Xfs16 => "Blocks of 16 KiB",
+            FileSystem::Xfs32 => "Blocks of 32 KiB",
+            FileSystem::Xfs64 => "Blocks of 64 KiB",
+        }
+    }
+
     /// Bytes of a block.
     pub(super) fn block_bytes(self) -> u64 {
         match self {
