@@ -24,7 +24,7 @@ pub mod open;
 pub mod order;
 pub mod own;
 #[cfg(test)]
-mod test_rng;
+mod test_bytes;
 pub mod unpack;
 pub mod whole;
 

@@ -67,7 +67,7 @@ impl Reuse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_rng::Rng;
+    use foreread_sim::draw::Rng;
 
     #[test]
     fn blocks_are_counted_once() {

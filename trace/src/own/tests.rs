@@ -5,34 +5,18 @@ use super::*;
 use crate::error::TraceError;
 use crate::format::Output;
 use crate::input::Input;
-use crate::test_rng::Rng;
+use crate::test_bytes::Shared;
 use crate::{After, FileInfo, Flags, Header, Item, Items, Lacks, LeftOut, Level, Op, Record, open};
 use foreread_core::event::Advice;
-use std::io::Write;
+use foreread_sim::draw::Rng;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-
-/// A file in memory that can be looked at afterwards.
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("whole").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 fn written(header: &Header, items: Vec<Item>, left_out: &LeftOut) -> Result<Vec<u8>, TraceError> {
     let to = Shared::default();
     let output = Output { path: "t.frt".into(), to: Box::new(to.clone()) };
     let items: Items = Box::new(items.into_iter().map(Ok));
     write(header, items, left_out, output)?;
-    let bytes = to.0.lock().expect("whole").clone();
+    let bytes = to.bytes();
     Ok(bytes)
 }
 

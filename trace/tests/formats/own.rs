@@ -1,13 +1,13 @@
 //! The example in `docs/trace-format.md`, byte for byte: it is a trace, it means what the page says, and a golden file
 //! that every later version of foreread has to read the same.
 
+use super::bytes::Shared;
 use foreread_core::event::Advice;
 use foreread_trace::format::{Output, Pairs};
 use foreread_trace::input::Input;
 use foreread_trace::{After, FileInfo, Flags, Header, Item, Items, Lacks, Level, Op, Record, open, own};
-use std::io::{Cursor, Write};
+use std::io::Cursor;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 /// What the example means.
 fn example() -> (Header, Vec<Item>) {
@@ -32,27 +32,13 @@ fn example() -> (Header, Vec<Item>) {
     (header, items)
 }
 
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("whole").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn written() -> Vec<u8> {
     let (header, items) = example();
     let to = Shared::default();
     let items: Items = Box::new(items.into_iter().map(Ok));
     let output = Output { path: "t".into(), to: Box::new(to.clone()) };
     own::export(&header, Pairs::default(), items, output).expect("writable");
-    to.0.lock().expect("whole").clone()
+    to.bytes()
 }
 
 /// The digits in the first block of the page that begins with three quotes and this word.

@@ -2,12 +2,12 @@
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
+use super::bytes::Shared;
 use foreread_trace::check::Checked;
 use foreread_trace::format::{self, Output};
 use foreread_trace::input::Input;
 use foreread_trace::{FileInfo, Flags, Header, Item, Items, Op, Record};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 /// A trace as it was read: its header, its items up to the end or the first error, what was left out.
 pub struct Read {
@@ -86,21 +86,8 @@ pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, S
     let owned: Items = Box::new(items.iter().cloned().map(Ok).collect::<Vec<_>>().into_iter());
     let output = Output { path: path.to_path_buf(), to: Box::new(to.clone()) };
     let done = format.export.expect("it can be written")(header, pairs, owned, output).map_err(|e| e.to_string())?;
-    let bytes = to.0.lock().expect("no panic").clone();
+    let bytes = to.bytes();
     Ok((bytes, done.left_out))
-}
-
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("no panic").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Header, items and what was left out, a line each.

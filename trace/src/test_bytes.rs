@@ -1,0 +1,26 @@
+//! A file in memory for the tests of this crate: one clone is written, another is looked at afterwards.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+/// The bytes that were written so far.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    /// A copy of them.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().expect("whole").clone()
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("whole").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
