@@ -40,7 +40,7 @@ pub struct Unmounter(SessionUnmounter);
 
 struct Kernel {
     view: Arc<View>,
-    lanes: RequestPool,
+    pool: RequestPool,
     settings: Settings,
     owner: (u32, u32),
 }
@@ -48,7 +48,7 @@ struct Kernel {
 impl Mounted {
     pub fn new(view: Arc<View>, what: &str, dir: &Path, settings: &Settings) -> Result<Mounted, MountError> {
         let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let kernel = Kernel { view, lanes: RequestPool::default(), settings: settings.clone(), owner };
+        let kernel = Kernel { view, pool: RequestPool::default(), settings: settings.clone(), owner };
         // A comma would begin another option.
         let name: String =
             what.chars().map(|c| if c.is_control() || c == ',' || c == '\\' { '_' } else { c }).collect();
@@ -91,7 +91,7 @@ fn errno(refusal: Refusal) -> Errno {
 impl Kernel {
     fn run(&self, work: impl FnOnce(&View) + Send + 'static) {
         let view = Arc::clone(&self.view);
-        self.lanes.run(move || work(&view));
+        self.pool.run(move || work(&view));
     }
 
     /// How long the kernel may believe what it is told now, and who owns what no one else does.

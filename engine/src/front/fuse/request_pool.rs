@@ -76,14 +76,14 @@ mod tests {
     /// More work that waits than there are threads to take it: the last ones still take.
     #[test]
     fn the_last_takers_never_wait() {
-        let lanes = RequestPool::default();
+        let pool = RequestPool::default();
         let (begun, begins) = channel();
         let gate = Arc::new(std::sync::Barrier::new(DISPATCHERS * 3 + 1));
         for _ in 0..3 {
             for _ in 0..DISPATCHERS {
-                let (lanes, gate, begun) = (lanes.clone(), Arc::clone(&gate), begun.clone());
+                let (pool, gate, begun) = (pool.clone(), Arc::clone(&gate), begun.clone());
                 std::thread::spawn(move || {
-                    lanes.run(move || {
+                    pool.run(move || {
                         begun.send(()).expect("counted");
                         gate.wait();
                     });
@@ -91,8 +91,8 @@ mod tests {
             }
         }
         (0..DISPATCHERS * 3).for_each(|_| begins.recv().expect("all of them begin"));
-        assert!(lanes.0.inline.load(Ordering::Relaxed) <= INLINE);
+        assert!(pool.0.inline.load(Ordering::Relaxed) <= INLINE);
         gate.wait();
-        lanes.run(|| std::panic::panic_any("a bug"));
+        pool.run(|| std::panic::panic_any("a bug"));
     }
 }

@@ -1,0 +1,165 @@
+//! Limits of listings, and what of the storage's refusals the program, the log and a listing get.
+
+use super::*;
+use crate::Options;
+use crate::front::fuse::handles::{MAX_NAMES, NAMES_AT_ONCE};
+use crate::source::{Defaults, Source};
+use std::sync::Barrier;
+
+/// One folder of many names, of which two listings begin at the same time.
+struct Wide(Barrier, usize);
+
+impl Tree for Wide {
+    fn list(&self, _: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
+        self.0.wait();
+        for _ in 0..self.1 {
+            if !each(Entry::new("", Kind::File)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&self, _: &Path) -> Result<Meta, SourceError> {
+        let (kind, version) = (Kind::Folder, Vec::new());
+        Ok(Meta { kind, size: 0, mtime_ns: 0, permissions: 0o755, owner: None, version })
+    }
+
+    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        Err(SourceError::Io { errno: Errno::NOENT.raw_os_error(), what: path.display().to_string() })
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
+    }
+
+    fn describe(&self) -> String {
+        "wide".to_string()
+    }
+}
+
+#[test]
+fn one_handle_too_many_is_refused() {
+    let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
+    let view = View::new(Arc::new(Wide(Barrier::new(1), 0)), engine, &Settings::default()).expect("a view");
+    let last = (0..MOST_HANDLES).map(|_| view.open_folder(1).expect("a handle")).last();
+    assert_eq!(view.open_folder(1), Err(Errno::NFILE.raw_os_error()));
+    view.release_folder(last.expect("many"));
+    assert!(view.open_folder(1).is_ok(), "one that was given back");
+}
+
+#[test]
+fn listings_at_once_are_within_the_limit_together() {
+    for (each, fits) in [(MAX_NAMES / 2 - 2 * NAMES_AT_ONCE, true), (MAX_NAMES / 3 * 2, false)] {
+        let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
+        let view = View::new(Arc::new(Wide(Barrier::new(2), each)), engine, &Settings::default()).expect("a view");
+        let list = || {
+            let fh = view.open_folder(1).expect("a handle");
+            view.list(fh, 0, |_, _, _| false).map(|()| fh)
+        };
+        let (first, second) = std::thread::scope(|scope| {
+            let other = scope.spawn(list);
+            (list(), other.join().expect("no panic"))
+        });
+        assert_eq!(first.is_ok() && second.is_ok(), fits, "{first:?} {second:?}");
+        [first, second].into_iter().flatten().for_each(|fh| view.release_folder(fh));
+        assert_eq!(view.handles().names, 0, "nothing stays counted");
+    }
+}
+
+/// A folder of three names: one that is there but cannot be opened, one that is gone, one that is refused. A folder in it
+/// cannot be listed, a link not be read.
+struct Refusing {
+    /// In its errors: the same line is logged once a minute, whichever test has it.
+    of: &'static str,
+}
+
+impl Refusing {
+    fn error(&self, what: &str, path: &Path) -> SourceError {
+        let what = format!("{}: {what} {}", self.of, path.display());
+        SourceError::Io { errno: Errno::ACCESS.raw_os_error(), what }
+    }
+}
+
+impl Tree for Refusing {
+    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
+        if folder.as_os_str() == "folder" {
+            return Err(self.error("list", folder));
+        }
+        ["good", "missing", "bad"].into_iter().all(|name| each(Entry::new(name, Kind::File)));
+        Ok(())
+    }
+
+    fn lists_versions(&self) -> bool {
+        true
+    }
+
+    fn look(&self, path: &Path) -> Result<Meta, SourceError> {
+        let name = path.to_string_lossy();
+        if name == "missing" {
+            return Err(SourceError::Io { errno: Errno::NOENT.raw_os_error(), what: "look up missing".to_string() });
+        }
+        if name == "bad" {
+            return Err(self.error("look up", path));
+        }
+        let kind = if name == "good" { Kind::File } else { Kind::Folder };
+        Ok(Meta { kind, size: 9, mtime_ns: 0, permissions: 0o755, owner: None, version: Vec::new() })
+    }
+
+    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        Err(self.error("open", path))
+    }
+
+    fn link(&self, path: &Path) -> Result<PathBuf, SourceError> {
+        Err(self.error("read link", path))
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
+    }
+
+    fn describe(&self) -> String {
+        "refusing".to_string()
+    }
+}
+
+#[test]
+fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
+    let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
+    let view = View::new(Arc::new(Refusing { of: "logged" }), engine, &Settings::default()).expect("a view");
+    let look = |name: &str| view.lookup(ROOT, OsStr::new(name)).map(|(number, ..)| number);
+    let denied = Errno::ACCESS.raw_os_error();
+    let lines = log::captured(|| assert_eq!(look("missing"), Err(Errno::NOENT.raw_os_error())));
+    assert_eq!((lines, view.counts().failed), (Vec::new(), 0));
+    let line = |work: &dyn Fn()| log::captured(work).concat();
+    let bad = line(&|| assert_eq!(look("bad"), Err(denied)));
+    assert!(bad.starts_with("source failed: logged: look up bad"), "{bad}");
+    let (good, link) = (look("good").expect("there"), look("link").expect("there"));
+    let opened = line(&|| assert_eq!(view.open(good), Err(denied)));
+    assert!(opened.contains("open good"), "{opened}");
+    let link = line(&|| assert_eq!(view.link(link), Err(denied)));
+    assert!(link.contains("read link link"), "{link}");
+    let folder = view.lookup(ROOT, OsStr::new("folder")).expect("there").0;
+    let fh = view.open_folder(folder).expect("a handle");
+    let listed = line(&|| assert_eq!(view.list(fh, 0, |_, _, _| true), Err(denied)));
+    assert!(listed.contains("list folder"), "{listed}");
+    assert_eq!(view.counts().failed, 4);
+}
+
+/// The names before the one that is refused are given first; the error comes when the listing goes on.
+#[test]
+fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
+    let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
+    let view = View::new(Arc::new(Refusing { of: "listed" }), engine, &Settings::default()).expect("a view");
+    let fh = view.open_folder(ROOT).expect("a handle");
+    let mut places = Vec::new();
+    let mut list = |from| {
+        view.list_known(fh, from, |known| {
+            places.push(known.place);
+            true
+        })
+    };
+    assert_eq!(list(0), Ok(()));
+    assert_eq!(list(3), Err(Errno::ACCESS.raw_os_error()), "behind a name that is gone");
+    assert_eq!(places, [1, 2, 3], "both dots, and the good one");
+}
