@@ -250,7 +250,7 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("waited in vain for {what}")
+    panic!("{what} did not come in time")
 }
 
 #[test]

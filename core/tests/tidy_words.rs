@@ -1,7 +1,7 @@
 //! Plain English is counted: the words of `tidy-words.txt` may not become more.
 //!
 //! Every `.rs` and `.md` file of the tree is read, without quoted lines (`>` in Markdown) and without the list itself.
-//! Example: `// Whoever waits is told` counts twice. When the count falls, lower ALLOWED to what the failure prints.
+//! Example: a comment with one word of the list twice counts twice. Lower ALLOWED when the printed count is lower.
 
 use std::collections::BTreeMap;
 use std::fs;

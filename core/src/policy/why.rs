@@ -29,7 +29,7 @@ pub enum Why {
     FoundMark,
     /// It is outside the windows of its open description, so a new and smaller one begins (2003).
     Elsewhere,
-    /// It missed pages of its own window: they were evicted before use, and the window is halved.
+    /// It missed pages of the window that it had read: they were evicted before use, and the window is halved.
     Thrashed,
     /// So many reads in order as the policy wants were seen, and this is its first request.
     Triggered,

@@ -64,7 +64,7 @@ fn counts(info: &Info) -> String {
         text = "none".to_string();
     }
     if info.ahead.records > 0 {
-        text.push_str(&format!("; of the reads {} are somebody's readahead", count(info.ahead.records)));
+        text.push_str(&format!("; of the reads {} are readahead of the recorded system", count(info.ahead.records)));
     }
     if info.dependent > 0 {
         text.push_str(&format!("; {} wait for others", count(info.dependent)));

@@ -1,7 +1,7 @@
 //! Programs of a text console, started and used: page faults in mapped files.
 //!
 //! As `mmap-desktop`, for the other machine state of the same posting: fewer files, and stretches so short that most of
-//! a small read-around is already in vain. **Fitted** to the MB of the two published sizes; everything else is invented
+//! a small read-around already reads unused pages. **Fitted** to the MB of the two published sizes; everything else is invented
 //! (`population.rs`):
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |

@@ -317,7 +317,7 @@ mod tests {
         assert!(workers.invite() == Then::Spawn, "a core is free");
         assert!(workers.invite() == Then::Nothing, "no other is");
         assert!(workers.yield_slot() == Then::Nothing, "one is still at work");
-        assert!(workers.yield_slot() == Then::Spawn, "nobody is");
+        assert!(workers.yield_slot() == Then::Spawn, "no thread is free");
         assert!(workers.yield_slot() == Then::Nothing, "there are three threads, and may not be more");
         workers.come_back();
         workers.come_back();

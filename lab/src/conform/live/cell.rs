@@ -267,7 +267,7 @@ fn one<'scope>(
     let header = header(disk, cell, wanted, &found, ra_pages)?;
     let both: &[Level] = &[Level::Full, Level::Pages];
     let levels = match heard {
-        // Of a page that is there, nobody knows in what order it came, and by which folio.
+        // The order in which a present page came, and its folio, are unknown.
         Heard::Presence => &both[1..],
         Heard::All | Heard::Pages if found.pages => both,
         Heard::All | Heard::Pages => &both[..1],
