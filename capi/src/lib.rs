@@ -104,7 +104,7 @@ pub unsafe extern "C" fn foreread_dup(from: *const Handle) -> *mut Handle {
     guarded(std::ptr::null_mut(), || {
         // SAFETY: as the caller vouches.
         let from = unsafe { reader(from) }?;
-        from.reopen().map(boxed).map_err(|error| Failure(error.errno(), error.to_string()))
+        from.try_clone().map(boxed).map_err(|error| Failure(error.errno(), error.to_string()))
     })
 }
 
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn foreread_advise(from: *mut Handle, offset: u64, len: u6
             2 => from.advise(Advice::Random, range),
             3 => from.advise(Advice::WillNeed, range),
             4 => from.advise(Advice::DontNeed, range),
-            5 => from.want(if len == 0 { offset..from.size().max(offset) } else { range }),
+            5 => from.prefetch(if len == 0 { offset..from.size().max(offset) } else { range }),
             _ => return Err(invalid("no such advice; see enum foreread_advice")),
         };
         done.map(|()| 0).map_err(|error| Failure(error.errno(), error.to_string()))

@@ -12,7 +12,7 @@ use foreread_lab::report::number::count;
 use foreread_lab::trace::format::{self, Exported, Fit, Output};
 use foreread_lab::trace::input::Input;
 use foreread_lab::trace::open::{Watch, open_watched};
-use foreread_lab::trace::whole::Whole;
+use foreread_lab::trace::atomic_file::AtomicFile;
 use foreread_lab::trace::{Import, Item, Items, TraceError, own};
 use std::collections::BTreeMap;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
@@ -119,7 +119,7 @@ pub fn written(
         ErrorKind::AlreadyExists => Fail::input("it is there already", out.display(), "name another, or add --force"),
         _ => Fail::input("cannot write", format!("{}: {error}", out.display()), "name another file with -o"),
     };
-    let whole = Whole::create(out, force).map_err(failed)?;
+    let whole = AtomicFile::create(out, force).map_err(failed)?;
     let file = whole.writer().map_err(failed)?;
     let to = Box::new(BufWriter::with_capacity(1 << 18, file));
     let done = write(Output { path: out.to_path_buf(), to }).map_err(refused)?;

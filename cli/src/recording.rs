@@ -7,7 +7,7 @@ use foreread::front::observe::Observer;
 use foreread_lab::recorder::Recorder;
 use foreread_lab::report::number::count;
 use foreread_lab::trace::format::Output;
-use foreread_lab::trace::whole::Whole;
+use foreread_lab::trace::atomic_file::AtomicFile;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use std::time::Instant;
 /// A trace that is being written.
 pub struct Recording {
     recorder: Arc<Recorder>,
-    file: Whole,
+    file: AtomicFile,
     path: PathBuf,
 }
 
 /// Begins one, where it is asked for. `front` is the command that records.
 pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail> {
     let Some(path) = path else { return Ok(None) };
-    let file = Whole::create(path, false).map_err(|error| refused(path, &error))?;
+    let file = AtomicFile::create(path, false).map_err(|error| refused(path, &error))?;
     let to = file.writer().map_err(|error| refused(path, &error))?;
     let output = Output { path: path.to_path_buf(), to: Box::new(BufWriter::with_capacity(1 << 18, to)) };
     let broken = |error: &dyn std::fmt::Display| note(format!("nothing more is recorded: {error}"));

@@ -138,7 +138,7 @@ fn what_is_no_log_is_refused() {
 fn five_lines(pages: u64, max_fetch: u64, policy: &str, event: &str) -> String {
     format!(
         "foreread-events 1\nconfig page=4096 capacity_pages={pages} max_fetch_bytes={max_fetch} max_in_flight=64 \
-         max_ahead_in_flight=16 max_ride_bytes=131072 keep_windows_apart=0\npolicy {policy}\n\
+         max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0\npolicy {policy}\n\
          E 0 open 0 0 {}\nE 1 {event}\n",
         1_u64 << 61
     )

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the programs that it started may go on by themselves.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn said(path: PathBuf) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_string()
@@ -37,7 +37,7 @@ fn killed(dir: &Path, signal: &str, seed: &str, moment: &dyn Fn() -> bool) {
         .spawn()
         .expect("started");
     let started = Instant::now();
-    while !moment() && started.elapsed() < PATIENCE && child.try_wait().expect("a status").is_none() {
+    while !moment() && started.elapsed() < TEST_TIMEOUT && child.try_wait().expect("a status").is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let kill = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
@@ -49,7 +49,7 @@ fn killed(dir: &Path, signal: &str, seed: &str, moment: &dyn Fn() -> bool) {
 fn eventually(what: &str, is_so: &dyn Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
+        assert!(started.elapsed() < TEST_TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

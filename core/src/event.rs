@@ -23,7 +23,7 @@ pub enum Event {
     Advise { open: OpenId, advice: Advice, range: ByteRange },
     /// The caller will read these bytes: readahead that needs no policy, within the limits of any other. An empty range
     /// is nothing.
-    Want { open: OpenId, range: ByteRange },
+    Prefetch { open: OpenId, range: ByteRange },
     /// These bytes changed or must be forgotten, within the same version.
     Invalidate { file: FileId, range: ByteRange },
     /// The source is a new version of `size` bytes: reads in progress fail, every page goes.

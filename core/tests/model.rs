@@ -26,7 +26,7 @@ enum Op {
     Replace(u64),
     Grow(u64),
     Advise { advice: u8, start: u64, len: u64 },
-    Want { start: u64, len: u64 },
+    Prefetch { start: u64, len: u64 },
     Pressure(u64),
     Reopen,
 }
@@ -49,7 +49,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (at.clone(), len.clone()).prop_map(|(start, len)| Op::Invalidate { start, len }),
         1 => (1..SPACE).prop_map(Op::Replace),
         1 => (1..SPACE).prop_map(Op::Grow),
-        1 => (at.clone(), len.clone()).prop_map(|(start, len)| Op::Want { start, len }),
+        1 => (at.clone(), len.clone()).prop_map(|(start, len)| Op::Prefetch { start, len }),
         1 => (any::<u8>(), at, len).prop_map(|(advice, start, len)| Op::Advise { advice, start, len }),
         1 => (4..80u64).prop_map(Op::Pressure),
         1 => Just(Op::Reopen),
@@ -164,8 +164,8 @@ fn play(world: &mut World, op: &Op) {
         Op::Advise { advice, start, len } => {
             world.send(Event::Advise { open: OpenId(1), advice: advice_of(advice), range: range(start, len) });
         }
-        Op::Want { start, len } => {
-            world.send(Event::Want { open: OpenId(1), range: range(start, len) });
+        Op::Prefetch { start, len } => {
+            world.send(Event::Prefetch { open: OpenId(1), range: range(start, len) });
         }
         Op::Pressure(pages) => world.send(Event::Pressure { pages }),
         Op::Reopen => {
@@ -183,7 +183,7 @@ fn story_of(policy: PolicySpec, page: u64, ops: &[Op], apart: bool) {
     let mut config = Config::new(PageSize::new(page).expect("a page size"), 64 * 4096);
     config.max_in_flight = 5;
     config.max_fetch_bytes = 16 * 4096;
-    config.max_ride_bytes = 3 * 4096;
+    config.max_piggyback_bytes = 3 * 4096;
     config.keep_windows_apart = apart;
     let mut world = World::of(policy, config, SPACE - 1234);
     world.release_at_once = false;
@@ -252,7 +252,7 @@ proptest! {
 
 /// Stories that once failed, kept as they were shrunk.
 #[test]
-fn museum() {
+fn regressions() {
     let read = |start| Op::Read { open: 0, start, len: 4096 };
     // A read that found no room left what its policy had planned without a fetch.
     let story_one = [

@@ -53,7 +53,7 @@ fn a_fetch_with_readahead_fails_nobody() {
 fn a_heavy_ahead_part_goes_by_itself() {
     let ride = |bytes| {
         let mut config = config(256);
-        config.max_ride_bytes = bytes;
+        config.max_piggyback_bytes = bytes;
         let mut world = World::with("linux-6.18", config, 100 * PAGE);
         world.read(0, PAGE);
         world.submitted
@@ -109,7 +109,7 @@ fn no_more_is_refused_than_was_planned() {
 #[test]
 fn a_slot_is_left_for_demand() {
     let mut config = config(1024);
-    (config.max_in_flight, config.max_ahead_in_flight, config.max_ride_bytes) = (2, 9, 0);
+    (config.max_in_flight, config.max_ahead_in_flight, config.max_piggyback_bytes) = (2, 9, 0);
     let mut world = World::with("linux-6.18", config, 1 << 30);
     world.read(0, PAGE);
     world.read(500 * PAGE, PAGE);
@@ -480,14 +480,14 @@ fn a_very_long_read_is_told_up_to_a_limit() {
 fn a_caller_that_knows_needs_no_policy() {
     for policy in ["none", "rbd-plain", "linux-6.18"] {
         let mut world = World::with(policy, config(64), 1000 * PAGE);
-        world.send(Event::Want { open: OPEN, range: ByteRange::between(10 * PAGE, 14 * PAGE) });
+        world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(10 * PAGE, 14 * PAGE) });
         assert_eq!(world.submitted, [(ByteRange::between(10 * PAGE, 14 * PAGE), Class::Ahead)], "{policy}");
-        world.send(Event::Want { open: OPEN, range: ByteRange::between(12 * PAGE, 12 * PAGE) });
+        world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(12 * PAGE, 12 * PAGE) });
         assert_eq!(world.submitted.len(), 1, "nothing is wanted");
         world.settle();
         let read = world.read(11 * PAGE, PAGE);
         assert_eq!(world.ended.get(&read), Some(&Ok(())), "{policy}: a hit");
-        world.send(Event::Want { open: OPEN, range: ByteRange::between(100 * PAGE, 900 * PAGE) });
+        world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(100 * PAGE, 900 * PAGE) });
         assert!(world.held.len() <= 64, "never more than there is room for");
         world.settle();
     }
@@ -497,7 +497,7 @@ fn a_caller_that_knows_needs_no_policy() {
 #[test]
 fn what_is_wanted_without_end_is_heard_in_part() {
     let mut world = World::with("none", config(64), 1 << 62);
-    world.send(Event::Want { open: OPEN, range: ByteRange::between(0, 1 << 62) });
+    world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(0, 1 << 62) });
     assert_eq!(world.machine.stats().ra_planned_bytes, 4 * 64 * PAGE);
     assert!(world.machine.stats().ra_bytes <= 64 * PAGE);
 }
@@ -558,7 +558,7 @@ fn decisions_are_counted_by_pattern() {
     let (hinted, _) = decided("linux-6.18", |world| {
         let range = ByteRange::between(200 * PAGE, 203 * PAGE);
         world.send(Event::Advise { open: OPEN, advice: Advice::WillNeed, range });
-        world.send(Event::Want { open: OPEN, range: ByteRange::between(900 * PAGE, 901 * PAGE) });
+        world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(900 * PAGE, 901 * PAGE) });
         world.settle();
         read_pages(world, [(203, 1)]);
         fault(world, 3000);

@@ -1,6 +1,6 @@
 //! Reading through foreread in twenty lines: `cargo run --example embed -- FILE`.
 //!
-//! Never: opens anything twice. Threads share the reader; each `reopen` has a readahead state of its own.
+//! Never: opens anything twice. Threads share the reader; each `try_clone` has a readahead state of its own.
 
 use foreread::{Options, Reader};
 
@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (size, mut sums) = (reader.size(), [0_u64; 2]);
     std::thread::scope(|scope| {
         for (half, sum) in sums.iter_mut().enumerate() {
-            let own = reader.reopen().expect("fewer than a million are open");
+            let own = reader.try_clone().expect("fewer than a million are open");
             scope.spawn(move || {
                 let (mut at, end) = (size / 2 * half as u64, if half == 0 { size / 2 } else { size });
                 let mut buf = vec![0; 64 << 10];

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Fewer bytes than this are no cache: an engine that would get less gets an error.
-pub const LEAST_MEMORY_BYTES: u64 = 1 << 20;
+pub const MIN_MEMORY_BYTES: u64 = 1 << 20;
 
 /// How much there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Budget {
         let mut got = 0;
         let take = |used: u64| {
             got = wanted.min(limit.saturating_sub(used));
-            (got >= wanted.min(LEAST_MEMORY_BYTES)).then_some(used + got)
+            (got >= wanted.min(MIN_MEMORY_BYTES)).then_some(used + got)
         };
         let taken = self.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         if taken.is_err() || got < wanted {

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// From this size on a buffer begins at a memory page, whatever the source asks for: fewer segments a transfer.
 const WHOLE_PAGES_FROM: usize = 64 << 10;
 /// Pages in a group, and so the most a buffer holds.
-const MOST_PAGES: usize = 64;
+const MAX_PAGES: usize = 64;
 
 /// How many bytes a pool has given out and has in store. Outlives the pool.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl Pool {
     #[must_use]
     pub fn new(page_bytes: usize, align: usize, most_spare: u64) -> Arc<Pool> {
         let align = AtomicUsize::new(align.clamp(1, PAGE_BYTES).next_power_of_two());
-        let spare = Mutex::new((0..MOST_PAGES).map(|_| Vec::new()).collect());
+        let spare = Mutex::new((0..MAX_PAGES).map(|_| Vec::new()).collect());
         Arc::new(Pool {
             page_bytes,
             align,
@@ -137,7 +137,7 @@ impl Pool {
     /// A buffer for 1 to 64 pages; what it holds is of no meaning.
     #[must_use]
     pub fn take(self: &Arc<Pool>, pages: usize) -> Chunk {
-        let pages = pages.clamp(1, MOST_PAGES);
+        let pages = pages.clamp(1, MAX_PAGES);
         let len = pages * self.page_bytes;
         let (found, left) = self.lists(|lists| (lists[pages - 1].pop(), lists[pages - 1].len()));
         if found.is_some() {
@@ -193,7 +193,7 @@ impl Pool {
         self.lists(|lists| {
             // Full of buffers of another size that nobody takes any more: those go.
             while self.meter.spare_bytes() + size > self.most_spare {
-                let Some(fullest) = (0..MOST_PAGES).max_by_key(|&i| lists[i].len() * (i + 1)) else { break };
+                let Some(fullest) = (0..MAX_PAGES).max_by_key(|&i| lists[i].len() * (i + 1)) else { break };
                 let Some(old) = lists[fullest].pop() else { break };
                 self.meter.spare.fetch_sub(((fullest + 1) * self.page_bytes) as u64, Ordering::Relaxed);
                 surplus.push(old);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   Engine::new(options)
-//!     ├─ open(source A) ──► Reader ── reopen ──► Reader      the pages of A are theirs together
+//!     ├─ open(source A) ──► Reader ── try_clone ──► Reader      the pages of A are theirs together
 //!     └─ open(source B) ──► Reader                           B competes with A for the cache, by the order of eviction
 //! ```
 
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     /// Opens a source, by name or as it is, as one more file of this engine. Two readers of one source share its pages if
-    /// the second is made with [`Reader::reopen`]; opened twice it is two files.
+    /// the second is made with [`Reader::try_clone`]; opened twice it is two files.
     ///
     /// # Errors
     /// The source cannot be read, or too many are open.

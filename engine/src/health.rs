@@ -6,7 +6,7 @@
 use foreread_core::stats::Stats;
 
 /// Below this many reads nothing can be said.
-pub const FEWEST_READS: u64 = 100;
+pub const MIN_READS: u64 = 100;
 /// A part of the reads, or of the bytes, that is nearly all of them.
 const NEARLY_ALL: f64 = 0.95;
 
@@ -22,7 +22,7 @@ const NEARLY_ALL: f64 = 0.95;
 #[must_use]
 pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     let part = |of: u64, whole: u64| if whole == 0 { 0.0 } else { of as f64 / whole as f64 };
-    if stats.demand_reads < FEWEST_READS || part(stats.hits, stats.demand_reads) > NEARLY_ALL && stats.ra_ops == 0 {
+    if stats.demand_reads < MIN_READS || part(stats.hits, stats.demand_reads) > NEARLY_ALL && stats.ra_ops == 0 {
         return None;
     }
     if policy == "none" {
@@ -79,7 +79,7 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
         return match stats.demand_reads {
             0 => off("nothing was read yet"),
             reads if most(stats.hits, reads) => off("what it reads is cached"),
-            reads if reads < FEWEST_READS => off("too few reads to tell"),
+            reads if reads < MIN_READS => off("too few reads to tell"),
             _ => off("no sequence was seen, or reads were said to be random"),
         };
     }
@@ -121,7 +121,7 @@ mod tests {
             "mostly used"
         );
         assert_eq!(why(Stats { used_bytes: 1000, ..ran }), "");
-        assert_eq!(why(Stats { demand_reads: FEWEST_READS - 1, ..reads }), "", "too few to tell");
+        assert_eq!(why(Stats { demand_reads: MIN_READS - 1, ..reads }), "", "too few to tell");
         assert_eq!(why(Stats { hits: 1000, misses: 0, ..reads }), "", "not needed");
     }
 

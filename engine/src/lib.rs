@@ -40,7 +40,7 @@ mod sync;
 mod system;
 pub mod testing;
 
-pub use budget::{Budget, BudgetLimits, BudgetUse, LEAST_MEMORY_BYTES};
+pub use budget::{Budget, BudgetLimits, BudgetUse, MIN_MEMORY_BYTES};
 pub use chunk::Meter;
 pub use driver::{Gauges, StreamView};
 pub use engine::Engine;

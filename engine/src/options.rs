@@ -83,7 +83,7 @@ pub struct Limits {
     /// Of these, fetches nobody waits for. Default 16, or more where the source answers more at once.
     pub max_ahead_in_flight: Option<u32>,
     /// Largest readahead that rides on a demand fetch. Default 128 KiB.
-    pub max_ride_bytes: u64,
+    pub max_piggyback_bytes: u64,
     /// Bytes of buffers kept to be used again, beside the cache. Default 8 MiB.
     pub spare_bytes: u64,
 }
@@ -99,7 +99,7 @@ impl Default for Limits {
             max_fetch_bytes: 1 << 20,
             max_in_flight: 64,
             max_ahead_in_flight: None,
-            max_ride_bytes: 128 << 10,
+            max_piggyback_bytes: 128 << 10,
             spare_bytes: 8 << 20,
         }
     }
@@ -242,7 +242,7 @@ impl Options {
         config.max_fetch_bytes = self.limits.max_fetch_bytes;
         config.max_in_flight = self.limits.max_in_flight;
         config.max_ahead_in_flight = self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(storage.defaults.requests));
-        config.max_ride_bytes = self.limits.max_ride_bytes;
+        config.max_piggyback_bytes = self.limits.max_piggyback_bytes;
         Ok((policy, config.bounded()))
     }
 }

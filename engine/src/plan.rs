@@ -71,7 +71,7 @@ impl Plan<'_> {
     /// As [`Reader::read_at`].
     pub fn read_next(&mut self, buf: &mut Vec<u8>) -> Result<Option<Range<u64>>, ReadError> {
         let Some(range) = self.ranges.get(self.next).cloned() else { return Ok(None) };
-        self.want()?;
+        self.prefetch()?;
         // A range may be longer than the source: no more memory than there are bytes.
         let len = length(&range).min(self.reader.size().saturating_sub(range.start));
         buf.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
@@ -83,7 +83,7 @@ impl Plan<'_> {
     }
 
     /// Wants what comes into the window. The range that is read now is a demand read and needs no word.
-    fn want(&mut self) -> Result<(), ReadError> {
+    fn prefetch(&mut self) -> Result<(), ReadError> {
         if let Some(now) = self.ranges.get(self.next).cloned().filter(|_| self.wanted == self.next) {
             self.take(&now);
         }
@@ -101,7 +101,7 @@ impl Plan<'_> {
                 end = more.end;
                 self.take(&more);
             }
-            self.reader.want(first.start..end)?;
+            self.reader.prefetch(first.start..end)?;
         }
         Ok(())
     }

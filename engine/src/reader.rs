@@ -119,7 +119,7 @@ impl Reader {
     ///
     /// # Errors
     /// There are too many.
-    pub fn reopen(&self) -> Result<Reader, OpenError> {
+    pub fn try_clone(&self) -> Result<Reader, OpenError> {
         let opened = self.engine.driver().open(self.file).map_err(|_| OpenError::Stopped)?;
         let (open, version) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         let seen = self.seen.again(version);
@@ -153,7 +153,7 @@ impl Reader {
     /// version, this one fails every read from the change on. For clients that cannot be told. Growth is a change to it, unless
     /// the caller has said that sources are appended to ([`Options::appending`]).
     #[must_use]
-    pub fn pinned(mut self) -> Reader {
+    pub fn pin_version(mut self) -> Reader {
         let size = self.size();
         self.seen.pin((!self.engine.appending()).then_some(size));
         self
@@ -223,9 +223,9 @@ impl Reader {
     ///
     /// # Errors
     /// Only when the engine has stopped.
-    pub fn want(&self, bytes: Range<u64>) -> Result<(), ReadError> {
+    pub fn prefetch(&self, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
-        self.engine.driver().want(self.open, range).map_err(|fault| self.explain(fault, 0, bytes.start))
+        self.engine.driver().prefetch(self.open, range).map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
     /// Size of the source in bytes, as far as this cache knows; of a pinned reader, the size that it is pinned to.

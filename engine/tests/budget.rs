@@ -67,7 +67,7 @@ fn demand_goes_on_where_readahead_is_refused() {
             read_and_check(&free, &mut buf, at * 4096, 0);
         }
         // Nobody waits for these, so only a worker can take them, and may not.
-        free.want(2 * MIB..3 * MIB).expect("taken");
+        free.prefetch(2 * MIB..3 * MIB).expect("taken");
         while budget.usage().refused_requests == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -96,7 +96,7 @@ fn a_budget_without_bytes_leaves_reads_as_they_are() {
     let budget = Budget::new(BudgetLimits { bytes: 0, ..BudgetLimits::default() });
     let mut wide = options(&budget);
     // Nothing rides along with demand, so all readahead goes by itself.
-    wide.limits.max_ride_bytes = 0;
+    wide.limits.max_piggyback_bytes = 0;
     let reader = Engine::new(wide).expect("an engine").open(Arc::new(named(4 * MIB))).expect("opened");
     let mut buf = [0; 4096];
     for at in 0..1024 {

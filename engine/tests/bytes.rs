@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Draw, check_memory, quiet, read_and_check};
+use common::{Rng, check_memory, quiet, read_and_check};
 use foreread::source::Io;
 use foreread::{Advice, Options, Reader, testing};
 use foreread_core::policy::ALL;
@@ -22,13 +22,13 @@ type Reads = Vec<(u64, usize)>;
 fn pattern(name: &str, thread: u64) -> Reads {
     let from = thread * REGION;
     let steps = |step: u64| (0..REGION / step).map(move |i| (from + i * step, step as usize));
-    let mut draw = Draw(thread + 1);
+    let mut rng = Rng(thread + 1);
     match name {
         "sequential" => steps(16 << 10).collect(),
         "backward" => steps(16 << 10).rev().collect(),
         "random" => {
             let mut all: Reads = steps(4 << 10).collect();
-            draw.shuffle(&mut all);
+            rng.shuffle(&mut all);
             all
         }
         "interleaved" => {
@@ -41,12 +41,12 @@ fn pattern(name: &str, thread: u64) -> Reads {
             let mut all = Reads::new();
             let mut at = from;
             while at < from + REGION {
-                let len = (1 + draw.below(40_000)).min(from + REGION - at);
+                let len = (1 + rng.below(40_000)).min(from + REGION - at);
                 all.push((at, len as usize));
                 at += len;
             }
             let middle = all.len() / 2;
-            draw.shuffle(&mut all[middle..]);
+            rng.shuffle(&mut all[middle..]);
             all
         }
         _ => panic!("no pattern {name}"),
@@ -80,7 +80,7 @@ fn run(path: &str, options: Options, name: &str, step: usize) {
         for thread in 0..THREADS {
             let (reader, total) = (&reader, &total);
             scope.spawn(move || {
-                let own = if name == "random" { Arc::clone(reader) } else { Arc::new(reader.reopen().expect("opens")) };
+                let own = if name == "random" { Arc::clone(reader) } else { Arc::new(reader.try_clone().expect("opens")) };
                 let mut buf = vec![0; 64 << 10];
                 let read = |(at, len): (u64, usize)| read_and_check(&own, &mut buf[..len], at, 0) as u64;
                 let sum = pattern(name, thread).into_iter().step_by(step).map(read).sum::<u64>();
@@ -147,7 +147,7 @@ fn idle_crew(path: &str, options: Options) {
     let reader = Reader::open(path, options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let own = reader.reopen().expect("opens");
+            let own = reader.try_clone().expect("opens");
             scope.spawn(move || {
                 let mut buf = vec![0; 64 << 10];
                 for (at, len) in pattern("unaligned", thread).into_iter().take(400) {
@@ -214,12 +214,12 @@ fn hints() {
 fn several_buffers() {
     let size = 3_000_000;
     let reader = Reader::open(Arc::new(common::named(size)), Options::default().cache_bytes(1 << 20)).expect("opens");
-    let mut draw = Draw(7);
+    let mut rng = Rng(7);
     for _ in 0..300 {
-        let mut bufs: Vec<Vec<u8>> = (0..1 + draw.below(9))
-            .map(|_| vec![0xee; [0, 1, 511, 4096, 70_000, 400_000][draw.below(6) as usize]])
+        let mut bufs: Vec<Vec<u8>> = (0..1 + rng.below(9))
+            .map(|_| vec![0xee; [0, 1, 511, 4096, 70_000, 400_000][rng.below(6) as usize]])
             .collect();
-        let (offset, total) = (draw.below(size + 9), bufs.iter().map(Vec::len).sum::<usize>());
+        let (offset, total) = (rng.below(size + 9), bufs.iter().map(Vec::len).sum::<usize>());
         let mut slices: Vec<std::io::IoSliceMut<'_>> = bufs.iter_mut().map(|b| std::io::IoSliceMut::new(b)).collect();
         let reads = reader.stats().demand_reads;
         let got = reader.read_vectored_at(&mut slices, offset).expect("readable");

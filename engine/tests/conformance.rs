@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Draw, named};
+use common::{Rng, named};
 use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty, Queued, Verdict, pattern};
 use foreread::{Options, Reader};
@@ -101,7 +101,7 @@ fn scratch(dir: Option<&str>) -> Option<tempfile::NamedTempFile> {
 }
 
 fn rewritten(subject: Subject, file: &tempfile::NamedTempFile) -> Subject {
-    let handle = file.reopen().expect("it is there");
+    let handle = file.try_clone().expect("it is there");
     subject.replaced_by(move || {
         // Past the tick of the file system's clock.
         std::thread::sleep(Duration::from_millis(20));
@@ -240,13 +240,13 @@ fn granules(subject: &Subject) {
 }
 
 fn anything(subject: &Subject) {
-    let mut draw = Draw(1);
+    let mut rng = Rng(1);
     let mut memory = vec![0; 1 << 20];
     for _ in 0..100 {
-        let (skip, offset) = (draw.below(5000) as usize, draw.below(SIZE as u64));
-        let most = [1, 600, 5000, 200_000][draw.below(4) as usize];
+        let (skip, offset) = (rng.below(5000) as usize, rng.below(SIZE as u64));
+        let most = [1, 600, 5000, 200_000][rng.below(4) as usize];
         // Some buffers are empty, and some lists too.
-        let lens: Vec<usize> = (0..draw.below(5)).map(|_| (draw.below(most) * draw.below(4).min(1)) as usize).collect();
+        let lens: Vec<usize> = (0..rng.below(5)).map(|_| (rng.below(most) * rng.below(4).min(1)) as usize).collect();
         let mut rest = &mut memory[skip..];
         let mut bufs = Vec::new();
         for len in &lens {
@@ -280,9 +280,9 @@ fn threads(subject: &Subject) {
         for thread in 0..8 {
             let source = &subject.source;
             scope.spawn(move || {
-                let mut draw = Draw(thread);
+                let mut rng = Rng(thread);
                 for _ in 0..50 {
-                    let (offset, len) = (draw.below(SIZE as u64 - 20_000), draw.below(20_000) as usize);
+                    let (offset, len) = (rng.below(SIZE as u64 - 20_000), rng.below(20_000) as usize);
                     let bytes = read(&**source, len, offset).unwrap_or_else(|error| panic!("{error}"));
                     assert_eq!(bytes.len(), len);
                     right(&bytes, offset, 0);
@@ -299,7 +299,7 @@ fn reader(subject: &Subject) {
             let reader = Reader::open(Arc::clone(&subject.source), options).expect("opens");
             std::thread::scope(|scope| {
                 for thread in 0..3 {
-                    let own = reader.reopen().expect("opens");
+                    let own = reader.try_clone().expect("opens");
                     scope.spawn(move || {
                         let mut buf = vec![0; 10_007 + thread * 30_000];
                         let mut at = 0;

@@ -149,7 +149,7 @@ fn equal_times_and_a_clock_that_never_goes_back() {
     let reader = Reader::open(Arc::new(named(16 * MIB)), options).expect("opened");
     std::thread::scope(|scope| {
         for thread in 0..8 {
-            let own = reader.reopen().expect("opened");
+            let own = reader.try_clone().expect("opened");
             scope.spawn(move || {
                 let mut buf = vec![0; 5000];
                 (0..200).for_each(|i| assert_eq!(read_and_check(&own, &mut buf, (thread * 200 + i) * 5000, 0), 5000));

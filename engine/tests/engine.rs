@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Draw, named, quiet, read_and_check, watch};
+use common::{Rng, named, quiet, read_and_check, watch};
 use foreread::eventlog::replay;
 use foreread::source::{Alignment, Defaults, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty, Gate, Hanging, Method, Queued, Verdict};
@@ -42,7 +42,7 @@ fn one_file_after_the_other_leaves_nothing_behind() {
 fn the_last_reader_takes_the_pages_along_and_no_other_does() {
     let engine = Engine::new(small()).expect("an engine");
     let first = engine.open(of_version(1 << 20, 1)).expect("opened");
-    let second = first.reopen().expect("opened again");
+    let second = first.try_clone().expect("opened again");
     let other = engine.open(of_version(1 << 20, 2)).expect("opened");
     let mut buf = vec![0; 1 << 20];
     read_and_check(&first, &mut buf, 0, 1);
@@ -90,14 +90,14 @@ fn threads_open_read_and_close_what_they_like() {
         for thread in 0..4u64 {
             let engine = engine.clone();
             scope.spawn(move || {
-                let mut draw = Draw(thread);
+                let mut rng = Rng(thread);
                 let mut buf = vec![0; 100_000];
                 for n in 0..60 {
                     let version = (thread * 1000 + n) as u16;
                     let reader = engine.open(of_version(1 << 20, version)).expect("opened");
-                    for _ in 0..draw.below(12) {
-                        let len = draw.below(100_000) as usize;
-                        read_and_check(&reader, &mut buf[..len], draw.below(1 << 20), version);
+                    for _ in 0..rng.below(12) {
+                        let len = rng.below(100_000) as usize;
+                        read_and_check(&reader, &mut buf[..len], rng.below(1 << 20), version);
                     }
                 }
             });
@@ -202,7 +202,7 @@ fn read_another(engine: &Engine) {
     }
     assert_eq!(good.read_at(&mut buf, 4 << 20), Ok(0));
     read_and_check(&good, &mut buf, (4 << 20) - 10, 7);
-    let again = good.reopen().expect("opened again");
+    let again = good.try_clone().expect("opened again");
     read_and_check(&again, &mut buf, 3 << 20, 7);
     assert!(again.size() == 4 << 20 && engine.stats().demand_reads > 80);
 }

@@ -6,17 +6,17 @@
 //!
 //! | fault | what happens | tests |
 //! |---|---|---|
-//! | F1 | EIO on readahead | faults::failing_readahead_fails_no_read museum::slash2_368 museum::arrow_46346 |
-//! | F2 | EIO on demand | faults::the_nth_fetch_fails_for_every_n museum::mountpoint_933 |
+//! | F1 | EIO on readahead | faults::failing_readahead_fails_no_read regressions::slash2_368 regressions::arrow_46346 |
+//! | F2 | EIO on demand | faults::the_nth_fetch_fails_for_every_n regressions::mountpoint_933 |
 //! | F3 | a short read, not at the end | edges::short_answers_are_continued |
-//! | F4 | a short read at the end | files::at_and_past_the_end faults::an_early_end_is_short museum::fsspec_2150 |
-//! | F5 | a reply shorter than asked at an edge of ours | museum::hf_mount_12 |
-//! | F6 | truncated, grown | files::shrunk_while_it_is_read files::appended_by_another_thread museum::fsspec_110 museum::s3fs_220 |
-//! | F7 | replaced | files::replies_never_mix_versions museum::mountpoint_136 object::a_stream_over_a_replaced_object_never_mixes |
+//! | F4 | a short read at the end | files::at_and_past_the_end faults::an_early_end_is_short regressions::fsspec_2150 |
+//! | F5 | a reply shorter than asked at an edge of ours | regressions::hf_mount_12 |
+//! | F6 | truncated, grown | files::shrunk_while_it_is_read files::appended_by_another_thread regressions::fsspec_110 regressions::s3fs_220 |
+//! | F7 | replaced | files::replies_never_mix_versions regressions::mountpoint_136 object::a_stream_over_a_replaced_object_never_mixes |
 //! | F8 | a server that ignores the range, or lies | object::what_no_retry_can_mend_is_refused_at_once nbd::a_server_that_lies_is_left |
-//! | F9 | a hung request, a dribbling body | museum::aws_js_8098 museum::wal_rus_28 object::each_deadline_ends_what_it_is_for |
-//! | F10 | a caller goes away | faults::dropped_while_busy museum::foyer_1286 uring::dropped_at_every_moment |
-//! | F11 | io_uring is missing or forbidden | uring::forbidden_or_missing_it_falls_back_and_says_so uring::refused_in_the_middle museum::rocksdb_14337 |
+//! | F9 | a hung request, a dribbling body | regressions::aws_js_8098 regressions::wal_rus_28 object::each_deadline_ends_what_it_is_for |
+//! | F10 | a caller goes away | faults::dropped_while_busy regressions::foyer_1286 uring::dropped_at_every_moment |
+//! | F11 | io_uring is missing or forbidden | uring::forbidden_or_missing_it_falls_back_and_says_so uring::refused_in_the_middle regressions::rocksdb_14337 |
 //! | F12 | the memory is used up | edges::readahead_is_refused_before_demand bytes::reads_larger_than_the_cache |
 //! | F14 | the kernel's cache above us | fuse::a_replaced_file_is_another_number_and_never_a_mix |
 //! | F15 | writers outside | files::overwritten writes::our_own_writes_are_no_change_and_those_of_others_are |
@@ -32,7 +32,7 @@
 
 mod common;
 
-use common::{Draw, alone, check_memory, named, quiet, read_and_check};
+use common::{Rng, alone, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
 use foreread::testing::{self, Call, Faulty, Other, Queued, Request, Verdict};
 use foreread::{Advice, Engine, Options, ReadError, Reader};
@@ -52,8 +52,8 @@ const STORIES: [Named; 6] = [
     ("sequential", || (0..64).map(|i| (0, i * (16 << 10), 16 << 10)).collect()),
     ("backward", || (0..64).rev().map(|i| (0, i * (16 << 10), 16 << 10)).collect()),
     ("random", || {
-        let mut draw = Draw(3);
-        (0..60).map(|_| (0, draw.below(SIZE), 1 + draw.below(9000) as usize)).collect()
+        let mut rng = Rng(3);
+        (0..60).map(|_| (0, rng.below(SIZE), 1 + rng.below(9000) as usize)).collect()
     }),
     ("two readers", || (0..80).map(|i| (i % 2, (i / 2) as u64 * (12 << 10), 12 << 10)).collect()),
     ("one large", || vec![(0, 100, SIZE as usize), (1, 0, SIZE as usize)]),
@@ -113,7 +113,7 @@ fn the_nth_fetch_fails_for_every_n() {
                     let make = if lasting { Faulty::from_nth } else { Faulty::nth };
                     let source = Arc::new(make(named(SIZE), n));
                     let first = open(Arc::clone(&source), policy.name);
-                    let second = first.reopen().expect("opens");
+                    let second = first.try_clone().expect("opens");
                     let failed = tell(&[&first, &second], &story());
                     quiet(&first);
                     let (faults, stats) = (source.faults(), first.stats());
@@ -152,7 +152,7 @@ fn the_nth_transfer_fails_for_every_n() {
                     let make = if lasting { Faulty::from_nth } else { Faulty::nth };
                     let source = Arc::new(make(named(SIZE), n));
                     let (queued, first) = open_queued(Arc::clone(&source), policy.name, n);
-                    let second = first.reopen().expect("opens");
+                    let second = first.try_clone().expect("opens");
                     let failed = tell(&[&first, &second], &story());
                     quiet(&first);
                     let (faults, stats) = (source.faults(), first.stats());
@@ -212,12 +212,12 @@ fn callers_take_turns_at_the_queue() {
         let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
         std::thread::scope(|scope| {
             for thread in 0..6 {
-                let own = reader.reopen().expect("opens");
+                let own = reader.try_clone().expect("opens");
                 scope.spawn(move || {
-                    let mut draw = Draw(thread / 2 + seed * 10);
+                    let mut rng = Rng(thread / 2 + seed * 10);
                     let mut buf = vec![0; 150_000];
                     for _ in 0..60 {
-                        let (at, len) = (draw.below(SIZE), 1 + draw.below(150_000) as usize);
+                        let (at, len) = (rng.below(SIZE), 1 + rng.below(150_000) as usize);
                         read_and_check(&own, &mut buf[..len], at, 0);
                     }
                 });
@@ -278,12 +278,12 @@ fn dropped_with_transfers_under_way() {
 fn failing_readahead_fails_no_read() {
     common::watch();
     let waited: Arc<Mutex<Vec<Range<u64>>>> = Arc::default();
-    let draw = Mutex::new(Draw(9));
+    let rng = Mutex::new(Rng(9));
     let seen = Arc::clone(&waited);
     let rule = move |call: Call| {
         let meets = |r: &Range<u64>| r.start < call.offset + call.len && call.offset < r.end;
         let demanded = seen.lock().expect("no panic").iter().any(meets);
-        let unlucky = draw.lock().expect("no panic").below(5) == 0;
+        let unlucky = rng.lock().expect("no panic").below(5) == 0;
         if unlucky && !demanded { Verdict::Fail(EIO) } else { Verdict::Pass }
     };
     // A million of them: ./test-long faults.
@@ -294,7 +294,7 @@ fn failing_readahead_fails_no_read() {
     let reader = Reader::open(Arc::clone(&source), options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
-            let (own, waited) = (reader.reopen().expect("opens"), Arc::clone(&waited));
+            let (own, waited) = (reader.try_clone().expect("opens"), Arc::clone(&waited));
             scope.spawn(move || {
                 let mut buf = vec![0; 16 << 10];
                 for i in 0..each {
@@ -389,11 +389,11 @@ fn one_in_five_under_threads() {
         let reader = Reader::open(Arc::clone(&source), options).expect("opens");
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (a, b) = (reader.reopen().expect("opens"), &reader);
+                let (a, b) = (reader.try_clone().expect("opens"), &reader);
                 scope.spawn(move || {
-                    let mut draw = Draw(thread);
+                    let mut rng = Rng(thread);
                     for _ in 0..20 {
-                        let story = STORIES[draw.below(6) as usize].1();
+                        let story = STORIES[rng.below(6) as usize].1();
                         tell(&[&a, b], &story);
                     }
                 });
@@ -469,12 +469,12 @@ fn slow_and_shared() {
     let reader = Reader::open(source, options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..6 {
-            let own = reader.reopen().expect("opens");
+            let own = reader.try_clone().expect("opens");
             scope.spawn(move || {
-                let mut draw = Draw(thread / 2);
+                let mut rng = Rng(thread / 2);
                 let mut buf = vec![0; 40_000];
                 for _ in 0..200 {
-                    let (at, len) = (draw.below(SIZE), 1 + draw.below(40_000) as usize);
+                    let (at, len) = (rng.below(SIZE), 1 + rng.below(40_000) as usize);
                     read_and_check(&own, &mut buf[..len], at, 0);
                 }
             });

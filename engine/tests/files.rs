@@ -148,7 +148,7 @@ fn appended_by_another_thread() {
             }
         });
         for thread in 0..6 {
-            let own = reader.reopen().expect("opens");
+            let own = reader.try_clone().expect("opens");
             scope.spawn(move || {
                 let mut buf = vec![0; 1500 + thread * 1111];
                 let mut at = 0;
@@ -170,7 +170,7 @@ fn a_longer_file_copied_over_it_is_no_append() {
         let name = format!("file:{}", file.path().display());
         let options = Options::default().policy(policy);
         let reader = Reader::open(name, options).expect("opens");
-        let other = reader.reopen().expect("opens");
+        let other = reader.try_clone().expect("opens");
         let mut buf = vec![0; 8192];
         read_and_check(&reader, &mut buf, 0, 1);
         std::fs::write(file.path(), pattern(0, 900_000, 2)).expect("copied over it");
@@ -209,13 +209,13 @@ fn copied_over_again_and_again() {
             done.store(true, std::sync::atomic::Ordering::SeqCst);
         });
         for thread in 0..3 {
-            let (own, done) = (reader.reopen().expect("opens"), &done);
+            let (own, done) = (reader.try_clone().expect("opens"), &done);
             scope.spawn(move || {
-                let mut draw = common::Draw(thread);
+                let mut rng = common::Rng(thread);
                 let mut buf = vec![0; 40_000];
                 let (mut newest, mut reads) = (0, 0);
                 while !done.load(std::sync::atomic::Ordering::SeqCst) || reads < 10 {
-                    let at = draw.below(160_000) & !7;
+                    let at = rng.below(160_000) & !7;
                     match own.read_at(&mut buf, at) {
                         Err(ReadError::Changed { .. } | ReadError::Short { .. }) => {}
                         Err(error) => panic!("{error}"),
@@ -245,7 +245,7 @@ fn growth_is_a_change_to_a_pinned_reader() {
         let name = format!("file:{}", file.path().display());
         let options = Options::default().policy("none").appending(appending);
         let plain = Reader::open(name, options).expect("opens");
-        let pinned = plain.reopen().expect("opens").pinned();
+        let pinned = plain.try_clone().expect("opens").pin_version();
         let mut buf = vec![0; 8192];
         read_and_check(&pinned, &mut buf, 0, 0);
         file.as_file().write_all_at(&pattern(300_000, 5000, 0), 300_000).expect("appends");
@@ -255,7 +255,7 @@ fn growth_is_a_change_to_a_pinned_reader() {
         assert_eq!(plain.read_at(&mut buf, 300_000), Ok(5000), "to the other readers it is an append");
         assert_eq!(pinned.read_at(&mut buf, 0).is_ok(), appending, "from then on");
         assert_eq!(pinned.size(), if appending { 305_000 } else { 300_000 });
-        assert_eq!(pinned.reopen().expect("opens").read_at(&mut buf, 0).is_ok(), appending);
+        assert_eq!(pinned.try_clone().expect("opens").read_at(&mut buf, 0).is_ok(), appending);
     }
 }
 
@@ -265,7 +265,7 @@ fn overwritten() {
     common::watch();
     let file = file_of(&pattern(0, 100_000, 1));
     let reader = open(file.path()).expect("opens");
-    let other = reader.reopen().expect("opens");
+    let other = reader.try_clone().expect("opens");
     let mut buf = vec![0; 8192];
     assert_eq!(read_and_check(&reader, &mut buf, 0, 1), 8192);
     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -360,7 +360,7 @@ fn each_reader_is_told_once() {
     common::watch();
     let source = Arc::new(InPairs(Mem::new(pattern(0, 1 << 20, 1)), Barrier::new(2)));
     let first = Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opens");
-    let second = first.reopen().expect("opens");
+    let second = first.try_clone().expect("opens");
     source.0.replace(pattern(0, 1 << 20, 2));
     std::thread::scope(|scope| {
         for (reader, at) in [(&first, 0), (&second, 500_000)] {
@@ -390,13 +390,13 @@ fn replies_never_mix_versions() {
             }
         });
         for thread in 0..4 {
-            let own = reader.reopen().expect("opens");
+            let own = reader.try_clone().expect("opens");
             scope.spawn(move || {
-                let mut draw = common::Draw(thread);
+                let mut rng = common::Rng(thread);
                 let mut buf = vec![0; 50_000];
                 let mut newest = 0;
                 while newest < rounds {
-                    let at = draw.below(SIZE as u64 - 50_000) & !7;
+                    let at = rng.below(SIZE as u64 - 50_000) & !7;
                     match own.read_at(&mut buf, at) {
                         Err(ReadError::Changed { .. }) => {}
                         Err(error) => panic!("{error}"),
@@ -422,11 +422,11 @@ fn the_file_source_takes_anything() {
     let file = file_of(&pattern(0, size, 0));
     let source = source::FileSource::open(file.path()).expect("opens");
     println!("{} {:?}", source.describe(), source.alignment());
-    let mut draw = common::Draw(1);
+    let mut rng = common::Rng(1);
     let mut memory = vec![0; 1 << 20];
     for _ in 0..500 {
-        let (skip, offset) = (draw.below(5000) as usize, draw.below(size as u64 + 5000));
-        let (first, second) = (draw.below(3000) as usize, draw.below(400_000) as usize);
+        let (skip, offset) = (rng.below(5000) as usize, rng.below(size as u64 + 5000));
+        let (first, second) = (rng.below(3000) as usize, rng.below(400_000) as usize);
         let (a, rest) = memory[skip..].split_at_mut(first);
         let b = &mut rest[1..=second];
         let read = source.read_at(&mut [IoSliceMut::new(a), IoSliceMut::new(b)], offset).expect("reads");
@@ -465,10 +465,10 @@ fn a_block_device_is_read_directly() {
     assert_eq!(source.size(), 3 << 20);
     let reader = Reader::open(device.name(), Options::default()).expect("opens");
     assert_eq!(reader.size(), 3 << 20);
-    let mut draw = common::Draw(2);
+    let mut rng = common::Rng(2);
     let mut buf = vec![0; 200_000];
     for _ in 0..100 {
-        let (at, len) = (draw.below(3 << 20), 1 + draw.below(200_000) as usize);
+        let (at, len) = (rng.below(3 << 20), 1 + rng.below(200_000) as usize);
         let got = read_and_check(&reader, &mut buf[..len], at, 0);
         assert_eq!(got, len.min((3 << 20) - at as usize));
     }
@@ -483,7 +483,7 @@ fn a_block_device_that_grew() {
     let file = file_of(&pattern(0, 1 << 20, 0));
     let Some(device) = LoopDevice::over(file.path()) else { return };
     let reader = Reader::open(device.name(), Options::default().policy("none")).expect("opens");
-    let pinned = reader.reopen().expect("opens").pinned();
+    let pinned = reader.try_clone().expect("opens").pin_version();
     let mut buf = vec![0; 8192];
     read_and_check(&reader, &mut buf, 1_040_000, 0);
     file.as_file().write_all_at(&pattern(1 << 20, 1 << 20, 0), 1 << 20).expect("appends");

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Draw, watch};
+use common::{Rng, watch};
 use foreread::front::fuse::{Mount, Settings, Stop, Unmounted};
 use foreread::source::tree::{self, Entry, Kind, Meta, Tree};
 use foreread::source::{Defaults, Mem, Source, SourceError};
@@ -124,11 +124,11 @@ fn a_tree_is_the_same_tree() {
         return;
     }
     let source = tempfile::tempdir().expect("a folder");
-    let mut draw = Draw(1);
+    let mut rng = Rng(1);
     for n in 0..40u16 {
         let folder = source.path().join(format!("d{}/e{}", n % 3, n % 5));
         fs::create_dir_all(&folder).expect("made");
-        let size = [0, 1, 4095, 4096, 4097, 131_072, 131_073, 1_500_000][usize::from(n) % 8] + draw.below(3);
+        let size = [0, 1, 4095, 4096, 4097, 131_072, 131_073, 1_500_000][usize::from(n) % 8] + rng.below(3);
         fs::write(folder.join(format!("file {n}")), testing::pattern(0, size as usize, n)).expect("written");
     }
     symlink("e0/file 0", source.path().join("d0/link")).expect("linked");
@@ -301,16 +301,16 @@ fn thirty_two_readers_that_drop_pages_get_every_byte() {
             let name = &name;
             scope.spawn(move || {
                 let file = File::open(name).expect("opened");
-                let mut draw = Draw(n);
+                let mut rng = Rng(n);
                 let mut buf = vec![0; 150_000];
                 let mut at = 0;
                 while at < size {
-                    let len = 1 + draw.below(150_000) as usize;
+                    let len = 1 + rng.below(150_000) as usize;
                     let read = file.read_at(&mut buf[..len], at).expect("read");
                     assert_eq!(read as u64, (size - at).min(len as u64), "no short read before the end");
                     testing::check(&buf[..read], at, 9).expect("right bytes");
                     at += read as u64;
-                    if draw.below(3) == 0 {
+                    if rng.below(3) == 0 {
                         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("dropped");
                     }
                 }

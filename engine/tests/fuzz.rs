@@ -3,27 +3,27 @@
 
 mod common;
 
-use common::{Draw, watch};
+use common::{Rng, watch};
 use foreread::nbd::wire::{self, Request, command};
 use foreread::testing::fuzz::{self, Story};
 
 /// Bytes with a few changes: bits, cuts, repeats, and numbers that matter.
-fn mutate(bytes: &[u8], draw: &mut Draw) -> Vec<u8> {
+fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut out = bytes.to_vec();
-    for _ in 0..=draw.below(4) {
-        let at = draw.below(out.len() as u64) as usize;
-        match draw.below(5) {
-            0 if !out.is_empty() => out[at] ^= 1 << draw.below(8),
+    for _ in 0..=rng.below(4) {
+        let at = rng.below(out.len() as u64) as usize;
+        match rng.below(5) {
+            0 if !out.is_empty() => out[at] ^= 1 << rng.below(8),
             1 => out.truncate(at),
             2 => {
                 let piece = out[at..(at + 28).min(out.len())].to_vec();
                 out.extend(piece);
             }
             3 if at + 8 <= out.len() => {
-                let number = [0, 1, u64::MAX, 1 << 63, 1 << 32, 4096][draw.below(6) as usize];
+                let number = [0, 1, u64::MAX, 1 << 63, 1 << 32, 4096][rng.below(6) as usize];
                 out[at..at + 8].copy_from_slice(&number.to_be_bytes());
             }
-            _ if !out.is_empty() => out[at] = draw.next() as u8,
+            _ if !out.is_empty() => out[at] = rng.next() as u8,
             _ => {}
         }
     }
@@ -49,20 +49,20 @@ fn handshakes() -> Vec<Vec<u8>> {
 
 #[test]
 fn handshakes_by_strangers() {
-    let (real, mut draw) = (handshakes(), Draw(1));
+    let (real, mut rng) = (handshakes(), Rng(1));
     for n in 0..50_000_usize {
-        let bytes = mutate(&real[n % real.len()], &mut draw);
+        let bytes = mutate(&real[n % real.len()], &mut rng);
         fuzz::handshake(&bytes).unwrap_or_else(|why| panic!("input {n}: {why}"));
     }
 }
 
-fn conversation(draw: &mut Draw) -> Vec<u8> {
+fn conversation(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for cookie in 0..1 + draw.below(12) {
-        let what = [0, 0, 0, 0, 1, 3, 4, 5, 6, 7, 2, 99][draw.below(12) as usize];
-        let len = if what == command::FLUSH { 0 } else { 1 + draw.below(20_000) as u32 };
-        let offset = if what == command::FLUSH { 0 } else { draw.below(310_000) };
-        bytes.extend(Request { flags: draw.below(2) as u16, command: what, cookie, offset, len }.bytes());
+    for cookie in 0..1 + rng.below(12) {
+        let what = [0, 0, 0, 0, 1, 3, 4, 5, 6, 7, 2, 99][rng.below(12) as usize];
+        let len = if what == command::FLUSH { 0 } else { 1 + rng.below(20_000) as u32 };
+        let offset = if what == command::FLUSH { 0 } else { rng.below(310_000) };
+        bytes.extend(Request { flags: rng.below(2) as u16, command: what, cookie, offset, len }.bytes());
         if what == command::WRITE {
             bytes.extend(vec![0x25; len as usize]);
         }
@@ -72,9 +72,9 @@ fn conversation(draw: &mut Draw) -> Vec<u8> {
 
 #[test]
 fn requests_by_strangers() {
-    let mut draw = Draw(2);
+    let mut rng = Rng(2);
     for n in 0..20_000 {
-        let bytes = [vec![n as u8, draw.next() as u8], mutate(&conversation(&mut draw), &mut draw)].concat();
+        let bytes = [vec![n as u8, rng.next() as u8], mutate(&conversation(&mut rng), &mut rng)].concat();
         fuzz::requests(&bytes).unwrap_or_else(|why| panic!("input {n}: {why}"));
     }
 }
@@ -82,10 +82,10 @@ fn requests_by_strangers() {
 #[test]
 fn conversations_with_a_whole_server() {
     watch();
-    let mut draw = Draw(3);
+    let mut rng = Rng(3);
     for n in 0..600 {
-        let plain = conversation(&mut draw);
-        let bytes = if n % 3 == 0 { plain } else { mutate(&plain, &mut draw) };
+        let plain = conversation(&mut rng);
+        let bytes = if n % 3 == 0 { plain } else { mutate(&plain, &mut rng) };
         fuzz::conversation(&bytes).unwrap_or_else(|why| panic!("input {n}: {why}"));
     }
 }

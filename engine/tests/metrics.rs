@@ -4,7 +4,7 @@
 mod common;
 
 use common::{named, quiet, read_and_check, watch};
-use foreread::front::metrics::{FrontView, MOST_STREAMS, MetricsServer, text};
+use foreread::front::metrics::{FrontView, MAX_STREAMS, MetricsServer, text};
 use foreread::policy::Pattern;
 use foreread::{Engine, Options};
 use std::collections::{BTreeMap, BTreeSet};
@@ -174,18 +174,18 @@ print(len(families), sum(len(f.samples) for f in families))";
 fn streams_are_bounded_and_those_that_read_most_come_first() {
     let engine = engine();
     let first = engine.open(Arc::new(named(1 << 20))).expect("opened");
-    let others: Vec<_> = (0..MOST_STREAMS * 2).map(|_| first.reopen().expect("opened")).collect();
+    let others: Vec<_> = (0..MAX_STREAMS * 2).map(|_| first.try_clone().expect("opened")).collect();
     let mut buf = [0; 512];
     for (n, reader) in others.iter().enumerate() {
         for _ in 0..n % 7 {
             read_and_check(reader, &mut buf, 0, 0);
         }
     }
-    let shown = engine.streams(MOST_STREAMS);
-    assert_eq!(shown.len(), MOST_STREAMS);
+    let shown = engine.streams(MAX_STREAMS);
+    assert_eq!(shown.len(), MAX_STREAMS);
     assert!(shown.windows(2).all(|two| two[0].stats.demand_reads >= two[1].stats.demand_reads));
     let text = text(&engine, FrontView::default());
-    assert_eq!(text.matches("foreread_stream_readahead{").count(), MOST_STREAMS);
+    assert_eq!(text.matches("foreread_stream_readahead{").count(), MAX_STREAMS);
 }
 
 #[test]

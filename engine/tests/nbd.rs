@@ -5,7 +5,7 @@ mod common;
 #[path = "common/nbd.rs"]
 mod served;
 
-use common::{Draw, named, quiet, watch};
+use common::{Rng, named, quiet, watch};
 use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
 use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Mem, Nbd, Source};
@@ -30,9 +30,9 @@ fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
         for seed in 0..8 {
             let source = &source;
             scope.spawn(move || {
-                let mut draw = Draw(seed);
+                let mut rng = Rng(seed);
                 for _ in 0..200 {
-                    let (offset, len) = (draw.below(16 * MIB), 1 + draw.below(600_000) as usize);
+                    let (offset, len) = (rng.below(16 * MIB), 1 + rng.below(600_000) as usize);
                     let bytes = read(source, offset, len);
                     assert_eq!(bytes.len() as u64, (len as u64).min(16 * MIB + 13 - offset));
                     testing::check(&bytes, offset, 0).expect("right bytes");
@@ -482,9 +482,9 @@ fn nbdkit_and_qemu_nbd_are_sources() {
     if has("nbdkit", "nbdkit") {
         let peer = Peer::start("nbdkit", |s| ["-f", "-U", s, "pattern", "64M"].map(String::from).into());
         let reader = Reader::open(peer.uri(), Options::default()).expect("connected");
-        let mut draw = Draw(3);
+        let mut rng = Rng(3);
         for _ in 0..300 {
-            let (offset, mut buf) = (draw.below(63 * MIB), vec![0; 1 + draw.below(300_000) as usize]);
+            let (offset, mut buf) = (rng.below(63 * MIB), vec![0; 1 + rng.below(300_000) as usize]);
             assert_eq!(reader.read_at(&mut buf, offset).expect("readable"), buf.len());
             assert!(is_pattern(&buf, offset), "at {offset}");
         }

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Draw, named, quiet, watch};
+use common::{Rng, named, quiet, watch};
 use foreread::source::object::{Object, Settings};
 use foreread::source::{self, Mem, Source, SourceError};
 use foreread::testing::{self, Lie, Link, RangeServer};
@@ -66,10 +66,10 @@ fn bytes_are_right_at_every_edge() {
         }
     }
     // Buffers of any shape.
-    let mut draw = Draw(1);
+    let mut rng = Rng(1);
     for _ in 0..50 {
-        let mut space: Vec<Vec<u8>> = (0..draw.below(6)).map(|_| vec![0; draw.below(80_000) as usize]).collect();
-        let offset = draw.below(size);
+        let mut space: Vec<Vec<u8>> = (0..rng.below(6)).map(|_| vec![0; rng.below(80_000) as usize]).collect();
+        let offset = rng.below(size);
         let mut bufs: Vec<IoSliceMut<'_>> = space.iter_mut().map(|b| IoSliceMut::new(b)).collect();
         let read = object.read_at(&mut bufs, offset).expect("read");
         let all = space.concat();
@@ -302,9 +302,9 @@ fn a_stream_over_a_replaced_object_never_mixes() {
         let server = serve(4 * MIB);
         let source: Arc<dyn Source> = Arc::new(open(&server));
         let reader = Reader::open(source, Options::default().cache_bytes(2 * MIB)).expect("opened");
-        let mut draw = Draw(seed);
+        let mut rng = Rng(seed);
         // So that a window of 512 KiB in flight does not reach the end.
-        let at = draw.below(3 * MIB);
+        let at = rng.below(3 * MIB);
         let mut notices = 0;
         let mut buf = vec![0; 32 * KIB as usize];
         for offset in (0..4 * MIB).step_by(buf.len()) {

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Draw, quiet, read_and_check, watch};
+use common::{Rng, quiet, read_and_check, watch};
 use foreread::source::{Defaults, Rbd, RbdSettings, Source, SourceError};
 use foreread::testing::{self, CephCluster, CephError};
 use foreread::{Options, ReadError, Reader};
@@ -85,9 +85,9 @@ fn the_bytes_are_right_wherever_they_are_asked_for() {
     assert_eq!((source.size(), source.check()), (size, Ok(size)));
     assert!(source.describe().contains(", librbd 1."), "{}", source.describe());
     assert_eq!(source.defaults(), Defaults::RBD);
-    let mut draw = Draw(1);
+    let mut rng = Rng(1);
     for _ in 0..60 {
-        let (offset, len) = (draw.below(size + MIB), draw.below(5 * MIB) as usize);
+        let (offset, len) = (rng.below(size + MIB), rng.below(5 * MIB) as usize);
         let got = read(&source, offset, len).expect("bytes");
         assert_eq!(got.len() as u64, (len as u64).min(size.saturating_sub(offset)));
         testing::check(&got, offset, 0).unwrap_or_else(|wrong| panic!("{offset}+{len}: {wrong}"));
@@ -106,13 +106,13 @@ fn the_bytes_are_right_wherever_they_are_asked_for() {
     let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
     std::thread::scope(|scope| {
         for seed in 0..8 {
-            let reader = reader.reopen().expect("open");
+            let reader = reader.try_clone().expect("open");
             scope.spawn(move || {
-                let (mut draw, mut buf) = (Draw(seed), vec![0; 70_000]);
-                let mut offset = draw.below(size);
+                let (mut rng, mut buf) = (Rng(seed), vec![0; 70_000]);
+                let mut offset = rng.below(size);
                 for _ in 0..200 {
-                    let len = draw.below(buf.len() as u64) as usize;
-                    offset = if draw.below(8) == 0 { draw.below(size) } else { offset };
+                    let len = rng.below(buf.len() as u64) as usize;
+                    offset = if rng.below(8) == 0 { rng.below(size) } else { offset };
                     offset += read_and_check(&reader, &mut buf[..len], offset, 0) as u64;
                 }
             });
@@ -266,7 +266,7 @@ fn a_cluster_that_dies_fails_the_reads_and_hangs_nobody() {
     signal(&cluster, "-KILL");
     std::thread::scope(|scope| {
         for i in 0..4 {
-            let reader = reader.reopen().expect("open");
+            let reader = reader.try_clone().expect("open");
             scope.spawn(move || {
                 let mut buf = vec![0; 4096];
                 let error = reader.read_at(&mut buf, 6 * MIB + i * 4096).expect_err("nobody answers");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Draw, named};
+use common::{Rng, named};
 use foreread::eventlog::{self, Replay, ReplayError};
 use foreread::testing::{Faulty, Queued};
 use foreread::{Advice, Options, Origin, Reader};
@@ -33,16 +33,16 @@ fn live(seed: u64, log: &Path) -> (u64, u64) {
         for thread in 0..4 {
             let (reader, source) = (&reader, &source);
             scope.spawn(move || {
-                let own = reader.reopen().expect("opens");
-                let mut draw = Draw(seed * 100 + thread);
+                let own = reader.try_clone().expect("opens");
+                let mut rng = Rng(seed * 100 + thread);
                 let mut buf = vec![0; 100_000];
-                let mut at = draw.below(SIZE);
+                let mut at = rng.below(SIZE);
                 for step in 0..150 {
-                    let len = 1 + draw.below(30_000) as usize;
+                    let len = 1 + rng.below(30_000) as usize;
                     // Errors are part of the run; that they are the right ones is another test's matter.
                     let _ = own.read_at(&mut buf[..len], at);
-                    at = if draw.below(8) == 0 { draw.below(SIZE) } else { at + len as u64 };
-                    match draw.below(40) {
+                    at = if rng.below(8) == 0 { rng.below(SIZE) } else { at + len as u64 };
+                    match rng.below(40) {
                         0 => own.advise(Advice::WillNeed, at..at + 200_000).expect("taken"),
                         1 => own.advise(Advice::DontNeed, 0..at).expect("taken"),
                         2 if thread == 0 && step > 50 => source.inner().append(&[0; 1000]),
@@ -166,7 +166,7 @@ fn a_touched_log_is_noticed() {
 fn what_is_no_log_is_an_error_with_its_line() {
     common::watch();
     let head = "foreread-events 1\nconfig page=4096 capacity_pages=100 max_fetch_bytes=4194304 max_in_flight=64 \
-                max_ahead_in_flight=16 max_ride_bytes=131072 keep_windows_apart=0\npolicy none\n";
+                max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0\npolicy none\n";
     assert_eq!(replay(head.as_bytes()).expect("a log without events"), Replay::default());
     let long = format!("{head}E 1 {}\n", "x".repeat(1 << 20));
     for (text, line) in [
@@ -197,14 +197,14 @@ fn no_log_panics() {
     common::watch();
     let text = sample();
     let short: Vec<u8> = text.lines().take(400).flat_map(|l| [l.as_bytes(), b"\n"].concat()).collect();
-    let mut draw = Draw(11);
+    let mut rng = Rng(11);
     for _ in 0..3000 {
         let mut bytes = short.clone();
-        for _ in 0..=draw.below(3) {
-            let at = draw.below(bytes.len() as u64) as usize;
-            match draw.below(3) {
-                0 => bytes[at] = b"0123456789 AE\n"[draw.below(14) as usize],
-                1 => bytes[at] = draw.next() as u8,
+        for _ in 0..=rng.below(3) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            match rng.below(3) {
+                0 => bytes[at] = b"0123456789 AE\n"[rng.below(14) as usize],
+                1 => bytes[at] = rng.next() as u8,
                 _ => drop(bytes.remove(at)),
             }
         }
@@ -215,7 +215,7 @@ fn no_log_panics() {
     let head: Vec<&str> = text.lines().take(3).collect();
     for _ in 0..300 {
         let mut mixed = events.clone();
-        (0..20).for_each(|_| mixed.swap(draw.below(600) as usize, draw.below(600) as usize));
+        (0..20).for_each(|_| mixed.swap(rng.below(600) as usize, rng.below(600) as usize));
         feed(&head, &mixed);
     }
 }

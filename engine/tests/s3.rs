@@ -5,7 +5,7 @@
 mod common;
 
 use common::gateway::Gateway;
-use common::{Draw, quiet, watch};
+use common::{Rng, quiet, watch};
 use foreread::source::object::{Object, Prefix, Settings};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{self, Source};
@@ -56,11 +56,11 @@ fn objects_of_s3_are_read_back() {
     // Through the engine, in any order.
     let reader =
         Reader::open(Arc::new(open(&gateway, "large")), Options::default().cache_bytes(2 * MIB)).expect("opened");
-    let mut draw = Draw(3);
+    let mut rng = Rng(3);
     let mut buf = vec![0; 100_000];
     for _ in 0..100 {
-        common::read_and_check(&reader, &mut buf[..draw.0 as usize % 100_000], draw.below(5 * MIB), 0);
-        draw.next();
+        common::read_and_check(&reader, &mut buf[..rng.0 as usize % 100_000], rng.below(5 * MIB), 0);
+        rng.next();
     }
     quiet(&reader);
 }
@@ -82,7 +82,7 @@ fn an_object_put_anew_is_noticed_and_never_mixed() {
         gateway.put("x", bytes(8 * MIB, 0));
         let object = Object::open_with("s3://bucket/x", settings.clone()).expect("opened");
         let reader = Reader::open(Arc::new(object), Options::default().cache_bytes(4 * MIB)).expect("opened");
-        let at = Draw(seed).below(5 * MIB);
+        let at = Rng(seed).below(5 * MIB);
         let (mut put, mut notices) = (false, 0);
         let mut buf = vec![0; 64 << 10];
         for offset in (0..8 * MIB).step_by(buf.len()) {

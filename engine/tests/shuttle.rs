@@ -48,7 +48,7 @@ fn some_threads(reader: Reader) {
     let reader = Arc::new(reader);
     let threads: Vec<_> = (0..3_u64)
         .map(|me| {
-            let reader = Arc::new(reader.reopen().expect("room"));
+            let reader = Arc::new(reader.try_clone().expect("room"));
             thread::spawn(move || {
                 for i in 0..4_u64 {
                     match me {

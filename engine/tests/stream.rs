@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Draw, check_memory, named, quiet};
+use common::{Rng, check_memory, named, quiet};
 use foreread::eventlog;
 use foreread::source::{Defaults, Mem, Sink, Source, SourceError};
 use foreread::testing;
@@ -107,13 +107,13 @@ fn broken_streams_are_read_again_and_replay() {
         let reader = Reader::open(Arc::clone(&body), options).expect("opens");
         std::thread::scope(|scope| {
             for thread in 0..3 {
-                let own = reader.reopen().expect("opens");
+                let own = reader.try_clone().expect("opens");
                 scope.spawn(move || {
-                    let mut draw = Draw(seed * 10 + thread);
+                    let mut rng = Rng(seed * 10 + thread);
                     let mut buf = vec![0; 700_000];
                     let mut at = 0;
                     for _ in 0..60 {
-                        let len = 1 + draw.below(buf.len() as u64) as usize;
+                        let len = 1 + rng.below(buf.len() as u64) as usize;
                         match own.read_at(&mut buf[..len], at) {
                             Ok(got) => {
                                 assert_eq!(got as u64, (len as u64).min(SIZE - at));
@@ -122,7 +122,7 @@ fn broken_streams_are_read_again_and_replay() {
                             Err(ReadError::Io { errno: 104, .. }) => {}
                             Err(error) => panic!("another error: {error}"),
                         }
-                        at = if at + len as u64 >= SIZE { draw.below(SIZE) } else { at + len as u64 };
+                        at = if at + len as u64 >= SIZE { rng.below(SIZE) } else { at + len as u64 };
                     }
                 });
             }

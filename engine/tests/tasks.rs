@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Draw, alone, check_memory, named, quiet, watch};
+use common::{Rng, alone, check_memory, named, quiet, watch};
 use foreread::source::{Mem, Source};
 use foreread::testing::{self, Faulty, Queued};
 use foreread::{Options, ReadError, Reader};
@@ -48,10 +48,10 @@ fn sources() -> Vec<(String, Arc<dyn Source>, Options)> {
 
 /// A task that reads here and there, and in order.
 async fn reads(reader: &Reader, seed: u64, many: u64) -> u64 {
-    let (mut draw, mut at, mut bytes) = (Draw(seed), seed * 12_345 % SIZE, 0);
+    let (mut rng, mut at, mut bytes) = (Rng(seed), seed * 12_345 % SIZE, 0);
     for _ in 0..many {
-        at = if draw.below(4) == 0 { draw.below(SIZE) } else { at };
-        let mut buf = vec![0; 1 + draw.below(200_000) as usize];
+        at = if rng.below(4) == 0 { rng.below(SIZE) } else { at };
+        let mut buf = vec![0; 1 + rng.below(200_000) as usize];
         let got = reader.read_at_async(&mut buf, at).await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(got as u64, (buf.len() as u64).min(SIZE - at), "{} bytes at {at}", buf.len());
         testing::check(&buf[..got], at, 0).expect("right bytes");
@@ -109,7 +109,7 @@ fn every_source_gives_its_bytes_to_tasks() {
     for (name, source, options) in sources() {
         println!("{name}");
         let reader = Reader::open(source, options).expect("opened");
-        let readers: Vec<Reader> = (0..16).map(|_| reader.reopen().expect("room")).collect();
+        let readers: Vec<Reader> = (0..16).map(|_| reader.try_clone().expect("room")).collect();
         let tasks =
             readers.iter().zip(0..).map(|(r, seed)| Box::pin(reads(r, seed, 30)) as Pin<Box<dyn Future<Output = u64>>>);
         let bytes: u64 = run_all(tasks.collect()).iter().sum();
@@ -150,11 +150,11 @@ fn tasks_and_threads_share_a_file() {
         let reader = Reader::open(source, options).expect("opened");
         std::thread::scope(|scope| {
             for seed in 100..103 {
-                let own = reader.reopen().expect("room");
+                let own = reader.try_clone().expect("room");
                 scope.spawn(move || {
-                    let (mut draw, mut buf) = (Draw(seed), vec![0; 70_000]);
+                    let (mut rng, mut buf) = (Rng(seed), vec![0; 70_000]);
                     for _ in 0..60 {
-                        let at = draw.below(SIZE);
+                        let at = rng.below(SIZE);
                         let got = own.read_at(&mut buf, at).expect("readable");
                         testing::check(&buf[..got], at, 0).expect("right bytes");
                     }

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Draw, check_memory, quiet, read_and_check};
+use common::{Rng, check_memory, quiet, read_and_check};
 use foreread::source::{FileSource, Io, Source};
 use foreread::testing::pattern;
 use foreread::{Advice, Options, Reader};
@@ -47,12 +47,12 @@ fn read_all(path: &Path, threads: u32) -> String {
     let reader = Reader::open(name, options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..3 {
-            let own = reader.reopen().expect("opens");
+            let own = reader.try_clone().expect("opens");
             scope.spawn(move || {
-                let mut draw = Draw(thread);
+                let mut rng = Rng(thread);
                 let mut buf = vec![0; 128 << 10];
                 for i in 0..100 {
-                    let at = if thread == 0 { draw.below(SIZE - (1 << 20)) } else { ((thread * 8) << 20) + (i << 16) };
+                    let at = if thread == 0 { rng.below(SIZE - (1 << 20)) } else { ((thread * 8) << 20) + (i << 16) };
                     assert_eq!(read_and_check(&own, &mut buf, at, 0), buf.len());
                 }
             });

@@ -5,7 +5,7 @@ mod common;
 mod served;
 
 use common::device::{LoopDevice, SmallDisk};
-use common::{Draw, named, quiet, watch};
+use common::{Rng, named, quiet, watch};
 use foreread::front::nbd::{Listen, Server, Settings};
 use foreread::nbd::wire::{self, command, command_flag, errno};
 use foreread::source::{Defaults, FileSource, Mem, Source, SourceError};
@@ -109,12 +109,12 @@ fn clients_agree_with_a_model() {
             let (model, served) = (Arc::clone(&model), &served);
             let mut client = served.client();
             scope.spawn(move || {
-                let mut draw = Draw(seed);
+                let mut rng = Rng(seed);
                 let mut next = 0_u8;
                 for _ in 0..400 {
-                    let block = draw.below(blocks);
+                    let block = rng.below(blocks);
                     let mut known = model[block as usize].lock().expect("no panic");
-                    if draw.below(3) == 0 {
+                    if rng.below(3) == 0 {
                         next = next % 250 + 1;
                         assert_eq!(write(&mut client, block * BLOCK, &vec![next; BLOCK as usize]), 0);
                         *known = next;
@@ -126,7 +126,7 @@ fn clients_agree_with_a_model() {
                         }
                         drop(known);
                         // And one that runs into others' blocks, for the readahead.
-                        read(&mut client, draw.below(blocks / 2) * BLOCK, 100_000);
+                        read(&mut client, rng.below(blocks / 2) * BLOCK, 100_000);
                     }
                 }
             });

@@ -5,7 +5,7 @@
 use crate::live::{LiveError, Scratch};
 use crate::sim::{self, Setup};
 use crate::workload::{Job, Request, Workload};
-use crate::{device::presets, draw::Rng};
+use crate::{device::presets, rng::Rng};
 use foreread::source::FileSource;
 use foreread::{Options, Reader};
 use foreread_core::event::{Action, Event};

@@ -18,5 +18,5 @@ pub mod reproduce;
 pub mod tracefs;
 pub mod tune;
 
-pub use foreread_sim::{device, draw, instant, limits, peer, simulator as sim, stats, workload};
+pub use foreread_sim::{device, limits, peer, rng, simulator as sim, stats, workload, zero_latency};
 pub use foreread_trace as trace;

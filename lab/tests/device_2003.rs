@@ -4,7 +4,7 @@
 
 use foreread_lab::device::presets;
 use foreread_lab::device::{Arrival, Command};
-use foreread_lab::draw::Rng;
+use foreread_lab::rng::Rng;
 use foreread_lab::reproduce::published::seed_003::{AIO, DEPTH};
 
 const RECORD: u64 = 64 << 10;

@@ -5,7 +5,7 @@ use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
-use foreread_lab::instant;
+use foreread_lab::zero_latency;
 use foreread_lab::reproduce::published::seed_001::{BLKID, TINY};
 use seeds::{mean, table};
 
@@ -45,7 +45,7 @@ fn the_windows_are_those_published_and_one_more() {
     for (n, (offset, len, _)) in BLKID.into_iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
         let read = Event::Read { read: ReadId(n as u64), open: OpenId(0), range, random: false };
-        instant::tell(&mut machine, read, |_| ());
+        zero_latency::tell(&mut machine, read, |_| ());
     }
     let pages = |range: ByteRange| (range.start() / 4096, range.len() / 4096);
     let windows: Vec<(u64, u64)> =

@@ -5,12 +5,12 @@
 //!                    │                        peer: imitations of other programs' readahead
 //!                    └──► RunResult ──► stats: intervals, tests, Holm's correction
 //! ```
-//! Everything is computed from keys ([`draw`]): the same call gives the same figures on any machine. The room knows no
+//! Everything is computed from keys ([`rng`]): the same call gives the same figures on any machine. The room knows no
 //! engine, no file and no real clock.
 
 pub mod device;
-pub mod draw;
-pub mod instant;
+pub mod rng;
+pub mod zero_latency;
 pub mod limits;
 pub mod peer;
 pub mod simulator;

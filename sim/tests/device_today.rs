@@ -4,7 +4,7 @@
 
 use foreread_sim::device::Command;
 use foreread_sim::device::presets;
-use foreread_sim::draw::Rng;
+use foreread_sim::rng::Rng;
 
 const KIB: u64 = 1024;
 

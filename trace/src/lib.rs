@@ -26,7 +26,7 @@ pub mod own;
 #[cfg(test)]
 mod test_bytes;
 pub mod unpack;
-pub mod whole;
+pub mod atomic_file;
 
 pub use error::TraceError;
 use foreread_core::event::Advice;

@@ -1,6 +1,6 @@
 //! How the values of arguments are read. Never: accepts what only looks like one.
 
-use foreread::LEAST_MEMORY_BYTES;
+use foreread::MIN_MEMORY_BYTES;
 use foreread_core::units::{PageSize, SizeError, parse_size};
 use foreread_lab::report::Price;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
 pub fn cache(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
-    if bytes < LEAST_MEMORY_BYTES {
+    if bytes < MIN_MEMORY_BYTES {
         Err("a cache has at least 1M; sizes take K, M, G, T".to_string())
     } else {
         Ok(bytes)

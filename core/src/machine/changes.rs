@@ -90,7 +90,7 @@ impl Machine {
     }
 
     /// What the caller says it will read, planned as if a policy had said so. The policy's own state stays as it is.
-    pub(super) fn want(&mut self, open: OpenId, range: ByteRange) {
+    pub(super) fn prefetch(&mut self, open: OpenId, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
         let range = self.heard(range);
         let question = (range, range.start(), false);

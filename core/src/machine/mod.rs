@@ -37,7 +37,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use fetches::Fetch;
-use plans::Fresh;
+use plans::Unassigned;
 use reads::Read;
 use slab::Slab;
 
@@ -64,7 +64,7 @@ pub struct Config {
     /// Of these, fetches nobody waits for. Below `max_in_flight`, so that readahead never takes the last slot.
     pub max_ahead_in_flight: u32,
     /// Largest ahead part, in bytes, that may ride on a fetch somebody waits for; a longer one goes by itself.
-    pub max_ride_bytes: u64,
+    pub max_piggyback_bytes: u64,
     /// Never merge two windows, or a window and a missing run, into one fetch.
     pub keep_windows_apart: bool,
 }
@@ -79,7 +79,7 @@ impl Config {
             max_fetch_bytes: 4 << 20,
             max_in_flight: 64,
             max_ahead_in_flight: 16,
-            max_ride_bytes: 128 << 10,
+            max_piggyback_bytes: 128 << 10,
             keep_windows_apart: false,
         }
         .bounded()
@@ -167,7 +167,7 @@ pub struct Machine {
     /// Reads that found no room, first come first.
     starved: VecDeque<u32>,
     /// Pages of the pieces that reads wait for or hold.
-    pledged: u64,
+    reserved: u64,
     fetches: Slab<Fetch>,
     /// Fetches that own pages in flight, by (file, first page still in flight). What they own does not meet.
     owners: BTreeMap<(u32, u64), u32>,
@@ -180,7 +180,7 @@ pub struct Machine {
     /// Scratch of one question.
     plan: Plan,
     /// Scratch of one event: pages that went on their way and have no fetch yet.
-    fresh: Vec<Fresh>,
+    unassigned: Vec<Unassigned>,
     actions: VecDeque<Action>,
     decisions: Option<Vec<Decision>>,
     notes: Option<Vec<Note>>,
@@ -202,7 +202,7 @@ impl Machine {
             streams: Slab::new(),
             reads: Slab::new(),
             starved: VecDeque::new(),
-            pledged: 0,
+            reserved: 0,
             fetches: Slab::new(),
             owners: BTreeMap::new(),
             demand_queue: VecDeque::new(),
@@ -211,7 +211,7 @@ impl Machine {
             ahead_in_flight: 0,
             timers: BTreeMap::new(),
             plan: Plan::default(),
-            fresh: Vec::new(),
+            unassigned: Vec::new(),
             actions: VecDeque::new(),
             decisions: None,
             notes: None,
@@ -310,7 +310,7 @@ impl Machine {
             Event::Forget { file } => self.forget(file),
             Event::Fault { read, open, at, map } => self.begin_fault(read, open, at, map),
             Event::Advise { open, advice, range } => self.advise(open, advice, range),
-            Event::Want { open, range } => self.want(open, range),
+            Event::Prefetch { open, range } => self.prefetch(open, range),
             Event::Invalidate { file, range } => self.invalidate(file, range),
             Event::Changed { file, size } => self.changed(file, size),
             Event::Grown { file, size } => self.grown(file, size),

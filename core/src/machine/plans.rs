@@ -4,7 +4,7 @@
 //! always have theirs, because a piece is admitted only when it fits beside all that is held (`reads.rs`).
 //!
 //! ```text
-//!   plan: windows ──► absent runs ──► on their way ("fresh") ──commit──► fetches
+//!   plan: windows ──► absent runs ──► on their way ("unassigned") ──commit──► fetches
 //!                      │ inside the read: demand          merged and split by the rules of Config
 //!                      └ outside it: ahead, cut to the room
 //! ```
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 /// Pages that went on their way in this event and belong to no fetch yet.
 #[derive(Clone, Copy)]
-pub struct Fresh {
+pub struct Unassigned {
     file: FileId,
     pages: PageRange,
     ahead: bool,
@@ -29,8 +29,8 @@ pub struct Fresh {
 }
 
 /// Windows of one event are numbered from here; the number only has to differ.
-fn next_window(fresh: &[Fresh]) -> u32 {
-    fresh.last().map_or(0, |f| f.window + 1)
+fn next_window(unassigned: &[Unassigned]) -> u32 {
+    unassigned.last().map_or(0, |f| f.window + 1)
 }
 
 impl Machine {
@@ -99,7 +99,7 @@ impl Machine {
         read: Option<u32>,
     ) {
         let pages = self.config.page.cover(self.clip_range(file, window.range));
-        let number = next_window(&self.fresh);
+        let number = next_window(&self.unassigned);
         let mark = window.mark.map(|m| self.config.page.page_of(m)).filter(|m| (pages.first..pages.end).contains(m));
         let mark_absent = mark.is_some_and(|m| !self.cache.is_cached(file, m));
         let mut at = pages.first;
@@ -114,13 +114,13 @@ impl Machine {
             let inside = run.intersect(piece);
             let (before, after) = split_around(run, inside);
             if !inside.is_empty() {
-                self.send(Fresh { file, pages: inside, ahead: false, window: number, planner: open.0 });
+                self.send(Unassigned { file, pages: inside, ahead: false, window: number, planner: open.0 });
                 if let Some(slot) = read {
                     self.met(slot, Verdict::Miss);
                 }
             }
             for pages in [before, after] {
-                let refused = self.send_ahead(Fresh { file, pages, ahead: true, window: number, planner: open.0 });
+                let refused = self.send_ahead(Unassigned { file, pages, ahead: true, window: number, planner: open.0 });
                 // Of what was planned alone, as `ra_planned_bytes` counts it: what the read asks for comes by demand.
                 let refused = self.clip(file, refused).intersect(window.range);
                 let bytes = refused.len() - refused.intersect(request).len();
@@ -137,44 +137,44 @@ impl Machine {
 
     /// Pages that a read misses and no policy has planned.
     pub(super) fn demand(&mut self, file: FileId, pages: PageRange) {
-        let window = next_window(&self.fresh);
-        self.send(Fresh { file, pages, ahead: false, window, planner: u32::MAX });
+        let window = next_window(&self.unassigned);
+        self.send(Unassigned { file, pages, ahead: false, window, planner: u32::MAX });
     }
 
     /// Ahead pages go on their way as far as there is room: half the cache may be in flight, and what reads hold or may
     /// still fetch stays free for them, so that whatever is not held or on its way can leave for a demand page. Returns
     /// the rest, which is refused.
-    fn send_ahead(&mut self, mut fresh: Fresh) -> PageRange {
-        if fresh.pages.is_empty() {
-            return fresh.pages;
+    fn send_ahead(&mut self, mut unassigned: Unassigned) -> PageRange {
+        if unassigned.pages.is_empty() {
+            return unassigned.pages;
         }
         let capacity = self.config.capacity_pages;
         let in_flight = self.cache.pages_in_flight();
         let may_fly = (capacity / 2).saturating_sub(in_flight);
-        let wanted = fresh.pages.len().min(may_fly).min(capacity.saturating_sub(self.pledged + in_flight));
+        let wanted = unassigned.pages.len().min(may_fly).min(capacity.saturating_sub(self.reserved + in_flight));
         let free = capacity.saturating_sub(self.cache.pages());
         let freed = if wanted > free { self.evict(wanted - free) } else { 0 };
         let granted = wanted.min(free + freed);
-        let refused = PageRange { first: fresh.pages.first + granted, end: fresh.pages.end };
-        fresh.pages.end = refused.first;
+        let refused = PageRange { first: unassigned.pages.first + granted, end: unassigned.pages.end };
+        unassigned.pages.end = refused.first;
         if granted > 0 {
-            self.cache.depart(fresh.file, fresh.pages, true, fresh.planner);
-            self.tell_watcher(|| Note::Planned { file: fresh.file, pages: fresh.pages });
-            self.fresh.push(fresh);
+            self.cache.depart(unassigned.file, unassigned.pages, true, unassigned.planner);
+            self.tell_watcher(|| Note::Planned { file: unassigned.file, pages: unassigned.pages });
+            self.unassigned.push(unassigned);
         }
         refused
     }
 
     /// Demand pages go on their way.
-    fn send(&mut self, fresh: Fresh) {
-        let wanted = fresh.pages.len();
+    fn send(&mut self, unassigned: Unassigned) {
+        let wanted = unassigned.pages.len();
         let free = self.config.capacity_pages.saturating_sub(self.cache.pages());
         if wanted > free {
             self.evict(wanted - free);
         }
-        self.note_thrash(fresh.file, fresh.pages);
-        self.cache.depart(fresh.file, fresh.pages, false, fresh.planner);
-        self.fresh.push(fresh);
+        self.note_thrash(unassigned.file, unassigned.pages);
+        self.cache.depart(unassigned.file, unassigned.pages, false, unassigned.planner);
+        self.unassigned.push(unassigned);
     }
 
     fn note_thrash(&mut self, file: FileId, pages: PageRange) {
@@ -190,14 +190,14 @@ impl Machine {
 
     /// Every page that went on its way in this event gets a fetch. Neighbours share one where the rules allow it.
     pub(super) fn commit(&mut self, read: u32) {
-        if self.fresh.is_empty() {
+        if self.unassigned.is_empty() {
             return;
         }
-        let mut fresh = core::mem::take(&mut self.fresh);
-        fresh.sort_by_key(|f| (f.file, f.pages.first));
+        let mut unassigned = core::mem::take(&mut self.unassigned);
+        unassigned.sort_by_key(|f| (f.file, f.pages.first));
         let most = (self.config.max_fetch_bytes / self.config.page.bytes()).max(1);
-        let mut group: Vec<Fresh> = Vec::new();
-        for one in fresh.iter().flat_map(|f| split_to(*f, most)) {
+        let mut group: Vec<Unassigned> = Vec::new();
+        for one in unassigned.iter().flat_map(|f| split_to(*f, most)) {
             if !group.is_empty() && !self.may_join(&group, &one, most) {
                 self.make_fetch(&group, read);
                 group.clear();
@@ -205,22 +205,22 @@ impl Machine {
             group.push(one);
         }
         self.make_fetch(&group, read);
-        fresh.clear();
-        self.fresh = fresh;
+        unassigned.clear();
+        self.unassigned = unassigned;
     }
 
-    fn may_join(&self, group: &[Fresh], one: &Fresh, most: u64) -> bool {
+    fn may_join(&self, group: &[Unassigned], one: &Unassigned, most: u64) -> bool {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return true };
         let pages = one.pages.end - first.pages.first;
         let neighbours = last.file == one.file && last.pages.end == one.pages.first;
         let apart = self.config.keep_windows_apart && last.window != one.window;
         let ahead: u64 = group.iter().chain([one]).filter(|f| f.ahead).map(|f| f.pages.len()).sum();
         let mixed = ahead > 0 && ahead < pages;
-        let too_heavy = mixed && ahead * self.config.page.bytes() > self.config.max_ride_bytes;
+        let too_heavy = mixed && ahead * self.config.page.bytes() > self.config.max_piggyback_bytes;
         neighbours && pages <= most && !apart && !too_heavy
     }
 
-    fn make_fetch(&mut self, group: &[Fresh], read: u32) {
+    fn make_fetch(&mut self, group: &[Unassigned], read: u32) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
         let pages = PageRange { first: first.pages.first, end: last.pages.end };
         let demanded = group.iter().any(|f| !f.ahead);
@@ -335,13 +335,13 @@ fn split_around(run: PageRange, inside: PageRange) -> (PageRange, PageRange) {
 }
 
 /// The same pages in parts of at most `most`.
-fn split_to(fresh: Fresh, most: u64) -> impl Iterator<Item = Fresh> {
-    let mut at = fresh.pages.first;
+fn split_to(unassigned: Unassigned, most: u64) -> impl Iterator<Item = Unassigned> {
+    let mut at = unassigned.pages.first;
     core::iter::from_fn(move || {
-        (at < fresh.pages.end).then(|| {
-            let pages = PageRange { first: at, end: fresh.pages.end.min(at + most) };
+        (at < unassigned.pages.end).then(|| {
+            let pages = PageRange { first: at, end: unassigned.pages.end.min(at + most) };
             at = pages.end;
-            Fresh { pages, ..fresh }
+            Unassigned { pages, ..unassigned }
         })
     })
 }

@@ -89,7 +89,7 @@ impl Machine {
             self.streams[stream].policy.on_read_end(range.end());
         }
         read.piece = piece;
-        self.pledged += piece.len();
+        self.reserved += piece.len();
         let slot = self.reads.insert(read);
         self.serve(slot);
         Ok(())
@@ -116,7 +116,7 @@ impl Machine {
 
     /// Whether a piece fits beside what is pinned or on its way already; it does in an idle machine.
     fn has_room(&self, pages: u64) -> bool {
-        let held = self.pledged + self.cache.pages_in_flight();
+        let held = self.reserved + self.cache.pages_in_flight();
         held == 0 || held + pages <= self.config.capacity_pages
     }
 
@@ -166,7 +166,7 @@ impl Machine {
         let read = &mut self.reads[slot];
         read.piece = piece;
         read.stage = Stage::Waiting;
-        self.pledged += piece.len();
+        self.reserved += piece.len();
         self.cache.pin(read.file, piece);
     }
 
@@ -222,7 +222,7 @@ impl Machine {
         let piece = PageRange { first: most.first, end: at };
         self.cache.pin(file, piece);
         self.cache.unpin(file, most);
-        self.pledged -= most.len() - piece.len();
+        self.reserved -= most.len() - piece.len();
         self.reads[slot].piece = piece;
         piece
     }
@@ -349,7 +349,7 @@ impl Machine {
         let (stage, piece, file) = (read.stage, read.piece, read.file);
         let last = self.config.page.bytes_of(piece).end() >= read.range.end() || piece.is_empty();
         self.cache.unpin(file, piece);
-        self.pledged -= piece.len();
+        self.reserved -= piece.len();
         if last {
             self.reads.remove(lease.0);
         } else if let Stage::Spoiled(error) = stage {
@@ -408,7 +408,7 @@ impl Machine {
         }
         let Read { file, piece, .. } = self.reads[slot];
         self.cache.unpin(file, piece);
-        self.pledged -= piece.len();
+        self.reserved -= piece.len();
     }
 
     /// Reads that found no room try again, in order, until one still finds none.

@@ -15,7 +15,7 @@
 
 use super::{
     Ask, Info, Plan, Scope, Why,
-    marks::{Manners, Rule, State, Stream, Touch},
+    marks::{Quirks, Rule, State, Stream, Touch},
     ondemand::{MAX, PAGE, fetch, hole_after, next},
 };
 use alloc::boxed::Box;
@@ -24,7 +24,7 @@ use alloc::boxed::Box;
 struct OnDemand;
 
 impl Rule for OnDemand {
-    const MANNERS: Manners = Manners { random_is_off: true, early_faults: true };
+    const QUIRKS: Quirks = Quirks { random_is_off: true, early_faults: true };
 
     /// The table of 2.2.
     fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {

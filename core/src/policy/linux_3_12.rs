@@ -16,7 +16,7 @@
 
 use super::{
     Ask, Info, Param, Plan, Scope, Unit,
-    marks::{Manners, Rule, State, Stream, Touch},
+    marks::{Quirks, Rule, State, Stream, Touch},
     ondemand::{MAX, PAGE, history, init},
 };
 use alloc::boxed::Box;
@@ -54,7 +54,7 @@ impl Context {
 }
 
 impl Rule for Context {
-    const MANNERS: Manners = Manners { random_is_off: false, early_faults: false };
+    const QUIRKS: Quirks = Quirks { random_is_off: false, early_faults: false };
 
     /// The table of 2.3 with the case of section 3.
     fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {

@@ -18,7 +18,7 @@
 
 use super::{
     Ask, Info, Param, Plan, Scope, Unit, Why,
-    marks::{Manners, Rule, State, Stream, Touch},
+    marks::{Quirks, Rule, State, Stream, Touch},
     ondemand::{MAX, PAGE, SIZES, history, hole_after},
 };
 use crate::units::ByteRange;
@@ -65,7 +65,7 @@ impl ThrashSafe {
 }
 
 impl Rule for ThrashSafe {
-    const MANNERS: Manners = Manners { random_is_off: false, early_faults: true };
+    const QUIRKS: Quirks = Quirks { random_is_off: false, early_faults: true };
 
     /// The steps of 2.7.
     fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {

@@ -22,7 +22,7 @@ use crate::event::{Advice, Mapping};
 /// What differs between versions.
 pub trait Rule: Send {
     /// What the hint RANDOM and page faults do.
-    const MANNERS: Manners;
+    const QUIRKS: Quirks;
 
     /// A page is absent or bears the mark: plan what is to be read.
     fn demand(&mut self, state: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan);
@@ -30,7 +30,7 @@ pub trait Rule: Send {
 
 /// The parts of 2.5 that changed with time.
 #[derive(Clone, Copy, Debug)]
-pub struct Manners {
+pub struct Quirks {
     /// The hint RANDOM turns readahead off, and every miss then reads single pages (before 2.6.34). Later it sets a
     /// flag, and every miss reads exactly the request.
     pub random_is_off: bool,
@@ -215,7 +215,7 @@ impl<R: Rule> Stream<R> {
         plan.why = Some(if max > 0 { Why::Around } else { self.state.off() });
         if max > 0 {
             self.state.set(page.saturating_sub(max / 2), max);
-            self.state.async_size = if R::MANNERS.early_faults { 0 } else { max / 4 };
+            self.state.async_size = if R::QUIRKS.early_faults { 0 } else { max / 4 };
             self.state.submit(ask, plan);
         }
     }
@@ -246,7 +246,7 @@ impl<R: Rule> Policy for Stream<R> {
             plan.why = Some(Why::HintRandom);
             return;
         }
-        if map.advice == Advice::Sequential || R::MANNERS.early_faults && self.state.near(page) {
+        if map.advice == Advice::Sequential || R::QUIRKS.early_faults && self.state.near(page) {
             return self.sync(page, self.state.max, ask, plan);
         }
         self.state.mmap_miss += 1;
@@ -272,7 +272,7 @@ impl<R: Rule> Policy for Stream<R> {
         match advice {
             Advice::Normal => (state.max, state.random) = (state.device_max, false),
             Advice::Sequential => (state.max, state.random) = (2 * state.device_max, false),
-            Advice::Random if R::MANNERS.random_is_off => state.max = 0,
+            Advice::Random if R::QUIRKS.random_is_off => state.max = 0,
             Advice::Random => state.random = true,
             Advice::WillNeed => {
                 if let Some((first, pages)) = hinted(ask) {

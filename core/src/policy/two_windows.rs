@@ -27,7 +27,7 @@ const BEYOND_END: u64 = 4096;
 
 /// And at most so many pages in all: one `read` of Linux returns no more than 2 GiB less a page (`read(2)`). Each page
 /// that is told takes its time, so a request has to end somewhere.
-const MOST: u64 = (1 << 19) - 1;
+const MAX_PAGES: u64 = (1 << 19) - 1;
 
 /// The parameter of this name.
 pub const MIN: Param = Param {
@@ -171,7 +171,7 @@ fn announced(ask: &Ask<'_>) -> Range<u64> {
     if ask.request.is_empty() {
         return first..first;
     }
-    let last = (ask.request.end() / PAGE).min(ask.file_size / PAGE + BEYOND_END).min(first + MOST);
+    let last = (ask.request.end() / PAGE).min(ask.file_size / PAGE + BEYOND_END).min(first + MAX_PAGES);
     first..last.max(first + 1)
 }
 

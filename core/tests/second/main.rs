@@ -70,7 +70,7 @@ impl File {
 fn world(story: &Story) -> World {
     let mut config = Config::new(PageSize::new(P as u64).expect("4096"), 0);
     (config.capacity_pages, config.max_fetch_bytes) = (1 << 20, 1 << 40);
-    (config.max_in_flight, config.max_ahead_in_flight, config.max_ride_bytes) = (1 << 16, 1 << 15, 1 << 40);
+    (config.max_in_flight, config.max_ahead_in_flight, config.max_piggyback_bytes) = (1 << 16, 1 << 15, 1 << 40);
     config.keep_windows_apart = true;
     let mut world = World::with(&story.spec(), config, story.size as u64);
     for open in 1..OPENS {

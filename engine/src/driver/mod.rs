@@ -242,8 +242,8 @@ impl Driver {
     }
 
     /// Fetches what a caller will read, whatever the policy.
-    pub fn want(&self, open: OpenId, range: ByteRange) -> Result<(), Fault> {
-        self.tell(Event::Want { open, range })
+    pub fn prefetch(&self, open: OpenId, range: ByteRange) -> Result<(), Fault> {
+        self.tell(Event::Prefetch { open, range })
     }
 
     fn tell(&self, event: Event) -> Result<(), Fault> {

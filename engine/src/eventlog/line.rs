@@ -78,7 +78,7 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Advise { open, advice, range } => {
             writeln!(out, "advise {} {} {} {}", open.0, advice.word(), range.start(), range.len())
         }
-        Event::Want { open, range } => writeln!(out, "want {} {} {}", open.0, range.start(), range.len()),
+        Event::Prefetch { open, range } => writeln!(out, "want {} {} {}", open.0, range.start(), range.len()),
         Event::Invalidate { file, range } => {
             writeln!(out, "invalidate {} {} {}", file.0, range.start(), range.len())
         }
@@ -120,12 +120,12 @@ pub(super) fn config_line(config: &Config) -> String {
         max_fetch_bytes,
         max_in_flight,
         max_ahead_in_flight,
-        max_ride_bytes,
+        max_piggyback_bytes,
         keep_windows_apart,
     } = *config;
     format!(
         "config page={} capacity_pages={capacity_pages} max_fetch_bytes={max_fetch_bytes} \
-         max_in_flight={max_in_flight} max_ahead_in_flight={max_ahead_in_flight} max_ride_bytes={max_ride_bytes} \
+         max_in_flight={max_in_flight} max_ahead_in_flight={max_ahead_in_flight} max_piggyback_bytes={max_piggyback_bytes} \
          keep_windows_apart={}",
         page.bytes(),
         u8::from(keep_windows_apart),
@@ -217,7 +217,7 @@ pub fn parse_event(line: &str) -> Result<(Nanos, Event), LineError> {
             Event::Fault { read, open, at, map }
         }
         "advise" => Event::Advise { open: f.open()?, advice: f.word()?, range: f.range()? },
-        "want" => Event::Want { open: f.open()?, range: f.range()? },
+        "want" => Event::Prefetch { open: f.open()?, range: f.range()? },
         "invalidate" => Event::Invalidate { file: f.file()?, range: f.range()? },
         "changed" => Event::Changed { file: f.file()?, size: f.number("a size")? },
         "grown" => Event::Grown { file: f.file()?, size: f.number("a size")? },
@@ -304,7 +304,7 @@ pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
     config.max_fetch_bytes = value("max_fetch_bytes")?;
     config.max_in_flight = u32::try_from(value("max_in_flight")?).unwrap_or(u32::MAX);
     config.max_ahead_in_flight = u32::try_from(value("max_ahead_in_flight")?).unwrap_or(u32::MAX);
-    config.max_ride_bytes = value("max_ride_bytes")?;
+    config.max_piggyback_bytes = value("max_piggyback_bytes")?;
     config.keep_windows_apart = value("keep_windows_apart")? != 0;
     f.end(config)
 }
@@ -322,7 +322,7 @@ mod tests {
             Event::Forget { file },
             Event::Read { read, open, range, random: true },
             Event::Read { read, open, range, random: false },
-            Event::Want { open, range },
+            Event::Prefetch { open, range },
             Event::Invalidate { file, range },
             Event::Changed { file, size: 0 },
             Event::Grown { file, size: u64::MAX },

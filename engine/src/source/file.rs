@@ -43,7 +43,7 @@ use version::{Known, Pick};
 use write::Writes;
 
 /// Most buffers in one system call (`IOV_MAX`).
-const MOST_BUFFERS: usize = 1024;
+const MAX_BUFFERS: usize = 1024;
 /// Bytes read at a time through the bounce buffer.
 const BOUNCE_BYTES: usize = 256 << 10;
 /// An open file: its descriptor, its version, and how to read it with the thread that asks. Shared with every transfer
@@ -227,7 +227,7 @@ impl Core {
             }
             let at = offset + done as u64;
             let read = if self.fits(bufs, at) {
-                let most = bufs.len().min(MOST_BUFFERS);
+                let most = bufs.len().min(MAX_BUFFERS);
                 self.transfer(&mut bufs[..most], at)?
             } else {
                 self.bounced(&mut bufs[0], at)?

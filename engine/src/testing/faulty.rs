@@ -95,7 +95,7 @@ impl<S: Source> Faulty<S> {
 
     /// About `per_mille` of 1000 reads fail, drawn by seed and place in the sequence.
     pub fn share(inner: S, seed: u64, per_mille: u64) -> Faulty<S> {
-        Faulty::new(inner, move |call| match draw(seed, call.nth) % 1000 < per_mille {
+        Faulty::new(inner, move |call| match random(seed, call.nth) % 1000 < per_mille {
             true => Verdict::Fail(IO_ERROR),
             false => Verdict::Pass,
         })
@@ -105,7 +105,7 @@ impl<S: Source> Faulty<S> {
     pub fn slow(inner: S, seed: u64, pause: Duration) -> Faulty<S> {
         let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX / 2);
         Faulty::new(inner, move |call| {
-            Verdict::Slow(Duration::from_nanos(nanos / 2 + draw(seed, call.nth) % nanos.max(1)))
+            Verdict::Slow(Duration::from_nanos(nanos / 2 + random(seed, call.nth) % nanos.max(1)))
         })
     }
 
@@ -148,7 +148,7 @@ impl<S: Source> Faulty<S> {
 }
 
 /// A number by seed and place (the finisher of splitmix64).
-pub(super) fn draw(seed: u64, nth: u64) -> u64 {
+pub(super) fn random(seed: u64, nth: u64) -> u64 {
     let mut z = seed.wrapping_add(nth.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

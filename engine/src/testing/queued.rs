@@ -173,7 +173,7 @@ impl<S: Source> Queue for Double<S> {
             self.tally.taken.fetch_add(1, Ordering::SeqCst);
             let now = self.tally.under_way.fetch_add(1, Ordering::SeqCst) + 1;
             self.tally.most.fetch_max(now, Ordering::SeqCst);
-            let looks = 1 + super::faulty::draw(self.setup.seed, nth) % 4;
+            let looks = 1 + super::faulty::random(self.setup.seed, nth) % 4;
             state.under_way.push((looks, transfers.remove(0)));
         }
         self.bell.notify_all();

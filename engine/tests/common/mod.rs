@@ -11,9 +11,9 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// Numbers that look random and are the same in every run.
-pub struct Draw(pub u64);
+pub struct Rng(pub u64);
 
-impl Draw {
+impl Rng {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -11,17 +11,17 @@ pub const SUITE_RUNS: u32 = 10;
 pub const FILE_RUNS: u32 = 10;
 /// Runs on the scratch file of a call without arguments, which has 90 seconds for everything.
 pub const SCRATCH_RUNS: u32 = 5;
-/// A table on a source that is no file ends after this many seconds, if it has [`FEWEST_RUNS`] by then and no number of
+/// A table on a source that is no file ends after this many seconds, if it has [`MIN_RUNS`] by then and no number of
 /// runs was asked for: so the first one is there within a minute.
 pub(super) const REMOTE_SECONDS: u64 = 40;
 /// Of these, for one run of a row that reads nothing ahead: three runs of the three usual rows take 45 s at worst.
 pub(super) const REMOTE_RUN_SECONDS: u64 = 5;
 /// A workload spans no less than this on such a source: below it no readahead gets going.
 pub(super) const MIN_REMOTE_SPAN_BYTES: u64 = 256 << 10;
-/// A table on the scratch file ends after this many seconds, if it has [`FEWEST_RUNS`] by then.
+/// A table on the scratch file ends after this many seconds, if it has [`MIN_RUNS`] by then.
 pub(super) const SCRATCH_SECONDS: u64 = 15;
 /// Below this no interval means anything.
-pub(super) const FEWEST_RUNS: u32 = 3;
+pub(super) const MIN_RUNS: u32 = 3;
 /// The cache: small enough for any machine, larger than any window.
 pub const CACHE_BYTES: u64 = 256 << 20;
 /// Bytes that a workload spans on a model, or at most on a file, unless told otherwise.

@@ -295,7 +295,7 @@ impl<'a> Case<'a> {
         let budget = self.place.seconds(self.plan).map(live::Budget::seconds);
         progress.step(done, total);
         for run in 0..self.runs {
-            if run >= FEWEST_RUNS && budget.as_ref().is_some_and(live::Budget::is_spent) {
+            if run >= MIN_RUNS && budget.as_ref().is_some_and(live::Budget::is_spent) {
                 break;
             }
             let workload = self.workload(run)?;
@@ -386,7 +386,7 @@ impl<'a> Case<'a> {
             max_fetch_bytes: config.max_fetch_bytes,
             max_in_flight: config.max_in_flight,
             max_ahead_in_flight: Some(config.max_ahead_in_flight),
-            max_ride_bytes: config.max_ride_bytes,
+            max_piggyback_bytes: config.max_piggyback_bytes,
             ..Limits::default()
         };
         (limits, config.max_ahead_in_flight.clamp(1, MAX_SLEEPERS))

@@ -21,7 +21,7 @@ use foreread_core::units::parse_size;
 use std::sync::Arc;
 
 /// Most values: a table that is still read, and a line that still has points.
-pub const MOST_VALUES: usize = 64;
+pub const MAX_VALUES: usize = 64;
 
 /// Before the name of a parameter of policies.
 const OF_POLICIES: &str = "policy.";
@@ -84,8 +84,8 @@ impl Vary {
         if texts.contains(&"") {
             return usage(format!("an empty value: --vary '{text}'; write --vary KEY=VALUE,VALUE"));
         }
-        if texts.len() > MOST_VALUES {
-            return usage(format!("{} values are too many: --vary {key}; at most {MOST_VALUES}", texts.len()));
+        if texts.len() > MAX_VALUES {
+            return usage(format!("{} values are too many: --vary {key}; at most {MAX_VALUES}", texts.len()));
         }
         if plan.replay.as_ref().is_some_and(|replay| replay.mode == Mode::Open) {
             return usage("a series shows times, and mode open keeps those of the trace: --vary; use another mode");

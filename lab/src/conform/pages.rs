@@ -7,7 +7,7 @@
 //! ```
 
 use super::recording::{Act, Op, PAGE};
-use crate::instant;
+use crate::zero_latency;
 use foreread_core::event::{Advice, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
@@ -70,7 +70,7 @@ impl Live {
     /// Sends an event and answers every fetch at once. Returns the pages fetched.
     fn send(&mut self, event: Event) -> BTreeSet<u64> {
         let mut pages = BTreeSet::new();
-        instant::tell(&mut self.machine, event, |range| {
+        zero_latency::tell(&mut self.machine, event, |range| {
             pages.extend(range.start() / PAGE..range.end().div_ceil(PAGE));
         });
         pages

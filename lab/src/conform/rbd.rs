@@ -9,7 +9,7 @@
 //! ```
 
 use super::rbd_cases::Case;
-use crate::instant;
+use crate::zero_latency;
 use crate::live::librbd::counters;
 use foreread::source::{Rbd, RbdRead, RbdSettings, SourceError, SourceOpenError};
 use foreread::testing::CephError;
@@ -167,7 +167,7 @@ pub fn ours(case: &Case) -> Decided {
     for (nth, &(offset, len)) in case.reads.iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
         let read = Event::Read { read: ReadId(nth as u64), open: OpenId(0), range, random: false };
-        instant::tell(&mut machine, read, |_| ());
+        zero_latency::tell(&mut machine, read, |_| ());
     }
     let stats = machine.stats();
     let decisions = machine.take_decisions();

@@ -2,7 +2,7 @@
 //!
 //! Never: a read that begins past the end, which librbd refuses before it looks for a sequence.
 
-use crate::draw::{Rng, mix};
+use crate::rng::{Rng, mix};
 use foreread_core::policy::PolicySpec;
 
 /// The worked examples of spec rbd-readahead, section 9, as the golden table has them.

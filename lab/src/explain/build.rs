@@ -7,7 +7,7 @@ use super::pattern::{Pattern, Tally, at_once};
 use super::reason::{Because, Context};
 use super::recorded::Recorded;
 use super::share::Share;
-use super::streams::{FEWEST_READS, Seen, Shape};
+use super::streams::{MIN_READS, Seen, Shape};
 use super::watcher::{Reasons, Watcher};
 use super::{ExplainError, Explained, File, SCHEMA, Stream};
 use crate::compare::Plan;
@@ -162,7 +162,7 @@ fn parts(seen: &Watcher, size: u64, streams: &[u32]) -> (Vec<Part>, Tally) {
 }
 
 fn shape_of(stream: &Seen, size: u64) -> (&'static str, Option<i64>) {
-    if stream.reads < FEWEST_READS {
+    if stream.reads < MIN_READS {
         let whole = stream.from == 0 && stream.end >= size && stream.shape != Shape::Backward;
         return (if whole { "whole" } else { "random" }, None);
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const WORTH_SAYING: f64 = 0.05;
 
 /// Rules in a sentence; the rest is in [`Because::rules`].
-const MOST_RULES: usize = 3;
+const MAX_RULES: usize = 3;
 
 /// Whether readahead was on, and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -87,8 +87,8 @@ fn running(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
 
 /// A sentence has room for some.
 fn shorten(rules: &mut Vec<String>) {
-    if rules.len() > MOST_RULES {
-        rules.truncate(MOST_RULES - 1);
+    if rules.len() > MAX_RULES {
+        rules.truncate(MAX_RULES - 1);
         rules.push("other rules".to_string());
     }
 }

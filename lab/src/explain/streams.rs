@@ -21,7 +21,7 @@ const MAX_TAILS: usize = 64;
 /// A gap of less than a page of the page cache is no gap: the reader had the page already.
 const NEAR_BYTES: u64 = 4096;
 /// Fewer reads than this make no stream, unless they are a whole file.
-pub const FEWEST_READS: u64 = 3;
+pub const MIN_READS: u64 = 3;
 
 /// How a stream goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,7 +113,7 @@ impl Streams {
     /// All reads were seen: what was left alone may lie at equal steps.
     pub fn finish(&mut self) {
         let mut alone: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (number, stream) in self.seen.iter().enumerate().filter(|(_, s)| s.reads < FEWEST_READS) {
+        for (number, stream) in self.seen.iter().enumerate().filter(|(_, s)| s.reads < MIN_READS) {
             alone.entry(stream.open).or_default().push(number as u32);
         }
         for streams in alone.into_values() {

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Longest answer of the socket.
 const MAX_ANSWER: u32 = 16 << 20;
 /// How long it may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The grain of its rows: librbd's own is a byte.
 pub const PAGE_BYTES: u64 = 512;
 
@@ -116,8 +116,8 @@ pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
 /// A question to a Ceph client's or daemon's socket: JSON and a zero byte go, a length and JSON come.
 fn ask(socket: &Path, what: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
     stream.write_all(format!("{{\"prefix\":\"{what}\",\"format\":\"json\"}}\0").as_bytes())?;
     let mut head = [0; 4];
     stream.read_exact(&mut head)?;

@@ -200,7 +200,7 @@ pub fn engine(source: Arc<dyn Source>, workload: &Workload, setup: &Setup<'_>) -
         (options.limits, options.threads) = (limits, Some(threads));
     }
     let first = Reader::open(source, options)?;
-    let others: Vec<Reader> = (1..opens(workload)).map(|_| first.reopen()).collect::<Result<_, _>>()?;
+    let others: Vec<Reader> = (1..opens(workload)).map(|_| first.try_clone()).collect::<Result<_, _>>()?;
     let reader = |open: u32| if open == 0 { &first } else { &others[open as usize - 1] };
     let target = Target {
         read: &|open, buf, offset| Ok(reader(open).read_at(buf, offset)?),
@@ -261,10 +261,10 @@ struct Timed {
 }
 
 /// A replay at recorded times fails where the 99th percentile of its own lateness is above this, in nanoseconds, ...
-const MOST_LATE_NS: u64 = 100_000;
+const MAX_LATE_NS: u64 = 100_000;
 /// ... and above this part of the median latency. Evaluation names both limits; taken together as the lower of the two,
 /// no run with cached reads would pass, whose median is a few microseconds.
-const MOST_LATE_PART: f64 = 0.01;
+const MAX_LATE_PART: f64 = 0.01;
 
 /// A read through whatever is measured: open description, buffer, offset.
 type ReadFn<'a> = &'a (dyn Fn(u32, &mut [u8], u64) -> Result<usize, LiveError> + Sync);
@@ -330,7 +330,7 @@ fn with_crew(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveErro
     let crew::Ran { time, latency, late } = crew::run(workload, target)?;
     let late_ns = percentile_ns(&late, 99.0).unwrap_or(0);
     let p50_ns = percentile_ns(&latency, 50.0).unwrap_or(0);
-    let too_late = late_ns > MOST_LATE_NS && late_ns as f64 > MOST_LATE_PART * p50_ns as f64;
+    let too_late = late_ns > MAX_LATE_NS && late_ns as f64 > MAX_LATE_PART * p50_ns as f64;
     if too_late && workload.jobs.iter().any(|job| job.timed) {
         return Err(LiveError::Late { late_us: late_ns / 1000, p50_us: p50_ns / 1000 });
     }

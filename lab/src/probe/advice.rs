@@ -15,7 +15,7 @@ use foreread_core::policy::capacity::Cap;
 /// Part of the best that is the plateau.
 const PLATEAU: f64 = 0.98;
 /// Part of the best that is most of it.
-const MOST: f64 = 0.90;
+const NEAR_BEST: f64 = 0.90;
 /// A size whose quartiles reach the plateau is on it as well, where the measurement is this noisy or more.
 const NOISY: f64 = 0.05;
 
@@ -38,10 +38,10 @@ pub(super) fn advise(points: &[Point], context: &Context<'_>) -> Advice {
         let enough = best? * part;
         line.iter().find(|p| rate(p) >= enough).map(|p| p.request_bytes)
     };
-    let (plateau, request_90) = (first(PLATEAU), first(MOST));
+    let (plateau, request_90) = (first(PLATEAU), first(NEAR_BEST));
     let best_deep = points.iter().map(rate).max_by(f64::total_cmp);
     let deep = best_deep.and_then(|best| {
-        let fit = points.iter().filter(|p| rate(p) >= best * MOST);
+        let fit = points.iter().filter(|p| rate(p) >= best * NEAR_BEST);
         fit.min_by_key(|p| (p.depth, p.request_bytes)).map(|p| (p.depth, p.request_bytes))
     });
     let mut advice = Advice {

@@ -23,7 +23,7 @@ use crate::device::presets::{Model, Preset};
 /// A point that is further off, and outside its quartiles, is missed.
 const MISSED: f64 = 0.10;
 /// Most points of a model that holds that may be missed, as a part of all.
-const MOST_MISSED: f64 = 0.05;
+const MAX_MISSED: f64 = 0.05;
 /// How much worse than the best a simpler form may foretell: this many times, and so much more.
 const NEARLY: (f64, f64) = (1.25, 0.01);
 /// The longest transfers that are tried: USB's 240 sectors, and the powers of two that hosts set.
@@ -99,7 +99,7 @@ type Fitter = Box<dyn Fn(&[&Point]) -> Option<Shape>>;
 type Family = Vec<Fitter>;
 
 fn families(several: bool) -> Vec<Family> {
-    let knees: Vec<u64> = (1..9).map(|n| grid::LEAST_BYTES << n).collect();
+    let knees: Vec<u64> = (1..9).map(|n| grid::MIN_BYTES << n).collect();
     let none = u64::MAX;
     let plain = vec![AloneForm { max_transfer_bytes: none, knees: Vec::new() }];
     let split = TRANSFERS.iter().map(|most| AloneForm { max_transfer_bytes: *most, knees: Vec::new() }).collect();
@@ -203,7 +203,7 @@ fn noise(points: &[Point]) -> f64 {
 
 impl Candidate {
     fn holds(&self) -> bool {
-        self.missed <= MOST_MISSED
+        self.missed <= MAX_MISSED
     }
 
     fn tried(&self, chosen: bool) -> Tried {
@@ -313,7 +313,7 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
 
 /// The mean of a lognormal distribution of median 1 whose 99th percentile is `p99`.
 fn mean_of_lognormal(p99: f64) -> f64 {
-    let sigma = p99.max(1.0).ln() / crate::draw::Z99;
+    let sigma = p99.max(1.0).ln() / crate::rng::Z99;
     (sigma * sigma / 2.0).exp()
 }
 

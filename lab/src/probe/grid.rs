@@ -14,9 +14,9 @@
 use super::Pattern;
 
 /// Smallest request: a page of memory, and the least that most storage moves.
-pub const LEAST_BYTES: u64 = 4 << 10;
+pub const MIN_BYTES: u64 = 4 << 10;
 /// Largest request: the largest readahead that anyone publishes figures for.
-pub const MOST_BYTES: u64 = 8 << 20;
+pub const MAX_BYTES: u64 = 8 << 20;
 /// Sizes that are measured at every depth: what latency rules, what both rule, and what bandwidth rules.
 pub const DEEP_BYTES: [u64; 4] = [4 << 10, 32 << 10, 128 << 10, 1 << 20];
 /// Depths beyond one.
@@ -42,8 +42,8 @@ pub struct Task {
 pub fn tasks(span: u64) -> Vec<Task> {
     let fits = |bytes: u64| bytes.saturating_mul(2) <= span;
     let mut tasks = Vec::new();
-    let mut bytes = LEAST_BYTES;
-    while bytes <= MOST_BYTES && fits(bytes) {
+    let mut bytes = MIN_BYTES;
+    while bytes <= MAX_BYTES && fits(bytes) {
         tasks.push(Task { pattern: Pattern::Sequential, depth: 1, bytes });
         tasks.push(Task { pattern: Pattern::Random, depth: 1, bytes });
         bytes *= 2;
@@ -72,13 +72,13 @@ mod tests {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), all.len());
-        assert_eq!(all.iter().map(|t| t.bytes).max(), Some(MOST_BYTES));
+        assert_eq!(all.iter().map(|t| t.bytes).max(), Some(MAX_BYTES));
     }
 
     #[test]
     fn a_small_source_has_small_points() {
-        assert!(tasks(2 * LEAST_BYTES - 1).is_empty());
-        assert_eq!(tasks(2 * LEAST_BYTES).iter().map(|t| t.bytes).max(), Some(LEAST_BYTES));
+        assert!(tasks(2 * MIN_BYTES - 1).is_empty());
+        assert_eq!(tasks(2 * MIN_BYTES).iter().map(|t| t.bytes).max(), Some(MIN_BYTES));
         assert_eq!(tasks(505_000).iter().map(|t| t.bytes).max(), Some(128 << 10));
     }
 }

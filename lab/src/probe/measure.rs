@@ -13,7 +13,7 @@ use super::grid::{self, Task};
 use super::live::{Live, Watch};
 use super::{Pattern, Point, ProbeError, Spread, virt};
 use crate::device::presets::Preset;
-use crate::draw::Rng;
+use crate::rng::Rng;
 use crate::report::Progress;
 use crate::stats::{latency_histogram, percentile_ns};
 use hdrhistogram::Histogram;
@@ -25,9 +25,9 @@ pub const ROUNDS: u32 = 9;
 /// Rounds on a real source at most: many short slices, so that a neighbour's burst spoils few of them.
 const LIVE_ROUNDS: u32 = 25;
 /// Shortest slice.
-const LEAST_SLICE: Duration = Duration::from_millis(4);
+const MIN_SLICE: Duration = Duration::from_millis(4);
 /// A point is left out where one slice of it would take more than this part of the whole time.
-const MOST_OF_TIME: f64 = 0.05;
+const MAX_OF_TIME: f64 = 0.05;
 /// Reads from which on there is a 99th percentile.
 const P99_READS: u64 = 100;
 
@@ -93,7 +93,7 @@ pub(super) fn measure(
     let total = tasks.len() as u64 * u64::from(rounds_most);
     let mut rounds = Rounds { slices: HashMap::new(), seconds: 0.0 };
     let watch = Watch::start();
-    let slice_s = |left: f64, slices: u64| (left / slices.max(1) as f64).max(LEAST_SLICE.as_secs_f64());
+    let slice_s = |left: f64, slices: u64| (left / slices.max(1) as f64).max(MIN_SLICE.as_secs_f64());
     let mut done = 0;
     let mut step = |done: &mut u64| {
         *done += 1;
@@ -102,7 +102,7 @@ pub(super) fn measure(
     let mut kept = Vec::new();
     for &task in &tasks {
         if station.is_virtual() || rounds.affordable(task, seconds) {
-            let length = Duration::from_secs_f64(slice_s(seconds, total) / 2.0).max(LEAST_SLICE);
+            let length = Duration::from_secs_f64(slice_s(seconds, total) / 2.0).max(MIN_SLICE);
             rounds.add(task, station.slice(task, length, 0)?);
             kept.push(task);
         }
@@ -143,14 +143,14 @@ impl Rounds {
         let known = |bytes| self.slices.get(&Task { pattern: task.pattern, depth: 1, bytes });
         let Some((bytes, rate)) = (0..)
             .map(|halvings| task.bytes >> halvings)
-            .take_while(|bytes| *bytes >= grid::LEAST_BYTES)
+            .take_while(|bytes| *bytes >= grid::MIN_BYTES)
             .find_map(|bytes| known(bytes)?.first().map(|s| (bytes, s.bytes_per_s)))
         else {
-            return task.bytes == grid::LEAST_BYTES;
+            return task.bytes == grid::MIN_BYTES;
         };
         // One read to begin with and one that counts, of every thread, as if they waited for each other.
         let reads = 2.0 * f64::from(task.depth) * (task.bytes / bytes) as f64;
-        reads * bytes as f64 / rate.max(1.0) <= seconds * MOST_OF_TIME
+        reads * bytes as f64 / rate.max(1.0) <= seconds * MAX_OF_TIME
     }
 
     fn points(mut self, tasks: &[Task], seconds: f64, left_out: usize) -> Measured {

@@ -20,7 +20,7 @@ pub(crate) struct Disk {
 }
 
 /// Most that librbd should read ahead in one go beyond its objects' usual 4 MiB.
-const RBD_MOST: u64 = 4 << 20;
+const RBD_MAX_BYTES: u64 = 4 << 20;
 
 /// Looks for the disk.
 pub(crate) fn disk_of(path: &Path) -> Option<Disk> {
@@ -95,7 +95,7 @@ fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
 }
 
 fn librbd(plateau: u64, context: &Context<'_>) -> Setting {
-    let bytes = plateau.min(RBD_MOST);
+    let bytes = plateau.min(RBD_MAX_BYTES);
     let text = format!(
         "[client]\nrbd_cache = true\nrbd_cache_policy = writeback\nrbd_readahead_max_bytes = {bytes}\n\
          rbd_readahead_trigger_requests = 10\nrbd_readahead_disable_after_bytes = 0"

@@ -6,7 +6,7 @@ use super::grid::Task;
 use super::{Pattern, measure::Slice};
 use crate::device::presets::Preset;
 use crate::device::{Command, Device};
-use crate::draw::Rng;
+use crate::rng::Rng;
 use crate::stats::{latency_histogram, record_latency};
 use std::collections::HashMap;
 

@@ -172,8 +172,8 @@ impl Series {
             let here = report.notes.iter().filter(|note| !everywhere(note));
             some.extend(here.map(|note| format!("{}={label}: {note}", self.vary.key)));
         }
-        let more = some.len().saturating_sub(MOST_NOTES);
-        notes.extend(some.into_iter().take(MOST_NOTES));
+        let more = some.len().saturating_sub(MAX_NOTES);
+        notes.extend(some.into_iter().take(MAX_NOTES));
         if more > 0 {
             notes.push(format!("{more} more at single values are in the JSON"));
         }
@@ -248,7 +248,7 @@ fn column(name: &str, heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
 }
 
 /// Most notes on single values; more is not read.
-const MOST_NOTES: usize = 4;
+const MAX_NOTES: usize = 4;
 
 /// Most letters of a name over its column. The picture and the JSON have all of it.
 const NAME: usize = 30;

@@ -16,7 +16,7 @@
 use super::published::seed_001::{BLKID, BLKID_KIB, TINY, TURNED_KIB, TURNED_PERCENT};
 use super::runs::{Ask, Runs, mean, over};
 use super::{Kind, ReproduceError, Row, Table};
-use crate::instant;
+use crate::zero_latency;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{PolicySpec, capacity::Cap};
@@ -106,7 +106,7 @@ fn windows(policy: &str) -> Result<Vec<u64>, ReproduceError> {
     for (n, (offset, len, _)) in BLKID.into_iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
         let read = Event::Read { read: ReadId(n as u64), open: OpenId(0), range, random: false };
-        instant::tell(&mut machine, read, |_| ());
+        zero_latency::tell(&mut machine, read, |_| ());
     }
     Ok(machine.take_decisions().into_iter().flat_map(|d| d.windows).map(|w| w.range.len() / PAGE).collect())
 }

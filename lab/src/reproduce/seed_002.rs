@@ -17,7 +17,7 @@
 use super::published::seed_002::{QPS, STARTS};
 use super::runs::{Ask, Runs, mean, over, time_s};
 use super::{Kind, ReproduceError, Row, Table, sysbench};
-use crate::instant;
+use crate::zero_latency;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
@@ -136,7 +136,7 @@ fn start(context: &str) -> Result<(f64, f64), ReproduceError> {
         for (far, place) in [(0, NEAR + n), (1, FAR * (n + 1))] {
             let range = ByteRange::between(place * PAGE, (place + 1) * PAGE);
             let read = Event::Read { read: ReadId(2 * n + far), open: OpenId(0), range, random: false };
-            instant::tell(&mut machine, read, |_| ());
+            zero_latency::tell(&mut machine, read, |_| ());
             let windows = machine.take_decisions().into_iter().flat_map(|d| d.windows);
             let longest = windows.map(|w| w.range.len() / PAGE).max().unwrap_or(0);
             if far == 0 && longest > 1 {

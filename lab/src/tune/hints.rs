@@ -22,7 +22,7 @@ const ALPHA: f64 = 0.05;
 /// A file is of a kind if so many of its reads are.
 const NEARLY_ALL: f64 = 0.9;
 /// A file with fewer reads tells no pattern.
-const FEWEST_READS: u64 = 8;
+const MIN_READS: u64 = 8;
 
 const HINTS: [(Advice, &str); 2] =
     [(Advice::Random, "POSIX_FADV_RANDOM"), (Advice::Sequential, "POSIX_FADV_SEQUENTIAL")];
@@ -76,7 +76,7 @@ fn is_for(file: &explain::File, advice: Advice) -> bool {
         Advice::Random => file.pattern.random,
         _ => file.pattern.sequential,
     };
-    let plain = file.hints == 0 && file.faults == 0 && file.share.demand_reads >= FEWEST_READS;
+    let plain = file.hints == 0 && file.faults == 0 && file.share.demand_reads >= MIN_READS;
     plain && part.is_some_and(|part| part >= NEARLY_ALL)
 }
 

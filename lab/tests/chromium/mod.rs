@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Names under which it is found.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// A page takes a second or two; after this long the browser hangs.
-const MOST_SECONDS: u64 = 120;
+const MAX_SECONDS: u64 = 120;
 
 /// How a page is looked at.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ fn run(mut command: Command, scratch: &Path) -> Output {
     let file = |name: &str| std::fs::File::create(scratch.join(name)).expect("a scratch file");
     command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
     let mut child = command.spawn().expect("it was there a moment ago");
-    let end = Instant::now() + Duration::from_secs(MOST_SECONDS);
+    let end = Instant::now() + Duration::from_secs(MAX_SECONDS);
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child of ours") {
             break status;

@@ -10,7 +10,7 @@ use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 use foreread_lab::device::presets::{self, PRESETS, Preset};
-use foreread_lab::draw::Rng;
+use foreread_lab::rng::Rng;
 use foreread_lab::limits::bound::Bound;
 use foreread_lab::limits::oracle;
 use foreread_lab::peer;

@@ -13,7 +13,7 @@
 //! needs no iteration. Never: a search for knees, or an answer where the points leave a coefficient open.
 
 /// The most coefficients: every subset of them is tried.
-pub const MOST_COEFFICIENTS: usize = 10;
+pub const MAX_COEFFICIENTS: usize = 10;
 /// A pivot below this, of columns scaled to length 1, means that the points do not determine the coefficients.
 const SINGULAR: f64 = 1e-10;
 
@@ -77,12 +77,12 @@ impl Fit {
 }
 
 /// The coefficients, none below 0, that make `terms * coefficients / target - 1` smallest in the sum of its squares.
-/// Each row of `terms` is as long as the others. None for more than [`MOST_COEFFICIENTS`], for a target that is not
+/// Each row of `terms` is as long as the others. None for more than [`MAX_COEFFICIENTS`], for a target that is not
 /// above 0, and where the rows leave a coefficient open.
 #[must_use]
 pub fn relative_least_squares(terms: &[Vec<f64>], targets: &[f64]) -> Option<Vec<f64>> {
     let width = terms.first()?.len();
-    if width == 0 || width > MOST_COEFFICIENTS || terms.len() != targets.len() {
+    if width == 0 || width > MAX_COEFFICIENTS || terms.len() != targets.len() {
         return None;
     }
     if terms.iter().any(|row| row.len() != width) || targets.iter().any(|t| !(t.is_finite() && *t > 0.0)) {
@@ -200,8 +200,8 @@ mod tests {
     fn the_number_of_coefficients_is_limited() {
         let row = |width: usize, n: usize| (0..width).map(|i| if i == n % width { 2.0 } else { 1.0 }).collect();
         let rows = |width: usize| (0..width).map(|n| row(width, n)).collect::<Vec<Vec<f64>>>();
-        let ones = vec![1.0; MOST_COEFFICIENTS + 1];
-        assert!(relative_least_squares(&rows(MOST_COEFFICIENTS), &ones[1..]).is_some());
-        assert_eq!(relative_least_squares(&rows(MOST_COEFFICIENTS + 1), &ones), None);
+        let ones = vec![1.0; MAX_COEFFICIENTS + 1];
+        assert!(relative_least_squares(&rows(MAX_COEFFICIENTS), &ones[1..]).is_some());
+        assert_eq!(relative_least_squares(&rows(MAX_COEFFICIENTS + 1), &ones), None);
     }
 }

@@ -4,7 +4,7 @@
 //! next have something to tell, and tells what has arrived by then. Bytes of a command arrive in order from its
 //! start, in one or several parts, so that a reader may go on before the whole of a long command is there.
 //!
-//! Never: real time, real bytes, failure, or a draw that depends on the order of calls ([`crate::draw`]).
+//! Never: real time, real bytes, failure, or a draw that depends on the order of calls ([`crate::rng`]).
 //!
 //! ```text
 //!   owner                      device

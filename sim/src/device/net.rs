@@ -24,7 +24,7 @@
 //! Never: connection set-up, packet loss, a limit of requests for each second, or writes.
 
 use super::{Arrival, Command, Device, span_ns};
-use crate::draw;
+use crate::rng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
@@ -56,7 +56,7 @@ impl NetModel {
     #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let shortest = match self.rtt_p99_ns {
-            Some(p99_ns) => draw::least_lognormal(self.rtt_ns as f64, p99_ns as f64).floor() as u64,
+            Some(p99_ns) => rng::least_lognormal(self.rtt_ns as f64, p99_ns as f64).floor() as u64,
             None => self.rtt_ns,
         };
         let connections = self.connection_bytes_per_s.saturating_mul(u64::from(self.connections));
@@ -118,7 +118,7 @@ impl Net {
     fn draw_rtt(&mut self, command: &Command) -> u64 {
         let Some(p99_ns) = self.model.rtt_p99_ns else { return self.model.rtt_ns };
         let nth = self.fetches.entry((command.file, command.start)).or_default();
-        let mut rng = draw::keyed(self.seed, command.file, command.start, *nth);
+        let mut rng = rng::keyed(self.seed, command.file, command.start, *nth);
         *nth += 1;
         rng.lognormal(self.model.rtt_ns as f64, p99_ns as f64).round() as u64
     }

@@ -18,10 +18,10 @@
 //!
 //! The drive has no memory between reads: never a translation table, garbage collection, a cache, writes or
 //! wear. What a busy drive does to its readers is a tail: a die may take longer, and now and then a read waits for
-//! a program or an erase that is under way. That luck is keyed by the command ([`crate::draw`]).
+//! a program or an erase that is under way. That luck is keyed by the command ([`crate::rng`]).
 
 use super::{Arrival, Command, Device};
-use crate::draw::{self, Rng};
+use crate::rng::{self, Rng};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
@@ -172,7 +172,7 @@ impl Ssd {
         self.model.tail?;
         let nth = self.fetches.entry((command.file, command.start)).or_default();
         *nth += 1;
-        Some(draw::keyed(self.seed, command.file, command.start, *nth - 1))
+        Some(rng::keyed(self.seed, command.file, command.start, *nth - 1))
     }
 
     fn read_ns(&self, luck: &mut Option<Rng>) -> u64 {

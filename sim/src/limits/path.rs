@@ -14,7 +14,7 @@
 //! Never: a wait for another job, or for one of several requests that a job keeps going.
 
 use crate::device::presets::{Model, Preset};
-use crate::draw;
+use crate::rng;
 use crate::simulator::copy_ns;
 use crate::workload::{Job, Kind, Request, Workload};
 use foreread_core::machine::Config;
@@ -147,7 +147,7 @@ fn draws(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> BT
         let mut candidates: VecDeque<(u64, u64)> = VecDeque::new();
         let firsts = (0..pages).map(|p| {
             let drawn =
-                draw::keyed(seed, file, p * page, 0).lognormal(model.rtt_ns as f64, p99_ns as f64).round() as u64;
+                rng::keyed(seed, file, p * page, 0).lognormal(model.rtt_ns as f64, p99_ns as f64).round() as u64;
             while candidates.back().is_some_and(|(_, ns)| *ns >= drawn) {
                 candidates.pop_back();
             }

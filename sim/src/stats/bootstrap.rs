@@ -7,7 +7,7 @@
 //! give the same interval.
 
 use super::mean;
-use crate::draw::Rng;
+use crate::rng::Rng;
 
 /// How often the pairs are drawn: the ends of a 95 % interval then have 50 values beyond them.
 const RESAMPLES: usize = 2000;

@@ -22,7 +22,7 @@
 
 use super::random::distinct;
 use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, too_small};
-use crate::draw::Rng;
+use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;

@@ -17,14 +17,14 @@ use foreread_core::policy::{Param, Unit};
 
 /// Offset and length of each read.
 const READS: [(u64, u64); 2] = [(0, 1024), (1536, 16_384)];
-const LEAST: u64 = READS[1].0 + READS[1].1;
+const MIN_BYTES: u64 = READS[1].0 + READS[1].1;
 
 /// What there is to know of it.
 pub static INFO: Info = Info {
     name: "blkid",
     summary: "two reads of 17 KiB together, by which a small device is recognised",
     origin: "Wu Fengguang, 'readahead: limit readahead size for small devices', 2010: Linus Torvalds's report on blkid",
-    least_bytes: LEAST,
+    least_bytes: MIN_BYTES,
     cache_bytes: None,
     params: &[Param {
         key: "advice",
@@ -37,8 +37,8 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    if size < LEAST {
-        return Err(too_small(INFO.name, size, format!("is less than the {LEAST} bytes that it needs")));
+    if size < MIN_BYTES {
+        return Err(too_small(INFO.name, size, format!("is less than the {MIN_BYTES} bytes that it needs")));
     }
     let hint = (values == [1]).then(|| Request::hint(Advice::Random, 0, size));
     let reads = READS.map(|(offset, len)| Request::read(offset, len));
@@ -59,7 +59,7 @@ mod tests {
         let hinted = build("blkid:advice=random", 505_000).expect("fits");
         assert_eq!(hinted.jobs[0].requests[0], Request::hint(Advice::Random, 0, 505_000));
         assert_eq!(hinted.jobs[0].requests[1..], workload.jobs[0].requests);
-        let error = build("blkid", LEAST - 1).expect_err("too small").to_string();
+        let error = build("blkid", MIN_BYTES - 1).expect_err("too small").to_string();
         assert_eq!(error, "blkid: size=17919 is less than the 17920 bytes that it needs");
     }
 }

@@ -39,7 +39,7 @@
 //! Never: a gap between reads that follow each other inside a run, stream or group, nor none between two of these.
 
 use super::{Info, Request, Workload, too_small};
-use crate::draw::Rng;
+use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
 
 /// What there is to know of it.

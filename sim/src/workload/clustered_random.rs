@@ -16,7 +16,7 @@
 
 use super::random::distinct;
 use super::{Info, Request, Workload, check_reads, too_small};
-use crate::draw::Rng;
+use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;

@@ -37,7 +37,7 @@
 //! Never: a read that is not aligned to its record, or the rest of the file behind the last whole record.
 
 use super::{Info, Request, Workload, check_reads, too_small};
-use crate::draw::Rng;
+use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;

@@ -20,7 +20,7 @@
 //! Never: a page twice, a file of two processes, a read or a pause.
 
 use super::{Info, Job, PAGE_BYTES, Request, Workload, too_small};
-use crate::draw::Rng;
+use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
 
@@ -28,7 +28,7 @@ use foreread_core::policy::{Param, Unit};
 const FILE_PAGES: (f64, f64) = (128.0, 2048.0);
 
 /// The longest mean length of a stretch or a gap, in pages: 4 GiB.
-const MOST_PAGES: u64 = 1 << 20;
+const MAX_PAGES: u64 = 1 << 20;
 
 /// The mean lengths that make a population, in pages.
 struct Habits {
@@ -50,14 +50,14 @@ pub const fn processes(default: &'static str) -> Param {
 
 /// The keys of the habits, in the order of [`Habits`]: pages, and per cents.
 pub const fn stretch(default: &'static str) -> Param {
-    Param { key: "stretch", unit: Unit::Count, default, range: (1, MOST_PAGES), help: "pages touched in a row, mean" }
+    Param { key: "stretch", unit: Unit::Count, default, range: (1, MAX_PAGES), help: "pages touched in a row, mean" }
 }
 pub const fn gap(default: &'static str) -> Param {
     let help = "pages of a short gap, mean, in percent of a stretch";
     Param { key: "gap-percent", unit: Unit::Count, default, range: (1, 10_000), help }
 }
 pub const fn long_gap(default: &'static str) -> Param {
-    Param { key: "long-gap", unit: Unit::Count, default, range: (1, MOST_PAGES), help: "pages of a long gap, mean" }
+    Param { key: "long-gap", unit: Unit::Count, default, range: (1, MAX_PAGES), help: "pages of a long gap, mean" }
 }
 pub const fn long_share(default: &'static str) -> Param {
     Param { key: "long-percent", unit: Unit::Count, default, range: (0, 100), help: "gaps that are long, percent" }

@@ -16,7 +16,7 @@
 use super::random::distinct;
 use super::tree::{sizes, whole};
 use super::{Info, Job, Request, Workload, too_small};
-use crate::draw::Rng;
+use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
 

@@ -15,7 +15,7 @@
 //! off where it would be.
 
 use super::{Info, Job, MAX_READS, Request, Workload, too_small};
-use crate::draw::Rng;
+use crate::rng::Rng;
 use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};

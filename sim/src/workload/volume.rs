@@ -21,7 +21,7 @@
 //! Never: a byte twice, a read that is not whole blocks, a gap inside an extent, or none between two of them.
 
 use super::{Job, Request, Workload, too_small};
-use crate::draw::Rng;
+use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
 
 /// The unit in which a guest's file system places and reads.

@@ -25,7 +25,7 @@ const SURE_RECORDS: usize = 4;
 /// The sizes of a record.
 const SIZES: [usize; 2] = [24, 27];
 /// No trace has more records: a next access beyond is nonsense.
-const MOST_RECORDS: i64 = 1 << 40;
+const MAX_RECORDS: i64 = 1 << 40;
 
 /// The format.
 pub static FORMAT: Format = Format {
@@ -50,7 +50,7 @@ fn fits(head: &[u8], size: usize) -> Fit {
     for (record, n) in head.chunks_exact(size).zip(0_i64..) {
         let seconds = number::<4>(record, 0);
         let next = number::<8>(record, size - 8).cast_signed();
-        let sane = next == -1 || next == i64::MAX || (next > n && next < MOST_RECORDS);
+        let sane = next == -1 || next == i64::MAX || (next > n && next < MAX_RECORDS);
         if !sane || seconds < latest {
             return Fit::No;
         }

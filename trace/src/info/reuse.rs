@@ -67,7 +67,7 @@ impl Reuse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreread_sim::draw::Rng;
+    use foreread_sim::rng::Rng;
 
     #[test]
     fn blocks_are_counted_once() {

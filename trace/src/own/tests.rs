@@ -8,7 +8,7 @@ use crate::input::Input;
 use crate::test_bytes::Shared;
 use crate::{After, FileInfo, Flags, Header, Item, Items, Lacks, LeftOut, Level, Op, Record, open};
 use foreread_core::event::Advice;
-use foreread_sim::draw::Rng;
+use foreread_sim::rng::Rng;
 use std::path::Path;
 
 fn written(header: &Header, items: Vec<Item>, left_out: &LeftOut) -> Result<Vec<u8>, TraceError> {

@@ -3,7 +3,7 @@
 //!
 //! Two importers that are broken on purpose must be found, or this test is worth nothing. Longer: `./test-long fuzz`.
 
-use foreread_sim::draw::Rng;
+use foreread_sim::rng::Rng;
 use foreread_trace::check::Checked;
 use foreread_trace::error::{Place, TraceError};
 use foreread_trace::format::{self, ALL, Fit, Format, Pairs};

@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime};
 
 /// Requests that nobody waits for, by the kernel's count: nearly every buffered read. Its default of 12 for all files
 /// together would let one slow file keep the others waiting.
-const MOST_BACKGROUND: u16 = 4096;
+const MAX_BACKGROUND: u16 = 4096;
 /// What stands in a directory entry for a number that nobody has looked up; the same that other file systems use.
 const UNKNOWN: INodeNo = INodeNo(0xffff_ffff);
 
@@ -140,8 +140,8 @@ impl Filesystem for Kernel {
         if let Err(most) = config.set_max_readahead(wanted) {
             let _ = config.set_max_readahead(most);
         }
-        let _ = config.set_max_background(MOST_BACKGROUND);
-        let _ = config.set_congestion_threshold(MOST_BACKGROUND);
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        let _ = config.set_congestion_threshold(MAX_BACKGROUND);
         // Look-ups in one folder need not wait for each other. A kernel without it does not matter.
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         // Not left to the kernel's guess (FUSE_READDIRPLUS_AUTO): a program that lists a folder whole before it opens the

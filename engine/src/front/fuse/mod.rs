@@ -34,8 +34,8 @@ use std::time::Duration;
 use view::View;
 
 pub use handles::MAX_NAMES;
-pub use request_pool::MOST_EXTRA;
-pub use view::{Counts, MOST_HANDLES, MOST_IDLE, MOST_NODES};
+pub use request_pool::MAX_EXTRA;
+pub use view::{Counts, MAX_HANDLES, MAX_IDLE, MAX_NODES};
 
 /// How long what a listing of S3 said is believed. NFS believes attributes for 3 s at least (acregmin, nfs(5)) and those of
 /// folders for 30 s; 5 s is enough for a program that lists, looks and opens.

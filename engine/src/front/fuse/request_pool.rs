@@ -16,7 +16,7 @@ pub const DISPATCHERS: usize = 16;
 /// Of these, how many may wait for storage at once.
 const INLINE: usize = 12;
 /// Threads beyond them; with all of these waiting, too, requests wait.
-pub const MOST_EXTRA: usize = 1024;
+pub const MAX_EXTRA: usize = 1024;
 /// Stack of such a thread: it holds no buffer.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -45,7 +45,7 @@ impl RequestPool {
         let busy = &self.0;
         let before = busy.inline.fetch_add(1, Ordering::Relaxed);
         let count = Count(&busy.inline);
-        if before < INLINE || busy.extra.load(Ordering::Relaxed) >= MOST_EXTRA {
+        if before < INLINE || busy.extra.load(Ordering::Relaxed) >= MAX_EXTRA {
             return guarded(work);
         }
         drop(count);

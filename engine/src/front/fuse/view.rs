@@ -37,11 +37,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Numbers that the kernel may know at once, those of a listing with versions among them. About 400 bytes each.
-pub const MOST_NODES: usize = 1 << 22;
+pub const MAX_NODES: usize = 1 << 22;
 /// Open files and folders at once.
-pub const MOST_HANDLES: usize = 1 << 16;
+pub const MAX_HANDLES: usize = 1 << 16;
 /// Closed files whose pages are kept; each has a descriptor open.
-pub const MOST_IDLE: usize = 128;
+pub const MAX_IDLE: usize = 128;
 /// Reply buffers that are kept to be used again.
 const SPARE_BUFFERS: usize = 8;
 
@@ -105,7 +105,7 @@ impl View {
             ttl: settings.attr_ttl.unwrap_or(usual),
             lists_versions,
             engine,
-            nodes: Mutex::new(Nodes::new(root, MOST_NODES, MOST_IDLE)),
+            nodes: Mutex::new(Nodes::new(root, MAX_NODES, MAX_IDLE)),
             handles: Mutex::default(),
             buffers: Mutex::default(),
             observer,
@@ -217,7 +217,7 @@ impl View {
             return Err(Errno::STALE.raw_os_error());
         }
         let used = self.nodes().opened(number, &base).ok_or(Errno::STALE.raw_os_error())?;
-        let handle = used.reopen().map_err(|e| e.errno()).and_then(|reader| {
+        let handle = used.try_clone().map_err(|e| e.errno()).and_then(|reader| {
             self.opened.fetch_add(1, Ordering::Relaxed);
             self.hand_out(|handles, fh| {
                 handles.files.insert(fh, Arc::new(Handle { number, reader, size: meta.size }));
@@ -248,7 +248,7 @@ impl View {
         }
         .map_err(|e| self.refuse_source(&e))?;
         let reader = self.engine.open(source).map_err(|e: OpenError| self.refuse(e.errno()))?;
-        Ok((Arc::new(reader.pinned()), meta))
+        Ok((Arc::new(reader.pin_version()), meta))
     }
 
     pub fn release(&self, fh: u64) {
@@ -430,7 +430,7 @@ impl View {
 
     fn hand_out(&self, insert: impl FnOnce(&mut Handles, u64)) -> Result<u64, Refusal> {
         let mut handles = self.handles();
-        if handles.files.len() + handles.folders.len() >= MOST_HANDLES {
+        if handles.files.len() + handles.folders.len() >= MAX_HANDLES {
             return Err(Errno::NFILE.raw_os_error());
         }
         handles.next += 1;

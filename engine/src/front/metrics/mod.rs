@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use text::{FrontView, MOST_STREAMS, text};
+pub use text::{FrontView, MAX_STREAMS, text};
 
 /// Most bytes of a request.
-const MOST_HEAD: usize = 8 << 10;
+const MAX_HEAD: usize = 8 << 10;
 /// For the request, and for the answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers until it is dropped.
@@ -75,7 +75,7 @@ impl Drop for MetricsServer {
             to.set_ip(local.parse().expect("an address"));
         }
         // Wakes the thread; where that fails it ends with the process.
-        if TcpStream::connect_timeout(&to, PATIENCE).is_ok()
+        if TcpStream::connect_timeout(&to, CLIENT_TIMEOUT).is_ok()
             && let Some(thread) = self.thread.take()
         {
             let _ = thread.join();
@@ -84,7 +84,7 @@ impl Drop for MetricsServer {
 }
 
 fn serve(mut stream: TcpStream, say: &impl Fn() -> String) -> std::io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let Some(head) = head(&mut stream)? else { return answer(&mut stream, "431 Request Header Fields Too Large", "") };
     let mut words = head.split(' ');
     let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
@@ -101,11 +101,11 @@ fn serve(mut stream: TcpStream, say: &impl Fn() -> String) -> std::io::Result<()
 
 /// The first line of a request, once all of its head is here; nothing when that is too long.
 fn head(stream: &mut TcpStream) -> std::io::Result<Option<String>> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + CLIENT_TIMEOUT;
     let mut bytes = Vec::new();
     let mut part = [0; 1024];
     while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
-        if bytes.len() > MOST_HEAD {
+        if bytes.len() > MAX_HEAD {
             return Ok(None);
         }
         let left = until.saturating_duration_since(Instant::now());
@@ -127,7 +127,7 @@ fn answer(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<(
     let head =
         format!("HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
     let whole = [head.as_bytes(), body.as_bytes()].concat();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + CLIENT_TIMEOUT;
     let mut rest = &whole[..];
     // A client that takes a byte now and then is hung up, too.
     while !rest.is_empty() && Instant::now() < until {

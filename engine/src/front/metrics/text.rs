@@ -1,7 +1,7 @@
 //! The counters of an engine as OpenMetrics text.
 //!
 //! Names begin with `foreread_`; times are in seconds, sizes in bytes; docs/metrics.md lists them all. What a counter means is said once, where it is
-//! counted ([`foreread_core::stats::Stats`]). Never: more than [`MOST_STREAMS`] streams, or a value of its own making.
+//! counted ([`foreread_core::stats::Stats`]). Never: more than [`MAX_STREAMS`] streams, or a value of its own making.
 //!
 //! ```text
 //!   Stats, Gauges, Latencies, BudgetUse, streams, FrontView ──► rows ──► prometheus-client ──► text ... # EOF
@@ -16,9 +16,9 @@ use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 
 /// Streams that are shown: those that have read most often.
-pub const MOST_STREAMS: usize = 64;
+pub const MAX_STREAMS: usize = 64;
 /// Characters of a source's name in a label.
-const MOST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 
 /// What a front end says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,8 +195,8 @@ fn latencies(encoder: &mut DescriptorEncoder<'_>, both: &[Latencies; 2]) -> fmt:
 /// For each stream: 1 where readahead has run for it, else 0, and why.
 fn streams(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fmt::Result {
     let policy = engine.policy().info.name;
-    let views = engine.streams(MOST_STREAMS);
-    let name = |source: &str| source.chars().filter(|c| !c.is_control()).take(MOST_NAME).collect::<String>();
+    let views = engine.streams(MAX_STREAMS);
+    let name = |source: &str| source.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect::<String>();
     let help = "Whether readahead runs for a stream, and why; of those that read most often";
     let mut family = encoder.encode_descriptor("stream_readahead", help, None, MetricType::Gauge)?;
     for view in &views {

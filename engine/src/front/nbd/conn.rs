@@ -130,7 +130,7 @@ impl Conn {
             number,
             stream,
             // A client must not see two versions, whatever the threads do.
-            reader: reader.pinned(),
+            reader: reader.pin_version(),
             agreement: OnceLock::new(),
             output: Mutex::default(),
             turns: Mutex::default(),

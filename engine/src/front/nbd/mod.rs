@@ -345,7 +345,7 @@ impl Shared {
             return turn_away();
         }
         tracing::info!(client = number, peer = %stream.peer(), "NBD client connected");
-        let Ok(reader) = self.reader.reopen() else { return turn_away() };
+        let Ok(reader) = self.reader.try_clone() else { return turn_away() };
         let conn = Arc::new(Conn::new(Arc::clone(self), number, stream, reader));
         conns.insert(number, Arc::clone(&conn));
         drop(conns);

@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 const MOMENT: Duration = Duration::from_micros(50);
 /// and the time that the client needs to take its answer, 1 ns a byte, up to so many bytes. (Answers of 256 KiB, 12 rounds of
 /// a second: 0.86 of nbdkit without it.)
-const MOST_TAKEN: usize = 256 << 10;
+const MAX_TAKEN: usize = 256 << 10;
 /// Looks in vain before it rests.
-const PATIENCE: u32 = 3;
+const MAX_EMPTY_POLLS: u32 = 3;
 /// Polls without a look that it rests for.
 const REST: u32 = 256;
 /// Clients that are taken from the kernel at once.
@@ -68,7 +68,7 @@ struct ThreadPool {
 #[derive(Default)]
 struct Poller {
     came: Vec<u64>,
-    in_vain: u32,
+    empty_polls: u32,
     rest: u32,
 }
 
@@ -160,7 +160,7 @@ impl Workers {
     /// thread is not needed any more, and not counted any more.
     pub fn take(&self, answered: Option<usize>, spawn: &dyn Fn()) -> Option<u64> {
         let mut pool = self.pool();
-        let look = |bytes: usize| MOMENT + Duration::from_nanos(bytes.min(MOST_TAKEN) as u64);
+        let look = |bytes: usize| MOMENT + Duration::from_nanos(bytes.min(MAX_TAKEN) as u64);
         let mut look = answered.filter(|_| self.cores > 1).map(look);
         loop {
             if pool.ended {
@@ -239,9 +239,9 @@ impl Poller {
             while self.came.is_empty() && Instant::now() < until {
                 self.wait(workers, Some(&Timespec::default()));
             }
-            self.in_vain = if self.came.is_empty() { self.in_vain + 1 } else { 0 };
-            if self.in_vain >= PATIENCE {
-                (self.in_vain, self.rest) = (0, REST);
+            self.empty_polls = if self.came.is_empty() { self.empty_polls + 1 } else { 0 };
+            if self.empty_polls >= MAX_EMPTY_POLLS {
+                (self.empty_polls, self.rest) = (0, REST);
             }
         }
         while self.came.is_empty() {

@@ -44,7 +44,7 @@ pub const RBD_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Largest read in one request: librbd splits at objects anyway, which are 4 MiB unless made otherwise.
 const MAX_REQUEST: u64 = 4 << 20;
 /// How long a read waits for librbd: what librbd itself waits for the cluster, and half of that.
-const PATIENCE: Duration = Duration::from_secs(RBD_SILENCE_SECONDS + RBD_SILENCE_SECONDS / 2);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(RBD_SILENCE_SECONDS + RBD_SILENCE_SECONDS / 2);
 const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
 /// How librbd is set up for one client of it.
@@ -67,7 +67,7 @@ impl RbdSettings {
     #[must_use]
     pub fn as_configured() -> RbdSettings {
         let (librados, librbd) = ("librados.so.2".to_string(), "librbd.so.1".to_string());
-        let settings = RbdSettings { librados, librbd, options: Vec::new(), look_every: None, patience: PATIENCE };
+        let settings = RbdSettings { librados, librbd, options: Vec::new(), look_every: None, patience: SILENCE_TIMEOUT };
         settings
             .with("client_mount_timeout", RBD_CONNECT_SECONDS)
             .with("rados_mon_op_timeout", RBD_CONNECT_SECONDS)

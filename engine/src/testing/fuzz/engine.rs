@@ -210,7 +210,7 @@ impl World {
         }
         let mut readers = Vec::new();
         for _ in 1..MAX_READERS {
-            readers.push((reader.reopen().map_err(|e| e.to_string())?, 0));
+            readers.push((reader.try_clone().map_err(|e| e.to_string())?, 0));
         }
         readers.push((reader, 0));
         let (file, writes) = (story.file, story.writes);
@@ -259,7 +259,7 @@ impl World {
                 self.next_faults.lock().unwrap_or_else(PoisonError::into_inner).push_back(verdict);
             }
             Op::Reopen { reader } => {
-                let other = self.readers[(reader + 1) % self.readers.len()].0.reopen().map_err(|e| e.to_string())?;
+                let other = self.readers[(reader + 1) % self.readers.len()].0.try_clone().map_err(|e| e.to_string())?;
                 // It begins with what the engine knows now, which no reader may know less of than it.
                 let known = self.readers.iter().map(|r| r.1).min().unwrap_or(0);
                 self.readers[reader] = (other, known);

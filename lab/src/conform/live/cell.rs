@@ -16,7 +16,7 @@ use super::tee::{Check, Tee};
 use super::trace::{self, Heard};
 use crate::conform::linux::Level;
 use crate::conform::recording::PAGE;
-use crate::draw::{Rng, mix};
+use crate::rng::{Rng, mix};
 use crate::report::Progress;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use serde::Serialize;

@@ -4,12 +4,12 @@
 
 use super::patterns::{PAGE, Story, length, place, spread};
 use super::steps::Step;
-use crate::draw::Rng;
+use crate::rng::Rng;
 
-type Draw = fn(&mut Rng, &mut Story);
+type Episode = fn(&mut Rng, &mut Story);
 
 /// Their names in a recording.
-pub(super) const KINDS: [(&str, Draw); 10] = [
+pub(super) const KINDS: [(&str, Episode); 10] = [
     ("mrand", random),
     ("mseq", sequential),
     ("mback", backward),

@@ -7,7 +7,7 @@ use super::disk::SIZES;
 use super::faults;
 use super::player::LONGEST;
 use super::steps::{Plan, Step};
-use crate::draw::Rng;
+use crate::rng::Rng;
 
 /// Request sizes in bytes: within a page, around it, odd ones, and up to the largest.
 const LENGTHS: [u64; 26] = [
@@ -41,9 +41,9 @@ const LENGTHS: [u64; 26] = [
 pub(super) const PAGE: u64 = 4096;
 
 /// A pattern of reads.
-type Draw = fn(&mut Rng, &mut Story);
+type Episode = fn(&mut Rng, &mut Story);
 
-const READS: [(&str, Draw); 16] = [
+const READS: [(&str, Episode); 16] = [
     ("seq", sequential),
     ("inter", interleaved),
     ("stride", strided),
@@ -100,12 +100,12 @@ pub(super) fn reads(rng: &mut Rng) -> Plan {
 
 /// The next episode that needs the helper: page faults, or readahead(2).
 pub(super) fn faults(rng: &mut Rng) -> Plan {
-    let kinds: Vec<(&str, Draw)> = faults::KINDS.into_iter().chain([("ra2", readahead as Draw)]).collect();
+    let kinds: Vec<(&str, Episode)> = faults::KINDS.into_iter().chain([("ra2", readahead as Episode)]).collect();
     let (kind, draw) = kinds[rng.below(kinds.len() as u64) as usize];
     episode(rng, kind, draw)
 }
 
-fn episode(rng: &mut Rng, kind: &'static str, draw: Draw) -> Plan {
+fn episode(rng: &mut Rng, kind: &'static str, draw: Episode) -> Plan {
     let file = rng.below(SIZES.len() as u64) as usize;
     let wanted = 30 + rng.below(60) as usize;
     let mut story = Story { size: SIZES[file], fds: 1, steps: Vec::new(), wanted, least: 0 };
@@ -378,7 +378,7 @@ fn start_of_file(rng: &mut Rng, story: &mut Story) {
 
 fn mixed(rng: &mut Rng, story: &mut Story) {
     story.fds = 1 + rng.below(3) as u32;
-    let parts: [Draw; 6] = [sequential, sparse, backward, unaligned, past_the_end, strided];
+    let parts: [Episode; 6] = [sequential, sparse, backward, unaligned, past_the_end, strided];
     let wanted = story.wanted;
     while story.steps.len() < wanted {
         story.wanted = story.steps.len() + 1 + rng.below(8) as usize;

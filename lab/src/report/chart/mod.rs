@@ -34,9 +34,9 @@ const LETTER: f64 = 6.2;
 /// Width of a letter of the title.
 const HEAD_LETTER: f64 = 7.8;
 /// Lines of title and of notes; more is cut.
-const MOST_LINES: usize = 4;
+const MAX_LINES: usize = 4;
 /// Letters of a name in the legend or a label on an axis; more is cut.
-const MOST_LETTERS: usize = 40;
+const MAX_LETTERS: usize = 40;
 /// Most steps from tick to tick of a panel's own axis.
 const STEPS: u32 = 6;
 
@@ -211,9 +211,9 @@ fn legend(names: &[String]) -> Vec<[f64; 2]> {
 fn lines_of(text: &str, letter: f64) -> Vec<String> {
     let most = ((WIDTH - 2.0 * MARGIN) / letter) as usize;
     let lines = number::wrap(text, most);
-    lines.iter().take(MOST_LINES).map(|l| number::cut(l.trim_start(), most)).filter(|l| !l.is_empty()).collect()
+    lines.iter().take(MAX_LINES).map(|l| number::cut(l.trim_start(), most)).filter(|l| !l.is_empty()).collect()
 }
 
 fn cut(text: &str) -> String {
-    number::cut(text, MOST_LETTERS)
+    number::cut(text, MAX_LETTERS)
 }

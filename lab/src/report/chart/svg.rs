@@ -31,11 +31,11 @@ const MARKERS: [&str; COLOURS] = [
 ];
 
 /// Most lines that look out from under one that covers them.
-const MOST_UNDER: usize = 3;
+const MAX_UNDER: usize = 3;
 
 /// How many lines are drawn over line `i` of `of`, as far as it looks out from under them: it is so much wider.
 fn over(i: usize, of: usize) -> f64 {
-    of.saturating_sub(i + 1).min(MOST_UNDER) as f64
+    of.saturating_sub(i + 1).min(MAX_UNDER) as f64
 }
 
 /// Where a text stands to its place.

@@ -152,16 +152,16 @@ fn bytes(report: &Report) -> Option<Figure> {
 /// How many of the reads took longer than so long. Both axes are of factors: the few slow ones count most.
 fn latency(report: &Report) -> Option<Figure> {
     // A hit that costs the host nothing has no place on an axis of factors: it stands at its left end.
-    const LEAST_US: f64 = 0.1;
-    const LEAST_PERCENT: f64 = 0.01;
+    const MIN_US: f64 = 0.1;
+    const MIN_PERCENT: f64 = 0.01;
     let line = |row: &Row| {
         let mut points = Vec::new();
         let mut longer = 100.0;
         for [percent, us] in &row.latency_us {
             // Down at the latency, not on the way to it: nothing is known of what lies between.
-            let next = (100.0 - percent).max(LEAST_PERCENT);
+            let next = (100.0 - percent).max(MIN_PERCENT);
             let marked = [50.0, 99.0, 99.9].contains(percent);
-            let at = |y, marked| At { x: us.max(LEAST_US), y, interval: [y, y], marked };
+            let at = |y, marked| At { x: us.max(MIN_US), y, interval: [y, y], marked };
             points.extend([at(longer, false), at(next, marked)]);
             longer = next;
         }
@@ -170,7 +170,7 @@ fn latency(report: &Report) -> Option<Figure> {
     let lines: Vec<Line> = report.rows.iter().map(line).filter(|l| !l.points.is_empty()).collect();
     let all = || lines.iter().flat_map(|l| &l.points).map(|p| p.x);
     let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
-    let name = |us: f64| if us <= LEAST_US { "≤0.1us".to_string() } else { decade_us(us) };
+    let name = |us: f64| if us <= MIN_US { "≤0.1us".to_string() } else { decade_us(us) };
     let curves = Curves {
         title: format!("Latency of the reads by policy: {}", title(report)),
         about: about("A curve for each policy: the part of its reads that took longer"),
@@ -179,7 +179,7 @@ fn latency(report: &Report) -> Option<Figure> {
         x_show: number::latency_us,
         x_ticks: decades(least, most).into_iter().map(|us| (us, name(us))).collect(),
         log: true,
-        y: Axis::Log { least: LEAST_PERCENT, most: 100.0 },
+        y: Axis::Log { least: MIN_PERCENT, most: 100.0 },
         lines,
     };
     Some(Figure::new(

@@ -18,11 +18,11 @@ const LEADING: f64 = 16.0;
 /// Width of a letter: a generous mean, since the font is the reader's.
 pub const LETTER: f64 = 6.2;
 /// Letters of a name in a legend; more is cut.
-const MOST_LETTERS: usize = 46;
+const MAX_LETTERS: usize = 46;
 /// Steps of an axis.
 const STEPS: u32 = 5;
 /// Most lines of a plot that a ring can be told apart on.
-const MOST_RINGS: usize = 8;
+const MAX_RINGS: usize = 8;
 
 /// A point of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,7 +89,7 @@ impl Curves {
                 svg.marker(i, self.lines.len(), [14.0, y], "");
             }
             svg.close();
-            svg.text("ink", [32.0, y + 4.0], Anchor::Start, &number::cut(&line.name, MOST_LETTERS));
+            svg.text("ink", [32.0, y + 4.0], Anchor::Start, &number::cut(&line.name, MAX_LETTERS));
         }
         let (ticks, labels, y) = self.y_axis([bottom, top]);
         let widest = labels.iter().map(|l| l.chars().count()).max().unwrap_or(1);
@@ -172,7 +172,7 @@ impl Curves {
             svg.marker(i, self.lines.len(), at(p), &format!("{}, {}: {}", line.name, known(p), number::three(p.y)));
         }
         if let Some(p) = line.plateau.and_then(|plateau| points().find(|p| p.x == plateau))
-            && self.lines.len() <= MOST_RINGS
+            && self.lines.len() <= MAX_RINGS
         {
             svg.ring(at(p), bottom, &format!("{}: plateau from {} on", line.name, known(p)));
         }

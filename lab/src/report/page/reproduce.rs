@@ -10,9 +10,9 @@ use crate::reproduce::{Reproduction, Role, Row, Table, score::Score, text};
 use foreread_core::units::parse_size;
 
 /// Fewer points than these make no curve.
-const FEWEST_POINTS: usize = 3;
+const MIN_POINTS: usize = 3;
 /// Missed checks that are named at the top; more are counted.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// The page of a reproduction.
 #[must_use]
@@ -20,9 +20,9 @@ pub fn reproduction(of: &Reproduction) -> String {
     let known = of.missed().filter(|(_, row)| row.known_miss);
     let missed: Vec<String> = of.new_misses().chain(known).map(|(table, row)| missed(table, row)).collect();
     let mut lead = vec![format!("{}.", text::verdict(of))];
-    lead.extend(missed.iter().take(MOST_NAMED).map(|m| format!("Missed: {m}.")));
-    if missed.len() > MOST_NAMED {
-        lead.push(format!("{} more were missed; they stand out in their tables.", missed.len() - MOST_NAMED));
+    lead.extend(missed.iter().take(MAX_NAMED).map(|m| format!("Missed: {m}.")));
+    if missed.len() > MAX_NAMED {
+        lead.push(format!("{} more were missed; they stand out in their tables.", missed.len() - MAX_NAMED));
     }
     let page = Page {
         title: "The published tables, made again".to_string(),
@@ -104,7 +104,7 @@ fn short(value: f64, digits: usize) -> String {
 fn figure(table: &Table, column: &str) -> Option<Figure> {
     let rows = || table.rows.iter().filter(|r| r.column == column);
     let sizes: Option<Vec<f64>> = rows().map(|r| parse_size(&r.label).ok().map(|b| b as f64)).collect();
-    let sizes = sizes.filter(|s| s.len() >= FEWEST_POINTS && s.iter().all(|b| *b > 0.0))?;
+    let sizes = sizes.filter(|s| s.len() >= MIN_POINTS && s.iter().all(|b| *b > 0.0))?;
     let line = |name: &str, of: fn(&Row) -> Option<f64>| {
         let at = |(x, row): (&f64, &Row)| of(row).map(|y| At { x: *x, y, interval: [y, y], marked: true });
         let mut points: Vec<At> = sizes.iter().zip(rows()).filter_map(at).collect();

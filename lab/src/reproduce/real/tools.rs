@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 /// Where programs of the administrator are, which are not in everybody's PATH.
 const MORE: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// Longest part of an output in an error.
-const MOST: usize = 200;
+const MAX_CHARS: usize = 200;
 /// How often it is looked whether sysbench has its file, and how long between.
 const LOOKS: u32 = 200;
 const LOOK_MS: u64 = 10;
@@ -112,7 +112,7 @@ impl Tool {
     /// The error of a call that failed.
     #[must_use]
     pub fn failed(&self, why: String) -> RealError {
-        let why: String = why.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MOST).collect();
+        let why: String = why.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_CHARS).collect();
         RealError::Tool { what: self.path.display().to_string(), why }
     }
 

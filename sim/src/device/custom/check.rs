@@ -6,23 +6,23 @@ use super::file::{ArrayFile, HddFile, LanesFile, ModelFile, NetFile, SlopeFile, 
 use foreread_core::units::MAX_OFFSET;
 
 /// Longest text, in characters.
-pub const MOST_TEXT: usize = 500;
+pub const MAX_TEXT: usize = 500;
 /// Most slopes, and most rows of an overhead.
-pub const MOST_ROWS: usize = 64;
+pub const MAX_ROWS: usize = 64;
 /// Most points that were measured.
-pub const MOST_POINTS: usize = 1024;
+pub const MAX_POINTS: usize = 1024;
 /// Longest single time: an hour, in nanoseconds.
-const MOST_NS: u64 = 3_600_000_000_000;
+const MAX_NS: u64 = 3_600_000_000_000;
 /// Slowest and fastest rate, in bytes a second.
 const RATES: (u64, u64) = (1000, 1_000_000_000_000);
 /// The same, in picoseconds for a KiB; 0 where bytes cost nothing.
 const PS_PER_KIB: (u64, u64) = (0, 1_024_000_000_000);
 /// Most commands at once, lanes, connections, segments.
-const MOST_AT_ONCE: u64 = 1 << 16;
+const MAX_AT_ONCE: u64 = 1 << 16;
 /// Most dies, and channels, of a drive.
-const MOST_DIES: u64 = 1024;
+const MAX_DIES: u64 = 1024;
 /// Slowest reader: a millisecond for a KiB.
-const MOST_HOST_NS: u64 = 1_000_000;
+const MAX_HOST_NS: u64 = 1_000_000;
 
 /// The key, and what is wrong with it.
 type Refusal = (String, String);
@@ -42,7 +42,7 @@ fn ranges(table: &str, values: &[(&str, u64, (u64, u64))]) -> Result<(), Refusal
     values.iter().try_for_each(|(key, value, allowed)| range(&format!("{table}.{key}"), *value, *allowed))
 }
 
-const TIME: (u64, u64) = (0, MOST_NS);
+const TIME: (u64, u64) = (0, MAX_NS);
 
 impl ModelFile {
     pub(super) fn check(&self) -> Result<(), Refusal> {
@@ -58,13 +58,13 @@ impl ModelFile {
         ];
         let source = self.fit.as_ref().map(|f| ("fit.source", &f.source));
         for (key, text) in texts.into_iter().chain(date).chain(source) {
-            if text.chars().count() > MOST_TEXT || text.chars().any(char::is_control) {
-                return refuse(key, &format!("it is not one line of at most {MOST_TEXT} characters"));
+            if text.chars().count() > MAX_TEXT || text.chars().any(char::is_control) {
+                return refuse(key, &format!("it is not one line of at most {MAX_TEXT} characters"));
             }
         }
         range("capacity_bytes", self.capacity_bytes, (1, MAX_OFFSET))?;
-        range("commands_at_once", u64::from(self.commands_at_once), (1, MOST_AT_ONCE))?;
-        range("host_ns_per_kib", self.host_ns_per_kib, (0, MOST_HOST_NS))?;
+        range("commands_at_once", u64::from(self.commands_at_once), (1, MAX_AT_ONCE))?;
+        range("host_ns_per_kib", self.host_ns_per_kib, (0, MAX_HOST_NS))?;
         self.one_kind()?;
         if let Some(disk) = &self.disk {
             ranges("disk", &[("command_ns", disk.command_ns, TIME)])?;
@@ -100,8 +100,8 @@ impl ModelFile {
         {
             return refuse("fit", "an error is not a number");
         }
-        if self.points.len() > MOST_POINTS {
-            return refuse("points", &format!("more than {MOST_POINTS}"));
+        if self.points.len() > MAX_POINTS {
+            return refuse("points", &format!("more than {MAX_POINTS}"));
         }
         let finite = |p: &super::PointFile| {
             p.mb_per_s.iter().chain([&p.latency_us]).chain(p.error.as_ref()).all(|v| v.is_finite())
@@ -118,8 +118,8 @@ fn max_transfer(table: &str, bytes: Option<u64>) -> Result<(), Refusal> {
 }
 
 fn slopes(key: &str, slopes: &[SlopeFile]) -> Result<(), Refusal> {
-    if slopes.is_empty() || slopes.len() > MOST_ROWS {
-        return refuse(key, &format!("there must be 1 to {MOST_ROWS}"));
+    if slopes.is_empty() || slopes.len() > MAX_ROWS {
+        return refuse(key, &format!("there must be 1 to {MAX_ROWS}"));
     }
     if slopes[0].from_bytes != 0 || !slopes.is_sorted_by(|a, b| a.from_bytes < b.from_bytes) {
         return refuse(key, "from_bytes must begin at 0 and rise");
@@ -131,7 +131,7 @@ fn lanes(f: &LanesFile) -> Result<(), Refusal> {
     ranges(
         "lanes",
         &[
-            ("lanes", u64::from(f.lanes), (1, MOST_AT_ONCE)),
+            ("lanes", u64::from(f.lanes), (1, MAX_AT_ONCE)),
             ("command_ns", f.command_ns, TIME),
             ("gate_ns", f.gate_ns, TIME),
             ("gate_ps_per_kib", f.gate_ps_per_kib, PS_PER_KIB),
@@ -155,11 +155,11 @@ fn hdd(f: &HddFile) -> Result<(), Refusal> {
             ("seek_full_ns", f.seek_full_ns, TIME),
             ("inner_bytes_per_s", f.inner_bytes_per_s, RATES),
             ("outer_bytes_per_s", f.outer_bytes_per_s, (f.inner_bytes_per_s, RATES.1)),
-            ("buffer_segments", u64::from(f.buffer_segments), (0, MOST_AT_ONCE)),
+            ("buffer_segments", u64::from(f.buffer_segments), (0, MAX_AT_ONCE)),
             ("buffer_segment_bytes", f.buffer_segment_bytes, (1, 1 << 40)),
             ("buffer_hit_ns", f.buffer_hit_ns, TIME),
             ("interface_bytes_per_s", f.interface_bytes_per_s, RATES),
-            ("queue_depth", u64::from(f.queue_depth), (1, MOST_AT_ONCE)),
+            ("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE)),
             ("patience_ns", f.patience_ns, TIME),
         ],
     )
@@ -167,8 +167,8 @@ fn hdd(f: &HddFile) -> Result<(), Refusal> {
 
 fn array(f: &ArrayFile) -> Result<(), Refusal> {
     ranges("array", &[("ps_per_kib", f.ps_per_kib, PS_PER_KIB)])?;
-    if f.overhead.is_empty() || f.overhead.len() > MOST_ROWS {
-        return refuse("array.overhead", &format!("there must be 1 to {MOST_ROWS} rows"));
+    if f.overhead.is_empty() || f.overhead.len() > MAX_ROWS {
+        return refuse("array.overhead", &format!("there must be 1 to {MAX_ROWS} rows"));
     }
     if f.overhead[0].from_readers != 1 || !f.overhead.is_sorted_by(|a, b| a.from_readers < b.from_readers) {
         return refuse("array.overhead", "from_readers must begin at 1 and rise");
@@ -180,21 +180,21 @@ fn ssd(f: &SsdFile) -> Result<(), Refusal> {
     ranges(
         "ssd",
         &[
-            ("channels", u64::from(f.channels), (1, MOST_DIES)),
-            ("dies_per_channel", u64::from(f.dies_per_channel), (1, MOST_DIES)),
+            ("channels", u64::from(f.channels), (1, MAX_DIES)),
+            ("dies_per_channel", u64::from(f.dies_per_channel), (1, MAX_DIES)),
             ("flash_page_bytes", f.flash_page_bytes, (512, 1 << 30)),
             ("command_ns", f.command_ns, TIME),
-            ("read_ns", f.read_ns, (1, MOST_NS)),
+            ("read_ns", f.read_ns, (1, MAX_NS)),
             ("channel_bytes_per_s", f.channel_bytes_per_s, RATES),
             ("link_bytes_per_s", f.link_bytes_per_s, RATES),
-            ("queue_depth", u64::from(f.queue_depth), (1, MOST_AT_ONCE)),
+            ("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE)),
         ],
     )?;
     let Some(tail) = &f.tail else { return Ok(()) };
     ranges(
         "ssd.tail",
         &[
-            ("read_p99_ns", tail.read_p99_ns, (f.read_ns, MOST_NS)),
+            ("read_p99_ns", tail.read_p99_ns, (f.read_ns, MAX_NS)),
             ("collisions_per_million", tail.collisions_per_million, (0, 1_000_000)),
             ("program_ns", tail.program_ns, TIME),
             ("erase_ns", tail.erase_ns, TIME),
@@ -208,11 +208,11 @@ fn net(f: &NetFile) -> Result<(), Refusal> {
     ranges(
         "net",
         &[
-            ("rtt_ns", f.rtt_ns, (least_ns, MOST_NS)),
-            ("rtt_p99_ns", f.rtt_p99_ns.unwrap_or(f.rtt_ns), (f.rtt_ns, MOST_NS)),
+            ("rtt_ns", f.rtt_ns, (least_ns, MAX_NS)),
+            ("rtt_p99_ns", f.rtt_p99_ns.unwrap_or(f.rtt_ns), (f.rtt_ns, MAX_NS)),
             ("link_bytes_per_s", f.link_bytes_per_s, RATES),
             ("connection_bytes_per_s", f.connection_bytes_per_s, (RATES.0, f.link_bytes_per_s)),
-            ("server_connections", u64::from(f.server_connections), (1, MOST_AT_ONCE)),
+            ("server_connections", u64::from(f.server_connections), (1, MAX_AT_ONCE)),
         ],
     )
 }

@@ -10,7 +10,7 @@
 //!       probe, --toml ───────┴──── of_preset ◄───┘
 //! ```
 //!
-//! Never: a file that is not regular (a FIFO would wait for ever), is larger than [`MOST_FILE_BYTES`], or is half
+//! Never: a file that is not regular (a FIFO would wait for ever), is larger than [`MAX_FILE_BYTES`], or is half
 //! understood.
 
 mod check;
@@ -31,7 +31,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 /// Name and version of the format.
 pub const SCHEMA: &str = "foreread.model/1";
 /// Longest file that is read: a hundred times what a probe writes.
-pub const MOST_FILE_BYTES: u64 = 1 << 20;
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// How the name of a model says that it is a file.
 const SUFFIX: &str = ".toml";
 
@@ -95,10 +95,10 @@ pub fn load(path: &Path) -> Result<ModelFile, ModelFileError> {
         return Err(refuse("not a regular file".to_string(), "name a file that 'foreread probe -o' wrote"));
     }
     let mut bytes = Vec::new();
-    File::open(path).and_then(|f| f.take(MOST_FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
-    if bytes.len() as u64 > MOST_FILE_BYTES {
+    File::open(path).and_then(|f| f.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(refuse(
-            format!("longer than {MOST_FILE_BYTES} bytes"),
+            format!("longer than {MAX_FILE_BYTES} bytes"),
             "name a file that 'foreread probe -o' wrote",
         ));
     }
@@ -243,9 +243,9 @@ mod tests {
         assert!(error(&sub).contains("not a regular file"));
         let path = dir.path().join("long.toml");
         // As long as allowed is read, and is no model; one more byte is not.
-        std::fs::write(&path, " ".repeat(MOST_FILE_BYTES as usize)).expect("written");
+        std::fs::write(&path, " ".repeat(MAX_FILE_BYTES as usize)).expect("written");
         assert!(error(&path).contains("missing field"));
-        std::fs::write(&path, " ".repeat(MOST_FILE_BYTES as usize + 1)).expect("written");
+        std::fs::write(&path, " ".repeat(MAX_FILE_BYTES as usize + 1)).expect("written");
         assert!(error(&path).contains("longer than"));
         std::fs::write(&path, [0xff, 0xfe]).expect("written");
         assert!(error(&path).contains("UTF-8"));

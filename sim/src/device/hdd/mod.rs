@@ -28,7 +28,7 @@ mod buffer;
 mod platter;
 
 use super::{Arrival, Command, Device};
-use crate::draw;
+use crate::rng;
 use buffer::Buffer;
 pub use buffer::BufferModel;
 use platter::Platter;
@@ -101,7 +101,7 @@ impl Hdd {
     /// An idle disk; `seed` decides where its platter stands and where its files lie.
     #[must_use]
     pub fn new(model: HddModel, seed: u64) -> Hdd {
-        let luck = draw::keyed(seed, u32::MAX, 0, 0).bits();
+        let luck = rng::keyed(seed, u32::MAX, 0, 0).bits();
         let platter = Platter::new(model.capacity_bytes, model.rpm, model.bytes_per_s, model.seek, luck);
         let buffer = Buffer::new(model.buffer);
         Hdd { model, platter, buffer, seed, queue: VecDeque::new(), active: None, head: 0 }
@@ -110,7 +110,7 @@ impl Hdd {
     /// Where a byte of a file lies. What would lie beyond the inner edge begins again at the outer one.
     fn place(&self, file: u32, start: u64) -> u64 {
         let blocks = self.model.capacity_bytes / BLOCK_BYTES;
-        let base = if file == 0 { 0 } else { draw::keyed(self.seed, file, 0, 0).below(blocks) * BLOCK_BYTES };
+        let base = if file == 0 { 0 } else { rng::keyed(self.seed, file, 0, 0).below(blocks) * BLOCK_BYTES };
         (base % self.model.capacity_bytes + start % self.model.capacity_bytes) % self.model.capacity_bytes
     }
 

@@ -59,7 +59,7 @@ pub struct Setup<'a> {
 
 /// Events for each extent, and as many more, after which a run in which no reader got on is taken for one that never
 /// ends. Chosen: an extent of 256 KiB arrives in 512 sectors at most, and is then copied.
-const PATIENCE: u64 = 1024;
+const MAX_STEPS_PER_EXTENT: u64 = 1024;
 
 /// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
 const NEAR: f64 = 1e-4;
@@ -321,7 +321,7 @@ impl<'a> Oracle<'a> {
             waits: Waits::of(jobs),
             opens: vec![0; jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
             mapped: Mapped::default(),
-            patience: PATIENCE * (1 + future.extents.len() as u64),
+            patience: MAX_STEPS_PER_EXTENT * (1 + future.extents.len() as u64),
             setup,
             rule,
             device: setup.preset.build(setup.seed),

@@ -42,7 +42,7 @@ impl Tree for Wide {
 fn one_handle_too_many_is_refused() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
     let view = View::new(Arc::new(Wide(Barrier::new(1), 0)), engine, &Settings::default()).expect("a view");
-    let last = (0..MOST_HANDLES).map(|_| view.open_folder(1).expect("a handle")).last();
+    let last = (0..MAX_HANDLES).map(|_| view.open_folder(1).expect("a handle")).last();
     assert_eq!(view.open_folder(1), Err(Errno::NFILE.raw_os_error()));
     view.release_folder(last.expect("many"));
     assert!(view.open_folder(1).is_ok(), "one that was given back");

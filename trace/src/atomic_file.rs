@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 /// A file that is being written.
-pub struct Whole {
+pub struct AtomicFile {
     file: File,
     /// Where it goes.
     path: PathBuf,
@@ -32,18 +32,18 @@ enum Kind {
     Direct,
 }
 
-impl Whole {
+impl AtomicFile {
     /// Begins a file that will be called `path`. With `force` it may take the place of one.
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] without `force`; whatever the system says.
-    pub fn create(path: &Path, force: bool) -> Result<Whole> {
+    pub fn create(path: &Path, force: bool) -> Result<AtomicFile> {
         // A link stays one: what it points to is replaced.
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         if let Ok(meta) = std::fs::metadata(&path) {
             if !meta.is_file() {
                 let file = OpenOptions::new().append(true).open(&path)?;
-                return Ok(Whole { file, path, force, kind: Kind::Direct });
+                return Ok(AtomicFile { file, path, force, kind: Kind::Direct });
             }
             if !force {
                 return Err(exists());
@@ -60,7 +60,7 @@ impl Whole {
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Whole { file, path, force, kind })
+        Ok(AtomicFile { file, path, force, kind })
     }
 
     /// What to write with.
@@ -76,7 +76,7 @@ impl Whole {
     /// # Errors
     /// Somebody made a file of that name meanwhile, or whatever the system says. Then nothing is left behind.
     pub fn keep(self) -> Result<()> {
-        let Whole { file, path, force, kind } = self;
+        let AtomicFile { file, path, force, kind } = self;
         match kind {
             Kind::Direct => return Ok(()),
             Kind::Named(name) => {
@@ -133,12 +133,12 @@ mod tests {
     fn a_file_appears_when_it_is_whole() {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let path = folder.path().join("a");
-        let whole = Whole::create(&path, false).expect("new");
+        let whole = AtomicFile::create(&path, false).expect("new");
         whole.writer().expect("open").write_all(b"one").expect("room");
         assert!(!path.exists());
         drop(whole);
         assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
-        let whole = Whole::create(&path, false).expect("new");
+        let whole = AtomicFile::create(&path, false).expect("new");
         whole.writer().expect("open").write_all(b"two").expect("room");
         whole.keep().expect("kept");
         assert_eq!(std::fs::read(&path).expect("there"), b"two");
@@ -149,9 +149,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let path = folder.path().join("a");
         // Somebody makes it between the look and the end.
-        let (late, forced) = (Whole::create(&path, false).expect("new"), Whole::create(&path, true).expect("new"));
+        let (late, forced) = (AtomicFile::create(&path, false).expect("new"), AtomicFile::create(&path, true).expect("new"));
         std::fs::write(&path, "old").expect("room");
-        let refused = [late.keep().expect_err("there"), Whole::create(&path, false).err().expect("there")];
+        let refused = [late.keep().expect_err("there"), AtomicFile::create(&path, false).err().expect("there")];
         for error in refused {
             assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         }
@@ -160,6 +160,6 @@ mod tests {
         forced.keep().expect("kept");
         assert_eq!(std::fs::read(&path).expect("there"), b"new");
         assert_eq!(names(folder.path()), ["a"]);
-        assert!(Whole::create(Path::new("no/such/folder/a"), false).is_err());
+        assert!(AtomicFile::create(Path::new("no/such/folder/a"), false).is_err());
     }
 }

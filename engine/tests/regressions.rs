@@ -7,7 +7,7 @@ mod common;
 #[path = "common/nbd.rs"]
 mod served;
 
-use common::{Draw, named, quiet, read_and_check, watch};
+use common::{Rng, named, quiet, read_and_check, watch};
 use foreread::front::nbd::Settings;
 use foreread::nbd::wire::{self, command};
 use foreread::source::{Mem, Nbd, Source};
@@ -45,7 +45,7 @@ fn slash2_368() {
     (0..2).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 15, 0), 32 << 10));
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            let own = reader.reopen().expect("opened");
+            let own = reader.try_clone().expect("opened");
             scope.spawn(move || {
                 let mut buf = vec![0; 32 << 10];
                 (2..6).for_each(|i| assert_eq!(read_and_check(&own, &mut buf, i << 15, 0), 32 << 10));
@@ -66,10 +66,10 @@ fn hf_mount_12() {
     let short = Faulty::new(named(size), |call: Call| Verdict::Cut(4096 * (1 + call.nth as usize % 7) - 5));
     let served = Served::of(Reader::open(Arc::new(short), sequential()).expect("opened"), Settings::default());
     let mut client = served.client();
-    let mut draw = Draw(12);
+    let mut rng = Rng(12);
     let mut at = 0;
     while at < size {
-        let len = (1 + draw.below(150_000)).min(size - at);
+        let len = (1 + rng.below(150_000)).min(size - at);
         client.send(command::READ, at, at, len as u32);
         assert_eq!(client.answer(), (at, 0));
         // As many bytes as were asked for, or the next answer would not be one.
@@ -85,7 +85,7 @@ fn foyer_1286() {
     for round in 0..30_u64 {
         let slow = Arc::new(Faulty::slow(named(64 * MIB), round, Duration::from_millis(2)));
         let reader = Reader::open(Arc::clone(&slow), sequential()).expect("opened");
-        let other = reader.reopen().expect("opened");
+        let other = reader.try_clone().expect("opened");
         let meter = reader.meter();
         let mut buf = vec![0; 32 << 10];
         (0..4).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 15, 0), 32 << 10));
@@ -378,7 +378,7 @@ fn wal_rus_28() {
 #[test]
 fn nbdkit_global_window() {
     let reader = Reader::open(Arc::new(named(64 * MIB)), sequential()).expect("opened");
-    let watched = reader.reopen().expect("opened");
+    let watched = reader.try_clone().expect("opened");
     let served = Served::of(reader, Settings::default());
     let mut clients = [served.client(), served.client(), served.client()];
     for i in 0..256_u64 {
