@@ -1,8 +1,7 @@
 //! What FOREREAD_POLICY and the files of a configuration change in `compare`, `explain` and `serve`, and what each says
 //! of it.
 
-mod common;
-use common::{Got, foreread_in};
+use crate::common::{Got, foreread_in};
 
 /// A user whose configuration is `text`, and a disk of 1 MiB.
 struct User(tempfile::TempDir);

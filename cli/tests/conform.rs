@@ -1,8 +1,6 @@
 //! `foreread conform linux --check`, end to end.
 
-mod common;
-
-use common::foreread;
+use crate::common::foreread;
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/recordings/ext4j-128.jsonl");
 

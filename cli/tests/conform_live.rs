@@ -1,9 +1,7 @@
 //! `foreread conform linux` on the kernel that runs here: a short form of the whole, what is left behind, and what is said
 //! where it cannot be done. Asks for root, loop devices and tracefs, and says so where they are missing.
 
-mod common;
-
-use common::foreread;
+use crate::common::foreread;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -2,8 +2,7 @@
 //!
 //! Never: a probe of a real storage, or root.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use std::path::PathBuf;
 use tempfile::TempDir;
 

@@ -1,7 +1,6 @@
 //! The help of every command fits one screen, and what is generated from the arguments is whole.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use std::process::{Command, Stdio};
 
 const COMMANDS: [&str; 18] = [

@@ -1,7 +1,6 @@
 //! `--html`, end to end: a page is written beside the other results, and refused before anything is measured.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use std::path::Path;
 
 /// The JSON inside a page.

@@ -1,7 +1,6 @@
 //! `policies`, `models` and `workloads`: complete, for people and as JSON, and fit for a pipe.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use foreread_core::policy::{ALL, Info};
 use foreread_lab::peer;
 use std::io::Read;

@@ -1,8 +1,5 @@
 //! `foreread mount` as people use it: it says when it is there, and goes away when it is told, asked twice, or killed.
-#![cfg(feature = "fuse")]
-
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use foreread_lab::trace::{self, Item};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};

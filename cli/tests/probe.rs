@@ -1,7 +1,6 @@
 //! `foreread probe` from outside: a file, a model, a model file, and what is refused.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use std::path::Path;
 
 fn text(path: &Path) -> &str {

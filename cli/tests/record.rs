@@ -2,10 +2,8 @@
 //!
 //! Needs root and tracefs, else it is skipped; what a test needs besides it names.
 
-mod common;
-#[path = "common/recorded.rs"]
-mod recorded;
-use common::foreread;
+use crate::common::foreread;
+use crate::common::recorded;
 use foreread_core::event::Advice;
 use foreread_lab::trace::Op;
 use recorded::{has, python, ranges, record, scratch, steps, text};

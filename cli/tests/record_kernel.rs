@@ -3,9 +3,7 @@
 //!
 //! Needs root, tracefs and python3, else it is skipped; what a test needs besides it names.
 
-mod common;
-#[path = "common/recorded.rs"]
-mod recorded;
+use crate::common::recorded;
 use foreread_lab::trace::{Flags, Item, Op, open};
 use recorded::{Step, has, python, record, scratch, steps, text};
 use std::fs;
@@ -430,7 +428,7 @@ fn a_scanned_mapping_is_sequential() {
 }
 
 fn output_of(options: &[&str]) -> String {
-    let got = common::foreread(options);
+    let got = crate::common::foreread(options);
     assert_eq!(got.code, Some(0), "{}", got.err);
     got.out
 }

@@ -1,9 +1,6 @@
 //! `foreread serve` as a process: what clients ask for, no more and no less, is in the trace of `--record` when the server has
 //! been told to end, by whichever signal; what it logs; what it makes of odd paths and of a control group.
-#![cfg(feature = "nbd")]
-
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use foreread::source::{Nbd, Source};
 use foreread_lab::trace::{self, Item, Op, Record};
 use std::io::{BufRead, BufReader, IoSliceMut, Read};

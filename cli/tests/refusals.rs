@@ -1,7 +1,6 @@
 //! Bad usage and bad input: one line that says what, where and what to do, exit code 2, never a panic.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 

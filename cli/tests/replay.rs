@@ -1,8 +1,7 @@
 //! `compare TRACE`: every mode on the fixtures of the formats, what a trace cannot do, and that a conversion changes no
 //! figure. Never: judges a policy.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

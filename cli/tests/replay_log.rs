@@ -1,7 +1,6 @@
 //! `replay-log`: identical, different, and not a log.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use foreread::eventlog::EventLog;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};

@@ -1,7 +1,6 @@
 //! `foreread reproduce`: tables for people, JSON for programs, the exit code.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 
 #[test]
 fn a_table_for_people_and_json_for_programs() {

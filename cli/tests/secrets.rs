@@ -1,7 +1,5 @@
 //! "Never printed": a canary in the name of a source, through every command that takes one. Whatever the command writes is
 //! looked at: stdout, stderr at the most talkative level of the log, JSON, HTML, metrics, event logs, recordings.
-#![cfg(all(feature = "object", feature = "nbd"))]
-
 use foreread::source::{Mem, Nbd, Source};
 use foreread::testing::{Lie, RangeServer, pattern};
 use std::ffi::OsStr;

@@ -1,7 +1,6 @@
 //! `import`, `export` and `trace`: what they write, what they refuse to overwrite, and that nothing half is left.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

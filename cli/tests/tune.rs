@@ -4,11 +4,9 @@
 //! Needs root and tracefs, else it is skipped; the slow disk needs nbdkit, nbdfuse and a loop device. What `tune` makes of a trace: `explain.rs` here and `tune.rs` of the lab.
 //! Never: a figure of a probe, which is the machine's.
 
-mod common;
-#[path = "tune/slow_disk.rs"]
 mod slow_disk;
 
-use common::Got;
+use crate::common::Got;
 use slow_disk::SlowDisk;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -101,8 +99,12 @@ fn a_command_is_recorded_and_told_what_to_set() {
     // What a user is told to do next is there.
     assert!(got.err.contains("foreread-dd.frt"), "{}", got.err);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
-    let again =
-        common::foreread(["tune", text(&bench.data.path().join("foreread-dd.frt")), "--on", "model:object-near"]);
+    let again = crate::common::foreread([
+        "tune",
+        text(&bench.data.path().join("foreread-dd.frt")),
+        "--on",
+        "model:object-near",
+    ]);
     assert_eq!(again.code, Some(0), "{}", again.err);
     // A second one does not take its place.
     bench.tune(&options, &["true"]).expect("as before");

@@ -1,7 +1,6 @@
 //! `compare --vary` and `--svg`, end to end: what is printed, what is written and when, what is refused.
 
-mod common;
-use common::foreread;
+use crate::common::foreread;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 

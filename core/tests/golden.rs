@@ -1,8 +1,6 @@
 //! The golden tables: requests in, decisions out, through the whole machine. The formats stand in the tables.
 
-mod common;
-
-use common::{FILE, World};
+use crate::common::{FILE, World};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::{Config, Decision, Question};
 use foreread_core::units::{ByteRange, OpenId, PageSize, ReadId};

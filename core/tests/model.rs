@@ -3,9 +3,7 @@
 //! The reference is the world itself: it knows which bytes are held and how old they are, and it checks each served
 //! piece, each drop, and the books at every step. What proptest finds it shrinks to the shortest story.
 
-mod common;
-
-use common::{FILE, World};
+use crate::common::{FILE, World};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::Config;
 use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Scope, Wants};

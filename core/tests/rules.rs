@@ -1,8 +1,6 @@
 //! One rule of the machine, one test: the ones that random stories and small worlds do not pin down by themselves.
 
-mod common;
-
-use common::{FILE, OPEN, World};
+use crate::common::{FILE, OPEN, World};
 use foreread_core::event::{Advice, Class, Error, Event, Mapping};
 use foreread_core::machine::Config;
 use foreread_core::policy::{ALL, Ask, Info, Pattern, Plan, Policy, PolicySpec, Scope, Wants};

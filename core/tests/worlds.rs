@@ -3,9 +3,7 @@
 //! A world has four to eight pages, a cache of four and two fetches in flight. Nothing is drawn: the tree of all
 //! choices is walked to a fixed depth by replaying each path from the start, and the count is printed.
 
-mod common;
-
-use common::World;
+use crate::common::World;
 use foreread_core::event::Class;
 use foreread_core::machine::Config;
 use foreread_core::units::PageSize;

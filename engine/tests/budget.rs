@@ -1,8 +1,6 @@
 //! One budget for several engines: memory, requests and bytes on their way; readahead is refused first (P3, P4).
 
-mod common;
-
-use common::{named, quiet, read_and_check, watch};
+use crate::common::{named, quiet, read_and_check, watch};
 use foreread::testing::{Faulty, Verdict};
 use foreread::{Budget, BudgetLimits, Engine, OpenError, Options, why_no_readahead};
 use std::sync::Arc;

@@ -2,9 +2,7 @@
 //!
 //! The bytes name their own offset, so one misplaced byte is noticed. Never: a measurement.
 
-mod common;
-
-use common::{Rng, check_memory, quiet, read_and_check};
+use crate::common::{Rng, check_memory, quiet, read_and_check};
 use foreread::source::Io;
 use foreread::{Advice, Options, Reader, testing};
 use foreread_core::policy::ALL;
@@ -80,7 +78,8 @@ fn run(path: &str, options: Options, name: &str, step: usize) {
         for thread in 0..THREADS {
             let (reader, total) = (&reader, &total);
             scope.spawn(move || {
-                let own = if name == "random" { Arc::clone(reader) } else { Arc::new(reader.try_clone().expect("opens")) };
+                let own =
+                    if name == "random" { Arc::clone(reader) } else { Arc::new(reader.try_clone().expect("opens")) };
                 let mut buf = vec![0; 64 << 10];
                 let read = |(at, len): (u64, usize)| read_and_check(&own, &mut buf[..len], at, 0) as u64;
                 let sum = pattern(name, thread).into_iter().step_by(step).map(read).sum::<u64>();
@@ -101,7 +100,7 @@ fn run(path: &str, options: Options, name: &str, step: usize) {
 
 #[test]
 fn every_policy_and_pattern() {
-    common::watch();
+    crate::common::watch();
     let file = big_file();
     let path = format!("file:{}", file.path().display());
     for io in WAYS {
@@ -119,7 +118,7 @@ fn every_policy_and_pattern() {
 /// As small as a cache can be, with other page sizes, and without worker threads.
 #[test]
 fn tiny_caches_and_other_pages() {
-    common::watch();
+    crate::common::watch();
     let file = big_file();
     let path = format!("file:{}", file.path().display());
     for (policy, page, pages, threads) in [
@@ -168,7 +167,7 @@ fn idle_crew(path: &str, options: Options) {
 /// One read may be larger than the whole cache; it is served in pieces.
 #[test]
 fn reads_larger_than_the_cache() {
-    common::watch();
+    crate::common::watch();
     let file = big_file();
     let path = format!("file:{}", file.path().display());
     for policy in ALL {
@@ -192,8 +191,8 @@ fn reads_larger_than_the_cache() {
 /// Hints change what is cached and never what is read.
 #[test]
 fn hints() {
-    common::watch();
-    let source = Arc::new(common::named(1 << 20));
+    crate::common::watch();
+    let source = Arc::new(crate::common::named(1 << 20));
     let reader = Reader::open(source, Options::default().policy("linux-6.18:max=128K")).expect("opens");
     reader.advise(Advice::WillNeed, 0..1 << 20).expect("taken");
     quiet(&reader);
@@ -213,7 +212,8 @@ fn hints() {
 #[test]
 fn several_buffers() {
     let size = 3_000_000;
-    let reader = Reader::open(Arc::new(common::named(size)), Options::default().cache_bytes(1 << 20)).expect("opens");
+    let reader =
+        Reader::open(Arc::new(crate::common::named(size)), Options::default().cache_bytes(1 << 20)).expect("opens");
     let mut rng = Rng(7);
     for _ in 0..300 {
         let mut bufs: Vec<Vec<u8>> = (0..1 + rng.below(9))

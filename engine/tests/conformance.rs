@@ -3,9 +3,7 @@
 //! A row makes a source whose bytes are the self-naming pattern of version 0, and says how it becomes version 1, if there is a way. A
 //! new kind of source is one line in `ROWS`. Never: what only one kind can do.
 
-mod common;
-
-use common::{Rng, named};
+use crate::common::{Rng, named};
 use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty, Queued, Verdict, pattern};
 use foreread::{Options, Reader};
@@ -76,7 +74,7 @@ const CHECKS: &[(&str, Check)] = &[
 
 #[test]
 fn every_source_passes_every_check() {
-    common::watch();
+    crate::common::watch();
     let mut made = 0;
     for (row, defaults, make) in ROWS {
         let Some(subject) = make() else { continue };
@@ -101,7 +99,7 @@ fn scratch(dir: Option<&str>) -> Option<tempfile::NamedTempFile> {
 }
 
 fn rewritten(subject: Subject, file: &tempfile::NamedTempFile) -> Subject {
-    let handle = file.try_clone().expect("it is there");
+    let handle = file.reopen().expect("it is there");
     subject.replaced_by(move || {
         // Past the tick of the file system's clock.
         std::thread::sleep(Duration::from_millis(20));
@@ -182,7 +180,7 @@ fn nbd() -> Option<Subject> {
 
 #[cfg(feature = "object")]
 mod object {
-    use super::{SIZE, Subject, common, named, pattern};
+    use super::{SIZE, Subject, named, pattern};
     use foreread::source::Mem;
     use foreread::source::object::{Object, Settings};
     use foreread::testing::RangeServer;
@@ -202,7 +200,7 @@ mod object {
     }
 
     pub fn s3() -> Option<Subject> {
-        let gateway = Arc::new(common::gateway::Gateway::start()?);
+        let gateway = Arc::new(crate::common::gateway::Gateway::start()?);
         gateway.put("x", pattern(0, SIZE, 0));
         let settings = Settings { variables: gateway.variables(), ..settings() };
         let object = Object::open_with("s3://bucket/x", settings).expect("opens");
@@ -304,7 +302,7 @@ fn reader(subject: &Subject) {
                         let mut buf = vec![0; 10_007 + thread * 30_000];
                         let mut at = 0;
                         while at < SIZE as u64 {
-                            at += common::read_and_check(&own, &mut buf, at, 0) as u64;
+                            at += crate::common::read_and_check(&own, &mut buf, at, 0) as u64;
                         }
                     });
                 }
@@ -332,5 +330,5 @@ fn version(subject: &Subject) {
     assert!(reader.read_at(&mut [0; 4096], 0).is_err(), "a reader on it is told");
     assert_eq!(source.accept(), SIZE as u64);
     right(&read(source, 5000, 4096).expect("the new version"), 4096, 1);
-    common::read_and_check(&reader, &mut [0; 300_000], 500_000, 1);
+    crate::common::read_and_check(&reader, &mut [0; 300_000], 500_000, 1);
 }

@@ -2,11 +2,9 @@
 //!
 //! Never: an edge that is only reasoned about.
 
-mod common;
-#[path = "common/nbd.rs"]
-mod served;
+use crate::common::nbd as served;
 
-use common::{check_memory, named, quiet, read_and_check, watch};
+use crate::common::{check_memory, named, only, quiet, read_and_check, watch};
 use foreread::front::nbd::Settings;
 use foreread::source::{FileSource, Mem, Nbd, Source};
 use foreread::testing::{self, Call, Faulty, Verdict};
@@ -198,7 +196,7 @@ fn a_busy_source_is_asked_again_by_the_next_read() {
 fn again(test: &str, variable: &str) -> std::process::Child {
     let me = std::env::current_exe().expect("a path");
     let mut child = Command::new(me);
-    child.args([test, "--exact", "--nocapture"]).env(variable, "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    child.args(only(module_path!(), test)).env(variable, "1").stdout(Stdio::piped()).stderr(Stdio::piped());
     child.spawn().expect("started")
 }
 

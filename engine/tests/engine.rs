@@ -1,8 +1,6 @@
 //! Many sources behind one engine: they share the cache and its limits, never their bytes.
 
-mod common;
-
-use common::{Rng, named, quiet, read_and_check, watch};
+use crate::common::{Rng, named, quiet, read_and_check, watch};
 use foreread::eventlog::replay;
 use foreread::source::{Alignment, Defaults, Mem, Source, SourceError};
 use foreread::testing::{self, Faulty, Gate, Hanging, Method, Queued, Verdict};

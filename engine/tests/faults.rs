@@ -30,9 +30,7 @@
 //! | F25 | who may connect | nbd::a_socket_is_private_and_takes_nobodys_place values::a_port_alone_stays_on_this_machine |
 //! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_who_is_in_is_served edges::an_interrupted_call_is_made_again edges::a_busy_source_is_asked_again_by_the_next_read |
 
-mod common;
-
-use common::{Rng, alone, check_memory, named, quiet, read_and_check};
+use crate::common::{Rng, alone, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
 use foreread::testing::{self, Call, Faulty, Other, Queued, Request, Verdict};
 use foreread::{Advice, Engine, Options, ReadError, Reader};
@@ -104,7 +102,7 @@ fn clean(reader: &Reader) {
 
 #[test]
 fn the_nth_fetch_fails_for_every_n() {
-    common::watch();
+    crate::common::watch();
     let mut runs = 0;
     for policy in ALL {
         for (name, story) in STORIES {
@@ -143,7 +141,7 @@ fn the_nth_fetch_fails_for_every_n() {
 /// The same with transfers that are handed to a queue and nobody's thread waits for.
 #[test]
 fn the_nth_transfer_fails_for_every_n() {
-    common::watch();
+    crate::common::watch();
     let (mut runs, mut taken) = (0, 0);
     for policy in ALL {
         for (name, story) in STORIES {
@@ -181,7 +179,7 @@ fn the_nth_transfer_fails_for_every_n() {
 /// The queue goes on no longer, from any transfer on: threads and callers read the rest, and nobody notices.
 #[test]
 fn the_queue_refuses_from_the_nth_transfer_on() {
-    common::watch();
+    crate::common::watch();
     for (name, story) in STORIES {
         for (threads, depth) in [(0, 64), (1, 64), (1, 1), (0, 2)] {
             for n in 0.. {
@@ -204,7 +202,7 @@ fn the_queue_refuses_from_the_nth_transfer_on() {
 /// Callers wait at one queue, for their own bytes and for each other's; nobody is forgotten, with workers and without.
 #[test]
 fn callers_take_turns_at_the_queue() {
-    common::watch();
+    crate::common::watch();
     for (seed, threads) in (0..12).zip([0, 1, 4].into_iter().cycle()) {
         let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(100));
         let queued = Arc::new(Queued::new(slow, seed).depth(3 + seed as usize * 5));
@@ -231,7 +229,7 @@ fn callers_take_turns_at_the_queue() {
 /// Whoever sits at the queue and has his bytes goes home: one who sleeps has to be called to the queue, since nobody else will.
 #[test]
 fn who_leaves_the_queue_calls_the_next() {
-    common::watch();
+    crate::common::watch();
     for seed in 0..40 {
         let queued = Arc::new(Queued::new(named(SIZE), seed));
         let mut options = Options::default().policy("none").threads(0);
@@ -255,7 +253,7 @@ fn who_leaves_the_queue_calls_the_next() {
 /// Readers that go at every moment, with transfers under way: dropping waits for them, and nothing stays.
 #[test]
 fn dropped_with_transfers_under_way() {
-    common::watch();
+    crate::common::watch();
     let mut busy = 0;
     for n in 0..60 {
         let slow = Faulty::slow(named(64 << 20), n, Duration::from_micros(500));
@@ -276,7 +274,7 @@ fn dropped_with_transfers_under_way() {
 /// 20 % of the reads that nobody waits for fail. No demand read does.
 #[test]
 fn failing_readahead_fails_no_read() {
-    common::watch();
+    crate::common::watch();
     let waited: Arc<Mutex<Vec<Range<u64>>>> = Arc::default();
     let rng = Mutex::new(Rng(9));
     let seen = Arc::clone(&waited);
@@ -382,7 +380,7 @@ fn every_limit_names_its_test() {
 /// Anything fails now and then, under several threads; then nothing does.
 #[test]
 fn one_in_five_under_threads() {
-    common::watch();
+    crate::common::watch();
     for policy in ALL {
         let source = Arc::new(Faulty::share(named(SIZE), 4, 200));
         let options = Options::default().policy(policy.name).cache_bytes(256 << 10);
@@ -409,7 +407,7 @@ fn one_in_five_under_threads() {
 /// A source that ends before its size says so.
 #[test]
 fn an_early_end_is_short() {
-    common::watch();
+    crate::common::watch();
     let half = |call: Call| Verdict::Cut((SIZE / 2).saturating_sub(call.offset) as usize);
     let source = Arc::new(Faulty::new(named(SIZE), half));
     let reader = open(Arc::clone(&source), "none");
@@ -429,7 +427,7 @@ fn an_early_end_is_short() {
 /// A source with a bug is a source with an error; nobody hangs.
 #[test]
 fn a_panic_is_an_error() {
-    common::watch();
+    crate::common::watch();
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if info.payload().downcast_ref::<&str>() != Some(&"a bug in a source") {
@@ -448,7 +446,7 @@ fn a_panic_is_an_error() {
 /// The last reader goes while readahead is still on its way: dropping waits for it, and nothing stays.
 #[test]
 fn dropped_while_busy() {
-    common::watch();
+    crate::common::watch();
     for _ in 0..20 {
         let source = Arc::new(Faulty::slow(named(64 << 20), 1, Duration::from_millis(2)));
         let reader = Reader::open(Arc::clone(&source), Options::default().policy("linux-6.18:max=1M")).expect("opens");
@@ -463,7 +461,7 @@ fn dropped_while_busy() {
 /// Ends come in any order and take any time: several readers of the same bytes, a slow source, a small cache.
 #[test]
 fn slow_and_shared() {
-    common::watch();
+    crate::common::watch();
     let source = Arc::new(Faulty::slow(named(SIZE), 7, Duration::from_micros(300)));
     let options = Options::default().policy("linux-6.18:max=256K").cache_bytes(512 << 10).threads(2);
     let reader = Reader::open(source, options).expect("opens");
@@ -491,7 +489,7 @@ fn version(v: u16) -> Vec<u8> {
 /// A source that cannot take over its new version goes on to say that it has changed: no read mixes two, and none hangs.
 #[test]
 fn the_nth_accept_fails_for_every_n() {
-    common::watch();
+    crate::common::watch();
     for lasting in [false, true] {
         for n in 0.. {
             let source = Arc::new(Faulty::nth_of(Mem::new(version(0)), Other::Accept, n, lasting));
@@ -529,7 +527,7 @@ fn the_nth_accept_fails_for_every_n() {
 /// A flush that fails is kept for every later one, and what it was for can still be read. Opened again it starts clean.
 #[test]
 fn the_nth_flush_fails_for_every_n() {
-    common::watch();
+    crate::common::watch();
     for lasting in [false, true] {
         for n in 0..5 {
             let source = Arc::new(Faulty::nth_of(Mem::new(version(0)), Other::Flush, n, lasting));
@@ -556,7 +554,7 @@ fn the_nth_flush_fails_for_every_n() {
 /// With no thread to be had, and whichever is the first: every read is right, by threads, by a queue, by tasks.
 #[test]
 fn the_nth_thread_is_refused_for_every_n() {
-    alone("the_nth_thread_is_refused_for_every_n", || {
+    alone(module_path!(), "the_nth_thread_is_refused_for_every_n", || {
         let mut refused = 0;
         for lasting in [false, true] {
             for n in 0.. {
@@ -593,7 +591,7 @@ fn the_nth_thread_is_refused_for_every_n() {
 #[test]
 #[cfg(feature = "nbd")]
 fn a_server_without_its_first_thread_is_an_error() {
-    alone("a_server_without_its_first_thread_is_an_error", || {
+    alone(module_path!(), "a_server_without_its_first_thread_is_an_error", || {
         use foreread::front::nbd::{Listen, Server, Settings};
         let dir = tempfile::tempdir().expect("a directory");
         let reader = || Reader::open(Arc::new(named(SIZE)), Options::default()).expect("opens");
@@ -609,7 +607,7 @@ fn a_server_without_its_first_thread_is_an_error() {
 /// Memory of its own that the system does not map: buffers come from the allocator, and every read is right.
 #[test]
 fn the_nth_mapping_is_refused_for_every_n() {
-    alone("the_nth_mapping_is_refused_for_every_n", || {
+    alone(module_path!(), "the_nth_mapping_is_refused_for_every_n", || {
         // Each round needs one slab more than what the ones before have left.
         for n in 0..3_u64 {
             let size = (n + 1) * (36 << 20);
@@ -630,7 +628,7 @@ fn the_nth_mapping_is_refused_for_every_n() {
 #[test]
 #[cfg(feature = "uring")]
 fn the_nth_mapping_of_files_is_refused_for_every_n() {
-    alone("the_nth_mapping_of_files_is_refused_for_every_n", || {
+    alone(module_path!(), "the_nth_mapping_of_files_is_refused_for_every_n", || {
         let file = tempfile::NamedTempFile::new().expect("a scratch file");
         std::fs::write(file.path(), testing::pattern(0, 4 << 20, 0)).expect("room");
         let name = format!("file:{}", file.path().display());
@@ -668,7 +666,7 @@ fn the_nth_mapping_of_files_is_refused_for_every_n() {
 /// A file that cannot be opened is an error that says what to do; the engine and the files that it has go on.
 #[test]
 fn the_nth_open_fails_for_every_n() {
-    alone("the_nth_open_fails_for_every_n", || {
+    alone(module_path!(), "the_nth_open_fails_for_every_n", || {
         let file = tempfile::NamedTempFile::new().expect("a scratch file");
         std::fs::write(file.path(), testing::pattern(0, 100_000, 0)).expect("room");
         let name = format!("file:{}", file.path().display());

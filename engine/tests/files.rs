@@ -2,10 +2,8 @@
 //!
 //! Never: a check of what cannot be noticed (SEMANTICS.md names that).
 
-mod common;
-
-use common::device::LoopDevice;
-use common::{check_memory, quiet, read_and_check};
+use crate::common::device::LoopDevice;
+use crate::common::{check_memory, quiet, read_and_check};
 use foreread::source::{self, Defaults, Mem, Source};
 use foreread::testing::{self, pattern};
 use foreread::{OpenError, Options, ReadError, Reader};
@@ -37,7 +35,7 @@ fn refused(path: &Path) -> String {
 
 #[test]
 fn what_is_no_file_is_refused_in_one_line() {
-    common::watch();
+    crate::common::watch();
     let dir = tempdir().expect("a directory");
     assert!(refused(dir.path()).contains("is a directory; name a regular file or a block device"));
     let missing = dir.path().join("missing");
@@ -58,7 +56,7 @@ fn what_is_no_file_is_refused_in_one_line() {
 
 #[test]
 fn no_permission() {
-    common::watch();
+    crate::common::watch();
     let file = file_of(&[1; 100]);
     set_permissions(file.path(), Permissions::from_mode(0o000)).expect("it is ours");
     if File::open(file.path()).is_ok() {
@@ -70,7 +68,7 @@ fn no_permission() {
 
 #[test]
 fn settings_that_do_not_fit() {
-    common::watch();
+    crate::common::watch();
     let open = |options| Reader::open(Arc::new(Mem::new(vec![1])), options).err().expect("refused").to_string();
     assert!(open(Options::default().policy("linux-9")).contains("there is no 'linux-9'"));
     assert!(open(Options::default().policy("none:x=1")).contains("foreread policies"));
@@ -81,7 +79,7 @@ fn settings_that_do_not_fit() {
 
 #[test]
 fn an_empty_file() {
-    common::watch();
+    crate::common::watch();
     let file = file_of(&[]);
     let reader = open(file.path()).expect("opens");
     assert_eq!(reader.size(), 0);
@@ -92,7 +90,7 @@ fn an_empty_file() {
 
 #[test]
 fn at_and_past_the_end() {
-    common::watch();
+    crate::common::watch();
     for size in [1u64, 511, 512, 513, 4095, 4096, 4097, 10_000, 262_144, 262_145] {
         let file = file_of(&pattern(0, size as usize, 0));
         for policy in ["none", "linux-6.18", "rbd-plain"] {
@@ -115,7 +113,7 @@ fn at_and_past_the_end() {
 
 #[test]
 fn appended_while_it_is_read() {
-    common::watch();
+    crate::common::watch();
     let file = file_of(&pattern(0, 10_000, 0));
     let reader = open(file.path()).expect("opens");
     let mut buf = vec![0; 200_000];
@@ -134,7 +132,7 @@ fn appended_while_it_is_read() {
 /// A writer appends all the time; no reader fails, and every byte is right.
 #[test]
 fn appended_by_another_thread() {
-    common::watch();
+    crate::common::watch();
     let file = file_of(&pattern(0, 1000, 0));
     let reader = open(file.path()).expect("opens");
     let end = 3_000_000;
@@ -164,7 +162,7 @@ fn appended_by_another_thread() {
 /// `cp longer file`: the file is truncated and written, and between two looks only the larger size is left of that.
 #[test]
 fn a_longer_file_copied_over_it_is_no_append() {
-    common::watch();
+    crate::common::watch();
     for policy in ["none", "linux-6.18"] {
         let file = file_of(&pattern(0, 300_000, 1));
         let name = format!("file:{}", file.path().display());
@@ -194,7 +192,7 @@ fn a_longer_file_copied_over_it_is_no_append() {
 /// has read a version reads an older one.
 #[test]
 fn copied_over_again_and_again() {
-    common::watch();
+    crate::common::watch();
     let file = file_of(&pattern(0, 200_000, 0));
     let name = format!("file:{}", file.path().display());
     let options = Options::default().policy("linux-6.18:max=64K").cache_bytes(128 << 10);
@@ -211,7 +209,7 @@ fn copied_over_again_and_again() {
         for thread in 0..3 {
             let (own, done) = (reader.try_clone().expect("opens"), &done);
             scope.spawn(move || {
-                let mut rng = common::Rng(thread);
+                let mut rng = crate::common::Rng(thread);
                 let mut buf = vec![0; 40_000];
                 let (mut newest, mut reads) = (0, 0);
                 while !done.load(std::sync::atomic::Ordering::SeqCst) || reads < 10 {
@@ -239,7 +237,7 @@ fn copied_over_again_and_again() {
 /// A reader that is pinned takes no growth, were it an append or not; unless its caller has said that files are appended to.
 #[test]
 fn growth_is_a_change_to_a_pinned_reader() {
-    common::watch();
+    crate::common::watch();
     for appending in [false, true] {
         let file = file_of(&pattern(0, 300_000, 0));
         let name = format!("file:{}", file.path().display());
@@ -262,7 +260,7 @@ fn growth_is_a_change_to_a_pinned_reader() {
 /// Another version: each reader is told once, and then reads the new bytes and no old ones.
 #[test]
 fn overwritten() {
-    common::watch();
+    crate::common::watch();
     let file = file_of(&pattern(0, 100_000, 1));
     let reader = open(file.path()).expect("opens");
     let other = reader.try_clone().expect("opens");
@@ -286,7 +284,7 @@ fn overwritten() {
 
 #[test]
 fn shrunk_while_it_is_read() {
-    common::watch();
+    crate::common::watch();
     let file = file_of(&pattern(0, 4 << 20, 0));
     let reader = open(file.path()).expect("opens");
     let mut buf = vec![0; 64 << 10];
@@ -357,7 +355,7 @@ impl Source for InPairs {
 /// Two fetches come back with the news of one change: it is one change, and each reader hears of it once.
 #[test]
 fn each_reader_is_told_once() {
-    common::watch();
+    crate::common::watch();
     let source = Arc::new(InPairs(Mem::new(pattern(0, 1 << 20, 1)), Barrier::new(2)));
     let first = Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opens");
     let second = first.try_clone().expect("opens");
@@ -376,7 +374,7 @@ fn each_reader_is_told_once() {
 /// The source is replaced again and again under several readers. Each reply is of one version.
 #[test]
 fn replies_never_mix_versions() {
-    common::watch();
+    crate::common::watch();
     const SIZE: usize = 256 << 10;
     let source = Arc::new(Mem::new(pattern(0, SIZE, 0)));
     let options = Options::default().policy("linux-6.18:max=64K").cache_bytes(128 << 10);
@@ -392,7 +390,7 @@ fn replies_never_mix_versions() {
         for thread in 0..4 {
             let own = reader.try_clone().expect("opens");
             scope.spawn(move || {
-                let mut rng = common::Rng(thread);
+                let mut rng = crate::common::Rng(thread);
                 let mut buf = vec![0; 50_000];
                 let mut newest = 0;
                 while newest < rounds {
@@ -417,12 +415,12 @@ fn replies_never_mix_versions() {
 /// Any offset, length and address, though the file is read directly: the source itself keeps the contract.
 #[test]
 fn the_file_source_takes_anything() {
-    common::watch();
+    crate::common::watch();
     let size = 700_001;
     let file = file_of(&pattern(0, size, 0));
     let source = source::FileSource::open(file.path()).expect("opens");
     println!("{} {:?}", source.describe(), source.alignment());
-    let mut rng = common::Rng(1);
+    let mut rng = crate::common::Rng(1);
     let mut memory = vec![0; 1 << 20];
     for _ in 0..500 {
         let (skip, offset) = (rng.below(5000) as usize, rng.below(size as u64 + 5000));
@@ -441,7 +439,7 @@ fn the_file_source_takes_anything() {
 /// Where there is no direct I/O, it says so and reads the same bytes.
 #[test]
 fn through_the_page_cache() {
-    common::watch();
+    crate::common::watch();
     let Ok(mut file) = NamedTempFile::new_in("/dev/shm") else {
         println!("skipped: needs a tmpfs at /dev/shm");
         return;
@@ -456,7 +454,7 @@ fn through_the_page_cache() {
 /// A block device by its node in /dev, which lies in a devtmpfs and is read past the page cache all the same.
 #[test]
 fn a_block_device_is_read_directly() {
-    common::watch();
+    crate::common::watch();
     let file = file_of(&pattern(0, 3 << 20, 0));
     let Some(device) = LoopDevice::over(file.path()) else { return };
     let source = source::FileSource::open(&device.path).expect("opens");
@@ -465,7 +463,7 @@ fn a_block_device_is_read_directly() {
     assert_eq!(source.size(), 3 << 20);
     let reader = Reader::open(device.name(), Options::default()).expect("opens");
     assert_eq!(reader.size(), 3 << 20);
-    let mut rng = common::Rng(2);
+    let mut rng = crate::common::Rng(2);
     let mut buf = vec![0; 200_000];
     for _ in 0..100 {
         let (at, len) = (rng.below(3 << 20), 1 + rng.below(200_000) as usize);
@@ -479,7 +477,7 @@ fn a_block_device_is_read_directly() {
 /// A device that became larger (a volume that was extended) is read on, and a reader that is pinned to its size is told.
 #[test]
 fn a_block_device_that_grew() {
-    common::watch();
+    crate::common::watch();
     let file = file_of(&pattern(0, 1 << 20, 0));
     let Some(device) = LoopDevice::over(file.path()) else { return };
     let reader = Reader::open(device.name(), Options::default().policy("none")).expect("opens");

@@ -1,9 +1,6 @@
 //! Real mounts: right bytes, one version under a number, nobody behind another's slow file, and an end without remains.
-#![cfg(feature = "fuse")]
 
-mod common;
-
-use common::{Rng, watch};
+use crate::common::{Rng, watch};
 use foreread::front::fuse::{Mount, Settings, Stop, Unmounted};
 use foreread::source::tree::{self, Entry, Kind, Meta, Tree};
 use foreread::source::{Defaults, Mem, Source, SourceError};

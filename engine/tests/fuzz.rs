@@ -1,9 +1,7 @@
 //! The smoke form of the fuzz targets: the same functions, on seeded input and on mutations of real conversations. The long
 //! form: ./test-long fuzz.
 
-mod common;
-
-use common::{Rng, watch};
+use crate::common::{Rng, watch};
 use foreread::nbd::wire::{self, Request, command};
 use foreread::testing::fuzz::{self, Story};
 

@@ -1,9 +1,6 @@
 //! The metrics are OpenMetrics that others can parse, say what the counters say, and the port stays within its limits.
-#![cfg(feature = "metrics")]
 
-mod common;
-
-use common::{named, quiet, read_and_check, watch};
+use crate::common::{named, quiet, read_and_check, watch};
 use foreread::front::metrics::{FrontView, MAX_STREAMS, MetricsServer, text};
 use foreread::policy::Pattern;
 use foreread::{Engine, Options};

@@ -1,11 +1,9 @@
 //! The NBD server and the NBD source: against each other, against clients that mean harm, and against other people's
 //! programs. Each peer that is missing is named: `skipped: needs X`.
 
-mod common;
-#[path = "common/nbd.rs"]
-mod served;
+use crate::common::nbd as served;
 
-use common::{Rng, named, quiet, watch};
+use crate::common::{Rng, named, quiet, watch};
 use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
 use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Mem, Nbd, Source};
@@ -133,7 +131,7 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
     );
     let reader = Reader::open(served.uri().as_str(), Options::default().policy("none")).expect("opened");
     let mut buf = vec![0; 8192];
-    assert_eq!(common::read_and_check(&reader, &mut buf, 0, 1), 8192);
+    assert_eq!(crate::common::read_and_check(&reader, &mut buf, 0, 1), 8192);
     for (version, size) in [(2, 1 << 20), (3, 3 << 20), (4, 1 << 18)] {
         first.replace(testing::pattern(0, size, version));
         // Where nothing is cached.
@@ -141,7 +139,7 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
         let error = reader.read_at(&mut buf, at).expect_err("it has changed");
         assert!(matches!(error, ReadError::Changed { .. }), "{error}");
         for at in [at, 0] {
-            assert_eq!(common::read_and_check(&reader, &mut buf, at, version), 8192);
+            assert_eq!(crate::common::read_and_check(&reader, &mut buf, at, version), 8192);
         }
         assert_eq!(reader.size(), size as u64);
     }
@@ -167,11 +165,11 @@ fn a_server_that_died_is_connected_to_again() {
     let uri = format!("nbd+unix:///?socket={}", dir.path().join("s").display());
     let reader = Reader::open(uri.as_str(), Options::default().policy("none")).expect("opened");
     let mut buf = vec![0; 4096];
-    common::read_and_check(&reader, &mut buf, 0, 0);
+    crate::common::read_and_check(&reader, &mut buf, 0, 0);
     end(server);
     let error = reader.read_at(&mut buf, MIB).expect_err("it is dead");
     assert!(matches!(error, ReadError::Io { .. }), "{error}");
-    common::read_and_check(&reader, &mut buf, 0, 0);
+    crate::common::read_and_check(&reader, &mut buf, 0, 0);
     let server = start();
     let until = std::time::Instant::now() + Duration::from_secs(20);
     while reader.read_at(&mut buf, 2 * MIB).is_err() {
@@ -186,7 +184,7 @@ fn a_server_that_died_is_connected_to_again() {
             std::thread::sleep(Duration::from_millis(200));
             start()
         });
-        common::read_and_check(&reader, &mut buf, 3 * MIB, 0);
+        crate::common::read_and_check(&reader, &mut buf, 3 * MIB, 0);
         server.join().expect("started")
     });
     drop(reader);

@@ -2,11 +2,9 @@
 //!
 //! Never: a time that is measured. What would stand still ends after 20 s, and fails.
 
-mod common;
-#[path = "common/nbd.rs"]
-mod served;
+use crate::common::nbd as served;
 
-use common::named;
+use crate::common::named;
 use foreread::front::nbd::Settings;
 use foreread::nbd::wire::{Request, command};
 use foreread::source::Mem;

@@ -1,11 +1,7 @@
 //! Objects over HTTP, against a server that tells every lie, and over S3, against versitygw. After each lie: the right
 //! bytes or one error line, no hang, and the next read starts clean.
 
-#![cfg(feature = "object")]
-
-mod common;
-
-use common::{Rng, named, quiet, watch};
+use crate::common::{Rng, named, quiet, watch};
 use foreread::source::object::{Object, Settings};
 use foreread::source::{self, Mem, Source, SourceError};
 use foreread::testing::{self, Lie, Link, RangeServer};
@@ -103,12 +99,12 @@ fn an_object_that_shrank_has_changed() {
         let object = Object::open_with(&server.url(), settings()).expect("opened");
         let reader = Reader::open(Arc::new(object), Options::default().policy("none")).expect("opened");
         let mut buf = vec![0; 4096];
-        common::read_and_check(&reader, &mut buf, 0, 1);
+        crate::common::read_and_check(&reader, &mut buf, 0, 1);
         server.replace(Mem::new(testing::pattern(0, 10_000, 2)), None, date);
         let error = reader.read_at(&mut buf, 500_000).expect_err("it has changed");
         assert!(matches!(error, ReadError::Changed { .. }), "{date:?}: {error}");
         assert_eq!((reader.size(), reader.read_at(&mut buf, 500_000)), (10_000, Ok(0)));
-        assert_eq!(common::read_and_check(&reader, &mut buf, 0, 2), 4096, "nothing of the old one");
+        assert_eq!(crate::common::read_and_check(&reader, &mut buf, 0, 2), 4096, "nothing of the old one");
         server.lie(Lie::Status(416, None), u64::MAX);
         let error = reader.read_at(&mut buf, 5000).expect_err("refused");
         assert!(matches!(error, ReadError::Io { .. } | ReadError::Changed { .. }), "{error}");
@@ -362,7 +358,7 @@ fn a_hung_request_costs_one_slot_for_its_deadline() {
         assert_eq!(error.errno(), rustix::io::Errno::TIMEDOUT.raw_os_error(), "{error}");
     }
     quiet(&reader);
-    common::read_and_check(&reader, &mut buf, 0, 0);
+    crate::common::read_and_check(&reader, &mut buf, 0, 0);
 }
 
 #[test]

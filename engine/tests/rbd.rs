@@ -1,11 +1,8 @@
 //! Ceph images as a source, on a real cluster of one machine. Without Ceph's packages: skipped by name.
 //!
 //! Never: a cluster that outlives the tests (`CephCluster` sees to that).
-#![cfg(feature = "rbd")]
 
-mod common;
-
-use common::{Rng, quiet, read_and_check, watch};
+use crate::common::{Rng, quiet, read_and_check, watch};
 use foreread::source::{Defaults, Rbd, RbdSettings, Source, SourceError};
 use foreread::testing::{self, CephCluster, CephError};
 use foreread::{Options, ReadError, Reader};

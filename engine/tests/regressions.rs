@@ -3,11 +3,9 @@
 //! The same circumstances, made here, must come out right. Never: a judgement on anybody; these are the bugs that good
 //! programs of this kind have, and most were found by users.
 
-mod common;
-#[path = "common/nbd.rs"]
-mod served;
+use crate::common::nbd as served;
 
-use common::{Rng, named, quiet, read_and_check, watch};
+use crate::common::{Rng, named, only, quiet, read_and_check, watch};
 use foreread::front::nbd::Settings;
 use foreread::nbd::wire::{self, command};
 use foreread::source::{Mem, Nbd, Source};
@@ -124,7 +122,10 @@ fn rocksdb_14337() {
     for inject in ["inject=io_uring_setup:error=ENOMEM:when=2+", "inject=io_uring_setup:error=EPERM"] {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup", "-e", inject]);
-        strace.arg(std::env::current_exe().expect("this test")).args(["--exact", "rocksdb_14337"]).env(CHILD, "1");
+        strace
+            .arg(std::env::current_exe().expect("this test"))
+            .args(only(module_path!(), "rocksdb_14337"))
+            .env(CHILD, "1");
         let out = strace.output().expect("started");
         assert!(out.status.success(), "{inject}: {}", String::from_utf8_lossy(&out.stdout));
     }

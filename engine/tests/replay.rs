@@ -2,9 +2,7 @@
 //!
 //! Never: a log that panics anything.
 
-mod common;
-
-use common::{Rng, named};
+use crate::common::{Rng, named};
 use foreread::eventlog::{self, Replay, ReplayError};
 use foreread::testing::{Faulty, Queued};
 use foreread::{Advice, Options, Origin, Reader};
@@ -63,7 +61,7 @@ fn replay(text: &[u8]) -> Result<Replay, ReplayError> {
 
 #[test]
 fn twenty_live_runs() {
-    common::watch();
+    crate::common::watch();
     let dir = tempfile::tempdir().expect("a directory");
     let (mut reads, mut ahead, mut events, mut actions) = (0, 0, 0, 0);
     for seed in 0..20 {
@@ -81,7 +79,7 @@ fn twenty_live_runs() {
 /// read in it.
 #[test]
 fn an_ended_log_is_the_counters_of_its_moment() {
-    common::watch();
+    crate::common::watch();
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     let options = Options::default().policy("linux-6.18:max=128K").event_log(&log).threads(2);
@@ -118,7 +116,7 @@ fn sample() -> String {
 
 #[test]
 fn a_touched_log_is_noticed() {
-    common::watch();
+    crate::common::watch();
     let text = sample();
     assert!(replay(text.as_bytes()).is_ok());
     let lines: Vec<&str> = text.lines().collect();
@@ -164,7 +162,7 @@ fn a_touched_log_is_noticed() {
 
 #[test]
 fn what_is_no_log_is_an_error_with_its_line() {
-    common::watch();
+    crate::common::watch();
     let head = "foreread-events 1\nconfig page=4096 capacity_pages=100 max_fetch_bytes=4194304 max_in_flight=64 \
                 max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0\npolicy none\n";
     assert_eq!(replay(head.as_bytes()).expect("a log without events"), Replay::default());
@@ -194,7 +192,7 @@ fn what_is_no_log_is_an_error_with_its_line() {
 /// Whatever stands in a log, replay ends, with an error or without.
 #[test]
 fn no_log_panics() {
-    common::watch();
+    crate::common::watch();
     let text = sample();
     let short: Vec<u8> = text.lines().take(400).flat_map(|l| [l.as_bytes(), b"\n"].concat()).collect();
     let mut rng = Rng(11);
@@ -238,7 +236,7 @@ fn feed(head: &[&str], events: &[&str]) {
 /// A maximum that goes by the size of the source is a plain number in the log, so that a log alone is enough.
 #[test]
 fn a_maximum_by_capacity_is_logged_as_it_came_out() {
-    common::watch();
+    crate::common::watch();
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     let policy = "linux-3.12:max=512K+capacity-2010b";

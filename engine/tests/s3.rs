@@ -1,11 +1,8 @@
 //! Objects of S3 and folders of them, against versitygw, and what real servers say that cannot be read from.
 //! Each server that is missing is named: `skipped: needs X`.
-#![cfg(feature = "object")]
 
-mod common;
-
-use common::gateway::Gateway;
-use common::{Rng, quiet, watch};
+use crate::common::gateway::Gateway;
+use crate::common::{Rng, quiet, watch};
 use foreread::source::object::{Object, Prefix, Settings};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{self, Source};
@@ -59,7 +56,7 @@ fn objects_of_s3_are_read_back() {
     let mut rng = Rng(3);
     let mut buf = vec![0; 100_000];
     for _ in 0..100 {
-        common::read_and_check(&reader, &mut buf[..rng.0 as usize % 100_000], rng.below(5 * MIB), 0);
+        crate::common::read_and_check(&reader, &mut buf[..rng.0 as usize % 100_000], rng.below(5 * MIB), 0);
         rng.next();
     }
     quiet(&reader);
@@ -135,7 +132,7 @@ fn what_s3_refuses_is_said_in_one_line_with_a_remedy() {
             settings.variables.push((variable.to_string(), value.to_string()));
         }
         let line = Object::open_with(name, settings).err().unwrap_or_else(|| panic!("{name} opened")).to_string();
-        assert!(!line.contains('\n') && !line.contains(common::gateway::SECRET) && line.len() < 250, "{line}");
+        assert!(!line.contains('\n') && !line.contains(crate::common::gateway::SECRET) && line.len() < 250, "{line}");
         line
     };
     for (name, set, words) in [

@@ -2,9 +2,7 @@
 //!
 //! Never: a time that is measured; gates say what may go on.
 
-mod common;
-
-use common::{Rng, check_memory, named, quiet};
+use crate::common::{Rng, check_memory, named, quiet};
 use foreread::eventlog;
 use foreread::source::{Defaults, Mem, Sink, Source, SourceError};
 use foreread::testing;

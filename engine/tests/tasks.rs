@@ -2,9 +2,7 @@
 //!
 //! Never: a time that is measured.
 
-mod common;
-
-use common::{Rng, alone, check_memory, named, quiet, watch};
+use crate::common::{Rng, alone, check_memory, named, quiet, watch};
 use foreread::source::{Mem, Source};
 use foreread::testing::{self, Faulty, Queued};
 use foreread::{Options, ReadError, Reader};
@@ -231,7 +229,7 @@ fn kept() -> (usize, usize) {
 /// Reads that are given up keep no thread and no mapping: neither rings nor stacks.
 #[test]
 fn what_is_given_up_keeps_no_thread_and_no_mapping() {
-    alone("what_is_given_up_keeps_no_thread_and_no_mapping", || {
+    alone(module_path!(), "what_is_given_up_keeps_no_thread_and_no_mapping", || {
         watch();
         let round = || {
             for (name, source, options) in sources() {

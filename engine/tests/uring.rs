@@ -2,11 +2,8 @@
 //!
 //! Where the kernel has to misbehave, the test runs itself again under strace, which makes the system call fail. Never: what holds
 //! for every source (`conformance.rs`), or for every way to read a file (`files.rs`, `bytes.rs`).
-#![cfg(feature = "uring")]
 
-mod common;
-
-use common::{Rng, check_memory, quiet, read_and_check};
+use crate::common::{Rng, check_memory, only, quiet, read_and_check};
 use foreread::source::{FileSource, Io, Source};
 use foreread::testing::pattern;
 use foreread::{Advice, Options, Reader};
@@ -72,7 +69,7 @@ fn again_with(test: &str, inject: &str, path: &Path) -> Option<Output> {
     let itself = std::env::current_exe().expect("this test");
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup,io_uring_enter", "-e", inject]);
-    strace.arg(itself).args(["--exact", test, "--nocapture", "--test-threads=1"]).env(FILE, path);
+    strace.arg(itself).args(only(module_path!(), test)).env(FILE, path);
     // A sanitizer cannot look for leaks in a traced process.
     strace.env("ASAN_OPTIONS", "detect_leaks=0");
     match strace.output() {
@@ -104,7 +101,7 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn forbidden_or_missing_it_falls_back_and_says_so() {
-    common::watch();
+    crate::common::watch();
     if inner().is_some() {
         return;
     }
@@ -128,7 +125,7 @@ fn forbidden_or_missing_it_falls_back_and_says_so() {
 /// It worked when it was tried and is refused later: what the kernel has not taken is read by threads, and nobody notices.
 #[test]
 fn refused_in_the_middle() {
-    common::watch();
+    crate::common::watch();
     if inner().is_some() {
         return;
     }
@@ -151,7 +148,7 @@ fn refused_in_the_middle() {
 
 #[test]
 fn as_asked() {
-    common::watch();
+    crate::common::watch();
     let file = file();
     let name = format!("file:{}", file.path().display());
     let reader = Reader::open(name.as_str(), Options::default().io(Io::Threads)).expect("opens");
@@ -165,7 +162,7 @@ fn as_asked() {
 /// Rings are counted; files beyond the last one are read by threads, and closing makes room.
 #[test]
 fn more_files_than_rings() {
-    common::watch();
+    crate::common::watch();
     let file = file();
     if !have_ring(file.path()) {
         return;
@@ -190,7 +187,7 @@ fn descriptors(path: &Path) -> usize {
 /// longer.
 #[test]
 fn dropped_at_every_moment() {
-    common::watch();
+    crate::common::watch();
     let file = file();
     if !have_ring(file.path()) {
         return;
@@ -222,7 +219,7 @@ fn dropped_at_every_moment() {
 /// The kernel cancels what a thread leaves behind when it ends; the bytes come all the same.
 #[test]
 fn threads_that_end_leave_nothing_undone() {
-    common::watch();
+    crate::common::watch();
     let file = file();
     if !have_ring(file.path()) {
         return;

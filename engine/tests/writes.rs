@@ -1,11 +1,9 @@
 //! Writing: through the server and the reader to the source, and never a byte of before for a read that begins later.
 
-mod common;
-#[path = "common/nbd.rs"]
-mod served;
+use crate::common::nbd as served;
 
-use common::device::{LoopDevice, SmallDisk};
-use common::{Rng, named, quiet, watch};
+use crate::common::device::{LoopDevice, SmallDisk};
+use crate::common::{Rng, named, only, quiet, watch};
 use foreread::front::nbd::{Listen, Server, Settings};
 use foreread::nbd::wire::{self, command, command_flag, errno};
 use foreread::source::{Defaults, FileSource, Mem, Source, SourceError};
@@ -444,7 +442,7 @@ fn a_flush_reaches_the_file() {
         .args(["-f", "-e", "trace=fdatasync", "-o"])
         .arg(log.path())
         .arg(me)
-        .args(["a_flush_reaches_the_file", "--exact"])
+        .args(only(module_path!(), "a_flush_reaches_the_file"))
         .env(CHILD, "1")
         .output()
         .expect("started");

@@ -1,7 +1,5 @@
 //! librbd itself beside `rbd-aligned`, on a cluster of one machine: the published tables and some random sequences.
 //! `foreread conform rbd` has more of them, `./test-long rbd` many. Without Ceph's packages: skipped by name.
-#![cfg(feature = "rbd")]
-
 use foreread::testing::{CephCluster, CephError};
 use foreread_core::policy::PolicySpec;
 use foreread_lab::compare::{Plan, Where};

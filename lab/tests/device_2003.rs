@@ -4,8 +4,8 @@
 
 use foreread_lab::device::presets;
 use foreread_lab::device::{Arrival, Command};
-use foreread_lab::rng::Rng;
 use foreread_lab::reproduce::published::seed_003::{AIO, DEPTH};
+use foreread_lab::rng::Rng;
 
 const RECORD: u64 = 64 << 10;
 const FILE: u64 = 1 << 30;

@@ -3,7 +3,6 @@
 //!
 //! Small sizes, so that every workload, model and policy of the house can meet.
 
-#[path = "limits/search.rs"]
 mod search;
 
 use foreread_core::event::Advice;
@@ -128,7 +127,7 @@ fn a_random_policy_hardly_beats_the_oracle_and_never_the_bound() {
     assert!(found.oracle_in_bounds() < 1.68, "a weaker search, or a lower bound: {found}");
 }
 
-/// The same for longer: `FOREREAD_CELLS=20000 cargo test --release -p foreread-lab --test limits -- --ignored random --nocapture`.
+/// The same for longer: `FOREREAD_CELLS=20000 cargo test --release -p foreread-lab --test lab_tests -- --ignored limits::random --nocapture`.
 #[test]
 #[ignore = "minutes, even in release"]
 fn a_long_random_search() {

@@ -1,7 +1,6 @@
 //! Pages: well-formed, complete, harmless whatever the names are, and fit for a phone and the night in a real browser.
 
-mod chromium;
-use chromium::{Look, Seen};
+use crate::chromium::{Look, Seen};
 use foreread_core::stats::Stats;
 use foreread_core::units::ByteRange;
 use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, Tried};
@@ -384,29 +383,30 @@ fn said(seen: &Seen) -> serde_json::Value {
 
 #[test]
 fn a_browser_finds_nothing_to_complain_of() {
-    let Some(browser) = chromium::find() else { return };
+    let Some(browser) = crate::chromium::find() else { return };
     let dir = tempfile::tempdir().expect("a scratch directory");
     for made in pages(HOSTILE) {
-        let seen = chromium::see(browser, &save(&dir, "page.html", &made.html), Look { width: 390, dark: false });
+        let seen =
+            crate::chromium::see(browser, &save(&dir, "page.html", &made.html), Look { width: 390, dark: false });
         assert!(seen.console.is_empty(), "{}: {:?}", made.name, seen.console);
         assert!(seen.dom.contains("<details>") && seen.dom.contains("foreread-json"), "{}", made.name);
     }
     // The browser would have told: this script is refused by the page's policy.
     let broken = pages("boot-ide")[0].html.replace("</body>", "<script>1</script></body>");
-    let seen = chromium::see(browser, &save(&dir, "broken.html", &broken), Look { width: 390, dark: false });
+    let seen = crate::chromium::see(browser, &save(&dir, "broken.html", &broken), Look { width: 390, dark: false });
     assert!(!seen.console.is_empty());
 }
 
 #[test]
 fn pages_fit_a_phone_and_follow_the_night() {
-    let Some(browser) = chromium::find() else { return };
+    let Some(browser) = crate::chromium::find() else { return };
     let dir = tempfile::tempdir().expect("a scratch directory");
     let long = format!("{HOSTILE} linux-6.18:{}", "max=1M,".repeat(40));
     for (i, made) in pages(&long).iter().enumerate() {
         let dark = i % 2 == 0;
         save(&dir, "told.html", &told(made));
         let path = save(&dir, "frame.html", &framed(PHONE));
-        let got = said(&chromium::see(browser, &path, Look { width: 800, dark }));
+        let got = said(&crate::chromium::see(browser, &path, Look { width: 800, dark }));
         let number = |key: &str| got[key].as_u64().unwrap_or_else(|| panic!("{key}: {got}"));
         assert!(number("wide") <= number("inner"), "{}: {got}", made.name);
         assert_eq!(number("inner"), u64::from(PHONE), "{}: {got}", made.name);

@@ -3,7 +3,6 @@
 //!
 //! Never: a published figure; these are in the library's `reproduce::published`.
 
-#[path = "reproduce/posts.rs"]
 mod posts;
 
 use foreread_lab::device::disk::{DiskModel, Slope};

@@ -1,13 +1,12 @@
 //! Seed 001 (Wu Fengguang, 2010): blkid on Linus Torvalds's USB device of 505 kB and 15 kB/s.
 
-mod seeds;
+use crate::seeds::{mean, table};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
-use foreread_lab::zero_latency;
 use foreread_lab::reproduce::published::seed_001::{BLKID, TINY};
-use seeds::{mean, table};
+use foreread_lab::zero_latency;
 
 const UNCAPPED: &str = "linux-2.6.31:max=128K";
 /// The cap of the seed: one page below 2 MiB.

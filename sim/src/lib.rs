@@ -9,10 +9,10 @@
 //! engine, no file and no real clock.
 
 pub mod device;
-pub mod rng;
-pub mod zero_latency;
 pub mod limits;
 pub mod peer;
+pub mod rng;
 pub mod simulator;
 pub mod stats;
 pub mod workload;
+pub mod zero_latency;

@@ -6,8 +6,8 @@ use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageSize, ReadId};
 use foreread_sim::device::net::{Net, NetModel};
-use foreread_sim::rng::Rng;
 use foreread_sim::peer;
+use foreread_sim::rng::Rng;
 use foreread_sim::simulator;
 use foreread_sim::workload::{Job, Request, Workload};
 

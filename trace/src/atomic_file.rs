@@ -149,7 +149,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let path = folder.path().join("a");
         // Somebody makes it between the look and the end.
-        let (late, forced) = (AtomicFile::create(&path, false).expect("new"), AtomicFile::create(&path, true).expect("new"));
+        let (late, forced) =
+            (AtomicFile::create(&path, false).expect("new"), AtomicFile::create(&path, true).expect("new"));
         std::fs::write(&path, "old").expect("room");
         let refused = [late.keep().expect_err("there"), AtomicFile::create(&path, false).err().expect("there")];
         for error in refused {

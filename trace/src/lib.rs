@@ -12,6 +12,7 @@
 //! Never: guesses a unit (what a format does not say is asked for, or left open), bytes of what was read, or a record
 //! changed on its way without a note in the [`Header`].
 
+pub mod atomic_file;
 pub mod check;
 pub mod error;
 pub mod follow;
@@ -26,7 +27,6 @@ pub mod own;
 #[cfg(test)]
 mod test_bytes;
 pub mod unpack;
-pub mod atomic_file;
 
 pub use error::TraceError;
 use foreread_core::event::Advice;

@@ -20,11 +20,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
 pub fn cache(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
-    if bytes < MIN_MEMORY_BYTES {
-        Err("a cache has at least 1M; sizes take K, M, G, T".to_string())
-    } else {
-        Ok(bytes)
-    }
+    if bytes < MIN_MEMORY_BYTES { Err("a cache has at least 1M; sizes take K, M, G, T".to_string()) } else { Ok(bytes) }
 }
 
 /// A hint for all that is read through an open description.

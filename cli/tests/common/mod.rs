@@ -1,6 +1,8 @@
 //! Runs the built binary, without a terminal and with a plain environment.
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
+pub mod recorded;
+
 use std::ffi::OsStr;
 
 /// What the command gave back.

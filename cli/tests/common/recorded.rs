@@ -1,7 +1,7 @@
 //! What the tests of `foreread record` share: a scratch file, a recording, and what is in its trace.
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
-use super::common::{Got, foreread};
+use super::{Got, foreread};
 use foreread_lab::trace::{Item, Op, open};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

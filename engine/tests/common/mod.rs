@@ -4,10 +4,13 @@
 pub mod device;
 #[cfg(feature = "object")]
 pub mod gateway;
+#[cfg(feature = "nbd")]
+pub mod nbd;
 
 use foreread::source::Mem;
 use foreread::{Gauges, Reader, testing};
-use std::sync::Once;
+use std::cell::RefCell;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Numbers that look random and are the same in every run.
@@ -37,33 +40,45 @@ pub fn named(size: u64) -> Mem {
     Mem::generated(size, |offset, buf| testing::fill(buf, offset, 0))
 }
 
-/// Ends the whole run when it hangs: a read that never returns is an error, not a long wait.
+/// Ends the whole run when the test that calls this hangs: a read that never returns is an error, not a long wait.
+///
+/// A test has a thread to itself; when that ends, or its next test begins, the sender goes and the watch with it.
 pub fn watch() {
-    static WATCH: Once = Once::new();
+    thread_local!(static RUNNING: RefCell<Option<Sender<()>>> = const { RefCell::new(None) });
     if std::env::var_os("FOREREAD_READS").is_some() {
-        // A long run, told to be one.
+        // A long run on purpose.
         return;
     }
-    WATCH.call_once(|| {
-        std::thread::spawn(|| {
-            std::thread::sleep(Duration::from_secs(300));
-            eprintln!("tests still run after 300 s: something hangs");
+    let (running, ended) = channel::<()>();
+    RUNNING.replace(Some(running));
+    let test = std::thread::current().name().unwrap_or("a test").to_string();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(TEST_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("{test} still runs after {TEST_TIMEOUT:?}: it hangs");
             std::process::exit(101);
-        });
+        }
     });
 }
+
+/// How long one test may take. The longest take 20 s on two busy cores.
+const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Set where this process is one test's alone: what the system refuses, it refuses to every thread.
 const ALONE: &str = "FOREREAD_TEST_ALONE";
 
-/// Runs one test of the file that calls this, by its name, in another process.
-pub fn alone(test: &str, work: fn()) {
+/// The arguments by which the test binary runs this one test. `module` is the `module_path!()` of its file.
+pub fn only(module: &str, test: &str) -> [String; 4] {
+    let module = module.split_once("::").expect("a module of this binary").1;
+    [format!("{module}::{test}"), "--exact".into(), "--nocapture".into(), "--test-threads=1".into()]
+}
+
+/// Runs one test by the `module_path!()` of its file and its name, in another process.
+pub fn alone(module: &str, test: &str, work: fn()) {
     if std::env::var_os(ALONE).is_some() {
         return work();
     }
     let me = std::env::current_exe().expect("this test");
-    let args = ["--exact", test, "--nocapture", "--test-threads=1"];
-    let out = std::process::Command::new(me).args(args).env(ALONE, "1").output().expect("started");
+    let out = std::process::Command::new(me).args(only(module, test)).env(ALONE, "1").output().expect("started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
 }

@@ -9,8 +9,8 @@
 //! ```
 
 use super::rbd_cases::Case;
-use crate::zero_latency;
 use crate::live::librbd::counters;
+use crate::zero_latency;
 use foreread::source::{Rbd, RbdRead, RbdSettings, SourceError, SourceOpenError};
 use foreread::testing::CephError;
 use foreread_core::event::Event;

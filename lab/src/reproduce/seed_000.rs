@@ -13,8 +13,8 @@ use super::{Kind, ReproduceError, Row, Table, hits};
 use crate::device::Command;
 use crate::device::presets::Preset;
 use crate::device::sliced::Slices;
-use crate::zero_latency;
 use crate::report::number;
+use crate::zero_latency;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
@@ -123,7 +123,11 @@ fn buffer_kib(policy: &str) -> Result<f64, ReproduceError> {
     let mut most = 0;
     for n in 0..size / 4096 {
         let range = ByteRange::between(n * 4096, (n + 1) * 4096);
-        zero_latency::tell(&mut machine, Event::Read { read: ReadId(n), open: OpenId(0), range, random: false }, |_| ());
+        zero_latency::tell(
+            &mut machine,
+            Event::Read { read: ReadId(n), open: OpenId(0), range, random: false },
+            |_| (),
+        );
         most = most.max(machine.stats().unresolved_bytes);
     }
     Ok(most as f64 / 1024.0)

@@ -1,6 +1,6 @@
 //! Parquet: what is written is read again as it was, damage is one line, nothing is unpacked beyond its limit.
 //!
-//! `cargo test -p foreread-lab --features parquet --test parquet`; without the feature, that it says so.
+//! `cargo test -p foreread-trace --features parquet --test formats parquet::`; without the feature, that it says so.
 
 use foreread_trace::Header;
 

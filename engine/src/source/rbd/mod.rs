@@ -67,7 +67,8 @@ impl RbdSettings {
     #[must_use]
     pub fn as_configured() -> RbdSettings {
         let (librados, librbd) = ("librados.so.2".to_string(), "librbd.so.1".to_string());
-        let settings = RbdSettings { librados, librbd, options: Vec::new(), look_every: None, patience: SILENCE_TIMEOUT };
+        let settings =
+            RbdSettings { librados, librbd, options: Vec::new(), look_every: None, patience: SILENCE_TIMEOUT };
         settings
             .with("client_mount_timeout", RBD_CONNECT_SECONDS)
             .with("rados_mon_op_timeout", RBD_CONNECT_SECONDS)

@@ -8,14 +8,12 @@
 //! What is left out of the comparison: a window of the one page that was missed, which the reader may as well read by
 //! itself; and which pages eviction takes first. Never: the code of a policy.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod ondemand;
 mod pages;
 mod story;
 mod two_windows;
 
-use common::{FILE, World};
+use crate::common::{FILE, World};
 use foreread_core::event::{Event, Mapping};
 use foreread_core::machine::{Config, Decision, Question};
 use foreread_core::units::{ByteRange, MAX_OFFSET, OpenId, PageSize, ReadId};

@@ -1,0 +1,27 @@
+//! The tests of the command `foreread`, as one binary: linking is the slow part of a test build.
+
+mod common;
+mod configuration;
+mod conform;
+mod conform_live;
+mod explain;
+mod help;
+mod html;
+mod lists;
+#[cfg(feature = "fuse")]
+mod mount;
+mod probe;
+mod record;
+mod record_kernel;
+#[cfg(feature = "nbd")]
+mod recording;
+mod refusals;
+mod replay;
+mod replay_log;
+mod reproduce;
+mod reproduce_real;
+#[cfg(all(feature = "object", feature = "nbd"))]
+mod secrets;
+mod trace;
+mod tune;
+mod vary;

@@ -1,0 +1,11 @@
+//! The tests of foreread-core's public interface, as one binary: linking is the slow part of a test build.
+
+mod common;
+mod golden;
+mod model;
+mod rules;
+mod second;
+mod specs;
+mod tidy;
+mod tidy_words;
+mod worlds;

@@ -1,0 +1,38 @@
+//! The engine's tests, as one binary: linking is the slow part of a test build. Orders of threads are apart
+//! (`shuttle.rs`), since they need another build of the driver.
+
+mod budget;
+mod bytes;
+mod common;
+mod conformance;
+#[cfg(feature = "nbd")]
+mod edges;
+mod engine;
+mod examples;
+mod faults;
+mod files;
+#[cfg(feature = "fuse")]
+mod fuse;
+#[cfg(feature = "nbd")]
+mod fuzz;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "nbd")]
+mod nbd;
+#[cfg(feature = "nbd")]
+mod nbd_turns;
+#[cfg(feature = "object")]
+mod object;
+#[cfg(feature = "rbd")]
+mod rbd;
+#[cfg(feature = "nbd")]
+mod regressions;
+mod replay;
+#[cfg(feature = "object")]
+mod s3;
+mod stream;
+mod tasks;
+#[cfg(feature = "uring")]
+mod uring;
+#[cfg(feature = "nbd")]
+mod writes;

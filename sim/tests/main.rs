@@ -1,0 +1,7 @@
+//! The tests of foreread-sim's public interface, as one binary: linking is the slow part of a test build.
+
+mod device_disks;
+mod device_least;
+mod device_today;
+mod peers;
+mod simulator;
