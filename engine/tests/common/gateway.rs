@@ -23,7 +23,7 @@ impl Gateway {
     pub fn start() -> Option<Gateway> {
         let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
         if !quiet(Command::new("versitygw").arg("--version")) {
-            println!("skipped: needs versitygw (go install github.com/versity/versitygw/cmd/versitygw@latest)");
+            println!("skipped: needs versitygw (./setup builds it)");
             return None;
         }
         let dir = tempfile::tempdir().expect("a directory");
