@@ -1,6 +1,6 @@
 """An S3 server behind a link of a chosen round trip and bandwidth, for the measurements in this folder.
 
-versitygw serves a folder of SCRATCH (default: this folder); engine/examples/slow_link.rs stands before it. `env` makes
+versitygw serves a folder of SCRATCH (default: this folder); engine/examples/slow_link.rs runs in front of it. `env` makes
 foreread, rclone and s3fs go through the link; `direct` goes past it, to fill buckets. `requests()` counts what reached
 the server, from its access log.
 """
