@@ -7,5 +7,6 @@ mod rules;
 mod second;
 mod specs;
 mod tidy;
+mod tidy_docs;
 mod tidy_words;
 mod worlds;

@@ -529,7 +529,7 @@ fn fault(world: &mut World, page: u64) {
     world.settle();
 }
 
-/// Each pattern by a story whose decisions are the worked examples of the spec (2.8, 1.5, 4.11).
+/// Each pattern by a story whose decisions are the worked examples of docs/spec/linux-readahead.md 2.8, 1.5 and 4.12.
 #[test]
 fn decisions_are_counted_by_pattern() {
     let story = |policy: &str, reads: Vec<(u64, u64)>| decided(policy, |world| read_pages(world, reads)).0;

@@ -12,7 +12,7 @@
 //!                                  the reader's end here sends the next one, twice as long
 //! ```
 //!
-//! Source: spec rbd-readahead sections 2, 3 and 5. Never: feedback from the cache, or a second stream.
+//! Source: docs/spec/rbd-readahead.md 2, 3 and 5. Never: feedback from the cache, or a second stream.
 
 use super::{Ask, Param, Plan, Unit, Why};
 

@@ -9,7 +9,7 @@
 //! Placement is a pure function of the window and of what is cached; whoever asked inserts what it returns.
 //! Never: keeps anything, reads a byte, looks at whether one has arrived.
 //!
-//! Source: spec linux-readahead 4.6. Everything counts in pages of 4 KiB.
+//! Source: docs/spec/linux-readahead.md 4.6. Everything counts in pages of 4 KiB.
 
 use alloc::vec::Vec;
 

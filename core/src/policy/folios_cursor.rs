@@ -8,7 +8,7 @@
 //!
 //! Never: changes what is cached, or answers for a cache without large folios other than exactly.
 //!
-//! Source: spec linux-readahead 4.9; for folios of 128 pages and more, and for multiples of 4096, recordings of 6.18.44
+//! Source: docs/spec/linux-readahead.md 4.9; for folios of 128 pages and more, and for multiples of 4096, recordings of 6.18.44
 //! (`conform linux`), in the tests.
 
 use super::{

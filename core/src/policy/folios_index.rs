@@ -7,7 +7,7 @@
 //!
 //! Never: two folios that meet.
 //!
-//! Source: spec linux-readahead 4.4 to 4.6. Everything counts in pages of 4 KiB.
+//! Source: docs/spec/linux-readahead.md 4.4 to 4.6. Everything counts in pages of 4 KiB.
 
 use super::folios::{Folio, Sight, counted};
 use alloc::collections::BTreeMap;

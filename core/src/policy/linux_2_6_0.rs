@@ -10,7 +10,7 @@
 //!         ├── current ──────────────┤├── ahead ─────────────┤
 //! ```
 //!
-//! Source: spec linux-readahead sections 1.1 to 1.5; a page fault reads its page alone. Known wrong, as it was: large
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.5; a page fault reads its page alone. Known wrong, as it was: large
 //! random reads shrink the window away, and then go page by page, waiting for each (seed 003).
 
 use super::{

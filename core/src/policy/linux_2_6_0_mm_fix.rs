@@ -7,7 +7,7 @@
 //!   look(first) .. look(last-1)    off?   missed(first) .. missed(last-1)    ├── first .. last: one read ──┤
 //! ```
 //!
-//! Source: seed 003 (Bhattacharya, August 2003), spec linux-readahead section 1.3. `request_size=on` is the other way
+//! Source: seed 003 (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` is the other way
 //! that its author names, in a reading of our own since it was never written: the request turns readahead on again as
 //! a whole, so none of its pages is then taken for an evicted one, and a page missed while it is off counts nothing.
 

@@ -9,7 +9,7 @@
 //!     request     ▲◄───────── async ─────────►│
 //! ```
 //!
-//! Source: spec linux-readahead sections 2.1 and 2.2; page faults are those of 2.5, written down for 2.6.31. Known
+//! Source: docs/spec/linux-readahead.md 2.1 and 2.2; page faults are those of 2.5, written down for 2.6.31. Known
 //! wrong, as it was: a read larger than the maximum gets a window with the mark on its own first page, which it then
 //! meets itself; the hint RANDOM makes every read go page by page.
 

@@ -13,7 +13,7 @@
 //!
 //! Never: fault-around, which belongs to the mapping.
 //!
-//! Source: spec linux-readahead section 4, checked against a running 6.18 kernel.
+//! Source: docs/spec/linux-readahead.md 4, checked against a running 6.18 kernel.
 
 use super::{
     Ask, Info, Outcome, Param, Plan, Policy, Scope, Unit, Wants,

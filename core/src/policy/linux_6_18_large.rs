@@ -10,7 +10,7 @@
 //!                    ▲ probes, marks: what is cached, index ◄─────────┴─► one range to read, its mark
 //! ```
 //!
-//! Source: spec linux-readahead section 4.
+//! Source: docs/spec/linux-readahead.md 4.
 
 use super::{
     Ask, Outcome, Plan, Policy, Wants,

@@ -11,7 +11,7 @@
 //!                       mark: its first demand touch plans the next window
 //! ```
 //!
-//! Source: spec linux-readahead sections 4.2 to 4.10. Everything counts in pages of 4 KiB, `prev_pos` in bytes.
+//! Source: docs/spec/linux-readahead.md 4.2 to 4.10. Everything counts in pages of 4 KiB, `prev_pos` in bytes.
 
 use super::{
     Ask, Why,
@@ -139,7 +139,7 @@ impl Reader {
             (self.window, self.why) = (window, Some(Why::Around));
             return Todo::Place { at: p / pages * pages, window };
         }
-        // Advice RANDOM does not hold an executable mapping back (6.18.44, recorded; the spec's recordings had none).
+        // Advice RANDOM does not hold an executable mapping back (docs/spec/linux-readahead.md 4.10, row b).
         if (touch.advice == Advice::Random && !touch.executable) || self.max == 0 {
             self.why = Some(if self.max == 0 { Why::Off } else { Why::HintRandom });
             return Todo::Nothing;

@@ -5,7 +5,7 @@
 //!                                                              folios to 519 ┘
 //! ```
 //!
-//! Source: spec linux-readahead sections 4.4 to 4.7. Everything counts in pages of 4 KiB.
+//! Source: docs/spec/linux-readahead.md 4.4 to 4.7. Everything counts in pages of 4 KiB.
 
 use super::{folios::Window, ondemand::FORCE_PIECE};
 

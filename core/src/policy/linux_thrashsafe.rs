@@ -12,7 +12,7 @@
 //!                                        mark
 //! ```
 //!
-//! Source: spec linux-readahead sections 2.7 (and 2.3, 2.5 where that refers to them); `min` is that of seed 000.
+//! Source: docs/spec/linux-readahead.md 2.7 (and 2.3, 2.5 where that refers to them); `min` is that of seed 000.
 //! Random reads are remembered as windows, so there is no other test for sequential misses. The series was measured
 //! on 2.6.33-rc5 (seed 000), so 2.6.34 is the first version it could have been in: the hint RANDOM is a flag.
 

@@ -10,7 +10,7 @@
 //!                       mark: its first demand touch plans the next window
 //! ```
 //!
-//! Source: spec linux-readahead sections 2 (head), 2.1 and 2.5. Not here: the limits by free memory and by a congested
+//! Source: docs/spec/linux-readahead.md 2 (head), 2.1 and 2.5. Not here: the limits by free memory and by a congested
 //! device, of which a policy knows nothing.
 
 use super::{

@@ -13,7 +13,7 @@
 //! A version says when the windows are told of a page: [`Telling`]. Hints are the same in all three (1.4): WILLNEED
 //! reads what it names, and no other is known; `max` stays what it is.
 //!
-//! Source: spec linux-readahead sections 1.1 to 1.4. Not here: a congested device; the limit of forced reads by free memory.
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.4. Not here: a congested device; the limit of forced reads by free memory.
 
 use super::{
     Ask, DemandMode, Param, Plan, Policy, Unit, Wants, Why,

@@ -1,4 +1,4 @@
-//! A recording of a running kernel's readahead (spec linux-readahead, section 5) against `linux-6.18`.
+//! A recording of a running kernel's readahead (docs/spec/linux-readahead.md 5) against `linux-6.18`.
 //!
 //! | level | what plays the operations | what is compared after each |
 //! |---|---|---|

@@ -5,7 +5,7 @@
 use crate::rng::{Rng, mix};
 use foreread_core::policy::PolicySpec;
 
-/// The worked examples of spec rbd-readahead, section 9, as the golden table has them.
+/// The worked examples of docs/spec/rbd-readahead.md 9, as the golden table has them.
 const TABLE: &str = include_str!("../../../core/tests/golden/rbd-aligned.txt");
 /// Sizes of images for random sequences, in bytes: so few that they are made once and used again.
 const SIZES: [u64; 3] = [1 << 20, (37 << 20) + 512, 64 << 20];

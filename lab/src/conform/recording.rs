@@ -1,4 +1,4 @@
-//! A recording of a running kernel, line by line: spec linux-readahead, section 5.
+//! A recording of a running kernel, line by line: docs/spec/linux-readahead.md 5.
 //!
 //! Every line is checked here, once, before anything is done with it: its form, its numbers, and that it agrees with
 //! the header. Never: more than one line in memory, or a number that could overflow later.
@@ -129,7 +129,7 @@ pub struct Op {
     pub evicted: Vec<(u64, u32)>,
     /// The descriptor afterwards.
     pub state: Option<State>,
-    /// The kernel was short of memory in this episode up to here (spec 4.10, end; an addition to section 5).
+    /// The kernel was short of memory in this episode up to here (docs/spec/linux-readahead.md 4.10, end).
     #[serde(default)]
     pub pressure: bool,
 }

@@ -9,7 +9,7 @@
 //!
 //! Never: looks at what the kernel answered. Folios that left the cache are told, and nothing else.
 //!
-//! Source: spec linux-readahead 4.2 and 4.10; hints 4.8.
+//! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 
 use super::recording::{Act, Header, Op, PAGE};
 use foreread_core::event::Advice;

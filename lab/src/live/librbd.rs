@@ -42,7 +42,7 @@ pub struct Peer {
     disable_after_bytes: u64,
 }
 
-/// The rows, in order. Values: spec rbd-readahead sections 1 and 6.
+/// The rows, in order. Values: docs/spec/rbd-readahead.md 1 and 6.
 pub static PEERS: [Peer; 3] = [
     Peer { name: "librbd", policy: "writearound", max_bytes: 512 << 10, disable_after_bytes: 50 << 20 },
     Peer { name: "librbd-writeback", policy: "writeback", max_bytes: 512 << 10, disable_after_bytes: 50 << 20 },

@@ -21,7 +21,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Bytes of the files: less than four pages, 100 pages, one byte over and some bytes over a power of two, a page less
-/// one byte over (spec linux-readahead, section 7).
+/// one byte over (docs/spec/linux-readahead.md 7).
 pub(super) const SIZES: [u64; 5] = [12_411, 409_600, 1_048_577, 25_167_058, 134_221_823];
 /// XFS wants 300 MB; the files take 160.
 const DISK_BYTES: u64 = 512 << 20;
@@ -105,7 +105,7 @@ impl FileSystem {
         }
     }
 
-    /// The smallest folio that holds a block (spec linux-readahead 4.1).
+    /// The smallest folio that holds a block (docs/spec/linux-readahead.md 4.1).
     pub(super) fn min_order(self) -> u32 {
         (self.block_bytes() / PAGE).max(1).ilog2()
     }

@@ -1,6 +1,6 @@
 //! What is asked of the kernel: episodes of some sixty operations, drawn from a seed.
 //!
-//! An episode has one pattern (the list is that of spec linux-readahead, section 7), a file of one of five sizes, and a drawn
+//! An episode has one pattern (the list is that of docs/spec/linux-readahead.md 7), a file of one of five sizes, and a drawn
 //! place and request size. Never: looks at what the kernel did, so the same seed asks the same.
 
 use super::disk::SIZES;

@@ -1,7 +1,7 @@
 //! Whether the kernel was short of memory while it was asked.
 //!
-//! Then it makes smaller folios than it wants to, and takes marked pages back: differences that are no rule (spec
-//! linux-readahead, end of 4.10). Counters of /proc/vmstat rise when it scans for pages to take back, in memory cgroups too,
+//! Then it makes smaller folios than it wants to, and takes marked pages back: differences that are no rule
+//! (docs/spec/linux-readahead.md 4.10, end). Counters of /proc/vmstat rise when it scans for pages to take back, in memory cgroups too,
 //! and when an allocation had to wait or to compact for it.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! One recording as it is made: plays episodes, listens, reads the marks, and writes lines (spec linux-readahead, section 5).
+//! One recording as it is made: plays episodes, listens, reads the marks, and writes lines (docs/spec/linux-readahead.md 5).
 //!
 //! ```text
 //!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of what came ──► one JSON line

@@ -1,4 +1,4 @@
-//! What is done to a file, as the recording says it (spec linux-readahead, section 5).
+//! What is done to a file, as the recording says it (docs/spec/linux-readahead.md 5).
 //!
 //! Never: does it.
 

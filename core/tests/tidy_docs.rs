@@ -1,0 +1,117 @@
+//! What the texts cite exists: pages of `docs/spec`, their sections, and what the scripts install.
+//!
+//! A citation is a page and, behind it, numbers of its headings: `docs/spec/linux-readahead.md 2.7` needs a heading that
+//! begins `### 2.7 `. Several numbers go with commas, "and" and "to". A citation may go on in the next line of a comment.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders without texts of ours.
+const SKIPPED: [&str; 4] = ["target", ".git", "traces", "recordings"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
+}
+
+/// Every text of the tree, with its name from the root. Not this file.
+fn texts() -> Vec<(String, String)> {
+    let (mut found, mut folders) = (Vec::new(), vec![root()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if path.is_dir() {
+                folders.extend((!SKIPPED.contains(&name.as_str())).then_some(path));
+            } else if let Ok(text) = fs::read_to_string(&path)
+                && name != "tidy_docs.rs"
+            {
+                found.push((path.strip_prefix(root()).expect("below it").display().to_string(), text));
+            }
+        }
+    }
+    assert!(found.len() > 100, "the rule must reach files");
+    found
+}
+
+/// Words of a text, without the signs that open a line of a comment.
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().filter(|word| !["//!", "///", "//", "#", "*"].contains(word)).collect()
+}
+
+/// Page and section of each citation; the page alone where no number follows it.
+fn citations(text: &str) -> Vec<(String, Option<String>)> {
+    let (words, mut found) = (words(text), Vec::new());
+    for (i, word) in words.iter().enumerate() {
+        let Some((_, rest)) = word.split_once("docs/spec/") else { continue };
+        let Some((page, behind)) = rest.split_once(".md") else { continue };
+        found.push((page.to_string(), None));
+        if !behind.is_empty() {
+            continue;
+        }
+        for next in &words[i + 1..] {
+            let number = next.trim_matches(|c: char| !c.is_ascii_digit());
+            let is_number = !number.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c == '.');
+            match next.trim_end_matches([',', ';']) {
+                "and" | "to" => {}
+                _ if is_number && next.starts_with(|c: char| c.is_ascii_digit()) => {
+                    found.push((page.to_string(), Some(number.to_string())));
+                    if !next.ends_with(',') && next.len() > number.len() {
+                        break; // a full stop, a bracket, a semicolon: the list ends
+                    }
+                }
+                _ => break,
+            }
+        }
+    }
+    found
+}
+
+/// Numbers of the headings of a page: "## 4. State" and "### 4.12 Examples".
+fn sections(page: &str) -> BTreeSet<String> {
+    let heads = page.lines().filter(|line| line.starts_with("## ") || line.starts_with("### "));
+    let numbers = heads.filter_map(|line| line.trim_start_matches('#').split_whitespace().next());
+    numbers.map(|number| number.trim_end_matches('.').to_string()).collect()
+}
+
+#[test]
+fn every_cited_section_exists() {
+    let mut checked = 0;
+    for (name, text) in texts() {
+        for (page, section) in citations(&text) {
+            let path = root().join("docs/spec").join(format!("{page}.md"));
+            let cited = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name} cites {}: {e}", path.display()));
+            let Some(section) = section else { continue };
+            assert!(sections(&cited).contains(&section), "{name} cites section {section} of docs/spec/{page}.md");
+            checked += 1;
+        }
+    }
+    assert!(checked > 60, "{checked} citations: the rule must reach them");
+}
+
+#[test]
+fn specifications_are_cited_by_path() {
+    for (name, text) in texts() {
+        let words = words(&text).join(" ");
+        for page in ["linux-readahead", "rbd-readahead", "section", "sections"] {
+            assert!(!words.contains(&format!("spec {page}")), "{name}: cite docs/spec/PAGE.md N, not \"spec {page}\"");
+        }
+        assert!(!words.contains("../shared"), "{name}: cites what no clone has");
+    }
+}
+
+#[test]
+fn tools_are_installed_at_a_version() {
+    for name in ["setup", "test", "test-long", ".ci/run"] {
+        let text = fs::read_to_string(root().join(name)).expect("a script");
+        assert!(!text.contains("@latest"), "{name}: installs what changes under it; name a version");
+    }
+}
+
+#[test]
+fn citations_are_found_over_lines() {
+    let text =
+        "//! Source: docs/spec/a.md 2.3,\n//! 2.4 and 3; more. docs/spec/b.md 4.2 to 4.10. 7 more, docs/spec/c.md";
+    let found = citations(text);
+    let numbers: Vec<String> = found.iter().map(|(p, s)| format!("{p} {}", s.as_deref().unwrap_or("-"))).collect();
+    assert_eq!(numbers, ["a -", "a 2.3", "a 2.4", "a 3", "b -", "b 4.2", "b 4.10", "c -"]);
+}
