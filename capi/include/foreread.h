@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* A reader: an open description of its own on a cache. */
+/* A reader: one open description, with its readahead state, on a cache. */
 typedef struct foreread foreread;
 
 /* What a caller may say of a range. The values are foreread's own, not those of posix_fadvise. */
@@ -54,7 +54,7 @@ struct foreread_stats {
  * NULL: errno is EINVAL for a policy or size that does not fit, else the source's own. */
 foreread *foreread_open(const char *source, const char *policy, uint64_t cache_bytes);
 
-/* A second reader on the same cache, with a readahead state of its own. Each is closed by itself. */
+/* A second reader on the same cache, with separate readahead state. Close each of them. */
 foreread *foreread_dup(const foreread *reader);
 
 /* Reads up to len bytes from offset on: fewer only at the end, 0 past it. ESTALE: the source is another version

@@ -1,8 +1,8 @@
 //! foreread for C. The header `include/foreread.h` says what each function does; this file carries it out.
 //!
 //! Never: lets a panic cross the boundary, keeps a caller's pointer beyond the call, or fails without errno and a line.
-//! A caller who breaks the rules of the header (a closed reader, a buffer that is too small) breaks C's rules as well, and
-//! nothing here can help him.
+//! A caller that breaks the rules of the header (a closed reader, a buffer that is too small) breaks C's rules as well;
+//! no check here can catch it.
 //!
 //! ```text
 //!   C ──► null and range checks ──► foreread::Reader ──► value, or errno + foreread_error()
@@ -119,7 +119,7 @@ unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<u
     if buf.is_null() {
         return Err(Failure(libc::EFAULT, "no buffer: NULL was given".to_string()));
     }
-    // SAFETY: not NULL, `len` bytes as the caller vouches, nobody else's during the call. C may not have set them;
+    // SAFETY: not NULL, `len` bytes as the header requires, used by no other thread during the call. C may not have set them;
     // they are bytes, of which every value is one, and they are only written here.
     let buf = unsafe { std::slice::from_raw_parts_mut(buf, len) };
     from.read_at(buf, offset).map_err(|error| Failure(error.errno(), error.to_string()))
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn foreread_get_stats(from: *const Handle, stats: *mut CSt
             s.source_bytes,
         ]);
         let len = size.min(size_of::<CStats>());
-        // SAFETY: both have `len` bytes, the caller's as he vouches, and they do not overlap: one is on this stack.
+        // SAFETY: both have `len` bytes, as the header requires, and they do not overlap: one is on this stack.
         unsafe { std::ptr::copy_nonoverlapping((&raw const now).cast::<u8>(), stats.cast::<u8>(), len) };
         Ok(0)
     })
@@ -261,7 +261,7 @@ pub unsafe extern "C" fn foreread_get_stats(from: *const Handle, stats: *mut CSt
 pub unsafe extern "C" fn foreread_close(from: *mut Handle) {
     guarded((), || {
         if !from.is_null() {
-            // SAFETY: it came from `boxed`, once, and nobody uses it any more, as the caller vouches.
+            // SAFETY: it came from `boxed`, once, and no thread uses it any more, as the header requires.
             drop(unsafe { Box::from_raw(from) });
         }
         Ok(())

@@ -16,7 +16,7 @@ use std::path::Path;
 const SEQUENCES: u64 = 200;
 const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
 
-/// Checks and prints `decisions N divergences M`; a divergence is a failed check, and the first one is told.
+/// Checks and prints `decisions N divergences M`; a divergence is a failed check, and the first one is printed.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     match args.what {
         ConformWhat::Linux if args.cluster.is_some() || args.sequences.is_some() => {

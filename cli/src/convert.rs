@@ -1,6 +1,6 @@
 //! `foreread import` and `foreread export`: a trace of one format becomes one of another.
 //!
-//! Never: a half file under its name, a file replaced that nobody said to replace, or a count kept back of what was
+//! Never: leaves a half file under its name, replaces a file without --force, or hides how much was
 //! left out.
 
 use crate::args::{ExportArgs, ImportArgs};

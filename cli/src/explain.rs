@@ -71,7 +71,7 @@ fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
 /// The one policy that is named.
 fn one(text: &str) -> Result<PolicyDraft, Fail> {
     let (policies, _) = policy_list::parse(Some(text))?;
-    // What the list adds of its own stands before what was named.
+    // Rows that the list adds come before those that the user named.
     let named: Vec<PolicyDraft> = policies.into_iter().filter(|p| p.info.name != "none" || text == "none").collect();
     match <[PolicyDraft; 1]>::try_from(named) {
         Ok([policy]) => Ok(policy),

@@ -1,12 +1,12 @@
 //! How a command ends badly: one line on stderr and an exit code.
 //!
-//! Never: a second line, a control character from somebody's arguments, or a backtrace.
+//! Never: a second line, a control character from an argument, or a backtrace.
 
 use foreread::source::redacted_message;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Longest error line, in characters. An argument may be a megabyte long; its first part tells enough.
+/// Longest error line, in characters. An argument may be a megabyte long; its first part is enough.
 const LONGEST: usize = 500;
 
 /// Why a command ended badly.
@@ -22,12 +22,12 @@ pub enum Fail {
     Said,
     /// A command that we ran ended with this code, and has said why itself.
     Passed(u8),
-    /// Whoever read our output has seen enough. Exit code 0, and nothing to say.
+    /// The reader of the output closed it. Exit code 0, no message.
     Closed,
 }
 
 impl Fail {
-    /// Bad input: what is wrong, where it stands, and what to do about it.
+    /// Bad input: what is wrong, where, and what to do about it.
     pub fn input(what: &str, place: impl std::fmt::Display, remedy: &str) -> Fail {
         Fail::Input(format!("{what}: {place}; {remedy}"))
     }
@@ -42,7 +42,7 @@ impl Fail {
             Fail::Passed(code) => return ExitCode::from(*code),
             Fail::Closed => return ExitCode::SUCCESS,
         };
-        // Nobody is left to be told when stderr is closed too; the exit code still tells.
+        // If stderr is closed too, the exit code is all that is left.
         let _ = writeln!(std::io::stderr(), "foreread: {}", one_line(&redacted_message(text)));
         ExitCode::from(code)
     }

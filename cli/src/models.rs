@@ -136,7 +136,7 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
     match model {
         Model::Disk(disk) => {
             let slope = |s: &Slope| json!({ "from_bytes": s.from_bytes, "ps_per_kib": s.ps_per_kib });
-            // The largest number there is stands for no limit.
+            // u64::MAX means no limit.
             let most = Some(disk.max_transfer_bytes).filter(|bytes| *bytes < u64::MAX);
             vec![
                 ("command_ns", json!(disk.command_ns)),

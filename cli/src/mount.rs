@@ -1,4 +1,4 @@
-//! `foreread mount`: mounts a source, says when it can be read, and unmounts when it is told to end.
+//! `foreread mount`: mounts a source, prints a line when it can be read, and unmounts on Ctrl-C or a signal.
 //!
 //! The place goes to stdout when it is mounted, everything else to stderr. Never: leaves a mount behind, unless it is killed.
 

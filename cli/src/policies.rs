@@ -1,5 +1,5 @@
 //! `foreread policies`: every policy with its parameters, their defaults, units and ranges, and its origin; then the
-//! imitations of other programs, which are a group of their own.
+//! imitations of other programs, as a separate group.
 
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
@@ -9,7 +9,7 @@ use foreread_lab::peer;
 use foreread_lab::report::number::{size, wrap};
 use serde_json::json;
 
-/// What stands below the list.
+/// The text below the list.
 const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the storage allows, nor than max would be \
     without it; max=512K+capacity is at most 512K. It is 8K from 8M on, 16K from 32M, and so on: 1M from 128G (Wu \
     Fengguang, 2010). max=capacity-2010b is the later posting: 8K from 1M on, 1M from 16G.";

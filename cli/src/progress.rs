@@ -1,6 +1,6 @@
 //! Progress on stderr: a bar where stderr is a terminal, nothing where it is not.
 //!
-//! Never: writes to stdout, and never draws by itself; it moves only when it is told something, which happens
+//! Never: writes to stdout, and never draws by itself; it moves only when it is updated, which happens
 //! between runs and not in them.
 
 use foreread_lab::report::Progress;

@@ -5,7 +5,7 @@
 //!   NAME[:key=value,...], NAME is known    a workload, even if there is a file of this name
 //!   anything else                          a trace if there is such a file, an error that helps if not
 //! ```
-//! Never: opens what is neither a file nor a block device (a FIFO would wait for ever).
+//! Never: opens what is neither a file nor a block device (a FIFO would block).
 
 use crate::args::{CompareArgs, ReplayArgs, ReplayMode};
 use crate::convert;
@@ -32,7 +32,7 @@ pub enum Asked {
 
 const REMEDY: &str = "name the file of a trace, or a workload ('foreread workloads' lists them)";
 
-/// Tells a workload from a trace.
+/// Decides whether the argument is a workload or a trace.
 pub fn parse(text: Option<&OsStr>) -> Result<Asked, Fail> {
     let Some(text) = text else { return Ok(Asked::Usual) };
     if let Some(path) = text.as_bytes().strip_prefix(b"trace:") {
@@ -69,7 +69,7 @@ fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
 pub fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
     if args.size.is_some() {
         let remedy = "leave it out; --limit N replays the first N records";
-        return Err(Fail::input("a trace has a size of its own", "--size", remedy));
+        return Err(Fail::input("the size of a trace is fixed", "--size", remedy));
     }
     let varied = args.vary.as_deref().is_some_and(|vary| vary.trim_start().starts_with("think="));
     if varied && args.think.is_some() {
@@ -133,7 +133,7 @@ pub fn ready_of(path: &Path, args: &Part<'_>, files: Option<Arc<BTreeSet<String>
     let import = convert::open(&[path.to_path_buf()], args.format)?;
     let part = replay::Part { limit: args.limit, only: args.only.map(str::to_string), files };
     let mut loaded: Loaded = replay::load(&path.display().to_string(), import, &part).map_err(|e| refused(&e))?;
-    // What is refused names the path; tables and advice, who repeat it, are read better with the file's name.
+    // Errors name the path; tables and advice, which repeat the name, use the file's name alone.
     loaded.name = called(path);
     Replay::of(&Arc::new(loaded), args.mode.map(mode), args.think).map_err(|e| refused(&e))
 }

@@ -53,7 +53,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     if !args.quiet {
         let mut text = told.in_words(bytes, args);
         text.push_str(&passed_over(left_out.in_all()));
-        // Nobody is left to be told when stderr is closed.
+        // A closed stderr is no error.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
     json.map_or(Ok(()), |to| to.write(&told.to_json(bytes, left_out.in_all(), status)))?;
@@ -126,7 +126,7 @@ struct Spent {
     drain_cpu_seconds: f64,
 }
 
-/// What is told at the end.
+/// What is printed at the end.
 struct Told {
     counts: foreread_lab::trace::follow::Counts,
     files: u64,

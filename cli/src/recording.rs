@@ -32,7 +32,7 @@ pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail
     Ok(Some(Recording { recorder, file, path: path.to_path_buf() }))
 }
 
-/// Who is to be told of what passes.
+/// The observer that receives each request.
 pub fn observer(recording: Option<&Recording>) -> Option<Arc<dyn Observer>> {
     recording.map(|recording| Arc::clone(&recording.recorder) as Arc<dyn Observer>)
 }

@@ -1,4 +1,4 @@
-//! `foreread serve`: opens a source, binds the sockets, and says how it goes until it is told to end.
+//! `foreread serve`: opens a source, binds the sockets, and prints statistics until it is stopped.
 //!
 //! Addresses go to stdout, everything else to stderr. Never: serves before it has said where.
 
@@ -40,7 +40,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     stop_on_signals(&stop)?;
     if let Some(address) = args.tcp.filter(|a| !a.ip().is_loopback()) {
         let read = if args.writable { "read and overwrite" } else { "read" };
-        note(format!("anyone who reaches {address} can {read} all of {}: there is no password", args.source));
+        note(format!("any client that reaches {address} can {read} all of {}: there is no password", args.source));
     }
     #[cfg(feature = "metrics")]
     let _metrics = {

@@ -2,7 +2,7 @@
 //! opens (`nbd://...`).
 //!
 //! Looks at a file before anything is measured, so that a wrong one costs a second and one line. Never: opens
-//! what is neither a file nor a block device (a FIFO would wait for ever).
+//! what is neither a file nor a block device (a FIFO would block).
 
 use crate::fail::Fail;
 use crate::names;

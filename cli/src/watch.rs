@@ -53,7 +53,7 @@ pub fn metrics(
     note(format!("metrics at {}", server.url()));
     if !address.ip().is_loopback() {
         note(format!(
-            "anyone who reaches {address} can read the metrics, with the names of files: there is no password"
+            "any client that reaches {address} can read the metrics, with the names of files: there is no password"
         ));
     }
     Ok(Some(server))

@@ -10,7 +10,7 @@ fn a_recording_without_a_difference() {
     assert!(got.is_done().starts_with("decisions 1028 divergences 0"), "{}", got.out);
 }
 
-/// One page more in the recording than we read is told with its line and is exit code 1.
+/// One page more in the recording than we read is reported with its line and is exit code 1.
 #[test]
 fn a_difference_is_told() {
     let text = std::fs::read_to_string(RECORDING).expect("the recording");
@@ -78,7 +78,7 @@ fn what_is_no_recording_is_said_in_one_line() {
     assert!(got.code == Some(2) && got.out.is_empty() && got.err.contains("nothing to check"), "{}", got.err);
 }
 
-/// What does not belong together, or is not there, is told before a cluster is made.
+/// Options that do not fit together, and missing files, are refused before a cluster is made.
 #[test]
 fn what_belongs_to_the_other_is_refused() {
     let refused = |args: &[&str], told: &str| {

@@ -65,7 +65,7 @@ fn the_running_kernel_decides_as_we_do() {
     }
 }
 
-/// What is kept can be checked again; a line that lost its second half, and a first line that says otherwise, are told.
+/// A kept recording can be checked again; a truncated line and a wrong first line are reported.
 #[test]
 fn a_recording_that_was_kept() {
     if lacks().is_some() {
@@ -165,7 +165,7 @@ fn a_user_is_told() {
     if lacks().is_some() {
         return;
     }
-    // A copy that the user nobody may run.
+    // A copy that an unprivileged user may run.
     let folder = tempfile::Builder::new().permissions(public()).tempdir().expect("a folder");
     let program = folder.path().join("foreread");
     std::fs::copy(env!("CARGO_BIN_EXE_foreread"), &program).expect("a copy");
@@ -219,7 +219,7 @@ fn attached(id: u32) -> Option<String> {
 fn wait(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        assert!(began.elapsed() < Duration::from_secs(60), "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -116,7 +116,7 @@ fn a_reader_that_leaves_is_no_error() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        // Closed before the command can have written: its write meets a pipe that nobody reads.
+        // Closed before the command can have written: its write goes to a pipe without a reader.
         drop(child.stdout.take());
         let mut err = String::new();
         child.stderr.take().expect("piped").read_to_string(&mut err).expect("UTF-8");

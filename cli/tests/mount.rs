@@ -1,4 +1,4 @@
-//! `foreread mount` as people use it: it says when it is there, and goes away when it is told, asked twice, or killed.
+//! `foreread mount` as people use it: it reports the mount, and unmounts on one signal, on two, or when killed.
 use crate::common::foreread;
 use foreread_lab::trace::{self, Item};
 use std::fs::{self, File};
@@ -57,7 +57,7 @@ impl Mounted {
         assert!(Command::new("kill").args([name, &id]).status().expect("kill").success());
     }
 
-    /// Waits for the end, but not for ever; and what stderr had.
+    /// Waits for the end with a timeout; returns what stderr had.
     fn ended(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
         let status = loop {
@@ -152,7 +152,7 @@ fn a_single_file_is_a_folder_with_that_file() {
     let unmounted = Command::new("fusermount3").arg("-u").arg(mounted.dir.path()).status().expect("fusermount3");
     assert!(unmounted.success());
     let (status, err) = mounted.ended();
-    assert!(status.success(), "unmounted by somebody else is a good end: {err}");
+    assert!(status.success(), "unmounted by another program is a good end: {err}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! `foreread record` of a process that runs already, beside another recorder, of a mapping; and the kernel's own decisions
-//! beside what the kernel tells of them in an instance of tracefs that the test reads by itself.
+//! beside the kernel's tracepoints in an instance of tracefs that the test reads itself.
 //!
 //! Needs root, tracefs and python3, else it is skipped; what a test needs besides it names.
 
@@ -35,7 +35,7 @@ fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     panic!("it never happened: {what}");
 }
 
-/// Reads what it is told to: `r N` by its first thread at the position, `t OFFSET` by a second thread, `c N` by a child
+/// Reads as commanded: `r N` by its first thread at the position, `t OFFSET` by a second thread, `c N` by a child
 /// that shares a descriptor with it.
 const READER: &str = r#"
 import os, queue, sys, threading
@@ -163,14 +163,14 @@ fn a_process_that_runs_is_recorded_until_it_ends_or_we_have_enough() {
     let read = |offset, bytes| (Op::Read, offset, bytes);
     let all: Vec<Step> = of(&first);
     assert_eq!(all[..3], [read(104_321, 1000), read(500_000, 777), read(105_321, 50)]);
-    // Whoever shares a position may have moved it: known by the page.
+    // A sharer may have moved the position: it is known by the page only.
     let (op, offset, len) = all[3];
     assert!(all.len() == 4 && op == Op::Read && offset <= 300_000 && offset % PAGE == 0, "{all:?}");
     assert!(offset + len >= 300_100 && len <= 3 * PAGE, "{all:?}");
     assert_eq!(of(&second), [read(105_431, 70)]);
 }
 
-/// An instance of tracefs that tells of readahead, beside the recorder's.
+/// An instance of tracefs with the readahead events, beside the recorder's.
 struct Beside(PathBuf);
 
 impl Beside {
@@ -275,7 +275,7 @@ fn decisions_are_those_that_the_kernel_tells_of() {
     let got = record(&trace, &["--kernel-decisions", "-q"], &words).expect("as before");
     assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
     let ours = decisions(&trace, |name| name == text(&data));
-    // A decision that a file system without large folios carries out page by page is told twice, at the same page.
+    // A decision that a file system without large folios carries out page by page is reported twice, at the same page.
     let mut theirs: Vec<(u64, u64)> = Vec::new();
     let mut before = None;
     for (event, [index, size, pages]) in beside.lines(&dev, meta.ino(), ["index", "size", "nr_to_read"]) {
@@ -288,14 +288,14 @@ fn decisions_are_those_that_the_kernel_tells_of() {
     }
     assert_eq!(ours, theirs);
     assert!(ours.len() > 5, "{ours:?}");
-    // Whatever came into the page cache, somebody had decided.
+    // Every page in the page cache follows from a decision.
     let pages = added(&beside, &dev, meta.ino());
     assert!(pages.len() > 128, "{pages:?}");
     let decided = |page: &u64| ours.iter().any(|(first, pages)| (*first..first + pages).contains(page));
     assert!(pages.iter().all(decided), "{pages:?} by {ours:?}");
 }
 
-/// A file system without large folios, in a mount that nobody else sees.
+/// A file system without large folios, in a private mount namespace.
 #[test]
 fn a_decision_that_is_carried_out_page_by_page_is_one() {
     let (dir, _) = scratch();
@@ -339,7 +339,7 @@ fn a_decision_that_is_carried_out_page_by_page_is_one() {
     assert!(seen.iter().any(|(event, _)| event == "ra_unbounded"), "it has large folios: {seen:?}");
 }
 
-/// Another foreread begins in a PID namespace of its own, where this one has no process id, and clears away what dead ones
+/// Another foreread begins in a new PID namespace, where this one has no process id, and removes what dead ones
 /// have left: what this one reads afterwards is recorded all the same. The other one cannot know the kernel's numbers of its
 /// threads, so it refuses instead of recording nothing.
 #[test]
@@ -362,7 +362,7 @@ fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
     assert!(read >= 1 << 20, "{read} bytes");
 }
 
-/// Another program switches the recording off: it is told, with what is missing, and with --strict it is a failure.
+/// Another program switches the recording off: it is reported, with what is missing, and with --strict it is a failure.
 #[test]
 fn a_recording_that_is_switched_off_says_so() {
     let (dir, data) = scratch();

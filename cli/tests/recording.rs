@@ -97,7 +97,7 @@ fn what_one_client_asks_for_is_recorded_in_its_order() {
     assert!(said.ends_with("t.frt: 500 records"), "{said}");
     assert_eq!(name, "disk-of-a-vm");
     assert_eq!(ranges(&records), asked);
-    assert_eq!(records[0].start_ns, Some(0), "times are told from the first request on");
+    assert_eq!(records[0].start_ns, Some(0), "times count from the first request");
     assert!(records.iter().all(|r| r.op == Op::Read && r.returned.is_none()));
     // It waited for each answer before it asked on.
     for pair in records.windows(2) {
@@ -142,7 +142,7 @@ fn writes_are_recorded_and_what_is_no_request_for_bytes_is_counted() {
     assert!(command.args(["-f", "raw"]).arg(&served.uri).stdout(Stdio::null()).status().expect("qemu-io").success());
     let (said, _, records) = served.ended();
     let asked = |op: Op| ranges(&records.iter().filter(|r| r.op == op).cloned().collect::<Vec<_>>());
-    // A block driver may look at the disk before it is told anything.
+    // A block driver may read the disk before any command.
     let reads = asked(Op::Read);
     assert!(reads.ends_with(&[(4096, 8192), (65536, 512)]), "{reads:?}");
     assert_eq!(asked(Op::Write), [(65536, 4096)]);

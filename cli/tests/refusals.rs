@@ -179,7 +179,7 @@ fn what_cannot_be_written_is_said_and_a_closed_pipe_is_not() {
         assert_eq!((code, err.lines().count()), (Some(2), 1), "{args:?}: {err}");
         let closed = shell("\"$@\" | true; exit ${PIPESTATUS[0]}");
         assert_eq!(closed, (Some(0), String::new()), "{args:?}");
-        // Nothing can be said on a closed stderr; the exit code still tells.
+        // Nothing can be said on a closed stderr; the exit code still says it.
         let nonsense = shell("\"$@\" --nonsense 2> /dev/full; exit $?").0;
         assert!(nonsense == Some(2) || args.contains(&"-h"), "{args:?}: {nonsense:?}");
     }

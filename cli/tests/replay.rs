@@ -13,7 +13,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// The bytes of a fixture in hexadecimal digits, as a file of its own.
+/// The bytes of a fixture in hexadecimal digits, as a file.
 fn from_hex(name: &str, folder: &Path) -> PathBuf {
     let digits = std::fs::read_to_string(fixture(name)).expect("there");
     let digits: String = digits.lines().filter(|line| !line.starts_with('#')).collect();

@@ -78,7 +78,7 @@ fn killed_at_any_moment_it_leaves_nothing() {
     let empty = || std::fs::read_dir(&dir).expect("a directory").count() == 0;
     let in_use = || attached(&dir).first().cloned();
     for signal in ["INT", "TERM", "KILL"] {
-        // As soon as it is attached, which is before it is told to go.
+        // As soon as it is attached, which is before it starts.
         killed(&dir, signal, "001", &|| in_use().is_some());
         eventually("a loop device stays", &|| in_use().is_none());
         // When its readahead has been set: 4 KiB is the first size of the sweep, and no device's own.

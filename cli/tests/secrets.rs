@@ -236,7 +236,7 @@ fn a_server_of_a_source_with_a_password_shows_none() {
     let nbd = Nbd::open(&uri.replace("0.0.0.0", "127.0.0.1")).expect("connected");
     let mut bytes = vec![0; 65536];
     assert_eq!(nbd.read_at(&mut [IoSliceMut::new(&mut bytes)], 0).expect("read"), 65536);
-    // What a client is told of the export.
+    // What the server sends a client about the export.
     let listed = Command::new("nbdinfo").args(["--list", &uri.replace("0.0.0.0", "127.0.0.1")]).output();
     listed.iter().for_each(|output| is_clean("nbdinfo", &output.stdout));
     is_clean("metrics", &get(port));

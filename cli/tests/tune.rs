@@ -96,7 +96,7 @@ fn a_command_is_recorded_and_told_what_to_set() {
     assert!(got.out.lines().all(|line| line.chars().count() <= 100), "{}", got.out);
     let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("Only a part of the trace was looked at (--only, --limit)."), "{}", got.out);
-    // What a user is told to do next is there.
+    // The next step for the user is printed.
     assert!(got.err.contains("foreread-dd.frt"), "{}", got.err);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
     let again = crate::common::foreread([
@@ -123,10 +123,10 @@ fn text(path: &Path) -> &str {
 fn the_json_is_whole() {
     let bench = Bench::new();
     let options = ["--on", "model:object-near", "--runs", "5", "--only", "data", "--json", "-"];
-    let talks = ["sh", "-c", "echo a line of its own; dd if=data of=/dev/null bs=32k status=none; exit 7"];
+    let talks = ["sh", "-c", "echo a line by the command; dd if=data of=/dev/null bs=32k status=none; exit 7"];
     let Some(got) = bench.tune(&options, &talks) else { return };
     assert_eq!(got.code, Some(7), "{}", got.err);
-    assert!(got.err.contains("a line of its own"), "{}", got.err);
+    assert!(got.err.contains("a line by the command"), "{}", got.err);
     let json: serde_json::Value = serde_json::from_str(&got.out).unwrap_or_else(|e| panic!("{e}: {}", got.out));
     assert_eq!(
         (json["schema"].as_str(), json["storage"].as_str()),

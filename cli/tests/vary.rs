@@ -67,7 +67,7 @@ fn a_file_is_replaced_as_a_whole_and_keeps_its_mode_and_its_links() {
     assert!(std::fs::read_to_string(&file).expect("readable").ends_with("</svg>\n"));
     assert_eq!(file.metadata().expect("there").permissions().mode() & 0o777, 0o640);
     assert!(link.symlink_metadata().expect("there").is_symlink());
-    // Who had the old file open, or by another name, still has all of it: it was not written over.
+    // A process with the old file open, or another name of it, still has all of it: it was not overwritten.
     assert_eq!(std::fs::read_to_string(&hard).expect("readable"), "before");
     assert_eq!(names(dir.path()), ["hard.svg", "link.svg", "real.svg"]);
     // A new file gets what any program's new file gets.

@@ -13,9 +13,9 @@ pub enum Event {
     Open { open: OpenId, file: FileId, size: u64 },
     /// The reader is gone. Its file's pages stay until evicted or forgotten.
     Close { open: OpenId },
-    /// Nobody will open this file again: drop all its pages.
+    /// This file will not be opened again: drop all its pages.
     Forget { file: FileId },
-    /// Somebody waits for these bytes. `random` is the caller's word that this read says nothing about the next.
+    /// A demand read of these bytes. `random`: the caller states that this read does not predict the next one.
     Read { read: ReadId, open: OpenId, range: ByteRange, random: bool },
     /// A mapped page was touched and is not mapped yet.
     Fault { read: ReadId, open: OpenId, at: u64, map: Mapping },
@@ -36,7 +36,7 @@ pub enum Event {
     Done { fetch: FetchId, bytes: u64 },
     /// The fetch failed; what [`Event::Progress`] reported before stays.
     Failed { fetch: FetchId, error: Error },
-    /// Nobody waits for this read any more.
+    /// The caller no longer waits for this read.
     Abandon { read: ReadId },
     /// The bytes of a served piece have been copied out.
     Release { lease: LeaseId },
@@ -64,12 +64,12 @@ pub enum Action {
     WakeAt { at: Nanos },
 }
 
-/// Whether somebody waits for a fetch. Demand is submitted first and never waits for a slot behind readahead.
+/// Whether a demand read waits for a fetch. Demand is submitted first and never waits for a slot behind readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// At least one page of it is waited for.
     Demand,
-    /// Nobody has asked for it yet.
+    /// No demand read has asked for it yet.
     Ahead,
 }
 
@@ -83,7 +83,7 @@ pub enum Error {
     Short,
     /// The source is not the version that was opened.
     Changed,
-    /// A limit of the machine is reached; the number of it stands in its documentation.
+    /// A limit of the machine is reached; its documentation gives the number.
     Limit,
 }
 

@@ -59,7 +59,7 @@ pub struct Stats {
     pub ra_planned_ops: u64,
     /// Their bytes outside that read, as asked for: not clipped to the file or to what is already cached.
     pub ra_planned_bytes: u64,
-    /// Fetches submitted with at least one page nobody had asked for.
+    /// Fetches submitted with at least one page that no read had demanded.
     pub ra_ops: u64,
     /// Bytes of those pages.
     pub ra_bytes: u64,

@@ -58,8 +58,8 @@ fn advice_of(n: u8) -> Advice {
     [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed, Advice::DontNeed][usize::from(n) % 5]
 }
 
-/// A policy that gives up, at every question, what lies around the page it is asked about, also what it just planned,
-/// what others wait for, and what the read at hand has already met.
+/// A policy that gives up, at every question, the pages around the one it is asked about, also those it just planned,
+/// those that others wait for, and those that the current read has already passed.
 struct Fickle;
 
 impl Fickle {

@@ -18,7 +18,7 @@ fn only(world: &World) -> foreread_core::units::FetchId {
     *world.pending.keys().next().expect("one")
 }
 
-/// Who joined a fetch that was made for somebody else tries for himself before he is told of an error.
+/// A read that joined another read's fetch fetches for itself before it fails.
 #[test]
 fn a_joined_fetch_fails_its_owner_only() {
     let mut world = World::with("none", config(64), 100 * PAGE);
@@ -32,7 +32,7 @@ fn a_joined_fetch_fails_its_owner_only() {
     assert_eq!(world.ended[&second], Ok(()));
 }
 
-/// A fetch that also carried readahead fails nobody: what was asked for is fetched alone first.
+/// A fetch that also carried readahead fails no read: the demanded part is fetched alone first.
 #[test]
 fn a_fetch_with_readahead_fails_nobody() {
     let mut world = World::with("linux-6.18", config(256), 100 * PAGE);
@@ -185,7 +185,7 @@ fn what_was_evicted_unused_and_then_demanded_is_thrash() {
     assert!(thrash > 0 && thrash <= unused, "{thrash} of {unused}");
 }
 
-/// A policy of somebody else's: asks to be woken, and to keep a range.
+/// A policy of another program: asks to be woken, and to keep a range.
 struct Sleeper {
     woken: bool,
 }
@@ -284,7 +284,7 @@ fn a_refreshed_range_leaves_last() {
     assert!(!stays(PolicySpec::parse("none").expect("a policy")));
 }
 
-/// As many reads as may be in progress, all of them hits that nobody has released: one more is refused.
+/// As many reads as may be in progress, all of them hits that are not yet released: one more is refused.
 #[test]
 fn one_read_too_many_is_refused() {
     use foreread_core::machine::MAX_READS;
@@ -304,7 +304,7 @@ fn one_read_too_many_is_refused() {
     world.check_idle();
 }
 
-/// What a policy gives up leaves at once: what is here, and what is on its way. Who waits for it fetches anew.
+/// Pages that a policy drops leave at once, present or in flight. Reads that wait for them fetch anew.
 struct Forgetful;
 
 impl Policy for Forgetful {
@@ -406,8 +406,8 @@ fn planned(world: &mut World, open: OpenId, page: u64, pages: u64) -> u64 {
     world.machine.take_decisions().last().map_or(0, |d| d.windows[0].range.len() / PAGE)
 }
 
-/// With folios one state serves all readers of the file, and still each has a window of its own: an error that one had
-/// to see makes only his window smaller, and a number that is used again begins anew.
+/// With folios one state serves all readers of the file, and still each reader has its own window: an error that one had
+/// to see makes only that reader's window smaller, and a number that is used again begins anew.
 #[test]
 fn readers_of_a_shared_state_stay_apart() {
     for policy in ["linux-6.18", "linux-6.18:folios=on"] {
@@ -444,7 +444,7 @@ fn folios_of_a_file_larger_than_the_cache() {
     world.check_idle();
 }
 
-/// Forgetting those that are gone leaves the others: a second stream that paused meanwhile meets its mark.
+/// Forgetting those that are gone leaves the others: a second stream that paused meanwhile reaches its mark.
 #[test]
 fn folios_that_are_there_are_kept() {
     let mut world = World::with("linux-6.18:folios=on", config(1 << 17), 90_000 * PAGE);
@@ -462,7 +462,7 @@ fn folios_that_are_there_are_kept() {
     assert_eq!((before, go(paused, 80_011..80_100)), (2, between));
 }
 
-/// A read as long as a file can be is told to the 2003 policies page by page, and still has to begin some day.
+/// A read as long as a file can be is shown to the 2003 policies page by page, and still has to begin in reasonable time.
 #[test]
 fn a_very_long_read_is_told_up_to_a_limit() {
     for policy in ["linux-2.6.0-mm", "linux-2.6.0-mm-fix"] {
@@ -491,7 +491,7 @@ fn a_caller_that_knows_needs_no_policy() {
     }
 }
 
-/// Who wants a source of exabytes is heard for a few caches of it, as is a hint: planned whole, it would never end.
+/// A prefetch of exabytes is cut to a few times the cache, as a hint is: planned whole, it would never end.
 #[test]
 fn what_is_wanted_without_end_is_heard_in_part() {
     let mut world = World::with("none", config(64), 1 << 62);

@@ -24,8 +24,8 @@ pub enum ReplayMode {
 /// Measure readahead policies on a file, a disk or a model
 ///
 /// Without arguments it makes a scratch file, removes it again, and runs four workloads on it and on two models.
-/// The runs are paired and interleaved: run i of every policy meets the same reads and, on a model, the same luck.
-/// A policy is marked as the fastest only if a paired t test, corrected for the number of comparisons, says so.
+/// The runs are paired and interleaved: run i of every policy has the same reads and, on a model, the same random numbers.
+/// A policy is called the fastest only if the difference is statistically significant (paired t tests, Holm's correction).
 ///
 /// On a file the storage is read past the page cache (O_DIRECT), and a row 'kernel' reads the same through it, at
 /// the device's own read_ahead_kb, with the file's pages dropped before each run.

@@ -44,8 +44,8 @@ pub enum ConformLevel {
 
 /// Check our decisions against those of a kernel, or of librbd
 ///
-/// linux: seeded operations are carried out by the running kernel, on a loop device of their own, and its decisions are
-/// recorded from tracepoints; then every operation of the recording, or of one made before, is carried out by linux-6.18.
+/// linux: the running kernel carries out seeded operations on a loop device made for them, and its decisions are
+/// recorded from tracepoints. The policy linux-6.18 then carries out every operation of this or an earlier recording.
 /// After a difference the check goes on with the next episode; the predictions go on from our own state. What the
 /// recording does not answer is not compared: of a kernel that has only the page cache's tracepoints, decisions and states; of
 /// one without any, all but the pages that are there after reads, on ext4-journal. Short of memory the kernel makes smaller

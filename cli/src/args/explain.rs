@@ -9,8 +9,8 @@ use std::ffi::OsString;
 ///
 /// The trace is replayed on a model of a storage, or with --on on a file, a disk or another source, and every read, decision
 /// and page of readahead is given to its file and stream: what was read ahead, used, late, never read, and why readahead was
-/// on or off. A reason is the rule that the policy itself named; patterns are told by offsets alone, and are called patterns.
-/// Beneath stands what other policies would have done with the same reads, in pairs of runs as 'foreread compare' makes them.
+/// on or off. A reason is the rule that the policy itself named; patterns are recognised by offsets alone, and are called patterns.
+/// Below, the same reads with other policies, in paired runs as 'foreread compare' makes them.
 ///
 /// The files' figures add up to the row that 'foreread compare TRACE --on SOURCE --policy POLICY --runs 1' shows. What is
 /// explained is the replay, with an empty cache at its start: not the system on which the trace was recorded. What that
@@ -29,7 +29,7 @@ pub struct ExplainArgs {
     ///
     /// What 'foreread compare --on' takes. A file or block device is only read, past the page cache; the files of a trace
     /// lie in it one after the other, so it has to be as large as they are together, or --only takes one of them. Such a
-    /// run is told from its event log, which is kept in an unnamed temporary file as long as it takes. 'foreread models'
+    /// run is explained from its event log, which is kept in an unnamed temporary file until the end. 'foreread models'
     /// lists the models; 'foreread probe PATH -o FILE.toml' makes one of a storage.
     #[arg(long, value_name = "SOURCE", default_value = "model:rbd")]
     pub on: SourceName,

@@ -53,7 +53,7 @@ macro_rules! examples {
 ///
 /// Readahead is a guess about what will be read next. 'foreread compare' runs a workload under several published
 /// readahead policies, on a file, a block device or a model of a storage, and shows what each one gains, what it
-/// reads in vain, and whether the difference is more than chance.
+/// reads for nothing, and whether the difference is more than noise.
 ///
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine, 70 a bug
 /// of foreread.

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 /// Mount a source as files, read-only, with readahead and a cache
 ///
-/// A folder is shown as it is, any other source as a folder with one file in it. Every open file gets readahead of its
-/// own, all share one cache. A file that changes is another file from then on: who has it open reads the version that he
+/// A folder is shown as it is, any other source as a folder with one file in it. Every open file has its own
+/// readahead state; all share one cache. A file that changes becomes a new file: a process that has it open reads the version it
 /// opened, or gets an error, and the next open gets the new one (seen after --attr-ttl at the latest).
 ///
-/// The files belong to whoever mounts; others see them with --allow-other, as far as permissions let them. It prints a line
+/// The files belong to the user that mounts; other users see them with --allow-other, as permissions allow. It prints a line
 /// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; when files are still open only the place is taken away, and a second
 /// Ctrl-C ends it at once.
 #[derive(Debug, clap::Args)]

@@ -36,7 +36,7 @@ pub struct RecordArgs {
     pub strict: bool,
     /// Record the kernel's own readahead too
     ///
-    /// As reads with the flag 1 (somebody's readahead), which a replay passes over.
+    /// As reads with the flag 1 (readahead), which a replay skips.
     #[arg(long)]
     pub kernel_decisions: bool,
     /// Replace a file that is there

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Serve a source over NBD, with readahead and a cache
 ///
-/// Every client gets readahead of its own on one shared cache, and may read only unless told otherwise. The addresses are printed when clients can
+/// Every client has its own readahead state on one shared cache, and may only read unless --writable is given. The addresses are printed when clients can
 /// connect; Ctrl-C, SIGTERM and SIGHUP end it: what was asked for is still answered. When the source changes, the clients that
 /// were told of the old version get errors and have to connect anew.
 ///

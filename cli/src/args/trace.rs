@@ -32,7 +32,7 @@ pub struct ImportArgs {
 
 /// Write a trace in another format
 ///
-/// What that format cannot say is left out, and how much of it is told.
+/// Records that the format cannot express are left out and counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -29,7 +29,7 @@ impl Ghosts {
             self.order.push_back((file, number));
         }
         *known |= mask;
-        // An entry that was taken to zero still stands in the order, so the order is the longer of the two.
+        // An entry with no pages left is still in the order, so the order is the longer of the two.
         while self.order.len() > GHOST_GROUPS {
             if let Some(oldest) = self.order.pop_front() {
                 self.pages.remove(&oldest);

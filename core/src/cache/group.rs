@@ -18,7 +18,7 @@ pub const GROUP_PAGES: u64 = 64;
 pub enum Life {
     /// Not here and not on its way.
     Absent,
-    /// Submitted or about to be; `asked` when somebody has demanded it already.
+    /// Submitted or about to be; `asked` when a read has demanded it already.
     InFlight {
         /// Demanded at least once.
         asked: bool,
@@ -122,7 +122,7 @@ impl Group {
         self.present |= mask;
     }
 
-    /// Pages are demanded. Returns those read ahead that nobody had demanded before.
+    /// Pages are demanded. Returns those read ahead that no read had demanded before.
     pub fn touch(&mut self, mask: u64) -> u64 {
         assert_eq!(self.cached() & mask, mask, "only a cached page may be touched");
         let first = self.untouched() & mask;

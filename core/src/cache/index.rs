@@ -12,7 +12,7 @@ use super::group::Group;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// No group stands here.
+/// No group is here.
 const EMPTY: u32 = u32::MAX;
 
 /// The table. Half full at most, so that a probe ends soon.
@@ -69,7 +69,7 @@ impl Index {
             }
             let other = &groups[next as usize];
             let home = self.home(other.file, other.number);
-            // Move it into the gap unless its home lies between the gap and where it stands.
+            // Move it into the gap unless its home is between the gap and its slot.
             if (at.wrapping_sub(home) & wrap) >= (at.wrapping_sub(gap) & wrap) {
                 self.table[gap] = next;
                 gap = at;

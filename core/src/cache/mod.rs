@@ -331,7 +331,7 @@ impl Cache {
         if self.groups[slot as usize].is_idle() {
             self.index.remove(&self.groups, slot);
             self.evictor.remove(slot);
-            // Cleared so that neither `find` nor `groups` meets it again under its old name.
+            // Cleared so that neither `find` nor `groups` finds it again under its old name.
             self.groups[slot as usize] = Group::new(u32::MAX, u64::MAX);
             self.free.push(slot);
         }

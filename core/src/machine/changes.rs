@@ -1,7 +1,7 @@
 //! What changes from outside: invalidation, new versions, hints, memory pressure.
 //!
-//! Never: serves a byte of before after it was told. Present pages go at once, pages in flight are doomed, and
-//! who waited for them fetches anew (or fails, when the whole version is gone).
+//! Never: serves an old byte after the change was reported. Present pages go at once, pages in flight are doomed, and
+//! reads that waited for them fetch anew (or fail, when the whole version is gone).
 
 use super::{Machine, Question};
 use crate::cache::GROUP_PAGES;
@@ -11,7 +11,7 @@ use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
 /// A hint is heard for so many times the size of the cache: present pages are at most one of them, and readahead is given half
-/// of one, so what lies beyond would be refused. Without it a hint for a file of exabytes is planned for ever.
+/// of one, so more would be refused. Without this limit the plan for a hint on a file of exabytes would not end.
 const HINTED_CACHES: u64 = 4;
 
 impl Machine {
@@ -46,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// Nobody will open this file again.
+    /// The file will not be opened again.
     pub(super) fn forget(&mut self, file: FileId) {
         if self.files.get(file.0 as usize).and_then(Option::as_ref).is_none_or(|f| f.opens > 0) {
             return;
@@ -70,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// A hint: the policy may plan; pages not wanted any more leave, except those somebody waits for. An empty range is
+    /// A hint: the policy may plan; pages not wanted any more leave, except those that a read waits for. An empty range is
     /// the rest of the file, as a length of 0 is to `posix_fadvise`: decided here, once, for all policies.
     pub(super) fn advise(&mut self, open: OpenId, advice: Advice, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };

@@ -1,7 +1,7 @@
-//! The life of a fetch: queued, submitted, answered. One fetch serves everybody who wants its pages.
+//! The life of a fetch: queued, submitted, answered. One fetch serves every read that wants its pages.
 //!
 //! Never: lets readahead go before demand, or fail a read. A read fails only through a fetch that was made for it
-//! and for nothing else (`owner`); everyone else who waited fetches anew.
+//! and for nothing else (`owner`); every other waiting read fetches anew.
 //!
 //! ```text
 //!   queued ──submit──► in flight ──progress──► ... ──done / failed──► gone
@@ -45,7 +45,7 @@ pub struct Fetch {
     pub submitted: bool,
     submitted_at: Nanos,
     pub doomed: bool,
-    /// Tells this use of the slot from earlier ones.
+    /// Distinguishes this use of the slot from earlier ones.
     serial: u32,
 }
 
@@ -158,7 +158,7 @@ impl Machine {
         }
     }
 
-    /// Pages land as far as `bytes` reach; who waits for no more of them goes on.
+    /// Pages land as far as `bytes` reach; reads that need no more of them go on.
     fn land_to(&mut self, slot: u32, bytes: u64) {
         let fetch = &self.fetches[slot];
         if fetch.doomed {
@@ -216,7 +216,7 @@ impl Machine {
         }
     }
 
-    /// What has not arrived is absent again. The read it was made for fails; whoever joined tries for himself.
+    /// What has not arrived is absent again. The read it was made for fails; reads that joined it fetch for themselves.
     fn end_failed_fetch(&mut self, slot: u32, error: Error) {
         let refused = if error == Error::Limit { self.ahead_bytes(&self.fetches[slot]) } else { 0 };
         self.lose_rest(slot);
@@ -305,7 +305,7 @@ impl Machine {
         self.sum_bytes(fetch, crate::cache::Group::ahead)
     }
 
-    /// Of these, bytes nobody has demanded.
+    /// Of these, bytes that no read has demanded.
     pub(super) fn untouched_bytes(&self, fetch: &Fetch) -> u64 {
         self.sum_bytes(fetch, crate::cache::Group::untouched)
     }

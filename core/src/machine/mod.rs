@@ -19,7 +19,7 @@
 //! | `plans.rs` | asking a policy, admitting what it planned, eviction |
 //! | `fetches.rs` | the life of a fetch |
 //! | `changes.rs` | invalidation, new versions, hints, pressure |
-//! | `watching.rs` | notes for who explains a run |
+//! | `watching.rs` | notes for a report that explains a run |
 
 mod changes;
 mod fetches;
@@ -61,9 +61,9 @@ pub struct Config {
     pub max_fetch_bytes: u64,
     /// Fetches that may be in flight, demand and ahead together.
     pub max_in_flight: u32,
-    /// Of these, fetches nobody waits for. Below `max_in_flight`, so that readahead never takes the last slot.
+    /// Of these, fetches that no read waits for. Below `max_in_flight`, so that readahead never takes the last slot.
     pub max_ahead_in_flight: u32,
-    /// Largest ahead part, in bytes, that may ride on a fetch somebody waits for; a longer one goes by itself.
+    /// Largest ahead part, in bytes, that may be added to a demand fetch; a longer one is a separate fetch.
     pub max_piggyback_bytes: u64,
     /// Never merge two windows, or a window and a missing run, into one fetch.
     pub keep_windows_apart: bool,
@@ -146,7 +146,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Tells a policy that several share whose turn it is.
+    /// Selects the open description that reads now, for a policy that several share.
     fn turn_to(&mut self, open: OpenId) {
         if self.wants.shared {
             self.policy.on_turn(open);
@@ -260,7 +260,7 @@ impl Machine {
         Some(FetchView { file: f.file, range: self.clip(f.file, f.pages), arrived, doomed: f.doomed })
     }
 
-    /// Where the group of the 64 pages from `64 * number` of this file stands in the index, if any of them is
+    /// The index slot of the group of the 64 pages from `64 * number` of this file, if any of them is
     /// present, in flight or waited for.
     #[must_use]
     pub fn group_slot(&self, file: FileId, number: u64) -> Option<GroupSlot> {

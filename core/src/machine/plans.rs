@@ -23,7 +23,7 @@ pub struct Unassigned {
     file: FileId,
     pages: PageRange,
     ahead: bool,
-    /// Which window of the event they came from; missing runs count as windows of their own.
+    /// Which window of the event they came from; each missing run counts as a window.
     window: u32,
     planner: u32,
 }
@@ -61,7 +61,7 @@ impl Machine {
         read: Option<u32>,
     ) {
         if !self.plan.drop.is_empty() {
-            // Who waited for these pages fetches them in this event, and must not be taken for the planner.
+            // A read that waited for these pages fetches them in this event, and must not be taken for the planner.
             self.commit(read.unwrap_or(u32::MAX));
             let dropped = core::mem::take(&mut self.plan.drop);
             dropped.into_iter().for_each(|range| self.invalidate(file, self.clip_range(file, range)));
@@ -304,7 +304,7 @@ impl Machine {
         }
     }
 
-    /// Tells a policy what became of its plan, if it wants to know and is still there.
+    /// Reports the outcome of a plan to its policy, if the policy wants it and is still open.
     pub(super) fn tell(&mut self, open: u32, outcome: Outcome) {
         let Some(stream) = self.opens.get(open as usize).and_then(Option::as_ref).map(|o| o.stream) else { return };
         if let Some(stream) = self.streams.get_mut(stream)
@@ -326,7 +326,7 @@ impl Machine {
     }
 }
 
-/// What of `run` lies before and after `inside`; all of it before, when that is empty.
+/// The parts of `run` before and after `inside`; all of it before, when that is empty.
 fn split_around(run: PageRange, inside: PageRange) -> (PageRange, PageRange) {
     if inside.is_empty() {
         return (run, PageRange { first: run.end, end: run.end });

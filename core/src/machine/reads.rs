@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// A page fault comes in: a read of one page with questions of its own.
+    /// A page fault: a read of one page, for which the policy has separate questions.
     pub(super) fn begin_fault(&mut self, id: ReadId, open: OpenId, at: u64, map: Mapping) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
             return self.refuse(id, Error::Limit);
@@ -147,7 +147,7 @@ impl Machine {
         self.ensure(slot);
     }
 
-    /// Tells the policy that every page of the read has been looked at.
+    /// Reports to the policy that every page of the read has been looked up.
     fn end_look_up(&mut self, slot: u32) {
         let read = &self.reads[slot];
         let end = read.range.end();
@@ -180,7 +180,7 @@ impl Machine {
         self.commit(slot);
     }
 
-    /// Deals with what stands at the start of `rest`; returns how many pages that was, at least one.
+    /// Serves or fetches the pages at the start of `rest`; returns how many pages that was, at least one.
     fn look_up_at(&mut self, slot: u32, file: FileId, rest: PageRange) -> u64 {
         let mut run = self.cache.look(file, rest);
         if run.pages == 0 {
@@ -386,7 +386,7 @@ impl Machine {
         }
     }
 
-    /// Nobody waits for this read any more. One that holds a lease ends with its release.
+    /// The caller no longer waits for this read. One that holds a lease ends with its release.
     pub(super) fn abandon(&mut self, id: ReadId) {
         let found = self.reads.slots().find(|&slot| self.reads[slot].id == id);
         let Some(slot) = found else { return };

@@ -1,4 +1,4 @@
-//! What the machine tells whoever explains a run: every answer of a policy, and the fate of every page it read ahead.
+//! What the machine reports to a listener that explains a run: every answer of a policy, and the fate of every page it read ahead.
 //!
 //! Off unless asked for ([`Machine::observe`]); then a note is kept for each of these moments until it is taken. Notes are
 //! written where the counters are, so that what they add up to is [`crate::stats::Stats`], to the byte. Never: takes part
@@ -41,7 +41,7 @@ pub enum Note {
     Submitted { file: FileId, range: ByteRange },
     /// Readahead that is demanded for the first time; `late` of it is still in flight.
     Touched { file: FileId, number: u64, first: u64, late: u64 },
-    /// Pages leave; `unused` of them are readahead that nobody demanded.
+    /// Pages leave; `unused` of them are readahead that no read demanded.
     Left { file: FileId, number: u64, pages: u64, unused: u64 },
     /// Readahead on its way is lost (failed, or its bytes are of no more use); what was demanded of it is `used`.
     Lost { file: FileId, number: u64, pages: u64, used: u64, submitted: bool },
@@ -69,7 +69,7 @@ impl Machine {
         }
     }
 
-    /// Counts an answer by its pattern, and keeps it for those who watch decisions and for those who want it all.
+    /// Counts an answer by its pattern, and keeps it for listeners of decisions and for listeners of everything.
     pub(super) fn note(&mut self, open: OpenId, read: Option<ReadId>, question: Question, at: u64) {
         if let Some(pattern) = question.pattern(self.plan.why, !self.plan.windows.is_empty()) {
             self.count(open.0, |stats| stats.decisions.count(pattern));

@@ -6,7 +6,7 @@
 //!                                  ▲ mark          ▲ end of file     smaller ones towards the end
 //! ```
 //!
-//! Placement is a pure function of the window and of what is cached; whoever asked inserts what it returns.
+//! Placement is a pure function of the window and of what is cached; the caller inserts what it returns.
 //! Never: keeps anything, reads a byte, looks at whether one has arrived.
 //!
 //! Source: docs/spec/linux-readahead.md 4.6. Everything counts in pages of 4 KiB.
@@ -25,7 +25,7 @@ pub trait Sight {
     /// reach back to page 0.
     fn history(&self, i: u64, limit: u64) -> (u64, bool);
 
-    /// A sync or async call is made and has changed nothing yet: for whoever compares.
+    /// A sync or async call is made and has changed nothing yet: for a comparison.
     fn called(&self, _call: Called) {}
 }
 
@@ -127,7 +127,7 @@ impl Shape {
         let mut k = at;
         if self.large {
             // A window of no pages does not limit the order (recorded on 6.18.44: `max` of one page, and a mark at page 0 that a
-            // description which has read nothing meets).
+            // description which has read nothing reaches).
             let by_size = size.checked_ilog2().unwrap_or(order);
             placed.order = self.max_order.min(order).min(by_size).max(self.min_order);
             k = round_down(at, self.min_order);
@@ -159,7 +159,7 @@ impl Shape {
         (k..folio.end()).all(|page| !sight.is_cached(page)).then_some(folio)
     }
 
-    /// 4.6, REST: the absent ones of `nr` pages from `k`, one smallest folio at a time. A mark stands `lookahead` pages
+    /// 4.6, REST: the absent ones of `nr` pages from `k`, one smallest folio at a time. The mark is `lookahead` pages
     /// before the end. Clipping shortens the read but not the lookahead, so the mark moves to the front, and away.
     pub fn fetch(&self, sight: &impl Sight, end: u64, (k, nr, lookahead): (u64, u64, u64), placed: &mut Placed) {
         let nr = nr.min(end.saturating_sub(k));
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// The end of the file limits the folios; what lies behind it is nothing.
+    /// The end of the file limits the folios; nothing is placed behind it.
     #[test]
     fn the_end_of_the_file() {
         let empty = Folios::default();

@@ -17,11 +17,11 @@ use super::{
 };
 
 /// The kernel's index of the cache has leaves of 64 slots; a folio that fills one has no slot to be out of step with (4.9).
-/// On one that fills several the cursor stands on the first, and moves a leaf with each page until that is the page's
+/// On one that fills several the cursor is on the first, and moves a leaf with each page until that is the page's
 /// leaf (recorded on 6.18.44: from page 7678 of the folio 7168..7680 the first hole is 7686).
 const LEAF: u64 = 64;
 
-/// 4.9: what the kernel's probes return. Its cursor stands on the first slot of a large folio while its page number
+/// 4.9: what the kernel's probes return. Its cursor is on the first slot of a large folio while its page number
 /// stays where it was, until the slots cross a leaf of the index.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, S> {
@@ -183,7 +183,7 @@ mod tests {
         );
     }
 
-    /// A folio that fills several leaves counts as one page, and what is looked at next lies before its first leaf.
+    /// A folio that fills several leaves counts as one page, and the next look-up is before its first leaf.
     #[test]
     fn the_kernels_history_of_a_huge_folio() {
         let alone = cached(&[(128, 7)]);

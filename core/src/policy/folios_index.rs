@@ -41,7 +41,7 @@ impl Folios {
         (page < folio.end()).then_some(folio)
     }
 
-    /// Puts one in; whatever it meets is gone.
+    /// Inserts a folio and removes those that it overlaps.
     pub fn insert(&mut self, folio: Folio) {
         self.remove(folio.first, folio.end());
         self.by_first.insert(folio.first, folio);

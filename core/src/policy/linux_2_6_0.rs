@@ -20,7 +20,7 @@ use super::{
 };
 use alloc::boxed::Box;
 
-/// The windows are told of each page as its turn comes.
+/// The windows see each page as it is read.
 struct EachPage;
 
 impl Telling for EachPage {

@@ -17,7 +17,7 @@ use super::{
 };
 use alloc::boxed::Box;
 
-/// The windows are told of all pages of a request before it is read.
+/// The windows see all pages of a request before it is read.
 struct Announced;
 
 impl Telling for Announced {

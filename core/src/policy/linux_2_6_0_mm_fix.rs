@@ -19,7 +19,7 @@ use super::{
 use alloc::boxed::Box;
 use core::ops::Range;
 
-/// Who turns the windows on again.
+/// What turns the windows on again.
 struct Fixed {
     request_size: bool,
 }

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 2.1 and 2.2; page faults are those of 2.5, written down for 2.6.31. Known
-//! wrong, as it was: a read larger than the maximum gets a window with the mark on its own first page, which it then
-//! meets itself; the hint RANDOM makes every read go page by page.
+//! wrong, as it was: a read larger than the maximum gets a window with the mark on its first page, which the same read
+//! then reaches; the hint RANDOM makes every read go page by page.
 
 use super::{
     Ask, Info, Plan, Scope, Why,
@@ -20,7 +20,7 @@ use super::{
 };
 use alloc::boxed::Box;
 
-/// The rule; it has no state of its own.
+/// The rule; it has no state.
 struct OnDemand;
 
 impl Rule for OnDemand {

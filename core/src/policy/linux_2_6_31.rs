@@ -21,7 +21,7 @@ use super::{
 };
 use alloc::boxed::Box;
 
-/// The rule; it has no state of its own.
+/// The rule; it has no state.
 struct Context;
 
 /// 2.4: a window for a miss behind cached pages; false when there are none.

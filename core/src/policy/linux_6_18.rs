@@ -1,8 +1,8 @@
 //! `linux-6.18`: file readahead of the current kernel.
 //!
 //! A miss (`sync`) starts a window, a marked page (`async`) starts the next one. State is one window for each
-//! open description; streams it has lost are found again from the pages they left in the cache (context). What is
-//! decided stands in `linux_6_18_reader`. This file carries it out as on a file system without large folios, page by
+//! open description; streams it has lost are found again from the pages they left in the cache (context). The
+//! decisions are in `linux_6_18_reader`. This file carries it out as on a file system without large folios, page by
 //! page with exact probes; `linux_6_18_large` does with them.
 //!
 //! ```text

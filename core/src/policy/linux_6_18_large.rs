@@ -31,7 +31,7 @@ const SHAPE: Shape = Shape { large: true, min_order: 0, max_order: 9 };
 /// The index is swept of folios that are gone when it has grown to this, and again at twice what was left.
 const SWEEP_AT: usize = 1024;
 
-/// With folios: one file and all who have it open.
+/// With folios: one file and all its open descriptions.
 pub struct Large {
     fresh: Reader,
     readers: BTreeMap<OpenId, Reader>,
@@ -42,7 +42,7 @@ pub struct Large {
 }
 
 impl Large {
-    /// Nobody has the file open and nothing of it is cached. `fresh` is the state of a new open description.
+    /// The file is not open and nothing of it is cached. `fresh` is the state of a new open description.
     #[must_use]
     pub fn new(fresh: Reader, kernel_probes: bool) -> Large {
         Large {
@@ -113,7 +113,7 @@ impl Large {
         }
     }
 
-    /// A read meets the mark of the folio that holds `page`, if there is one.
+    /// A read reaches the mark of the folio that holds `page`, if there is one.
     fn meet(&mut self, ask: &Ask<'_>, page: u64, plan: &mut Plan) {
         let Some(folio) = self.marked_at(ask, page) else { return };
         let first = folio.first;
@@ -153,7 +153,7 @@ impl Policy for Large {
         self.readers.remove(&open);
     }
 
-    /// The cache's mark stands on the first page of a folio; a read that begins behind it meets it here.
+    /// The cache's mark is on the first page of a folio; a read that begins behind that page finds it here.
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         let page = ask.at / PAGE;
         if !ask.request.is_empty() && self.folios.at(page).is_some_and(|folio| folio.first < page) {

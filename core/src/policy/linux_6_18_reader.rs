@@ -1,7 +1,7 @@
 //! What the current kernel decides at a miss, a mark, a fault and a hint: the state of one open description.
 //!
-//! A decision is an answer, [`Todo`]; whoever asked carries it out, and tells the order that folio placement
-//! left ([`Reader::placed`]). So it stands once for the policy, with and without folios, and for the check against
+//! A decision is an answer, [`Todo`]; the caller carries it out, and returns the order that folio placement
+//! left ([`Reader::placed`]). So the code is shared by the policy, with and without folios, and for the check against
 //! recordings. Never: places a folio, sees a byte.
 //!
 //! ```text
@@ -73,7 +73,7 @@ impl Reader {
         Reader { device_max: max, max, io, window, prev_pos: None, mmap_miss: 0, random: false, why: None }
     }
 
-    /// 4.3: a request larger than the window may have a window of its own size, up to what the hardware likes.
+    /// 4.3: a request larger than the window may have a window of the request's size, up to the hardware's largest request.
     fn max_for(&self, req: u64) -> u64 {
         if req > self.max && self.io > self.max { req.min(self.io) } else { self.max }
     }

@@ -1,6 +1,6 @@
 //! `linux-thrashsafe`: context readahead that survives the loss of its pages (a series of 2010, never merged).
 //!
-//! A stream whose pages were evicted before it came to them is told from a random read by its window. It goes on with
+//! A read inside the stream's own window that misses shows that its pages were evicted before use. It goes on with
 //! half the window, keeps what is left of it from being evicted next, and from then on reads no further than its
 //! cached history vouches for.
 //!

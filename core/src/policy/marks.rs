@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// The merge (2.3): a window that the page at hand would follow up at once gets the next one added.
+    /// The merge (2.3): a window that the current page would continue at once gets the next one added.
     pub fn merge(&mut self, off: u64) {
         if off == self.start && self.size == self.async_size {
             self.async_size = next(self.size, self.max);
@@ -166,7 +166,7 @@ impl State {
 
     /// Reads the latest window. Its mark stays where it is when the end of the file cuts the window.
     pub fn submit(&self, ask: &Ask<'_>, plan: &mut Plan) {
-        // Without an asynchronous part it lies just outside, and is dropped.
+        // Without an asynchronous part the mark is just outside the window, and is dropped.
         let mark = self.start + self.size - self.async_size;
         fetch(ask, self.start, self.size, Some(mark), plan);
     }

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Adding a policy: write the file, name it in both lists of this one, add its row to
-//! `docs/policies.md` and its golden table to `core/tests/golden`. What several policies share stands in a file that
+//! `docs/policies.md` and its golden table to `core/tests/golden`. Code that several policies share is in a file that
 //! is none itself (`capacity`, `detector`, `folios`, `folios_cursor`, `folios_index`, `linux_6_18_large`,
 //! `linux_6_18_reader`, `linux_6_18_todo`, `marks`, `ondemand`, `pattern`, `two_windows`, `why`); no policy knows another.
 
@@ -90,7 +90,7 @@ pub trait Policy: Send {
     /// A fault on the page at `ask.at`, which is neither present nor in flight.
     fn on_fault(&mut self, _ask: &Ask<'_>, _map: &Mapping, _plan: &mut Plan) {}
 
-    /// A fault on the page at `ask.at`, which is here or on its way; `marked` tells whether it bears the mark.
+    /// A fault on the page at `ask.at`, which is here or on its way; `marked`: it has the mark.
     fn on_fault_hit(&mut self, _ask: &Ask<'_>, _map: &Mapping, _marked: bool, _plan: &mut Plan) {}
 
     /// A hint about `ask.request`.
@@ -140,7 +140,7 @@ pub struct Ask<'a> {
     pub request: ByteRange,
     /// Start of the page that raised the question; the start of the request for `on_read` and `on_advice`.
     pub at: u64,
-    /// The reader said that this read tells nothing about the next.
+    /// The reader stated that this read does not predict the next.
     pub random: bool,
     /// Size of the file in bytes.
     pub file_size: u64,
@@ -191,13 +191,13 @@ pub struct Plan {
     pub windows: Vec<Window>,
     /// Ranges whose pages are to be the last to be evicted.
     pub refresh: Vec<ByteRange>,
-    /// Ranges whose pages are to leave first of all, also those on their way; who waits for them fetches anew.
+    /// Ranges whose pages are to leave first of all, also those in flight; reads that wait for them fetch anew.
     pub drop: Vec<ByteRange>,
     /// Ask [`Policy::on_timer`] at this time.
     pub wake_at: Option<Nanos>,
     /// Leave the mark that raised this question where it is.
     pub keep_mark: bool,
-    /// The rule that was followed, for whoever explains the answer; it changes nothing.
+    /// The rule that was followed, for reports; it changes nothing.
     pub why: Option<Why>,
 }
 
@@ -248,7 +248,7 @@ pub enum Outcome {
     Late { bytes: u64 },
     /// Bytes of it were evicted or dropped without ever being demanded.
     Unused { bytes: u64 },
-    /// It failed. `demand` tells whether somebody was waiting for part of it.
+    /// It failed. `demand`: a read was waiting for part of it.
     Failed { range: ByteRange, error: Error, demand: bool },
 }
 

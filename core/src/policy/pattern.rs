@@ -1,7 +1,7 @@
 //! The pattern that a decision of a policy belongs to: seven kinds, the same for all policies. Not a policy.
 //!
 //! Each rule that a policy names ([`Why`]) belongs to one pattern or to none. The machine counts decisions by pattern
-//! ([`crate::stats::Decisions`]), so that one line tells what readahead did, whatever the policy is.
+//! ([`crate::stats::Decisions`]), so that one line shows what readahead did, for every policy.
 //!
 //! ```text
 //!   initial      FileStart  Sequential  Triggered  Elsewhere     the first window of a stream

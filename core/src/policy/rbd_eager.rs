@@ -1,7 +1,7 @@
 //! `rbd-eager`: the strategy of the 2014 experiment that reads every object it enters to its end.
 //!
 //! Ten reads in a row start it, as in `rbd-plain`; each request then reaches to the end of the object that it starts
-//! in, so no request crosses an object and all but the first are whole ones. The doubling window only tells that the
+//! in, so no request crosses an object and all but the first are whole ones. The doubling window only shows that the
 //! stream has started.
 //!
 //! ```text

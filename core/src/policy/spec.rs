@@ -20,7 +20,7 @@ use core::fmt;
 /// A name and its keys, nothing checked but the notation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What stands before the colon.
+    /// The text before the colon.
     pub name: String,
     /// Keys and values in the order written.
     pub pairs: Vec<(String, String)>,
@@ -30,7 +30,7 @@ impl Spec {
     /// Reads the notation.
     ///
     /// # Errors
-    /// [`SpecError::Syntax`] where a part after the colon is not `key=value`, or a key stands twice.
+    /// [`SpecError::Syntax`] where a part after the colon is not `key=value`, or a key occurs twice.
     pub fn parse(text: &str) -> Result<Spec, SpecError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let mut pairs: Vec<(String, String)> = Vec::new();
@@ -127,7 +127,7 @@ impl PolicyDraft {
         PolicyDraft::parse_among(text, &[ALL])
     }
 
-    /// The same with the policies of these lists, for who has some of his own.
+    /// The same with these lists of policies, for a program that adds policies.
     ///
     /// # Errors
     /// As above.
@@ -239,7 +239,7 @@ pub struct PolicySpec {
 }
 
 impl PolicySpec {
-    /// Reads `NAME:key=value,...` where no storage is at hand.
+    /// Reads `NAME:key=value,...` where the storage is not known.
     ///
     /// # Errors
     /// Those of [`PolicyDraft::parse`], and a value that depends on the storage.
@@ -306,7 +306,7 @@ impl fmt::Debug for PolicySpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum SpecError {
-    /// A part is not `key=value`, or its key stands twice.
+    /// A part is not `key=value`, or its key occurs twice.
     Syntax { text: String, part: String },
     /// No such name.
     UnknownName { name: String, known: Vec<&'static str> },

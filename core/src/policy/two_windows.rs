@@ -1,7 +1,7 @@
 //! What the three `linux-2.6.0*` policies share: the readahead of 2003 with its current window and its window ahead.
 //! Not a policy.
 //!
-//! It is told one page at a time and knows no request size. Each page that goes on makes the next window two pages
+//! It sees one page at a time and knows no request size. Each page that goes on makes the next window two pages
 //! larger, each that does not makes it two smaller, until it is off; then it watches for a run of single pages.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!       current: walked now   ahead: read when the walk in the current one began
 //! ```
 //!
-//! A version says when the windows are told of a page: [`Telling`]. Hints are the same in all three (1.4): WILLNEED
+//! A version says when the windows see a page: [`Telling`]. Hints are the same in all three (1.4): WILLNEED
 //! reads what it names, and no other is known; `max` stays what it is.
 //!
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.4. Not here: a congested device; the limit of forced reads by free memory.
@@ -26,7 +26,7 @@ use core::ops::Range;
 const BEYOND_END: u64 = 4096;
 
 /// And at most so many pages in all: one `read` of Linux returns no more than 2 GiB less a page (`read(2)`). Each page
-/// that is told takes its time, so a request has to end somewhere.
+/// costs time, so a request needs a limit.
 const MAX_PAGES: u64 = (1 << 19) - 1;
 
 /// The parameter of this name.
@@ -165,7 +165,7 @@ impl TwoWindows {
     }
 }
 
-/// Pages that are told before a request is read (1.3): rounded down at the end, but at least one; none for no bytes.
+/// Pages that the windows see before a request is read (1.3): rounded down at the end, but at least one; none for no bytes.
 fn announced(ask: &Ask<'_>) -> Range<u64> {
     let first = ask.request.start() / PAGE;
     if ask.request.is_empty() {
@@ -186,13 +186,13 @@ pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, plan: &mut Plan) -> boo
 
 /// What differs between the versions.
 pub trait Telling: Send {
-    /// All pages of a request are told before it is read; else each as its turn comes.
+    /// The windows see all pages of a request before it is read; else each as it is read.
     const ANNOUNCES: bool;
 
     /// The pages of a request have been announced.
     fn announced(&self, _windows: &mut TwoWindows, _pages: Range<u64>, _ask: &Ask<'_>, _plan: &mut Plan) {}
 
-    /// Whether a page that is still absent when its turn comes tells the windows anything.
+    /// Whether a page that is still absent when its turn comes counts for the windows.
     fn counts_misses(&self, _windows: &TwoWindows) -> bool {
         true
     }

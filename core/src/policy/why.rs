@@ -1,7 +1,7 @@
 //! Why a policy answered as it did, in words that are the same for all policies.
 //!
-//! A policy names the rule it followed ([`super::Plan::why`]); whoever explains a run repeats it. Never: takes part in
-//! a decision. A policy that names no rule is explained by nobody.
+//! A policy names the rule it followed ([`super::Plan::why`]); a report on a run repeats it. Never: takes part in
+//! a decision. Without it a report gives no reason.
 //!
 //! ```text
 //!   on    FileStart  Sequential  Large  Context  NextWindow  WindowEnd  FoundMark  Elsewhere  Thrashed  Triggered
@@ -21,7 +21,7 @@ pub enum Why {
     Large,
     /// It follows nothing, but cached pages before it tell of a stream: context readahead.
     Context,
-    /// It met the mark of its own latest window.
+    /// It reached the mark of its latest window.
     NextWindow,
     /// It missed the page where its own latest window ends.
     WindowEnd,
@@ -129,7 +129,7 @@ impl Why {
         }
     }
 
-    /// The same for people: what stands behind "by".
+    /// The same for people: the words after "by".
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

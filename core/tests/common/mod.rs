@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// Somebody writes these bytes.
+    /// These bytes are written.
     pub fn invalidate(&mut self, start: u64, len: u64) {
         let range = ByteRange::new(start, len).expect("a range");
         let pages = self.machine.config().page.cover(range);
@@ -148,7 +148,7 @@ impl World {
         self.send(Event::Invalidate { file: FILE, range });
     }
 
-    /// Somebody replaces the file.
+    /// The file is replaced.
     pub fn replace(&mut self, size: u64) {
         self.replaced = self.now + 1;
         self.size = size;

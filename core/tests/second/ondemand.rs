@@ -3,7 +3,7 @@
 //! ```text
 //!     start          start+size-async       start+size
 //!       ├──────────────────■─────────────────────┤
-//!                        mark: who reaches it starts the next window
+//!                        mark: the read that reaches it starts the next window
 //! ```
 //!
 //! Decided where the texts are silent:
@@ -41,7 +41,7 @@ pub enum Kernel {
     Thrashsafe(i64),
 }
 
-/// The device was told of a random access pattern: what stands of it.
+/// What is left of a random access hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hint {
     None,
@@ -95,7 +95,7 @@ impl File {
         File { kernel, start, size, a, prev_pos, mmap_miss, max, dev: max, hint: Hint::None, thrashed: false }
     }
 
-    // ---- who calls ----
+    // ---- callers ----
 
     pub fn read(&mut self, pos: i64, count: i64, pages: &mut Pages) {
         if count == 0 || pos >= pages.size {

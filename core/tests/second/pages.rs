@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Bytes of a page.
 pub const P: i64 = 4096;
 
-/// Pages read in one go when somebody forces them: 2 MiB.
+/// Pages of one forced read: 2 MiB.
 const PIECE: i64 = 512;
 
 /// First page, one past the last page, mark.
@@ -142,7 +142,7 @@ impl Pages {
         self.going.iter().any(|&(first, end)| (first..end).contains(&page))
     }
 
-    /// Sends out what was gathered: first what somebody waits for, then the rest, each from low to high.
+    /// Sends out what was gathered: first the demanded pages, then the rest, each from low to high.
     pub fn send(&mut self, waited: impl Fn((i64, i64)) -> bool) {
         self.going.sort_by_key(|&run| (!waited(run), run));
         self.source.append(&mut self.going);

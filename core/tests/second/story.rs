@@ -170,7 +170,7 @@ impl Story {
         }
         let reader = &mut readers[which];
         let start = reader.at.max(0);
-        // The end of a file is not passed for ever.
+        // Reads go past the end of a file only so far.
         reader.at = if start > self.size + 40 * P { 0 } else { start + reader.step };
         Op::Read { open: reader.open, start, len: reader.len }
     }
