@@ -2,7 +2,7 @@
 //!
 //! Two rules make simulated runs comparable. A draw that belongs to a fetch is **keyed** by (seed, file, first
 //! byte, how many times that byte was fetched before), never by the order of calls: so every policy that asks
-//! the device for the same bytes meets the same luck. And the generator is written out here, so an upgrade of a
+//! the device for the same bytes gets the same random numbers. And the generator is written out here, so an upgrade of a
 //! crate cannot change what a seed means.
 //!
 //! Never: entropy, time or threads. Whole numbers and uniforms are the same on every machine; normal and

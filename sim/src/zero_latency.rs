@@ -1,12 +1,12 @@
 //! A storage that answers at once: for decisions that do not depend on time.
 //!
-//! Never: bytes, time, or a read that waits. Who waits for something is a matter of the simulator.
+//! Never: bytes, time, or a read that waits. Waiting is the simulator's.
 
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::Machine;
 use foreread_core::units::{ByteRange, Nanos};
 
-/// Tells the machine one event, answers every fetch that follows and gives back every lease. `fetched` sees what is
+/// Gives the machine one event, answers every fetch that follows and gives back every lease. `fetched` sees what is
 /// fetched, in order.
 pub fn tell(machine: &mut Machine, event: Event, mut fetched: impl FnMut(ByteRange)) {
     machine.handle(Nanos(0), event);

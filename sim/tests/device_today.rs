@@ -1,6 +1,6 @@
 //! The devices of today, which are not calibrated: they must have the shape that general knowledge gives them.
 //!
-//! Never: a figure that stands for a product.
+//! Never: a figure that claims to be a product's.
 
 use foreread_sim::device::Command;
 use foreread_sim::device::presets;

@@ -24,7 +24,7 @@ fn config() -> Config {
     config
 }
 
-/// A machine whose storage answers when it is told to.
+/// A machine whose storage answers on command.
 struct Bench {
     machine: Machine,
     flying: Vec<(FetchId, u64)>,

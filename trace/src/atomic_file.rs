@@ -74,7 +74,7 @@ impl AtomicFile {
     /// It is whole: it gets its name.
     ///
     /// # Errors
-    /// Somebody made a file of that name meanwhile, or whatever the system says. Then nothing is left behind.
+    /// Another process made a file of that name meanwhile, or any error of the system. Then nothing is left behind.
     pub fn keep(self) -> Result<()> {
         let AtomicFile { file, path, force, kind } = self;
         match kind {
@@ -97,7 +97,7 @@ impl AtomicFile {
                 let beside = folder(&path).join(name);
                 link(&beside)?;
                 std::fs::rename(&beside, &path).inspect_err(|_| {
-                    // The reason is told; what is left over is only in the way.
+                    // The error is returned; the temporary file is removed.
                     let _ = std::fs::remove_file(&beside);
                 })
             }
@@ -148,7 +148,7 @@ mod tests {
     fn a_file_is_replaced_by_force_only() {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let path = folder.path().join("a");
-        // Somebody makes it between the look and the end.
+        // Another process makes it between the check and the end.
         let (late, forced) =
             (AtomicFile::create(&path, false).expect("new"), AtomicFile::create(&path, true).expect("new"));
         std::fs::write(&path, "old").expect("room");

@@ -1,6 +1,6 @@
 //! What holds for every trace, whichever format it is from: the limits of a record, and the order of time.
 //!
-//! It stands between an importer and whoever wants its items, so that all formats refuse the same things in the same
+//! It sits between an importer and its caller, so that all formats refuse the same things in the same
 //! words. Never: mends a record, or reorders them (an importer of a format that is not sorted does that before).
 
 use super::error::{Place, TraceError};

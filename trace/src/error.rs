@@ -1,6 +1,6 @@
 //! Why a trace cannot be read: one line that says which record, what is wrong with it, and what to do.
 //!
-//! Never: the content of a record in full (it may be megabytes of somebody's data).
+//! Never: the content of a record in full (it may be megabytes of a user's data).
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub enum Place {
         /// Where it begins.
         byte: u64,
     },
-    /// A record, counted from 1, wherever it stands.
+    /// A record, counted from 1, wherever it is.
     Record(u64),
 }
 

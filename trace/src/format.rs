@@ -1,4 +1,4 @@
-//! The formats: what each is called, how it is recognised, who reads and writes it.
+//! The formats: what each is called, how it is recognised, which code reads and writes it.
 //!
 //! A format is written `NAME` or `NAME:key=value,...`, as policies and workloads are. Recognition is by content alone
 //! and refuses what would be a guess. Adding a format is one file and one row of [`ALL`]. Never: reads beyond the head.
@@ -32,7 +32,7 @@ impl Pairs {
         Some(self.0.remove(at).1)
     }
 
-    /// Refuses what nobody has taken; `known` are the keys that there are.
+    /// Refuses keys that no part of the importer took; `known` are the keys that there are.
     ///
     /// # Errors
     /// A key is left.

@@ -1,4 +1,4 @@
-//! Traces: what programs read, as somebody recorded it.
+//! Traces: recorded reads of programs.
 //!
 //! Whatever the format of a file, it becomes a stream of [`Item`]s: files as they first appear, and records. An importer
 //! turns one format into items, an exporter turns items into one format, and neither ever holds more than a few of
@@ -52,7 +52,7 @@ pub enum Op {
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// Somebody's readahead, not a demand: RWBS `A` of a block trace.
+    /// Readahead, not a demand: RWBS `A` of a block trace.
     pub const AHEAD: Flags = Flags(1);
     /// Past the page cache (`O_DIRECT`).
     pub const DIRECT: Flags = Flags(2);
@@ -143,7 +143,7 @@ pub struct FileInfo {
 /// One step of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// The next file: the first one is number 0. It stands before the first record that goes to it.
+    /// The next file: the first one is number 0. It comes before the first record that refers to it.
     File(FileInfo),
     /// The next record.
     Record(Record),
@@ -163,7 +163,7 @@ pub struct Lacks {
     pub opens: bool,
     /// Which thread it was.
     pub threads: bool,
-    /// How long it was: every record stands for one block.
+    /// How long it was: every record is one block.
     pub lens: bool,
     /// Whether it was a read or a write.
     pub ops: bool,
@@ -177,7 +177,7 @@ pub enum Level {
     Unknown,
     /// Calls of a program: every read is there.
     Program,
-    /// Requests to a device or volume, below somebody's cache: hits are missing, and the readahead of whoever was above
+    /// Requests to a device or volume, below a cache: hits are missing, and the readahead of the layers above
     /// is already in it. Good for device models, biased for judging readahead.
     BelowCache,
 }
@@ -209,7 +209,7 @@ pub struct Import {
     pub left_out: LeftOut,
 }
 
-/// How many entries of a trace were passed over, by reason ("trims"). Shared by an importer and whoever reports.
+/// How many entries of a trace were passed over, by reason ("trims"). Shared by an importer and the report.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut(Arc<Mutex<Reasons>>);
 

@@ -29,7 +29,7 @@ pub fn open(paths: &[PathBuf], format: Option<&str>) -> Result<Import, TraceErro
     open_watched(paths, format, &Watch::default())
 }
 
-/// The same, and `watch` tells how far it has come.
+/// The same, and `watch` reports progress.
 ///
 /// # Errors
 /// Those of [`open`].

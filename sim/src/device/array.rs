@@ -17,7 +17,7 @@ use super::sliced::Slices;
 use super::{Arrival, Command, Device};
 use std::collections::VecDeque;
 
-/// Commands that decide who is a reader. Chosen: four for each of the 16 readers of the published tables.
+/// Recent commands that count as readers. Chosen: four for each of the 16 readers of the published tables.
 const RECENT: u64 = 64;
 
 /// The figures of an array.
@@ -83,7 +83,7 @@ impl Array {
         Array { model, streams: Vec::new(), commands: 0, queue: VecDeque::new(), free_ns: 0 }
     }
 
-    /// Counts `command` to its stream and tells how many there are.
+    /// Counts `command` to its stream and returns how many there are.
     fn readers(&mut self, command: &Command) -> usize {
         self.commands += 1;
         let now = self.commands;

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! So at most one command leaves for each `G`, and `lanes` for each `T`: throughput by depth rises, bends, and ends
-//! at the gate. Bytes are told when the whole command is there, as the system call does.
+//! at the gate. Bytes are reported when the whole command has ended, as by the system call.
 //!
 //! Never: distance, luck, or a difference between reads in order and at random.
 

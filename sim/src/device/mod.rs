@@ -1,7 +1,7 @@
 //! Models of storage: what a read costs on a disk, a volume or an object store, without having one.
 //!
 //! A device is driven by events on a virtual clock that its owner keeps: it is given commands, says when it will
-//! next have something to tell, and tells what has arrived by then. Bytes of a command arrive in order from its
+//! next have an arrival, and returns what has arrived by then. Bytes of a command arrive in order from its
 //! start, in one or several parts, so that a reader may go on before the whole of a long command is there.
 //!
 //! Never: real time, real bytes, failure, or a draw that depends on the order of calls ([`crate::rng`]).
@@ -36,7 +36,7 @@ pub mod ssd;
 pub struct Command {
     /// The owner's name for it, handed back in each [`Arrival`]. Not used again while the command runs.
     pub id: u64,
-    /// Which file of the workload, so that files have luck of their own.
+    /// Which file of the workload, so that each file has its own random numbers.
     pub file: u32,
     /// First byte.
     pub start: u64,
@@ -74,7 +74,7 @@ fn span_ns(bytes: u64, bytes_per_s: u64) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// Lets `device` work until it has nothing left, and tells when each arrival came: for tests.
+/// Lets `device` work until it has nothing left, and returns the time of each arrival: for tests.
 #[cfg(test)]
 fn run_dry(device: &mut dyn Device) -> Vec<(u64, Arrival)> {
     let (mut log, mut out) = (Vec::new(), Vec::new());

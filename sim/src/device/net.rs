@@ -28,7 +28,7 @@ use crate::rng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-/// Bytes of a chunk: the unit in which transfers take turns on the link and progress is told. Chosen, not measured:
+/// Bytes of a chunk: the unit in which transfers take turns on the link and progress is reported. Chosen, not measured:
 /// an order of magnitude below the windows that are compared, and long enough to be cheap to simulate.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 

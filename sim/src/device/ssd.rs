@@ -1,7 +1,7 @@
 //! A flash drive: pages lie on many dies, dies share channels, channels share the link to the host.
 //!
 //! ```text
-//!   command ──► pages, striped: page p lies on channel p % C, there on die (p / C) % D
+//!   command ──► pages, striped: page p is on channel p % C, there on die (p / C) % D
 //!
 //!      dies (FIFO each)        channels (FIFO each)        link (FIFO)
 //!      ┌──────────────┐
@@ -55,7 +55,7 @@ pub struct Tail {
     pub read_p99_ns: u64,
     /// Reads of a million that meet a program or an erase, with even odds for either.
     pub collisions_per_million: u64,
-    /// How long a program lasts, in nanoseconds: a read that meets one waits for a part of it, uniform.
+    /// How long a program lasts, in nanoseconds: a read that collides with one waits for a part of it, uniform.
     pub program_ns: u64,
     /// The same of an erase.
     pub erase_ns: u64,
@@ -97,7 +97,7 @@ struct Running {
     pages_left: u64,
 }
 
-/// A part of a command that lies in one flash page.
+/// The part of a command within one flash page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Page {
     running: usize,
@@ -157,7 +157,7 @@ impl Ssd {
         for page in pages {
             let bytes = ((page + 1) * page_bytes).min(end).saturating_sub(start.max(page * page_bytes));
             let read_ns = self.read_ns(&mut luck);
-            // Each file begins on a die of its own, or all small files would lie on the first.
+            // Each file begins on another die, or all small files would be on the first.
             let p = page.wrapping_add(u64::from(command.file));
             let channel = (p % u64::from(self.model.channels)) as u32;
             let die = (p % self.die_free_ns.len() as u64) as usize;
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(ends(MODEL, &[(3900, 200)]), [10 * US + 50 * US + US + 2 * 200]);
     }
 
-    /// What is ready first goes first, whoever came first.
+    /// The first ready transfer goes first, whatever the order of arrival.
     #[test]
     fn channels_serve_by_readiness() {
         let [_, second_die, short] = ends(MODEL, &[(0, 4000), (16_000, 4000), (8000, 400)])[..] else {

@@ -84,7 +84,7 @@ fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64
         let got: Vec<Option<u64>> = job.requests.iter().map(&mut bytes).collect();
         let begin = begin_ns(job, &starts, &ends);
         if job.timed {
-            // Each request comes at its time, whoever still waits, so that nothing is known of them together.
+            // Each request comes at its time, whether or not others still wait, so each is bounded alone.
             let served = begin.max(timed_ns(job, &got, host_ns_per_kib));
             latest = latest.max(served);
             starts.push(begin);
@@ -122,7 +122,7 @@ fn job_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
 }
 
 /// When the last request of a timed job that surely is one can be served at the earliest. A touch may turn out to be of
-/// a mapped page, whoever was there before: requests overtake each other.
+/// a page mapped by another request: requests overtake each other.
 fn timed_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
     let reads = job.requests.iter().zip(got).filter(|(r, _)| r.kind == Kind::Read);
     let served = reads.map(|(r, bytes)| r.think_ns.saturating_add(copy_ns(bytes.unwrap_or(0), host_ns_per_kib)));
@@ -130,7 +130,7 @@ fn timed_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
 }
 
 /// Open descriptions of jobs that may run at the same time: not all of them one after the other in one chain. There
-/// nobody knows whose touch of a page is the first.
+/// it is unknown whose touch of a page is the first.
 fn shared_opens(jobs: &[Job]) -> BTreeSet<u32> {
     // A line is a chain without its branches: of several jobs after the same one, the first goes on with its line.
     let mut lines: Vec<u32> = Vec::with_capacity(jobs.len());
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(Bound::of(&last, preset, 512).readers_ns, 34, "88 bytes");
     }
 
-    /// Pauses before requests that are made at once are no pauses, and those after the last read are nobody's.
+    /// Pauses before requests that are made at once are no pauses, and those after the last read do not count.
     #[test]
     fn pauses_count_up_to_the_last_read() {
         let preset = presets::find("rbd").expect("a preset that charges no copies");

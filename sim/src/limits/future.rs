@@ -11,7 +11,7 @@
 //!   extents      |-a--|-b--|-c-|-d-|---e---|         next use of b: 0b, then 1b, then never
 //! ```
 //!
-//! Never: bytes that nobody reads.
+//! Never: bytes that no job reads.
 
 use crate::workload::waits::links;
 use crate::workload::{Job, Link, Request, Workload};

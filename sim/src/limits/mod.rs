@@ -1,5 +1,5 @@
 //! The limits beside which the rows of a comparison are read: a time that no run can be below, and the best schedule that
-//! a search with perfect foresight finds. The time of every policy is above the first; the second lies between the two,
+//! a search with perfect foresight finds. The time of every policy is above the first; the second is between the two,
 //! except where a policy happens on a schedule that the search does not (see `lab/tests/limits/search.rs`).
 //!
 //! | file | holds |
@@ -9,7 +9,7 @@
 //! | `future.rs` | all that will be read, cut into extents, with the next use of each |
 //! | `oracle/` | the schedules that are tried, on the same device with the same luck, and the search among them |
 //!
-//! Never: a policy. What is here knows the future, so it is for measuring others, and serves nobody.
+//! Never: a policy. This code knows the future, so it measures policies and serves no reads.
 
 pub mod bound;
 mod future;

@@ -11,7 +11,7 @@
 //!   peer::parse ───────────► core's policies and these ──► compare ───► models only
 //! ```
 //!
-//! Never: found by the engine, or run on a file; whoever wants to know how fast the program is there runs the program.
+//! Never: found by the engine, or run on a file; to measure the program on a file, run the program.
 
 mod fsspec_adaptive;
 mod fsspec_blockcache;

@@ -1,6 +1,6 @@
 //! `peer-nbdkit`: the readahead filter of nbdkit over its cache filter, as in Debian's 1.32.5.
 //!
-//! Every read is followed by a window of readahead, right behind it. The window doubles when the read lies beyond the
+//! Every read is followed by a window of readahead, right behind it. The window doubles when the read is beyond the
 //! start of the latest one, and goes back to its minimum when it does not. That is the wrong way round: a sequential
 //! reader begins exactly at that start, and stays at the minimum; one that skips ahead is rewarded each time.
 //!

@@ -35,7 +35,7 @@ use std::collections::BinaryHeap;
 
 /// What one simulated run needs.
 pub struct Setup<'a> {
-    /// Who reads what.
+    /// Which readers read what.
     pub workload: &'a Workload,
     /// Which readahead.
     pub policy: &'a PolicySpec,
@@ -100,7 +100,7 @@ struct Sim<'a> {
     arrivals: Vec<Arrival>,
     /// When the last reader had what it wanted. Readahead may still be on its way.
     ended: u64,
-    /// Who looks on, if anybody does.
+    /// The observer, if there is one.
     outcomes: Option<Box<Outcomes>>,
     watch: Option<&'a mut dyn Watch>,
 }
@@ -127,7 +127,7 @@ pub fn run_mapped(setup: &Setup<'_>, device: Box<dyn Device>) -> (RunResult, Out
     (result, map.expect("it was set above"))
 }
 
-/// Somebody who is told of every event before the machine is, and of all that the machine notes about it.
+/// An observer that gets every event before the machine does, and all that the machine notes about it.
 pub trait Watch {
     /// What happens next.
     fn event(&mut self, event: &Event);
@@ -135,7 +135,7 @@ pub trait Watch {
     fn notes(&mut self, notes: Vec<Note>);
 }
 
-/// The same as [`run`], with somebody looking on, which changes nothing.
+/// The same as [`run`], with an observer, which changes nothing.
 ///
 /// # Panics
 /// As [`run`].
@@ -330,7 +330,7 @@ impl<'a> Sim<'a> {
             let rested = std::mem::take(&mut self.slots[slot as usize].rested);
             let pause = if timed { request.think_ns.saturating_sub(now) } else { request.think_ns };
             if pause > 0 && !rested {
-                // Not taken yet: it is issued, by whoever comes first, when the thinking is over.
+                // Not taken yet: the first free reader issues it when the think time is over.
                 self.slots[slot as usize].rested = true;
                 self.jobs[number as usize].has_clock = timed;
                 return self.step_at(now.saturating_add(pause), slot);

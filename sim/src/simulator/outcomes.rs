@@ -1,9 +1,9 @@
-//! Where and when the reads of a simulated run hit, were late or missed, and which readahead nobody used: a map of
+//! Where and when the reads of a simulated run hit, were late or missed, and which readahead was unused: a map of
 //! offset by time, of a size that does not grow with the run.
 //!
 //! It looks at the machine's actions and changes nothing. Off unless asked for ([`super::run_mapped`]); then it costs a
 //! note for each page in the cache. A column is a span of time that doubles whenever the run gets longer than all
-//! columns together: neighbours are then added up. What lies beyond the rows counts in the outermost one.
+//! columns together: neighbours are then added up. Offsets beyond the rows count in the outermost one.
 //!
 //! ```text
 //!   Serve  ──► verdict of the read ──► cell of (when it was issued, where its last piece begins)
@@ -98,7 +98,7 @@ struct Group {
     at: [u64; 64],
 }
 
-/// Whoever looks on.
+/// The observer that builds the map.
 pub struct Outcomes {
     page: PageSize,
     /// Where each file begins when they lie one after the other, and how long it is.

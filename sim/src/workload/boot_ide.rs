@@ -1,6 +1,6 @@
 //! The reads of a virtual machine that boots from an IDE disk: 57,516 of them, 407 MB, nearly all of one sector.
 //!
-//! It stands in for the trace `boot-ide` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
+//! It replaces the trace `boot-ide` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
 //! published. The posting gives counts, and this list was made to meet them; it is no recording.
 //!
 //! ```text
@@ -33,7 +33,7 @@
 //! **Assumed**, with nothing in the posting to check it: queue depth 1 (it only says that IDE
 //! and virtio differ in how many requests may be pending); no byte is read twice; groups, sizes of other reads, the
 //! order of all of them, and places evenly spread over the file. The seed draws order and places; it does not change
-//! what stands in the tables. A larger file spreads the same reads farther apart, so less of what a detector reads
+//! the tables. A larger file spreads the same reads farther apart, so less of what a detector reads
 //! too much of is wanted later: plain takes 12.4 s at the size that `compare` takes, and 12.9 s from 8 GiB on.
 //!
 //! Never: a gap between reads that follow each other inside a run, stream or group, nor none between two of these.
@@ -61,7 +61,7 @@ const BLOCK: u64 = 8;
 /// The smallest file, in bytes: 407 MB with as much again between them.
 const MIN_BYTES: u64 = 1 << 30;
 
-/// The boot sector and the boot loader behind it: what lies before the first partition on an old layout (63 sectors
+/// The boot sector and the boot loader behind it: the sectors before the first partition on an old layout (63 sectors
 /// to a track).
 const LOADER_SECTORS: u64 = 63;
 
@@ -87,7 +87,7 @@ const STREAM_BLOCKS: [u64; 3] = [4, 8, 16];
 const OTHER_READS: usize = 6015;
 const OTHER_BLOCKS: u64 = 70_011;
 
-/// Blocks of a read that is not in a stream, each as often as it stands here; IDE reads at most 256 sectors at once.
+/// Blocks of a read that is not in a stream, each as often as it is listed here; IDE reads at most 256 sectors at once.
 const OTHER_SIZES: [u64; 20] = [1, 1, 1, 1, 1, 1, 2, 4, 4, 8, 8, 8, 16, 16, 16, 16, 32, 32, 32, 32];
 const MAX_BLOCKS: u64 = 32;
 

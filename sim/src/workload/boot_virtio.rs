@@ -1,8 +1,8 @@
 //! The reads of a virtual machine that boots from a virtio disk: 11,851 of them, 393 MB, four outstanding.
 //!
-//! It stands in for the trace `boot-virtio` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
-//! published. The posting gives counts, and this list was made to meet them; it is no recording. How reads become
-//! streams, groups and zones is told in `volume.rs`.
+//! It replaces the trace `boot-virtio` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
+//! published. The posting gives counts, and this list was made to meet them; it is no recording. `volume.rs` says how
+//! reads become streams, groups and zones.
 //!
 //! **Stated in the posting, met exactly**: 11,851 reads; 393 MB, taken as 95,947 blocks of 4 KiB.
 //!

@@ -8,7 +8,7 @@
 //!             └── ? ──┘  is 4 the second read of a stream, or chance
 //! ```
 //!
-//! **With replacement**, because it stands for the queries of a database (Taobao's, in Wu Fengguang's posting of
+//! **With replacement**, because it models the queries of a database (Taobao's, in Wu Fengguang's posting of
 //! 2013): they do not know of each other, and some want what was read before. Records that are read at most once are
 //! the workload `random`; its `count` is this density in records.
 //!

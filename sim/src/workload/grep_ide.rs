@@ -1,8 +1,8 @@
 //! The reads of a large grep in a virtual machine with an IDE disk: 130,104 of them, 3044 MB, one at a time.
 //!
-//! It stands in for the trace `grep-ide` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
-//! published. The posting gives counts, and this list was made to meet them; it is no recording. How reads become
-//! streams, groups and zones is told in `volume.rs`.
+//! It replaces the trace `grep-ide` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
+//! published. The posting gives counts, and this list was made to meet them; it is no recording. `volume.rs` says how
+//! reads become streams, groups and zones.
 //!
 //! **Stated in the posting, met exactly**: 130,104 reads; 3044 MB, taken as 743,164 blocks of 4 KiB.
 //!

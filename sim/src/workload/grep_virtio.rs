@@ -1,8 +1,8 @@
 //! The reads of a large grep in a virtual machine with a virtio disk: 130,061 of them, 2820 MB, four outstanding.
 //!
-//! It stands in for the trace `grep-virtio` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
-//! published. The posting gives counts, and this list was made to meet them; it is no recording. How reads become
-//! streams, groups and zones is told in `volume.rs`.
+//! It replaces the trace `grep-virtio` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
+//! published. The posting gives counts, and this list was made to meet them; it is no recording. `volume.rs` says how
+//! reads become streams, groups and zones.
 //!
 //! **Stated in the posting, met exactly**: 130,061 reads; 2820 MB, taken as 688,477 blocks of 4 KiB.
 //!

@@ -1,9 +1,9 @@
 //! What a workload is made of: requests in jobs, jobs on files.
 //!
-//! A job is a run of requests through one open description. Whoever reads several files one after the other is a
+//! A job is a run of requests through one open description. A process that reads several files one after the other is a
 //! chain of jobs, each of them beginning when the one before it has ended; several such chains are several processes.
 //! An open description is opened when its first job begins and closed when its last one ends, so thousands of files
-//! are never open together unless somebody holds them.
+//! are never open together unless a job keeps them open.
 //!
 //! ```text
 //!   process 1   job ──after──► job ──after──► job       an open description each, or one for all of them
@@ -63,7 +63,7 @@ impl Request {
         Request { offset, len, think_ns: 0, kind: Kind::Hint(advice) }
     }
 
-    /// Whether somebody waits for bytes: every request but a hint.
+    /// Whether the job waits for bytes: every request but a hint.
     #[must_use]
     pub fn demands(&self) -> bool {
         !matches!(self.kind, Kind::Hint(_))
@@ -86,11 +86,11 @@ pub struct Job {
     pub after: Option<u32>,
     /// What else has to happen before it begins.
     pub links: Vec<Link>,
-    /// Its requests are issued at times of their own, whoever still waits: [`Request::think_ns`] is counted from the
+    /// Its requests are issued at fixed times, whether or not others still wait: [`Request::think_ns`] is counted from the
     /// beginning of the run, and never falls. At most `depth` are outstanding; one more is issued when it may be, and has
     /// waited since its time.
     pub timed: bool,
-    /// The mapping that its touches go to is one of code. It is always of the whole file, without advice of its own.
+    /// The mapping that its touches go to is one of code. It is always of the whole file, without its own advice.
     pub executable: bool,
     /// What it asks for, in order.
     pub requests: Vec<Request>,

@@ -1,9 +1,9 @@
-//! Several processes at once, of three kinds, each with open descriptions of its own: what a busy machine reads.
+//! Several processes at once, of three kinds, each with its own open descriptions: what a busy machine reads.
 //!
 //! ```text
-//!   sequential   file of its own   |--32K--|--32K--|--32K--| ...               copies or plays something
+//!   sequential   its own file       |--32K--|--32K--|--32K--| ...               copies or plays something
 //!   random       one file for all     |4K|      |4K|   |4K|   ...              look-ups in a database
-//!   grep         files of its own  open |-32K-|rest| close  open |rest| close  searches a tree
+//!   grep         its own files      open |-32K-|rest| close  open |rest| close  searches a tree
 //! ```
 //!
 //! Each kind wants another readahead, and they share cache and device: a policy that helps the first kind by taking
@@ -87,7 +87,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     Ok(workload)
 }
 
-/// Adds a file that is read whole through an open description of its own, behind those of the random processes.
+/// Adds a file that is read whole through a new open description, behind those of the random processes.
 fn add(workload: &mut Workload, last: &mut Option<u32>, opens: u64, bytes: u64) {
     let file = workload.files.len() as u32;
     workload.files.push(bytes);
@@ -128,7 +128,7 @@ mod tests {
         {
             assert_eq!(build(text, 64 << 20).expect("fits").files.len(), files, "{text}");
         }
-        let error = build("processes:sequential=0,random=0,grep=0", 64 << 20).expect_err("nobody").to_string();
+        let error = build("processes:sequential=0,random=0,grep=0", 64 << 20).expect_err("no process").to_string();
         assert_eq!(error, "processes: sequential=0 leaves no process at all");
         let error = build("processes:sequential=64", 1 << 20).expect_err("too small").to_string();
         assert_eq!(error, "processes: size=1048576 is too little for so many processes");

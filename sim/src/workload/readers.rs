@@ -1,4 +1,4 @@
-//! Several sequential readers at once, each with a file and an open description of its own.
+//! Several sequential readers at once, each with its own file and open description.
 //!
 //! What an enlarged readahead is for: while one reader's window is read, the others wait for theirs, and the longer
 //! the windows, the less of the time goes into changing from one to another. The publication ran 1, 2, 4, 8 and 16
@@ -16,7 +16,7 @@ use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
-/// The most readers: each has a file, an open description and a request of its own.
+/// The most readers: each has a file, an open description and a request.
 const MAX_STREAMS: u64 = 1 << 16;
 
 /// What [`build_streams`] takes, but for the number of streams.
@@ -80,7 +80,7 @@ mod tests {
             assert_eq!((job.file, job.open, job.depth, job.after), (n as u32, n as u32, 1, None));
             assert!(job.requests.windows(2).all(|w| w[0].offset + w[0].len == w[1].offset && w[0].len == 32_768));
         }
-        // Whole records when they share; the rest is nobody's.
+        // Whole records when they share; the rest is not read.
         let workload = parse("readers:streams=3").expect("valid").build(1 << 20, 0).expect("fits");
         assert_eq!((workload.files.as_slice(), workload.reads()), (&[10 * 32_768; 3][..], 30));
     }

@@ -1,6 +1,6 @@
 //! One reader that reads a piece in order, skips some, reads on: a program that leaves out parts of what it reads.
 //!
-//! Nearly sequential: whoever forgets the stream at a skip throws away what it has read ahead beyond it, and starts
+//! Nearly sequential: a policy that forgets the stream at a skip throws away what it has read ahead beyond it, and starts
 //! anew each time.
 //!
 //! Never: a step back, an overlap.

@@ -1,6 +1,6 @@
 //! One reader, a record at the start of every stride, to the end of the file.
 //!
-//! A column of a table of fixed rows, the headers of a container: the next read is foretold exactly, but not by its
+//! A column of a table of fixed rows, the headers of a container: the next read is predictable, but not from its
 //! neighbours. A policy that takes the gaps for a stream reads them too; one that wants reads to touch does nothing.
 //!
 //! Never: a record that overlaps the next one.

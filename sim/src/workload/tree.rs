@@ -93,7 +93,7 @@ pub(super) fn sizes(rng: &mut Rng, files: u64, (median, p99): (u64, u64), room: 
     (0..files.min(MAX_READS)).map_while(|_| draw()).collect()
 }
 
-/// A job that reads file `file` of `size` bytes from its first byte to its last; nobody else has opened it.
+/// A job that reads file `file` of `size` bytes from its first byte to its last; no other job has opened it.
 pub(super) fn whole(file: u32, size: u64, record: u64) -> Job {
     let read = |n: u64| Request::read(n * record, record.min(size - n * record));
     Job::new(file, file, (0..size.div_ceil(record)).map(read).collect())

@@ -9,7 +9,7 @@
 //!   on the volume      the zones scattered over the file; the extents of a zone in another order, with gaps
 //! ```
 //!
-//! **Zones** stand for directories: what is read together lies together, not in the order in which it is read. So
+//! **Zones** model directories: blocks read together are close together, but not in the order of the reads. So
 //! a part of what a detector reads beyond the end of a stream is wanted a little later.
 //!
 //! **Batches** stand for dependencies. A replay at full speed still waits for the reads that a read depended on when
@@ -63,7 +63,7 @@ pub struct Shape {
     pub streams: &'static [Streams],
     /// Blocks of a read in a stream, one value for each stream in turn.
     pub stream_blocks: &'static [u64],
-    /// Blocks of a read outside streams, each as often as it stands here; the total may be a little less than what is
+    /// Blocks of a read outside streams, each as often as it is listed here; the total may be a little less than what is
     /// left for them, never more.
     pub other_blocks: &'static [u64],
     /// How much of a zone is read.
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!((alone.jobs.len(), alone.jobs[0].depth, alone.reads()), (1, 1, 200));
     }
 
-    /// What is read one after the other lies within a zone, and the zones are all over the file.
+    /// Blocks read one after the other are within a zone, and the zones are all over the file.
     #[test]
     fn zones_keep_together_what_is_read_together() {
         let needs = [1000, 1048, 2048, 5000, 1, 2];

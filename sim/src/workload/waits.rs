@@ -1,7 +1,7 @@
-//! When a job begins: what it waits for, and who waits for it.
+//! When a job begins: what it waits for, and which jobs wait for it.
 //!
 //! The simulator, the oracle and the live crew carry out jobs each in their own way; which of them may begin, and when,
-//! is decided here for all three. Never: looks at a clock; whoever carries out a job says when it started and ended.
+//! is decided here for all three. Never: looks at a clock; the caller that carries out a job says when it started and ended.
 //!
 //! ```text
 //!   job ──started(now)──► links to its start ─┐ all of a job's links have happened:
@@ -30,14 +30,14 @@ struct Waiter {
     delay_ns: u64,
 }
 
-/// Who waits for whom, and for how much more.
+/// Which job waits for which, and for how much more.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     /// Of each job, what has not happened yet.
     left: Vec<u32>,
     /// Of each job, when it may begin by what has.
     from_ns: Vec<u64>,
-    /// Of each job, who waits for it.
+    /// Of each job, the jobs that wait for it.
     waiters: Vec<Vec<Waiter>>,
 }
 

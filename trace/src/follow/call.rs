@@ -88,7 +88,7 @@ pub static ENTRIES: &[Entry] = &[
     row("open", Call::Open),
     row("openat", Call::OpenAt),
     row("openat2", Call::OpenAt2),
-    // A descriptor is free when close begins: whoever opens meanwhile may get its number.
+    // A descriptor is free when close begins: another open meanwhile may get its number.
     Entry { exit: false, ..row("close", Call::Close) },
     row("close_range", Call::CloseRange),
     row("dup", Call::Dup),

@@ -29,7 +29,7 @@ enum From {
     Position,
     /// An argument.
     At(u64),
-    /// The program's memory: only the page cache tells, by the page.
+    /// The program's memory: only the page cache's events show it, by the page.
     Memory,
 }
 
@@ -173,7 +173,7 @@ impl Follow {
         }
     }
 
-    /// The description behind a descriptor; one that nobody opened here begins here, without a position.
+    /// The description behind a descriptor; one whose open is not in the trace begins here, without a position.
     pub(super) fn description(&mut self, thread: u32, descriptor: i32) -> Result<(u32, Description), Fault> {
         if let Some((open, description)) = self.tables.get(thread, descriptor) {
             return Ok((open, *description));
@@ -203,7 +203,7 @@ impl Follow {
         let learned: Option<Place> = self.known.get(&open).copied();
         let file = before.name.or_else(|| learned.map(|place| self.file(place, out)));
         let Some(seen) = seen.filter(|_| asked.op == Op::Read) else {
-            // A file of the page cache is asked there for every byte: whoever got bytes without was another.
+            // A file of the page cache is asked there for every byte: a call that got bytes without it had another file.
             let other = asked.op == Op::Read && came > 0 && !before.direct;
             let other = other && file.is_some_and(|file| self.paged.contains(&file));
             if other {

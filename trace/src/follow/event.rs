@@ -51,7 +51,7 @@ pub enum What {
     Exec(u32),
     /// The kernel reads ahead: first page, pages.
     Ahead(Place, u64, u64),
-    /// It does so page by page: of its own, or as the file system cannot do what it has just decided in another way.
+    /// It does so page by page: by its own decision, or because the file system has no other way to carry out the last one.
     AheadByPage(Place, u64, u64),
     /// Events were lost here.
     Lost,

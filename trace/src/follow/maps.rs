@@ -49,7 +49,7 @@ fn end_of(start: u64, len: u64) -> u64 {
 }
 
 impl Spaces {
-    /// A thread with memory of its own, of which only what follows is known.
+    /// A thread with its own memory, of which only later events are known.
     pub fn begin(&mut self, thread: u32) {
         self.exit(thread);
         self.give(thread, BTreeMap::new());
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!((at(&mut spaces, 2, 1, 1).len(), at(&mut spaces, 3, 1, 1).len()), (0, 1));
         spaces.begin(3);
         assert_eq!((at(&mut spaces, 3, 1, 1).len(), spaces.mappings), (0, 0));
-        // After a loss: who shares with whom is not known, until somebody has memory of his own.
+        // After a loss: it is not known which threads share memory, until one gets its own.
         spaces.forget();
         spaces.fork(1, 4, true).expect("room");
         spaces.map(4, PAGE, PAGE, 7, 0).expect("room");

@@ -126,13 +126,13 @@ pub struct Follow {
 pub(super) const FAILED: &str = "calls that failed";
 const NO_FILE: &str = "calls on what is no file of a page cache (pipes, sockets, terminals, /proc, tmpfs)";
 const UNKNOWN: &str = "reads from an unknown position";
-const UNREAD: &str = "writes to files that nobody read";
+const UNREAD: &str = "writes to files that were not read";
 const UNFINISHED: &str = "calls that did not return";
 const UNMAPPED: &str = "hints about memory, or about mappings made before the recording began";
-const NO_HINT: &str = "hints of files that nobody read, and hints that mean nothing to readahead";
+const NO_HINT: &str = "hints of files that were not read, and hints without meaning for readahead";
 
 impl Follow {
-    /// Follows with what is `known` from the first time; `names` tells what a file is called.
+    /// Follows with what is `known` from the first time; `names` gives the names of files.
     #[must_use]
     pub fn new(known: Learned, names: Names, left_out: LeftOut) -> Follow {
         Follow {
@@ -386,7 +386,7 @@ impl Follow {
             }
             return;
         }
-        // Nobody's call: a ring's read, or what the kernel reads of a program that it begins.
+        // No system call: a read by io_uring, or by the kernel of a program that it starts.
         let file = self.file(seen.place, out);
         self.counts.reads += 1;
         self.counts.by_page += u64::from(!seen.direct);

@@ -18,7 +18,7 @@ use crate::check::MAX_END;
 use crate::order::Held;
 use std::collections::{BTreeMap, HashMap};
 
-/// Pages that are mapped around a fault at most: the kernel's `fault_around_bytes`, unless somebody has set it.
+/// Pages that are mapped around a fault at most: the kernel's `fault_around_bytes`, unless it was changed.
 const AROUND_PAGES: u64 = 16;
 
 /// Large folios that are kept at most; then all are forgotten, and a fault reaches no further than its 16 pages until its
@@ -194,7 +194,7 @@ mod tests {
             touches.finish(1, &mut held, &mut counts);
             held.next(true).and_then(|(_, record, _)| record).map(|record| record.len / PAGE_BYTES)
         };
-        // Found: to the end of the range that the kernel tells. Alone: its page.
+        // Found: to the end of the range that the kernel reports. Alone: its page.
         assert_eq!(len(&mut touches, 35, &|t, ticket, _, _| t.found(1, place, 35, 47, ticket)), Some(13));
         assert_eq!(len(&mut touches, 64, &|t, ticket, _, _| t.begin(1, place, 64, ticket)), Some(1));
         // It came in by the fault itself: to the end of its folio, or of what was mapped when the fault was taken again.

@@ -135,7 +135,7 @@ fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
     if action == Action::Other { Ok(Some(event)) } else { extent(event, rest.trim_ascii())?.checked().map(Some) }
 }
 
-/// The sectors of a request and what stands behind them.
+/// The sectors of a request and the text behind them.
 fn extent(mut event: Event, rest: &[u8]) -> Result<Event, Fault> {
     let remap = matches!(event.action, Action::Remap { .. });
     if !remap && rest.last() != Some(&b']') {

@@ -85,7 +85,7 @@ pub struct Event {
     pub sector: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Who.
+    /// The process.
     pub pid: u32,
 }
 

@@ -34,7 +34,7 @@ pub static FORMAT: Format = Format {
     export: None,
 };
 
-/// Requests that are held to be sorted, 48 bytes each: 192 MiB. Darshan itself keeps 2 MiB a process unless it is told to
+/// Requests that are held to be sorted, 48 bytes each: 192 MiB. Darshan itself keeps 2 MiB a process unless it is set to
 /// keep more, some 40,000 requests.
 pub const MAX_REQUESTS: usize = 4 << 20;
 

@@ -82,7 +82,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
 
 struct Disks {
     dialect: Dialect,
-    /// When the next request comes, in the dialect that tells only how long until then.
+    /// When the next request comes, in the dialect that gives only the time between requests.
     time_ns: u64,
     disks: Names,
 }

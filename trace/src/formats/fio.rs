@@ -43,7 +43,7 @@ const SPACES: Fault =
     ("a line with too many or too few fields", "fio cannot have spaces in file names; rename the file");
 const SEVERAL: Fault = (
     "a second log in the file: fio wrote those of several jobs to it",
-    "give each job a write_iolog of its own and import one of them; or cut the file before this line",
+    "give each job its own write_iolog and import one of them; or cut the file before this line",
 );
 const UNKNOWN: Fault = ("an action that fio does not have", "the file is damaged; cut it before this line");
 
@@ -298,7 +298,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the time on: the us of the line in version 3, a line of its own in version 2.
+    /// Puts the time on: the us of the line in version 3, a separate line in version 2.
     fn time(&mut self, record: &Record, name: &str) -> Result<(), TraceError> {
         let Some(ns) = record.start_ns else {
             if self.timed {

@@ -91,7 +91,7 @@ impl Lines for Ftrace {
             return Ok(true);
         }
         if is_loss(line) {
-            // It has no time: the gap is where the line stands. Where no number fits the kernel tells none.
+            // It has no time: the gap is at this line. The kernel leaves the number out if it does not fit.
             let number = line.trim_ascii().rsplit(|b| *b == b' ').nth(1).and_then(scan::number);
             self.left_out.count_many(LOST, number.unwrap_or(1));
             self.end(out)?;
@@ -128,10 +128,10 @@ struct Head {
 fn parse(line: &[u8]) -> Option<(Head, Option<What>)> {
     let line = line.trim_ascii();
     let at = (0..line.len()).find(|&at| cpu_at(line, at).is_some())?;
-    let (who, mut rest) = (line[..at].trim_ascii_end(), &line[at + cpu_at(line, at)?..]);
+    let (task, mut rest) = (line[..at].trim_ascii_end(), &line[at + cpu_at(line, at)?..]);
     // `(-----)` is a thread group that is not known.
-    let who = who.strip_suffix(b")").map_or(who, |who| &who[..who.iter().rposition(|b| *b == b'(').unwrap_or(0)]);
-    let digits = who.trim_ascii_end().rsplit(|b| matches!(b, b' ' | b'-' | b'/')).next()?;
+    let task = task.strip_suffix(b")").map_or(task, |task| &task[..task.iter().rposition(|b| *b == b'(').unwrap_or(0)]);
+    let digits = task.trim_ascii_end().rsplit(|b| matches!(b, b' ' | b'-' | b'/')).next()?;
     let thread = u32::try_from(scan::number(digits)?).ok()?;
     let mut time = scan::word(&mut rest);
     if !time.ends_with(b":") {
@@ -198,7 +198,7 @@ fn left(call: &[u8], value: &[u8]) -> Option<Option<What>> {
     Some(Some(What::Exit(entry.call, number(value.trim_ascii())? as i64)))
 }
 
-/// A number in decimal, or in hexadecimal behind 0x; a minus stands for two's complement.
+/// A number in decimal, or in hexadecimal behind 0x; a minus means two's complement.
 fn number(text: &[u8]) -> Option<u64> {
     if let Some(digits) = text.strip_prefix(b"0x") {
         return hex(digits);

@@ -22,7 +22,7 @@ pub const MAX_BLOCK: u64 = 1 << 30;
 pub static FORMAT: Format = Format {
     name: "lirs",
     summary: "LIRS: a block number a line, * between programs; no times, blocks of block= bytes",
-    keys: &[("block", "bytes that a block number stands for (4096)")],
+    keys: &[("block", "bytes of a block (4096)")],
     detect,
     import: Some(import),
     export: None,

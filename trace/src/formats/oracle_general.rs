@@ -6,7 +6,7 @@
 //!                                                                                the largest for never
 //! ```
 //!
-//! Objects are keys, not places: what place one stands for has to be said (`unit=512` where it was a sector). Seconds are
+//! Objects are keys, not offsets: the user has to give the unit (`unit=512` where it was a sector). Seconds are
 //! shared by thousands of records, so they are left out; what `op` means differs from tracer to tracer, so every record
 //! counts as a read. Which of the two it is shows in `next`, which must be later than the record itself.
 //! Never: an object taken for an offset unasked.
@@ -32,7 +32,7 @@ pub static FORMAT: Format = Format {
     name: "oracle-general",
     summary: "libCacheSim oracleGeneral: binary; seconds (left out), objects of unit= bytes",
     keys: &[
-        ("unit", "bytes that one more in the object's number stands for: 512 where it was a sector"),
+        ("unit", "bytes between an object number and the next: 512 if it was a sector"),
         ("record", "bytes of a record, 24 or 27, where it does not show"),
     ],
     detect: |head| SIZES.map(|size| fits(head, size)).into_iter().max().unwrap_or(Fit::No),

@@ -189,7 +189,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         level: Level::Program,
         notes: [
             "page faults of mappings are not in it",
-            "a file has a name only where perf looked it up; without one each open is a file of its own",
+            "a file has a name only where perf looked it up; without one each open counts as a separate file",
             "of vectors of buffers the length is what came",
             "a thread that clone3 began is taken to share the descriptors of its parent, as a thread of a program does",
         ]

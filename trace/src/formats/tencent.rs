@@ -2,7 +2,7 @@
 //!
 //! `Timestamp,Offset,Size,IOType,VolumeID`, no header; whole seconds, sectors of 512 bytes, 0 = read and 1 = write.
 //! Thousands of requests share a second, so the records come without times, in the order of the file. Five plain
-//! numbers could be anything: it has to be named. Never: spacing that nobody recorded.
+//! numbers could be anything: the format has to be named. Never: spacing that was not recorded.
 
 use super::scan::number;
 use super::step::Fault;

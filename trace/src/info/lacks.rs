@@ -13,7 +13,7 @@ pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
         (starts && !ends, "no end times: no think time is known, so compare runs it as fast as possible"),
         (l.opens, "not which open file it was: several readers of one file look like one that jumps"),
         (l.threads, "not which thread it was: what ran side by side looks like one after the other"),
-        (l.lens, "no lengths: each record stands for one block"),
+        (l.lens, "no lengths: each record is one block"),
         (l.ops, "not what was done: everything counts as a read"),
         (header.level == Level::BelowCache, below),
         (header.level == Level::Unknown, unknown),

@@ -55,7 +55,7 @@ pub struct Info {
     pub threads: Option<u64>,
     /// By what was done: `read`, `write`, `fault`, `hint`.
     pub by_op: BTreeMap<&'static str, Count>,
-    /// Of the reads: somebody's readahead.
+    /// Of the reads: readahead.
     pub ahead: Count,
     /// Records that wait for others.
     pub dependent: u64,
@@ -200,7 +200,7 @@ impl Counter {
         let Some(start) = record.start_ns else { return };
         self.first_ns.get_or_insert(start);
         self.last_ns = self.last_ns.max(record.end_ns.unwrap_or(start));
-        let who = if header.lacks.threads { record.open } else { record.thread };
+        let reader = if header.lacks.threads { record.open } else { record.thread };
         let Some(end) = record.end_ns else { return };
         self.with_end += 1;
         let is_read = matches!(record.op, Op::Read | Op::Fault);
@@ -208,7 +208,7 @@ impl Counter {
             self.latency.add(end - start);
         }
         let room = self.done_ns.len() < MAX_FOLLOWED;
-        match self.done_ns.get_mut(&who) {
+        match self.done_ns.get_mut(&reader) {
             Some(done) => {
                 match start.checked_sub(*done) {
                     Some(think) if is_read => self.think.add(think),
@@ -217,7 +217,7 @@ impl Counter {
                 }
                 *done = (*done).max(end);
             }
-            None if room => drop(self.done_ns.insert(who, end)),
+            None if room => drop(self.done_ns.insert(reader, end)),
             None => {}
         }
     }

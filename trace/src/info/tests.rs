@@ -80,7 +80,7 @@ fn what_it_lacks_is_said_in_words() {
     assert_eq!((empty.sequential_share, empty.reuse.again_share), (None, None));
 }
 
-/// Hostile records cost neither memory nor for ever.
+/// Hostile records cost neither memory nor time.
 #[test]
 fn records_of_any_size_are_counted() {
     let huge = |i: u64| Record { open: i as u32, thread: i as u32, ..Record::read(0, i, (i64::MAX as u64) - i) };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   first byte:  7 new shape | 6 offset follows | 5 same length | 4 same file, open, thread | 3..0 what
-//!   then, where there: shape, who, offset, length, start, end, returned, flags, after
+//!   then, where there: shape, reader, offset, length, start, end, returned, flags, after
 //! ```
 //! A read on, of the same length, is one byte and its times. Never: panics on any bytes, or takes a number that does
 //! not fit its field.
@@ -37,7 +37,7 @@ const RETURNED: u8 = 4;
 const FLAGS: u8 = 8;
 const AFTER: u8 = 16;
 
-/// What the next item of a block is told in terms of. A block begins with zeros.
+/// The values that the next item of a block is coded relative to. A block begins with zeros.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State {
     file: u32,

@@ -13,7 +13,7 @@ pub const DONE: [u8; 4] = *b"done";
 /// Bytes of a [`BlockHead`].
 pub const HEAD_BYTES: usize = 20;
 
-/// What stands before a block, and before the end. All numbers little-endian.
+/// The head of a block, and of the end. All numbers little-endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockHead {
     /// [`BLOCK`] or [`DONE`].
@@ -43,7 +43,7 @@ impl BlockHead {
         crc.sum()
     }
 
-    /// As it stands in the file.
+    /// As it is in the file.
     pub fn bytes(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         let words = [self.tag, self.stored.to_le_bytes(), self.plain.to_le_bytes(), self.items.to_le_bytes()];

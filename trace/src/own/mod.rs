@@ -5,7 +5,7 @@
 //!   magic + version   header (JSON)   block  block  block ...  end (JSON: counts)
 //!                     length, crc     └─ head: length packed and plain, items, crc; then a zstd frame of items
 //! ```
-//! A block stands alone but for the numbers of files and records, and is small, so reading takes as much memory for a
+//! A block is decoded independently but for the numbers of files and records, and is small, so reading takes as much memory for a
 //! terabyte as for a kilobyte. A file that was cut has no end, and is refused where it stops. Never: a length that is
 //! believed before it is compared with its limit, or an item that was not under a checksum.
 

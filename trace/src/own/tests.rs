@@ -101,10 +101,10 @@ fn the_edges_come_back() {
     let mut items = vec![Item::File(FileInfo { name, size: Some(i64::MAX as u64) })];
     let far = Record { start_ns: Some(0), ..Record::read(0, i64::MAX as u64 - 1, 1) };
     let late = Record { start_ns: Some(u64::MAX), end_ns: Some(u64::MAX), ..Record::read(0, 0, i64::MAX as u64) };
-    let who = Record { open: u32::MAX, thread: u32::MAX, returned: Some(0), ..Record::read(0, 0, 0) };
+    let reader = Record { open: u32::MAX, thread: u32::MAX, returned: Some(0), ..Record::read(0, 0, 0) };
     let after = vec![After { record: 0, end: true, delay_ns: u64::MAX }; 1024];
     let waits = Record { after, flags: Flags(u16::MAX), ..Record::read(0, 0, 1) };
-    items.extend([far, late, who, waits].map(Item::Record));
+    items.extend([far, late, reader, waits].map(Item::Record));
     assert!(items_of(&bytes_of(items.clone())).expect("whole") == items);
 }
 
@@ -122,7 +122,7 @@ fn first_block(bytes: &[u8]) -> (usize, BlockHead) {
     (at, BlockHead::of(bytes[at..at + 20].try_into().expect("twenty")))
 }
 
-/// The header of an empty trace, then these blocks as they are told, then whatever end fits `records` of 1 file.
+/// The header of an empty trace, then these blocks as given, then the end that fits `records` of 1 file.
 fn forged(blocks: &[(BlockHead, Vec<u8>)], records: u64) -> Vec<u8> {
     let empty = bytes_of(Vec::new());
     let mut bytes = empty[..first_block(&empty).0].to_vec();

@@ -44,7 +44,7 @@ fn what_is_wrong_is_named_by_its_line() {
     starts(v2("a read 0 4096\nfio version 2 iolog\na add\n"), several);
     starts(v3(&"x".repeat(10 << 20)), "a line of over 64 KiB: t, line 3; ");
     starts(v2("a wait 18446744073709551615 0"), "a wait of over 500 years: t, line 3; ");
-    // A wait that nobody could know of when the header was made.
+    // A wait that was unknown when the header was made.
     let late = "a read 0 4096\n".repeat(6000) + "a wait 5 0\n";
     starts(v2(&late), "the first wait comes late: t, line 6003; ");
     assert_eq!(read_bytes("fio:wait=absolute-ms", format!("fio version 2 iolog\na add\n{late}")).error, None);

@@ -1,5 +1,5 @@
 //! The fixtures of every format, damaged in a few thousand ways that are the same each time: no importer may panic, go
-//! on for ever, or say more than one clean line. And each fixture is detected as what it is, or refused.
+//! on without end, or say more than one clean line. And each fixture is detected as what it is, or refused.
 //!
 //! Two importers that are broken on purpose must be found, or this test is worth nothing. Longer: `./test-long fuzz`.
 
@@ -271,7 +271,7 @@ fn no_sealed_damage_does_more_than_be_refused() {
     assert_eq!(reached, 4000);
 }
 
-/// An importer that takes the first byte of a line as it comes: broken on purpose.
+/// An importer that takes the first byte of a line unchecked: broken on purpose.
 fn broken(inputs: Vec<Input>, careless: fn(u8) -> Result<(), String>) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, "broken")?;
     while let Some(line) = input.line()? {

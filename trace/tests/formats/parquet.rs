@@ -64,7 +64,7 @@ mod with {
     #[test]
     fn it_comes_back_as_it_was() {
         let mut sorted = items();
-        // A file stands before its first record.
+        // A file comes before its first record.
         sorted.remove(2);
         let last = sorted.len() - 1;
         sorted.insert(last, Item::File(FileInfo { name: "a".to_string(), size: None }));

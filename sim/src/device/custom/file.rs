@@ -311,7 +311,7 @@ impl ModelFile {
     }
 }
 
-/// The largest number there is stands for no limit.
+/// u64::MAX means no limit.
 fn no_limit(bytes: u64) -> Option<u64> {
     Some(bytes).filter(|b| *b < u64::MAX)
 }

@@ -10,7 +10,7 @@
 //!       probe, --toml ───────┴──── of_preset ◄───┘
 //! ```
 //!
-//! Never: a file that is not regular (a FIFO would wait for ever), is larger than [`MAX_FILE_BYTES`], or is half
+//! Never: a file that is not regular (a FIFO would block), is larger than [`MAX_FILE_BYTES`], or is half
 //! understood.
 
 mod check;

@@ -1,14 +1,14 @@
-//! The buffer of a drive: what its head has read, and what it goes on reading while nobody asks.
+//! The buffer of a drive: what its head has read, and what it goes on reading without a command.
 //!
 //! Some segments, each a run of bytes of one file; the one that was used last may be *live*: the head is at its end
-//! and reads on, until the segment holds `segment_bytes` that nobody has asked for yet, or a command sends the head
+//! and reads on, until the segment holds `segment_bytes` that no command has asked for yet, or a command sends the head
 //! elsewhere. Never: bytes of two files in a segment, or anything that was not under the head.
 //!
 //! ```text
 //!   a segment      start ├───────────────┼──────────────────┤ end ····► limit = asked + segment_bytes
 //!                                      asked       the head, if it is live
 //!
-//!   a command that lies within a segment          is a hit
+//!   a command within a segment                    is a hit
 //!   one that begins in the live one               takes what the head reads on
 //!   one that begins in another, or in a full one  takes that and the rest from the platter
 //! ```
@@ -52,7 +52,7 @@ struct Segment {
     file: u32,
     start: u64,
     end: u64,
-    /// Where the bytes end that somebody asked for.
+    /// The end of the bytes that commands have asked for.
     asked: u64,
 }
 
@@ -73,7 +73,7 @@ impl Buffer {
         segment.asked.saturating_add(self.model.segment_bytes).max(segment.end)
     }
 
-    /// The segment in which byte `at` lies; the end of one counts, if the head is there.
+    /// The segment that holds byte `at`; the end of one counts, if the head is there.
     fn find(&self, file: u32, at: u64, now_ns: u64, platter: &Platter) -> Option<usize> {
         let last = self.segments.len().checked_sub(1)?;
         (0..=last).rev().find(|&n| {
@@ -100,7 +100,7 @@ impl Buffer {
         Some(self.end(self.segments.len().checked_sub(1)?, now_ns, platter))
     }
 
-    /// A command begins at `now_ns` that wants `at..end`. Tells when all of it is in the buffer, if it needs nothing
+    /// A command begins at `now_ns` that wants `at..end`. Returns when all of it is in the buffer, if it needs nothing
     /// but what is there and what the head reads on. What is asked for makes room: a head that had stopped reads on
     /// when its place comes by again.
     pub(super) fn take(&mut self, file: u32, at: u64, end: u64, now_ns: u64, platter: &Platter) -> Option<u64> {

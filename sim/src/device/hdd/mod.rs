@@ -15,12 +15,12 @@
 //! - **Order.** Of the first `queue_depth` commands the one is taken whose first byte is under the head soonest, the
 //!   arm's move included; this is what a drive's own queue does, and host elevators strive for. Depth 1 is first
 //!   come, first served. A command that has waited for `patience_ns` goes first whatever it costs.
-//! - **Luck.** The platter turns with the clock: what a command waits follows from its place and from when it is
-//!   served. The only draw is where the platter stands at time 0, keyed by the seed. No draw depends on the order
-//!   of calls, but two policies that ask at different times do meet different waits, as they would on a real disk.
-//! - **Files.** File 0 begins at the outer edge, so one file as large as the disk is the disk. Any other lies in one
+//! - **Random numbers.** The platter turns with the clock: what a command waits follows from its place and from when it is
+//!   served. The only random number is the platter's angle at time 0, keyed by the seed. No draw depends on the order
+//!   of calls, but two policies that ask at different times do have different waits, as they would on a real disk.
+//! - **Files.** File 0 begins at the outer edge, so one file as large as the disk is the disk. Any other is in one
 //!   piece from a place keyed by seed and file; places are uniform, as on a disk that has been in use for long.
-//! - **Buffer.** See [`buffer`]. Bytes are told when the whole command is there.
+//! - **Buffer.** See [`buffer`]. Bytes are reported when the whole command has ended.
 //!
 //! Never: writes, defects, a spare area, or power saving.
 
@@ -98,7 +98,7 @@ struct Active {
 }
 
 impl Hdd {
-    /// An idle disk; `seed` decides where its platter stands and where its files lie.
+    /// An idle disk; `seed` decides the platter's angle and the places of files.
     #[must_use]
     pub fn new(model: HddModel, seed: u64) -> Hdd {
         let luck = rng::keyed(seed, u32::MAX, 0, 0).bits();
@@ -107,14 +107,14 @@ impl Hdd {
         Hdd { model, platter, buffer, seed, queue: VecDeque::new(), active: None, head: 0 }
     }
 
-    /// Where a byte of a file lies. What would lie beyond the inner edge begins again at the outer one.
+    /// The place of a byte of a file. Beyond the inner edge places begin again at the outer one.
     fn place(&self, file: u32, start: u64) -> u64 {
         let blocks = self.model.capacity_bytes / BLOCK_BYTES;
         let base = if file == 0 { 0 } else { rng::keyed(self.seed, file, 0, 0).below(blocks) * BLOCK_BYTES };
         (base % self.model.capacity_bytes + start % self.model.capacity_bytes) % self.model.capacity_bytes
     }
 
-    /// Nanoseconds until byte `at`, which lies at `angle`, is under the head, for a command that is begun when the
+    /// Nanoseconds until byte `at`, at `angle`, is under the head, for a command that is begun when the
     /// platter is at `now`.
     fn access_ns(&self, now: u64, at: u64, angle: u64) -> u64 {
         let there_ns = self.model.command_ns + self.platter.seek_ns(self.head, at);
@@ -148,7 +148,7 @@ impl Hdd {
         self.active = Some(Active { command, end_ns });
     }
 
-    /// Moves arm and buffer to where they are when the command is done, and tells when that is.
+    /// Moves arm and buffer to where they are when the command is done, and returns that time.
     fn serve(&mut self, now_ns: u64, command: &Command, at: u64) -> u64 {
         let (file, end) = (command.file, at.saturating_add(command.len));
         if command.len > 0
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(ends(BUFFERED, &past)[2] - 200 * MS, 51_000);
         let gone = [past[0], past[1], (200 * MS, 0, 700_000_000, 10), (300 * MS, 0, 0, 1000)];
         assert!(ends(BUFFERED, &gone)[3] - 300 * MS > MS);
-        // Bytes of another file are not bytes of this one, wherever it lies.
+        // Bytes of another file are not bytes of this one, wherever it is.
         assert!(ends(BUFFERED, &[(0, 0, 0, 10_000), (100 * MS, 1, 0, 1000)])[1] > 100 * MS + 51_000);
     }
 

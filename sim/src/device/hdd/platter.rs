@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   byte 0                                             capacity      zones of equal size, outer to inner, each
-//!   ├────────────┬────────────┬────────────┬─── ... ───┤             with a rate of its own: the platter turns
+//!   ├────────────┬────────────┬────────────┬─── ... ───┤             with its own rate: the platter turns
 //!   │ zone 0     │ zone 1     │ zone 2     │           │             at one speed, an inner track is shorter
 //!   └────────────┴────────────┴────────────┴───────────┘
 //!    fast                                        slow
@@ -70,7 +70,7 @@ struct Zone {
 
 impl Platter {
     /// A platter of `capacity_bytes` that turns `rpm` times a minute. Rates are linear from the outer to the inner
-    /// edge; `luck` decides where it stands at time 0.
+    /// edge; `luck` decides its angle at time 0.
     #[must_use]
     pub fn new(capacity_bytes: u64, rpm: u32, bytes_per_s: (u64, u64), seek: Seek, luck: u64) -> Platter {
         let (outer, inner) = bytes_per_s;

@@ -96,7 +96,7 @@ pub(super) const USB_2G: Preset = Preset {
     ..USB_TECLAST
 };
 
-/// Nothing but capacity and rate is published: a command costs nothing of its own.
+/// Nothing but capacity and rate is published: a command has no fixed cost.
 pub(super) const TINY_USB: Preset = Preset {
     name: "tiny-usb",
     summary: "a very small, very slow USB device of 2010: 505 kB, 15 kB/s",

@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn every_preset_has_its_figures_and_a_name_of_its_own() {
         for (i, preset) in PRESETS.iter().enumerate() {
-            assert!(PRESETS[..i].iter().all(|p| p.name != preset.name), "{} stands twice", preset.name);
+            assert!(PRESETS[..i].iter().all(|p| p.name != preset.name), "{} is listed twice", preset.name);
             assert!(std::ptr::eq(find(preset.name).expect("found by its name"), preset));
             assert!(preset.capacity_bytes > 0 && preset.connections > 0, "{}", preset.name);
             assert_eq!(preset.calibrated, preset.fit_error != UNCALIBRATED, "{}", preset.name);

@@ -6,7 +6,7 @@ use super::{HOST_NOW, MB_PER_S, MS, Model, NO_HOST, Preset, UNCALIBRATED};
 use crate::device::net::{CHUNK_BYTES, NetModel};
 
 /// An answer comes whole: the client delivers nothing of an object read that has arrived in part, and a reply is one
-/// message. With answers that take turns on the link nothing that is read in vain costs what was published.
+/// message. With answers that take turns on the link useless reads do not cost what was published.
 ///
 /// Capacity and connections are not published. 16 is more than a detector with windows of 4 MiB has in flight.
 pub(super) const RBD: Preset = Preset {

@@ -71,7 +71,7 @@ impl Oracle<'_> {
     /// Fetches while there is something to fetch, a place in flight and room.
     pub(super) fn pump(&mut self, now: u64) {
         // A device that does one command after the other needs one in work and one behind it. A drive with a queue goes
-        // over that in an order of its own, and the longer it is the shorter its ways.
+        // over that in its own order, and the longer it is the shorter its ways.
         let lanes = if self.rule.sweep { u32::MAX } else { self.lanes.saturating_add(1) };
         let limit = self.setup.config.max_in_flight.min(lanes).min(self.rule.flights);
         while self.flying < limit {
@@ -94,7 +94,7 @@ impl Oracle<'_> {
         while self.asked.front().is_some_and(|e| !self.states[*e as usize].asked) {
             self.asked.pop_front();
         }
-        // Whoever waits comes first, unless readers have their turns: then only when the device has nothing to do.
+        // Waiting reads come first, unless readers take turns: then only when the device has nothing to do.
         if self.rule.turns
             && let Some(soonest) = self.soonest()
         {
@@ -216,7 +216,7 @@ impl Oracle<'_> {
     }
 
     /// Takes `extent` into a fetch that then is of `first..=last`, if it is absent and due and there is room for it and
-    /// for the gap before or behind it; tells the pages of that gap.
+    /// for the gap before or behind it; returns the pages of that gap.
     fn join(&mut self, first: u32, last: u32, extent: u32, most: u64) -> Option<u64> {
         let (head, tail) = (&self.future.extents[first as usize], &self.future.extents[last as usize]);
         let fits = tail.end - head.start <= most;

@@ -45,7 +45,7 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 /// What one run of the oracle needs.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
-    /// Who reads what.
+    /// Which readers read what.
     pub workload: &'a Workload,
     /// Cache and limits, those of every policy.
     pub config: Config,
@@ -69,7 +69,7 @@ const MAX_COST: u64 = 10;
 /// Events that a search may take however short the run is: some milliseconds.
 const MIN_EVENTS: u64 = 60_000;
 
-/// The fastest run that the search finds, each schedule on a device of its own. Nothing for a workload with more touches
+/// The fastest run that the search finds, each schedule on a new device. Nothing for a workload with more touches
 /// than [`super::MAX_TOUCHES`], nor for one with a timed job: when its requests come is no matter of readahead, and how
 /// long a run takes no measure of it.
 #[must_use]
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether any request comes at a time of its own.
+/// Whether any request comes at a fixed time.
 fn timed(workload: &Workload) -> bool {
     workload.jobs.iter().any(|job| job.timed)
 }
@@ -182,7 +182,7 @@ struct State {
     place: Place,
     /// A reader has asked for it while it was absent.
     asked: bool,
-    /// Nobody had asked for it when it was fetched, and nobody has since.
+    /// Not demanded when it was fetched, nor since.
     ahead: bool,
     /// Readers that copy from it.
     pins: u32,
@@ -282,7 +282,7 @@ struct Oracle<'a> {
     head: u32,
     /// Extents that a reader waits for and that are absent.
     asked: VecDeque<u32>,
-    /// Present extents that nobody copies from, by their next use.
+    /// Present extents that no read copies from, by their next use.
     idle: BTreeSet<(u32, u32)>,
     /// Slots that wait, and for which extent.
     waiting: Vec<(u32, u32)>,
@@ -411,7 +411,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// A present extent that nobody copies from stays for its next use, or leaves when there is none.
+    /// A present extent that no read copies from stays for its next use, or leaves when there is none.
     fn settle(&mut self, extent: u32) {
         let State { place, pins, .. } = self.states[extent as usize];
         if place != Place::Present || pins > 0 {
@@ -427,7 +427,7 @@ impl<'a> Oracle<'a> {
         let pages = self.future.pages(extent);
         let Extent { file, start, .. } = self.future.extents[extent as usize];
         let bytes = self.future.extents[extent as usize].len();
-        // A touch is of one page, so what is mapped is an extent of its own.
+        // A touch is of one page, so a mapped page is a separate extent.
         let page = self.setup.config.page.page_of(start);
         self.mapped.unmap(file, page / 64, 1 << (page % 64));
         let next = self.future.next_use(extent);
@@ -501,7 +501,7 @@ mod tests {
     }
 
     /// One fetch at a time, and one that was asked for is in the list of those still when it has come and gone: it is
-    /// not fetched again for nobody.
+    /// not fetched again without a reader.
     #[test]
     fn what_was_asked_for_is_fetched_once() {
         for ahead in [false, true] {

@@ -102,7 +102,7 @@ impl<'a> Oracle<'a> {
             let Some(request) = requests.get(next) else { return self.done(now, slot) };
             let rested = std::mem::take(&mut self.slots[slot as usize].rested);
             if request.think_ns > 0 && !rested {
-                // Not taken yet: it is issued, by whoever comes first, when the thinking is over.
+                // Not taken yet: the first free reader issues it when the think time is over.
                 self.slots[slot as usize].rested = true;
                 return self.step_at(now.saturating_add(request.think_ns), slot);
             }
@@ -118,7 +118,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Whether a request is a touch of a mapped page: nobody waits, but it was a use.
+    /// Whether a request is a touch of a mapped page: no read waits, but it counts as a use.
     fn is_mapped(&mut self, slot: u32, request: &Request, touch: u32) -> bool {
         let Job { file, open, .. } = *self.job(slot);
         let page = self.setup.config.page.page_of(request.offset);
@@ -143,7 +143,7 @@ impl<'a> Oracle<'a> {
         self.go_on(now, slot);
     }
 
-    /// What the request meets at its issue: counted, and fetched first where it is absent.
+    /// The state of its pages when the request is issued: counted, and fetched first where it is absent.
     fn meet(&mut self, first: u32, end: u64, slot: u32) {
         let mut touch = first;
         loop {

@@ -1,4 +1,4 @@
-//! Which column of a CSV means what: by names that leave no doubt, or as it is told.
+//! Which column of a CSV means what: by names that leave no doubt, or by options.
 //!
 //! ```text
 //!   offset, offset_bytes                         len, length, size, bytes, length_bytes, size_bytes, len_req

@@ -3,7 +3,7 @@
 //! A header whose names leave no doubt is understood as it is (see [`columns`]); otherwise each column is named:
 //! `csv:offset=off,len=size,start=ts,unit=us`. A table without a header has its columns by number (`header=no,offset=#3`).
 //! Records are put in the order of their starts, the first of which becomes 0, unless they name each other (`after`).
-//! Never: a unit that nobody said.
+//! Never: a guessed unit.
 
 pub mod columns;
 pub mod read;
@@ -23,7 +23,7 @@ const DELIMITERS: [(&str, u8); 4] = [("comma", b','), ("semicolon", b';'), ("tab
 /// The format.
 pub static FORMAT: Format = Format {
     name: "csv",
-    summary: "CSV: columns by name, or as they are told",
+    summary: "CSV: columns by name or by option",
     keys: &[
         ("offset", "column of the first byte: its name, or its number (#1)"),
         ("len", "column of the bytes asked for"),

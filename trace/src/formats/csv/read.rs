@@ -1,6 +1,6 @@
 //! Rows of a CSV into records.
 //!
-//! A row without quotes is split where it stands; one with quotes goes through the crate `csv-core`, and may go on over
+//! A row without quotes is split in place; one with quotes goes through the crate `csv-core`, and may go on over
 //! several lines. Never: a row of over 64 KiB, a float, or a row that has another number of columns than the first.
 
 use super::super::scan::{Names, number};
@@ -77,7 +77,7 @@ impl Words {
 pub struct Table {
     /// What its columns mean.
     pub columns: Columns,
-    /// What lies between them.
+    /// The character between them.
     pub delimiter: u8,
     /// What it calls its operations.
     pub words: Words,
@@ -140,7 +140,7 @@ impl Quoted {
     /// # Errors
     /// It is no row.
     pub fn split(&mut self, row: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Fault> {
-        // No field is longer than what stands for it, and each has at least its delimiter.
+        // No field is longer than its quoted form, and each has at least its delimiter.
         self.bytes.resize(self.bytes.len().max(row.len() + 1), 0);
         self.ends.resize(self.ends.len().max(row.len() + 2), 0);
         self.parser.reset();

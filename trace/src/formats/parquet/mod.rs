@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One file holds all: the name of a file is a column (a dictionary, so it costs bits), not a second table. What holds for
-//! the whole trace is in the key-value metadata. The list of contents stands at the end of such a file, so what is no plain
+//! the whole trace is in the key-value metadata. The list of contents is at the end of such a file, so what is no plain
 //! file (a pipe, a compressed trace) is first copied into an unnamed temporary file. A table of others is read where its
 //! columns have these names. What a file claims (`footer.rs`, `pages.rs`) is checked before the library believes it.
 //! Never: more than one page a column at a time.

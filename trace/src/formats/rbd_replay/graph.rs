@@ -7,7 +7,7 @@
 //!
 //! A dependency on an action that is no record (an open, a close, a thread, a discard) becomes what that action waited
 //! for, with the delays added. Within a thread the order of the file holds too, and is written down as well: so
-//! `Record::after` says all of it, and who replays need not know which calls were synchronous. A stop counts as done
+//! `Record::after` says all of it, and a replay need not know which calls were synchronous. A stop counts as done
 //! when what is before it in its thread is; it is not known to wait for the rest.
 //! Never: a dependency on something later, or a memory of more than the latest actions.
 

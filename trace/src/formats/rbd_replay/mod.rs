@@ -13,7 +13,7 @@
 //! only after that has ended, and writes the id of the action where that of the end was meant. So unless
 //! `aio-deps=submit` is said, such a dependency is on the end too, while its delay still counts from the start: at the
 //! recorded speed nothing changes, and at full speed the queue is never deeper than it was.
-//! Never: times that nobody recorded.
+//! Never: times that were not recorded.
 
 pub mod graph;
 pub mod read;

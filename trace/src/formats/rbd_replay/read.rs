@@ -186,7 +186,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Begins: the banner tells the version.
+    /// Begins: the banner has the version.
     ///
     /// # Errors
     /// It cannot be read.

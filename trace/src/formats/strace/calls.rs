@@ -93,7 +93,7 @@ pub fn shares(arguments: &[u8]) -> bool {
     arguments.windows(FLAG.len()).any(|part| part == FLAG)
 }
 
-/// What a name with `-y` stands for.
+/// What a name with `-y` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,
@@ -404,7 +404,7 @@ fn advice(text: &[u8]) -> Option<Advice> {
 /// Which bytes a call is about.
 fn extent(call: &Whole<'_>, came: u64) -> Option<Extent> {
     let arguments = &call.arguments;
-    // What has no offset of its own goes on from the position.
+    // A call without an offset goes on from the position.
     let placed =
         |offset: Option<u64>, len: u64| Some(Extent { offset, len: len.min(MAX_CALL_BYTES), moves: offset.is_none() });
     let given = |number: usize| match arguments.get(number) {

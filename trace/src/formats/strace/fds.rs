@@ -5,7 +5,7 @@
 //!                                                            close-on-exec   file, position, O_DIRECT
 //! ```
 //!
-//! Never: more threads or descriptors than the limits say; a position that nobody told.
+//! Never: more threads or descriptors than the limits say; a guessed position.
 
 use super::super::step::Fault;
 use std::collections::HashMap;
@@ -121,7 +121,7 @@ impl Tables {
         Ok(())
     }
 
-    /// From now on a thread has a table of its own.
+    /// From now on a thread has its own table.
     ///
     /// # Errors
     /// There are as many descriptors as there may be.

@@ -135,7 +135,7 @@ pub(super) struct Strace {
     cut: Vec<u8>,
     tables: Tables,
     names: Names,
-    /// What each name stands for.
+    /// What each name means.
     files: Vec<Name>,
     next_file: u32,
     /// An open may show no name (perf), so a descriptor's number is not the name of one file.
@@ -283,7 +283,7 @@ impl Strace {
         if self.unfinished_bytes + text.len() > MAX_UNFINISHED_BYTES {
             return Err(("unfinished calls of over 16 MiB together", "record with strace -s 0"));
         }
-        // Whoever opens meanwhile may get the number: what counts is the beginning.
+        // Another open meanwhile may get the number: the beginning of the call counts.
         if call == Call::Close
             && let Some((descriptor, _)) = text::descriptor(text.strip_suffix(b")").unwrap_or(text))
         {

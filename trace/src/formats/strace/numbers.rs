@@ -62,7 +62,7 @@ impl Numbers {
         }
     }
 
-    /// What stands before the announcement of a thread, where the line ends with one.
+    /// The text before the announcement of a thread, where the line ends with one.
     pub fn announced<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         let (before, number) = announcement(line)?;
         self.several = true;

@@ -1,4 +1,4 @@
-//! The lines of strace, taken apart: who, when, which call, its arguments, what it returned and how long it took.
+//! The lines of strace, taken apart: thread, time, which call, its arguments, what it returned and how long it took.
 //!
 //! ```text
 //!   [pid ]seconds.us name(argument, "quoted, (anything)"..., 3</a/file>, {a=1}) = RETURN</a/file> ERRNO (text) <took>
@@ -13,7 +13,7 @@ use super::super::scan;
 /// Arguments of a call that are looked at.
 pub const MAX_ARGUMENTS: usize = 8;
 
-/// What stands before the call.
+/// The text before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix<'a> {
     /// The thread; 0 where it is not written.
@@ -88,7 +88,7 @@ pub fn entry(rest: &[u8]) -> Option<Entry<'_>> {
     })
 }
 
-/// The arguments of a call, as they are written, and what stands behind its parenthesis.
+/// The arguments of a call, as they are written, and the text behind its parenthesis.
 pub struct Arguments<'a> {
     list: [&'a [u8]; MAX_ARGUMENTS],
     tail: &'a [u8],
