@@ -39,7 +39,8 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use version::{Known, Pick};
+use version::Known;
+pub(super) use version::Pick;
 use write::Writes;
 
 /// Most buffers in one system call (`IOV_MAX`).
@@ -57,6 +58,8 @@ pub(super) struct Core {
     known: Mutex<Known>,
     /// Growth is an append, without a look.
     appending: AtomicBool,
+    /// How often the file was accepted as the same, longer.
+    growths: AtomicU64,
     /// Reads of this version.
     reads: AtomicU64,
     /// The last page of this version is not in the sample.
@@ -170,6 +173,7 @@ impl Core {
             alignment,
             known: Mutex::default(),
             appending: AtomicBool::new(false),
+            growths: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             tail_due: AtomicBool::new(true),
             hasher: RandomState::new(),
@@ -256,24 +260,35 @@ impl Core {
     }
 
     /// Reads on after the first `done` bytes, which have come already, and looks whether all are of the same version.
+    /// `pick` was made before the first of them was read.
     pub(super) fn read_on(
         &self,
-        mut bufs: &mut [IoSliceMut<'_>],
+        bufs: &mut [IoSliceMut<'_>],
         offset: u64,
         done: usize,
+        mut pick: Pick,
     ) -> Result<usize, SourceError> {
-        let wanted = bufs.iter().map(|b| b.len() as u64).sum::<u64>();
+        let wanted = length(bufs);
         if offset.checked_add(wanted).is_none_or(|end| end > i64::MAX as u64) {
             return Err(self.io("reading beyond the largest offset", Errno::INVAL));
         }
-        let mut pick = self.pick(offset, wanted);
         pick.look(self, bufs, offset, done);
-        IoSliceMut::advance_slices(&mut bufs, done);
-        let reading = |errno| self.io("reading", errno);
-        let more = self.fill(bufs, offset + done as u64, &mut pick).map_err(reading)?;
+        let more = if (done as u64) < wanted {
+            // Borrowed again, since `fill` uses its slices up and the bytes may have to be compared below.
+            let mut rest: Vec<_> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+            let mut rest = &mut rest[..];
+            IoSliceMut::advance_slices(&mut rest, done);
+            self.fill(rest, offset + done as u64, &mut pick).map_err(|errno| self.io("reading", errno))?
+        } else {
+            0
+        };
         // Where the last page cannot be read, the other pieces have to do: this read needs none of its bytes.
         let _ = self.note_tail();
+        let growths = pick.growths;
         let (read, size) = (done + more, self.same_version(pick)?);
+        if self.growths.load(Ordering::Acquire) != growths {
+            self.still_holds(bufs, offset, read)?;
+        }
         if read == 0 && wanted > 0 && offset < size {
             return Err(SourceError::Short { at: offset, size });
         }
@@ -297,13 +312,19 @@ impl Core {
     }
 }
 
+/// Bytes of all buffers.
+fn length(bufs: &[IoSliceMut<'_>]) -> u64 {
+    bufs.iter().map(|buf| buf.len() as u64).sum()
+}
+
 impl Source for FileSource {
     fn size(&self) -> u64 {
         self.core.known().identity.size
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        self.core.read_on(bufs, offset, 0)
+        let pick = self.core.pick(offset, length(bufs));
+        self.core.read_on(bufs, offset, 0, pick)
     }
 
     fn defaults(&self) -> Defaults {

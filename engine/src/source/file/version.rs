@@ -14,6 +14,13 @@
 //!   anything else is another ──► Changed
 //! ```
 //!
+//! A read that was under way while the file grew is in no sample. Its bytes are compared with the file again, all of them:
+//!
+//! ```text
+//!   read A: ── begin, growths 0 ── bytes of version 1 ─────────────────────── growths 1: compare ── different ► Changed
+//!   read B:              ── begin ── bytes of version 2 ── longer, sample empty: growths 1 ──► Ok
+//! ```
+//!
 //! What it cannot notice: a longer file copied over it that has the same bytes in every piece of the sample.
 
 use super::{Core, SourceError};
@@ -27,6 +34,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a piece, and of the last page.
 const PIECE_BYTES: u64 = 4096;
+/// Bytes that are compared at a time when the file grew during a read.
+const COMPARE_BYTES: usize = 64 << 10;
 /// Most pieces that are remembered, beside the last page. A copy that differs in a tenth of its pages is missed once in five
 /// times by 16 pieces of different pages, one that differs in half of them once in 65,536.
 const MAX_PIECES: u64 = 16;
@@ -83,10 +92,12 @@ struct Piece {
     hash: u64,
 }
 
-/// What of a read is remembered, if it is of the accepted version: nothing, nearly always.
+/// What a read began with, and what of it is remembered if it is of the accepted version: nothing, nearly always.
 #[derive(Default)]
 pub struct Pick {
     accepted: u64,
+    /// [`Core::growths`] when the read began.
+    pub(super) growths: u64,
     wanted: Option<u64>,
     found: Option<Piece>,
 }
@@ -200,6 +211,7 @@ impl Core {
         self.remember(&mut known, pick);
         if known.accepted == accepted && known.identity.size < now.size {
             known.identity = now;
+            self.growths.fetch_add(1, Ordering::Release);
             // The page at the old end goes on now.
             known.tail = None;
             self.tail_due.store(true, Ordering::Relaxed);
@@ -219,11 +231,12 @@ impl Core {
     }
 
     /// Which bytes of a read to remember: of each of the first 16 reads some, of n reads about 16 * ln(n / 16).
-    pub(super) fn pick(&self, offset: u64, len: u64) -> Pick {
+    pub(in crate::source) fn pick(&self, offset: u64, len: u64) -> Pick {
+        let growths = self.growths.load(Ordering::Acquire);
         let nth = self.reads.fetch_add(1, Ordering::Relaxed);
         let random = self.hasher.hash_one(nth);
         if random % (nth + 1) >= MAX_PIECES || len == 0 || self.appends() || self.writes.is_open() {
-            return Pick::default();
+            return Pick { growths, ..Pick::default() };
         }
         let (accepted, size) = {
             let known = self.known();
@@ -232,7 +245,7 @@ impl Core {
         // Where there are bytes to be found: a buffer may reach beyond the end.
         let at = offset + random.rotate_left(32) % len.min(size.saturating_sub(offset)).max(1);
         let start = (at - at % PIECE_BYTES).max(offset);
-        Pick { accepted, wanted: Some(start), found: None }
+        Pick { accepted, growths, wanted: Some(start), found: None }
     }
 
     /// Reads the last page of a version, once.
@@ -275,11 +288,74 @@ impl Core {
         Piece { offset, len: bytes.len(), hash: hasher.finish() }
     }
 
+    /// After the file grew during a read: does it still hold all of the first `read` bytes in `bufs`?
+    pub(super) fn still_holds(&self, bufs: &[IoSliceMut<'_>], offset: u64, read: usize) -> Result<(), SourceError> {
+        if self.appends() || self.writes.is_open() {
+            return Ok(());
+        }
+        let mut again = vec![0; COMPARE_BYTES.min(read)];
+        let mut done = 0;
+        while done < read {
+            let Some(bytes) = bytes_at(bufs, done, again.len().min(read - done)) else { break };
+            let again = &mut again[..bytes.len()];
+            let at = offset + done as u64;
+            let got = self.fill(&mut [IoSliceMut::new(again)], at, &mut Pick::default());
+            let got = got.map_err(|errno| self.io("reading again", errno))?;
+            if again[..got] != *bytes {
+                return Err(self.changed("was replaced: it grew during a read, with others in it"));
+            }
+            done += bytes.len();
+        }
+        Ok(())
+    }
+
     /// Reads a piece again: are its bytes the same?
     fn holds(&self, piece: &Piece) -> Result<bool, SourceError> {
         let mut bytes = vec![0; piece.len];
         let read = self.fill(&mut [IoSliceMut::new(&mut bytes)], piece.offset, &mut Pick::default());
         let read = read.map_err(|errno| self.io("reading again", errno))?;
         Ok(read == piece.len && self.piece(piece.offset, &bytes).hash == piece.hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FileSource;
+    use super::*;
+    use std::io::Write;
+
+    /// Read A has its bytes and is not checked yet; then a longer file is copied over, and read B, the first to be checked,
+    /// meets an empty sample. A's bytes are of the old file, so A is refused.
+    #[test]
+    fn a_read_that_was_under_way_while_the_file_was_replaced_is_refused() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), vec![1; 100_000]).expect("written");
+        let core = FileSource::open(file.path()).expect("opened").core;
+        core.accept_now();
+        let begin = |buf: &mut [u8]| {
+            let mut pick = core.pick(0, buf.len() as u64);
+            let done = core.fill(&mut [IoSliceMut::new(buf)], 0, &mut pick).expect("read");
+            (done, pick)
+        };
+        let (mut a, mut b) = (vec![0; 16_384], vec![0; 16_384]);
+        let (of_a, picked_by_a) = begin(&mut a);
+        std::fs::write(file.path(), vec![2; 200_000]).expect("copied over it");
+        let (of_b, picked_by_b) = begin(&mut b);
+        let end_b = core.read_on(&mut [IoSliceMut::new(&mut b)], 0, of_b, picked_by_b);
+        assert_eq!(end_b.ok(), Some(16_384), "an empty sample refuses nothing");
+        let end_a = core.read_on(&mut [IoSliceMut::new(&mut a)], 0, of_a, picked_by_a);
+        assert!(matches!(end_a, Err(SourceError::Changed { .. })), "{end_a:?}");
+
+        // A file that was appended to under a read is no other.
+        core.accept_now();
+        let (of_a, picked_by_a) = begin(&mut a);
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(file.path())
+            .expect("opened")
+            .write_all(&[3; 10])
+            .expect("appended");
+        assert_eq!(core.same_version(Pick::default()).ok(), Some(200_010));
+        assert_eq!(core.read_on(&mut [IoSliceMut::new(&mut a)], 0, of_a, picked_by_a).ok(), Some(16_384));
     }
 }

@@ -89,13 +89,13 @@ impl Queue for FileQueue {
 
 /// What the kernel answered becomes what [`super::Source::read_at`] would have.
 fn finish(flight: Flight, result: i32) -> Ended {
-    let Flight { mut transfer, file, .. } = flight;
+    let Flight { mut transfer, file, pick, .. } = flight;
     let offset = transfer.offset();
     let result = match result {
-        done @ 0.. => file.read_on(&mut transfer.bufs(), offset, done as usize),
+        done @ 0.. => file.read_on(&mut transfer.bufs(), offset, done as usize, pick),
         errno => match -errno {
             // Interrupted, short of something, or left behind by a thread that has exited: by this thread, from the start.
-            libc::EINTR | libc::EAGAIN | libc::ECANCELED => file.read_on(&mut transfer.bufs(), offset, 0),
+            libc::EINTR | libc::EAGAIN | libc::ECANCELED => file.read_on(&mut transfer.bufs(), offset, 0, pick),
             errno => Err(file.failed(errno)),
         },
     };

@@ -16,7 +16,7 @@
 #![allow(unsafe_code)]
 
 use crate::source::Transfer;
-use crate::source::file::Core;
+use crate::source::file::{Core, Pick};
 use crate::system::{self, Request};
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use std::io;
@@ -46,6 +46,8 @@ pub struct Flight {
     /// What the kernel was told of the buffers.
     vectors: Vec<libc::iovec>,
     pub file: Arc<Core>,
+    /// Made before the kernel reads.
+    pub pick: Pick,
 }
 
 // SAFETY: the pointers in `vectors` go to memory that `transfer` owns, which may be sent.
@@ -125,7 +127,8 @@ impl Ring {
         let (mut places, mut entries) = (Vec::with_capacity(room), Vec::with_capacity(room));
         for transfer in transfers.drain(..room) {
             let Some(place) = table.free.pop() else { unreachable!("counted above") };
-            let flight = Flight { transfer, vectors: Vec::new(), file: Arc::clone(file) };
+            let pick = file.pick(transfer.offset(), transfer.bytes() as u64);
+            let flight = Flight { transfer, vectors: Vec::new(), file: Arc::clone(file), pick };
             // Where it stays: pointers are taken only now.
             let flight = table.places[place as usize].insert(flight);
             let vector =
