@@ -69,7 +69,7 @@ fn sources_that_cannot_be_measured() {
     let file = dir.path().join("file");
     std::fs::write(&file, vec![0; 1 << 20]).expect("written");
     let remedy = "and a file is only read here; use --on model:NAME ('foreread models' lists them)";
-    refused(&["compare", "readers", "--on", &file.to_string_lossy()], &["readers opens 4 files of its own,", remedy]);
+    refused(&["compare", "readers", "--on", &file.to_string_lossy()], &["readers opens 4 files,", remedy]);
     let faults = ["compare", "mmap-console:bytes=1M", "--on", &file.to_string_lossy()];
     refused(&faults, &["mmap-console:bytes=1M takes page faults in mapped files,", remedy]);
 }

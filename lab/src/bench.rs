@@ -52,7 +52,7 @@ pub struct HitFigures {
 /// Measures the core and the simulator.
 ///
 /// # Errors
-/// A name of its own that is not there: a fault of the program.
+/// A built-in name that is missing: a bug of the program.
 pub fn sim() -> Result<SimFigures, SpecError> {
     let linux = PolicySpec::parse("linux-6.18")?;
     let (mut machine, dense) = resident(&linux, 1);

@@ -140,18 +140,18 @@ fn made(records: u64) -> Items {
     let mut now = 1000;
     let record = move |_| {
         now += 1000 + rng.below(50_000) / 1000 * 1000;
-        let who = rng.below(8) as usize;
+        let reader = rng.below(8) as usize;
         let len = 4096 << rng.below(4);
         let jump = rng.below(10) < 3;
         if jump {
-            at[who] = rng.below(1 << 28) * 512;
+            at[reader] = rng.below(1 << 28) * 512;
         }
-        let offset = at[who];
-        at[who] += len;
+        let offset = at[reader];
+        at[reader] += len;
         let op = if rng.below(10) == 0 { Op::Write } else { Op::Read };
         let flags = Flags::default();
         let end_ns = Some(now + 50_000 + rng.below(100_000) / 1000 * 1000);
-        let thread = who as u32;
+        let thread = reader as u32;
         Ok(Item::Record(Record { op, thread, start_ns: Some(now), end_ns, flags, ..Record::read(0, offset, len) }))
     };
     let file = Item::File(FileInfo { name: "8,16".to_string(), size: Some(1 << 40) });

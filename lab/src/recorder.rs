@@ -4,7 +4,7 @@
 //!   threads of the front end ──told──► queue, bounded ──► in order of start, bounded ──► writer ──► file
 //!                                      full: they wait     too late for it: counted
 //! ```
-//! Nothing is lost silently: who finds the queue full waits, and what could not be kept is counted in the trace itself. Never:
+//! Nothing is lost silently: a thread that finds the queue full waits, and records that could not be kept are counted in the trace. Never:
 //! bytes of data, or a request that was refused.
 
 use foreread::Advice;
@@ -86,7 +86,7 @@ impl Recorder {
     /// # Errors
     /// It could not be written. Also the second time.
     pub fn finish(&self) -> Result<Recorded, TraceError> {
-        // An error here is the writer's, who has ended and tells it.
+        // An error here means that the writer has ended; it returns its own error.
         let _ = self.told.send(Told::End);
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ended = || TraceError::new(std::path::Path::new("the trace"), Place::Whole, "it has ended", "record anew");
@@ -94,7 +94,7 @@ impl Recorder {
     }
 
     fn tell(&self, told: Told) {
-        // Without a writer there is nobody to tell; `broken` has said why.
+        // The writer has ended; `broken` has the reason.
         let _ = self.told.send(told);
     }
 }
@@ -118,7 +118,7 @@ fn header(front: &str) -> Header {
         format: front.to_string(),
         time_unit: "ns".to_string(),
         offset_unit: "bytes".to_string(),
-        // The threads are those of the server, which answer whoever comes.
+        // The threads are the server's, not the clients'.
         lacks: Lacks { threads: true, ..Lacks::default() },
         // A guest, a file system or the kernel's page cache is above.
         level: Level::BelowCache,
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// What is told between start and end, as it is read again.
+    /// The items reported between start and end, as read back.
     fn recorded(tell: impl FnOnce(&Recorder, Instant)) -> (Recorded, Vec<Item>) {
         let (bytes, since) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
         let output = Output { path: "t".into(), to: Box::new(Disk(Arc::clone(&bytes), usize::MAX)) };

@@ -1,4 +1,4 @@
-//! The workload `boot-ide` against the table it stands in for: Adam Crume's detectors, written here a second time from
+//! The workload `boot-ide` against the published table: Adam Crume's detectors, written here a second time from
 //! their description, and a reader of depth 1 on the model of his volume.
 //!
 //! The detectors and the clock are this file's own: what the policies and the simulator make of the same reads is

@@ -122,7 +122,7 @@ fn frames(root: &Node<'_, '_>) -> Vec<[f64; 4]> {
     frames
 }
 
-/// Every point of a line, every end of a bar, every marker, but for those of the legend, which stands before all frames.
+/// Every point of a line, every end of a bar, every marker, but for those of the legend, which is in front of all frames.
 fn measured(root: &Node<'_, '_>) -> Vec<(f64, f64)> {
     let mut places = Vec::new();
     let before_frames = |n: &Node<'_, '_>| !["axis", "grid"].contains(&n.attribute("class").unwrap_or(""));

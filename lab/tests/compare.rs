@@ -87,7 +87,7 @@ fn readahead_overlaps_the_round_trip() {
     assert!(time_s(&table, "none") > 4.0 * time_s(&table, "linux-6.18:max=4M"));
 }
 
-/// What goes by the capacity is told in plain numbers; what does not is not.
+/// What goes by the capacity is printed in plain numbers; what does not is not.
 #[test]
 fn a_maximum_by_the_capacity_of_the_model() {
     let policies = ["linux-2.6.31:max=4M+capacity", "linux-2.6.31:max=4M+capacity-2010b", "linux-2.6.31:max=512K"];
@@ -148,7 +148,7 @@ fn no_scratch_file_for_nothing() {
         Plan { workload: Some("readers".to_string()), runs: Some(1), size_bytes: Some(1 << 20), ..Plan::default() };
     let tables = compare::run(&plan, &mut Silent).expect("tables");
     assert_eq!(tables.iter().map(|t| t.source.as_str()).collect::<Vec<_>>(), ["model:rbd", "model:object-near"]);
-    let why = "No scratch file: readers opens 4 files of its own,";
+    let why = "No scratch file: readers opens 4 files,";
     assert!(tables.iter().all(|t| t.notes.iter().any(|n| n.starts_with(why))), "{:?}", tables[0].notes);
 }
 

@@ -109,7 +109,7 @@ fn predictions_do_not_look_at_the_answers() {
     }
 }
 
-/// Each answer that is changed is told, and only the rest of its episode goes unseen.
+/// Each changed answer is reported, and only the rest of its episode is not compared.
 #[test]
 fn every_answer_is_compared() {
     let whole = lines("ext4-128-folios.jsonl.gz");
@@ -140,7 +140,7 @@ fn every_answer_is_compared() {
 const HEADER: &str = r#"{"t":"header","v":1,"page_size":4096,"ra_pages":32,"io_pages":320,"large_folios":true,"max_order":9,"min_order":0,"mmap":true}"#;
 const EPISODE: &str = r#"{"t":"episode","ep":0,"kind":"own","file_size":16384000,"fds":1}"#;
 
-/// Calls, folios and marks of a story that no recording in the tree tells, in the format of a prediction.
+/// Calls, folios and marks of a story that is in no recording of the tree, in the format of a prediction.
 fn story(ops: &[&str]) -> Vec<Value> {
     story_of(HEADER, EPISODE, ops)
 }
@@ -194,12 +194,12 @@ fn faults_and_forced_reads_with_large_blocks() {
     let header = HEADER.replace("\"min_order\":0", "\"min_order\":4");
     let map = r#""op":"mmap","pgoff":0,"npages":4000,"prot":"r","advice":0"#;
     let touch = |page: u64| format!("\"op\":\"touch\",\"page\":{page}");
-    // The mark, wanted at page 1004, lies on the folio of the fault, which is mapped whole: its other pages make no fault.
+    // The mark, wanted at page 1004, is on the folio of the fault, which is mapped whole: its other pages make no fault.
     let ours = story_of(&header, EPISODE, &[map, &touch(996), &touch(997), &touch(1007), &touch(1008)]);
     assert_eq!((&ours[1]["calls"], &ours[1]["marks"]), (&json!([window(980, 0, 32, 8)]), &json!([992])));
     assert_eq!(ours[1]["added"], json!([[976, 4], [992, 4], [1008, 4]]));
     (2..5).for_each(|op| assert_eq!(ours[op]["calls"], json!([]), "{op}"));
-    // Not where the folio reaches out of the mapping: the next page of it meets the mark.
+    // Not where the folio reaches out of the mapping: the next page of it reaches the mark.
     let part = r#""op":"mmap","pgoff":993,"npages":3000,"prot":"r","advice":0"#;
     let ours = story_of(&header, EPISODE, &[part, &touch(3), &touch(4)]);
     assert_eq!(ours[2]["calls"][0], json!({"t": "async", "index": 997, "req": 32}));
@@ -269,7 +269,7 @@ fn a_hundred_misses_stop_the_read_around() {
     assert_eq!(windows[100..], [0, 1, 0]);
 }
 
-/// Each wrong input, and a part of the line it is told in.
+/// Each wrong input, and a part of its error line.
 #[test]
 fn wrong_input_is_told_with_its_line() {
     let op = r#"{"t":"op","i":0,"op":"pread","fd":0,"off":0,"len":1}"#;
@@ -325,7 +325,7 @@ fn wrong_input_is_told_with_its_line() {
     assert!(error.contains("line 1") && error.contains("use the level 'full'"), "{error}");
 }
 
-/// A large file whose every page is read meets the limit on folios, not the memory's end.
+/// A large file whose every page is read reaches the limit on folios, not the memory's end.
 #[test]
 fn a_file_has_only_so_many_folios() {
     let header = HEADER.replace("\"large_folios\":true", "\"large_folios\":false");

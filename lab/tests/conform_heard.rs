@@ -1,4 +1,4 @@
-//! A kernel that tells of its pages and not of its decisions, or of neither: what is still compared, and that it is said
+//! A kernel that reports its pages but not its decisions, or neither: what is still compared, and that the report says
 //! what is not.
 //!
 //! The kernel that runs here is listened to as one without those tracepoints would be. Asks for root, loop devices
@@ -33,7 +33,7 @@ fn wanted(file_systems: Vec<FileSystem>, operations: u64) -> Wanted {
     Wanted { file_systems, read_ahead_kib, mmap, operations, seed: 7, keep: None, heard: None, what_there_is }
 }
 
-/// The running kernel, listened to as one that tells no more than this; and the recording of its reads.
+/// The running kernel, with only these events used; and the recording of its reads.
 fn asked(heard: Heard, file_systems: Vec<FileSystem>) -> Option<(Checked, String)> {
     if let Some(what) = lacks() {
         println!("skipped: needs {what}");

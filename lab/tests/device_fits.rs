@@ -22,7 +22,7 @@ fn preset(name: &str) -> &'static Preset {
     presets::find(name).expect("a preset")
 }
 
-/// Lets `device` work until it is done, and tells when that was.
+/// Lets `device` work until it is done, and returns that time.
 fn run_dry(device: &mut dyn Device) -> u64 {
     let (mut last, mut out) = (0, Vec::new());
     while let Some(at) = device.next_time() {
@@ -123,7 +123,7 @@ fn the_first_labels_are_the_likely_ones() {
     }
 }
 
-/// KiB/s of all `readers`, each of which reads a file of its own to the end, a window after the other.
+/// KiB/s of all `readers`, each of which reads one file to the end, a window after the other.
 fn array_kib_per_s(name: &str, readers: u32, window_kib: u64) -> f64 {
     let windows = 2000;
     let mut device = preset(name).build(0);

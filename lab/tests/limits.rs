@@ -18,7 +18,7 @@ use foreread_lab::report::{Report, RunResult, Silent, Table};
 use foreread_lab::sim;
 use foreread_lab::workload::{self, Job, Request, Workload};
 
-/// What stands for each kind of workload, and the size that it spans here.
+/// An example of each kind of workload, and the size that it spans here.
 fn small_workloads() -> Vec<(&'static str, u64)> {
     let mut all = vec![
         ("sequential", 24 << 20),
@@ -59,13 +59,13 @@ fn row<'a>(table: &'a Table, policy: &str) -> &'a [RunResult] {
 /// What the oracle's choice of fetches may cost it once, at the start of a run that is not bound by the device (see `limits/oracle`).
 const START: f64 = 1.0005;
 
-/// The same, for the mean of a few runs on a device with luck of its own: a turning drive's buffer reads on while nobody
-/// asks, and dies are busy with something else.
+/// The same, for the mean of a few runs on a device with random behaviour: a turning drive's buffer reads on while no command
+/// waits, and dies are busy with something else.
 const LUCK: f64 = 1.05;
 const LUCKY_RUNS: u32 = 3;
 
 /// No run of these policies is below the bound, none that reads what is wanted and nothing else beats the oracle, and
-/// the oracle reads nothing in vain. Where a command costs more than the bytes of a gap, reading the gap may win.
+/// the oracle reads nothing useless. Where a command costs more than the bytes of a gap, reading the gap may win.
 fn check_limits(name: &str, size: u64, preset: &Preset, policies: &[&str], beaten: &mut Vec<String>) {
     // Where round trips are drawn, few commands of a short run may all be lucky: the oracle is given one long one more.
     let (lucky, slack, long_s) = match preset.model {
@@ -174,7 +174,7 @@ fn nothing_is_below_the_bound_and_no_policy_beats_the_oracle_anywhere() {
     assert!(beaten.is_empty(), "{}", beaten.join("\n"));
 }
 
-/// With a cache of a few reads things are fetched again, but not in vain: every byte that arrives is read or evicted for
+/// With a cache of a few reads things are fetched again, but not for nothing: every byte that arrives is read or evicted for
 /// one that is wanted sooner.
 #[test]
 fn a_small_cache_is_enough_to_end() {
@@ -231,7 +231,7 @@ fn what_is_wanted_last_leaves() {
     let cyclic: Vec<u64> = (0..5).cycle().take(50).map(|n| n * 10).collect();
     let run = oracle_run(&jobs(&[&cyclic]), "hdd-theory", 4 * 4096);
     // LRU misses all 50; the fewest are the first 5 and one in four after them. Fetching as soon as may be costs some
-    // of what lies between, and waiting for nobody.
+    // of the reads between, and no wait.
     let fewest = 5 + 45 / 4;
     assert!((fewest..=2 * fewest).contains(&run.stats.source_reads), "{} fetches", run.stats.source_reads);
     assert!(run.stats.evicted_pages > 0);
@@ -295,7 +295,7 @@ fn sim_run(workload: &Workload, model: &str, cache_bytes: u64) -> RunResult {
 }
 
 /// By hand, on the disk of 8 ms: jobs of a chain think one after the other, those without one at the same time, and
-/// what comes after the last read counts for nobody.
+/// nothing after the last read counts.
 #[test]
 fn a_job_begins_when_the_one_before_has_ended() {
     const S: u64 = 1_000_000_000;

@@ -42,7 +42,7 @@ fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
 }
 
 fn replay(loaded: &Arc<Loaded>, mode: Mode, think: Option<f64>) -> Replay {
-    Replay::of(loaded, Some(mode), think).expect("the trace tells what the mode needs")
+    Replay::of(loaded, Some(mode), think).expect("the trace has what the mode needs")
 }
 
 fn simulate(replay: &Replay) -> RunResult {
@@ -96,7 +96,7 @@ fn a_closed_loop_takes_its_gaps_and_the_device() {
     let two = vec![read(0, 0, (0, 1)), other(read(0, 1, (4, 5))), read(0, 2, (6, 7)), read(1, 3, (50, 51))];
     let run = simulate(&replay(&trace(two), Mode::Closed, None));
     assert_eq!(ns(&run), 50 * MS + PAGE_NS, "three pages and 4 ms are less");
-    assert!(near(run.latency.max(), PAGE_NS), "nobody waited for another");
+    assert!(near(run.latency.max(), PAGE_NS), "no read waited for another");
 }
 
 /// Two reads of one thread that overlapped overlap again; in a closed loop the third follows the one it followed.
@@ -160,7 +160,7 @@ fn an_open_loop_counts_from_the_recorded_time() {
 #[test]
 fn a_stall_shows_in_the_high_percentiles() {
     let mut records: Vec<Record> = (0..99).map(|n| read(0, n, (10 * n, 10 * n + 9))).collect();
-    // 20 MiB: 208 ms, beside the others, through a description of its own.
+    // 20 MiB: 208 ms, beside the others, through its own description.
     let long = Record { offset: 32 << 20, len: 20 << 20, ..read(1, 0, (500, 700)) };
     records.insert(51, long);
     let stalled = trace(records);
@@ -168,7 +168,7 @@ fn a_stall_shows_in_the_high_percentiles() {
     let closed = simulate(&replay(&stalled, Mode::Closed, None)).latency;
     let (open, closed) = (open.value_at_quantile(0.9), closed.value_at_quantile(0.9));
     assert!(open > 100 * MS, "ten reads and more were due in 208 ms: {open}");
-    assert!(closed < 10 * MS, "in a closed loop one read waits, and nobody else asks: {closed}");
+    assert!(closed < 10 * MS, "in a closed loop one read waits, and no other read is issued: {closed}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn dependencies_are_kept() {
     assert_eq!(time(&three, Mode::Deps, Some(0.0)), 3 * PAGE_NS);
     let run = simulate(&replay(&three, Mode::Deps, None));
     assert!(near(run.latency.max(), 2 * PAGE_NS - MS), "{}", run.latency.max());
-    // A write takes no time, but who waits for it waits for what it waited for.
+    // A write takes no time, but a read that waits for it waits for what it waited for.
     let write = Record { op: Op::Write, ..waiting(5, vec![after(0, true, 3 * MS)]) };
     let through = trace(vec![waiting(0, vec![]), write, waiting(1, vec![after(1, true, 4 * MS), after(0, true, MS)])]);
     assert_eq!(time(&through, Mode::Deps, None), 2 * PAGE_NS + 7 * MS);

@@ -22,7 +22,7 @@ const PAGE: u64 = 4096;
 const MS: u64 = 1_000_000;
 const SIZE: u64 = 8 << 20;
 
-/// A file of eight MiB, and the directory that it lies in.
+/// A file of eight MiB, and its directory.
 fn file() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("disk.img");
@@ -47,7 +47,7 @@ fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
 }
 
 fn on_file(loaded: &Arc<Loaded>, mode: Mode) -> Workload {
-    let replay = Replay::of(loaded, Some(mode), None).expect("the trace tells what the mode needs");
+    let replay = Replay::of(loaded, Some(mode), None).expect("the trace has what the mode needs");
     laid_out(&replay.workload, SIZE).expect("the file is large enough")
 }
 
@@ -107,7 +107,7 @@ fn nothing_comes_before_its_time() {
     }
 }
 
-/// At a rate that nobody can keep, the run fails, and says who was late; at one that can be kept, it says by how much.
+/// At a rate that no reader can keep, the run fails, and says that the reader was late; at one that can be kept, it says by how much.
 #[test]
 fn a_late_replayer_fails() {
     let (_dir, path) = file();
@@ -146,7 +146,7 @@ fn a_failing_read_ends_the_run() {
     assert!(matches!(live::kernel(&path, &workload), Err(LiveError::Short { .. })));
 }
 
-/// Through `compare`: rows, mode and notes; and a file that is too small is told how large it must be.
+/// Through `compare`: rows, mode and notes; and for a file that is too small the error says how large it must be.
 #[test]
 fn a_comparison_on_a_file() {
     let (dir, path) = file();
@@ -198,8 +198,8 @@ fn explained(loaded: &Arc<Loaded>, on: Where, policy: &str) -> Explained {
     explain::explain(&asked, &mut Silent).unwrap_or_else(|error| panic!("{policy}: {error}"))
 }
 
-/// What a live run did is told from its event log: to the byte what the engine counted, or it is refused; and each file of
-/// the trace has its own part of it, at its own offsets, though all lie in one.
+/// A live run is explained from its event log: to the byte what the engine counted, or it is refused; and each file of
+/// the trace has its own part of it, at its own offsets, though all are in one.
 #[test]
 fn a_live_run_is_explained_file_by_file() {
     let (_dir, path) = file();

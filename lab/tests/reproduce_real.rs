@@ -41,7 +41,7 @@ fn every_experiment_runs_and_leaves_nothing() {
         assert!(row.ours.is_some_and(|rate| rate > 0.0) || row.label == "broken", "{row:?}");
     }
     for (name, state) in devices() {
-        // Devices may come into being by being looked for; one of somebody else is his affair.
+        // Devices may come into being by being looked for; one of another program is not checked.
         let known = before.get(&name);
         assert!(!state.0.contains("(deleted)") || known.is_some_and(|b| b.0 == state.0), "{name} has {}", state.0);
         let ours = SWEEPS[0].runs.iter().any(|run| run.script_kib.to_string() == state.1);

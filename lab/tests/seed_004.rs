@@ -1,6 +1,6 @@
 //! Seed 004's other three workloads on the model of its volume: the counts that are met, the rows that come out.
 //!
-//! `boot-ide` has a file of its own. Figures of the posting stand here as published; how far a modelled one may be off
+//! `boot-ide` has a separate file. Figures of the posting stand here as published; how far a modelled one may be off
 //! is what was seen, rounded up. Never: more than one seed of a grep, which takes a second without optimisation.
 
 use foreread_core::policy::PolicyDraft;
@@ -167,7 +167,7 @@ mod margins {
         for name in ["grep-ide none>plain", "grep-virtio aligned>plain", "grep-virtio aligned>none"] {
             assert!(has(name), "{name} is missing of {at_5:?}");
         }
-        // At the author's own 99.7 %, family-wise, only the last of these stands.
+        // At the author's own 99.7 %, family-wise, only the last of these remains.
         let at_03: Vec<String> = called(0.003).collect();
         let has = |name: &str| at_03.iter().any(|n| n == name);
         assert!(has("grep-virtio aligned>none"));

@@ -22,7 +22,7 @@ fn thrashing_safe_readahead_reads_less() {
         println!("{streams:2} readers: {mib:4.0} {s:7.1}   {safe_mib:4.0} {safe_s:7.1}");
         let fits = u64::from(streams) * 2 * (512 << 10) < 16 << 20;
         if fits {
-            assert_eq!((mib, s), (safe_mib, safe_s), "{streams} readers: nobody thrashes");
+            assert_eq!((mib, s), (safe_mib, safe_s), "{streams} readers: no stream thrashes");
             assert!(mib < 1025.0);
         } else {
             assert!(mib > 1.3 * 1024.0, "{streams} readers thrash: {mib}");
@@ -32,7 +32,7 @@ fn thrashing_safe_readahead_reads_less() {
     }
 }
 
-/// What `compare thrash` shows in the cache of its own, with windows of 128 KiB.
+/// What `compare thrash` shows in its default cache, with windows of 128 KiB.
 #[test]
 fn fewer_bytes_and_less_time_with_the_usual_windows() {
     let table = table("thrash", "hdd-theory", &["linux-2.6.31", "linux-thrashsafe:max=128K"], 1, None);

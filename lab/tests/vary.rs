@@ -93,7 +93,7 @@ fn a_file() {
     assert_eq!(got.to_svg().matches("class=\"point\"").count(), 3 + 6 + 4);
 }
 
-/// Counts what it is told, to see that nothing ran, and remembers the stages.
+/// Counts the calls, to see that nothing ran, and remembers the stages.
 #[derive(Default)]
 struct Spy(u64, Vec<String>);
 

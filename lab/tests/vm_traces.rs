@@ -12,7 +12,7 @@ use std::sync::Arc;
 const NAMES: [&str; 4] = ["boot-ide", "boot-virtio", "grep-ide", "grep-virtio"];
 const SECTOR: u64 = 512;
 
-/// What the page tells of a trace.
+/// What the page says of a trace.
 struct Facts {
     reads: u64,
     bytes: u64,
@@ -69,7 +69,7 @@ fn facts(path: &Path) -> Facts {
 }
 
 impl Facts {
-    /// Its row of the page, but for what stands behind it there.
+    /// Its row of the page, without the end of the line.
     fn row(&self, name: &str) -> String {
         let percent = |part: u64| format!("{:.1} %", 100.0 * part as f64 / self.reads as f64);
         format!(
@@ -96,7 +96,7 @@ fn the_page_tells_what_is_in_them() {
     }
 }
 
-/// What the posting tells of its own: over IDE one request at a time, most of a boot in single sectors one behind the other;
+/// What the posting says of its traces: over IDE one request at a time, most of a boot in single sectors one behind the other;
 /// over virtio neither.
 #[test]
 fn they_are_what_the_posting_tells_of_its_own() {

@@ -45,7 +45,7 @@ pub enum CompareError {
         most: String,
     },
     /// The oracle was asked for where it cannot be.
-    #[error("the oracle needs a model, because nobody knows beforehand what {0} will do; add --on model:NAME")]
+    #[error("the oracle needs a model, because the behaviour of {0} is not known beforehand; add --on model:NAME")]
     Oracle(String),
     /// A run was faster than is possible: the simulator or the model is broken, and no figure of it is to be trusted.
     #[error(

@@ -1,6 +1,6 @@
 //! `compare`: the same reads under several policies, in pairs, on a file or on a model.
 //!
-//! Run `i` of every policy meets the same requests and, on a model, the same luck; on a file the policies take turns
+//! Run `i` of every policy has the same requests and, on a model, the same random numbers; on a file the policies take turns
 //! at going first, so that a slow minute hits all of them alike. Never: prints, decides what a figure means (that is
 //! `report`), or keeps a scratch file (it has no name from the moment it exists).
 //!
@@ -76,7 +76,7 @@ pub struct Plan {
     pub site: Site,
 }
 
-/// Which tables get a row of the oracle ([`crate::limits`]). There is none on a file: nobody knows its luck beforehand.
+/// Which tables get a row of the oracle ([`crate::limits`]). There is none on a file: its timing is not known beforehand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OracleRow {
     /// Those on models, if the plan names no policies.
@@ -148,7 +148,7 @@ fn possible(plan: &Plan) -> Result<(), CompareError> {
             return Err(CompareError::Oracle(name.to_string()));
         }
         Some(Where::ModelLive(preset)) if plan.oracle == OracleRow::Asked => {
-            return Err(CompareError::Oracle(format!("a sleeper that stands for model:{}", preset.name)));
+            return Err(CompareError::Oracle(format!("the live run of model:{}", preset.name)));
         }
         None if plan.oracle == OracleRow::Asked => return Err(CompareError::Oracle("the scratch file".to_string())),
         _ => {}
@@ -170,13 +170,13 @@ struct Case<'a> {
     bounds: Vec<Bound>,
 }
 
-/// Who reads ahead in a row.
-enum Who {
+/// What reads ahead in a row.
+enum ReadBy {
     /// A policy of ours.
     Policy(PolicySpec),
     /// The kernel.
     Kernel,
-    /// librbd, with a cache and readahead of its own.
+    /// librbd, with its own cache and readahead.
     #[cfg(feature = "rbd")]
     Librbd(&'static live::librbd::Peer),
     /// One that knows the future.
@@ -186,7 +186,7 @@ enum Who {
 /// One row of it.
 struct Row {
     policy: String,
-    who: Who,
+    read_by: ReadBy,
     page: PageSize,
 }
 
@@ -220,11 +220,11 @@ impl<'a> Case<'a> {
                 case.notes.push(format!("{spec} is {} here: {}", spec.readable(), place.capacity_in_words()));
             }
             let page = case.page_for(&spec, natural)?;
-            case.rows.push(Row { policy: spec.to_string(), who: Who::Policy(spec), page });
+            case.rows.push(Row { policy: spec.to_string(), read_by: ReadBy::Policy(spec), page });
         }
         if place.path().is_some() {
             let page = PageSize::new(4096).unwrap_or(case.rows[0].page);
-            case.rows.push(Row { policy: "kernel".to_string(), who: Who::Kernel, page });
+            case.rows.push(Row { policy: "kernel".to_string(), read_by: ReadBy::Kernel, page });
         }
         if let Some(asked) = plan.cache_bytes {
             cache::check(asked, place, case.rows.iter().map(|row| row.page))?;
@@ -244,7 +244,7 @@ impl<'a> Case<'a> {
         }
         let page = PageSize::new(live::librbd::PAGE_BYTES).unwrap_or(self.rows[0].page);
         let peers = live::librbd::PEERS.iter();
-        self.rows.extend(peers.map(|peer| Row { policy: peer.name.to_string(), who: Who::Librbd(peer), page }));
+        self.rows.extend(peers.map(|peer| Row { policy: peer.name.to_string(), read_by: ReadBy::Librbd(peer), page }));
         self.notes.push(LIBRBD_ROWS.to_string());
     }
 
@@ -262,7 +262,7 @@ impl<'a> Case<'a> {
             return Ok(());
         }
         let page = self.page_for(&PolicySpec::none(), natural)?;
-        self.rows.push(Row { policy: limits::ORACLE.to_string(), who: Who::Oracle, page });
+        self.rows.push(Row { policy: limits::ORACLE.to_string(), read_by: ReadBy::Oracle, page });
         Ok(())
     }
 
@@ -325,7 +325,7 @@ impl<'a> Case<'a> {
         let (Place::Model(preset), true) = (self.place, self.plan.maps) else { return Ok(Vec::new()) };
         let workload = &self.workload(0)?;
         let map = |row: &Row| {
-            let Who::Policy(policy) = &row.who else { return None };
+            let ReadBy::Policy(policy) = &row.read_by else { return None };
             let (config, host_ns_per_kib) = (self.config(preset, row.page), preset.host_ns_per_kib);
             let setup = sim::Setup { workload, policy, config, host_ns_per_kib };
             let (_, map) = sim::run_mapped(&setup, preset.build(self.plan.seed));
@@ -337,21 +337,21 @@ impl<'a> Case<'a> {
     /// Nothing for an oracle that has too much to know.
     fn run_once(&self, row: &Row, workload: &Workload, run: u32) -> Result<Option<RunResult>, CompareError> {
         let seed = self.plan.seed.wrapping_add(u64::from(run));
-        let result = match (self.place, &row.who) {
-            (Place::Model(preset), who) => return Ok(self.simulate(preset, who, row.page, workload, seed)),
-            (Place::File(_) | Place::Source(_), Who::Policy(spec)) => {
+        let result = match (self.place, &row.read_by) {
+            (Place::Model(preset), read_by) => return Ok(self.simulate(preset, read_by, row.page, workload, seed)),
+            (Place::File(_) | Place::Source(_), ReadBy::Policy(spec)) => {
                 let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
                 self.live((spec, row.page), workload, seed, event_log)?
             }
-            (Place::File(file), Who::Kernel) => live::kernel(&file.path, workload)?,
+            (Place::File(file), ReadBy::Kernel) => live::kernel(&file.path, workload)?,
             #[cfg(feature = "rbd")]
-            (Place::Source(source), Who::Librbd(peer)) => {
+            (Place::Source(source), ReadBy::Librbd(peer)) => {
                 live::librbd::run(source.image().expect("a row of librbd is made for an image"), peer, workload)?
             }
             #[cfg(feature = "rbd")]
-            (Place::File(_), Who::Librbd(_)) => unreachable!("only an image has rows of librbd"),
-            (Place::File(_) | Place::Source(_), Who::Oracle) => unreachable!("only a model has a row of the oracle"),
-            (Place::Source(_), Who::Kernel) => unreachable!("only a file has a row of the kernel"),
+            (Place::File(_), ReadBy::Librbd(_)) => unreachable!("only an image has rows of librbd"),
+            (Place::File(_) | Place::Source(_), ReadBy::Oracle) => unreachable!("only a model has a row of the oracle"),
+            (Place::Source(_), ReadBy::Kernel) => unreachable!("only a file has a row of the kernel"),
         };
         Ok(Some(result))
     }
@@ -395,23 +395,23 @@ impl<'a> Case<'a> {
     fn simulate(
         &self,
         preset: &Preset,
-        who: &Who,
+        read_by: &ReadBy,
         page: PageSize,
         workload: &Workload,
         seed: u64,
     ) -> Option<RunResult> {
         let (config, host_ns_per_kib) = (self.config(preset, page), preset.host_ns_per_kib);
-        match who {
-            Who::Policy(policy) => {
+        match read_by {
+            ReadBy::Policy(policy) => {
                 Some(sim::run(&sim::Setup { workload, policy, config, host_ns_per_kib }, preset.build(seed)))
             }
-            Who::Oracle => {
+            ReadBy::Oracle => {
                 let bound = self.bounds.last().copied().unwrap_or_default();
                 oracle::run(&oracle::Setup { workload, config, preset, seed, bound })
             }
-            Who::Kernel => unreachable!("a model has no kernel row"),
+            ReadBy::Kernel => unreachable!("a model has no kernel row"),
             #[cfg(feature = "rbd")]
-            Who::Librbd(_) => unreachable!("only an image has rows of librbd"),
+            ReadBy::Librbd(_) => unreachable!("only an image has rows of librbd"),
         }
     }
 
@@ -421,7 +421,7 @@ impl<'a> Case<'a> {
         config.max_in_flight = preset.connections;
         config.max_ahead_in_flight = preset.connections / 2;
         if matches!(preset.model, Model::Lanes(_)) {
-            // It stands for a device that the engine would read: in the engine's pieces.
+            // It models a device that the engine would read: in the engine's pieces.
             config.max_fetch_bytes = foreread::Limits::default().max_fetch_bytes;
         }
         config.bounded()
@@ -450,7 +450,7 @@ impl<'a> Case<'a> {
         let runs = results.first().map_or(0, |runs| runs.len() as u32);
         let mut notes = self.place.notes();
         notes.extend(self.notes);
-        if self.rows.iter().zip(&results).any(|(row, runs)| matches!(row.who, Who::Oracle) && runs.is_empty()) {
+        if self.rows.iter().zip(&results).any(|(row, runs)| matches!(row.read_by, ReadBy::Oracle) && runs.is_empty()) {
             notes.push(format!(
                 "The oracle was left out: it cannot keep more than {} reads in mind",
                 limits::MAX_TOUCHES

@@ -43,7 +43,7 @@ pub struct OnSource {
 
 /// How each run comes to its source.
 enum Opener {
-    /// One connection for all of them: what is behind it has caches of its own anyway.
+    /// One connection for all of them: the storage behind it has its own caches anyway.
     Shared(Arc<dyn Source>),
     /// A new device for each, as the simulator has one.
     Model(&'static Preset),
@@ -119,7 +119,7 @@ impl OnSource {
 
     fn of(name: SourceName, source: Arc<dyn Source>) -> OnSource {
         let notes = vec![format!(
-            "What {} keeps in caches of its own stays there from run to run: the rows take turns, so all profit alike",
+            "{} has its own caches, which stay warm from run to run; the policies take turns, so all profit alike",
             source.describe()
         )];
         OnSource {
@@ -161,7 +161,7 @@ impl OnSource {
         Some(&self.name).filter(|name| name.scheme() == "rbd")
     }
 
-    /// The model that stands behind it.
+    /// The model behind it.
     pub fn preset(&self) -> Option<&'static Preset> {
         if let Opener::Model(preset) = self.opener { Some(preset) } else { None }
     }

@@ -104,7 +104,7 @@ impl Reads {
                 place.name()
             )),
             Place::Model(preset) if files.iter().any(|size| *size > preset.capacity_bytes) => notes.push(format!(
-                "The trace reaches beyond the {} of {}: what lies behind is taken as if it lay within",
+                "The trace reads beyond the {} of {}: those offsets wrap around",
                 number::size_b(preset.capacity_bytes),
                 place.name()
             )),

@@ -7,7 +7,7 @@ use super::place::Place;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 
 /// What people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
-/// the oracle stands below them, as a limit.
+/// the oracle comes below them, as a limit.
 pub const USUAL_POLICIES: [&str; 3] = ["none", "linux-6.18", "rbd-plain"];
 /// Larger windows of the kernel, tried beside [`USUAL_POLICIES`] on a model and on a source over a network: a store with a
 /// round trip of 20 ms and 100 MB/s for each of many connections wants megabytes on their way. On the scratch file they

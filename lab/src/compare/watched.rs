@@ -1,14 +1,14 @@
-//! One run of one policy of a comparison, with somebody looking on: the run that `compare` would make first, with the
-//! same page, cache, limits and luck. So what is explained of it is what stands in its row.
+//! One run of one policy of a comparison, with an observer: the run that `compare` would make first, with the
+//! same page, cache, limits and random numbers. So the explanation fits the row of `compare`.
 //!
 //! ```text
 //!   model   sim::run_watched ──────────────────────────────────────────────────► Watch
 //!   file    live::engine ──event log──► a fresh machine, which decides the same ──► Watch     the log has no name
 //! ```
-//! Never: another way to set up a run than [`super::Case`]'s, or a live run that is slowed by who looks on: that is done
+//! Never: another way to set up a run than [`super::Case`]'s, or a live run slowed by the observer: it works
 //! when it is over.
 
-use super::{Case, CompareError, Plan, Who, place, possible, reads};
+use super::{Case, CompareError, Plan, ReadBy, place, possible, reads};
 use crate::device::presets::Preset;
 use crate::live::LiveError;
 use crate::replay::bases;
@@ -44,7 +44,7 @@ pub struct Watched {
 
 /// What is looked on at.
 pub struct Scene<'a> {
-    /// The reads, in files of their own.
+    /// The reads, in separate files.
     pub workload: &'a Workload,
     /// Size of a cache page.
     pub page: PageSize,
@@ -75,7 +75,7 @@ pub fn run<W: Watch>(
     let name = policy.to_string();
     let row = case.rows.iter().position(|row| row.policy == name);
     let row = case.rows.swap_remove(row.expect("the plan has this policy alone, and none"));
-    let Who::Policy(spec) = &row.who else { unreachable!("a named policy is one of ours") };
+    let ReadBy::Policy(spec) = &row.read_by else { unreachable!("a named policy is one of ours") };
     let mut notes: Vec<String> = place.notes().into_iter().chain(case.notes.clone()).collect();
     let (result, watch) = if let Place::Model(preset) = place {
         let mut watch = watch(&Scene { workload: &workload, page: row.page, bases: Vec::new() });

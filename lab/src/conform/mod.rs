@@ -1,4 +1,4 @@
-//! Our decisions beside those that a real system took and somebody recorded.
+//! Our decisions beside the recorded ones of a real system.
 //!
 //! Never: adjusts anything to the recording. What the recording did to the cache from outside (pages dropped by a
 //! hint) is an input; everything else is predicted.

@@ -1,6 +1,6 @@
 //! librbd beside `rbd-aligned`: the same reads through both, on a real cluster.
 //!
-//! librbd tells each decision in its log and counts them; ours come from the machine. Both lists have to be the same, extent by
+//! librbd logs each decision and counts them; ours come from the machine. Both lists have to be the same, extent by
 //! extent, and both counts. Never: adjusts anything to the other side, or reads an image that it has not made.
 //!
 //! ```text
@@ -110,7 +110,7 @@ impl<'a> Images<'a> {
 impl Drop for Images<'_> {
     fn drop(&mut self) {
         for name in self.made.values() {
-            // Whoever took the cluster away took them, too.
+            // They went with the cluster, if it is gone.
             let _ = (self.ceph)("rbd", &["rm", "--no-progress", name]);
         }
     }
@@ -176,7 +176,7 @@ pub fn ours(case: &Case) -> Decided {
     Decided { extents, counted: (stats.ra_planned_ops, stats.ra_planned_bytes) }
 }
 
-/// What librbd does, in a client of its own. With several reads on their way it gets a single thread: with its usual two,
+/// What librbd does, in a new client. With several reads in flight it gets a single thread: with its usual two,
 /// neighbours change places now and then.
 fn theirs(image: &str, case: &Case, depth: usize) -> Result<Decided, RbdCheckError> {
     let dir = tempfile::tempdir().map_err(|error| RbdCheckError::Told("log", error))?;
@@ -208,7 +208,7 @@ fn theirs(image: &str, case: &Case, depth: usize) -> Result<Decided, RbdCheckErr
     drop(opened);
     let mut extents = Vec::new();
     for _ in 0..LOOKS {
-        // It is written by a thread of its own.
+        // Another thread writes it.
         let text = std::fs::read(&log).map_err(|error| RbdCheckError::Told("log", error))?;
         extents = String::from_utf8_lossy(&text).lines().filter_map(decision).collect();
         if extents.len() as u64 >= counted.0 {
@@ -219,7 +219,7 @@ fn theirs(image: &str, case: &Case, depth: usize) -> Result<Decided, RbdCheckErr
     Ok(Decided { extents, counted })
 }
 
-/// The extent of a line of the log that tells a decision.
+/// The extent of a line of the log that reports a decision.
 fn decision(line: &str) -> Option<(u64, u64)> {
     let (_, extent) = line.split_once(DECISION)?;
     let (offset, len) = extent.trim().split_once('~')?;

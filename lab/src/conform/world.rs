@@ -7,7 +7,7 @@
 //!               ▲──────────── again, until the page is mapped ┴──────────────────────────────────────┘
 //! ```
 //!
-//! Never: looks at what the kernel answered. Folios that left the cache are told, and nothing else.
+//! Never: looks at what the kernel answered. It is given the folios that left the cache, and nothing else.
 //!
 //! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 
@@ -336,7 +336,7 @@ impl World {
                 has_read = true;
                 continue;
             };
-            // A fault that is tried again after its own read counts no hit and meets no mark; one that is tried again after
+            // A fault that is tried again after its own read counts no hit and reaches no mark; one that is tried again after
             // an async call counts its hit a second time (both recorded on 6.18.44).
             if !has_read {
                 let marked = folio.marked.then_some(folio);
@@ -401,9 +401,9 @@ impl World {
         folios
     }
 
-    /// A folio that the kernel maps whole, also where a fault or fault-around wants a part of it: it lies inside the mapping and
+    /// A folio that the kernel maps whole, also where a fault or fault-around wants a part of it: it is inside the mapping and
     /// the file (seen on 6.18.44: pages 96 to 127, one folio, for a touch of page 100; in a file of 4 pages with blocks of 64
-    /// KiB, page 0 alone). A folio lies inside one page table, as mappings lie as the file does.
+    /// KiB, page 0 alone). A folio is inside one page table, as mappings are aligned like the file.
     fn is_inside(&self, map: &Mapping, folio: &Folio) -> bool {
         map.first <= folio.first && folio.end() <= map.end.min(self.end())
     }

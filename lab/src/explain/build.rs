@@ -1,4 +1,4 @@
-//! From what was seen of a run to what is told of it: streams into files, files into one whole, and the check that the
+//! From the observations of a run to its report: streams into files, files into one whole, and the check that the
 //! parts are the whole.
 //!
 //! Never: drops a read. Reads that make no stream are gathered, one entry for each open description.

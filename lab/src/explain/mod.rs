@@ -8,8 +8,8 @@
 //!         └─► recorded: what the recorded system had read ahead ────────────────────────────────┘   table, JSON
 //! ```
 //! On a model that run is simulated; on a file or another source the engine lives it, and its event log is looked on at.
-//! What a policy decided is told by the policy (`foreread_core::policy::Why`), its readahead's fate by the machine, and a
-//! pattern by the offsets alone; the words say which. Never: a reason that nobody gave, or sums that are not the machine's
+//! The policy gives the reason of a decision (`foreread_core::policy::Why`), the machine the fate of readahead, and
+//! offsets alone the pattern; the words say which. Never: an invented reason, or sums that are not the machine's
 //! own counters: those are compared before anything is said.
 //!
 //! Schema `foreread.explain/1`: keys are only ever added. What is not defined is null. MB is 10^6 bytes.
@@ -41,8 +41,8 @@ use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.explain/1";
-/// What it is held against unless told otherwise: nothing, the kernel's as it comes and with larger windows, librbd's.
-/// On a model the oracle stands beside them, as a limit.
+/// What it is compared with by default: no readahead, the kernel's default and larger windows, librbd's.
+/// On a model the oracle is added as a limit.
 pub const USUAL_OTHERS: [&str; 5] = ["none", "linux-6.18", "linux-6.18:max=1M", "linux-6.18:max=4M", "rbd-plain"];
 /// Pairs of runs behind the table of other policies: a test needs several, and these are for a glance.
 pub const OTHER_RUNS: u32 = 5;

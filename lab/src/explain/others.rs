@@ -24,7 +24,7 @@ pub struct Other {
     pub ratio: Option<f64>,
     /// Ends of its 95 % interval.
     pub ratio_ci95: Option<[f64; 2]>,
-    /// Whether the corrected test tells it from the explained policy. Null for itself and where no test was possible.
+    /// Whether it differs from the explained policy by the corrected test. Null for itself and where no test was possible.
     pub differs: Option<bool>,
     /// Time that reads waited for the source, in seconds.
     pub stall_s: Option<f64>,
@@ -158,7 +158,7 @@ fn gain(explained: &Explained, best: &Other) -> String {
     )
 }
 
-/// What nobody can go below.
+/// The lower bound of the time.
 fn limit(explained: &Explained) -> String {
     let limit = explained.others.iter().find(|o| o.limit).and_then(|o| o.ratio);
     limit.map_or_else(String::new, |r| {

@@ -123,7 +123,7 @@ fn idle(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
         return "the first read asks for the whole file: nothing is left to read ahead".to_string();
     }
     if share.ra_planned_bytes > 0 {
-        return "what was planned was cached already, or lies behind the end".to_string();
+        return "the planned range was cached already, or is behind the end".to_string();
     }
     if let Some((why, _)) = ranked(reasons.by_why.iter()).first() {
         return format!("a window by {}, but no longer than the read", why.words());

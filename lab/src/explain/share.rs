@@ -94,7 +94,7 @@ impl Share {
         }
     }
 
-    /// Read ahead in vain: unused so far, whether it has left the cache or not.
+    /// Read ahead for nothing: unused so far, whether it has left the cache or not.
     #[must_use]
     pub fn in_vain_bytes(&self) -> u64 {
         self.unused_bytes + self.unresolved_bytes

@@ -211,7 +211,7 @@ mod tests {
         assert!(reads.chunks(3).all(|round| round == &reads[..3]));
         streams.finish();
         assert_eq!((streams.get(1).reads, streams.get(1).shape, streams.get(2).last), (5, Shape::Sequential, 14));
-        // Each open description has streams of its own.
+        // Each open description has its own streams.
         assert_ne!(streams.read(0, 1, 5 * 4096, 4096), 0);
     }
 

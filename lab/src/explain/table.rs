@@ -12,13 +12,13 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, preset
 /// Files whose streams are shown, and streams of each.
 const WORST_FILES: usize = 3;
 const WORST_STREAMS: usize = 4;
-/// Widest name of a file in the table; its end is what tells files apart.
+/// Widest name of a file in the table; the ends of names differ most.
 const NAME_WIDTH: usize = 28;
 
 /// Which part is shown. The sums are always of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Only files whose names contain this; `*` stands for any letters.
+    /// Only files whose names contain this; `*` matches any letters.
     pub file: Option<String>,
     /// Rows of the table of files, and files whose streams are shown where that is fewer than usual.
     pub rows: usize,
@@ -103,7 +103,7 @@ fn mb(bytes: u64) -> String {
     if bytes > 0 && bytes < 5000 { "<.01".to_string() } else { three(bytes as f64 / number::MB) }
 }
 
-/// In a sentence: few bytes are told exactly.
+/// In a sentence: few bytes are printed exactly.
 pub(super) fn amount(bytes: u64) -> String {
     match bytes {
         0..100_000 => number::size_b(bytes).replace(' ', &TIE.to_string()),
@@ -117,7 +117,7 @@ fn seconds(ns: u64) -> String {
     if ns == 0 { "0".to_string() } else { number::span_s(ns as f64 / 1e9, None) }
 }
 
-/// Where something lies: exact where that is short, else to three digits. Never without its unit, but at the start.
+/// An offset: exact where that is short, else to three digits. Never without its unit, but at the start.
 fn place(bytes: u64) -> String {
     let exact = number::size_b(bytes);
     if exact.len() <= 7 { exact.replace(' ', &TIE.to_string()) } else { amount(bytes) }

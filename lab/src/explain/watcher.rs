@@ -5,8 +5,8 @@
 //!   Answer of a read ──► its stream ──Planned──► pages bear the stream's number ──Touched, Left, Lost──► its counters
 //!   Answer to a hint ──► no stream: the file's own part
 //! ```
-//! On a real file the files of a trace lie in one, one after the other: readahead belongs to the file of the stream that it
-//! was read for, wherever it lies; fetches and thrash to the file in which they begin.
+//! On a real file the files of a trace are laid out in one, one after the other: readahead belongs to the file of the stream that it
+//! was read for, wherever it is; fetches and thrash to the file in which they begin.
 //!
 //! Never: guesses. What belongs to no stream (a hint's readahead, fetches, thrash) is the file's alone.
 
@@ -22,7 +22,7 @@ use foreread_core::units::{ByteRange, PageRange, PageSize};
 use std::collections::{BTreeMap, HashMap};
 
 /// The number of no stream.
-const NOBODY: u32 = u32::MAX;
+const NO_STREAM: u32 = u32::MAX;
 
 /// How often a policy gave each reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ struct Group {
     file: [u32; 64],
 }
 
-/// Whoever looks on.
+/// The observer.
 pub struct Watcher {
     page: PageSize,
     sizes: Vec<u64>,
@@ -80,7 +80,7 @@ pub struct Watcher {
     pub faults: Vec<u64>,
     /// The stream of each read that is under way.
     reads: HashMap<u64, u32>,
-    /// Who raised the latest answer, its rule, and its file.
+    /// The stream of the latest answer, its rule, and its file.
     asked_by: (u32, Option<Why>, u32),
     pages: HashMap<(u32, u64), Box<Group>>,
 }
@@ -104,7 +104,7 @@ impl Watcher {
             hints: vec![0; files],
             faults: vec![0; files],
             reads: HashMap::new(),
-            asked_by: (NOBODY, None, 0),
+            asked_by: (NO_STREAM, None, 0),
             pages: HashMap::new(),
         }
     }
@@ -128,7 +128,7 @@ impl Watcher {
         self.files_of_opens.get(&open).copied().unwrap_or(0)
     }
 
-    /// The file that a byte of the machine's file lies in.
+    /// The file that a byte of the machine's file belongs to.
     fn file_at(&self, file: u32, offset: u64) -> u32 {
         if self.bases.is_empty() { file } else { self.bases.partition_point(|base| *base <= offset) as u32 - 1 }
     }
@@ -156,7 +156,7 @@ impl Watcher {
         }
     }
 
-    /// Adds the bytes of each page of `mask` to whoever planned it.
+    /// Adds the bytes of each page of `mask` to the stream that planned it.
     fn give(&mut self, file: u32, number: u64, mask: u64, group: &Group, add: impl Fn(&mut Share, u64)) {
         for bit in bits(mask) {
             let bytes = self.bytes_at(file, number * 64 + bit as u64);
@@ -176,7 +176,7 @@ impl Watcher {
     fn planned(&mut self, file: u32, pages: PageRange) {
         let (stream, _, owner) = self.asked_by;
         for (number, mask) in groups(pages) {
-            let (streams, files) = ([NOBODY; 64], [owner; 64]);
+            let (streams, files) = ([NO_STREAM; 64], [owner; 64]);
             let empty = || Box::new(Group { here: 0, submitted: 0, used: 0, late: 0, stream: streams, file: files });
             let group = self.pages.entry((file, number)).or_insert_with(empty);
             group.here |= mask;
@@ -249,7 +249,7 @@ impl Watcher {
     fn note(&mut self, note: &Note) {
         match *note {
             Note::Answer { open, read, question, why, ref windows, .. } => {
-                let stream = read.and_then(|read| self.reads.get(&read.0).copied()).unwrap_or(NOBODY);
+                let stream = read.and_then(|read| self.reads.get(&read.0).copied()).unwrap_or(NO_STREAM);
                 let pattern = question.pattern(why, !windows.is_empty());
                 self.answered(open.0, stream, (why, pattern), !windows.is_empty());
             }
@@ -274,7 +274,7 @@ impl Watcher {
                 })
             }
             Note::Served { read, open, bytes, verdict, stall_ns } => {
-                let stream = self.reads.remove(&read.0).unwrap_or(NOBODY);
+                let stream = self.reads.remove(&read.0).unwrap_or(NO_STREAM);
                 self.to(self.file_of(open.0), stream, |share| share.served(bytes, verdict, stall_ns));
             }
         }

@@ -1,4 +1,4 @@
-//! Carries out jobs that pause, wait for each other, or have times of their own: the live twin of the simulator's readers.
+//! Carries out jobs that pause, wait for each other, or have fixed times: the live twin of the simulator's readers.
 //!
 //! ```text
 //!   tokens by the time they are due     workers, one more whenever all others read
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An untimed job has a token for each request that it keeps going; the token waits out the pause and comes back when it
-//! has been served. A timed job has one, which comes back at the time of the next request, whoever still reads.
+//! has been served. A timed job has one, which comes back at the time of the next request, whether or not others still read.
 //! How late requests are issued is measured always: what a worker was too late for is not the storage's fault.
 //!
 //! Never: reads the clock for anything but pacing and latency.
@@ -189,7 +189,7 @@ impl Crew<'_> {
         }
     }
 
-    /// Tells the one that watches the clock that something is due earlier. False when there is none.
+    /// Wakes the worker that watches the clock for something due earlier. False when there is none.
     fn hurry(&self, state: &State) -> bool {
         let first = state.due.peek().map_or(u64::MAX, |token| token.0.0);
         if state.watched_until.is_some_and(|until| first < until) {
@@ -218,7 +218,7 @@ impl Crew<'_> {
         self.begin_all(state, ready);
     }
 
-    /// The request that a token stands for, if its job has one left.
+    /// The next request of a token, if its job has one left.
     fn take(&self, state: &mut State, number: u32, due_ns: u64, now: u64) -> Option<Task> {
         let job = &self.workload.jobs[number as usize];
         let request = state.jobs[number as usize].next;
@@ -267,7 +267,7 @@ impl Crew<'_> {
         }
     }
 
-    /// Somebody else has to look after what is left, while this worker reads.
+    /// Another worker takes over the rest while this one reads.
     fn replace<'scope>(&'scope self, state: &mut State, scope: &'scope Scope<'scope, '_>) {
         if state.due.is_empty() || self.hurry(state) {
             return;
@@ -297,7 +297,7 @@ impl Crew<'_> {
         state
     }
 
-    /// A worker that ends the run if it panics: the others would wait for its read for ever.
+    /// A worker that ends the run if it panics: the others would wait for its read without end.
     fn guarded<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(scope))) else { return };
         let text = panic.downcast_ref::<String>().cloned();

@@ -1,6 +1,6 @@
 //! The same reads through librbd itself, with its own cache and readahead: the rows beside ours on an RBD image.
 //!
-//! Each run has a client of its own, so its cache is empty. What librbd planned is read from its counters, over the
+//! Each run has a new client, so its cache is empty. What librbd planned is read from its counters, over the
 //! socket that it answers questions on. Never: a figure of ours in such a row, or a setting taken from the
 //! configuration where the row says what it is.
 //!
@@ -103,7 +103,7 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
 /// Readahead requests of the open image, and their bytes.
 ///
 /// # Errors
-/// Nobody answers at the socket, or the answer is not what a librbd with one open image says.
+/// No answer at the socket, or the answer is not what a librbd with one open image says.
 pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
     let odd = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_string());
     let dump: Value = serde_json::from_slice(&ask(socket, "perf dump")?)?;
@@ -150,7 +150,7 @@ mod tests {
                     question.push(byte[0]);
                 }
                 assert_eq!(question, b"{\"prefix\":\"perf dump\",\"format\":\"json\"}\0");
-                // Who does not like the length may hang up.
+                // A client that refuses the length may hang up.
                 let _ = stream.write_all(&len.to_be_bytes()).and_then(|()| stream.write_all(answer));
             });
             counters(&path)

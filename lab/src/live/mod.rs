@@ -136,7 +136,7 @@ pub fn check(workload: &Workload) -> Result<(), LiveError> {
     let does = if workload.touches() {
         "takes page faults in mapped files".to_string()
     } else if files > 1 {
-        format!("opens {files} files of its own")
+        format!("opens {files} files")
     } else if opens(workload) > MAX_OPENS {
         format!("opens its file more than {MAX_OPENS} times")
     } else {
@@ -145,7 +145,7 @@ pub fn check(workload: &Workload) -> Result<(), LiveError> {
     Err(LiveError::Unfit { workload: workload.name.clone(), does })
 }
 
-/// Open descriptions of one file: each has a descriptor of its own for the row of the kernel, and 1,024 is the usual
+/// Open descriptions of one file: each has a descriptor for the row of the kernel, and 1,024 is the usual
 /// limit of a process.
 const MAX_OPENS: u32 = 512;
 
@@ -186,7 +186,7 @@ pub struct Setup<'a> {
     pub limits: Option<(Limits, u32)>,
 }
 
-/// One run through the engine, in a cache of its own.
+/// One run through the engine, in a new cache.
 ///
 /// # Errors
 /// The source cannot be read, the log cannot be written, or [`check`] refuses the workload.
@@ -260,7 +260,7 @@ struct Timed {
     late_p99_ns: Option<u64>,
 }
 
-/// A replay at recorded times fails where the 99th percentile of its own lateness is above this, in nanoseconds, ...
+/// A replay at recorded times fails where the 99th percentile of its lateness is above this, in nanoseconds, ...
 const MAX_LATE_NS: u64 = 100_000;
 /// ... and above this part of the median latency. Evaluation names both limits; taken together as the lower of the two,
 /// no run with cached reads would pass, whose median is a few microseconds.
@@ -298,7 +298,7 @@ fn run_jobs(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError
     if let [(job, next)] = lanes.as_slice()
         && job.depth <= 1
     {
-        // A single reader needs no thread of its own, and none is timed.
+        // A single reader needs no extra thread, and none is timed.
         let latency = lane(job, next, target)?;
         return Ok(Timed { time: began.elapsed(), latency, late_p99_ns: None });
     }
@@ -325,7 +325,7 @@ fn needs_crew(workload: &Workload) -> bool {
         || workload.jobs.iter().map(|job| job.depth.max(1)).sum::<u32>() > crew::MAX_WORKERS
 }
 
-/// Carries out jobs that pause or wait. Those with times of their own fail where the reader could not keep them.
+/// Carries out jobs that pause or wait. Timed jobs fail if the reader was too late.
 fn with_crew(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError> {
     let crew::Ran { time, latency, late } = crew::run(workload, target)?;
     let late_ns = percentile_ns(&late, 99.0).unwrap_or(0);
@@ -374,7 +374,7 @@ mod tests {
         assert!(check(&workload(1, vec![Job { open: MAX_OPENS - 1, ..many.clone() }])).is_ok());
         for (workload, does) in [
             (workload(1, vec![reads(), touches]), "takes page faults in mapped files"),
-            (workload(2, vec![reads()]), "opens 2 files of its own"),
+            (workload(2, vec![reads()]), "opens 2 files"),
             (workload(1, vec![many]), "opens its file more than 512 times"),
         ] {
             let error = check(&workload).expect_err("refused").to_string();

@@ -1,14 +1,14 @@
 //! `model-live:`: a device model that really sleeps, as a source of the engine.
 //!
-//! The model is the one of the simulator; here its virtual clock is the wall clock, so the engine meets a disk of
+//! The model is the one of the simulator; here its virtual clock is the wall clock, so the engine reads from a disk of
 //! 2010 or a volume behind a network on any machine. Its bytes name themselves
 //! ([`foreread::testing::fill`]). Never: faster than the model says; by how much a sleeper wakes late
 //! (50 to 100 us) it is slower, which is why devices of 1 ms and more are the ones to compare by.
 //!
 //! ```text
 //!   read_at ──submit(now)──► device ──next_time──► sleep until then, or until another reader's step
-//!      ▲                                                │ whoever wakes first lets the device go on
-//!      └────── its arrival is done ◄──advance(now)──────┘ and tells the others
+//!      ▲                                                │ the first to wake lets the device go on
+//!      └────── its arrival is done ◄──advance(now)──────┘ and wakes the others
 //! ```
 
 use crate::device::presets::Preset;
@@ -20,7 +20,7 @@ use std::io::IoSliceMut;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A sleeper looks up once in this time even if nobody rings.
+/// Safety timeout in case a wakeup is missed.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
 /// A device model as a source. See the head of this file.
@@ -69,7 +69,7 @@ impl ModelLive {
         inner.now_ns = inner.now_ns.max(self.now_ns());
         let now_ns = inner.now_ns;
         inner.device.submit(now_ns, Command { id, file: 0, start, len });
-        // Who sleeps may have to wake earlier now.
+        // Sleeping threads may have to wake earlier now.
         self.moved.notify_all();
         id
     }

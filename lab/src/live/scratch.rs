@@ -1,4 +1,4 @@
-//! A file to measure on that nobody else sees: it has no name, so that no way of ending leaves it behind.
+//! A private file to measure on: it has no name, so it is gone however the process ends.
 
 use super::LiveError;
 use rustix::fs::Advice;

@@ -1,13 +1,13 @@
 //! The simplest model that holds.
 //!
 //! Every form of `forms.rs` is fitted to all points, and once for each request size without the points of that size, which
-//! it then has to foretell. Errors are those of throughput, model / measured - 1.
+//! it then has to predict. Errors are those of throughput, model / measured - 1.
 //!
 //! - **A point is missed** where the model is more than 10 % off its median and outside its quartiles.
 //! - **A model holds** where it misses at most one point in twenty.
-//! - **The simplest** is the one with the fewest figures among those that foretell left-out sizes nearly as well as the
+//! - **The simplest** is the one with the fewest figures among those that predict left-out sizes nearly as well as the
 //!   best (its error at most 1.25 times the best one's, and 1 % more) and whose own error is about that of the
-//!   measurement. If none holds, the simplest that foretells nearly as well as the best is taken, and is said not to.
+//!   measurement. If none holds, the simplest that predicts nearly as well as the best is taken, and is said not to.
 //!
 //! Never: a model that was chosen because one more figure made a sum of squares a little smaller.
 
@@ -24,7 +24,7 @@ use crate::device::presets::{Model, Preset};
 const MISSED: f64 = 0.10;
 /// Most points of a model that holds that may be missed, as a part of all.
 const MAX_MISSED: f64 = 0.05;
-/// How much worse than the best a simpler form may foretell: this many times, and so much more.
+/// How much worse than the best a simpler form may predict: this many times, and so much more.
 const NEARLY: (f64, f64) = (1.25, 0.01);
 /// The longest transfers that are tried: USB's 240 sectors, and the powers of two that hosts set.
 const TRANSFERS: [u64; 5] = [120 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10];
@@ -48,7 +48,7 @@ struct Candidate {
 pub(super) fn fit(points: &[Point], in_parts: bool) -> Option<(Shape, Fit)> {
     let all: Vec<&Point> = points.iter().collect();
     let several = gain(&all) > DEPTH_GAINS;
-    // What tells the bytes of a read in parts is no device that has them all at once, if the other form holds.
+    // A source that delivers a read in parts is not a device that has all bytes at once, if the other form holds.
     let net: Family = vec![Box::new(forms::net)];
     let parts = if in_parts && several { best_of(&net, &all).filter(Candidate::holds) } else { None };
     let mut found: Vec<Candidate> = match parts {
@@ -56,10 +56,10 @@ pub(super) fn fit(points: &[Point], in_parts: bool) -> Option<(Shape, Fit)> {
         None => families(several).iter().filter_map(|family| best_of(family, &all)).collect(),
     };
     found.sort_by_key(|c| c.shape.parameters);
-    let foretold = |c: &Candidate| c.left_out.unwrap_or(c.rms);
-    let best = found.iter().map(foretold).min_by(f64::total_cmp)?;
+    let predicted = |c: &Candidate| c.left_out.unwrap_or(c.rms);
+    let best = found.iter().map(predicted).min_by(f64::total_cmp)?;
     let noise = noise(points);
-    let near = |c: &&Candidate| foretold(c) <= best * NEARLY.0 + NEARLY.1;
+    let near = |c: &&Candidate| predicted(c) <= best * NEARLY.0 + NEARLY.1;
     let least = found.iter().map(|c| c.rms).min_by(f64::total_cmp)?;
     let own = |c: &&Candidate| c.rms <= least * NEARLY.0 + NEARLY.1.min(noise + 0.002) + noise / 2.0;
     let at = (found.iter().position(|c| near(&c) && own(&c) && c.holds()))
@@ -95,7 +95,7 @@ impl Kind {
 /// How a form is fitted to points.
 type Fitter = Box<dyn Fn(&[&Point]) -> Option<Shape>>;
 
-/// Forms of the same number of figures, of which the best stands for all.
+/// Forms of the same number of figures, of which the best represents all.
 type Family = Vec<Fitter>;
 
 fn families(several: bool) -> Vec<Family> {
@@ -140,7 +140,7 @@ fn gain(points: &[&Point]) -> f64 {
     points.iter().filter(|p| p.depth > 1).map(gain).fold(1.0, f64::max)
 }
 
-/// The one of a family that fits best, with what it foretells.
+/// The one of a family that fits best, with its predictions.
 fn best_of(family: &Family, points: &[&Point]) -> Option<Candidate> {
     let scored = family.iter().filter_map(|fitter| {
         let shape = fitter(points)?;
@@ -177,7 +177,7 @@ fn is_missed(point: &Point, error: f64) -> bool {
     error.abs() > MISSED && !inside
 }
 
-/// The error of each size, between the smallest and the largest, foretold from the others.
+/// The error of each size, between the smallest and the largest, predicted from the others.
 fn left_out(fitter: &Fitter, points: &[&Point]) -> Option<f64> {
     let mut sizes: Vec<u64> = points.iter().map(|p| p.request_bytes).collect();
     sizes.sort_unstable();
@@ -232,9 +232,9 @@ fn reason(found: &[Candidate], at: usize, noise: f64) -> String {
     }
     let error = chosen.left_out.unwrap_or(chosen.rms);
     match found[..at].iter().min_by(|a, b| a.rms.total_cmp(&b.rms)) {
-        None => format!("the simplest form holds; sizes left out are foretold within {} (rms)", percent(error)),
+        None => format!("the simplest form holds; sizes left out are predicted within {} (rms)", percent(error)),
         Some(simpler) => format!(
-            "sizes left out are foretold within {} (rms); the best simpler form, {}, is {} off (rms) against {}",
+            "sizes left out are predicted within {} (rms); the best simpler form, {}, is {} off (rms) against {}",
             percent(error),
             simpler.shape.name(),
             percent(simpler.rms),
@@ -319,7 +319,7 @@ fn mean_of_lognormal(p99: f64) -> f64 {
 
 /// Writes beside each point what `preset` makes of it, by virtual time: the median of as many rounds as were measured
 /// where it has luck.
-pub(super) fn foretell(preset: &Preset, span: u64, points: &mut [Point]) {
+pub(super) fn predict(preset: &Preset, span: u64, points: &mut [Point]) {
     let rounds = if matches!(preset.model, Model::Net(NetModel { rtt_p99_ns: Some(_), .. })) { ROUNDS } else { 1 };
     for point in points {
         let task = grid::Task { pattern: point.pattern, depth: point.depth, bytes: point.request_bytes };

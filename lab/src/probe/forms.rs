@@ -131,7 +131,7 @@ pub(super) fn array(points: &[&Point]) -> Option<Shape> {
     Some(Shape { alone, random_ns: found[2], deep: None, kind: Kind::Array, parameters: 3 })
 }
 
-/// Several at once over a link. Only for what tells the bytes of a read in parts, as the device does.
+/// Several at once over a link. Only for sources that deliver the bytes of a read in parts.
 pub(super) fn net(points: &[&Point]) -> Option<Shape> {
     let form = AloneForm { max_transfer_bytes: u64::MAX, knees: Vec::new() };
     let alone = alone(&form, points)?;

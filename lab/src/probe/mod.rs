@@ -1,6 +1,6 @@
 //! `probe`: measures a storage by request size and by depth, fits the simplest model that holds, and says what to set.
 //!
-//! Reads only. What is measured stands in [`Point`]s, each with its spread; the model's word on the same point stands
+//! Reads only. Measurements are [`Point`]s, each with its spread; the model's value for the same point is
 //! beside it. Never: writes to the source, measures the page cache unawares, or gives advice that no point supports.
 //!
 //! ```text
@@ -62,7 +62,7 @@ pub struct Probe {
     pub noise: Option<f64>,
     /// What a reader must know, a sentence each.
     pub notes: Vec<String>,
-    /// What the host spends on a hit of its own cache, for each KiB, in nanoseconds.
+    /// What the host spends on a cache hit, for each KiB, in nanoseconds.
     pub host_ns_per_kib: Spread,
     /// The measurements: sequential first, then random; by depth, then by size.
     pub points: Vec<Point>,

@@ -10,7 +10,7 @@ use crate::report::{Progress, number};
 use foreread::source::Source;
 use std::path::PathBuf;
 
-/// From this spread on a reader is told that the machine was busy.
+/// From this spread on the report says that the machine was busy.
 const BUSY: f64 = 0.20;
 /// Rounds that a spread needs.
 const SPREAD_ROUNDS: u32 = 3;
@@ -155,7 +155,7 @@ fn found(
         ..ModelFile::default()
     };
     let mut model = fit::model_file(&shape, blank);
-    fit::foretell(model.preset("probe"), station.span(), &mut points);
+    fit::predict(model.preset("probe"), station.span(), &mut points);
     judge(&mut fit, &points);
     complete(&mut model, &fit, &about.source, &points);
     let context = advice::Context {

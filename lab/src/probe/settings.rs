@@ -10,7 +10,7 @@ use foreread::source::default_readahead_bytes;
 use rustix::fs::{FileType, major, minor, stat};
 use std::path::Path;
 
-/// The disk a source is, or lies on.
+/// The disk that a source is, or is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disk {
     /// Its name below `/sys/block`; of a mount without a disk (NFS, FUSE), none.
@@ -34,7 +34,7 @@ pub(crate) fn disk_of(path: &Path) -> Option<Disk> {
 pub(crate) fn disk_of_number((major, minor): (u32, u32)) -> Disk {
     let number = format!("{major}:{minor}");
     let real = std::fs::canonicalize(format!("/sys/dev/block/{number}")).ok();
-    // A partition has no queue of its own: its disk is one up.
+    // A partition has no queue: its disk is one up.
     let disk = real.map(|real| {
         let up = real.parent().map(Path::to_path_buf).filter(|_| real.join("partition").exists());
         up.unwrap_or(real)
@@ -124,7 +124,7 @@ fn fuse(kib: u64, context: &Context<'_>) -> Setting {
         "FUSE",
         format!("mount -o max_readahead={} ...\necho {kib} > /sys/class/bdi/{bdi}/read_ahead_kb", kib * 1024),
         "If the source is, or will be, served by a FUSE file system: the server's max_readahead (libfuse option, bytes) is \
-         the most that the mount's read_ahead_kb may ask for; the kernel's default is 128 KiB whatever lies below.",
+         the most that the mount's read_ahead_kb may ask for; the kernel's default is 128 KiB for any storage.",
     )
 }
 
@@ -135,8 +135,8 @@ fn nfs(kib: u64, context: &Context<'_>) -> Setting {
         format!(
             "echo {kib} > /sys/class/bdi/{bdi}/read_ahead_kb\n# at every mount, /etc/nfs.conf:\n[nfsrahead]\ndefault={kib}"
         ),
-        "If it is, or will be, mounted by NFS: its read_ahead_kb stands at 128 since Linux 5.4, whatever rsize is; \
-         nfsrahead (nfs-utils) sets it by a udev rule of its own. Probe through the mount: the network is part of it.",
+        "If it is, or will be, mounted by NFS: its read_ahead_kb is 128 since Linux 5.4, whatever rsize is; \
+         nfsrahead (nfs-utils) sets it by a udev rule. Probe through the mount: the network is part of it.",
     )
 }
 

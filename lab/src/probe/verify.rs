@@ -108,7 +108,7 @@ pub fn verify(
     Ok(compared(&reports(&real), &reports(&simulated)))
 }
 
-/// The usual policies. The kernel's stands there with the default of its `max` and with the device's own, both written
+/// The usual policies. The kernel's is there with the default of its `max` and with the device's, both written
 /// out: a model has no setting to take it from.
 fn policies(readahead: Option<u64>) -> Vec<PolicyDraft> {
     let usual = [128 << 10, readahead.unwrap_or(0)];

@@ -4,7 +4,7 @@
 //!   a thread of ours follows itself ──► begins the command (its children are followed) ──► ends, and is not followed
 //! ```
 //! So the command is followed from its first instruction on, without a process between. Never: a clock that decides
-//! anything; times are told only.
+//! anything; times are only reported.
 
 use super::drain::Spill;
 use super::event::{Decoder, NEEDED};
@@ -114,7 +114,7 @@ pub fn start(asked: &Asked) -> Result<Running, RecordError> {
         while !spill.wait(&enough, TICK_MS) {
             off = off.or_else(|| switched_off(&ours, began_ns, &is_ending));
             if spill.is_ready() {
-                // Many events: all that was asked for is fetched, by somebody else, as events must be taken meanwhile.
+                // Many events: all that was asked for is fetched, by another thread, as events must be taken meanwhile.
                 if let Some(kb) = rest.take() {
                     let ours = Arc::clone(&ours);
                     growth = Some(std::thread::spawn(move || ours.set("buffer_size_kb", &kb.to_string())));
@@ -212,7 +212,7 @@ fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
     let joined = joined.and_then(|one| pidfd_open(one, PidfdFlags::empty()).ok()).ok_or(RecordError::Process(pid))?;
     let threads = || -> Vec<u32> { family(pid).into_iter().flat_map(threads_of).collect() };
     let mut followed: Vec<u32> = Vec::new();
-    // Whoever is begun by a followed one is followed; others may have been begun while we looked.
+    // A child of a followed process is followed; others may have started during the look.
     loop {
         let fresh: Vec<u32> = threads().into_iter().filter(|thread| !followed.contains(thread)).collect();
         if fresh.is_empty() {
@@ -317,7 +317,7 @@ impl Running {
         if let Some(child) = &mut self.child {
             return child.wait().map(Some);
         }
-        // It has ended when it can be read: also where nobody has waited for it yet.
+        // It has ended when it can be read: also where its parent has not waited for it yet.
         let Some(joined) = &self.joined else { return Ok(None) };
         let time = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
         while !enough.load(Ordering::Acquire) {
@@ -383,7 +383,7 @@ pub struct Ending(Option<JoinHandle<Option<f64>>>);
 impl Ending {
     /// What an event costs here, in nanoseconds, where it could be measured; waits for the end.
     pub fn event_ns(&mut self) -> Option<f64> {
-        // Nobody is told of a panic: the next run takes away what is left.
+        // A panic is not reported: the next run removes what is left.
         self.0.take()?.join().ok()?
     }
 }

@@ -199,7 +199,7 @@ impl Captured {
         ];
         if counts.by_page > 0 {
             notes.push(format!(
-                "{} reads whose offset lies in the program's memory (sendfile, io_uring, exec) are known by the page",
+                "{} reads whose offset is in the program's memory (sendfile, io_uring, exec) are known by the page",
                 counts.by_page
             ));
         }

@@ -149,7 +149,7 @@ fn what_it_did() -> Vec<Done> {
         read(305_256, 1000),
         hint(Advice::Sequential, 4096, 8192),
         hint(Advice::WillNeed, 65_536, 16_384),
-        // Of a mapping; around what was cut out of it; nothing of memory that lies there now; where it was moved to.
+        // Of a mapping; around what was cut out of it; nothing of memory that is there now; where it was moved to.
         hint(Advice::Random, 132 << 10, 8192),
         hint(Advice::Sequential, 140 << 10, 4096),
         hint(Advice::Sequential, 152 << 10, 4096),
@@ -186,7 +186,7 @@ fn done(captured: &Captured, folder: &Path) -> Vec<Done> {
             Item::File(file) => named.push(files.iter().find(|(_, name)| *name == file.name).map(|(_, name)| *name)),
             Item::Record(r) => {
                 let name = named[r.file as usize];
-                // How much more than the page a fault maps depends on where the mapping lies.
+                // How much more than the page a fault maps depends on where the mapping is.
                 let len = if r.op == Op::Fault { r.len.min(4096) } else { r.returned.unwrap_or(r.len) };
                 all.extend(name.map(|name| (name, r.op, r.offset, len)));
             }
@@ -229,11 +229,11 @@ fn every_call_of_the_list_is_recorded_and_needed() {
             let event = format!("events/syscalls/sys_{side}_{}/id", entry.name);
             let Ok(id) = std::fs::read_to_string(root.path().join(&event)) else { continue };
             let id: usize = id.trim().parse().expect("a number");
-            let decoder = Arc::get_mut(&mut captured.decoder).expect("nobody else's");
+            let decoder = Arc::get_mut(&mut captured.decoder).expect("the only owner");
             let known = decoder.known[id].take();
             assert!(known.is_some(), "{event} is not recorded");
             assert_ne!(done(&captured, folder), want, "without {event} the trace is the same");
-            Arc::get_mut(&mut captured.decoder).expect("nobody else's").known[id] = known;
+            Arc::get_mut(&mut captured.decoder).expect("the only owner").known[id] = known;
             left_out += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! What each record of a trace waited for, where the trace tells only when they began and ended.
+//! What each record of a trace waited for, where the trace has only starts and ends.
 //!
 //! A record is taken to wait for all that had ended before it began, less what these had waited for themselves: the rule of
 //! `rbd-replay-prep`, so that a replay without pauses is what `rbd-replay` does at full speed. At depth 1 it is one read after
@@ -21,7 +21,7 @@ use std::collections::BinaryHeap;
 pub fn waits(records: &[Kept]) -> Vec<Vec<After>> {
     let mut waits: Vec<Vec<After>> = Vec::with_capacity(records.len());
     let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
-    // Ended, and nobody who waited for it has.
+    // Ended, and no record that waited for it has.
     let mut recent: Vec<(usize, u64)> = Vec::new();
     for (number, record) in records.iter().enumerate() {
         let start = record.start_ns.unwrap_or(0);

@@ -132,7 +132,7 @@ impl Pauses {
         let since = match (before, self.mode) {
             (None, _) => self.first_ns,
             (Some(before), Mode::Closed) => end_ns(before),
-            // Nobody knows how much of it was the device: as if nothing.
+            // How much of it was the device is unknown: as if nothing.
             (Some(before), _) => before.start_ns.unwrap_or(start),
         };
         scaled(start.saturating_sub(since), self.factor)

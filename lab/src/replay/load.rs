@@ -49,13 +49,13 @@ pub struct Kept {
 pub struct Counts {
     /// Writes.
     pub writes: u64,
-    /// Somebody's readahead.
+    /// Readahead.
     pub ahead: u64,
     /// Reads that asked for nothing, or began at the end of their file or behind it.
     pub empty: u64,
     /// Reads that ended behind the end of their file.
     pub clipped: u64,
-    /// Files without a size of their own.
+    /// Files without a recorded size.
     pub unsized_files: u64,
     /// Reads, faults and hints of files that were not asked for.
     pub elsewhere: u64,
@@ -65,7 +65,7 @@ pub struct Counts {
     pub cut: bool,
 }
 
-/// A read of somebody's readahead, as it was recorded.
+/// A recorded read that was readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// An index into [`Loaded::files`].
@@ -89,7 +89,7 @@ pub struct Loaded {
     pub files: Vec<u64>,
     /// What the trace calls each of them.
     pub names: Vec<String>,
-    /// What the trace says of readahead by whoever was recorded, in its order.
+    /// The readahead records of the trace, in its order.
     pub recorded: Vec<Recorded>,
     /// The file of each open description.
     pub opens: Vec<u32>,
@@ -170,7 +170,7 @@ fn whole(name: &str, what: impl Into<String>, remedy: &str) -> TraceError {
 
 #[derive(Default)]
 struct Loading {
-    /// Of each file of the trace: its size where it is told, and the largest end seen.
+    /// Of each file of the trace: its size where it is recorded, and the largest end seen.
     sizes: Vec<(Option<u64>, u64)>,
     names: Vec<String>,
     /// By files of the trace.
@@ -188,7 +188,7 @@ struct Loading {
 impl Loading {
     fn take(&mut self, name: &str, record: Record) -> Result<(), TraceError> {
         let Record { op, file, open, thread, offset, len, returned, start_ns, end_ns, flags, after } = record;
-        // What came back tells where a file ends better than what was asked for.
+        // The returned length shows the end of a file better than the requested one.
         let end = offset.saturating_add(returned.unwrap_or(len).min(len).max(u64::from(op == Op::Fault)));
         if let Some((_, seen)) = self.sizes.get_mut(file as usize)
             && !matches!(op, Op::Hint(_))
@@ -236,7 +236,7 @@ impl Loading {
         if !self.records.iter().any(|r| demands(&r)) {
             let Counts { writes, ahead, empty, elsewhere, cut, .. } = self.counts;
             let what = format!(
-                "no read in it can be replayed ({writes} writes, {ahead} reads of somebody's readahead, {empty} of nothing)"
+                "no read in it can be replayed ({writes} writes, {ahead} readahead reads, {empty} empty reads)"
             );
             let remedy = if elsewhere > 0 {
                 "name a part of a file's name that is in it with --only ('foreread export --format csv' lists them)"
@@ -389,10 +389,10 @@ mod tests {
         let counts = Counts { writes: 1, ahead: 1, empty: 2, clipped: 1, ..Counts::default() };
         assert_eq!((all.counts, all.files.as_slice()), (counts, &[100_000][..]));
         assert_eq!(all.records.iter().map(|r| (r.offset, r.len)).collect::<Vec<_>>(), [(0, 10), (90_000, 10_000)]);
-        // Without a size of its own the file ends where the last record does, a write among them.
+        // Without a recorded size the file ends where the last record does, a write among them.
         let all = loaded([file(None)].into_iter().chain(items()).collect());
         assert_eq!((all.files[0], all.counts.unsized_files, all.counts.clipped), (500_000, 1, 0));
-        // What came back tells the end.
+        // The returned length shows the end.
         let short = Record { returned: Some(40), ..read(100, 4096) };
         let all = loaded(vec![file(None), Item::Record(short)]);
         assert_eq!((all.files[0], all.records[0].len), (140, 40));
@@ -462,7 +462,7 @@ mod tests {
         let ahead = Item::Record(Record { flags: Flags::AHEAD, ..Record::read(0, 0, 5) });
         assert_eq!(
             error(vec![file(None), write.clone(), ahead.clone()]),
-            "no read in it can be replayed (1 writes, 1 reads of somebody's readahead, 0 of nothing): t; name a trace with \
+            "no read in it can be replayed (1 writes, 1 readahead reads, 0 empty reads): t; name a trace with \
              demand reads"
         );
         let cut = load("t", import(vec![file(None), write, ahead], Level::Program), &first(1)).expect_err("refused");

@@ -4,12 +4,12 @@
 //!   items ──load──► Loaded ──as_mode──► Replay: a Workload and what its reader must know
 //!           what is replayed  │ afap    each thread's next read when the one before has ended      lanes.rs
 //!           and what is not,  │ closed  the same, after the recorded pause                         lanes.rs
-//!           sizes of files    │ open    each read at its recorded time, whoever still waits        here
+//!           sizes of files    │ open    each read at its recorded time, whatever still waits        here
 //!                             └ deps    what each record waits for has happened, and its delay     here
 //! ```
 //!
 //! A mode is how time is kept, and figures of two modes do not compare: a table has one. Never: writes, or a read that
-//! was not recorded as somebody's demand (what a trace says of readahead is left out, and counted).
+//! was not recorded as a demand (readahead in a trace is left out, and counted).
 
 mod infer;
 mod lanes;
@@ -219,7 +219,7 @@ impl Kept {
         one.into_iter().chain((next..more).step_by(Workload::PAGE_BYTES as usize).map(Request::touch))
     }
 
-    /// A job of its own open description.
+    /// A job with its own open description.
     fn job(&self, loaded: &Loaded, requests: Vec<Request>) -> Job {
         let file = loaded.opens[self.open as usize];
         Job { executable: self.executable, ..Job::new(file, self.open, requests) }

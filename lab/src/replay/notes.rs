@@ -6,7 +6,7 @@ use super::load::{Counts, Loaded};
 use super::{MAX_OUTSTANDING, Mode};
 use crate::trace::Level;
 
-/// All of it, a sentence each. `why` tells why the mode was chosen where nobody named one; `overlap` is how many readers
+/// All of it, a sentence each. `why`: why the mode was chosen if the user named none; `overlap` is how many readers
 /// keep several reads going, and how many at most.
 pub fn all(
     loaded: &Loaded,
@@ -38,7 +38,7 @@ pub fn all(
     notes.extend(sizes(loaded));
     if loaded.header.level == Level::BelowCache {
         notes.push(
-            "The trace was taken below a cache: hits are missing and somebody's readahead is already in it, so it is \
+            "The trace was taken below a cache: hits are missing and readahead is already in it, so it is \
              biased for judging readahead"
                 .into(),
         );
@@ -73,11 +73,11 @@ fn readers(loaded: &Loaded, overlap: Option<(u64, u64)>) -> Vec<String> {
     let lacks = loaded.header.lacks;
     if lacks.threads {
         let each = if lacks.opens { "file" } else { "open description" };
-        notes.push(format!("The trace tells no threads: each {each} has a reader of its own"));
+        notes.push(format!("The trace has no threads: each {each} gets its own reader"));
     }
     if let Some((readers, most)) = overlap {
-        let who = if readers == 1 { "One reader keeps".to_string() } else { format!("{readers} readers keep") };
-        notes.push(format!("{who} several reads going, as recorded: up to {most}"));
+        let readers = if readers == 1 { "One reader keeps".to_string() } else { format!("{readers} readers keep") };
+        notes.push(format!("{readers} several reads going, as recorded: up to {most}"));
     }
     notes
 }
@@ -92,8 +92,8 @@ fn left_out(counts: &Counts) -> Vec<String> {
     note(counts.writes, "write was passed over", "writes were passed over");
     note(
         counts.ahead,
-        "record of somebody's readahead was left out: it is no demand",
-        "records of somebody's readahead were left out: they are no demand",
+        "readahead record was left out: it is no demand",
+        "readahead records were left out: they are no demand",
     );
     note(counts.elsewhere, "record of another file was left out", "records of other files were left out");
     note(counts.empty, "read of nothing was left out", "reads of nothing, or behind the end, were left out");

@@ -1,7 +1,7 @@
 //! How much of what a fault mapped was read.
 //!
 //! The kernel maps up to 64 KiB, or a large folio, with the page of a fault, and later touches of those pages make no
-//! fault. What was mapped is in the record; what was read of it is told by the next fault of the same mapping:
+//! fault. What was mapped is in the record; the next fault of the same mapping shows what was read of it:
 //!
 //! ```text
 //!   fault at page 0, 16 pages were mapped ─┬─ next fault at 16 (to 20)  the scan goes on: pages 0 to 15 were read

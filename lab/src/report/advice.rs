@@ -3,7 +3,7 @@
 //! A gain or a loss is named only where the corrected test of its table calls it one. Where one policy is as good as any for
 //! every workload, the first sentence names it. Else it names the best **for each workload**, and the one to take if a
 //! single setting has to serve all: that is chosen by the geometric mean of its times over the workloads, each as a ratio
-//! to no readahead; what no test tells from no readahead counts as no gain. Never: advice from a single run, and never one
+//! to no readahead; a policy not significantly different from no readahead counts as no gain. Never: advice from a single run, and never one
 //! for all workloads that is not in every table.
 
 use super::number;
@@ -75,7 +75,7 @@ struct Choice<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The best policy that stands in every table; the leaner one of two that are as fast.
+    /// The best policy that is in every table; the leaner one of two that are as fast.
     fn choose(&self) -> Option<Choice<'a>> {
         let candidates = self.reports[0].rows.iter().filter(|r| r.is_choice());
         let mut choices: Vec<Choice> = candidates.filter_map(|r| self.choice(&r.policy)).collect();
@@ -211,7 +211,7 @@ impl<'a> Place<'a> {
         format!("Use {}{as_good} on {}: it makes {}{level}.", choice.policy, self.source, list(gains))
     }
 
-    /// Policies that no test tells from the choice in any table, the kernel's page cache among them.
+    /// Policies not significantly different from the choice in any table, the kernel's page cache among them.
     fn as_good_as(&self, choice: &Choice<'_>) -> Vec<String> {
         let others = self.reports[0].rows.iter().map(|r| &r.policy).filter(|p| *p != choice.policy && !is_none(p));
         others.filter(|p| self.reports.iter().all(|r| apart(r, choice.policy, p) == Some(1.0))).cloned().collect()
@@ -285,7 +285,7 @@ fn best(report: &Report) -> Option<&Row> {
     fit.min_by(|a, b| a.overfetch.unwrap_or(1.0).total_cmp(&b.overfetch.unwrap_or(1.0)))
 }
 
-/// Whether no test tells a row from the best one, or it takes hardly longer.
+/// Whether a row is not significantly slower than the best one, or hardly slower.
 fn as_good(report: &Report, best: &Row, row: &Row) -> bool {
     row.policy == best.policy
         || apart(report, &best.policy, &row.policy) == Some(1.0)
@@ -363,7 +363,7 @@ mod tests {
         );
     }
 
-    /// Nobody can set a policy that is an imitation of another program.
+    /// A policy that imitates another program cannot be set.
     #[test]
     fn an_imitation_is_not_advised() {
         let mut tables = boot();

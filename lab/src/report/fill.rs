@@ -1,4 +1,4 @@
-//! Fills a report: from raw runs to rows, comparisons and notes. What each key means stands in `row.rs`.
+//! Fills a report: from raw runs to rows, comparisons and notes. `row.rs` defines each key.
 //!
 //! Never: takes a mean of ratios. Sums over the runs first, one division last.
 
@@ -215,7 +215,7 @@ fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
 fn own_notes(table: &Table) -> Vec<String> {
     /// Below this part of the readahead it is the tail of the last windows.
     const TAIL: f64 = 0.05;
-    /// Below this part of the demanded bytes nobody would feel it.
+    /// Below this part of the demanded bytes it makes no difference.
     const FELT: f64 = 0.01;
     let (mut notes, mut untouched) = (Vec::new(), Vec::new());
     for policy in table.policies.iter().filter(|p| !p.is_kernel()) {

@@ -109,7 +109,7 @@ pub struct MappedRun {
     pub map: OutcomeMap,
 }
 
-/// One workload on one source under several policies: what the comparison hands over.
+/// One workload on one source under several policies: the result of the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// The workload, as it was asked for.

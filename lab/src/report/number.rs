@@ -117,7 +117,7 @@ pub fn size_b(bytes: u64) -> String {
 pub const TIE: char = '\u{a0}';
 
 /// `text` broken at spaces into lines of at most `width` characters, the later ones indented by two. A longer word
-/// stands alone; a per cent sign stays with its number, and words that are joined by a [`TIE`] stay together.
+/// gets its own line; a per cent sign stays with its number, and words that are joined by a [`TIE`] stay together.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -137,7 +137,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Without control characters: what a trace says must not move somebody's cursor.
+/// Without control characters: text from a trace must not move the terminal's cursor.
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()

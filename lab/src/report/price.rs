@@ -87,7 +87,7 @@ impl Price {
                 _ => return Err(refuse(format!("unknown key '{key}'"))),
             };
             if place.is_some() {
-                return Err(refuse(format!("'{key}' stands twice")));
+                return Err(refuse(format!("'{key}' is given twice")));
             }
             let number = value.parse().ok().filter(|n: &f64| (0.0..=HIGHEST).contains(n) && n.is_sign_positive());
             *place = Some(number.ok_or_else(|| refuse(format!("'{value}' is not a number from 0 to {HIGHEST:e}")))?);
@@ -155,7 +155,7 @@ mod tests {
             ("gb=NaN", "'NaN' is not a number"),
             ("gb=inf", "'inf' is not a number"),
             ("gb=1e300", "'1e300' is not a number"),
-            ("gb=1,gb=1", "'gb' stands twice"),
+            ("gb=1,gb=1", "'gb' is given twice"),
         ] {
             let error = Price::parse(text).expect_err(text).to_string();
             assert!(error.contains(part) && error.contains("s3-2026-11, s3-internet-2026-11"), "{error}");

@@ -1,6 +1,6 @@
 //! How a long measurement says where it is.
 //!
-//! The lab calls it between runs; whoever talks to people implements it. Never: called inside a timed run,
+//! The lab calls it between runs; the command line implements it. Never: called inside a timed run,
 //! where drawing would be measured too.
 
 use super::Table;

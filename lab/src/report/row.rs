@@ -1,4 +1,4 @@
-//! The report: every number of one comparison with its definition, as it stands in the JSON.
+//! The report: every number of one comparison with its definition, as in the JSON.
 //!
 //! Schema `foreread.compare/1`: keys are only ever added, never renamed, removed or redefined; that would be
 //! `/2`. What is not defined is null. MB is 10^6 bytes. Several tables are written as an array.
@@ -58,8 +58,8 @@ pub struct Report {
     /// `time_s`; in mode open, where every row takes the time of the trace, `latency_s`.
     #[serde(default = "by_time")]
     pub judged_by: String,
-    /// The policies that may claim to be the fastest: one, or several that no corrected test tells apart (or that
-    /// lie within half a per cent). Empty where no test was possible, as with a single run.
+    /// The policies that may claim to be the fastest: one, or several without a significant difference (or that
+    /// are within half a per cent). Empty where no test was possible, as with a single run.
     pub best: Vec<String>,
     /// One row for each policy.
     pub rows: Vec<Row>,

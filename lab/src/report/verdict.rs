@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_row_that_cannot_be_paired_is_never_beaten() {
-        // Row 2 lost a run: no test with it is possible, so nobody may claim to be faster than it.
+        // Row 2 lost a run: no test with it is possible, so no row may claim to be faster than it.
         assert_eq!(verdict(&[&[3.0, 3.1, 2.9], &[1.0, 1.1, 0.95], &[9.0, 9.0]]).best, [1, 2]);
     }
 }

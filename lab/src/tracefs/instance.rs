@@ -1,4 +1,4 @@
-//! An instance of tracefs: buffers and switches that nobody else uses.
+//! An instance of tracefs: buffers and switches for this process alone.
 //!
 //! It is called `foreread-PID-TIME`, and its owner holds a lock (flock) on its folder for as long as it lives. What a killed
 //! owner has left, its guard ([`super::guard`]) removes, or else the next run: instances whose lock is free. A process id

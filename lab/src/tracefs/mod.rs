@@ -50,7 +50,7 @@ impl TracefsError {
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
-    /// A mount of our own that is in nobody's tree: the kernel takes it away with its last descriptor.
+    /// A detached mount: the kernel removes it with its last descriptor.
     _mount: Option<OwnedFd>,
 }
 
@@ -59,7 +59,7 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// `TRACEFS_MAGIC`, as the manual page of statfs(2) has it.
 const TRACEFS_MAGIC: i64 = 0x7472_6163;
 
-/// Finds tracefs, or mounts it where nobody else sees it.
+/// Finds tracefs, or makes a detached mount of it.
 ///
 /// # Errors
 /// The user is not root, or the kernel has no tracefs.

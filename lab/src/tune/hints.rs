@@ -2,8 +2,8 @@
 //! today's kernel.
 //!
 //! Two hints are tried: RANDOM for files whose reads follow nothing, SEQUENTIAL for those read in order (it doubles the
-//! kernel's maximum for that descriptor). Both runs of a pair meet the same luck. Never: a hint for a file that is hinted
-//! already in the trace: whoever wrote it knew better.
+//! kernel's maximum for that descriptor). Both runs of a pair have the same random numbers. Never: a hint for a file that is hinted
+//! already in the trace: its author knew better.
 
 use super::{Gain, MIN_GAIN, TuneError};
 use crate::compare::{self, OracleRow, Plan};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 const ALPHA: f64 = 0.05;
 /// A file is of a kind if so many of its reads are.
 const NEARLY_ALL: f64 = 0.9;
-/// A file with fewer reads tells no pattern.
+/// A file with fewer reads shows no pattern.
 const MIN_READS: u64 = 8;
 
 const HINTS: [(Advice, &str); 2] =

@@ -33,7 +33,7 @@ use std::path::PathBuf;
 pub const SCHEMA: &str = "foreread.tune/1";
 /// Pairs of runs: a model is cheap, and ten rows want more than a glance.
 pub const RUNS: u32 = 10;
-/// The kernel's maximum where nobody knows it: what it sets for nearly every device.
+/// The kernel's maximum where it is unknown: what it sets for nearly every device.
 pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
 /// Maxima of the kernel that are tried, besides today's and the plateau of a probe: from less than usual to what the widest
 /// windows in use are.

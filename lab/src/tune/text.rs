@@ -40,7 +40,7 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     ways.extend(tuned.policy.as_ref().filter(more).map(|gain| ("foreread", gain)));
     let tested = tuned.report.comparisons.iter().any(|c| c.p_value.is_some());
     if !tested {
-        return "One run of each tells nothing from chance: tune again with --runs 5 or more.".to_string();
+        return "One run of each does not separate a gain from noise: tune again with --runs 5 or more.".to_string();
     }
     let limit = tuned.report.rows.iter().find(|row| row.limit).and_then(|row| row.judged());
     let base = tuned.report.rows.iter().find(|row| row.policy == tuned.today).and_then(|row| row.judged());

@@ -66,7 +66,7 @@ pub fn see(browser: &str, page: &Path, look: Look) -> Seen {
     Seen { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console }
 }
 
-/// Runs it to its end, into files: a pipe that nobody reads would stop it.
+/// Runs it to its end, into files: a pipe without a reader would stop it.
 fn run(mut command: Command, scratch: &Path) -> Output {
     let file = |name: &str| std::fs::File::create(scratch.join(name)).expect("a scratch file");
     command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));

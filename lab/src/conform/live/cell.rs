@@ -40,7 +40,7 @@ pub struct Wanted {
     pub seed: u64,
     /// A folder for the recordings.
     pub keep: Option<PathBuf>,
-    /// What is listened to; all that the kernel tells when open.
+    /// The events to record; all of the kernel's when open.
     pub heard: Option<Heard>,
     /// A file system that this machine cannot mount is left out, with a word. Else it is an error.
     pub what_there_is: bool,
@@ -173,12 +173,12 @@ fn mappings(wanted: &Wanted, heard: Heard, left_out: &mut Vec<String>) -> Result
     Ok(wanted.mmap.iter().copied().filter(|mmap| !mmap).collect())
 }
 
-/// Without tracepoints nobody knows of a folio's order, so there must be none but 0.
+/// Without tracepoints a folio's order is unknown, so there must be none but 0.
 fn fits(heard: Heard, file_system: FileSystem) -> bool {
     heard != Heard::Presence || !file_system.large_folios()
 }
 
-/// Whether this machine and this user have what it takes, before anything is made; and what the kernel tells.
+/// Whether this machine and this user have what it takes, before anything is made; and what the kernel reports.
 fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
     if !root {

@@ -22,7 +22,7 @@ pub(super) enum Event {
     Lost,
 }
 
-/// A line, with who did it and to which file.
+/// A line, with its thread and its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub pid: u32,

@@ -1,5 +1,5 @@
 # Plays operations on a file for 'foreread conform linux': one line asks, one line answers (a number, or why not).
-# Ends when its input does. A mapping lies as the file does within 2 MiB, and never where one has been shortly before, so
+# Ends when its input does. A mapping is aligned like the file within 2 MiB, and never where one has been shortly before, so
 # that its page tables are its own.
 import ctypes, os, sys
 

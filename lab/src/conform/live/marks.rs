@@ -25,7 +25,7 @@ impl Marks {
         }
     }
 
-    /// Whether the folio whose first page lies in this frame is marked.
+    /// Whether the folio whose first page is in this frame is marked.
     pub fn at(&self, frame: u64) -> Result<bool, LiveError> {
         let mut word = [0; 8];
         self.0.read_exact_at(&mut word, frame * 8).map_err(|e| LiveError::io("/proc/kpageflags", e))?;

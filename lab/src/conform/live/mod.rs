@@ -1,7 +1,7 @@
 //! The kernel that runs here, asked: seeded operations on a file system of our own, its decisions taken from tracepoints,
 //! written down as a recording and compared as one.
 //!
-//! Never: touches another device, another file's pages or another trace; leaves anything behind, whoever ends us.
+//! Never: touches another device, another file's pages or another trace; leaves anything behind, however the process ends.
 //!
 //! ```text
 //!   patterns ──steps──► player ──system calls──► a file on our own loop device
@@ -11,14 +11,14 @@
 //!                                     └────────────► a file, where one is wanted
 //! ```
 //!
-//! Where the kernel tells less, less is compared ([`Heard`]): without the tracepoints of its decisions folios and marks, without
+//! If the kernel reports less, less is compared ([`Heard`]): without the tracepoints of its decisions folios and marks, without
 //! any the pages that are there.
 //!
 //! | left behind after SIGKILL | why not |
 //! |---|---|
 //! | a mount | it has no place in the tree: a descriptor of ours holds it, and the kernel closes that |
 //! | the backing file | memory, held by a descriptor and by the loop device |
-//! | the loop device | detaches itself once nobody has it open; `read_ahead_kb` is the default again from then on |
+//! | the loop device | detaches itself once no process has it open; `read_ahead_kb` is the default again from then on |
 //! | the tracing instance | a guard process removes it ([`crate::tracefs::guard`]); where that was killed too, the next run does |
 
 pub mod cell;
@@ -63,7 +63,7 @@ pub enum LiveError {
     /// The recording could not be compared, which is a fault of the recorder.
     #[error("the recording made here is wrong: {0}")]
     Recording(#[from] super::recording::CheckError),
-    /// Somebody ended it.
+    /// A signal ended it.
     #[error("ended by a signal before it was done; nothing is left mounted or attached")]
     Ended,
 }

@@ -4,7 +4,7 @@
 //!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of what came ──► one JSON line
 //!   for each episode:  fresh descriptors ── steps ── settle ── drop the file's pages until none is left
 //! ```
-//! An episode into which somebody else reached (the kernel reclaimed pages, the trace lost events) is cut before that step
+//! An episode disturbed from outside (the kernel reclaimed pages, the trace lost events) is cut before that step
 //! and counted. Never: writes a line that is not wholly the kernel's own answer.
 
 use super::disk::{Disk, SIZES};
@@ -83,7 +83,7 @@ struct Answer {
     /// Frame, first page, order.
     added: Vec<(u64, u64, u32)>,
     evicted: Vec<(u64, u32)>,
-    /// Somebody else had a hand in it.
+    /// It was disturbed from outside.
     foreign: bool,
 }
 
@@ -92,7 +92,7 @@ struct Answer {
 pub(super) struct Written {
     pub operations: u64,
     pub episodes: u64,
-    /// Episodes that somebody else cut short.
+    /// Episodes cut short by a disturbance.
     pub cut: u64,
 }
 
@@ -255,8 +255,8 @@ impl<'a> Recorder<'a> {
         Ok(answer)
     }
 
-    /// The same where nothing is told: which pages are there that were not, and the other way round. Of a page that is under
-    /// way nobody knows, so all has to have arrived.
+    /// The same without tracepoints: which pages appeared and which left. Whether a page in flight has
+    /// arrived is unknown, so all must have arrived.
     fn look(&mut self) -> Result<Answer, LiveError> {
         self.disk.settle()?;
         let Some(helper) = &mut self.helper else { return Err(LiveError::Cannot(format!("{NO_EYES}; {RETRY}"))) };
@@ -268,7 +268,7 @@ impl<'a> Recorder<'a> {
         Ok(answer)
     }
 
-    /// Closes the episode's descriptors and drops all pages of its file. A page that somebody holds for a moment stays,
+    /// Closes the episode's descriptors and drops all pages of its file. A page that another thread holds for a moment stays,
     /// so what the trace says has gone decides, not what was asked for.
     fn drop_all(&mut self, plan: &Plan) -> Result<(), LiveError> {
         self.native.begin(Vec::new());
@@ -286,7 +286,9 @@ impl<'a> Recorder<'a> {
             std::thread::sleep(Duration::from_millis(1));
         }
         let left = self.cached.len();
-        Err(LiveError::Cannot(format!("{left} folios of a file of ours stay in the cache; who else reads its device?")))
+        Err(LiveError::Cannot(format!(
+            "{left} folios of a file of ours stay in the cache: does another program read its device?"
+        )))
     }
 }
 

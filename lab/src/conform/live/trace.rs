@@ -25,7 +25,7 @@ const DECISIONS: [&str; 4] = [
 /// Pages that come and go.
 const PAGES: [&str; 2] = ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_delete_from_page_cache"];
 
-/// What a kernel tells of itself.
+/// The events that a kernel offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Heard {

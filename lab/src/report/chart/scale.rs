@@ -45,7 +45,7 @@ impl Scale {
         Scale { spread: Spread::Linear, from: [0.0, ticks.last().copied().unwrap_or(1.0)], to }
     }
 
-    /// Where `value` lands: at the nearer end of the range if it lies outside.
+    /// Where `value` lands: at the nearer end of the range if it is outside.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
         let measure = |v: f64| if self.spread == Spread::Log2 { v.log2() } else { v };
@@ -170,7 +170,7 @@ mod tests {
             for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 1e300] {
                 assert!((20.0..=100.0).contains(&scale.place(odd)), "{spread:?} {odd}");
             }
-            assert_eq!(Scale::across(&[7.0], spread, [0.0, 8.0]).place(7.0), 4.0, "one value lies in the middle");
+            assert_eq!(Scale::across(&[7.0], spread, [0.0, 8.0]).place(7.0), 4.0, "one value is in the middle");
         }
         assert_eq!(Scale::from_zero(&ticks_to(90.0, 6), [100.0, 0.0]).place(50.0), 50.0);
     }

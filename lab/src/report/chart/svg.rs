@@ -38,7 +38,7 @@ fn over(i: usize, of: usize) -> f64 {
     of.saturating_sub(i + 1).min(MAX_UNDER) as f64
 }
 
-/// Where a text stands to its place.
+/// How a text is aligned to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// It begins there.
@@ -69,7 +69,7 @@ impl Svg {
         svg
     }
 
-    /// A sheet for a page that holds [`style`]: without paper and colours of its own. `about` is read out after `title`.
+    /// A sheet for a page that holds [`style`]: without its own paper and colours. `about` is read out after `title`.
     #[must_use]
     pub fn on_page(width: f64, height: f64, title: &str, about: &str) -> Svg {
         let mut svg = Svg(String::new());
@@ -126,7 +126,7 @@ impl Svg {
     }
 
     /// Rectangles `[x, y, width, height]` as one shape; `class` is `point` (filled), `bar` (outlined) or `bar soft-fill`.
-    /// `tip` is a word for whoever points at it.
+    /// `tip` is shown when the pointer is over it.
     pub fn boxes(&mut self, class: &str, boxes: &[[f64; 4]], tip: &str) {
         let mut path = String::new();
         for [x, y, w, h] in boxes.iter().map(|b| b.map(number)) {
@@ -182,7 +182,7 @@ impl Svg {
         self.push(format_args!("<path class=\"bar\" d=\"M{x} {high}V{low}M{left} {high}h6M{left} {low}h6\"/>\n"));
     }
 
-    /// The marker of line `i` of `of`, with a word for whoever points at it.
+    /// The marker of line `i` of `of`, with a tip for the pointer.
     pub fn marker(&mut self, i: usize, of: usize, [x, y]: [f64; 2], tip: &str) {
         let (x, y, size) = (number(x), number(y), 1.0 + 0.2 * over(i, of));
         let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
@@ -311,7 +311,7 @@ mod tests {
         [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
     ];
 
-    /// 3:1 for what is drawn and 4.5:1 for what is written are WCAG's; colours 25 apart are told apart at a glance.
+    /// 3:1 for what is drawn and 4.5:1 for what is written are WCAG's; colours 25 apart differ at a glance.
     #[test]
     fn colours_are_told_apart_by_every_eye_by_day_and_by_night() {
         for ([ink, soft, _, paper], lines) in [DAY, NIGHT] {

@@ -1,6 +1,6 @@
 //! Bars on a page: one for each policy, its name above it, in parts or with an interval. As narrow as a phone.
 //!
-//! Parts are told apart by colour and by pattern: solid, dense hatch, wide hatch, outline. Never: a bar that does not
+//! Parts differ in colour and in pattern: solid, dense hatch, wide hatch, outline. Never: a bar that does not
 //! begin at zero, or one without its figure in words.
 
 use super::WIDTH;

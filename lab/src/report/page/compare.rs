@@ -63,7 +63,7 @@ fn measured(report: &Report) -> Vec<(String, String)> {
     facts
 }
 
-/// A report. `alone`: what it was measured on stands at the head of the page.
+/// A report. `alone`: the head of the page says what it was measured on.
 fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
     let facts: Vec<String> = measured(report).iter().map(|(name, value)| format!("{name} {value}")).collect();
     let mut text = if alone { Vec::new() } else { vec![format!("Measured: {}.", facts.join("; "))] };
@@ -151,14 +151,14 @@ fn bytes(report: &Report) -> Option<Figure> {
 
 /// How many of the reads took longer than so long. Both axes are of factors: the few slow ones count most.
 fn latency(report: &Report) -> Option<Figure> {
-    // A hit that costs the host nothing has no place on an axis of factors: it stands at its left end.
+    // A hit that costs the host nothing has no place on an axis of factors: it is drawn at its left end.
     const MIN_US: f64 = 0.1;
     const MIN_PERCENT: f64 = 0.01;
     let line = |row: &Row| {
         let mut points = Vec::new();
         let mut longer = 100.0;
         for [percent, us] in &row.latency_us {
-            // Down at the latency, not on the way to it: nothing is known of what lies between.
+            // Down at the latency, not on the way to it: nothing is known in between.
             let next = (100.0 - percent).max(MIN_PERCENT);
             let marked = [50.0, 99.0, 99.9].contains(percent);
             let at = |y, marked| At { x: us.max(MIN_US), y, interval: [y, y], marked };

@@ -109,7 +109,7 @@ impl Curves {
         svg.finish()
     }
 
-    /// The look of each line: a number of its own, or the one of the line before it as it is in the next round of colours.
+    /// The look of each line: its own number, or the one of the line before it as it is in the next round of colours.
     fn looks(&self) -> Vec<usize> {
         let mut own = 0;
         let look = |line: &Line| {

@@ -1,4 +1,4 @@
-//! The map of a run: which reads hit, were late or missed, when and where, and which readahead nobody used.
+//! The map of a run: which reads hit, were late or missed, when and where, and which readahead was unused.
 //!
 //! Up is a higher offset, right is later. What a cell held most of decides its colour, and its height, so that no
 //! meaning hangs on colour: a hit is a low bar, a late hit a higher one, a miss fills the cell. Unused readahead is a
@@ -111,7 +111,7 @@ impl Frame<'_> {
             while from < columns.len() {
                 let run = columns[from..].iter().take_while(|c| like(&c[row])).count();
                 if run > 0 {
-                    // A hair of its own for what comes after the last read.
+                    // A separate thin column for everything after the last read.
                     let width = (x(from + run) - x(from)).max(0.8);
                     boxes.push([x(from).min(self.left + self.wide - width), y, width, CELL * part]);
                 }

@@ -5,7 +5,7 @@
 //!        └──────────────────────────────────► the same JSON that --json writes, inside the page
 //! ```
 //! The page holds no script that runs and loads nothing; its own policy (CSP) forbids both. It is XML as well as HTML,
-//! so that a test can read it. Every figure has its values in a table, and every value of the JSON stands on the page.
+//! so that a test can read it. Every figure has its values in a table, and every value of the JSON is on the page.
 //! Never: a text that is not escaped, a reference to anything outside the file, a number that is not in the report.
 
 mod bars;
@@ -62,7 +62,7 @@ struct Section {
 /// A drawing.
 #[derive(Clone, Debug)]
 struct Figure {
-    /// Over it; empty where the drawing has a head of its own.
+    /// Over it; empty where the drawing has its own head.
     title: String,
     /// Made by this room, of escaped text.
     svg: String,
@@ -187,7 +187,7 @@ fn list(texts: &[String]) -> Value {
     Value::from(texts.iter().map(Value::from).collect::<Vec<_>>())
 }
 
-/// A sentence for whoever cannot see a drawing.
+/// A sentence for screen readers.
 fn about(what: &str) -> String {
     format!("{what}. The same values stand in the table below.")
 }

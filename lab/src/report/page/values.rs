@@ -37,7 +37,7 @@ fn collect(name: &str, value: &Value, grids: &mut Vec<Grid>) {
     }
 }
 
-/// A list of objects. Lists of objects inside them become tables of their own.
+/// A list of objects. Lists of objects inside them become separate tables.
 fn list(name: &str, items: &[Value], grids: &mut Vec<Grid>) {
     let empty = serde_json::Map::new();
     let rows: Vec<Vec<(String, &Value)>> = items.iter().map(|i| leaves("", i.as_object().unwrap_or(&empty))).collect();
@@ -75,14 +75,14 @@ fn is_table(value: &Value) -> bool {
     value.as_array().is_some_and(|items| items.iter().any(Value::is_object))
 }
 
-/// What stands in an object, objects inside it opened: `time_s.mean`.
+/// The values of an object, with nested objects opened: `time_s.mean`.
 fn leaves<'a>(above: &str, map: &'a serde_json::Map<String, Value>) -> Vec<(String, &'a Value)> {
     let mut all = Vec::new();
     for (key, value) in map {
         let key = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
         match value {
             Value::Object(inner) => all.extend(leaves(&key, inner)),
-            // Sentences: each has a line of its own.
+            // Sentences: one line each.
             Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_string) => {
                 all.extend(items.iter().enumerate().map(|(i, item)| (format!("{key}[{i}]"), item)));
             }

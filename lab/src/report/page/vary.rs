@@ -30,7 +30,7 @@ pub fn series(series: &Series) -> String {
     page.with_values(series.to_json()).to_html()
 }
 
-/// Where a value stands on the axis: words stand in the order they were asked for.
+/// The place of a value on the axis: words are in the order of the command line.
 fn places(series: &Series) -> Vec<f64> {
     let number = |value: &Value| match value {
         Value::Number(number) => Some(*number as f64),

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   us ──── pipe ────► xargs losetup --detach     waits for the end of its input, then does it
-//!    └ losetup ─┘                                 the end comes when all who hold the pipe have let go or died
+//!    └ losetup ─┘                                 the end comes when all holders of the pipe have closed it or died
 //! ```
 //!
-//! It is a group of its own, so that Ctrl-C at the terminal does not reach it. What remains: whoever kills the guard
-//! itself has to clean up himself. Never: a shell.
+//! It has its own process group, so that Ctrl-C at the terminal does not reach it. What remains: a user that kills the guard
+//! has to clean up. Never: a shell.
 
 use super::RealError;
 use super::tools::Tool;
@@ -68,7 +68,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.pipe = None;
-        // Nobody is left to hear of an error.
+        // An error has no reader any more.
         let _ = self.child.wait();
     }
 }
@@ -103,7 +103,7 @@ mod tests {
             println!("skipped: needs xargs");
             return;
         };
-        let guard = Guard::start(&xargs, &["a program that nobody has"]).expect("a guard");
+        let guard = Guard::start(&xargs, &["a program that does not exist"]).expect("a guard");
         guard.tell(b"x").expect("told");
         assert!(guard.act().expect_err("no such program").to_string().contains("as a guard"));
     }

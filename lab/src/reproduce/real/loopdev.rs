@@ -7,8 +7,8 @@
 //!                                             └ dropped, killed, crashed: closed, so gone
 //! ```
 //!
-//! The guard stands before the device does, so whenever this process ends, in between as well, the device is told to
-//! go. A second guard sets its readahead back, which the kernel would keep for the next user of that number. Both are
+//! The guard starts before the device is made, so whenever this process ends, in between as well, the device is
+//! detached. A second guard sets its readahead back, which the kernel would keep for the next user of that number. Both are
 //! done within a moment; a program that still reads (seconds, by its own limit) keeps the device for as long. What
 //! remains: SIGKILL to a guard or to `losetup` itself; and after a kill the readahead that the kernel gives a device
 //! when direct I/O begins or ends on it (2560 KiB with Linux 6.18), as after any use of `losetup`.
@@ -44,7 +44,7 @@ impl LoopDevice {
         let made = attach(tools, scratch, "--direct-io=on").or_else(|_| attach(tools, scratch, "--direct-io=off"));
         let (file, name) = made.map_err(|error| needs(error.to_string()))?;
         let path = setting(&name);
-        // One that did not exist has nobody who wants it back.
+        // One that did not exist needs no restoring.
         let before =
             settings.into_iter().find(|(known, _)| *known == path).map_or_else(|| std::fs::read(&path), |s| Ok(s.1));
         let before = before.map_err(|error| needs(format!("{}: {error}", path.display())))?;

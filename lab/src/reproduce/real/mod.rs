@@ -7,7 +7,7 @@
 //!        └─ 002: sysbench, through a link in a directory that is removed as soon as sysbench has the file
 //! ```
 //!
-//! Nothing is left behind however the run ends: the file has no name, the loop device is told to go while it is still
+//! Nothing is left behind however the run ends: the file has no name, the loop device is detached while it is still
 //! held, so the kernel removes it with the last descriptor, and a `Guard` undoes what is not yet or never the kernel's
 //! to undo, SIGKILL or not. Reads only what it made, and sets only what is its own. Never: a check; the hardware is
 //! another one, so every row is `shown` and has no error.
@@ -71,7 +71,7 @@ pub fn needs() -> &'static str {
 /// Measures what is asked for: an empty list is every seed that has an experiment for one machine.
 ///
 /// # Errors
-/// See [`RealError`]; what is missing is told before anything is made.
+/// See [`RealError`]; missing tools are reported before anything is made.
 pub fn run(seeds: &[String], extent: &Extent, progress: &mut dyn Progress) -> Result<Reproduction, RealError> {
     let asked = |seed: &str| seeds.is_empty() || seeds.iter().any(|s| s == seed);
     if !seeds.is_empty() && seeds.iter().all(|s| s == "004") {
@@ -88,7 +88,7 @@ pub fn run(seeds: &[String], extent: &Extent, progress: &mut dyn Progress) -> Re
     let tools = Tools::find(&names)?;
     progress.stage("writing a scratch file");
     let scratch = Scratch::make(extent.bytes, &mut |done| progress.step(done, extent.bytes))?;
-    // First, while the file is in nobody's cache: a loop device may have to go through that.
+    // First, while the file is not cached: a loop device may have to go through that.
     let read = if queries { Some(sysbench_002(&tools, &scratch, extent, progress)?) } else { None };
     let device = if sweep || aio { Some(LoopDevice::make(&tools, &scratch)?) } else { None };
     let mut tables = Vec::new();

@@ -81,7 +81,7 @@ impl Tool {
     pub fn run_to(&self, args: &[&str], output: Stdio) -> Result<(), RealError> {
         let mut command = self.command(args);
         let child = command.stdout(output).stderr(Stdio::piped()).process_group(0).spawn();
-        // The command holds the way to `output`, and whoever reads there waits for its end.
+        // The command holds the way to `output`, and a reader of it waits for its end.
         drop(command);
         let ended = child.and_then(std::process::Child::wait_with_output);
         self.said(&ended.map_err(|error| self.failed(error.to_string()))?).map(|_| ())
@@ -131,7 +131,7 @@ pub fn dd_seconds(said: &str) -> Option<f64> {
 }
 
 /// So many random reads of the scratch file, for so many seconds at most. The link that gives it the name sysbench
-/// wants stands in a directory of its own, which a guard removes as soon as sysbench has opened it.
+/// wants is in a new directory, which a guard removes as soon as sysbench has opened it.
 ///
 /// # Errors
 /// It does not start, or fails.
@@ -241,6 +241,6 @@ mod tests {
         };
         let error = tool.run(&["if=/dev/null/nothing"]).expect_err("no such file").to_string();
         assert!(error.lines().count() == 1 && error.len() < 400 && error.contains("dd"), "{error}");
-        assert!(find("a program that nobody has").is_none());
+        assert!(find("a program that does not exist").is_none());
     }
 }
