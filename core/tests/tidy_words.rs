@@ -1,7 +1,8 @@
 //! Plain English is counted: the words of `tidy-words.txt` may not become more.
 //!
-//! Every `.rs` and `.md` file of the tree is read, without quoted lines (`>` in Markdown) and without the list itself.
-//! Example: a comment with one word of the list twice counts twice. Lower ALLOWED when the printed count is lower.
+//! Every source, script and text of the tree is read ([`ENDINGS`], and scripts without an ending), without quoted lines (`>`
+//! in Markdown) and without the list itself. Example: a comment with one word of the list twice counts twice. Lower ALLOWED
+//! when the printed count is lower.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,13 +11,24 @@ use std::path::{Path, PathBuf};
 /// Folders without texts of ours.
 const SKIPPED: [&str; 4] = ["target", ".git", "traces", "recordings"];
 
+/// Endings of files with texts of ours.
+const ENDINGS: [&str; 9] = [".rs", ".md", ".py", ".sh", ".toml", ".c", ".h", ".html", ".css"];
+
+/// Whether a file is read: by its ending, or as a script (no ending, `#!` in front).
+fn has_texts(path: &Path, name: &str) -> bool {
+    if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+        return true;
+    }
+    !name.contains('.') && fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!"))
+}
+
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
         if path.is_dir() && !SKIPPED.contains(&name.as_str()) {
             files(&path, found);
-        } else if name.ends_with(".rs") || name.ends_with(".md") {
+        } else if has_texts(&path, &name) {
             found.push(path);
         }
     }
@@ -49,7 +61,7 @@ fn words_that_are_going_do_not_come_back() {
     files(root, &mut found);
     let (mut counts, mut by_file) = (BTreeMap::new(), BTreeMap::new());
     for path in found.iter().filter(|path| !path.ends_with("tidy_words.rs")) {
-        let text = fs::read_to_string(path).expect("a text").to_lowercase();
+        let text = String::from_utf8_lossy(&fs::read(path).expect("a file")).to_lowercase();
         for line in text.lines().filter(|line| !line.starts_with('>')) {
             for word in &words {
                 let n = occurrences(line, word);
