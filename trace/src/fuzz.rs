@@ -18,7 +18,7 @@ pub const MAX_LINE_BYTES: usize = 600;
 /// How the reading of some bytes ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All were read: so many items.
+    /// All were read: this many items.
     Whole(u64),
     /// There were more than [`MAX_ITEMS`].
     Many,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Never: guesses a unit (what a format does not say is asked for, or left open), bytes of what was read, or a record
-//! changed on its way without a note in the [`Header`].
+//! changed without a note in the [`Header`].
 
 pub mod atomic_file;
 pub mod check;

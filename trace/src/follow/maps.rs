@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(at(&mut spaces, 1, 102, 8), [(7, 52, 1), (7, 55, 3), (8, 0, 2)]);
         spaces.remap(1, (108 * PAGE, 4 * PAGE), (200 * PAGE, 2 * PAGE), false).expect("room");
         assert_eq!(at(&mut spaces, 1, 107, 200), [(7, 57, 1), (8, 0, 2)]);
-        // Something that is not known comes to lie over something that is.
+        // Something unknown is mapped over something known.
         spaces.remap(1, (500 * PAGE, PAGE), (200 * PAGE, PAGE), false).expect("room");
         assert_eq!(at(&mut spaces, 1, 200, 9), [(8, 1, 1)]);
         spaces.unmap(1, 0, u64::MAX);

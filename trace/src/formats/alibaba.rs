@@ -38,7 +38,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         lacks: Lacks { ends: true, opens: true, threads: true, ..Lacks::default() },
         level: Level::BelowCache,
         notes: vec![
-            "What virtual machines asked of their volumes, below their page caches; a volume is a file.".to_string(),
+            "Requests of virtual machines to their volumes, below their page caches; a volume is a file.".to_string(),
         ],
     };
     let name = |volume: &[u8]| format!("device {}", String::from_utf8_lossy(volume));

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Times of version 3 are microseconds since the run began. Version 2 has none but its waits, and fio's manual and fio
-//! differ about those: the manual says microseconds from the line before, fio 3.33 waits until so many milliseconds after
+//! differ about those: the manual says microseconds from the line before, fio 3.33 waits until this many milliseconds after
 //! its start (measured). We do as fio does; `wait=relative-us` reads them as the manual says. A reader of version 3
 //! forgets the first gap when it begins at 0 (measured), so ours begin at 1 or later. fio parts fields at spaces and
 //! keeps lengths in 32 bits: what does not fit is refused, both ways.

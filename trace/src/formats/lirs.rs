@@ -67,7 +67,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let mut notes = vec!["Everything is one file; every block counts as a read of one block.".to_string()];
     if given.is_none() {
         notes.push(
-            "What a block is, the file does not say: taken as 4096 bytes (block=BYTES for another size).".to_string(),
+            "The file does not give the block size: 4096 bytes assumed (block=BYTES for another size).".to_string(),
         );
     }
     let header = Header {

@@ -100,7 +100,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         lacks: Lacks { starts: true, ends: true, opens: true, threads: true, lens: false, ops: true },
         level: Level::Unknown,
         notes: vec![
-            "Its records are of objects, whose numbers were taken for places as it was told.".to_string(),
+            "Its records are object numbers, read as offsets with the given unit.".to_string(),
             "The times are whole seconds that many records share: left out, the order of the file is kept.".to_string(),
         ],
     };

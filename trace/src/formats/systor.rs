@@ -31,7 +31,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         lacks: Lacks { opens: true, threads: true, ..Lacks::default() },
         level: Level::BelowCache,
         notes: vec![
-            "Taken on the way to a storage array, below the page caches of the desktops; a LUN is a file.".to_string(),
+            "Captured in front of a storage array, below the page caches of the desktops; a LUN is a file.".to_string(),
             "Where an hour's log ends, some requests are missing.".to_string(),
         ],
     };

@@ -29,7 +29,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         lacks: Lacks { starts: true, ends: true, opens: true, threads: true, ..Lacks::default() },
         level: Level::BelowCache,
         notes: vec![
-            "What virtual machines asked of their volumes, below their page caches; a volume is a file.".to_string(),
+            "Requests of virtual machines to their volumes, below their page caches; a volume is a file.".to_string(),
             "The times are whole seconds that thousands of requests share: left out, the order of the file is kept."
                 .to_string(),
         ],

@@ -22,7 +22,7 @@ use spread::Spread;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use streams::Streams;
 
-/// Different opens, or threads, that are counted and followed. Beyond that there are "at least" so many.
+/// Different opens, or threads, that are counted and followed. Beyond that there are "at least" this many.
 pub const MAX_FOLLOWED: usize = 1 << 16;
 
 /// A count of records and their bytes.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   (file, 64 blocks) ──► a bit for each block, exact for MAX_GROUPS groups
-//!                         beyond that: of all groups those whose hash ends in so many zeros, and one zero more each time
+//!                         beyond that: of all groups those whose hash ends in this many zeros, and one zero more each time
 //! ```
 //! A read that goes on within the block in which the one before it ended does not read that block again. Never: more
 //! than [`MAX_GROUPS`] groups, or work without bound for one hostile record.

@@ -72,7 +72,7 @@ impl Spread {
         }
         let mut sorted: Vec<(u64, u64)> = self.counts.iter().map(|(value, n)| (*value, *n)).collect();
         sorted.sort_unstable();
-        // The nearest rank: the smallest value that so many are not above.
+        // The nearest rank: the smallest value that this many are not above.
         let at = |percent: u64| {
             let wanted = (u128::from(self.number) * u128::from(percent)).div_ceil(100);
             let mut seen = 0_u128;

@@ -114,7 +114,7 @@ mod with {
         }
     }
 
-    /// A file whose list of contents has these elements in its schema, each with so many children, and nothing else.
+    /// A file whose list of contents has these elements in its schema, each with this many children, and nothing else.
     fn nested(children: impl ExactSizeIterator<Item = u8>) -> Vec<u8> {
         let mut footer = vec![0x15, 2, 0x19, 0xfc];
         let mut len = children.len();

@@ -220,7 +220,7 @@ pub fn fit(names: &[String]) -> Fit {
     }
 }
 
-/// The columns that keys name, of a table with these names (or with so many columns without names: `#1` and so on).
+/// The columns that keys name, of a table with these names (or with this many columns without names: `#1` and so on).
 /// Nothing if no key names one.
 ///
 /// # Errors

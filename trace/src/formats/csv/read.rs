@@ -50,7 +50,7 @@ pub fn flag_names(flags: Flags) -> String {
     names.join("+")
 }
 
-/// What a table calls its reads and writes, if not as everybody does.
+/// What a table calls its reads and writes, if not by the usual names.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     /// Reads.

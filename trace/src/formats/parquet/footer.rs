@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A list of contents whose schema has elements with so many children each.
+    /// A list of contents whose schema has elements with this many children each.
     fn footer(children: &[i64], groups: u64) -> Result<(), Refused> {
         let varint = |mut n: u64| {
             let mut bytes = Vec::new();

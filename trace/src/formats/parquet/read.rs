@@ -182,7 +182,7 @@ fn header(about: &FileMetaData, columns: &Columns) -> Header {
     };
     let mut notes: Vec<String> = value("notes").unwrap_or_default().lines().map(str::to_string).collect();
     if !ours {
-        notes.push("A table of others, whose columns have our names: nanoseconds and bytes, as those say.".to_string());
+        notes.push("Not written by foreread, but with its column names: read as nanoseconds and bytes.".to_string());
     }
     Header {
         format: value("source_format").unwrap_or_else(|| super::FORMAT.name.to_string()),

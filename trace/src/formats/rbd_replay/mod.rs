@@ -98,7 +98,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         level: Level::BelowCache,
         notes: vec![
             format!(
-                "Version {} of the file. What a guest asked of its disk, below the guest's page cache.",
+                "Version {} of the file. Requests of a guest to its disk, below the guest's page cache.",
                 reader.version()
             ),
             "The time is in the dependencies: each record says what it waits for, and for how long after that."

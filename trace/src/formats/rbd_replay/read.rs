@@ -84,7 +84,7 @@ pub struct Action {
 /// Why bytes are no action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// It goes on beyond them: it has at least so many bytes.
+    /// It goes on beyond them: it has at least this many bytes.
     Short(usize),
     /// A type that is not known.
     Type(u8),

@@ -125,7 +125,7 @@ struct Whole<'a> {
     ticket: Option<u64>,
 }
 
-/// Calls, from whichever tool, on their way to records.
+/// Calls of any tool, before they become records.
 pub(super) struct Strace {
     timed: bool,
     base_ns: u64,
