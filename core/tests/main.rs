@@ -8,5 +8,6 @@ mod second;
 mod specs;
 mod tidy;
 mod tidy_docs;
+mod tidy_graph;
 mod tidy_words;
 mod worlds;

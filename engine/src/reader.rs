@@ -13,7 +13,7 @@ mod task;
 mod write;
 
 use crate::chunk::Meter;
-use crate::driver::{Gauges, ReadBuf, VersionCursor};
+use crate::driver::{Gauges, NewReader, OpenFile, ReadBuf, VersionCursor};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
 use crate::options::{Options, Storage};
@@ -23,7 +23,7 @@ use foreread_core::event::Advice;
 use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
-use foreread_core::units::{ByteRange, FileId, MAX_OFFSET, OpenId};
+use foreread_core::units::{ByteRange, MAX_OFFSET};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
@@ -87,8 +87,7 @@ impl<S: Source + 'static> From<Arc<S>> for Origin {
 pub struct Reader {
     engine: Engine,
     source: Arc<dyn Source>,
-    file: FileId,
-    open: OpenId,
+    at: OpenFile,
     seen: VersionCursor,
     /// Shared by all readers of the source.
     flushes: Arc<Flushes>,
@@ -120,11 +119,11 @@ impl Reader {
     /// # Errors
     /// There are too many.
     pub fn try_clone(&self) -> Result<Reader, OpenError> {
-        let opened = self.engine.driver().open(self.file).map_err(|_| OpenError::Stopped)?;
-        let (open, version) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        let opened = self.engine.driver().open(self.at.file).map_err(|_| OpenError::Stopped)?;
+        let NewReader { at, version } = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         let seen = self.seen.again(version);
         let (engine, source, flushes) = (self.engine.clone(), Arc::clone(&self.source), Arc::clone(&self.flushes));
-        Reader { engine, source, file: self.file, open, seen, flushes }.hinted()
+        Reader { engine, source, at, seen, flushes }.hinted()
     }
 
     /// The first reader of a source.
@@ -137,14 +136,14 @@ impl Reader {
             return Err(OpenError::TooLarge { size });
         }
         let added = engine.driver().add(Arc::clone(&source), engine.io()).map_err(|_| OpenError::Stopped)?;
-        let (file, open, version) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Reader { engine, source, file, open, seen: VersionCursor::new(version), flushes: Arc::default() }.hinted()
+        let NewReader { at, version } = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        Reader { engine, source, at, seen: VersionCursor::new(version), flushes: Arc::default() }.hinted()
     }
 
     /// Begins with the hint that all open descriptions of the engine begin with.
     fn hinted(self) -> Result<Reader, OpenError> {
         if let Some(hint) = self.engine.hint() {
-            self.engine.driver().advise(self.open, hint, ByteRange::default()).map_err(|_| OpenError::Stopped)?;
+            self.engine.driver().advise(self.at.open, hint, ByteRange::default()).map_err(|_| OpenError::Stopped)?;
         }
         Ok(self)
     }
@@ -199,7 +198,7 @@ impl Reader {
         offset: u64,
         waits: Option<&mut dyn FnMut()>,
     ) -> Result<usize, ReadError> {
-        let read = self.engine.driver().read((self.open, self.file), &self.seen, (room, offset), waits);
+        let read = self.engine.driver().read(self.at, &self.seen, room, offset, waits);
         read.map_err(|fault| self.explain(fault, room.len(), offset))
     }
 
@@ -215,7 +214,7 @@ impl Reader {
     /// Only when the engine has stopped.
     pub fn advise(&self, advice: Advice, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
-        self.engine.driver().advise(self.open, advice, range).map_err(|fault| self.explain(fault, 0, bytes.start))
+        self.engine.driver().advise(self.at.open, advice, range).map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
     /// Says that these bytes will be read: they are fetched whatever the policy, as far as there is room. A hint
@@ -225,7 +224,7 @@ impl Reader {
     /// Only when the engine has stopped.
     pub fn prefetch(&self, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
-        self.engine.driver().prefetch(self.open, range).map_err(|fault| self.explain(fault, 0, bytes.start))
+        self.engine.driver().prefetch(self.at.open, range).map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
     /// Size of the source in bytes, as far as this cache knows; of a pinned reader, the size that it is pinned to.
@@ -234,7 +233,7 @@ impl Reader {
         if let Some(size) = self.seen.size() {
             return size;
         }
-        self.engine.driver().size(self.file).unwrap_or_else(|_| self.source.size())
+        self.engine.driver().known(self.at.file).map_or_else(|_| self.source.size(), |known| known.size)
     }
 
     /// The counters since the cache was made, of all its readers.
@@ -292,6 +291,6 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.engine.driver().close(self.open);
+        self.engine.driver().close(self.at.open);
     }
 }

@@ -6,8 +6,7 @@
 //!   parts of a fetch ──keep──► groups of the store ──fill──► a lease: what a read may copy from
 //! ```
 
-use super::jobs::{Job, Part};
-use super::state::GROUP_PAGES;
+use super::jobs::{GROUP_PAGES, Job, Part};
 use crate::chunk::Chunk;
 use crate::store::{Lease, Store};
 use foreread_core::machine::Machine;

@@ -1,24 +1,21 @@
-//! Fetches that wait to be run, reads that wait for their bytes, and the threads and tasks to wake for them.
-//!
-//! Never: runs or wakes anything; it only says what and whom.
+//! Fetches that wait for a thread, demand before readahead, and who may take which.
 //!
 //! ```text
 //!   submitted ──► demand ─┬─ a caller that waits for it ──┐
 //!             └─► ahead ──┴─ a worker, demand first ──────┴──► running ──► answered
-//!                     └─ cancelled before anybody took it ──► answered without a transfer
+//!                     └─ cancelled before a thread took it ──► answered without a transfer
 //! ```
+//!
+//! Example: a read of 8 KiB misses and the policy adds 128 KiB of readahead. Two jobs: the caller takes the demand one; a
+//! worker takes the other.
 
-use super::queue::Batch;
-use super::state::File;
 use crate::chunk::Chunk;
-use crate::source::Queue;
-use crate::store::Lease;
-use crate::sync::Condvar;
-use foreread_core::event::{Class, Error};
-use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId};
+use foreread_core::event::Class;
+use foreread_core::units::{ByteRange, FetchId, FileId};
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
-use std::task::Waker;
+
+/// Pages in a group of the machine's index.
+pub const GROUP_PAGES: u64 = foreread_core::cache::GROUP_PAGES;
 
 /// A fetch to be run.
 #[derive(Clone, Copy, Debug)]
@@ -30,30 +27,57 @@ pub struct Job {
     pub version: u64,
 }
 
-/// Part of a fetch: the pages that lie in one group.
+/// Part of a fetch: its pages in one group.
 pub struct Part {
     /// First byte.
     pub start: u64,
     pub chunk: Chunk,
 }
 
-/// Fetches that have not begun.
+/// How a transfer went that did not fail.
+#[derive(Clone, Copy, Debug)]
+pub struct Transferred {
+    pub bytes: u64,
+    /// How large the source is now.
+    pub size: u64,
+}
+
+/// See the head of this file.
 #[derive(Default)]
 pub struct Jobs {
     demand: VecDeque<Job>,
     ahead: VecDeque<Job>,
+    /// Files whose sources a worker asks for their size, for tasks.
+    checks: VecDeque<FileId>,
+    /// Run by threads now.
+    running: u32,
 }
 
 impl Jobs {
+    // ---- getters ----
+
+    /// Nothing is left to do for a worker.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.demand.is_empty() && self.ahead.is_empty() && self.checks.is_empty()
+    }
+
+    /// Fetches that wait.
     pub fn len(&self) -> usize {
         self.demand.len() + self.ahead.len()
     }
 
-    pub fn push(&mut self, job: Job, class: Class) {
-        match class {
-            Class::Demand => self.demand.push_back(job),
-            Class::Ahead => self.ahead.push_back(job),
-        }
+    pub fn demand_len(&self) -> usize {
+        self.demand.len()
+    }
+
+    pub fn has_demand_of(&self, file: FileId) -> bool {
+        self.demand.iter().any(|job| job.file == file)
+    }
+
+    /// At least two fetches of this file wait.
+    pub fn has_several_of(&self, file: FileId) -> bool {
+        self.len() > 1 && self.demand.iter().chain(&self.ahead).filter(|job| job.file == file).nth(1).is_some()
     }
 
     /// Is there a job that [`Jobs::take_for`] would give?
@@ -62,11 +86,24 @@ impl Jobs {
         demand || self.ahead.iter().any(|job| brings(job, file, range))
     }
 
+    pub fn running(&self) -> u32 {
+        self.running
+    }
+
+    // ---- in and out ----
+
+    pub fn push(&mut self, job: Job, class: Class) {
+        match class {
+            Class::Demand => self.demand.push_back(job),
+            Class::Ahead => self.ahead.push_back(job),
+        }
+    }
+
     /// A demand job: one that brings bytes of `range`, else any of the same file. `alone`, without workers, else any: its
     /// own caller may be gone. With workers a caller has no part in another file, whose source may take any time.
     pub fn take_demand(&mut self, file: FileId, range: ByteRange, alone: bool) -> Option<Job> {
-        let place = |fits: &dyn Fn(&Job) -> bool| self.demand.iter().position(fits);
-        let found = place(&|job| brings(job, file, range)).or_else(|| place(&|job| alone || job.file == file));
+        let index = |fits: &dyn Fn(&Job) -> bool| self.demand.iter().position(fits);
+        let found = index(&|job| brings(job, file, range)).or_else(|| index(&|job| alone || job.file == file));
         self.demand.remove(found?)
     }
 
@@ -86,11 +123,6 @@ impl Jobs {
         demand.or_else(|| self.ahead.pop_front().map(|job| (job, Class::Ahead)))
     }
 
-    /// Those that wait to be run, demand first.
-    pub fn iter(&self) -> impl Iterator<Item = &Job> {
-        self.demand.iter().chain(&self.ahead)
-    }
-
     /// Offers every job, demand first; takes out those that are accepted.
     pub fn take_if(&mut self, mut accept: impl FnMut(&Job, Class) -> bool) {
         self.demand.retain(|job| !accept(job, Class::Demand));
@@ -98,7 +130,7 @@ impl Jobs {
     }
 
     /// Jobs that were taken out and not begun. A caller may wait for them, so they are demand.
-    pub fn put_back(&mut self, jobs: Vec<Job>) {
+    pub fn put_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         self.demand.extend(jobs);
     }
 
@@ -109,162 +141,51 @@ impl Jobs {
             queue.remove(i)
         })
     }
+
+    /// A thread begins to run a job.
+    pub fn begins(&mut self) {
+        self.running += 1;
+    }
+
+    /// A thread has run a job.
+    pub fn ends(&mut self) {
+        self.running -= 1;
+    }
+
+    // ---- sources to be asked ----
+
+    /// How many sources are to be asked.
+    pub fn checks(&self) -> usize {
+        self.checks.len()
+    }
+
+    /// A worker is to ask the source of this file for its size.
+    pub fn push_check(&mut self, file: FileId) {
+        if !self.checks.contains(&file) {
+            self.checks.push_back(file);
+        }
+    }
+
+    pub fn take_check(&mut self) -> Option<FileId> {
+        self.checks.pop_front()
+    }
+
+    /// No worker is there to ask: the tasks ask themselves.
+    pub fn clear_checks(&mut self) {
+        self.checks.clear();
+    }
 }
 
 fn brings(job: &Job, file: FileId, range: ByteRange) -> bool {
     job.file == file && !job.range.intersect(range).is_empty()
 }
 
-/// A served piece, ready to be copied.
-pub struct Ready {
-    pub lease: LeaseId,
-    pub range: ByteRange,
-    pub bytes: Lease,
-    /// Every byte of the range is in `bytes`.
-    pub whole: bool,
-    pub last: bool,
-}
-
-/// One slot for a read in progress; used again and again.
-pub struct Wait {
-    pub ready: VecDeque<Ready>,
-    pub failed: Option<Error>,
-    /// Its caller sleeps and has not been notified. The notifier clears it.
-    pub asleep: bool,
-    /// The file that its caller sleeps for.
-    pub file: FileId,
-    /// The queue that its caller reaps. The thread that interrupts it clears it.
-    pub reaps: Option<Weak<dyn Queue>>,
-    pub condvar: Arc<Condvar>,
-    /// The waker of the task whose read it is, while the task waits. The thread that wakes it clears it.
-    pub waker: Option<Waker>,
-    /// That task waits for a source's word, and not for bytes.
-    pub asks: bool,
-}
-
-impl Wait {
-    pub fn new() -> Wait {
-        let condvar = Arc::new(Condvar::new());
-        let (ready, file) = (VecDeque::new(), FileId(0));
-        Wait { ready, failed: None, asleep: false, file, reaps: None, condvar, waker: None, asks: false }
-    }
-}
-
-/// Whose wait is over.
-#[derive(Default)]
-pub struct Notifications {
-    /// Condvars of callers, and of threads that reap for tasks.
-    pub condvars: Vec<Arc<Condvar>>,
-    /// Tasks.
-    pub wakers: Vec<Waker>,
-    /// Queues whose reaper has an answer.
-    pub queues: Vec<Weak<dyn Queue>>,
-    /// Queues that tasks read from and no thread reaps: the file, and the number of its queue.
-    pub attend: Vec<(FileId, u64)>,
-    /// Files without readers, to be let go of without the lock: closing a source may take its time, and its queue waits
-    /// for what is under way.
-    pub gone: Vec<File>,
-}
-
-impl Notifications {
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.condvars.is_empty()
-            && self.wakers.is_empty()
-            && self.queues.is_empty()
-            && self.attend.is_empty()
-            && self.gone.is_empty()
-    }
-}
-
-/// The worker threads. `idle + called` of them wait at their condvar, or are being started.
-#[derive(Default)]
-pub struct ThreadPool {
-    pub most: u32,
-    pub started: u32,
-    pub idle: u32,
-    /// Woken, not yet arrived.
-    pub called: u32,
-    pub closing: bool,
-    /// The time of the timer is another: one of them has to look at it.
-    pub timer_moved: bool,
-    /// Whether a worker polls queues that no thread reaps.
-    pub idle_poll: IdlePoll,
-}
-
-/// Whether one of the workers polls queues that no thread reaps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IdlePoll {
-    #[default]
-    No,
-    /// One has been called for it, and takes it once it is idle.
-    Called,
-    Kept,
-}
-
-/// Whom to wake once the lock is given up.
-#[derive(Default)]
-pub struct Wakeups {
-    /// What is handed over first.
-    pub batches: Vec<Batch>,
-    pub notifications: Notifications,
-    /// How many of the callers sleep for what is left over.
-    pub sleepers_rung: u32,
-    /// How many idle workers.
-    pub workers: u32,
-    /// How many workers to start.
-    pub spawn: u32,
-}
-
-impl Wakeups {
-    /// Calls a worker for each job that none has been called for, and callers that sleep for demand that is left
-    /// over: no demand fetch waits for a worker. No thread is called twice for one thing. `others` is how many
-    /// things there are besides the jobs; `idle_poll`: a worker should poll.
-    #[cold]
-    pub fn plan(
-        mut self,
-        jobs: &Jobs,
-        workers: &mut ThreadPool,
-        waits: &mut [Wait],
-        (others, idle_poll): (usize, bool),
-    ) -> Option<Wakeups> {
-        let wakeups = &mut self;
-        let idle_poll = idle_poll
-            && workers.idle_poll == IdlePoll::No
-            && (workers.idle > 0 || workers.started < workers.most)
-            && !workers.closing;
-        let things = (jobs.len() + others + usize::from(workers.timer_moved) + usize::from(idle_poll)) as u32;
-        workers.timer_moved = false;
-        if idle_poll {
-            workers.idle_poll = IdlePoll::Called;
-        }
-        let wanted = things.saturating_sub(workers.called);
-        wakeups.workers = wanted.min(workers.idle);
-        if !workers.closing {
-            wakeups.spawn = (wanted - wakeups.workers).min(workers.most - workers.started);
-        }
-        workers.idle -= wakeups.workers;
-        workers.started += wakeups.spawn;
-        workers.called += wakeups.workers + wakeups.spawn;
-        let left_over = jobs.demand.len().saturating_sub(workers.called as usize);
-        let alone = workers.most == 0;
-        let helps = |wait: &Wait| wait.asleep && (alone || jobs.demand.iter().any(|job| job.file == wait.file));
-        for wait in waits.iter_mut().filter(|wait| left_over > 0 && helps(wait)).take(left_over) {
-            wait.asleep = false;
-            wakeups.sleepers_rung += 1;
-            wakeups.notifications.condvars.push(Arc::clone(&wait.condvar));
-        }
-        let none =
-            wakeups.notifications.is_empty() && wakeups.batches.is_empty() && wakeups.workers + wakeups.spawn == 0;
-        (!none).then_some(self)
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn jobs(demand: u64, ahead: u64) -> Jobs {
+    /// So many demand jobs of file 0, then so many readahead jobs; fetch `n` is byte `n`.
+    pub fn jobs(demand: u64, ahead: u64) -> Jobs {
         let mut jobs = Jobs::default();
         for n in 0..demand + ahead {
             let class = if n < demand { Class::Demand } else { Class::Ahead };
@@ -274,34 +195,6 @@ mod tests {
             );
         }
         jobs
-    }
-
-    /// (demand, ahead), (idle, called, may still be started), asleep; then workers called, started, callers rung.
-    #[test]
-    fn everybody_needed_is_called_and_nobody_twice() {
-        for ((demand, ahead), (idle, called, free), asleep, want) in [
-            ((0, 1), (0, 0, 2), 1, (0, 1, 0)),
-            ((0, 1), (2, 0, 2), 1, (1, 0, 0)),
-            ((0, 1), (2, 1, 2), 1, (0, 0, 0)),
-            ((1, 0), (0, 0, 0), 1, (0, 0, 1)),
-            ((1, 0), (0, 0, 0), 0, (0, 0, 0)),
-            ((1, 3), (1, 0, 1), 2, (1, 1, 0)),
-            ((3, 3), (1, 0, 0), 9, (1, 0, 2)),
-            ((0, 5), (0, 0, 0), 9, (0, 0, 0)),
-        ] {
-            let mut workers = ThreadPool { most: free, idle, called, ..ThreadPool::default() };
-            let mut waits: Vec<Wait> = (0..9).map(|n| Wait { asleep: n < asleep, ..Wait::new() }).collect();
-            let plan = |workers: &mut ThreadPool, waits: &mut [Wait]| {
-                let wakeups =
-                    Wakeups::default().plan(&jobs(demand, ahead), workers, waits, (0, false)).unwrap_or_default();
-                (wakeups.workers, wakeups.spawn, wakeups.notifications.condvars.len())
-            };
-            assert_eq!(plan(&mut workers, &mut waits), want, "{demand} {ahead} {idle} {called} {free} {asleep}");
-            assert_eq!((workers.called, workers.started), (called + want.0 + want.1, want.1));
-            assert_eq!(waits.iter().filter(|w| w.asleep).count(), asleep - want.2);
-            let again = plan(&mut workers, &mut waits);
-            assert_eq!((again.0, again.1), (0, 0), "workers are called once");
-        }
     }
 
     #[test]

@@ -1,102 +1,90 @@
 //! The driver's one lock, and the proof that a thread does not hold it.
 //!
-//! A source may take any time to answer, so it must not be asked by a thread that holds the lock: every reader of every
-//! other file would wait for it. The types see to that. A thread begins with an [`Outside`]. Taking the lock consumes it,
-//! giving the lock up returns it, and the state behind the lock keeps sources and queues as [`Remote`], which only an
-//! [`Outside`] opens.
+//! A source may take any time to answer, so a thread that holds the lock must not call it: every reader of every other
+//! file would wait for it. The types ensure that. Taking the lock consumes an [`Unlocked`], giving it up returns one, and
+//! the state behind the lock keeps sources and queues as [`Remote`], which only an [`Unlocked`] opens.
 //!
 //! ```text
-//!   enter ──► Outside ──lock──► Guard ──unlock (wakes others), release──► Outside
+//!   enter ──► Unlocked ──take──► Locked ──release──► Unlocked
 //!                │
-//!                └─ remote.at(&outside) ──► &dyn Source     the borrow keeps the Outside from being locked
+//!                └─ remote.at(&unlocked) ──► &dyn Source     the borrow keeps the Unlocked from being consumed
 //! ```
 //!
-//! [`Outside::enter`] alone cannot be proven: it is called where a thread or a call from outside begins. A debug build
-//! stops there, and where the last owner of a source lets go of it, when the thread holds the lock.
+//! Example: a thread that finds a fetch to run shares the `Remote` behind the lock, releases the lock, reads the source
+//! through `at`, and takes the lock again to say what arrived.
+//!
+//! [`Unlocked::enter`] alone cannot be proven: it is called where a thread or a call from outside begins. A debug build
+//! stops there when the thread holds the lock, and where the last owner drops a source behind the lock.
 
-use super::Shared;
-use super::state::State;
 use crate::error::Fault;
-use crate::sync::{Condvar, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// See the head of this file.
-pub struct Outside<'a> {
-    shared: &'a Arc<Shared>,
+/// Safety timeout of a sleeping thread, in case a wakeup is missed.
+pub const WAKEUP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Proof that this thread does not hold the lock.
+pub struct Unlocked(());
+
+impl Unlocked {
+    /// For a thread that comes from outside of the driver.
+    pub fn enter() -> Unlocked {
+        debug_assert!(!held::is(), "this thread holds the lock");
+        Unlocked(())
+    }
 }
 
-impl<'a> Outside<'a> {
-    /// For a thread that comes from outside of the driver.
-    pub fn enter(shared: &'a Arc<Shared>) -> Outside<'a> {
-        debug_assert!(!held::is(), "this thread holds the lock");
-        Outside { shared }
+/// The lock and what it guards.
+pub struct Lock<T>(Mutex<T>);
+
+impl<T> Lock<T> {
+    pub fn new(state: T) -> Lock<T> {
+        Lock(Mutex::new(state))
     }
 
-    pub fn shared(&self) -> &'a Arc<Shared> {
-        self.shared
-    }
-
-    /// Takes the lock. After a panic behind it every reader gets an error instead of a guess.
-    pub fn lock(self) -> Result<Guard<'a>, Fault> {
-        self.try_lock().map_err(|_| Fault::Stopped)
-    }
-
-    /// The same, for a caller that goes on without it.
-    pub fn try_lock(self) -> Result<Guard<'a>, Outside<'a>> {
-        match self.shared.state.lock() {
-            Ok(state) => Ok(Guard { state, shared: self.shared, _held: held::Mark::new() }),
-            Err(_) => Err(self),
+    /// Takes the lock. Fails after a panic behind it.
+    pub fn take(&self, unlocked: Unlocked) -> Result<Locked<'_, T>, Unlocked> {
+        match self.0.lock() {
+            Ok(state) => Ok(Locked { state, _held: held::Mark::new() }),
+            Err(_) => Err(unlocked),
         }
     }
 }
 
 /// The state, for as long as this thread holds the lock.
-pub struct Guard<'a> {
-    state: MutexGuard<'a, State>,
-    shared: &'a Arc<Shared>,
+pub struct Locked<'a, T> {
+    state: MutexGuard<'a, T>,
     _held: held::Mark,
 }
 
-impl<'a> Guard<'a> {
-    /// Gives up the lock and wakes every thread that has something to do now.
+impl<T> Locked<'_, T> {
+    /// Gives up the lock.
     #[inline]
-    pub fn unlock(mut self) -> Outside<'a> {
-        let wakeups = self.state.wakeups();
-        let outside = self.release();
-        match wakeups {
-            None => outside,
-            Some(wakeups) => outside.wake(wakeups),
-        }
-    }
-
-    /// Gives up the lock and wakes no thread: the next to unlock does.
-    #[inline]
-    pub fn release(self) -> Outside<'a> {
-        let Guard { state, shared, _held } = self;
-        drop(state);
-        Outside { shared }
+    pub fn release(self) -> Unlocked {
+        drop(self);
+        Unlocked(())
     }
 
     /// Gives up the lock until `condvar` is notified, at most for `time`. True when the time has passed.
-    pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Guard<'a>, bool), Fault> {
-        let Guard { state, shared, _held } = self;
+    pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Self, bool), Fault> {
+        let Locked { state, _held } = self;
         let (state, passed) = condvar.wait_timeout(state, time).map_err(|_| Fault::Stopped)?;
-        Ok((Guard { state, shared, _held }, passed.timed_out()))
+        Ok((Locked { state, _held }, passed.timed_out()))
     }
 }
 
-impl Deref for Guard<'_> {
-    type Target = State;
+impl<T> Deref for Locked<'_, T> {
+    type Target = T;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &T {
         &self.state
     }
 }
 
-impl DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+impl<T> DerefMut for Locked<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
         &mut self.state
     }
 }
@@ -109,24 +97,24 @@ impl<T: ?Sized> Remote<T> {
         Remote(inner)
     }
 
-    /// One more owner, to be used and let go without the lock.
-    #[must_use = "let go of behind the lock, it could be the last owner"]
+    /// One more owner, to be used and dropped without the lock.
+    #[must_use = "dropped behind the lock, it could be the last owner"]
     pub fn share(&self) -> Remote<T> {
         Remote(Arc::clone(&self.0))
     }
 
-    /// No owner: it may be let go of anywhere.
+    /// No owner: it may be dropped anywhere.
     pub fn weak(&self) -> Weak<T> {
         Arc::downgrade(&self.0)
     }
 
-    pub fn at<'o>(&'o self, _: &'o Outside<'_>) -> &'o T {
+    pub fn at<'o>(&'o self, _: &'o Unlocked) -> &'o T {
         &self.0
     }
 
-    /// Uses it and lets go of it.
-    pub fn once<R>(self, outside: &Outside<'_>, work: impl FnOnce(&T) -> R) -> R {
-        work(self.at(outside))
+    /// Uses it and drops it.
+    pub fn once<R>(self, unlocked: &Unlocked, work: impl FnOnce(&T) -> R) -> R {
+        work(self.at(unlocked))
     }
 }
 

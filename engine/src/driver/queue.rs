@@ -1,10 +1,9 @@
-//! Transfers in flight without a thread each: what is submitted to a source's queue, and which thread reaps it.
+//! Transfers in flight without a thread each: what has been submitted to the queues of the files, and which thread reaps.
 //!
-//! The thread that finds fetches waiting submits them, a batch in one call, demand first. A fetch is one transfer for each
-//! group of pages; its pages land in order from the front, as they arrive. Of the callers that wait for bytes of a file,
-//! one reaps for all of them; when it has its own bytes, it wakes another that sleeps. While no caller waits, a worker
-//! polls once in a [`TICK`], so that readahead goes on. A queue may refuse: what it refuses, and what is beyond its depth,
-//! waits for a thread like any other fetch.
+//! A fetch is one transfer for each group of pages; its pages land in order from the front, as they arrive. Of the callers
+//! that wait for bytes of a file, one reaps for all of them; when it has its own bytes, it wakes another that sleeps. While
+//! no caller waits, a worker polls, so that readahead goes on. A queue may refuse: what it refuses, and what is beyond its
+//! depth, waits for a thread like any other fetch. The threads themselves are in `reaping.rs`.
 //!
 //! Example: three readers miss on one file with a queue of depth 16. The first submits three transfers and reaps. Its own
 //! ends second: it has by then completed the first reader's, and wakes the third to reap the last transfer.
@@ -15,464 +14,457 @@
 //!                                              └─── the idle poll: a worker, while no caller waits
 //! ```
 
-use super::jobs::{Job, Part};
-use super::lock::{Guard, Outside, Remote};
-use super::polled::ReaperThread;
-use super::state::State;
-use super::submitted::{Submitted, groups};
-use super::{Shared, guarded};
-use crate::error::Fault;
-use crate::log;
-use crate::source::{EIO, Ended, Queue, SourceError, Transfer};
-use foreread_core::event::{Class, Error, Event};
-use foreread_core::units::{FileId, Nanos};
+use super::jobs::{Job, Jobs, Part};
+use super::lock::Remote;
+use super::notifications::{Notifications, QueueKey};
+use super::reads::Reads;
+use super::submitted::{Piece, Submitted, groups};
+use crate::budget::Budget;
+use crate::source::{Ended, Queue, SourceError};
+use crate::sync::Condvar;
+use foreread_core::event::Class;
+use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-/// How often a worker polls the queues that no thread reaps. 16 fetches of 1 MiB in each tick are 16 GB/s.
-pub const TICK: Duration = Duration::from_millis(1);
-/// Ticks without a transfer after which it ends.
-pub const LINGER: u32 = 50;
 
 /// Bits of a tag that number the piece.
 const PIECE_BITS: u32 = 20;
 
-/// The driver's state of one file's queue.
-pub struct QueueState {
-    queue: Remote<dyn Queue>,
+/// The tag of a transfer.
+pub fn tag(serial: u64, piece: u64) -> u64 {
+    serial << PIECE_BITS | piece
+}
+
+/// The fetch that a tag belongs to.
+pub fn serial_of(tag: u64) -> u64 {
+    tag >> PIECE_BITS
+}
+
+/// A source's queue, as it is made.
+pub struct NewQueue {
+    pub queue: Remote<dyn Queue>,
     /// Transfers that it takes at once.
+    pub depth: usize,
+}
+
+/// The driver's state of one file's queue.
+struct QueueState {
+    queue: Remote<dyn Queue>,
     depth: usize,
-    /// Identifies it: another file may have the same file number by now.
-    pub number: u64,
+    number: u64,
     /// Fetches of which transfers are in flight.
-    handed: Vec<Submitted>,
+    submitted: Vec<Submitted>,
     /// Transfers at the queue.
-    under_way: usize,
+    in_flight: usize,
     /// A thread reaps it.
-    reaping: bool,
+    reaped: bool,
     /// A sleeping caller has been woken to reap and has not begun.
     called: bool,
     /// It has refused once: nothing more is submitted.
     closed: bool,
-    /// The thread that reaps for tasks.
-    pub reaper_thread: ReaperThread,
+    reaper_thread: ReaperThread,
+}
+
+/// The thread that reaps a queue for tasks.
+#[derive(Default)]
+struct ReaperThread {
+    /// It runs, or is being started.
+    here: bool,
+    /// A task has read since that thread looked last.
+    wanted: bool,
+    /// Where it waits while a caller reaps.
+    condvar: Option<Arc<Condvar>>,
 }
 
 /// The thread that reaps a queue.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaper {
-    /// A caller that waits for its read: until there is something, or the read has an answer.
+    /// The caller of this slot, which waits for its read: until there is something, or the read has an answer.
     Caller(u32),
-    /// The thread that reaps for tasks: until there is something, or about a second.
+    /// The thread that reaps for tasks: until there is something, or about a second. Also with nothing in flight.
     Thread,
     /// A thread that polls and does not wait.
     Poll,
+    /// The thread that drops the driver: until there is something.
+    Last,
 }
 
 impl QueueState {
-    pub fn new(queue: Remote<dyn Queue>, depth: usize, number: u64) -> QueueState {
-        let reaper_thread = ReaperThread::default();
-        let handed = Vec::new();
-        QueueState {
-            queue,
-            depth,
-            number,
-            handed,
-            under_way: 0,
-            reaping: false,
-            called: false,
-            closed: false,
-            reaper_thread,
+    fn room(&self) -> usize {
+        if self.closed { 0 } else { self.depth.saturating_sub(self.in_flight) }
+    }
+
+    /// Transfers are in flight, and no thread reaps them.
+    fn is_unattended(&self) -> bool {
+        !self.reaped && self.in_flight > 0
+    }
+
+    /// Takes out a fetch that is answered and has no transfer in flight.
+    fn clear(&mut self, index: usize) {
+        if self.submitted[index].answered && self.submitted[index].left == 0 {
+            self.submitted.swap_remove(index);
         }
     }
 
-    fn room(&self) -> usize {
-        if self.closed { 0 } else { self.depth.saturating_sub(self.under_way) }
+    /// The thread that reaps for tasks is notified, if there is one.
+    fn interrupt_thread(&mut self, notifications: &mut Notifications) {
+        if self.reaper_thread.here {
+            self.reaper_thread.condvar.take().into_iter().for_each(|condvar| notifications.notify(condvar));
+            notifications.interrupt(self.queue.weak());
+        }
+    }
+}
+
+/// The queues by file number, and how many of them no thread attends to.
+#[derive(Default)]
+struct Table {
+    queues: Vec<Option<QueueState>>,
+    unattended: u32,
+}
+
+impl Table {
+    fn get(&self, file: FileId) -> Option<&QueueState> {
+        self.queues.get(file.0 as usize)?.as_ref()
     }
 
-    /// Its queue, to be interrupted.
+    /// The one way to change a queue: counts the unattended ones again.
+    fn update<R>(&mut self, file: FileId, change: impl FnOnce(&mut QueueState) -> R) -> Option<R> {
+        let queue = self.queues.get_mut(file.0 as usize)?.as_mut()?;
+        let before = queue.is_unattended();
+        let result = change(queue);
+        self.unattended = self.unattended + u32::from(queue.is_unattended()) - u32::from(before);
+        Some(result)
+    }
+
+    /// As [`Table::update`], if the file number is still this queue's.
+    fn update_by_key<R>(&mut self, key: QueueKey, change: impl FnOnce(&mut QueueState) -> R) -> Option<R> {
+        self.get(key.file).filter(|queue| queue.number == key.number)?;
+        self.update(key.file, change)
+    }
+}
+
+/// Fetches to be submitted to one queue.
+pub struct Batch {
+    pub key: QueueKey,
+    pub queue: Remote<dyn Queue>,
+    pub jobs: Vec<SerialJob>,
+}
+
+/// A fetch and its serial number at the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct SerialJob {
+    pub serial: u64,
+    pub job: Job,
+}
+
+/// What a thread took out of the jobs for the queues.
+#[derive(Default)]
+pub struct Filled {
+    pub batches: Vec<Batch>,
+    /// Readahead for which the budget has nothing left.
+    pub refused: Vec<Job>,
+}
+
+/// A queue that this thread reaps now.
+pub struct Reaping {
+    pub key: QueueKey,
+    pub queue: Remote<dyn Queue>,
+}
+
+impl Reaping {
+    /// The queue, to be interrupted.
     pub fn weak(&self) -> Weak<dyn Queue> {
         self.queue.weak()
     }
-
-    fn unattended(&self) -> bool {
-        !self.reaping && self.under_way > 0
-    }
-
-    /// Nothing is under way.
-    pub fn is_empty(&self) -> bool {
-        self.under_way == 0
-    }
 }
 
-/// Fetches to be submitted.
-pub struct Batch {
-    file: FileId,
-    number: u64,
-    queue: Remote<dyn Queue>,
-    /// The serial number of each, and the fetch.
-    jobs: Vec<(u64, Job)>,
+/// What a transfer that has ended means for its fetch.
+pub enum Arrival {
+    Failed {
+        job: Job,
+        error: SourceError,
+    },
+    /// These parts land; `bytes` of the fetch have landed then. `over`: nothing more of it comes.
+    Landed {
+        job: Job,
+        parts: Vec<Part>,
+        bytes: u64,
+        size: u64,
+        over: Option<Over>,
+    },
 }
 
-impl State {
-    /// More than one fetch of this file can be submitted at once: that is worth a queue.
-    pub fn worth_a_batch(&self, file: FileId) -> bool {
-        self.jobs.len() > 1
-            && self.queue_state(file).is_some_and(|queue_state| queue_state.room() > 1)
-            && self.jobs.iter().filter(|job| job.file == file).nth(1).is_some()
+/// When a fetch that is over began, and whether it was readahead.
+pub struct Over {
+    pub began: Nanos,
+    pub ahead: bool,
+}
+
+/// See the head of this file.
+pub struct Queues {
+    table: Table,
+    /// Threads that wait until a caller no longer reaps their queue.
+    waiting_threads: u32,
+    /// Fetches submitted so far.
+    serials: u64,
+    page: PageSize,
+    budget: Arc<Budget>,
+}
+
+impl Queues {
+    pub fn new(page: PageSize, budget: Arc<Budget>) -> Queues {
+        Queues { table: Table::default(), waiting_threads: 0, serials: 0, page, budget }
     }
 
-    /// Takes what the queues have room for out of the jobs. Readahead for which the budget has nothing left is refused.
-    pub fn batches(&mut self) -> Vec<Batch> {
-        let mut batches = Vec::new();
-        loop {
-            let refused = self.fill_batches(&mut batches);
-            if refused.is_empty() {
-                return batches;
-            }
-            // Refused ones may make room for others in the machine.
-            refused.iter().for_each(|job| self.refuse(job));
-        }
+    // ---- getters ----
+
+    /// Queues with transfers in flight that no thread reaps.
+    #[inline]
+    pub fn unattended(&self) -> u32 {
+        self.table.unattended
     }
 
-    fn fill_batches(&mut self, batches: &mut Vec<Batch>) -> Vec<Job> {
-        let began = self.now();
-        let State { files, jobs, budget, page, handed_over, unattended, .. } = self;
-        let mut refused = Vec::new();
-        jobs.take_if(|job, class| {
-            let pieces = groups(*page, job.range).count();
-            let queue_state =
-                files.get_mut(job.file.0 as usize).and_then(Option::as_mut).and_then(|file| file.queue_state.as_mut());
-            let Some(queue_state) = queue_state.filter(|queue_state| queue_state.room() >= pieces) else {
-                return false;
-            };
-            let bytes = job.range.len();
-            let claim = if class == Class::Demand { Some(budget.demand(bytes)) } else { budget.ahead(bytes) };
-            let Some(claim) = claim else {
-                refused.push(*job);
-                return true;
-            };
-            *unattended += u32::from(!queue_state.reaping && queue_state.under_way == 0);
-            *handed_over += 1;
-            queue_state.under_way += pieces;
-            let (serial, left) = (*handed_over, pieces as u32);
-            queue_state.handed.push(Submitted {
-                serial,
-                job: *job,
-                left,
-                early: Vec::new(),
-                landed: (0, 0),
-                answered: false,
-                began,
-                claim,
-            });
-            match batches.iter_mut().find(|batch| batch.file == job.file) {
-                Some(batch) => batch.jobs.push((serial, *job)),
-                None => {
-                    let (number, queue) = (queue_state.number, queue_state.queue.share());
-                    batches.push(Batch { file: job.file, number, queue, jobs: vec![(serial, *job)] });
-                }
-            }
-            true
-        });
-        refused
-    }
-
-    /// Transfers of the file are in flight, and no thread reaps them.
     pub fn is_unattended(&self, file: FileId) -> bool {
-        self.queue_state(file).is_some_and(QueueState::unattended)
+        self.table.get(file).is_some_and(QueueState::is_unattended)
     }
 
-    pub fn queue_mut(&mut self, file: FileId) -> Option<&mut QueueState> {
-        self.files.get_mut(file.0 as usize)?.as_mut()?.queue_state.as_mut()
+    /// Threads that wait until a caller no longer reaps their queue.
+    pub fn waiting_threads(&self) -> u32 {
+        self.waiting_threads
     }
 
-    fn queue_state(&self, file: FileId) -> Option<&QueueState> {
-        self.file(file)?.queue_state.as_ref()
+    /// The highest file number there has been, and one.
+    pub fn file_numbers(&self) -> u32 {
+        self.table.queues.len() as u32
     }
 
     /// Fetches submitted and not completed.
-    pub fn handed(&self) -> usize {
-        self.files
-            .iter()
-            .flatten()
-            .filter_map(|file| file.queue_state.as_ref())
-            .map(|queue_state| queue_state.handed.len())
-            .sum()
+    pub fn submitted(&self) -> usize {
+        self.table.queues.iter().flatten().map(|queue| queue.submitted.len()).sum()
     }
 
-    /// The same, if the file number is still this file's.
-    pub fn queue_of(&mut self, file: FileId, number: u64) -> Option<&mut QueueState> {
-        self.queue_mut(file).filter(|queue_state| queue_state.number == number)
+    /// Several transfers can be submitted at once.
+    pub fn has_room_for_several(&self, file: FileId) -> bool {
+        self.table.get(file).is_some_and(|queue| queue.room() > 1)
     }
 
-    /// Begins to reap the file's queue, if no other thread does. Only [`Reaper::Thread`] reaps a queue with nothing in flight.
-    fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<(u64, Remote<dyn Queue>)> {
-        let awaits = matches!(reaper, Reaper::Thread);
-        let queue_state =
-            self.queue_mut(file).filter(|queue_state| queue_state.unattended() || awaits && !queue_state.reaping)?;
-        let unattended = u32::from(queue_state.unattended());
-        queue_state.reaping = true;
-        let seated = (queue_state.number, queue_state.queue.share());
-        self.unattended -= unattended;
-        Some(seated)
+    /// The queue of a file that no thread attends to.
+    pub fn share_unattended(&self, file: FileId) -> Option<Remote<dyn Queue>> {
+        self.table.get(file).filter(|queue| queue.is_unattended()).map(|queue| queue.queue.share())
+    }
+
+    // ---- files come and go ----
+
+    /// The queue of a new file. `number` tells it from other queues of this file number.
+    pub fn add(&mut self, file: FileId, new: NewQueue, number: u64) {
+        let index = file.0 as usize;
+        if self.table.queues.len() <= index {
+            self.table.queues.resize_with(index + 1, || None);
+        }
+        let NewQueue { queue, depth } = new;
+        self.table.queues[index] = Some(QueueState {
+            queue,
+            depth,
+            number,
+            submitted: Vec::new(),
+            in_flight: 0,
+            reaped: false,
+            called: false,
+            closed: false,
+            reaper_thread: ReaperThread::default(),
+        });
+    }
+
+    /// The file is closed: transfers in flight are dropped when they end. Returns the fetches that have no answer.
+    pub fn remove(&mut self, file: FileId, notifications: &mut Notifications) -> Vec<FetchId> {
+        // Counted as attended before it goes.
+        self.table.update(file, |queue| queue.in_flight = 0);
+        let Some(mut queue) = self.table.queues.get_mut(file.0 as usize).and_then(Option::take) else {
+            return Vec::new();
+        };
+        queue.interrupt_thread(notifications);
+        let QueueState { queue, submitted, .. } = queue;
+        notifications.drop_queue(queue);
+        submitted.iter().filter(|fetch| !fetch.answered).map(|fetch| fetch.job.fetch).collect()
+    }
+
+    // ---- submitting ----
+
+    /// Takes what the queues have room for out of the jobs.
+    pub fn fill(&mut self, jobs: &mut Jobs, began: Nanos, filled: &mut Filled) {
+        let Queues { table, serials, page, budget, .. } = self;
+        jobs.take_if(|job, class| {
+            let pieces = groups(*page, job.range).count();
+            if table.get(job.file).is_none_or(|queue| queue.room() < pieces) {
+                return false;
+            }
+            let bytes = job.range.len();
+            let claim = if class == Class::Demand { Some(budget.demand(bytes)) } else { budget.ahead(bytes) };
+            let Some(claim) = claim else {
+                filled.refused.push(*job);
+                return true;
+            };
+            *serials += 1;
+            let serial_job = SerialJob { serial: *serials, job: *job };
+            table.update(job.file, |queue| {
+                queue.in_flight += pieces;
+                queue.submitted.push(Submitted::new(serial_job.serial, *job, pieces as u32, began, claim));
+                match filled.batches.iter_mut().find(|batch| batch.key.file == job.file) {
+                    Some(batch) => batch.jobs.push(serial_job),
+                    None => filled.batches.push(Batch {
+                        key: QueueKey { file: job.file, number: queue.number },
+                        queue: queue.queue.share(),
+                        jobs: vec![serial_job],
+                    }),
+                }
+            });
+            true
+        });
+    }
+
+    /// A queue refused pieces of these fetches: it is closed, and they wait for a thread. Pieces of them that were begun are
+    /// dropped when they end.
+    pub fn refuse(&mut self, key: QueueKey, serials: &[u64]) -> Vec<Job> {
+        self.close(key, |fetch| serials.contains(&fetch.serial))
+    }
+
+    /// A queue panicked: all its fetches are read again.
+    pub fn lose(&mut self, key: QueueKey) -> Vec<Job> {
+        self.close(key, |_| true)
+    }
+
+    fn close(&mut self, key: QueueKey, is_refused: impl Fn(&Submitted) -> bool) -> Vec<Job> {
+        let refused = self.table.update_by_key(key, |queue| {
+            queue.closed = true;
+            let all = std::mem::take(&mut queue.submitted).into_iter();
+            let (refused, left): (Vec<Submitted>, Vec<Submitted>) = all.partition(is_refused);
+            queue.submitted = left;
+            queue.in_flight -= refused.iter().map(|fetch| fetch.left as usize).sum::<usize>();
+            refused
+        });
+        // Whole: bytes that have landed are not put in place again.
+        refused.into_iter().flatten().filter(|fetch| !fetch.answered).map(|fetch| fetch.job).collect()
+    }
+
+    // ---- reaping ----
+
+    /// Begins to reap the file's queue, if no other thread does.
+    pub fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<Reaping> {
+        let idle_too = reaper == Reaper::Thread;
+        self.table.get(file).filter(|queue| queue.is_unattended() || idle_too && !queue.reaped)?;
+        self.table.update(file, |queue| {
+            queue.reaped = true;
+            Reaping { key: QueueKey { file, number: queue.number }, queue: queue.queue.share() }
+        })
     }
 
     /// This thread no longer reaps the queue.
-    fn end_reap(&mut self, file: FileId, number: u64) {
-        if let Some(queue_state) = self.queue_of(file, number) {
-            queue_state.reaping = false;
-            let unattended = u32::from(queue_state.unattended());
-            self.unattended += unattended;
-        }
+    pub fn end_reap(&mut self, key: QueueKey) {
+        self.table.update_by_key(key, |queue| queue.reaped = false);
     }
 
-    /// The file is closed: its fetches fail, and transfers in flight are dropped when they end.
-    pub fn give_up_queue(&mut self, now: Nanos, file: FileId) {
-        let Some(queue_state) = self.queue_mut(file) else { return };
-        let unattended = u32::from(queue_state.unattended());
-        (queue_state.under_way, queue_state.closed) = (0, true);
-        let handed = std::mem::take(&mut queue_state.handed);
-        let attended = queue_state.reaper_thread.called().map(|condvar| (condvar, queue_state.weak()));
-        self.unattended -= unattended;
-        if let Some((condvar, queue)) = attended {
-            self.notifications.condvars.extend(condvar);
-            self.notifications.queues.push(queue);
-        }
-        for handed in handed.into_iter().filter(|handed| !handed.answered) {
-            self.feed(now, Event::Failed { fetch: handed.job.fetch, error: Error::Io(EIO) });
-        }
+    /// A transfer has ended, and the source has this size. Nothing when its fetch has its answer, or its file is closed.
+    pub fn arrive(&mut self, file: FileId, ended: Ended, size: &Result<u64, SourceError>) -> Option<Arrival> {
+        let tag = ended.transfer.tag();
+        let serial = serial_of(tag);
+        self.table.update(file, |queue| {
+            let index = queue.submitted.iter().position(|fetch| fetch.serial == serial)?;
+            queue.in_flight -= 1;
+            let fetch = &mut queue.submitted[index];
+            fetch.left -= 1;
+            let job = fetch.job;
+            let arrival = match ended.result.and_then(|read| Ok((read as u64, size.clone()?))) {
+                _ if fetch.answered => None,
+                Err(error) => {
+                    fetch.fail();
+                    Some(Arrival::Failed { job, error })
+                }
+                Ok((read, size)) => {
+                    let (number, start) = (tag & ((1 << PIECE_BITS) - 1), ended.transfer.offset());
+                    let chunk = ended.transfer.into_chunks().pop();
+                    let piece = chunk.map(|chunk| Piece { number, part: Part { start, chunk }, read });
+                    let landing = fetch.arrive(piece);
+                    let over = landing.over.then(|| Over { began: fetch.began, ahead: fetch.claim.is_ahead() });
+                    Some(Arrival::Landed { job, parts: landing.parts, bytes: landing.bytes, size, over })
+                }
+            };
+            queue.clear(index);
+            arrival
+        })?
     }
+
+    // ---- which thread reaps ----
 
     /// The caller that was woken to reap is awake.
-    pub fn arrived(&mut self, file: FileId) {
-        if let Some(queue_state) = self.queue_mut(file) {
-            queue_state.called = false;
-        }
+    pub fn caller_awake(&mut self, file: FileId) {
+        self.table.update(file, |queue| queue.called = false);
     }
 
     /// Wakes a sleeping caller for each queue without a reaper. False when a queue has no such caller.
-    pub fn hand_over(&mut self) -> bool {
+    pub fn wake_reapers(&mut self, reads: &mut Reads, notifications: &mut Notifications) -> bool {
         let mut all = true;
-        for (number, file) in self.files.iter_mut().enumerate() {
-            let queue_state = file.as_mut().and_then(|file| file.queue_state.as_mut());
-            let Some(queue_state) = queue_state.filter(|queue_state| queue_state.unattended() && !queue_state.called)
-            else {
-                continue;
-            };
-            if let Some(condvar) = queue_state.reaper_thread.called() {
-                queue_state.called = condvar.is_some();
-                self.notifications.condvars.extend(condvar);
+        for (number, queue) in self.table.queues.iter_mut().enumerate() {
+            let Some(queue) = queue.as_mut().filter(|queue| queue.is_unattended() && !queue.called) else { continue };
+            if queue.reaper_thread.here {
+                let condvar = queue.reaper_thread.condvar.take();
+                queue.called = condvar.is_some();
+                condvar.into_iter().for_each(|condvar| notifications.notify(condvar));
                 continue;
             }
-            let sleeper = self.waits.iter_mut().find(|wait| wait.asleep && wait.file.0 as usize == number);
-            match sleeper {
-                Some(wait) => {
-                    wait.asleep = false;
-                    self.sleepers -= 1;
-                    queue_state.called = true;
-                    self.notifications.condvars.push(Arc::clone(&wait.condvar));
-                }
-                None => all = false,
-            }
+            queue.called = reads.notify_one_of(FileId(number as u32), notifications);
+            all &= queue.called;
         }
         all
     }
 
-    /// A transfer has ended, and the source has this size.
-    fn come_in(&mut self, now: Nanos, file: FileId, ended: Ended, size: &Result<u64, SourceError>) {
-        let (serial, piece) = (ended.transfer.tag() >> PIECE_BITS, ended.transfer.tag() & ((1 << PIECE_BITS) - 1));
-        let Some(index) = self.come_back(file, serial) else { return };
-        let result = ended.result.and_then(|read| Ok((read as u64, size.clone()?)));
-        let start = ended.transfer.offset();
-        let Some(queue_state) = self.queue_mut(file) else { return };
-        let handed = &mut queue_state.handed[index];
-        let (job, answered) = (handed.job, handed.answered);
-        let size = match result {
-            _ if answered => return self.clear(file, index),
-            Err(error) => {
-                handed.answered = true;
-                handed.early.clear();
-                self.clear(file, index);
-                return self.complete(now, &job, Vec::new(), Err(error));
+    // ---- the threads that reap for tasks ----
+
+    /// A task reads a file: a thread reaps its queue, if it has one.
+    pub fn want_thread(&mut self, file: FileId, notifications: &mut Notifications) {
+        self.table.update(file, |queue| {
+            queue.reaper_thread.wanted = true;
+            if !std::mem::replace(&mut queue.reaper_thread.here, true) {
+                notifications.start_reaper(QueueKey { file, number: queue.number });
             }
-            Ok((read, size)) => {
-                let chunk = ended.transfer.into_chunks().pop();
-                handed.early.extend(chunk.map(|chunk| (piece, Part { start, chunk }, read)));
-                size
-            }
-        };
-        let (mut parts, bytes, short) = handed.land_in_order();
-        let over = short || bytes >= job.range.len();
-        handed.answered = over;
-        let (began, ahead) = (handed.began, handed.claim.is_ahead());
-        self.clear(file, index);
-        if over {
-            self.clocked[usize::from(ahead)].record(now.since(began));
-        }
-        let last = if over { parts.pop() } else { None };
-        parts.into_iter().for_each(|part| self.land(now, &job, part));
-        if over {
-            self.complete(now, &job, last.into_iter().collect(), Ok((bytes as usize, size)));
-        } else {
-            // Known before the lock is given up: a reader that is pinned to a size must not take these bytes.
-            self.grown(now, file, job.version, size);
-        }
-    }
-
-    /// One piece fewer in flight: the index of its fetch.
-    fn come_back(&mut self, file: FileId, serial: u64) -> Option<usize> {
-        let queue_state = self.files.get_mut(file.0 as usize)?.as_mut()?.queue_state.as_mut()?;
-        let index = queue_state.handed.iter().position(|handed| handed.serial == serial)?;
-        queue_state.handed[index].left -= 1;
-        queue_state.under_way -= 1;
-        self.unattended -= u32::from(queue_state.under_way == 0 && !queue_state.reaping);
-        Some(index)
-    }
-
-    /// Removes a fetch that is answered and has no transfer in flight.
-    fn clear(&mut self, file: FileId, index: usize) {
-        if let Some(queue_state) = self.queue_mut(file)
-            && queue_state.handed[index].answered
-            && queue_state.handed[index].left == 0
-        {
-            queue_state.handed.swap_remove(index);
-        }
-    }
-
-    /// The queue panicked: its fetches are read again.
-    fn lost(&mut self, file: FileId, number: u64) {
-        let handed = self.queue_state(file).map_or(&[][..], |queue_state| &queue_state.handed);
-        let serials: Vec<u64> = handed.iter().map(|handed| handed.serial).collect();
-        self.refused(file, number, &serials);
-    }
-
-    /// Fetches of which pieces were refused wait for a thread, and the queue is closed. Pieces of them that were begun are dropped
-    /// when they end.
-    fn refused(&mut self, file: FileId, number: u64, serials: &[u64]) {
-        let Some(queue_state) = self.queue_of(file, number) else { return };
-        queue_state.closed = true;
-        let before = queue_state.under_way;
-        let (refused, left): (Vec<Submitted>, _) =
-            std::mem::take(&mut queue_state.handed).into_iter().partition(|handed| serials.contains(&handed.serial));
-        queue_state.handed = left;
-        queue_state.under_way -= refused.iter().map(|handed| handed.left as usize).sum::<usize>();
-        let attended = u32::from(before > 0 && queue_state.under_way == 0 && !queue_state.reaping);
-        self.unattended -= attended;
-        // Whole: bytes that have landed are not put in place again.
-        let unanswered = refused.into_iter().filter(|handed| !handed.answered);
-        self.jobs.put_back(unanswered.map(|handed| handed.job).collect());
-    }
-}
-
-impl Shared {
-    /// Submits a batch.
-    pub(super) fn submit<'a>(&self, outside: Outside<'a>, batch: Batch) -> Outside<'a> {
-        let mut transfers = Vec::with_capacity(batch.jobs.len() * 5);
-        for (serial, job) in &batch.jobs {
-            let pieces = self.parts(job.range).into_iter().enumerate();
-            transfers.extend(
-                pieces.map(|(piece, part)| {
-                    Transfer::new(serial << PIECE_BITS | piece as u64, part.start, vec![part.chunk])
-                }),
-            );
-        }
-        // After a panic it is unknown which were begun: all are read again, and late pieces are dropped.
-        let sound = guarded(|| {
-            batch.queue.at(&outside).submit(&mut transfers);
-            Ok(())
         });
-        let serials: Vec<u64> = match sound {
-            Ok(()) if transfers.is_empty() => return outside,
-            Ok(()) => transfers.iter().map(|transfer| transfer.tag() >> PIECE_BITS).collect(),
-            Err(_) => batch.jobs.iter().map(|(serial, _)| *serial).collect(),
-        };
-        drop(transfers);
-        let outside = match outside.try_lock() {
-            Ok(mut state) => {
-                state.refused(batch.file, batch.number, &serials);
-                state.unlock()
-            }
-            Err(outside) => outside,
-        };
-        // Its reaper may wait for these alone.
-        batch.queue.once(&outside, |queue| queue.interrupt());
-        outside
     }
 
-    /// Reaps the file's queue, if no other thread does. False when there is nothing to reap.
-    pub(super) fn reap<'a>(
-        &self,
-        mut state: Guard<'a>,
-        file: FileId,
-        reaper: Reaper,
-    ) -> Result<(Guard<'a>, bool), Fault> {
-        let Some((number, queue)) = state.begin_reap(file, reaper) else { return Ok((state, false)) };
-        if let Reaper::Caller(slot) = reaper {
-            state.wait(slot).reaps = Some(queue.weak());
-        }
-        let source = state.file(file).map(|file| file.source.share());
-        let outside = state.unlock();
-        let mut ended = Vec::new();
-        let sound = guarded(|| {
-            queue.once(&outside, |queue| queue.reap(!matches!(reaper, Reaper::Poll), &mut ended));
-            Ok(())
+    /// Whether that thread goes on: while tasks read, or transfers are in flight. When not, it is gone.
+    pub fn thread_goes_on(&mut self, key: QueueKey, closing: bool) -> bool {
+        let goes_on = self.table.update_by_key(key, |queue| {
+            let wanted = std::mem::take(&mut queue.reaper_thread.wanted);
+            let goes_on = !closing && (wanted || queue.in_flight > 0);
+            if !goes_on {
+                queue.reaper_thread = ReaperThread::default();
+            }
+            goes_on
         });
-        ended.iter().filter_map(|ended| ended.result.as_ref().err()).for_each(log::source_failed);
-        let size = match source.filter(|_| !ended.is_empty()) {
-            Some(source) => source.once(&outside, |source| guarded(|| Ok(source.size()))),
-            None => Ok(0),
-        };
-        let now = self.now();
-        let mut state = outside.lock()?;
-        state.end_reap(file, number);
-        if let Reaper::Caller(slot) = reaper {
-            state.wait(slot).reaps = None;
-        }
-        ended.into_iter().for_each(|ended| state.come_in(now, file, ended, &size));
-        if sound.is_err() {
-            state.lost(file, number);
-        }
-        Ok((self.accept(state, file)?, true))
+        goes_on.unwrap_or(false)
     }
 
-    /// Takes what has ended at the file's queue without waiting, if it is anything.
-    pub(super) fn look_in<'a>(&self, state: Guard<'a>, file: FileId) -> Result<Guard<'a>, Fault> {
-        let Some(queue_state) = state.queue_state(file).filter(|queue_state| queue_state.unattended()) else {
-            return Ok(state);
-        };
-        let queue = queue_state.queue.share();
-        let outside = state.release();
-        let ended = queue.once(&outside, |queue| guarded(|| Ok(queue.has_ended()))).unwrap_or(true);
-        let state = outside.lock()?;
-        if ended { Ok(self.reap(state, file, Reaper::Poll)?.0) } else { Ok(state) }
+    /// That thread could not be started: the idle poll looks in once in a tick.
+    pub fn thread_not_started(&mut self, key: QueueKey) {
+        self.table.update_by_key(key, |queue| queue.reaper_thread = ReaperThread::default());
     }
 
-    /// The same for every file.
-    pub(super) fn look_in_everywhere<'a>(&self, mut state: Guard<'a>) -> Result<Guard<'a>, Fault> {
-        for number in 0..state.files.len() {
-            state = self.look_in(state, FileId(number as u32))?;
-        }
-        Ok(state)
+    /// That thread waits while a caller reaps: where it sleeps.
+    pub fn thread_sleeps(&mut self, key: QueueKey) -> Option<Arc<Condvar>> {
+        let condvar = Arc::new(Condvar::new());
+        self.table.update_by_key(key, |queue| queue.reaper_thread.condvar = Some(Arc::clone(&condvar)))?;
+        self.waiting_threads += 1;
+        Some(condvar)
     }
 
-    /// Waits for everything that is under way. For the end of the driver.
-    pub(super) fn drain(&self, outside: Outside<'_>) -> Result<(), Fault> {
-        let mut state = outside.lock()?;
-        for number in 0..state.files.len() {
-            let file = FileId(number as u32);
-            while let Some((number, queue)) = state.begin_reap(file, Reaper::Poll) {
-                let outside = state.release();
-                let mut ended = Vec::new();
-                queue.once(&outside, |queue| queue.reap(true, &mut ended));
-                let now = self.now();
-                state = outside.lock()?;
-                state.end_reap(file, number);
-                // No reader is left: how large it is does not matter.
-                ended.into_iter().for_each(|ended| state.come_in(now, file, ended, &Ok(0)));
-            }
-        }
-        let _outside = state.unlock();
-        Ok(())
+    /// That thread is awake again.
+    pub fn thread_awake(&mut self, key: QueueKey) {
+        self.waiting_threads -= 1;
+        self.table.update_by_key(key, |queue| {
+            queue.reaper_thread.condvar = None;
+            queue.called = false;
+        });
+    }
+
+    /// Every such thread looks up.
+    pub fn interrupt_threads(&mut self, notifications: &mut Notifications) {
+        self.table.queues.iter_mut().flatten().for_each(|queue| queue.interrupt_thread(notifications));
     }
 }

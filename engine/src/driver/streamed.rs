@@ -1,17 +1,16 @@
-//! A fetch that arrives piece by piece: each buffer goes into the store as soon as it is full, and who waits for it
-//! goes on.
+//! A fetch that arrives piece by piece: each buffer goes into the store as soon as it is full, and its readers go on.
 //!
-//! Never: keeps a byte of a fetch that was doomed meanwhile, or hands over a buffer that is not full (the last one is
-//! the end's matter, in `State::complete`).
+//! Example: a body of 1 MiB over HTTP, in four buffers of 256 KiB. A reader that waits for the first 4 KiB goes on after a
+//! quarter of the body. A buffer that is not full, which is always the last one, goes into the store at the end of the
+//! fetch (`State::complete`). Nothing is kept of a fetch that was doomed meanwhile.
 //!
 //! ```text
 //!   parts:  [full]  [full]  [being filled]  [room]  [room]
 //!             └──────┴─► store + Progress        └── what is left when the stream ends: Done or Failed
 //! ```
 
-use super::Shared;
 use super::jobs::{Job, Part};
-use super::lock::Outside;
+use super::shared::{Outside, Shared};
 use crate::source::Sink;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ impl<'a> Landing<'a> {
         self.parts.iter().map(|part| part.chunk.bytes().len() as u64).sum()
     }
 
-    /// What was not handed over.
+    /// The buffers that are not in the store yet.
     pub fn rest(self) -> Vec<Part> {
         self.parts.into()
     }

@@ -3,8 +3,7 @@
 //! Example: a fetch of three pieces. Piece 1 arrives first and waits; piece 0 arrives, and both land; piece 2 arrives and
 //! ends the fetch. A piece that ends early (the end of the file) ends the fetch at once.
 
-use super::jobs::{Job, Part};
-use super::state::GROUP_PAGES;
+use super::jobs::{GROUP_PAGES, Job, Part};
 use crate::budget::Claim;
 use foreread_core::units::{ByteRange, Nanos, PageSize};
 
@@ -15,10 +14,9 @@ pub struct Submitted {
     pub job: Job,
     /// Pieces at the queue.
     pub left: u32,
-    /// Pieces that wait for one before them: the number of the piece, and what came.
-    pub early: Vec<(u64, Part, u64)>,
-    /// Pieces that have landed, and how many bytes they are.
-    pub landed: (u64, u64),
+    /// Pieces that wait for one before them.
+    early: Vec<Piece>,
+    landed: Landed,
     /// The machine has its answer; pieces that still arrive are dropped.
     pub answered: bool,
     /// When it was submitted.
@@ -27,26 +25,73 @@ pub struct Submitted {
     pub claim: Claim,
 }
 
+/// A piece that has arrived.
+pub struct Piece {
+    /// Its place in the fetch.
+    pub number: u64,
+    pub part: Part,
+    /// Bytes that were read.
+    pub read: u64,
+}
+
+/// What has landed of a fetch, from its front.
+#[derive(Clone, Copy, Debug, Default)]
+struct Landed {
+    pieces: u64,
+    bytes: u64,
+}
+
+/// Pieces that land now.
+pub struct Landing {
+    pub parts: Vec<Part>,
+    /// Bytes of the fetch that have landed then.
+    pub bytes: u64,
+    /// Nothing more of it lands.
+    pub over: bool,
+}
+
 impl Submitted {
-    /// Takes the pieces that follow on what has landed. With them: how many bytes have landed then, and whether the last of
-    /// them ended early.
-    pub fn land_in_order(&mut self) -> (Vec<Part>, u64, bool) {
-        let mut parts = Vec::new();
-        let mut short = false;
-        while let Some(at) = self.early.iter().position(|(piece, ..)| *piece == self.landed.0).filter(|_| !short) {
-            let (_, part, read) = self.early.swap_remove(at);
+    pub fn new(serial: u64, job: Job, pieces: u32, began: Nanos, claim: Claim) -> Submitted {
+        let (early, landed) = (Vec::new(), Landed::default());
+        Submitted { serial, job, left: pieces, early, landed, answered: false, began, claim }
+    }
+
+    /// It has its answer, and what waits to land is not needed.
+    pub fn fail(&mut self) {
+        self.answered = true;
+        self.early.clear();
+    }
+
+    /// A piece arrives. Takes those that follow on what has landed.
+    pub fn arrive(&mut self, piece: Option<Piece>) -> Landing {
+        self.early.extend(piece);
+        let (mut parts, mut short) = (Vec::new(), false);
+        while let Some(at) = self.early.iter().position(|piece| piece.number == self.landed.pieces).filter(|_| !short) {
+            let Piece { part, read, .. } = self.early.swap_remove(at);
             let wanted = (part.chunk.bytes().len() as u64).min(self.job.range.end() - part.start);
             short = read < wanted;
-            self.landed = (self.landed.0 + 1, self.landed.1 + read.min(wanted));
+            self.landed = Landed { pieces: self.landed.pieces + 1, bytes: self.landed.bytes + read.min(wanted) };
             parts.push(part);
         }
-        (parts, self.landed.1, short)
+        let bytes = self.landed.bytes;
+        self.answered = short || bytes >= self.job.range.len();
+        Landing { parts, bytes, over: self.answered }
     }
 }
 
-/// The groups of pages that a range touches, each with its first and last page (past the end).
-pub fn groups(page: PageSize, range: ByteRange) -> impl Iterator<Item = (u64, u64)> {
+/// The pages of one group, of those that a range touches: the first, and the one past the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPages {
+    pub first: u64,
+    pub end: u64,
+}
+
+/// The groups of pages that a range touches.
+pub fn groups(page: PageSize, range: ByteRange) -> impl Iterator<Item = GroupPages> {
     let pages = page.cover(range);
-    let cut = move |number| (pages.first.max(number * GROUP_PAGES), pages.end.min((number + 1) * GROUP_PAGES));
+    let cut = move |number| GroupPages {
+        first: pages.first.max(number * GROUP_PAGES),
+        end: pages.end.min((number + 1) * GROUP_PAGES),
+    };
     (pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES)).map(cut)
 }

@@ -1,27 +1,22 @@
-//! The version of a source that a reader knows of, what a read meets before it begins, and how one version follows another.
+//! The version of a source that a reader knows of, and whether a read may begin.
+//!
+//! Example: a reader opened at version 1 reads a file that is now at version 4. That read fails with `Changed` and moves the
+//! cursor to 4; the next read is served from version 4. A pinned reader stays at 1, and every read of it fails.
 //!
 //! ```text
-//!   a newer version ──► told once: Changed ──► reads the new one
+//!   a newer version ──► Changed once ──► reads the new one
 //!                  └──► pinned: Changed, now and ever after
 //!   a larger size   ──► goes on: the same version, longer
 //!                  └──► pinned to its size: Changed, now and ever after
 //! ```
 //!
-//! ```text
-//!   changed: the old one is dropped ──► Due ──the thread that noticed──► Asked ──accepted: the size──► No
-//! ```
-//!
 //! A pinned reader has promised a size to a client with a cache of its own. Whether a file that grew was appended to can only
 //! be guessed from a sample of its bytes, so for such a client any other size is another version.
-//!
-//! Never: finds out by itself; the driver says what the version is.
 
-use super::lock::Remote;
-use super::state::State;
+use super::files::Known;
 use crate::error::Fault;
-use crate::source::Source;
-use foreread_core::event::{Error, Event};
-use foreread_core::units::{ByteRange, FileId, Nanos};
+use foreread_core::event::Error;
+use foreread_core::units::ByteRange;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the head of this file.
@@ -87,85 +82,56 @@ impl VersionCursor {
     }
 }
 
-/// Whether a file's source has said what it holds since it changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accepting {
-    /// It has, or it never changed.
-    No,
-    /// The thread that noticed the change has to ask.
-    Due,
-    /// It is asking.
-    Asked,
+/// How a read comes to begin, as far as its source has a say.
+pub enum Gate {
+    /// It need not begin: the source is another now, or has nothing there.
+    Over(Result<usize, Fault>),
+    /// The source has changed and has not said what it holds now.
+    Accepting,
+    /// It reaches the end known so far: the source is to be asked how large it is.
+    Ask,
+    /// The source is being asked for it.
+    Asking,
+    Open,
 }
 
-impl State {
-    /// How a read ends whose reader has not heard of the version that there is now.
-    pub fn outcome_if_changed(&self, file: FileId, seen: &VersionCursor) -> Option<Fault> {
-        let (_, version) = self.known(file);
-        (!seen.knows(version)).then_some(Fault::Read(Error::Changed))
-    }
+/// Whether the source has been asked for its size, for one read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeQuestion {
+    NotAsked,
+    Asking,
+    Answered,
+}
 
-    /// How a read ends that need not begin: the source is another now, or has nothing there.
-    pub fn met(&self, file: FileId, seen: &VersionCursor, range: ByteRange) -> Option<Result<usize, Fault>> {
-        if let Some(fault) = self.outcome_if_changed(file, seen) {
-            return Some(Err(fault));
-        }
-        let (size, _) = self.known(file);
-        if seen.size().is_some_and(|pinned| pinned != size) {
-            return Some(Err(Fault::Read(Error::Changed)));
-        }
-        (range.is_empty() || range.start() >= size).then_some(Ok(0))
+/// Whether a read of `range` may begin on a file of which this is `known`.
+#[inline]
+pub fn gate(known: Known, accepting: bool, cursor: &VersionCursor, range: ByteRange, question: SizeQuestion) -> Gate {
+    if !cursor.knows(known.version) {
+        return Gate::Over(Err(Fault::Read(Error::Changed)));
     }
+    if accepting {
+        return Gate::Accepting;
+    }
+    match question {
+        SizeQuestion::Asking => return Gate::Asking,
+        SizeQuestion::NotAsked if range.end() > known.size && !range.is_empty() => return Gate::Ask,
+        SizeQuestion::NotAsked | SizeQuestion::Answered => {}
+    }
+    if cursor.size().is_some_and(|pinned| pinned != known.size) {
+        return Gate::Over(Err(Fault::Read(Error::Changed)));
+    }
+    if range.is_empty() || range.start() >= known.size {
+        return Gate::Over(Ok(0));
+    }
+    Gate::Open
+}
 
-    /// How a read has ended: one that was served while the source grew may hold bytes from after that.
-    pub fn settle(&self, file: FileId, seen: &VersionCursor, outcome: Result<usize, Error>) -> Result<usize, Error> {
-        let grew = seen.size().is_some_and(|pinned| pinned != self.known(file).0);
-        if grew { outcome.and(Err(Error::Changed)) } else { outcome }
+/// How a read has ended: one that was served while the source grew may hold bytes from after that.
+pub fn settle(known: Known, cursor: &VersionCursor, outcome: Result<usize, Error>) -> Result<usize, Error> {
+    let grew = cursor.size().is_some_and(|pinned| pinned != known.size);
+    let outcome = if grew { outcome.and(Err(Error::Changed)) } else { outcome };
+    if outcome == Err(Error::Changed) {
+        cursor.told(known.version);
     }
-
-    /// This version of the source may be larger than the machine knows.
-    pub fn grown(&mut self, now: Nanos, file: FileId, version: u64, size: u64) {
-        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return };
-        if entry.version == version && size > entry.size {
-            entry.size = size;
-            self.feed(now, Event::Grown { file, size });
-        }
-    }
-
-    /// The source is another version than `version`. The first to say so drops everything of the old one.
-    pub fn changed(&mut self, now: Nanos, file: FileId, version: u64) {
-        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return };
-        if entry.version == version {
-            self.versions += 1;
-            (entry.version, entry.size, entry.accepting) = (self.versions, 0, Accepting::Due);
-            // The size comes with `accepted`. The source is asked without the lock, which is given up in between: nothing can
-            // be read of the new version before the old one is gone.
-            self.feed(now, Event::Changed { file, size: 0 });
-        }
-    }
-
-    /// Whether a file's source still has to say what it holds since it changed.
-    pub fn is_accepting(&self, file: FileId) -> bool {
-        self.file(file).is_some_and(|file| file.accepting != Accepting::No)
-    }
-
-    /// The source to be asked what it holds since it changed, and the version that this will be. Given to one caller only, which asks.
-    pub fn begin_accept(&mut self, file: FileId) -> Option<(Remote<dyn Source>, u64)> {
-        let entry = self.files.get_mut(file.0 as usize)?.as_mut()?;
-        if entry.accepting != Accepting::Due {
-            return None;
-        }
-        entry.accepting = Accepting::Asked;
-        Some((entry.source.share(), entry.version))
-    }
-
-    /// The source has said how large it is since it changed.
-    pub fn accepted(&mut self, now: Nanos, file: FileId, version: u64, size: u64) {
-        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return };
-        if entry.version == version {
-            entry.accepting = Accepting::No;
-            self.grown(now, file, version, size);
-            self.tell(file);
-        }
-    }
+    outcome
 }

@@ -1,102 +1,223 @@
-//! The worker threads: they run fetches that no caller waits for, and demand fetches whose callers are busy.
+//! The worker threads, counted: how many run, how many are idle, and which of them watches the timer and the queues.
 //!
-//! The driver spawns one when there is a job and no idle worker, up to the limit, and joins all of them at its end.
-//! Example: a window of 16 fetches with 4 workers: each runs one fetch, and takes the next when it is done. No read
-//! depends on a worker: without one, readahead that no reader joins is not read.
+//! A worker runs fetches that no caller waits for, and demand fetches whose callers are busy. It is started when there is
+//! work and no idle worker, up to the limit. No read depends on one. The threads themselves are in `thread_loops.rs`.
+//!
+//! Example: limit 4, one idle, a window of 3 fetches. [`Workers::call`] says: notify 1, start 2. All three are `called`
+//! until they look for work, so the next thread that gives up the lock calls no fourth.
 //!
 //! ```text
-//!   spawned ──► called ──► running jobs: demand first, then ahead ──none left──► idle ──notified──► called
+//!   started ──► called ──► running jobs: demand first, then ahead ──none left──► idle ──notified──► called
 //!                                │ closing                                        │ the time of a timer: Timer
 //!                                ▼                                                ▼
 //!                              ended ◄────────────────────────────────────────── closing
 //! ```
 
-use super::jobs::IdlePoll;
-use super::lock::Outside;
-use super::queue::{LINGER, TICK};
-use super::state::State;
-use super::{LOOK_UP, Shared};
-use crate::error::Fault;
-use foreread_core::event::Class;
-use std::sync::Arc;
+use super::lock::WAKEUP_TIMEOUT;
+use foreread_core::units::Nanos;
 use std::time::Duration;
 
-/// Starts a worker. [`ThreadPool`](super::jobs::ThreadPool) already counts it as started and called.
-pub fn spawn_worker(outside: Outside<'_>) -> Outside<'_> {
-    let own = Arc::clone(outside.shared());
-    let spawned = outside.shared().threads.spawn("foreread", move || {
-        // After a panic behind the lock there is nothing left to do.
-        let _ = work(&own);
-    });
-    if spawned {
-        return outside;
+/// How often a worker polls the queues that no thread reaps. 16 fetches of 1 MiB in each tick are 16 GB/s.
+const TICK: Duration = Duration::from_millis(1);
+/// Ticks without a transfer after which it ends.
+const LINGER: u32 = 50;
+
+/// See the head of this file. `idle + called` of them wait at their condvar, or are being started.
+#[derive(Default)]
+pub struct Workers {
+    /// How many there may be.
+    max: u32,
+    started: u32,
+    idle: u32,
+    /// Notified, and not yet looking for work.
+    called: u32,
+    closing: bool,
+    /// When the machine wants its next `Timer`.
+    wake_at: Option<Nanos>,
+    /// That time is another: one of them has to look at it.
+    timer_moved: bool,
+    idle_poll: IdlePoll,
+}
+
+/// Whether one of the workers polls queues that no thread reaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum IdlePoll {
+    #[default]
+    No,
+    /// One has been called for it, and begins once it is idle.
+    Called,
+    Kept,
+}
+
+/// How many workers to notify and to start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CalledWorkers {
+    pub notified: u32,
+    pub spawned: u32,
+}
+
+impl Workers {
+    pub fn new(max: u32) -> Workers {
+        Workers { max, ..Workers::default() }
     }
-    match outside.try_lock() {
-        Ok(mut state) => {
-            state.not_spawned();
-            state.unlock()
+
+    /// A pool in the middle of its life.
+    #[cfg(test)]
+    pub fn with(max: u32, idle: u32, called: u32) -> Workers {
+        Workers { max, idle, called, ..Workers::default() }
+    }
+
+    // ---- getters ----
+
+    pub fn started(&self) -> u32 {
+        self.started
+    }
+
+    /// Notified or started, and not yet looking for work.
+    pub fn called(&self) -> u32 {
+        self.called
+    }
+
+    /// There are none: callers run every fetch.
+    pub fn is_disabled(&self) -> bool {
+        self.max == 0
+    }
+
+    /// No worker can fetch for a task.
+    pub fn is_unavailable(&self) -> bool {
+        self.max == 0 || self.closing
+    }
+
+    /// One is free or can be started.
+    pub fn has_room(&self) -> bool {
+        self.idle + self.called > 0 || self.started < self.max
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// One polls the queues that no thread reaps, or will.
+    pub fn polls_while_idle(&self) -> bool {
+        self.idle_poll != IdlePoll::No
+    }
+
+    // ---- how many to call ----
+
+    /// Calls a worker for each of `things` for which none has been called. `idle_poll`: one should poll the queues.
+    pub fn call(&mut self, things: usize, idle_poll: bool) -> CalledWorkers {
+        let idle_poll =
+            idle_poll && self.idle_poll == IdlePoll::No && (self.idle > 0 || self.started < self.max) && !self.closing;
+        let things = (things + usize::from(self.timer_moved) + usize::from(idle_poll)) as u32;
+        self.timer_moved = false;
+        if idle_poll {
+            self.idle_poll = IdlePoll::Called;
         }
-        Err(outside) => outside,
+        let wanted = things.saturating_sub(self.called);
+        let notified = wanted.min(self.idle);
+        let spawned = if self.closing { 0 } else { (wanted - notified).min(self.max - self.started) };
+        self.idle -= notified;
+        self.started += spawned;
+        self.called += notified + spawned;
+        CalledWorkers { notified, spawned }
+    }
+
+    /// One could not be started: no more are tried.
+    pub fn not_spawned(&mut self) {
+        self.started -= 1;
+        self.called = self.called.saturating_sub(1);
+        self.max = self.started;
+    }
+
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    // ---- what a worker says of itself ----
+
+    /// A started worker looks for work.
+    pub fn begins(&mut self) {
+        self.called = self.called.saturating_sub(1);
+    }
+
+    pub fn falls_idle(&mut self) {
+        self.idle += 1;
+    }
+
+    /// It is awake. The caller of a worker has moved one from idle to called; any idle worker may be the one that wakes.
+    pub fn wakes(&mut self) {
+        match self.called {
+            0 => self.idle = self.idle.saturating_sub(1),
+            _ => self.called -= 1,
+        }
+    }
+
+    /// How long a worker may sleep. One of them polls the queues that no reader reaps: it begins when it was called for that,
+    /// and ends after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these, if this worker polls.
+    pub fn pause(&mut self, quiet_ticks: &mut Option<u32>, unattended: bool) -> Duration {
+        if self.idle_poll == IdlePoll::Called {
+            (self.idle_poll, *quiet_ticks) = (IdlePoll::Kept, Some(0));
+        }
+        let Some(quiet) = quiet_ticks.as_mut() else { return WAKEUP_TIMEOUT };
+        *quiet = if unattended { 0 } else { *quiet + 1 };
+        if *quiet <= LINGER {
+            return TICK;
+        }
+        (self.idle_poll, *quiet_ticks) = (IdlePoll::No, None);
+        WAKEUP_TIMEOUT
+    }
+
+    // ---- the timer ----
+
+    /// When the machine wants its next `Timer`.
+    pub fn timer(&self) -> Option<Nanos> {
+        self.wake_at
+    }
+
+    pub fn timer_moved(&self) -> bool {
+        self.timer_moved
+    }
+
+    pub fn set_timer(&mut self, at: Nanos) {
+        if self.wake_at.is_none_or(|old| at < old) {
+            self.wake_at = Some(at);
+            self.timer_moved = true;
+        }
+    }
+
+    /// Whether the timer's time has come. Said once.
+    #[inline]
+    pub fn take_due_timer(&mut self, now: Nanos) -> bool {
+        let due = self.wake_at.is_some_and(|at| at <= now);
+        if due {
+            self.wake_at = None;
+        }
+        due
     }
 }
 
-fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
-    let mut state = Outside::enter(shared).lock()?;
-    state.workers.called = state.workers.called.saturating_sub(1);
-    let mut idle_poll = None;
-    loop {
-        state.ring_timer(shared.now());
-        if state.unattended > 0 {
-            state = shared.look_in_everywhere(state)?;
-        }
-        // Checked here because the lock was released above, and is held from here to the wait.
-        if state.workers.closing {
-            return Ok(());
-        }
-        if let Some(file) = state.checks.pop_front() {
-            state = shared.answer(state, file)?;
-            continue;
-        }
-        if let Some((job, class)) = state.jobs.take_any() {
-            let bytes = job.range.len();
-            let claim = match class {
-                Class::Demand => Some(shared.budget.demand(bytes)),
-                Class::Ahead => shared.budget.ahead(bytes),
-            };
-            match claim {
-                Some(claim) => state = shared.run(state, &job, claim)?,
-                None => state.refuse(&job),
-            }
-            continue;
-        }
-        if let Some(wakeups) = state.wakeups() {
-            state = state.release().wake(wakeups).lock()?;
-            continue;
-        }
-        let until = state.wake_at.map(|at| Duration::from_nanos(at.since(shared.now())));
-        let look_up = poll_while_idle(&mut state, &mut idle_poll);
-        state.workers.idle += 1;
-        let pause = until.map_or(look_up, |u| u.min(look_up));
-        state = state.sleep_on(&shared.workers_condvar, pause)?.0;
-        // The caller of a worker has moved one from idle to called; any idle worker may be the one that wakes.
-        match state.workers.called {
-            0 => state.workers.idle = state.workers.idle.saturating_sub(1),
-            _ => state.workers.called -= 1,
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// One worker polls the queues that no reader reaps. It takes this task when it is called for, and ends it after [`LINGER`]
-/// ticks without a transfer. `ticks` counts these, if this worker polls. Returns how long the worker may sleep.
-fn poll_while_idle(state: &mut State, ticks: &mut Option<u32>) -> Duration {
-    if state.workers.idle_poll == IdlePoll::Called {
-        (state.workers.idle_poll, *ticks) = (IdlePoll::Kept, Some(0));
+    #[test]
+    fn a_worker_polls_until_it_was_quiet_for_long_enough() {
+        let mut workers = Workers::with(1, 1, 0);
+        assert_eq!(workers.call(0, true), CalledWorkers { notified: 1, spawned: 0 });
+        assert_eq!(workers.call(0, true), CalledWorkers::default(), "one polls, and is called once");
+        let mut ticks = None;
+        assert_eq!(workers.pause(&mut ticks, true), TICK);
+        let quiet = (0..LINGER).filter(|_| workers.pause(&mut ticks, false) == TICK).count();
+        assert_eq!(quiet, LINGER as usize);
+        assert_eq!((workers.pause(&mut ticks, false), ticks), (WAKEUP_TIMEOUT, None));
+        assert!(!workers.polls_while_idle());
     }
-    let Some(quiet) = ticks.as_mut() else { return LOOK_UP };
-    *quiet = if state.unattended > 0 { 0 } else { *quiet + 1 };
-    if *quiet <= LINGER {
-        return TICK;
+
+    #[test]
+    fn the_earliest_timer_rings_once() {
+        let mut workers = Workers::new(1);
+        [30, 20, 40].into_iter().for_each(|at| workers.set_timer(Nanos(at)));
+        assert!(workers.timer_moved() && !workers.take_due_timer(Nanos(19)));
+        assert!(workers.take_due_timer(Nanos(20)) && !workers.take_due_timer(Nanos(99)));
     }
-    (state.workers.idle_poll, *ticks) = (IdlePoll::No, None);
-    LOOK_UP
 }

@@ -3,7 +3,7 @@
 //! Never: needs a runtime, or a thread of the caller's; blocks where a worker thread can be had.
 
 use super::Reader;
-use crate::driver::{Progress, ReadBuf};
+use crate::driver::{Progress, ReadBuf, TaskRead};
 use crate::error::ReadError;
 use std::future::Future;
 use std::pin::Pin;
@@ -54,17 +54,9 @@ impl Future for ReadAt<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ReadAt { reader, buf, offset, progress } = self.get_mut();
         let len = buf.len();
-        let place = (&mut ReadBuf::One(buf), *offset);
-        match reader.engine.driver().poll_read(
-            (reader.open, reader.file),
-            &reader.seen,
-            place,
-            progress,
-            context.waker(),
-        ) {
-            Ok(poll) => poll.map(Ok),
-            Err(fault) => Poll::Ready(Err(reader.explain(fault, len, *offset))),
-        }
+        let task = TaskRead { at: reader.at, seen: &reader.seen, offset: *offset, waker: context.waker() };
+        let poll = reader.engine.driver().poll_read(&task, &mut ReadBuf::One(buf), progress);
+        poll.map_err(|fault| reader.explain(fault, len, task.offset))
     }
 }
 

@@ -9,7 +9,7 @@
 //! ```
 
 use super::Reader;
-use crate::driver::guarded;
+use crate::driver::{Known, guarded};
 use crate::error::WriteError;
 use crate::source::SourceError;
 use foreread_core::units::ByteRange;
@@ -39,7 +39,7 @@ impl Reader {
     /// See [`WriteError`]. What the range holds then is of no meaning.
     pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), WriteError> {
         let stopped = |_| WriteError::Stopped;
-        let (size, version) = self.engine.driver().known(self.file).map_err(stopped)?;
+        let Known { size, version } = self.engine.driver().known(self.at.file).map_err(stopped)?;
         if !self.seen.knows(version) || self.seen.size().is_some_and(|pinned| pinned != size) {
             return Err(WriteError::Changed { what: format!("{}: the source has changed", self.describe()) });
         }
@@ -50,11 +50,11 @@ impl Reader {
         }
         let written = guarded(|| self.source.write_at(buf, offset));
         // Also when it failed: nobody knows how far it came.
-        self.engine.driver().invalidate(self.file, ByteRange::between(offset, end)).map_err(stopped)?;
+        self.engine.driver().invalidate(self.at.file, ByteRange::between(offset, end)).map_err(stopped)?;
         if let Err(SourceError::Changed { .. }) = written {
-            self.engine.driver().changed(self.file, version).map_err(stopped)?;
+            self.engine.driver().changed(self.at.file, version).map_err(stopped)?;
             // This write tells its caller, unless the reader is pinned.
-            self.seen.told(self.engine.driver().known(self.file).map_err(stopped)?.1);
+            self.seen.told(self.engine.driver().known(self.at.file).map_err(stopped)?.version);
         }
         written.map_err(|error| self.refuse(error))
     }

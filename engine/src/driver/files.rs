@@ -1,0 +1,227 @@
+//! The files that are open and their readers: which source, how large, which version.
+//!
+//! A file has a number from its first reader to its last; then the number is used again. Its version number is new each
+//! time the source changes, over all files, so that a late answer of an old version is recognised.
+//!
+//! Example: file 0 is opened at version 1 and read by two readers. Its source changes: [`Files::change`] makes it version 2
+//! of size 0. The thread that noticed asks the source what it holds now, and [`Files::accept`] sets the size.
+//!
+//! ```text
+//!   No ──change──► Due ──the thread that noticed──► Asked ──accept: the size──► No
+//! ```
+
+use super::lock::Remote;
+use crate::source::Source;
+use foreread_core::units::{FileId, OpenId};
+
+/// An open description and its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    pub file: FileId,
+    pub open: OpenId,
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// As told to the machine.
+    pub size: u64,
+    /// Counts the changes; no other version of any file has this number.
+    pub version: u64,
+}
+
+struct File {
+    source: Remote<dyn Source>,
+    /// Its bytes come one after the other.
+    streams: bool,
+    known: Known,
+    accepting: Accepting,
+    /// Open descriptions. The last one takes the file with it.
+    opens: u32,
+}
+
+/// Whether a file's source has said what it holds since it changed. Until then nothing is read: the size is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    /// It has, or it never changed.
+    No,
+    /// The thread that noticed the change has to ask.
+    Due,
+    /// That thread is asking.
+    Asked,
+}
+
+/// What became of an attempt to open a file once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// The new reader, and the size of the file.
+    Yes { open: OpenId, size: u64 },
+    /// There are too many; the file has other readers.
+    No,
+    /// There are too many, and the file has no reader: it is to be forgotten.
+    NoReader,
+}
+
+/// A reader that was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    pub file: FileId,
+    /// It was the last one of its file.
+    pub last: bool,
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Files {
+    /// By number; those without a file are free.
+    files: Vec<Option<File>>,
+    free_files: Vec<u32>,
+    /// Versions there have been, of all files.
+    versions: u64,
+    /// Numbers of open descriptions in use.
+    opens: Vec<Option<FileId>>,
+    free_opens: Vec<u32>,
+}
+
+impl Files {
+    // ---- getters ----
+
+    /// Files that have a reader.
+    pub fn len(&self) -> usize {
+        self.files.len() - self.free_files.len()
+    }
+
+    /// Open descriptions.
+    pub fn opens(&self) -> usize {
+        self.opens.len() - self.free_opens.len()
+    }
+
+    /// Size and version; zero when its last reader is closed.
+    #[inline]
+    pub fn known(&self, file: FileId) -> Known {
+        self.get(file).map_or(Known::default(), |file| file.known)
+    }
+
+    /// One more owner of its source.
+    pub fn source(&self, file: FileId) -> Option<Remote<dyn Source>> {
+        self.get(file).map(|file| file.source.share())
+    }
+
+    /// Its bytes come one after the other.
+    pub fn streams(&self, file: FileId) -> bool {
+        self.get(file).is_some_and(|file| file.streams)
+    }
+
+    /// Whether its source still has to say what it holds since it changed.
+    #[inline]
+    pub fn is_accepting(&self, file: FileId) -> bool {
+        self.get(file).is_some_and(|file| file.accepting != Accepting::No)
+    }
+
+    fn get(&self, file: FileId) -> Option<&File> {
+        self.files.get(file.0 as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, file: FileId) -> Option<&mut File> {
+        self.files.get_mut(file.0 as usize)?.as_mut()
+    }
+
+    // ---- files and readers ----
+
+    /// A new file; nothing when there are `limit` already.
+    pub fn add(&mut self, source: Remote<dyn Source>, size: u64, streams: bool, limit: u32) -> Option<FileId> {
+        let number = take_number(&mut self.files, &mut self.free_files, limit)?;
+        self.versions += 1;
+        let known = Known { size, version: self.versions };
+        self.files[number as usize] = Some(File { source, streams, known, accepting: Accepting::No, opens: 0 });
+        Some(FileId(number))
+    }
+
+    /// A new reader, unless there are `limit` already.
+    pub fn open(&mut self, file: FileId, limit: u32) -> Opened {
+        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return Opened::No };
+        let Some(open) = take_number(&mut self.opens, &mut self.free_opens, limit) else {
+            return if entry.opens == 0 { Opened::NoReader } else { Opened::No };
+        };
+        entry.opens += 1;
+        self.opens[open as usize] = Some(file);
+        Opened::Yes { open: OpenId(open), size: entry.known.size }
+    }
+
+    /// A reader is closed. Nothing when it was closed before.
+    pub fn close(&mut self, open: OpenId) -> Option<Closed> {
+        let file = self.opens.get_mut(open.0 as usize)?.take()?;
+        self.free_opens.push(open.0);
+        let entry = self.get_mut(file)?;
+        entry.opens -= 1;
+        Some(Closed { file, last: entry.opens == 0 })
+    }
+
+    /// Gives a file's number back. With it: its source, to be dropped without the lock.
+    pub fn remove(&mut self, file: FileId) -> Option<Remote<dyn Source>> {
+        let gone = self.files.get_mut(file.0 as usize)?.take()?;
+        self.free_files.push(file.0);
+        Some(gone.source)
+    }
+
+    // ---- versions ----
+
+    /// This version of the source may be larger than the machine knows. True when it is.
+    pub fn grow(&mut self, file: FileId, version: u64, size: u64) -> bool {
+        let Some(entry) = self.get_mut(file) else { return false };
+        let grown = entry.known.version == version && size > entry.known.size;
+        if grown {
+            entry.known.size = size;
+        }
+        grown
+    }
+
+    /// The source is another version than `version`. True for the first to say so. The size comes with [`Files::accept`]:
+    /// the source is asked without the lock, and until then nothing can be read of the new version.
+    pub fn change(&mut self, file: FileId, version: u64) -> bool {
+        let next = self.versions + 1;
+        let Some(entry) = self.get_mut(file).filter(|entry| entry.known.version == version) else { return false };
+        (entry.known, entry.accepting) = (Known { size: 0, version: next }, Accepting::Due);
+        self.versions = next;
+        true
+    }
+
+    /// The source to be asked what it holds since it changed, and the version that this will be. Given to one thread only,
+    /// which asks.
+    pub fn begin_accept(&mut self, file: FileId) -> Option<(Remote<dyn Source>, u64)> {
+        let entry = self.get_mut(file).filter(|entry| entry.accepting == Accepting::Due)?;
+        entry.accepting = Accepting::Asked;
+        Some((entry.source.share(), entry.known.version))
+    }
+
+    /// The source has said what it holds. False when it has changed again, or is closed.
+    pub fn accept(&mut self, file: FileId, version: u64) -> bool {
+        let Some(entry) = self.get_mut(file).filter(|entry| entry.known.version == version) else { return false };
+        entry.accepting = Accepting::No;
+        true
+    }
+}
+
+/// An unused number below `limit`: one that was given back, or the next.
+fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) -> Option<u32> {
+    if let Some(number) = free.pop() {
+        return Some(number);
+    }
+    let number = u32::try_from(list.len()).ok().filter(|&n| n < limit)?;
+    list.push(None);
+    Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again_and_end_at_the_limit() {
+        let (mut list, mut free): (Vec<Option<u8>>, Vec<u32>) = Default::default();
+        let taken: Vec<Option<u32>> = (0..4).map(|_| take_number(&mut list, &mut free, 3)).collect();
+        assert_eq!(taken, [Some(0), Some(1), Some(2), None]);
+        free.push(1);
+        assert_eq!((take_number(&mut list, &mut free, 3), take_number(&mut list, &mut free, 3)), (Some(1), None));
+    }
+}

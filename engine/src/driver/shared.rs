@@ -1,0 +1,235 @@
+//! What all threads of a driver share, and what each does when it gives up the lock: wake, start and submit.
+//!
+//! Example: a thread that holds the lock feeds a `Read` that misses. The machine submits one demand fetch and four of
+//! readahead. `unlock` releases the lock, submits what the file's queue has room for, notifies or starts a worker for what is
+//! left, and returns an [`Outside`] with which the thread may read the source.
+//!
+//! ```text
+//!   Outside ──lock──► Guard ──unlock──► Outside: wakes threads and tasks, submits batches, drops closed sources
+//!                       └────release──► Outside: wakes no thread; the next unlock does
+//! ```
+//!
+//! A thread that is started runs one of the two [`Loops`], which this file does not know.
+
+use super::jobs::Part;
+use super::lock::{Lock, Locked, Unlocked};
+use super::notifications::QueueKey;
+use super::panics::guarded;
+use super::queue::{Batch, serial_of, tag};
+use super::state::State;
+use super::submitted::{GroupPages, groups};
+use super::threads::Threads;
+use super::wakeups::Wakeups;
+use crate::budget::Budget;
+use crate::chunk::Pool;
+use crate::error::Fault;
+use crate::source::Transfer;
+use crate::sync::Condvar;
+use foreread_core::units::{ByteRange, Nanos, PageSize};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the threads of a driver run.
+#[derive(Clone, Copy)]
+pub struct Loops {
+    pub worker: fn(&Arc<Shared>),
+    /// Reaps a queue for tasks.
+    pub reaper: fn(&Arc<Shared>, QueueKey),
+}
+
+/// See the head of this file.
+pub struct Shared {
+    pub state: Lock<State>,
+    /// Where idle workers wait.
+    pub workers_condvar: Condvar,
+    /// Where readers wait until a source that has changed has said what it holds.
+    pub accepted: Condvar,
+    pub threads: Threads,
+    pub start: Instant,
+    pub pool: Arc<Pool>,
+    pub page: PageSize,
+    pub budget: Arc<Budget>,
+    pub loops: Loops,
+}
+
+impl Shared {
+    /// Nanoseconds since the driver was made.
+    pub fn now(&self) -> Nanos {
+        let since = self.start.elapsed();
+        Nanos(since.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(since.subsec_nanos())))
+    }
+
+    /// Buffers for whole pages, one for each group the range touches.
+    pub fn parts(&self, range: ByteRange) -> Vec<Part> {
+        let part = |pages: GroupPages| {
+            let chunk = self.pool.take((pages.end - pages.first) as usize);
+            Part { start: self.page.start_of(pages.first), chunk }
+        };
+        groups(self.page, range).map(part).collect()
+    }
+}
+
+/// A thread that does not hold the lock.
+pub struct Outside<'a> {
+    shared: &'a Arc<Shared>,
+    unlocked: Unlocked,
+}
+
+impl Deref for Outside<'_> {
+    type Target = Unlocked;
+
+    fn deref(&self) -> &Unlocked {
+        &self.unlocked
+    }
+}
+
+impl<'a> Outside<'a> {
+    /// For a thread that comes from outside of the driver.
+    pub fn enter(shared: &'a Arc<Shared>) -> Outside<'a> {
+        Outside { shared, unlocked: Unlocked::enter() }
+    }
+
+    /// Takes the lock. After a panic behind it every reader gets an error instead of a guess.
+    #[inline]
+    pub fn lock(self) -> Result<Guard<'a>, Fault> {
+        self.try_lock().map_err(|_| Fault::Stopped)
+    }
+
+    /// The same, for a caller that goes on without it.
+    #[inline]
+    pub fn try_lock(self) -> Result<Guard<'a>, Outside<'a>> {
+        let Outside { shared, unlocked } = self;
+        match shared.state.take(unlocked) {
+            Ok(state) => Ok(Guard { state, shared }),
+            Err(unlocked) => Err(Outside { shared, unlocked }),
+        }
+    }
+
+    /// Wakes, starts and submits what the state asked for when the lock was given up.
+    #[cold]
+    pub fn wake(mut self, wakeups: Wakeups) -> Self {
+        let Wakeups { batches, notifications, workers } = wakeups;
+        notifications.notify_threads();
+        (0..workers.notified).for_each(|_| self.shared.workers_condvar.notify_one());
+        for _ in 0..workers.spawned {
+            self = self.spawn_worker();
+        }
+        for batch in batches {
+            self = self.submit(batch);
+        }
+        for &key in notifications.unreaped() {
+            self = self.spawn_reaper(key);
+        }
+        notifications.wake_tasks();
+        self
+    }
+
+    /// Starts a worker, which is counted as started and called.
+    fn spawn_worker(self) -> Self {
+        let own = Arc::clone(self.shared);
+        if self.shared.threads.spawn("foreread", move || (own.loops.worker)(&own)) {
+            return self;
+        }
+        self.locked(State::worker_not_spawned)
+    }
+
+    /// Starts the thread that reaps a queue for tasks.
+    fn spawn_reaper(self, key: QueueKey) -> Self {
+        let own = Arc::clone(self.shared);
+        if self.shared.threads.spawn("foreread-queue", move || (own.loops.reaper)(&own, key)) {
+            return self;
+        }
+        self.locked(|state| state.queues.thread_not_started(key))
+    }
+
+    /// Tells the state something, unless a panic behind the lock has stopped the driver.
+    fn locked(self, tell: impl FnOnce(&mut State)) -> Self {
+        match self.try_lock() {
+            Ok(mut state) => {
+                tell(&mut state);
+                state.unlock()
+            }
+            Err(outside) => outside,
+        }
+    }
+
+    /// Submits a batch.
+    fn submit(self, batch: Batch) -> Self {
+        let mut transfers = Vec::with_capacity(batch.jobs.len() * 5);
+        for submitted in &batch.jobs {
+            let pieces = (0..).zip(self.shared.parts(submitted.job.range));
+            transfers.extend(pieces.map(|(piece, part): (u64, Part)| {
+                Transfer::new(tag(submitted.serial, piece), part.start, vec![part.chunk])
+            }));
+        }
+        // After a panic it is unknown which were begun: all are read again, and late pieces are dropped.
+        let sound = guarded(|| {
+            batch.queue.at(&self).submit(&mut transfers);
+            Ok(())
+        });
+        let serials: Vec<u64> = match sound {
+            Ok(()) if transfers.is_empty() => return self,
+            Ok(()) => transfers.iter().map(|transfer| serial_of(transfer.tag())).collect(),
+            Err(_) => batch.jobs.iter().map(|submitted| submitted.serial).collect(),
+        };
+        drop(transfers);
+        let outside = self.locked(|state| {
+            let jobs = state.queues.refuse(batch.key, &serials);
+            state.jobs.put_back(jobs);
+        });
+        // Its reaper may wait for these alone.
+        batch.queue.once(&outside, |queue| queue.interrupt());
+        outside
+    }
+}
+
+/// The state, for as long as this thread holds the lock.
+pub struct Guard<'a> {
+    state: Locked<'a, State>,
+    shared: &'a Arc<Shared>,
+}
+
+impl<'a> Guard<'a> {
+    pub fn shared(&self) -> &'a Arc<Shared> {
+        self.shared
+    }
+
+    /// Gives up the lock and wakes every thread that has something to do now.
+    #[inline]
+    pub fn unlock(mut self) -> Outside<'a> {
+        let wakeups = self.state.wakeups();
+        let outside = self.release();
+        match wakeups {
+            None => outside,
+            Some(wakeups) => outside.wake(wakeups),
+        }
+    }
+
+    /// Gives up the lock and wakes no thread: the next to unlock does.
+    #[inline]
+    pub fn release(self) -> Outside<'a> {
+        Outside { unlocked: self.state.release(), shared: self.shared }
+    }
+
+    /// Gives up the lock until `condvar` is notified, at most for `time`. True when the time has passed.
+    pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Guard<'a>, bool), Fault> {
+        let Guard { state, shared } = self;
+        let (state, passed) = state.sleep_on(condvar, time)?;
+        Ok((Guard { state, shared }, passed))
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
