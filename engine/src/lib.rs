@@ -38,6 +38,7 @@ pub mod source;
 mod store;
 mod sync;
 mod system;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use budget::{Budget, BudgetLimits, BudgetUse, MIN_MEMORY_BYTES};

@@ -1,12 +1,12 @@
 //! What the engine asks of the system and may be refused: threads, files, and mappings of memory (buffers, rings of io_uring).
 //!
-//! One place for all, so that a test can have the Nth request refused ([`crate::testing::refuse`]): a real system refuses
-//! when it is short, which no test can arrange to the request. Never: a panic, or a retry.
+//! One place for all, so that a test can have the Nth request refused (`testing::refuse`): a real system refuses when it
+//! is short, which no test can arrange to the request. A refusal is an error of the caller, without a panic or a retry.
+//!
+//! Example: `refuse(Request::Thread, Some(1), true)` lets one thread start and refuses all that follow.
 
 use memmap2::MmapMut;
-use rustix::io::Errno;
 use std::io::{Error, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 /// What may be refused.
@@ -20,54 +20,72 @@ pub enum Request {
     File,
 }
 
-const KINDS: usize = 3;
-/// Requests until one is refused, of each kind: 1 is the next, 0 is none.
-static COUNTDOWN: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
-/// Whether those that follow are refused, too.
-static LASTING: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
-
-impl Request {
-    fn number(self) -> usize {
-        match self {
-            Request::Thread => 0,
-            Request::Mapping => 1,
-            Request::File => 2,
-        }
-    }
-
-    /// What the system says when it refuses.
-    fn errno(self) -> Errno {
-        match self {
-            Request::Thread => Errno::AGAIN,
-            Request::Mapping => Errno::NOMEM,
-            Request::File => Errno::MFILE,
-        }
-    }
+/// Fails where a test has asked for it. A build without the feature `testing` refuses nothing.
+#[cfg(not(any(test, feature = "testing")))]
+pub fn allowed(_: Request) -> Result<()> {
+    Ok(())
 }
 
-/// Has request `nth` (from 0) from now on refused, and with `lasting` all that follow. Nothing: none any more.
-pub fn refuse(request: Request, nth: Option<u64>, lasting: bool) {
-    LASTING[request.number()].store(u64::from(lasting), Ordering::SeqCst);
-    COUNTDOWN[request.number()].store(nth.map_or(0, |nth| nth + 1), Ordering::SeqCst);
-}
+#[cfg(any(test, feature = "testing"))]
+pub use refusals::{allowed, is_due, refuse};
 
-/// Whether a refusal that was asked for is still to come.
-pub fn is_due(request: Request) -> bool {
-    COUNTDOWN[request.number()].load(Ordering::SeqCst) > 0
-}
+/// Requests that a test has refused.
+#[cfg(any(test, feature = "testing"))]
+mod refusals {
+    use super::Request;
+    use rustix::io::Errno;
+    use std::io::Result;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Fails where a test has asked for it.
-pub fn allowed(request: Request) -> Result<()> {
-    let (countdown, lasting) = (&COUNTDOWN[request.number()], &LASTING[request.number()]);
-    match countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
-        Ok(1) => {
-            if lasting.load(Ordering::SeqCst) > 0 {
-                lasting.store(2, Ordering::SeqCst);
+    const KINDS: usize = 3;
+    /// Requests until one is refused, of each kind: 1 is the next, 0 is none.
+    static COUNTDOWN: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
+    /// Whether those that follow are refused, too.
+    static LASTING: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
+
+    impl Request {
+        fn number(self) -> usize {
+            match self {
+                Request::Thread => 0,
+                Request::Mapping => 1,
+                Request::File => 2,
             }
-            Err(request.errno().into())
         }
-        Err(0) if lasting.load(Ordering::SeqCst) == 2 => Err(request.errno().into()),
-        _ => Ok(()),
+
+        /// What the system says when it refuses.
+        fn errno(self) -> Errno {
+            match self {
+                Request::Thread => Errno::AGAIN,
+                Request::Mapping => Errno::NOMEM,
+                Request::File => Errno::MFILE,
+            }
+        }
+    }
+
+    /// Has request `nth` (from 0) from now on refused, and with `lasting` all that follow. Nothing: none any more.
+    pub fn refuse(request: Request, nth: Option<u64>, lasting: bool) {
+        LASTING[request.number()].store(u64::from(lasting), Ordering::SeqCst);
+        COUNTDOWN[request.number()].store(nth.map_or(0, |nth| nth + 1), Ordering::SeqCst);
+    }
+
+    /// Whether a refusal that was asked for is still to come.
+    pub fn is_due(request: Request) -> bool {
+        COUNTDOWN[request.number()].load(Ordering::SeqCst) > 0
+    }
+
+    /// Fails where a test has asked for it.
+    pub fn allowed(request: Request) -> Result<()> {
+        let (countdown, lasting) = (&COUNTDOWN[request.number()], &LASTING[request.number()]);
+        match countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(1) => {
+                if lasting.load(Ordering::SeqCst) > 0 {
+                    lasting.store(2, Ordering::SeqCst);
+                }
+                Err(request.errno().into())
+            }
+            Err(0) if lasting.load(Ordering::SeqCst) == 2 => Err(request.errno().into()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::common::{Rng, check_memory, named, quiet};
 use foreread::eventlog;
-use foreread::source::{Defaults, Mem, Sink, Source, SourceError};
+use foreread::source::{Defaults, Mem, Sink, Source, SourceError, Streaming};
 use foreread::testing;
 use foreread::{Advice, Options, ReadError, Reader};
 use std::io::IoSliceMut;
@@ -44,10 +44,20 @@ impl Source for Body {
         self.inner.read_at(bufs, offset)
     }
 
-    fn streams(&self) -> bool {
-        true
+    fn streaming(&self) -> Option<&dyn Streaming> {
+        Some(self)
     }
 
+    fn defaults(&self) -> Defaults {
+        Defaults::MEMORY
+    }
+
+    fn describe(&self) -> String {
+        "a body".to_string()
+    }
+}
+
+impl Streaming for Body {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         let nth = self.streams.fetch_add(1, Ordering::SeqCst) + 1;
         let mut done = 0;
@@ -63,14 +73,6 @@ impl Source for Body {
             done += got as u64;
         }
         Ok(done as usize)
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::MEMORY
-    }
-
-    fn describe(&self) -> String {
-        "a body".to_string()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::common::device::{LoopDevice, SmallDisk};
 use crate::common::{Rng, named, only, quiet, watch};
 use foreread::front::nbd::{Listen, Server, Settings};
 use foreread::nbd::wire::{self, command, command_flag, errno};
-use foreread::source::{Defaults, FileSource, Mem, Source, SourceError};
+use foreread::source::{Defaults, FileSource, Mem, Source, SourceError, Writing};
 use foreread::testing::{self, Faulty};
 use foreread::{Options, Reader, WriteError};
 use served::{Client, MIB, Served, has, run};
@@ -232,6 +232,12 @@ impl Source for FailsOnce {
         "fails once".to_string()
     }
 
+    fn writing(&self) -> Option<&dyn Writing> {
+        Some(self)
+    }
+}
+
+impl Writing for FailsOnce {
     fn allow_writes(&self) -> Result<(), SourceError> {
         self.0.allow_writes()
     }

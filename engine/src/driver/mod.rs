@@ -134,7 +134,7 @@ impl Driver {
     /// A new file and its first reader; nothing when there are too many. The last reader takes the file with it.
     /// It is read by its queue where it has one and `io` does not forbid it.
     pub fn add(&self, source: Arc<dyn Source>, io: Io) -> Result<Option<NewReader>, Fault> {
-        let (size, streams) = (source.size(), source.streams());
+        let (size, streams) = (source.size(), source.streaming().is_some());
         self.shared.pool.align_to(source.alignment().memory as usize);
         // A queue needs buffers that its source takes as they are.
         let fits = self.shared.page.bytes().is_multiple_of(u64::from(source.alignment().offset));

@@ -3,7 +3,7 @@
 //! It does so without the lock, and takes the lock to say what arrived.
 //!
 //! ```text
-//!   a job ─unlock─ source.read_at, or source.stream piece by piece ─lock─► Done, Failed
+//!   a job ─unlock─ source.read_at, or streaming.stream piece by piece ─lock─► Done, Failed
 //!   a read that reaches the end as known ─unlock─ source.check ─lock─► grown, changed
 //!   changed ─unlock─ source.accept ─lock─► accepted: readers of the file go on
 //! ```
@@ -56,11 +56,11 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
 
 fn transfer(source: &dyn Source, job: &Job, shared: &Arc<Shared>) -> Brought {
     let mut parts = shared.parts(job.range);
-    if source.streams() {
+    if let Some(streaming) = source.streaming() {
         let mut landing = Landing::new(shared, job, parts);
         let room = landing.room_bytes();
         let result = guarded(|| {
-            let read = source.stream(room, job.range.start(), &mut landing)?;
+            let read = streaming.stream(room, job.range.start(), &mut landing)?;
             Ok(Transferred { bytes: read as u64, size: source.size() })
         });
         return Brought { result, parts: landing.rest() };

@@ -11,7 +11,7 @@
 use super::Reader;
 use crate::driver::{Known, guarded};
 use crate::error::WriteError;
-use crate::source::SourceError;
+use crate::source::{self, SourceError};
 use foreread_core::units::ByteRange;
 
 impl Reader {
@@ -20,7 +20,7 @@ impl Reader {
     /// # Errors
     /// The source cannot be written, or not by this user.
     pub fn allow_writes(&self) -> Result<(), WriteError> {
-        self.source.allow_writes().map_err(|error| self.refuse(error))
+        source::writing_of(&*self.source).and_then(|writing| writing.allow_writes()).map_err(|error| self.refuse(error))
     }
 
     /// Keeps other programs from writing the source while it is open here, as far as they look: an advisory lock on a file, as
@@ -29,7 +29,7 @@ impl Reader {
     /// # Errors
     /// Another program holds it (`EAGAIN`, `EBUSY`), or it cannot be locked.
     pub fn lock(&self) -> Result<(), WriteError> {
-        self.source.lock_writes().map_err(|error| self.refuse(error))
+        source::writing_of(&*self.source).and_then(|writing| writing.lock_writes()).map_err(|error| self.refuse(error))
     }
 
     /// Writes all of `buf` from `offset` on, inside the source's size. Blocks until the source has taken it; see
@@ -48,8 +48,8 @@ impl Reader {
         if buf.is_empty() {
             return Ok(());
         }
-        let written = guarded(|| self.source.write_at(buf, offset));
-        // Also when it failed: nobody knows how far it came.
+        let written = guarded(|| source::writing_of(&*self.source)?.write_at(buf, offset));
+        // Also when it failed: how much was written is unknown.
         self.engine.driver().invalidate(self.at.file, ByteRange::between(offset, end)).map_err(stopped)?;
         if let Err(SourceError::Changed { .. }) = written {
             self.engine.driver().changed(self.at.file, version).map_err(stopped)?;
@@ -65,7 +65,7 @@ impl Reader {
     /// # Errors
     /// See [`WriteError`]; the first error there was.
     pub fn flush(&self) -> Result<(), WriteError> {
-        self.flushes.run(|| guarded(|| self.source.flush())).map_err(|error| self.refuse(error))
+        self.flushes.run(|| guarded(|| source::writing_of(&*self.source)?.flush())).map_err(|error| self.refuse(error))
     }
 
     #[cold]

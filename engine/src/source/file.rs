@@ -22,7 +22,7 @@
 mod version;
 mod write;
 
-use super::{Alignment, Defaults, Io, Queue, Source, SourceError, SourceOpenError};
+use super::{Alignment, Defaults, Io, Queue, Source, SourceError, SourceOpenError, Writing};
 #[cfg(feature = "uring")]
 use crate::chunk::Chunk;
 use crate::chunk::Pool;
@@ -358,6 +358,24 @@ impl Source for FileSource {
         self.core.appending.store(true, Ordering::Relaxed);
     }
 
+    fn writing(&self) -> Option<&dyn Writing> {
+        Some(self)
+    }
+
+    fn queue(&self) -> Option<Arc<dyn Queue>> {
+        match &self.way {
+            #[cfg(feature = "uring")]
+            Way::Ring(tried) => {
+                let tried = tried.lock().unwrap_or_else(PoisonError::into_inner).take();
+                // The second owner gets a ring of its own, and where there is none left it does without.
+                tried.or_else(|| super::uring::FileQueue::new(&self.core).ok().map(|queue| Arc::new(queue) as _))
+            }
+            Way::Threads(_) => None,
+        }
+    }
+}
+
+impl Writing for FileSource {
     fn allow_writes(&self) -> Result<(), SourceError> {
         self.core.open_to_write()
     }
@@ -372,18 +390,6 @@ impl Source for FileSource {
 
     fn flush(&self) -> Result<(), SourceError> {
         self.core.sync()
-    }
-
-    fn queue(&self) -> Option<Arc<dyn Queue>> {
-        match &self.way {
-            #[cfg(feature = "uring")]
-            Way::Ring(tried) => {
-                let tried = tried.lock().unwrap_or_else(PoisonError::into_inner).take();
-                // The second owner gets a ring of its own, and where there is none left it does without.
-                tried.or_else(|| super::uring::FileQueue::new(&self.core).ok().map(|queue| Arc::new(queue) as _))
-            }
-            Way::Threads(_) => None,
-        }
     }
 }
 

@@ -10,6 +10,9 @@
 //!     read_at, check ──► Changed, Changed, ... ──accept──► version 2 ──read_at──► bytes
 //! ```
 //!
+//! What only some sources do is optional: [`Source::streaming`], [`Source::writing`] and [`Source::queue`] return nothing
+//! unless a source has it.
+//!
 //! The engine calls [`Source::accept`] once it has dropped everything of the old version. Between the change and
 //! that call every answer is an error, so no reply can mix two versions.
 
@@ -61,23 +64,6 @@ pub trait Source: Send + Sync {
     /// See [`SourceError`]. What the buffers hold then is of no meaning.
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
 
-    /// Whether bytes of one read arrive one after the other, with a wait in between: a body over a network. Such a
-    /// source has [`Source::stream`].
-    fn streams(&self) -> bool {
-        false
-    }
-
-    /// Reads `len` bytes from `offset` on, buffer by buffer: fills what [`Sink::room`] gives and says so, until there is
-    /// no more room or the end comes. Who waits for the first bytes goes on before the last are there. Only asked of
-    /// a source that [`Source::streams`]. Returns how many bytes were filled.
-    ///
-    /// # Errors
-    /// As [`Source::read_at`]; what was handed over before is kept, so it must be of the accepted version.
-    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        let _ = (len, offset, sink);
-        Err(SourceError::Io { errno: rustix::io::Errno::NOTSUP.raw_os_error(), what: "streaming".to_string() })
-    }
-
     /// What it is and how it is read, for messages: `file:/data/x, direct`.
     fn describe(&self) -> String;
 
@@ -108,38 +94,14 @@ pub trait Source: Send + Sync {
     /// that looks at its bytes before it believes that looks no more.
     fn allow_appends(&self) {}
 
-    /// Readies it to be written. Nothing is written to a source that was not asked this.
-    ///
-    /// # Errors
-    /// It cannot be written, or not by this user.
-    fn allow_writes(&self) -> Result<(), SourceError> {
-        Err(no_writes(self.describe()))
+    /// Reads whose bytes arrive one after the other, if it has them. Asked once when it is opened, and for each fetch.
+    fn streaming(&self) -> Option<&dyn Streaming> {
+        None
     }
 
-    /// Keeps other programs from writing it at the same time, as far as they look for locks, until it is dropped. Asked after
-    /// [`Source::allow_writes`].
-    ///
-    /// # Errors
-    /// Another program has locked it.
-    fn lock_writes(&self) -> Result<(), SourceError> {
-        Ok(())
-    }
-
-    /// Writes all of `bytes` from `offset` on, inside its size. Blocks. What was written so is the same version, and every
-    /// read that begins when it has returned sees it.
-    ///
-    /// # Errors
-    /// See [`SourceError`]. What the range holds then is of no meaning.
-    fn write_at(&self, _bytes: &[u8], _offset: u64) -> Result<(), SourceError> {
-        Err(no_writes(self.describe()))
-    }
-
-    /// Returns when all that was written before it is safe from a loss of power.
-    ///
-    /// # Errors
-    /// See [`SourceError`].
-    fn flush(&self) -> Result<(), SourceError> {
-        Err(no_writes(self.describe()))
+    /// How it is written, if it can be.
+    fn writing(&self) -> Option<&dyn Writing> {
+        None
     }
 
     /// A queue for transfers from this source, of the caller's own: what it submits there nobody else reaps. It reads the same
@@ -147,6 +109,56 @@ pub trait Source: Send + Sync {
     fn queue(&self) -> Option<Arc<dyn Queue>> {
         None
     }
+}
+
+/// A source whose reads arrive piece by piece: a body over a network.
+pub trait Streaming: Send + Sync {
+    /// Reads `len` bytes from `offset` on, buffer by buffer: fills what [`Sink::room`] gives and says so, until there is
+    /// no more room or the end comes. A reader of the first bytes goes on before the last have arrived. Returns how many
+    /// bytes were filled.
+    ///
+    /// # Errors
+    /// As [`Source::read_at`]; buffers that were filled before are kept, so they must be of the accepted version.
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError>;
+}
+
+/// A source that can be written.
+pub trait Writing: Send + Sync {
+    /// Prepares it for writes. Nothing is written before this has succeeded.
+    ///
+    /// # Errors
+    /// It cannot be written, or not by this user.
+    fn allow_writes(&self) -> Result<(), SourceError>;
+
+    /// Keeps other programs from writing it at the same time, as far as they look for locks, until it is dropped. Called after
+    /// [`Writing::allow_writes`].
+    ///
+    /// # Errors
+    /// Another program has locked it.
+    fn lock_writes(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    /// Writes all of `bytes` from `offset` on, inside its size. Blocks. The bytes written are of the same version, and every
+    /// read that begins when it has returned sees them.
+    ///
+    /// # Errors
+    /// See [`SourceError`]. What the range holds then is of no meaning.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError>;
+
+    /// Returns when all that was written before it is safe from a loss of power.
+    ///
+    /// # Errors
+    /// See [`SourceError`].
+    fn flush(&self) -> Result<(), SourceError>;
+}
+
+/// How a source is written.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn Writing, SourceError> {
+    source.writing().ok_or_else(|| no_writes(source.describe()))
 }
 
 /// Reads `wanted` bytes from `offset` on, at most what the buffers hold: where a source stops short of them it is asked to go
@@ -186,7 +198,7 @@ pub trait Sink {
     fn filled(&mut self, bytes: usize);
 }
 
-/// A shared source is a source: who gave it away may keep a hand on it.
+/// A shared source is a source, so its first owner may keep a reference to it.
 impl<S: Source + ?Sized> Source for Arc<S> {
     fn size(&self) -> u64 {
         (**self).size()
@@ -196,12 +208,8 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).read_at(bufs, offset)
     }
 
-    fn streams(&self) -> bool {
-        (**self).streams()
-    }
-
-    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        (**self).stream(len, offset, sink)
+    fn streaming(&self) -> Option<&dyn Streaming> {
+        (**self).streaming()
     }
 
     fn describe(&self) -> String {
@@ -224,20 +232,8 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).allow_appends();
     }
 
-    fn allow_writes(&self) -> Result<(), SourceError> {
-        (**self).allow_writes()
-    }
-
-    fn lock_writes(&self) -> Result<(), SourceError> {
-        (**self).lock_writes()
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        (**self).write_at(bytes, offset)
-    }
-
-    fn flush(&self) -> Result<(), SourceError> {
-        (**self).flush()
+    fn writing(&self) -> Option<&dyn Writing> {
+        (**self).writing()
     }
 
     fn defaults(&self) -> Defaults {

@@ -11,7 +11,7 @@
 //!                                  └──► Panic
 //! ```
 
-use crate::source::{Alignment, Defaults, Source, SourceError};
+use crate::source::{Alignment, Defaults, Source, SourceError, Writing, writing_of};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -50,7 +50,7 @@ pub enum Other {
     Accept,
     /// [`Source::check`].
     Check,
-    /// [`Source::flush`].
+    /// [`Writing::flush`].
     Flush,
 }
 
@@ -206,23 +206,29 @@ impl<S: Source> Source for Faulty<S> {
         self.inner.allow_appends();
     }
 
+    fn writing(&self) -> Option<&dyn Writing> {
+        Some(self)
+    }
+}
+
+impl<S: Source> Writing for Faulty<S> {
     fn allow_writes(&self) -> Result<(), SourceError> {
-        self.inner.allow_writes()
+        writing_of(&self.inner)?.allow_writes()
     }
 
     fn lock_writes(&self) -> Result<(), SourceError> {
-        self.inner.lock_writes()
+        writing_of(&self.inner)?.lock_writes()
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        self.inner.write_at(bytes, offset)
+        writing_of(&self.inner)?.write_at(bytes, offset)
     }
 
     fn flush(&self) -> Result<(), SourceError> {
         if self.fails(Other::Flush) {
             return Err(SourceError::Io { errno: IO_ERROR, what: "flush".to_string() });
         }
-        self.inner.flush()
+        writing_of(&self.inner)?.flush()
     }
 }
 

@@ -6,7 +6,9 @@
 //!   hang(method) ──► a call of that method ──► held ──release──► the source
 //! ```
 
-use crate::source::{Alignment, Defaults, Ended, Queue, Sink, Source, SourceError, Transfer};
+use crate::source::{
+    Alignment, Defaults, Ended, Queue, Sink, Source, SourceError, Streaming, Transfer, Writing, writing_of,
+};
 use std::io::IoSliceMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -148,25 +150,9 @@ impl<S: Source> Source for Hanging<S> {
         self.inner.read_at(bufs, offset)
     }
 
-    fn streams(&self) -> bool {
+    fn streaming(&self) -> Option<&dyn Streaming> {
         self.gate.pass(Method::Streams);
-        self.streams
-    }
-
-    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        self.gate.pass(Method::Stream);
-        let mut done = 0;
-        while let Some(room) = sink.room().filter(|_| (done as u64) < len) {
-            let wanted = room.len().min((len - done as u64) as usize);
-            let room_bytes = room.len();
-            let read = self.inner.read_at(&mut [IoSliceMut::new(&mut room[..wanted])], offset + done as u64)?;
-            sink.filled(read);
-            done += read;
-            if read < room_bytes {
-                break;
-            }
-        }
-        Ok(done)
+        if self.streams { Some(self) } else { None }
     }
 
     fn defaults(&self) -> Defaults {
@@ -193,25 +179,49 @@ impl<S: Source> Source for Hanging<S> {
         self.inner.accept()
     }
 
-    fn allow_writes(&self) -> Result<(), SourceError> {
-        self.gate.pass(Method::AllowWrites);
-        self.inner.allow_writes()
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        self.gate.pass(Method::WriteAt);
-        self.inner.write_at(bytes, offset)
-    }
-
-    fn flush(&self) -> Result<(), SourceError> {
-        self.gate.pass(Method::Flush);
-        self.inner.flush()
+    fn writing(&self) -> Option<&dyn Writing> {
+        Some(self)
     }
 
     fn queue(&self) -> Option<Arc<dyn Queue>> {
         self.gate.pass(Method::Queue);
         let inner = self.inner.queue()?;
         Some(Arc::new(HangingQueue { inner, gate: Arc::clone(&self.gate) }))
+    }
+}
+
+impl<S: Source> Streaming for Hanging<S> {
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        self.gate.pass(Method::Stream);
+        let mut done = 0;
+        while let Some(room) = sink.room().filter(|_| (done as u64) < len) {
+            let wanted = room.len().min((len - done as u64) as usize);
+            let room_bytes = room.len();
+            let read = self.inner.read_at(&mut [IoSliceMut::new(&mut room[..wanted])], offset + done as u64)?;
+            sink.filled(read);
+            done += read;
+            if read < room_bytes {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl<S: Source> Writing for Hanging<S> {
+    fn allow_writes(&self) -> Result<(), SourceError> {
+        self.gate.pass(Method::AllowWrites);
+        writing_of(&self.inner)?.allow_writes()
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
+        self.gate.pass(Method::WriteAt);
+        writing_of(&self.inner)?.write_at(bytes, offset)
+    }
+
+    fn flush(&self) -> Result<(), SourceError> {
+        self.gate.pass(Method::Flush);
+        writing_of(&self.inner)?.flush()
     }
 }
 

@@ -1,6 +1,7 @@
-//! Sources that say who they are, fail, and lie: for everyone's tests, ours and those of other sources.
+//! Sources whose bytes name their own place, sources that fail or hang, servers that lie: for tests, ours and those of other
+//! sources. Behind the feature `testing`; the engine itself does not use it.
 //!
-//! Never: used by the engine itself.
+//! Example: `Faulty::nth(source, 3)` fails the fourth read with EIO, and `check` says which byte is misplaced.
 //!
 //! ```text
 //!   pattern   bytes that name their own offset and version, so that one misplaced byte is noticed

@@ -13,7 +13,7 @@
 
 use crate::device::presets::Preset;
 use crate::device::{Arrival, Command, Device};
-use foreread::source::{Defaults, Sink, Source, SourceError};
+use foreread::source::{Defaults, Sink, Source, SourceError, Streaming};
 use foreread::testing::fill;
 use std::collections::HashMap;
 use std::io::IoSliceMut;
@@ -140,10 +140,20 @@ impl Source for ModelLive {
         Ok(len as usize)
     }
 
-    fn streams(&self) -> bool {
-        true
+    fn streaming(&self) -> Option<&dyn Streaming> {
+        Some(self)
     }
 
+    fn defaults(&self) -> Defaults {
+        Defaults::MODEL_LIVE
+    }
+
+    fn describe(&self) -> String {
+        format!("model-live:{}", self.name)
+    }
+}
+
+impl Streaming for ModelLive {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         let len = self.size.saturating_sub(offset).min(len);
         if len == 0 {
@@ -159,14 +169,6 @@ impl Source for ModelLive {
         }
         self.forget(id);
         Ok(done as usize)
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::MODEL_LIVE
-    }
-
-    fn describe(&self) -> String {
-        format!("model-live:{}", self.name)
     }
 }
 

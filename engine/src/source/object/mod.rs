@@ -24,7 +24,7 @@ mod store;
 mod url;
 mod version;
 
-use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError};
+use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, Streaming};
 use fetch::{Asker, Tally};
 pub use list::{MAX_NAMES, Prefix};
 use object_store::path::Path;
@@ -150,22 +150,8 @@ impl Source for Object {
         Ok(len)
     }
 
-    fn streams(&self) -> bool {
-        true
-    }
-
-    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        if !store::may_wait() {
-            return self.stream_whole(len, offset, sink);
-        }
-        let version = self.accepted();
-        let range = within(&version, offset, len);
-        let len = (range.end - range.start) as usize;
-        if len > 0 {
-            let done = store::wait_here(self.asker().stream(&version, sink, range));
-            no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
-        }
-        Ok(len)
+    fn streaming(&self) -> Option<&dyn Streaming> {
+        Some(self)
     }
 
     fn describe(&self) -> String {
@@ -196,6 +182,22 @@ impl Source for Object {
 
     fn defaults(&self) -> Defaults {
         Defaults::OBJECT.with_requests(self.settings.requests)
+    }
+}
+
+impl Streaming for Object {
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        if !store::may_wait() {
+            return self.stream_whole(len, offset, sink);
+        }
+        let version = self.accepted();
+        let range = within(&version, offset, len);
+        let len = (range.end - range.start) as usize;
+        if len > 0 {
+            let done = store::wait_here(self.asker().stream(&version, sink, range));
+            no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
+        }
+        Ok(len)
     }
 }
 

@@ -8,7 +8,7 @@
 //! ```
 
 use super::Broken;
-use crate::source::{Alignment, Defaults, FileSource, Io, Mem, Source, SourceError};
+use crate::source::{Alignment, Defaults, FileSource, Io, Mem, Source, SourceError, Writing, writing_of};
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
@@ -119,17 +119,23 @@ impl Source for Storage {
         self.source().accept()
     }
 
+    fn writing(&self) -> Option<&dyn Writing> {
+        Some(self)
+    }
+}
+
+impl Writing for Storage {
     fn allow_writes(&self) -> Result<(), SourceError> {
-        self.source().allow_writes()
+        writing_of(self.source())?.allow_writes()
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
         // The canary: the last byte of a write that begins with a page and ends in the middle of one is lost.
         let lost = self.forgets && offset.is_multiple_of(4096) && bytes.len() > 4096 && bytes[0] >= 0x80;
-        self.source().write_at(&bytes[..bytes.len() - usize::from(lost)], offset)
+        writing_of(self.source())?.write_at(&bytes[..bytes.len() - usize::from(lost)], offset)
     }
 
     fn flush(&self) -> Result<(), SourceError> {
-        self.source().flush()
+        writing_of(self.source())?.flush()
     }
 }
