@@ -10,7 +10,7 @@ use crate::recording;
 use crate::signals;
 use crate::watch::{self, Front, Reporter};
 use foreread::Engine;
-use foreread::front::fuse::{Counts, Mount, MountError, Settings, Stop, Unmounted};
+use foreread::front::fuse::{FuseSettings, FuseStop, Mount, MountCounts, MountError, Unmounted};
 use foreread::source::tree;
 use signal_hook::iterator::Signals;
 
@@ -25,7 +25,8 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let defaults = tree.defaults();
     let recording = recording::start(args.record.as_deref(), "foreread mount")?;
     let observer = recording::observer(recording.as_ref());
-    let settings = Settings { allow_other: args.allow_other, attr_ttl: args.attr_ttl, observer, ..Settings::default() };
+    let settings =
+        FuseSettings { allow_other: args.allow_other, attr_ttl: args.attr_ttl, observer, ..FuseSettings::default() };
     // Before the mount: a signal in between must not leave it behind.
     signals::end_at_second_signal()?;
     let signals = Signals::new(signals::ending()).map_err(signals::no_handler)?;
@@ -62,7 +63,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
 }
 
 /// The first signal unmounts; the second ends the process, by another handler.
-fn unmount_on(mut signals: Signals, stop: &Stop) {
+fn unmount_on(mut signals: Signals, stop: &FuseStop) {
     for _ in signals.forever() {
         match stop.stop() {
             Ok(Unmounted::Clean) => {}
@@ -74,7 +75,7 @@ fn unmount_on(mut signals: Signals, stop: &Stop) {
     }
 }
 
-fn front(counts: &Counts) -> Front {
+fn front(counts: &MountCounts) -> Front {
     Front {
         what: "files",
         open: counts.handles,

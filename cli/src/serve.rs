@@ -10,7 +10,7 @@ use crate::recording;
 use crate::signals;
 use crate::watch::{self, Front, Reporter};
 use foreread::Reader;
-use foreread::front::nbd::{self, Counts, Listen, Server, Settings, Stop};
+use foreread::front::nbd::{self, Listen, NbdSettings, NbdStop, Server, ServerCounts};
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
@@ -25,14 +25,14 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         note(format!("room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)", args.max_clients));
     }
     let recording = recording::start(args.record.as_deref(), "foreread serve")?;
-    let settings = Settings {
+    let settings = NbdSettings {
         observer: recording::observer(recording.as_ref()),
         export: args.export.clone(),
         description: reader.describe(),
         writable: args.writable,
         lock: !args.no_lock,
         max_clients: args.max_clients,
-        ..Settings::default()
+        ..NbdSettings::default()
     };
     let unix = args.unix.clone().map(Listen::Unix);
     let listen: Vec<Listen> = unix.into_iter().chain(args.tcp.map(Listen::Tcp)).collect();
@@ -61,7 +61,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
 }
 
 /// A byte in the server's pipe for each signal. A second Ctrl-C ends the process at once.
-fn stop_on_signals(stop: &Stop) -> Result<(), Fail> {
+fn stop_on_signals(stop: &NbdStop) -> Result<(), Fail> {
     signals::end_at_second_signal()?;
     for signal in signals::ending() {
         let pipe = stop.pipe().map_err(signals::no_handler)?;
@@ -70,7 +70,7 @@ fn stop_on_signals(stop: &Stop) -> Result<(), Fail> {
     Ok(())
 }
 
-fn front(counts: &Counts) -> Front {
+fn front(counts: &ServerCounts) -> Front {
     Front {
         what: "clients",
         open: counts.clients,

@@ -9,5 +9,6 @@ mod specs;
 mod tidy;
 mod tidy_docs;
 mod tidy_graph;
+mod tidy_names;
 mod tidy_words;
 mod worlds;

@@ -23,12 +23,12 @@ const MAX_PAGES: usize = 64;
 
 /// How many bytes a pool has given out and has in store. Outlives the pool.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub struct MemoryMeter {
     held: AtomicU64,
     spare: AtomicU64,
 }
 
-impl Meter {
+impl MemoryMeter {
     /// Bytes in buffers that the store, a fetch or a lease holds.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
@@ -51,7 +51,7 @@ pub struct Pool {
     most_spare: u64,
     /// By number of pages, less one.
     spare: Mutex<Vec<Vec<Memory>>>,
-    meter: Arc<Meter>,
+    meter: Arc<MemoryMeter>,
     prefaulter: BufferPrefaulter,
 }
 
@@ -124,7 +124,7 @@ impl Pool {
 
     /// The gauge.
     #[must_use]
-    pub fn meter(&self) -> &Arc<Meter> {
+    pub fn meter(&self) -> &Arc<MemoryMeter> {
         &self.meter
     }
 

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::budget::{Budget, Reserved};
-use crate::chunk::{Meter, Pool};
+use crate::chunk::{MemoryMeter, Pool};
 use crate::driver::{Driver, Gauges, StreamView};
 use crate::error::OpenError;
 use crate::eventlog::EventLog;
@@ -144,7 +144,7 @@ impl Engine {
 
     /// The gauge of memory; it outlives the engine.
     #[must_use]
-    pub fn meter(&self) -> Arc<Meter> {
+    pub fn meter(&self) -> Arc<MemoryMeter> {
         Arc::clone(self.shared.driver.meter())
     }
 

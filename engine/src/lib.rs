@@ -42,7 +42,7 @@ mod system;
 pub mod testing;
 
 pub use budget::{Budget, BudgetLimits, BudgetUse, MIN_MEMORY_BYTES};
-pub use chunk::Meter;
+pub use chunk::MemoryMeter;
 pub use driver::{Gauges, StreamView};
 pub use engine::Engine;
 pub use error::{OpenError, Place, ReadError, WriteError};
@@ -54,6 +54,6 @@ pub use foreread_core::stats::Stats;
 pub use health::{ReadaheadState, readahead_state, why_no_readahead};
 pub use latency::Latencies;
 pub use options::{Limits, Options, PolicyChoice, Storage};
-pub use plan::Plan;
+pub use plan::ReadPlan;
 pub use readahead::{ByCapacity, Largest, Readahead};
 pub use reader::{Origin, ReadAt, Reader};

@@ -36,7 +36,7 @@ const TOGETHER_BYTES: u64 = 1 << 20;
 /// assert_eq!(lengths, [10, 100, 0], "the last lies behind the end");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Plan<'a> {
+pub struct ReadPlan<'a> {
     reader: &'a Reader,
     ranges: Vec<Range<u64>>,
     /// The next to be read, and the next to be wanted.
@@ -49,13 +49,13 @@ pub struct Plan<'a> {
 
 impl Reader {
     /// A plan over these ranges, in the order in which they will be read. They may overlap and go back and forth.
-    pub fn plan(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> Plan<'_> {
+    pub fn plan(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> ReadPlan<'_> {
         let ranges = ranges.into_iter().collect();
-        Plan { reader: self, ranges, next: 0, wanted: 0, ahead_bytes: 0, window_bytes: WINDOW_BYTES }
+        ReadPlan { reader: self, ranges, next: 0, wanted: 0, ahead_bytes: 0, window_bytes: WINDOW_BYTES }
     }
 }
 
-impl Plan<'_> {
+impl ReadPlan<'_> {
     /// Bytes to be fetched before they are read. Default 16 MiB; more than half of the cache gains nothing, since the
     /// engine holds no more readahead than that.
     #[must_use]

@@ -12,7 +12,7 @@ mod flush;
 mod task;
 mod write;
 
-use crate::chunk::Meter;
+use crate::chunk::MemoryMeter;
 use crate::driver::{Gauges, NewReader, OpenFile, ReadBuf, VersionCursor};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
@@ -250,7 +250,7 @@ impl Reader {
 
     /// The gauge of memory; it outlives the reader.
     #[must_use]
-    pub fn meter(&self) -> Arc<Meter> {
+    pub fn meter(&self) -> Arc<MemoryMeter> {
         self.engine.meter()
     }
 

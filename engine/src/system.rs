@@ -3,7 +3,7 @@
 //! One place for all, so that a test can have the Nth request refused (`testing::refuse`): a real system refuses when it
 //! is short, which no test can arrange to the request. A refusal is an error of the caller, without a panic or a retry.
 //!
-//! Example: `refuse(Request::Thread, Some(1), true)` lets one thread start and refuses all that follow.
+//! Example: `refuse(SystemRequest::Thread, Some(1), true)` lets one thread start and refuses all that follow.
 
 use memmap2::MmapMut;
 use std::io::{Error, Result};
@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 
 /// What may be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum SystemRequest {
     /// A thread.
     Thread,
     /// A mapping of memory, for buffers or for a ring of io_uring.
@@ -22,7 +22,7 @@ pub enum Request {
 
 /// Fails where a test has asked for it. A build without the feature `testing` refuses nothing.
 #[cfg(not(any(test, feature = "testing")))]
-pub fn allowed(_: Request) -> Result<()> {
+pub fn allowed(_: SystemRequest) -> Result<()> {
     Ok(())
 }
 
@@ -32,7 +32,7 @@ pub use refusals::{allowed, is_due, refuse};
 /// Requests that a test has refused.
 #[cfg(any(test, feature = "testing"))]
 mod refusals {
-    use super::Request;
+    use super::SystemRequest;
     use rustix::io::Errno;
     use std::io::Result;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,38 +43,38 @@ mod refusals {
     /// Whether those that follow are refused, too.
     static LASTING: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
 
-    impl Request {
+    impl SystemRequest {
         fn number(self) -> usize {
             match self {
-                Request::Thread => 0,
-                Request::Mapping => 1,
-                Request::File => 2,
+                SystemRequest::Thread => 0,
+                SystemRequest::Mapping => 1,
+                SystemRequest::File => 2,
             }
         }
 
         /// What the system says when it refuses.
         fn errno(self) -> Errno {
             match self {
-                Request::Thread => Errno::AGAIN,
-                Request::Mapping => Errno::NOMEM,
-                Request::File => Errno::MFILE,
+                SystemRequest::Thread => Errno::AGAIN,
+                SystemRequest::Mapping => Errno::NOMEM,
+                SystemRequest::File => Errno::MFILE,
             }
         }
     }
 
     /// Has request `nth` (from 0) from now on refused, and with `lasting` all that follow. Nothing: none any more.
-    pub fn refuse(request: Request, nth: Option<u64>, lasting: bool) {
+    pub fn refuse(request: SystemRequest, nth: Option<u64>, lasting: bool) {
         LASTING[request.number()].store(u64::from(lasting), Ordering::SeqCst);
         COUNTDOWN[request.number()].store(nth.map_or(0, |nth| nth + 1), Ordering::SeqCst);
     }
 
     /// Whether a refusal that was asked for is still to come.
-    pub fn is_due(request: Request) -> bool {
+    pub fn is_due(request: SystemRequest) -> bool {
         COUNTDOWN[request.number()].load(Ordering::SeqCst) > 0
     }
 
     /// Fails where a test has asked for it.
-    pub fn allowed(request: Request) -> Result<()> {
+    pub fn allowed(request: SystemRequest) -> Result<()> {
         let (countdown, lasting) = (&COUNTDOWN[request.number()], &LASTING[request.number()]);
         match countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(1) => {
@@ -91,7 +91,7 @@ mod refusals {
 
 /// Starts a thread; with the usual stack, unless told.
 pub fn spawn(name: &str, stack_bytes: Option<usize>, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    allowed(Request::Thread)?;
+    allowed(SystemRequest::Thread)?;
     let builder = thread::Builder::new().name(name.to_string());
     match stack_bytes {
         None => builder,
@@ -102,6 +102,6 @@ pub fn spawn(name: &str, stack_bytes: Option<usize>, work: impl FnOnce() + Send 
 
 /// Memory that no file is behind.
 pub fn map(bytes: usize) -> std::result::Result<MmapMut, Error> {
-    allowed(Request::Mapping)?;
+    allowed(SystemRequest::Mapping)?;
     MmapMut::map_anon(bytes)
 }

@@ -1,7 +1,7 @@
 //! One budget for several engines: memory, requests and bytes on their way; readahead is refused first (P3, P4).
 
 use crate::common::{named, quiet, read_and_check, watch};
-use foreread::testing::{Faulty, Verdict};
+use foreread::testing::{FaultAction, Faulty};
 use foreread::{Budget, BudgetLimits, Engine, OpenError, Options, why_no_readahead};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ fn demand_goes_on_where_readahead_is_refused() {
         while !gate.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Verdict::Pass
+        FaultAction::Pass
     });
     let stuck =
         Engine::new(options(&budget).policy("none")).expect("an engine").open(Arc::new(hanging)).expect("opened");

@@ -5,7 +5,7 @@
 
 use crate::common::{Rng, named};
 use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
-use foreread::testing::{self, Faulty, Queued, Verdict, pattern};
+use foreread::testing::{self, FaultAction, Faulty, Queued, pattern};
 use foreread::{Options, Reader};
 use std::any::Any;
 use std::io::IoSliceMut;
@@ -47,7 +47,7 @@ const ROWS: &[(&str, Defaults, Make)] = &[
     ("queued", Defaults::MEMORY, || Subject::new(Queued::new(named(SIZE as u64), 1), ())),
     ("faulty, slow", Defaults::MEMORY, || {
         let slow = |call: testing::Call| {
-            if call.nth.is_multiple_of(16) { Verdict::Slow(Duration::from_millis(1)) } else { Verdict::Pass }
+            if call.nth.is_multiple_of(16) { FaultAction::Slow(Duration::from_millis(1)) } else { FaultAction::Pass }
         };
         Subject::new(Faulty::new(named(SIZE as u64), slow), ())
     }),
@@ -182,13 +182,13 @@ fn nbd() -> Option<Subject> {
 mod object {
     use super::{SIZE, Subject, named, pattern};
     use foreread::source::Mem;
-    use foreread::source::object::{Object, Settings};
+    use foreread::source::object::{Object, ObjectSettings};
     use foreread::testing::RangeServer;
     use std::sync::Arc;
 
     /// Several requests for most reads.
-    fn settings() -> Settings {
-        Settings { part_bytes: 64 << 10, variables: Vec::new(), ..Settings::default() }
+    fn settings() -> ObjectSettings {
+        ObjectSettings { part_bytes: 64 << 10, variables: Vec::new(), ..ObjectSettings::default() }
     }
 
     pub fn http() -> Option<Subject> {
@@ -202,7 +202,7 @@ mod object {
     pub fn s3() -> Option<Subject> {
         let gateway = Arc::new(crate::common::gateway::Gateway::start()?);
         gateway.put("x", pattern(0, SIZE, 0));
-        let settings = Settings { variables: gateway.variables(), ..settings() };
+        let settings = ObjectSettings { variables: gateway.variables(), ..settings() };
         let object = Object::open_with("s3://bucket/x", settings).expect("opens");
         let other = Arc::clone(&gateway);
         Some(Subject::new(object, gateway)?.replaced_by(move || other.put("x", pattern(0, SIZE, 1))))

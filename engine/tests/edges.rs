@@ -5,9 +5,9 @@
 use crate::common::nbd as served;
 
 use crate::common::{check_memory, named, only, quiet, read_and_check, watch};
-use foreread::front::nbd::Settings;
+use foreread::front::nbd::NbdSettings;
 use foreread::source::{FileSource, Mem, Nbd, Source};
-use foreread::testing::{self, Call, Faulty, Verdict};
+use foreread::testing::{self, Call, FaultAction, Faulty};
 use foreread::{Advice, Options, ReadError, Reader};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
@@ -78,7 +78,7 @@ fn a_file_ends_at_the_largest_offset_of_the_system() {
 fn short_answers_are_continued() {
     watch();
     let size = 1 << 20;
-    let short = Arc::new(Faulty::new(named(size), |call: Call| Verdict::Cut(1 + (call.nth as usize * 977) % 6000)));
+    let short = Arc::new(Faulty::new(named(size), |call: Call| FaultAction::Cut(1 + (call.nth as usize * 977) % 6000)));
     let reader = Reader::open(Arc::clone(&short), Options::default().cache_bytes(256 << 10)).expect("opened");
     let mut buf = vec![0; 50_000];
     for at in (0..size).step_by(50_000) {
@@ -88,7 +88,9 @@ fn short_answers_are_continued() {
     assert_eq!((reader.stats().failed_reads, reader.stats().failed_fetches), (0, 0));
     // Nothing once: asked again. Nothing twice: the end.
     for (stops, ends) in [(1, false), (2, true)] {
-        let rule = move |call: Call| if (1..=stops).contains(&call.nth) { Verdict::Cut(0) } else { Verdict::Cut(8192) };
+        let rule = move |call: Call| {
+            if (1..=stops).contains(&call.nth) { FaultAction::Cut(0) } else { FaultAction::Cut(8192) }
+        };
         let source = Arc::new(Faulty::new(named(size), rule));
         let reader = Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opened");
         let outcome = reader.read_at(&mut buf[..16_384], 0);
@@ -180,7 +182,7 @@ fn readahead_is_refused_before_demand() {
 #[test]
 fn a_busy_source_is_asked_again_by_the_next_read() {
     watch();
-    let busy = |call: Call| if call.nth < 3 { Verdict::Fail(11) } else { Verdict::Pass };
+    let busy = |call: Call| if call.nth < 3 { FaultAction::Fail(11) } else { FaultAction::Pass };
     let reader = Reader::open(Arc::new(Faulty::new(named(MIB), busy)), Options::default().policy("none"));
     let (reader, mut buf) = (reader.expect("opened"), vec![0; 4096]);
     for _ in 0..3 {
@@ -258,7 +260,7 @@ fn an_interrupted_call_is_made_again() {
     }
     let slow = Faulty::slow(named(16 * MIB), 1, Duration::from_millis(4));
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let settings = Settings { stall: Duration::from_secs(20), ..Settings::default() };
+    let settings = NbdSettings { stall: Duration::from_secs(20), ..NbdSettings::default() };
     let served = Served::of(reader, settings);
     // Its sockets have a time limit, and such calls are interrupted even without a handler.
     let source = Nbd::open_within(&served.uri(), Duration::from_secs(20)).expect("connected");

@@ -3,7 +3,7 @@
 use crate::common::{Rng, named, quiet, read_and_check, watch};
 use foreread::eventlog::replay;
 use foreread::source::{Alignment, Defaults, Mem, Source, SourceError};
-use foreread::testing::{self, Faulty, Gate, Hanging, Method, Queued, Verdict};
+use foreread::testing::{self, FaultAction, Faulty, Gate, Hanging, Method, Queued};
 use foreread::{Advice, Engine, Options, ReadError};
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -62,8 +62,8 @@ fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
     let mut buf = vec![0; 64 << 10];
     for n in 0..40u16 {
         let slow = Faulty::new(of_version(4 << 20, n), |call| match call.nth {
-            0 => Verdict::Pass,
-            _ => Verdict::Slow(Duration::from_millis(5)),
+            0 => FaultAction::Pass,
+            _ => FaultAction::Slow(Duration::from_millis(5)),
         });
         let reader = engine.open(Arc::new(slow)).expect("opened");
         read_and_check(&reader, &mut buf, 0, n);

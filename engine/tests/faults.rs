@@ -32,7 +32,7 @@
 
 use crate::common::{Rng, alone, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
-use foreread::testing::{self, Call, Faulty, Other, Queued, Request, Verdict};
+use foreread::testing::{self, Call, FaultAction, Faulty, Other, Queued, SystemRequest};
 use foreread::{Advice, Engine, Options, ReadError, Reader};
 use foreread_core::policy::ALL;
 use std::ops::Range;
@@ -282,7 +282,7 @@ fn failing_readahead_fails_no_read() {
         let meets = |r: &Range<u64>| r.start < call.offset + call.len && call.offset < r.end;
         let demanded = seen.lock().expect("no panic").iter().any(meets);
         let unlucky = rng.lock().expect("no panic").below(5) == 0;
-        if unlucky && !demanded { Verdict::Fail(EIO) } else { Verdict::Pass }
+        if unlucky && !demanded { FaultAction::Fail(EIO) } else { FaultAction::Pass }
     };
     // A million of them: ./test-long faults.
     let reads: u64 = std::env::var("FOREREAD_READS").map_or(10_240, |n| n.parse().expect("a number"));
@@ -408,7 +408,7 @@ fn one_in_five_under_threads() {
 #[test]
 fn an_early_end_is_short() {
     crate::common::watch();
-    let half = |call: Call| Verdict::Cut((SIZE / 2).saturating_sub(call.offset) as usize);
+    let half = |call: Call| FaultAction::Cut((SIZE / 2).saturating_sub(call.offset) as usize);
     let source = Arc::new(Faulty::new(named(SIZE), half));
     let reader = open(Arc::clone(&source), "none");
     let mut buf = vec![0; 64 << 10];
@@ -434,7 +434,7 @@ fn a_panic_is_an_error() {
             usual(info);
         }
     }));
-    let bug = |call: Call| if call.nth % 3 == 1 { Verdict::Panic } else { Verdict::Pass };
+    let bug = |call: Call| if call.nth % 3 == 1 { FaultAction::Panic } else { FaultAction::Pass };
     let source = Arc::new(Faulty::new(named(SIZE), bug));
     let reader = open(Arc::clone(&source), "linux-6.18:max=128K");
     let failed = tell(&[&reader, &reader], &STORIES[2].1());
@@ -558,7 +558,7 @@ fn the_nth_thread_is_refused_for_every_n() {
         let mut refused = 0;
         for lasting in [false, true] {
             for n in 0.. {
-                testing::refuse(Request::Thread, Some(n), lasting);
+                testing::refuse(SystemRequest::Thread, Some(n), lasting);
                 for seed in 0..2 {
                     let options = Options::default().policy("linux-6.18:max=128K").cache_bytes(256 << 10).threads(3);
                     let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(50));
@@ -575,8 +575,8 @@ fn the_nth_thread_is_refused_for_every_n() {
                     assert_eq!(read.ok(), Some(50_000), "thread {n}");
                     check_memory(&quiet(&reader), 4096);
                 }
-                let fired = !testing::is_due(Request::Thread);
-                testing::refuse(Request::Thread, None, false);
+                let fired = !testing::is_due(SystemRequest::Thread);
+                testing::refuse(SystemRequest::Thread, None, false);
                 refused += u64::from(fired);
                 if !fired {
                     break;
@@ -592,15 +592,15 @@ fn the_nth_thread_is_refused_for_every_n() {
 #[cfg(feature = "nbd")]
 fn a_server_without_its_first_thread_is_an_error() {
     alone(module_path!(), "a_server_without_its_first_thread_is_an_error", || {
-        use foreread::front::nbd::{Listen, Server, Settings};
+        use foreread::front::nbd::{Listen, NbdSettings, Server};
         let dir = tempfile::tempdir().expect("a directory");
         let reader = || Reader::open(Arc::new(named(SIZE)), Options::default()).expect("opens");
         let place = [Listen::Unix(dir.path().join("s"))];
-        testing::refuse(Request::Thread, Some(0), true);
-        let error = Server::bind(&place, reader(), Settings::default()).err().expect("no thread").to_string();
+        testing::refuse(SystemRequest::Thread, Some(0), true);
+        let error = Server::bind(&place, reader(), NbdSettings::default()).err().expect("no thread").to_string();
         assert!(error.contains("no thread can be started") && error.contains("ulimit -u"), "{error}");
-        testing::refuse(Request::Thread, None, false);
-        assert!(Server::bind(&place, reader(), Settings::default()).is_ok(), "the place is free again");
+        testing::refuse(SystemRequest::Thread, None, false);
+        assert!(Server::bind(&place, reader(), NbdSettings::default()).is_ok(), "the place is free again");
     });
 }
 
@@ -611,13 +611,13 @@ fn the_nth_mapping_is_refused_for_every_n() {
         // Each round needs one slab more than what the ones before have left.
         for n in 0..3_u64 {
             let size = (n + 1) * (36 << 20);
-            testing::refuse(Request::Mapping, Some(0), n == 2);
+            testing::refuse(SystemRequest::Mapping, Some(0), n == 2);
             let options = Options::default().policy("linux-6.18:max=1M").cache_bytes(size);
             let reader = Reader::open(Arc::new(named(size)), options).expect("opens");
             let mut buf = vec![0; 1 << 20];
             (0..size >> 20).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 20, 0), 1 << 20));
-            assert!(!testing::is_due(Request::Mapping), "mapping {n} was never asked for");
-            testing::refuse(Request::Mapping, None, false);
+            assert!(!testing::is_due(SystemRequest::Mapping), "mapping {n} was never asked for");
+            testing::refuse(SystemRequest::Mapping, None, false);
             check_memory(&quiet(&reader), 4096);
         }
     });
@@ -645,11 +645,11 @@ fn the_nth_mapping_of_files_is_refused_for_every_n() {
         let mut without = 0;
         for lasting in [false, true] {
             for n in 0.. {
-                testing::refuse(Request::Mapping, Some(n), lasting);
+                testing::refuse(SystemRequest::Mapping, Some(n), lasting);
                 let (first, second) = (open(), open());
                 [&first, &second].into_iter().for_each(read_all);
-                let fired = !testing::is_due(Request::Mapping);
-                testing::refuse(Request::Mapping, None, false);
+                let fired = !testing::is_due(SystemRequest::Mapping);
+                testing::refuse(SystemRequest::Mapping, None, false);
                 let refused = |reader: &Reader| reader.describe().contains("io_uring finds no memory: ENOMEM");
                 assert_eq!([&first, &second].map(refused), [fired && n == 0, fired && (n == 1 || lasting && n == 0)]);
                 without += u32::from(fired);
@@ -672,9 +672,9 @@ fn the_nth_open_fails_for_every_n() {
         let name = format!("file:{}", file.path().display());
         for n in 0..5 {
             let engine = Engine::new(Options::default().cache_bytes(4 << 20)).expect("an engine");
-            testing::refuse(Request::File, Some(n), false);
+            testing::refuse(SystemRequest::File, Some(n), false);
             let opened: Vec<_> = (0..4).map(|_| engine.open(name.as_str())).collect();
-            testing::refuse(Request::File, None, false);
+            testing::refuse(SystemRequest::File, None, false);
             let failed = opened.iter().position(Result::is_err);
             assert_eq!(failed, (n < 4).then_some(n as usize));
             for reader in &opened {

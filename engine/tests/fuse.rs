@@ -1,10 +1,10 @@
 //! Real mounts: right bytes, one version under a number, nobody behind another's slow file, and an end without remains.
 
 use crate::common::{Rng, watch};
-use foreread::front::fuse::{Mount, Settings, Stop, Unmounted};
+use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Unmounted};
 use foreread::source::tree::{self, Entry, Kind, Meta, Tree};
 use foreread::source::{Defaults, Mem, Source, SourceError};
-use foreread::testing::{self, Faulty, Verdict};
+use foreread::testing::{self, FaultAction, Faulty};
 use foreread::{Engine, Options};
 use rustix::fs::Advice;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// A mount that serves, and goes away in the end.
 struct Here {
     dir: tempfile::TempDir,
-    stop: Arc<Stop>,
+    stop: Arc<FuseStop>,
     runs: Option<JoinHandle<std::io::Result<()>>>,
     engine: Engine,
 }
@@ -57,7 +57,7 @@ fn can_mount() -> bool {
     can
 }
 
-fn mount_with(tree: Arc<dyn Tree>, settings: &Settings, options: Options) -> Here {
+fn mount_with(tree: Arc<dyn Tree>, settings: &FuseSettings, options: Options) -> Here {
     let dir = tempfile::tempdir().expect("a folder");
     let engine = Engine::new(options).expect("an engine");
     let (mount, stop) = Mount::new(tree, engine.clone(), dir.path(), settings).expect("mounted");
@@ -72,7 +72,7 @@ fn small() -> Options {
 fn mount(source: &Path) -> Here {
     let tree = tree::open(&source.display().to_string()).expect("a tree");
     // Changes are to be seen at once.
-    let settings = Settings { attr_ttl: Some(Duration::ZERO), ..Settings::default() };
+    let settings = FuseSettings { attr_ttl: Some(Duration::ZERO), ..FuseSettings::default() };
     mount_with(tree, &settings, small())
 }
 
@@ -95,7 +95,7 @@ impl Tree for Slow {
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
         let mem = Mem::generated(8 << 20, |offset, buf| testing::fill(buf, offset, 1));
         let slow = path.display().to_string().starts_with("slow");
-        let verdict = if slow { Verdict::Slow(Duration::from_millis(1500)) } else { Verdict::Pass };
+        let verdict = if slow { FaultAction::Slow(Duration::from_millis(1500)) } else { FaultAction::Pass };
         Ok((Arc::new(Faulty::new(mem, move |_| verdict)), self.look(path)?))
     }
 
@@ -230,7 +230,7 @@ fn a_longer_file_copied_over_an_open_one_is_another() {
     assert_eq!(here.end(), Unmounted::Clean);
 
     let tree = tree::open(&source.path().display().to_string()).expect("a tree");
-    let here = mount_with(tree, &Settings::default(), small().appending(true));
+    let here = mount_with(tree, &FuseSettings::default(), small().appending(true));
     let old = File::open(here.path("file")).expect("opened");
     let mut more = File::options().append(true).open(&name).expect("there");
     std::io::Write::write_all(&mut more, &testing::pattern(2 * size as u64, 5000, 2)).expect("appended");
@@ -349,7 +349,7 @@ fn a_slow_file_keeps_nobody_else_waiting() {
     if !can_mount() {
         return;
     }
-    let here = mount_with(Arc::new(Slow), &Settings::default(), small());
+    let here = mount_with(Arc::new(Slow), &FuseSettings::default(), small());
     let (done, finished) = channel();
     std::thread::scope(|scope| {
         for n in 0..40u64 {
@@ -421,7 +421,8 @@ fn what_is_not_fit_to_mount_on_is_told_in_one_line() {
     fs::write(dir.path().join("there"), b"x").expect("written");
     let refusal = |at: &Path| {
         let engine = Engine::new(small()).expect("an engine");
-        let error = Mount::new(Arc::new(Slow), engine, at, &Settings::default()).err().expect("refused").to_string();
+        let error =
+            Mount::new(Arc::new(Slow), engine, at, &FuseSettings::default()).err().expect("refused").to_string();
         assert_eq!(error.lines().count(), 1, "{error}");
         error
     };
@@ -433,7 +434,7 @@ fn what_is_not_fit_to_mount_on_is_told_in_one_line() {
 #[cfg(feature = "object")]
 mod of_a_bucket {
     use super::*;
-    use foreread::source::object::{Prefix, Settings as ObjectSettings};
+    use foreread::source::object::{ObjectSettings, Prefix};
     use foreread::testing::{BucketServer, Link};
     use std::process::Command;
     use std::time::Instant;
@@ -441,7 +442,7 @@ mod of_a_bucket {
     fn mount(server: &BucketServer, attr_ttl: Option<Duration>) -> Here {
         let settings = ObjectSettings { variables: server.variables(), ..ObjectSettings::default() };
         let tree = Arc::new(Prefix::open_with("s3://bucket/", settings).expect("a bucket"));
-        mount_with(tree, &Settings { attr_ttl, ..Settings::default() }, small())
+        mount_with(tree, &FuseSettings { attr_ttl, ..FuseSettings::default() }, small())
     }
 
     /// `count` files in folders of 100, each with bytes of its own.

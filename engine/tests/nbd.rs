@@ -4,10 +4,10 @@
 use crate::common::nbd as served;
 
 use crate::common::{Rng, named, quiet, watch};
-use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
+use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Mem, Nbd, Source};
-use foreread::testing::{self, Call, Faulty, Verdict};
+use foreread::testing::{self, Call, FaultAction, Faulty};
 use foreread::{Options, ReadError, Reader};
 use served::{Client, MIB, Peer, Served, has, read, run};
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
@@ -78,7 +78,7 @@ fn what_is_refused_is_answered_and_the_client_goes_on() {
     client.send(command::DISC, 7, 0, 0);
     assert!(client.is_gone());
     served.wait_for(0);
-    let Counts { requests, failed_requests, bytes, .. } = (served.counts)();
+    let ServerCounts { requests, failed_requests, bytes, .. } = (served.counts)();
     assert_eq!((requests, failed_requests, bytes), (3, 3, 10));
 }
 
@@ -93,7 +93,7 @@ fn growth_ends_the_connection() {
         let options = Options::default().policy("none").appending(appending);
         let served = Served::of(
             Reader::open(file.path().to_str().expect("UTF-8"), options).expect("opened"),
-            Settings::default(),
+            NbdSettings::default(),
         );
         let mut client = served.client();
         client.send(command::READ, 1, 0, 4096);
@@ -127,7 +127,7 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
     let first = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 1)));
     let served = Served::of(
         Reader::open(Arc::clone(&first), Options::default().policy("none")).expect("opened"),
-        Settings::default(),
+        NbdSettings::default(),
     );
     let reader = Reader::open(served.uri().as_str(), Options::default().policy("none")).expect("opened");
     let mut buf = vec![0; 8192];
@@ -154,10 +154,10 @@ fn a_server_that_died_is_connected_to_again() {
     let start = || {
         let reader = Reader::open(Arc::new(named(8 * MIB)), Options::default().policy("none")).expect("opened");
         let (server, stop) =
-            Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, Settings::default()).expect("a place");
+            Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, NbdSettings::default()).expect("a place");
         (std::thread::spawn(move || server.run()), stop)
     };
-    let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, Stop)| {
+    let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, NbdStop)| {
         stop.stop();
         thread.join().expect("no panic").expect("served to the end");
     };
@@ -194,10 +194,10 @@ fn a_server_that_died_is_connected_to_again() {
 /// A large read whose end fails can only be ended by hanging up: half of it is out.
 #[test]
 fn an_error_in_the_middle_of_an_answer_hangs_up() {
-    let rule = |call: Call| if call.offset >= 4 * MIB { Verdict::Fail(5) } else { Verdict::Pass };
+    let rule = |call: Call| if call.offset >= 4 * MIB { FaultAction::Fail(5) } else { FaultAction::Pass };
     let source = Faulty::new(named(8 * MIB), rule);
     let reader = Reader::open(Arc::new(source), Options::default().policy("none")).expect("opened");
-    let served = Served::of(reader, Settings::default());
+    let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     client.send(command::READ, 1, 5 * MIB, 4096);
     assert_eq!(client.answer(), (1, errno::EIO), "an error at the start is told");
@@ -214,8 +214,11 @@ fn an_error_in_the_middle_of_an_answer_hangs_up() {
 /// soon, and nobody else's.
 #[test]
 fn bad_clients_lose_their_connection_and_no_other() {
-    let settings =
-        Settings { handshake: Duration::from_millis(300), stall: Duration::from_millis(300), ..Settings::default() };
+    let settings = NbdSettings {
+        handshake: Duration::from_millis(300),
+        stall: Duration::from_millis(300),
+        ..NbdSettings::default()
+    };
     let reader = Reader::open(Arc::new(named(64 * MIB)), Options::default()).expect("opened");
     let served = Served::of(reader, settings);
     let mut good = served.client();
@@ -251,7 +254,7 @@ fn bad_clients_lose_their_connection_and_no_other() {
 #[test]
 fn one_client_too_many_is_turned_away() {
     let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
-    let served = Served::of(reader, Settings { max_clients: 2, ..Settings::default() });
+    let served = Served::of(reader, NbdSettings { max_clients: 2, ..NbdSettings::default() });
     let (mut one, two) = (served.client(), served.client());
     let mut third = Client(UnixStream::connect(served.path()).expect("connected"));
     third.0.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
@@ -269,7 +272,7 @@ fn one_client_too_many_is_turned_away() {
 fn a_changed_source_ends_its_connections_and_new_ones_see_it() {
     let source = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 0)));
     let reader = Reader::open(Arc::clone(&source), Options::default().policy("none").cache_bytes(MIB)).expect("opened");
-    let served = Served::of(reader, Settings::default());
+    let served = Served::of(reader, NbdSettings::default());
     let mut old = served.client();
     old.send(command::READ, 1, 0, 4096);
     assert_eq!(old.answer(), (1, 0));
@@ -291,7 +294,7 @@ fn a_socket_is_private_and_takes_nobodys_place() {
     assert_eq!(mode & 0o777, 0o600);
     let again = |path: &Path| {
         let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
-        Server::bind(&[Listen::Unix(path.to_path_buf())], reader, Settings::default()).map(drop)
+        Server::bind(&[Listen::Unix(path.to_path_buf())], reader, NbdSettings::default()).map(drop)
     };
     let error = again(&served.path()).expect_err("taken").to_string();
     assert!(error.contains("in use") && error.ends_with("; stop the server that is there, or name another place"));
@@ -315,10 +318,11 @@ fn a_server_that_comes_back_is_found_again() {
     let path = dir.path().join("s");
     let start = |size: u64| {
         let reader = Reader::open(Arc::new(named(size)), Options::default()).expect("opened");
-        let (server, stop) = Server::bind(&[Listen::Unix(path.clone())], reader, Settings::default()).expect("a place");
+        let (server, stop) =
+            Server::bind(&[Listen::Unix(path.clone())], reader, NbdSettings::default()).expect("a place");
         (std::thread::spawn(move || server.run()), stop)
     };
-    let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, Stop)| {
+    let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, NbdStop)| {
         stop.stop();
         thread.join().expect("no panic").expect("served");
     };

@@ -5,7 +5,7 @@
 use crate::common::nbd as served;
 
 use crate::common::named;
-use foreread::front::nbd::Settings;
+use foreread::front::nbd::NbdSettings;
 use foreread::nbd::wire::{Request, command};
 use foreread::source::Mem;
 use foreread::testing;
@@ -53,7 +53,7 @@ fn misses_of_one_client_overlap() {
         testing::fill(buf, offset, 0);
     });
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let served = Served::of(reader, Settings::default());
+    let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     for cookie in 0..64 {
         client.send(command::READ, cookie, cookie * MIB, 4096);
@@ -75,7 +75,7 @@ fn misses_of_one_client_overlap() {
 fn what_comes_during_a_miss_is_taken() {
     let (slow, begun) = meeting(9, 0);
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let served = Served::of(reader, Settings::default());
+    let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     for cookie in 0..9 {
         client.send(command::READ, cookie, cookie * MIB, 4096);
@@ -93,7 +93,7 @@ fn what_comes_during_a_miss_is_taken() {
 fn slow_clients_hold_up_nobody() {
     let (slow, waiting) = meeting(16, 32 * MIB);
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let served = Served::of(reader, Settings::default());
+    let served = Served::of(reader, NbdSettings::default());
     let half = Request { flags: 0, command: command::READ, cookie: 7, offset: 0, len: 4096 }.bytes();
     let mut halves: Vec<Client> = (0..16).map(|_| served.client()).collect();
     for client in &mut halves {
@@ -148,11 +148,11 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
     const OWED: u64 = MIB;
     let options = Options::default().cache_bytes(64 * MIB).policy("none");
     let reader = Reader::open(Arc::new(named(64 * MIB)), options).expect("opened");
-    let settings = Settings {
+    let settings = NbdSettings {
         max_clients: slow_clients as u32 + 1,
         max_helpers: HELPERS,
         max_owed_bytes: OWED,
-        ..Settings::default()
+        ..NbdSettings::default()
     };
     let served = Served::of(reader, settings);
     let mut good = served.client();
@@ -195,7 +195,7 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
 fn who_dribbles_loses_the_connection_and_no_other() {
     let stall = Duration::from_millis(400);
     let reader = Reader::open(Arc::new(Mem::new(testing::pattern(0, 4 << 20, 0))), Options::default()).expect("opened");
-    let served = Served::of(reader, Settings { stall, writable: true, ..Settings::default() });
+    let served = Served::of(reader, NbdSettings { stall, writable: true, ..NbdSettings::default() });
     let dribble = |client: &mut Client, bytes: &[u8]| {
         // Sixteen times the time for stalls in all, each pause a fraction of it.
         bytes.iter().any(|byte| {
@@ -242,7 +242,7 @@ fn idle_clients_cost_nothing_and_active_ones_share() {
     let options = Options::default().cache_bytes(4 * MIB).policy("linux-6.18:max=128K");
     let reader = Reader::open(Arc::new(named(64 * MIB)), options).expect("opened");
     let meter = reader.meter();
-    let served = Served::of(reader, Settings::default());
+    let served = Served::of(reader, NbdSettings::default());
     let mut idle: Vec<Client> = (0..64).map(|_| served.client()).collect();
     std::thread::scope(|scope| {
         for me in 0..16_u64 {
@@ -297,7 +297,7 @@ fn stopping_answers_what_was_taken_by_every_thread() {
         testing::fill(buf, offset, 0);
     });
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let served = Served::of(reader, Settings::default());
+    let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     for cookie in 0..4 {
         client.send(command::READ, cookie, cookie * MIB, 4096);
@@ -317,7 +317,7 @@ fn nothing_is_kept_of_a_server_that_is_gone() {
     let source = Arc::new(named(64 * MIB));
     let weak = Arc::downgrade(&source);
     let reader = Reader::open(source, Options::default()).expect("opened");
-    let served = Served::of(reader, Settings::default());
+    let served = Served::of(reader, NbdSettings::default());
     let mut clients: Vec<Client> = (0..4).map(|_| served.client()).collect();
     clients[1].send(command::READ, 1, 0, 4096);
     assert_eq!(clients[1].answer(), (1, 0));

@@ -2,7 +2,7 @@
 //! bytes or one error line, no hang, and the next read starts clean.
 
 use crate::common::{Rng, named, quiet, watch};
-use foreread::source::object::{Object, Settings};
+use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{self, Mem, Source, SourceError};
 use foreread::testing::{self, Lie, Link, RangeServer};
 use foreread::{Options, ReadError, Reader};
@@ -14,8 +14,8 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// Short pauses, and deadlines that an honest server meets on a busy machine too; nobody's variables.
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ObjectSettings {
+    ObjectSettings {
         first_byte: Duration::from_secs(1),
         stall: Duration::from_secs(1),
         total: Duration::from_secs(20),
@@ -23,7 +23,7 @@ fn settings() -> Settings {
         pause: Duration::from_millis(1),
         part_bytes: 64 * KIB,
         variables: Vec::new(),
-        ..Settings::default()
+        ..ObjectSettings::default()
     }
 }
 
@@ -193,8 +193,8 @@ fn a_broken_body_goes_on_behind_what_has_come() {
 fn each_deadline_ends_what_it_is_for() {
     let far = Duration::from_secs(1000);
     let near = Duration::from_millis(80);
-    let only = |set: &dyn Fn(&mut Settings)| {
-        let mut settings = Settings { first_byte: far, stall: far, total: far, retries: 0, ..settings() };
+    let only = |set: &dyn Fn(&mut ObjectSettings)| {
+        let mut settings = ObjectSettings { first_byte: far, stall: far, total: far, retries: 0, ..settings() };
         set(&mut settings);
         settings
     };
@@ -223,7 +223,8 @@ fn a_large_body_that_moves_is_not_ended() {
     server.link(Link::new(Duration::ZERO, 400_000));
     // A busy machine may hold bytes up longer than they may stay away; not every time.
     let in_one = (0..5).any(|_| {
-        let object = Object::open_with(&server.url(), Settings { part_bytes: MIB, ..settings() }).expect("opened");
+        let object =
+            Object::open_with(&server.url(), ObjectSettings { part_bytes: MIB, ..settings() }).expect("opened");
         read_right(&object, 0, MIB as usize);
         object.asked().retries == 0
     });
@@ -277,8 +278,8 @@ fn a_changed_etag_in_a_reply_is_a_change() {
 #[test]
 fn a_broken_body_does_not_go_on_in_another_version() {
     let server = serve(MIB);
-    let object =
-        Object::open_with(&server.url(), Settings { pause: Duration::from_millis(50), ..settings() }).expect("so");
+    let object = Object::open_with(&server.url(), ObjectSettings { pause: Duration::from_millis(50), ..settings() })
+        .expect("so");
     server.lie(Lie::Close(20_000), 1);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&object, 0, 50_000));
@@ -329,7 +330,7 @@ fn a_stream_over_a_replaced_object_never_mixes() {
 fn a_stream_over_a_bad_link_is_right() {
     let server = serve(8 * MIB);
     let soon = Duration::from_millis(150);
-    let settings = Settings { first_byte: soon, stall: soon, retries: 20, ..settings() };
+    let settings = ObjectSettings { first_byte: soon, stall: soon, retries: 20, ..settings() };
     let source: Arc<dyn Source> = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
     let options =
         Options { limits: foreread::Limits { max_fetch_bytes: 256 * KIB, ..Default::default() }, ..Options::default() };
@@ -349,7 +350,7 @@ fn a_stream_over_a_bad_link_is_right() {
 fn a_hung_request_costs_one_slot_for_its_deadline() {
     let server = serve(4 * MIB);
     let source: Arc<dyn Source> =
-        Arc::new(Object::open_with(&server.url(), Settings { retries: 0, ..settings() }).expect("so"));
+        Arc::new(Object::open_with(&server.url(), ObjectSettings { retries: 0, ..settings() }).expect("so"));
     let reader = Reader::open(source, Options::default().policy("none").cache_bytes(MIB)).expect("opened");
     server.lie(Lie::Silence, 3);
     let mut buf = vec![0; 4096];
@@ -365,7 +366,7 @@ fn a_hung_request_costs_one_slot_for_its_deadline() {
 fn what_cannot_be_opened_says_why_in_one_line_without_secrets() {
     let server = serve(MIB);
     let port = server.address().port();
-    let refused = |text: &str, settings: Settings| {
+    let refused = |text: &str, settings: ObjectSettings| {
         let line = Object::open_with(text, settings).err().unwrap_or_else(|| panic!("{text} opened")).to_string();
         assert!(!line.contains('\n') && !line.contains("secret"), "{line}");
         line
@@ -398,7 +399,7 @@ fn what_cannot_be_opened_says_why_in_one_line_without_secrets() {
 fn sources_are_opened_by_name_and_inside_another_runtime() {
     let server = serve(MIB);
     let object = source::open(&server.url()).expect("opened");
-    assert_eq!(object.defaults().requests, Settings::default().requests);
+    assert_eq!(object.defaults().requests, ObjectSettings::default().requests);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async { read_right(&object, 0, 10_000) });
 }

@@ -6,10 +6,10 @@
 use crate::common::nbd as served;
 
 use crate::common::{Rng, named, only, quiet, read_and_check, watch};
-use foreread::front::nbd::Settings;
+use foreread::front::nbd::NbdSettings;
 use foreread::nbd::wire::{self, command};
 use foreread::source::{Mem, Nbd, Source};
-use foreread::testing::{self, Call, Faulty, Verdict};
+use foreread::testing::{self, Call, FaultAction, Faulty};
 use foreread::{Advice, Options, ReadError, Reader};
 use served::{MIB, Served, has};
 use std::io::{IoSliceMut, Read, Write};
@@ -34,9 +34,9 @@ fn slash2_368() {
     let ahead = move |call: Call| {
         if call.offset >= 64 << 10 && count.fetch_add(1, Ordering::SeqCst) < 2 {
             std::thread::sleep(Duration::from_millis(100));
-            return Verdict::Fail(5);
+            return FaultAction::Fail(5);
         }
-        Verdict::Pass
+        FaultAction::Pass
     };
     let reader = Reader::open(Arc::new(Faulty::new(named(4 * MIB), ahead)), sequential()).expect("opened");
     let mut buf = vec![0; 32 << 10];
@@ -61,8 +61,8 @@ fn hf_mount_12() {
     watch();
     let size = 3 * MIB + 777;
     // The source stops short all the time as well.
-    let short = Faulty::new(named(size), |call: Call| Verdict::Cut(4096 * (1 + call.nth as usize % 7) - 5));
-    let served = Served::of(Reader::open(Arc::new(short), sequential()).expect("opened"), Settings::default());
+    let short = Faulty::new(named(size), |call: Call| FaultAction::Cut(4096 * (1 + call.nth as usize % 7) - 5));
+    let served = Served::of(Reader::open(Arc::new(short), sequential()).expect("opened"), NbdSettings::default());
     let mut client = served.client();
     let mut rng = Rng(12);
     let mut at = 0;
@@ -143,7 +143,7 @@ fn mountpoint_136() {
             if call.nth == n && !done.swap(true, Ordering::SeqCst) {
                 inner.replace(testing::pattern(0, 4 << 20, 2));
             }
-            Verdict::Pass
+            FaultAction::Pass
         };
         let options = Options::default().cache_bytes(64 * MIB).policy("none").threads(1);
         let mut options = options;
@@ -162,7 +162,7 @@ fn mountpoint_933() {
     watch();
     let bad = 20 * MIB..20 * MIB + (256 << 10);
     let area = bad.clone();
-    let rule = move |call: Call| if area.contains(&call.offset) { Verdict::Fail(5) } else { Verdict::Pass };
+    let rule = move |call: Call| if area.contains(&call.offset) { FaultAction::Fail(5) } else { FaultAction::Pass };
     let source = Arc::new(Faulty::new(named(64 * MIB), rule));
     // Not the present kernel's: it quarters its window for good with each failed read, and has none after three.
     let options = sequential().policy("linux-3.12:max=128K");
@@ -237,7 +237,7 @@ fn fsspec_2150() {
     let count = Arc::clone(&asked);
     let rule = move |call: Call| {
         count.fetch_add(call.len, Ordering::SeqCst);
-        Verdict::Pass
+        FaultAction::Pass
     };
     let reader = Reader::open(Arc::new(Faulty::new(named(64 * MIB), rule)), Options::default().policy("none"));
     let (reader, mut buf) = (reader.expect("opened"), vec![0; 65_536]);
@@ -274,7 +274,7 @@ fn arrow_46346() {
     assert!(source.faults() > 0, "the hint was followed, and failed");
     source.heal();
     assert_eq!(read_and_check(&reader, &mut vec![0; 1 << 20], 0, 0), 1 << 20);
-    let served = Served::of(Reader::open(Arc::new(named(MIB)), sequential()).expect("opened"), Settings::default());
+    let served = Served::of(Reader::open(Arc::new(named(MIB)), sequential()).expect("opened"), NbdSettings::default());
     let mut client = served.client();
     client.send(command::CACHE, 1, 0, 1 << 20);
     assert_eq!(client.answer(), (1, 0));
@@ -380,7 +380,7 @@ fn wal_rus_28() {
 fn nbdkit_global_window() {
     let reader = Reader::open(Arc::new(named(64 * MIB)), sequential()).expect("opened");
     let watched = reader.try_clone().expect("opened");
-    let served = Served::of(reader, Settings::default());
+    let served = Served::of(reader, NbdSettings::default());
     let mut clients = [served.client(), served.client(), served.client()];
     for i in 0..256_u64 {
         for (me, client) in clients.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 
 use crate::common::gateway::Gateway;
 use crate::common::{Rng, quiet, watch};
-use foreread::source::object::{Object, Prefix, Settings};
+use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{self, Source};
 use foreread::source::{SourceError, SourceOpenError};
@@ -18,9 +18,9 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-fn settings(gateway: &Gateway) -> Settings {
+fn settings(gateway: &Gateway) -> ObjectSettings {
     watch();
-    Settings { variables: gateway.variables(), pause: Duration::from_millis(1), ..Settings::default() }
+    ObjectSettings { variables: gateway.variables(), pause: Duration::from_millis(1), ..ObjectSettings::default() }
 }
 
 fn bytes(size: u64, version: u16) -> Vec<u8> {
@@ -203,7 +203,7 @@ fn a_prefix_is_a_tree() {
 
 fn in_memory(server: &BucketServer, name: &str) -> Result<Prefix, SourceOpenError> {
     watch();
-    Prefix::open_with(name, Settings { variables: server.variables(), ..Settings::default() })
+    Prefix::open_with(name, ObjectSettings { variables: server.variables(), ..ObjectSettings::default() })
 }
 
 fn names(tree: &Prefix, folder: &str) -> Result<Vec<(String, Kind)>, i32> {

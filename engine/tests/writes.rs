@@ -4,7 +4,7 @@ use crate::common::nbd as served;
 
 use crate::common::device::{LoopDevice, SmallDisk};
 use crate::common::{Rng, named, only, quiet, watch};
-use foreread::front::nbd::{Listen, Server, Settings};
+use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::wire::{self, command, command_flag, errno};
 use foreread::source::{Defaults, FileSource, Mem, Source, SourceError, Writing};
 use foreread::testing::{self, Faulty};
@@ -27,7 +27,7 @@ fn writable(size: usize) -> (tempfile::NamedTempFile, Served) {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), testing::pattern(0, size, 0)).expect("written");
     let reader = Reader::open(file.path().to_str().expect("UTF-8"), options()).expect("opened");
-    (file, Served::of(reader, Settings { writable: true, ..Settings::default() }))
+    (file, Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() }))
 }
 
 fn write(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
@@ -273,7 +273,7 @@ fn a_flush_error_is_kept_for_every_client() {
     let source = Arc::new(FailsOnce(Mem::new(vec![0; 1 << 20]), AtomicBool::new(false)));
     let open = || {
         let reader = Reader::open(Arc::clone(&source), options()).expect("opened");
-        Served::of(reader, Settings { writable: true, ..Settings::default() })
+        Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() })
     };
     let served = open();
     let (mut one, mut other) = (served.client(), served.client());
@@ -296,7 +296,7 @@ fn a_disk_that_cannot_keep_what_was_written() {
     let Some(device) = LoopDevice::over(&disk.sparse(8 * MIB)) else { return };
     let open = || {
         let reader = Reader::open(device.name(), options()).expect("opened");
-        Served::of(reader, Settings { writable: true, ..Settings::default() })
+        Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() })
     };
     let served = open();
     let (mut one, mut other) = (served.client(), served.client());
@@ -314,7 +314,7 @@ fn a_block_device_is_written() {
     std::fs::write(file.path(), testing::pattern(0, 2 << 20, 0)).expect("written");
     let Some(device) = LoopDevice::over(file.path()) else { return };
     let reader = Reader::open(device.name(), options()).expect("opened");
-    let served = Served::of(reader, Settings { writable: true, ..Settings::default() });
+    let served = Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() });
     let mut client = served.client();
     testing::check(&read(&mut client, 0, 1 << 20), 0, 0).expect("of before");
     for (at, len) in [(0, 4096), (4097, 10), (500_001, 300_000)] {
@@ -332,7 +332,7 @@ fn what_is_served_writable_is_locked() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let bind = |path: &str, lock: bool| {
-        let settings = Settings { writable: true, lock, ..Settings::default() };
+        let settings = NbdSettings { writable: true, lock, ..NbdSettings::default() };
         let reader = Reader::open(path, options()).expect("opened");
         Server::bind(&[Listen::Unix(dir.path().join("t"))], reader, settings).map(drop).map_err(|e| e.to_string())
     };
@@ -357,7 +357,7 @@ fn what_is_served_writable_is_locked() {
     assert_eq!(bind(device.name(), false), Ok(()));
     drop(other);
     let reader = Reader::open(device.name(), options()).expect("opened");
-    let served = Served::of(reader, Settings { writable: true, ..Settings::default() });
+    let served = Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() });
     assert_eq!(claim().expect_err("ours"), rustix::io::Errno::BUSY);
     drop(served);
     claim().expect("given back");
@@ -370,7 +370,7 @@ fn what_cannot_be_written_says_so() {
     let error = made_up.allow_writes().expect_err("it is made up");
     assert!(error.to_string().contains("cannot be written"), "{error}");
     let dir = tempfile::tempdir().expect("a directory");
-    let settings = Settings { writable: true, ..Settings::default() };
+    let settings = NbdSettings { writable: true, ..NbdSettings::default() };
     let refused =
         Server::bind(&[Listen::Unix(dir.path().join("s"))], made_up, settings).map(drop).expect_err("refused");
     assert!(refused.to_string().ends_with("serve it read-only, or as a user who may write it"), "{refused}");

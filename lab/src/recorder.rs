@@ -8,7 +8,7 @@
 //! bytes of data, or a request that was refused.
 
 use foreread::Advice;
-use foreread::front::observe::{Asked, Observer, Passed};
+use foreread::front::observe::{Observer, Passed, RequestKind};
 use foreread_trace::check::{MAX_FILES, MAX_NAME_BYTES};
 use foreread_trace::error::{Place, TraceError};
 use foreread_trace::format::{Exported, Output};
@@ -207,10 +207,10 @@ impl Taken {
             return self.left_out.count("requests that failed");
         }
         let op = match passed.asked {
-            Asked::Read => Op::Read,
-            Asked::Write => Op::Write,
-            Asked::WillNeed => Op::Hint(Advice::WillNeed),
-            Asked::Flush => return self.left_out.count("flushes"),
+            RequestKind::Read => Op::Read,
+            RequestKind::Write => Op::Write,
+            RequestKind::WillNeed => Op::Hint(Advice::WillNeed),
+            RequestKind::Flush => return self.left_out.count("flushes"),
         };
         let ns = |at: Instant| at.saturating_duration_since(self.since).as_nanos() as u64;
         let record = Record {
@@ -304,7 +304,7 @@ mod tests {
 
     fn read(since: Instant, offset: u64, len: u64, us: (u64, u64)) -> Passed {
         let at = |us| since + Duration::from_micros(us);
-        Passed { asked: Asked::Read, offset, len, returned: len, done: true, start: at(us.0), end: at(us.1) }
+        Passed { asked: RequestKind::Read, offset, len, returned: len, done: true, start: at(us.0), end: at(us.1) }
     }
 
     /// Files with names of 4 KiB, more than are kept of: the rest is counted, and those that are known go on.
@@ -360,7 +360,7 @@ mod tests {
         let (done, items) = recorded(|recorder, since| {
             recorder.opened(1, "a", 100);
             recorder.passed(1, &Passed { done: false, ..read(since, 0, 1, (0, 1)) });
-            recorder.passed(1, &Passed { asked: Asked::Flush, ..read(since, 0, 0, (0, 1)) });
+            recorder.passed(1, &Passed { asked: RequestKind::Flush, ..read(since, 0, 0, (0, 1)) });
             // The first one began so long ago that more than can be held began and ended meanwhile.
             (2..MAX_RECORDS_DISORDER as u64 + 4).for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));
             recorder.passed(1, &read(since, 1, 1, (0, 99)));

@@ -74,7 +74,7 @@ impl Folio {
 
 /// What is remembered of a window. `order` is what the next one builds on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct FolioWindow {
     /// Its first page.
     pub start: u64,
     /// Its pages, not clipped to the file.
@@ -121,8 +121,8 @@ pub struct Shape {
 impl Shape {
     /// 4.6: where the folios of a window go that begins at page `at` of a file of `end` pages.
     #[must_use]
-    pub fn place(&self, sight: &impl Sight, end: u64, at: u64, window: Window) -> Placed {
-        let Window { size, async_size, order, .. } = window;
+    pub fn place(&self, sight: &impl Sight, end: u64, at: u64, window: FolioWindow) -> Placed {
+        let FolioWindow { size, async_size, order, .. } = window;
         let mut placed = Placed::default();
         let mut k = at;
         if self.large {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn place(shape: Shape, index: &Folios, end: u64, (start, size, async_size, order): (u64, u64, u64, u32)) -> String {
-        told(&shape.place(&index, end, start, Window { start, size, async_size, order }))
+        told(&shape.place(&index, end, start, FolioWindow { start, size, async_size, order }))
     }
 
     /// Section 4.12: the folios of sequential reads from page 0 and from page 1000.

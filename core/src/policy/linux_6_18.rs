@@ -6,8 +6,8 @@
 //! page with exact probes; `linux_6_18_large` does with them.
 //!
 //! ```text
-//!   folios=off   Pages   one Reader; its windows are read page by page, its marks are the cache's
-//!   folios=on    Large   one Reader for each open description ─┐
+//!   folios=off   Pages   one KernelReader; its windows are read page by page, its marks are the cache's
+//!   folios=on    Large   one KernelReader for each open description ─┐
 //!                        one index of folios for the file  ────┴─► placement ─► windows; its marks are the index's
 //! ```
 //!
@@ -19,7 +19,7 @@ use super::{
     Ask, Info, Outcome, Param, Plan, Policy, Scope, Unit, Wants,
     folios::Folio,
     linux_6_18_large::Large,
-    linux_6_18_reader::{Reader, touch_of},
+    linux_6_18_reader::{KernelReader, touch_of},
     linux_6_18_todo::Todo,
     ondemand::{MAX, PAGE, SIZES, clip, fetch, hinted, wanted},
 };
@@ -27,7 +27,7 @@ use crate::event::{Advice, Mapping};
 use alloc::boxed::Box;
 
 /// Without folios: one open description.
-struct Pages(Reader);
+struct Pages(KernelReader);
 
 impl Pages {
     fn carry_out(&mut self, todo: Todo, ask: &Ask<'_>, plan: &mut Plan) {
@@ -126,7 +126,7 @@ pub static INFO: Info = Info {
         },
     ],
     build: |v| {
-        let reader = Reader::new(v[0] / PAGE, v[1] / PAGE);
+        let reader = KernelReader::new(v[0] / PAGE, v[1] / PAGE);
         if v[2] == 0 {
             return Box::new(Pages(reader));
         }

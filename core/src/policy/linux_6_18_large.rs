@@ -6,7 +6,7 @@
 //! the mapping.
 //!
 //! ```text
-//!   Reader (of an open description) ─► window ─► placement ─► folios ─┬─► index of the file
+//!   KernelReader (of an open description) ─► window ─► placement ─► folios ─┬─► index of the file
 //!                    ▲ probes, marks: what is cached, index ◄─────────┴─► one range to read, its mark
 //! ```
 //!
@@ -17,7 +17,7 @@ use super::{
     folios::{Folio, Placed, Shape, Sight},
     folios_cursor::Cursor,
     folios_index::Folios,
-    linux_6_18_reader::{Reader, touch_of},
+    linux_6_18_reader::{KernelReader, touch_of},
     linux_6_18_todo::Todo,
     ondemand::{PAGE, fetch, hinted, wanted},
 };
@@ -33,8 +33,8 @@ const SWEEP_AT: usize = 1024;
 
 /// With folios: one file and all its open descriptions.
 pub struct Large {
-    fresh: Reader,
-    readers: BTreeMap<OpenId, Reader>,
+    fresh: KernelReader,
+    readers: BTreeMap<OpenId, KernelReader>,
     turn: OpenId,
     folios: Folios,
     sweep_at: usize,
@@ -44,7 +44,7 @@ pub struct Large {
 impl Large {
     /// The file is not open and nothing of it is cached. `fresh` is the state of a new open description.
     #[must_use]
-    pub fn new(fresh: Reader, kernel_probes: bool) -> Large {
+    pub fn new(fresh: KernelReader, kernel_probes: bool) -> Large {
         Large {
             fresh,
             readers: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl Large {
         &mut self,
         (ask, at): (&Ask<'_>, u64),
         plan: &mut Plan,
-        question: impl FnOnce(&mut Reader, &Cursor<'_, &Ask<'_>>) -> Todo,
+        question: impl FnOnce(&mut KernelReader, &Cursor<'_, &Ask<'_>>) -> Todo,
     ) {
         // The history begins in the folio before; that has to be there. A search for a hole begins in a folio that was met.
         self.folio_at(ask, at.saturating_sub(1));

@@ -1,7 +1,7 @@
 //! What the current kernel decides at a miss, a mark, a fault and a hint: the state of one open description.
 //!
 //! A decision is an answer, [`Todo`]; the caller carries it out, and returns the order that folio placement
-//! left ([`Reader::placed`]). So the code is shared by the policy, with and without folios, and for the check against
+//! left ([`KernelReader::placed`]). So the code is shared by the policy, with and without folios, and for the check against
 //! recordings. Never: places a folio, sees a byte.
 //!
 //! ```text
@@ -15,7 +15,7 @@
 
 use super::{
     Ask, Why,
-    folios::{Called, Folio, Sight, Window, counted},
+    folios::{Called, Folio, FolioWindow, Sight, counted},
     linux_6_18_todo::Todo,
     ondemand::{self, MMAP_LOTSAMISS, PAGE, init, next},
 };
@@ -32,7 +32,7 @@ const HUGE: (u64, u32) = (512, 9);
 
 /// State of one open description.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct KernelReader {
     /// The device's maximum, to which hints go back.
     device_max: u64,
     /// The maximum now.
@@ -40,7 +40,7 @@ pub struct Reader {
     /// What the hardware likes to get in one command.
     pub io: u64,
     /// The latest window.
-    pub window: Window,
+    pub window: FolioWindow,
     /// Byte where the last read ended; nothing read yet is none.
     pub prev_pos: Option<u64>,
     /// Faults that missed, less those that hit.
@@ -65,12 +65,12 @@ pub struct Touch {
     pub executable: bool,
 }
 
-impl Reader {
+impl KernelReader {
     /// A fresh open description on a device with these two limits, in pages.
     #[must_use]
-    pub fn new(max: u64, io: u64) -> Reader {
-        let window = Window::default();
-        Reader { device_max: max, max, io, window, prev_pos: None, mmap_miss: 0, random: false, why: None }
+    pub fn new(max: u64, io: u64) -> KernelReader {
+        let window = FolioWindow::default();
+        KernelReader { device_max: max, max, io, window, prev_pos: None, mmap_miss: 0, random: false, why: None }
     }
 
     /// 4.3: a request larger than the window may have a window of the request's size, up to the hardware's largest request.
@@ -92,7 +92,7 @@ impl Reader {
             let async_size = if size > req { size - req } else { size / 2 };
             let follows = if near { Why::Sequential } else { Why::Large };
             self.why = Some(if i == 0 { Why::FileStart } else { follows });
-            return self.place(Window { start: i, size, async_size, order: 0 });
+            return self.place(FolioWindow { start: i, size, async_size, order: 0 });
         }
         let (history, from_start) = sight.history(i, max);
         self.why = Some(if history <= req { Why::NoHistory } else { Why::Context });
@@ -100,7 +100,7 @@ impl Reader {
             return Todo::Fetch { i, nr: req };
         }
         let history = if from_start { 2 * history } else { history };
-        self.place(Window { start: i, size: (history + req).min(max), async_size: 1, order: 0 })
+        self.place(FolioWindow { start: i, size: (history + req).min(max), async_size: 1, order: 0 })
     }
 
     /// 4.5: `folio` bears the mark, and `req` pages from page `x` of it are wanted.
@@ -111,7 +111,7 @@ impl Reader {
         }
         sight.called(Called { hit: true, index: x, req });
         let max = self.max_for(req);
-        let Window { start, size, async_size, order } = self.window;
+        let FolioWindow { start, size, async_size, order } = self.window;
         let expected = (start + size).wrapping_sub(async_size) >> folio.order << folio.order;
         let (start, size) = if x == expected {
             self.why = Some(Why::NextWindow);
@@ -127,7 +127,7 @@ impl Reader {
         let align = order.min(max.trailing_zeros());
         let end = (start + size) >> align << align;
         let size = if end > start { end - start } else { size };
-        self.place(Window { start, size, async_size: size, order })
+        self.place(FolioWindow { start, size, async_size: size, order })
     }
 
     /// 4.10, row 3: a fault on a page that is absent.
@@ -135,7 +135,7 @@ impl Reader {
         let p = touch.page;
         if touch.huge {
             let (pages, order) = HUGE;
-            let window = Window { size: 2 * pages, async_size: pages, order, ..self.window };
+            let window = FolioWindow { size: 2 * pages, async_size: pages, order, ..self.window };
             (self.window, self.why) = (window, Some(Why::Around));
             return Todo::Place { at: p / pages * pages, window };
         }
@@ -155,10 +155,10 @@ impl Reader {
         }
         if touch.executable {
             let size = (p + self.max).min(touch.map_end).saturating_sub(p);
-            return self.place(Window { start: p, size, async_size: 0, order: 0 });
+            return self.place(FolioWindow { start: p, size, async_size: 0, order: 0 });
         }
         let start = p.saturating_sub(self.max / 2);
-        self.place(Window { start, size: self.max, async_size: self.max / 4, order: 0 })
+        self.place(FolioWindow { start, size: self.max, async_size: self.max / 4, order: 0 })
     }
 
     /// 4.10, row 2: a fault on a cached page, in `marked` if its folio bears the mark.
@@ -198,7 +198,7 @@ impl Reader {
     }
 
     /// Remembers the window.
-    fn place(&mut self, window: Window) -> Todo {
+    fn place(&mut self, window: FolioWindow) -> Todo {
         self.window = window;
         Todo::Place { at: window.start, window }
     }
@@ -243,7 +243,7 @@ mod tests {
     /// Section 4.10: after many misses it takes 900 hits until a miss reads around again.
     #[test]
     fn the_miss_counter_stops_at_a_thousand() {
-        let mut reader = Reader::new(32, 320);
+        let mut reader = KernelReader::new(32, 320);
         let advice = Advice::Normal;
         let touch = Touch { page: 7, map_end: 99, advice, huge: false, executable: false };
         let nothing = &Folios::default();
@@ -253,7 +253,7 @@ mod tests {
         (0..900).for_each(|_| assert_eq!(reader.fault_hit(&nothing, &touch, None), Todo::Nothing));
         assert_eq!(reader.fault(&nothing, &touch), Todo::Nothing);
         (0..2).for_each(|_| assert_eq!(reader.fault_hit(&nothing, &touch, None), Todo::Nothing));
-        let window = Window { start: 0, size: 32, async_size: 8, order: 0 };
+        let window = FolioWindow { start: 0, size: 32, async_size: 8, order: 0 };
         assert_eq!(reader.fault(&nothing, &touch), Todo::Place { at: 0, window });
     }
 }

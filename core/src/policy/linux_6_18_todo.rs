@@ -7,7 +7,7 @@
 //!
 //! Source: docs/spec/linux-readahead.md 4.4 to 4.7. Everything counts in pages of 4 KiB.
 
-use super::{folios::Window, ondemand::FORCE_PIECE};
+use super::{folios::FolioWindow, ondemand::FORCE_PIECE};
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Todo {
         /// First page.
         at: u64,
         /// Size, mark and order.
-        window: Window,
+        window: FolioWindow,
     },
     /// Read these pages as they are, without a mark.
     Fetch {

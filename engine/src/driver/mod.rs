@@ -65,7 +65,7 @@ mod wakeups;
 mod workers;
 
 use crate::budget::Budget;
-use crate::chunk::{Meter, Pool};
+use crate::chunk::{MemoryMeter, Pool};
 use crate::error::Fault;
 use crate::eventlog::EventLog;
 use crate::latency::Latencies;
@@ -177,7 +177,7 @@ impl Driver {
         Ok(self.enter().lock()?.machine().stats())
     }
 
-    pub fn meter(&self) -> &Arc<Meter> {
+    pub fn meter(&self) -> &Arc<MemoryMeter> {
         self.shared.pool.meter()
     }
 

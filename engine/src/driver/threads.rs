@@ -9,7 +9,7 @@
 
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
-use crate::system::{self, Request};
+use crate::system::{self, SystemRequest};
 use std::sync::PoisonError;
 
 /// See the head of this file.
@@ -22,7 +22,7 @@ impl Threads {
     /// Starts a thread. False when there is none to be had.
     pub fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> bool {
         self.join_ended();
-        if system::allowed(Request::Thread).is_err() {
+        if system::allowed(SystemRequest::Thread).is_err() {
             return false;
         }
         let Ok(thread) = thread::Builder::new().name(name.to_string()).spawn(work) else { return false };

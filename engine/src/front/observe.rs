@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestKind {
     /// Bytes.
     Read,
     /// That bytes be written, or zeroed.
@@ -26,7 +26,7 @@ pub enum Asked {
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
     /// What was asked for.
-    pub asked: Asked,
+    pub asked: RequestKind,
     /// First byte.
     pub offset: u64,
     /// Bytes asked for.

@@ -26,7 +26,7 @@ use super::{Alignment, Defaults, Io, Queue, Source, SourceError, SourceOpenError
 #[cfg(feature = "uring")]
 use crate::chunk::Chunk;
 use crate::chunk::Pool;
-use crate::system::{self, Request};
+use crate::system::{self, SystemRequest};
 use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -151,7 +151,7 @@ impl Core {
         let device = kind == FileType::BlockDevice;
         // A pipe put in the file's place meanwhile must not keep us waiting.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | if device { OFlags::empty() } else { OFlags::NONBLOCK };
-        if system::allowed(Request::File).is_err() {
+        if system::allowed(SystemRequest::File).is_err() {
             return Err(refuse(Errno::MFILE.into()));
         }
         let open = |flags| rustix::fs::open(path, flags, Mode::empty());

@@ -30,7 +30,7 @@ pub struct Call {
 
 /// What becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FaultAction {
     /// Nothing special.
     Pass,
     /// This error number.
@@ -61,7 +61,7 @@ struct Others {
     fails: Mutex<Option<(Other, u64, bool)>>,
 }
 
-type Rule = Box<dyn Fn(Call) -> Verdict + Send + Sync>;
+type Rule = Box<dyn Fn(Call) -> FaultAction + Send + Sync>;
 
 /// See the head of this file.
 pub struct Faulty<S> {
@@ -78,26 +78,26 @@ const IO_ERROR: i32 = crate::source::EIO;
 
 impl<S: Source> Faulty<S> {
     /// Whatever the rule says.
-    pub fn new(inner: S, rule: impl Fn(Call) -> Verdict + Send + Sync + 'static) -> Faulty<S> {
+    pub fn new(inner: S, rule: impl Fn(Call) -> FaultAction + Send + Sync + 'static) -> Faulty<S> {
         let (calls, faults) = (AtomicU64::new(0), AtomicU64::new(0));
         Faulty { inner, rule: Box::new(rule), calls, faults, healed: AtomicBool::new(false), others: Others::default() }
     }
 
     /// Read number `n` (from 0) fails, the others do not.
     pub fn nth(inner: S, n: u64) -> Faulty<S> {
-        Faulty::new(inner, move |call| if call.nth == n { Verdict::Fail(IO_ERROR) } else { Verdict::Pass })
+        Faulty::new(inner, move |call| if call.nth == n { FaultAction::Fail(IO_ERROR) } else { FaultAction::Pass })
     }
 
     /// Read number `n` (from 0) and every later one fails.
     pub fn from_nth(inner: S, n: u64) -> Faulty<S> {
-        Faulty::new(inner, move |call| if call.nth >= n { Verdict::Fail(IO_ERROR) } else { Verdict::Pass })
+        Faulty::new(inner, move |call| if call.nth >= n { FaultAction::Fail(IO_ERROR) } else { FaultAction::Pass })
     }
 
     /// About `per_mille` of 1000 reads fail, drawn by seed and place in the sequence.
     pub fn share(inner: S, seed: u64, per_mille: u64) -> Faulty<S> {
         Faulty::new(inner, move |call| match random(seed, call.nth) % 1000 < per_mille {
-            true => Verdict::Fail(IO_ERROR),
-            false => Verdict::Pass,
+            true => FaultAction::Fail(IO_ERROR),
+            false => FaultAction::Pass,
         })
     }
 
@@ -105,13 +105,13 @@ impl<S: Source> Faulty<S> {
     pub fn slow(inner: S, seed: u64, pause: Duration) -> Faulty<S> {
         let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX / 2);
         Faulty::new(inner, move |call| {
-            Verdict::Slow(Duration::from_nanos(nanos / 2 + random(seed, call.nth) % nanos.max(1)))
+            FaultAction::Slow(Duration::from_nanos(nanos / 2 + random(seed, call.nth) % nanos.max(1)))
         })
     }
 
     /// No read fails, but call `n` (from 0) of `what`, and with `lasting` every later one.
     pub fn nth_of(inner: S, what: Other, n: u64, lasting: bool) -> Faulty<S> {
-        let faulty = Faulty::new(inner, |_| Verdict::Pass);
+        let faulty = Faulty::new(inner, |_| FaultAction::Pass);
         *faulty.others.fails.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, n, lasting));
         faulty
     }
@@ -163,19 +163,19 @@ impl<S: Source> Source for Faulty<S> {
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         let nth = self.calls.fetch_add(1, Ordering::SeqCst);
         let call = Call { nth, offset, len: bufs.iter().map(|b| b.len() as u64).sum() };
-        let verdict = if self.healed.load(Ordering::SeqCst) { Verdict::Pass } else { (self.rule)(call) };
-        if !matches!(verdict, Verdict::Pass) {
+        let verdict = if self.healed.load(Ordering::SeqCst) { FaultAction::Pass } else { (self.rule)(call) };
+        if !matches!(verdict, FaultAction::Pass) {
             self.faults.fetch_add(1, Ordering::SeqCst);
         }
         match verdict {
-            Verdict::Pass => self.inner.read_at(bufs, offset),
-            Verdict::Fail(errno) => Err(SourceError::Io { errno, what: format!("read {nth}, at {offset}") }),
-            Verdict::Cut(most) => self.inner.read_at(bufs, offset).map(|read| read.min(most)),
-            Verdict::Slow(pause) => {
+            FaultAction::Pass => self.inner.read_at(bufs, offset),
+            FaultAction::Fail(errno) => Err(SourceError::Io { errno, what: format!("read {nth}, at {offset}") }),
+            FaultAction::Cut(most) => self.inner.read_at(bufs, offset).map(|read| read.min(most)),
+            FaultAction::Slow(pause) => {
                 std::thread::sleep(pause);
                 self.inner.read_at(bufs, offset)
             }
-            Verdict::Panic => std::panic::panic_any("a bug in a source"),
+            FaultAction::Panic => std::panic::panic_any("a bug in a source"),
         }
     }
 
@@ -255,7 +255,7 @@ mod tests {
         let share = Faulty::share(mem(), 5, 200);
         let bad = (0..1000).filter(|_| read(&share).is_err()).count() as u64;
         assert!((150..250).contains(&bad) && bad == share.faults() && share.calls() == 1000, "{bad}");
-        assert_eq!(read(&Faulty::new(mem(), |_| Verdict::Cut(3))), Ok(3));
+        assert_eq!(read(&Faulty::new(mem(), |_| FaultAction::Cut(3))), Ok(3));
         let error = read(&Faulty::nth(mem(), 0)).expect_err("the first fails");
         assert_eq!(error.to_string(), "read 0, at 0: Input/output error");
     }

@@ -27,12 +27,12 @@ mod pattern;
 mod queued;
 mod range_server;
 
-pub use crate::system::{Request, is_due, refuse};
+pub use crate::system::{SystemRequest, is_due, refuse};
 #[cfg(feature = "object")]
 pub use bucket_server::{BucketServer, Requests};
 #[cfg(feature = "rbd")]
 pub use ceph::{CephCluster, CephError, run_ceph};
-pub use faulty::{Call, Faulty, Other, Verdict};
+pub use faulty::{Call, FaultAction, Faulty, Other};
 pub use hanging::{Gate, Hanging, Method};
 pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::common::watch;
-use foreread::front::nbd::{Counts, Listen, Server, Settings, Stop};
+use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::nbd::wire::{self, Request};
 use foreread::source::{Nbd, Source};
 use foreread::{Options, Reader};
@@ -19,13 +19,13 @@ pub const MIB: u64 = 1 << 20;
 /// A server that runs until it is dropped.
 pub struct Served {
     pub dir: tempfile::TempDir,
-    stop: Stop,
-    pub counts: Box<dyn Fn() -> Counts + Send>,
+    stop: NbdStop,
+    pub counts: Box<dyn Fn() -> ServerCounts + Send>,
     thread: Option<JoinHandle<std::io::Result<()>>>,
 }
 
 impl Served {
-    pub fn of(reader: Reader, settings: Settings) -> Served {
+    pub fn of(reader: Reader, settings: NbdSettings) -> Served {
         watch();
         let dir = tempfile::tempdir().expect("a directory");
         let (server, stop) = Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, settings).expect("a place");
@@ -35,7 +35,7 @@ impl Served {
 
     pub fn new(source: impl Source + 'static) -> Served {
         let options = Options::default().cache_bytes(8 * MIB).policy("linux-6.18:max=128K");
-        Served::of(Reader::open(Arc::new(source), options).expect("opened"), Settings::default())
+        Served::of(Reader::open(Arc::new(source), options).expect("opened"), NbdSettings::default())
     }
 
     pub fn path(&self) -> PathBuf {

@@ -13,10 +13,10 @@
 
 use super::recording::{Act, Header, Op, PAGE};
 use foreread_core::event::Advice;
-use foreread_core::policy::folios::{Called, Folio, Placed, Shape, Sight, Window};
+use foreread_core::policy::folios::{Called, Folio, FolioWindow, Placed, Shape, Sight};
 use foreread_core::policy::folios_cursor::Cursor;
 use foreread_core::policy::folios_index::Folios;
-use foreread_core::policy::linux_6_18_reader::{Reader, Touch};
+use foreread_core::policy::linux_6_18_reader::{KernelReader, Touch};
 use foreread_core::policy::linux_6_18_todo::Todo;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -120,7 +120,7 @@ pub struct World {
     kernel_probes: bool,
     size: u64,
     folios: Folios,
-    readers: Vec<Reader>,
+    readers: Vec<KernelReader>,
     /// Where the latest window of each descriptor was placed. A huge page leaves the `start` of its state alone, but
     /// what the recording calls the state is taken from the windows.
     starts: Vec<u64>,
@@ -161,7 +161,7 @@ impl World {
             kernel_probes,
             size,
             folios: Folios::default(),
-            readers: (0..fds).map(|_| Reader::new(ra_pages, io_pages)).collect(),
+            readers: (0..fds).map(|_| KernelReader::new(ra_pages, io_pages)).collect(),
             starts: vec![0; fds as usize],
             maps: (0..fds).map(|_| None).collect(),
             done: Done::default(),
@@ -195,8 +195,8 @@ impl World {
         let mut done = std::mem::take(&mut self.done);
         let marked = |&(first, _): &(u64, u32)| self.folios.at(first).is_some_and(|f| f.marked).then_some(first);
         done.marks = done.added.iter().filter_map(marked).collect();
-        let Reader { window, prev_pos, .. } = &self.readers[fd];
-        let Window { size, async_size, .. } = *window;
+        let KernelReader { window, prev_pos, .. } = &self.readers[fd];
+        let FolioWindow { size, async_size, .. } = *window;
         done.state = State { start: self.starts[fd], size, async_size, prev_pos: position(*prev_pos) };
         Ok(done)
     }
@@ -274,7 +274,7 @@ impl World {
     }
 
     /// Puts a question to a descriptor's reader and carries the answer out.
-    fn decide(&mut self, fd: usize, question: impl FnOnce(&mut Reader, &Watch<'_, Cursor<'_, &Folios>>) -> Todo) {
+    fn decide(&mut self, fd: usize, question: impl FnOnce(&mut KernelReader, &Watch<'_, Cursor<'_, &Folios>>) -> Todo) {
         let heard = Cell::new(None);
         let folios = if self.kernel_probes { &self.folios } else { &Folios::NONE };
         let watch = Watch { sight: Cursor { folios, sight: &self.folios }, heard: &heard };
@@ -294,7 +294,7 @@ impl World {
             }
         }
         if let Todo::Place { at, window } = todo {
-            let Window { size, async_size, order, .. } = window;
+            let FolioWindow { size, async_size, order, .. } = window;
             self.done.calls.push(Call::Window { start: at, order, size, async_size });
             self.starts[fd] = at;
             let placed = self.shape.place(&&self.folios, self.end(), at, window);
@@ -429,7 +429,7 @@ fn position(prev_pos: Option<u64>) -> i64 {
     prev_pos.map_or(-1, |p| i64::try_from(p).unwrap_or(i64::MAX))
 }
 
-fn pre_of(reader: &Reader, mmap_miss: u64) -> Pre {
-    let Window { size, async_size, order, .. } = reader.window;
+fn pre_of(reader: &KernelReader, mmap_miss: u64) -> Pre {
+    let FolioWindow { size, async_size, order, .. } = reader.window;
     Pre { order, size, async_size, ra_pages: reader.max, mmap_miss, prev_pos: position(reader.prev_pos) }
 }

@@ -7,13 +7,13 @@
 //!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► RequestPool ──► View ──► reply
 //! ```
 //!
-//! **The kernel's own readahead** stays on, small: it reads up to [`Settings::kernel_readahead_bytes`] ahead in its page
+//! **The kernel's own readahead** stays on, small: it reads up to [`FuseSettings::kernel_readahead_bytes`] ahead in its page
 //! cache, which is what makes requests larger than a page. Of that the engine sees a sequential reader with requests of that
 //! size; it is the engine that hides the storage. Set to nothing, each page is a request of its own.
 
 use super::request_pool::{DISPATCHERS, RequestPool};
 use super::view::{Refusal, View, is_root};
-use super::{MountError, Settings};
+use super::{FuseSettings, MountError};
 use crate::source::tree::{Kind, Meta};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -41,12 +41,12 @@ pub struct Unmounter(SessionUnmounter);
 struct Kernel {
     view: Arc<View>,
     pool: RequestPool,
-    settings: Settings,
+    settings: FuseSettings,
     owner: (u32, u32),
 }
 
 impl Mounted {
-    pub fn new(view: Arc<View>, what: &str, dir: &Path, settings: &Settings) -> Result<Mounted, MountError> {
+    pub fn new(view: Arc<View>, what: &str, dir: &Path, settings: &FuseSettings) -> Result<Mounted, MountError> {
         let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let kernel = Kernel { view, pool: RequestPool::default(), settings: settings.clone(), owner };
         // A comma would begin another option.

@@ -11,7 +11,7 @@
 //! | `kernel.rs` | the crate `fuser`, and nothing but that |
 //!
 //! ```text
-//!   new ──► mounted ──run──► serving ──Stop──► unmounted ──► run returns
+//!   new ──► mounted ──run──► serving ──FuseStop──► unmounted ──► run returns
 //!                                        └─ busy: detached, serves those who have files open until they close them
 //! ```
 
@@ -35,7 +35,7 @@ use view::View;
 
 pub use handles::MAX_NAMES;
 pub use request_pool::MAX_EXTRA;
-pub use view::{Counts, MAX_HANDLES, MAX_IDLE, MAX_NODES};
+pub use view::{MAX_HANDLES, MAX_IDLE, MAX_NODES, MountCounts};
 
 /// How long what a listing of S3 said is believed. NFS believes attributes for 3 s at least (acregmin, nfs(5)) and those of
 /// folders for 30 s; 5 s is enough for a program that lists, looks and opens.
@@ -45,7 +45,7 @@ pub const LOCAL_ATTR_TTL: Duration = Duration::from_secs(1);
 
 /// What may be set.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct FuseSettings {
     /// Other users may come, as far as permissions let them. Default no: the owner of the process alone.
     pub allow_other: bool,
     /// What the kernel itself reads ahead in its page cache. Default 128 KiB, which is also the most that most kernels take.
@@ -59,9 +59,9 @@ pub struct Settings {
     pub observer: Option<Arc<dyn Observer>>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for FuseSettings {
+    fn default() -> FuseSettings {
+        FuseSettings {
             allow_other: false,
             kernel_readahead_bytes: 128 << 10,
             direct: false,
@@ -108,12 +108,12 @@ pub enum Unmounted {
 }
 
 /// Takes a mount away from anywhere.
-pub struct Stop {
+pub struct FuseStop {
     unmounter: Mutex<Unmounter>,
     dir: PathBuf,
 }
 
-impl Stop {
+impl FuseStop {
     /// Unmounts; where somebody has a file open or stands in a folder of it, only its place is taken away.
     ///
     /// # Errors
@@ -158,8 +158,8 @@ impl Mount {
         tree: Arc<dyn Tree>,
         engine: Engine,
         dir: &Path,
-        settings: &Settings,
-    ) -> Result<(Mount, Stop), MountError> {
+        settings: &FuseSettings,
+    ) -> Result<(Mount, FuseStop), MountError> {
         let dir = checked(dir)?;
         let what = tree.describe();
         let view = View::new(tree, engine, settings).map_err(|error| MountError {
@@ -169,7 +169,7 @@ impl Mount {
         let view = Arc::new(view);
         let mut mounted = Mounted::new(Arc::clone(&view), &what, &dir, settings)?;
         let unmounter = Mutex::new(mounted.unmounter());
-        Ok((Mount { mounted, view }, Stop { unmounter, dir }))
+        Ok((Mount { mounted, view }, FuseStop { unmounter, dir }))
     }
 
     /// Serves until it is unmounted, by whomever, and nobody has anything of it open.
@@ -182,12 +182,12 @@ impl Mount {
 
     /// What it has done so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> MountCounts {
         self.view.counts()
     }
 
     /// A handle for whoever reports while it runs.
-    pub fn counter(&self) -> impl Fn() -> Counts + Send + Sync + 'static {
+    pub fn counter(&self) -> impl Fn() -> MountCounts + Send + Sync + 'static {
         let view = Arc::clone(&self.view);
         move || view.counts()
     }

@@ -5,7 +5,7 @@
 //! waits for the kernel (there is no invalidation that could: a changed file gets a new number), or opens by a path that was
 //! not looked at.
 //!
-//! What the storage said is believed for [`Settings::attr_ttl`] from the moment it was asked, here and in the kernel together: the
+//! What the storage said is believed for [`FuseSettings::attr_ttl`] from the moment it was asked, here and in the kernel together: the
 //! kernel is given what is left of it. Where listings tell versions ([`Tree::lists_versions`]) that spares a request for each
 //! name of a listing and for each file that is opened; where they do not, asking is cheap, and each open asks.
 //!
@@ -19,11 +19,11 @@
 #[cfg(test)]
 mod tests;
 
-use super::Settings;
+use super::FuseSettings;
 use super::handles::{Counted, Handle, Handles, Names};
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
-use crate::front::observe::{Asked, Observer, Passed};
+use crate::front::observe::{Observer, Passed, RequestKind};
 use crate::log;
 use crate::source::SourceError;
 use crate::source::tree::{Entry, Kind, Meta, Tree};
@@ -50,7 +50,7 @@ pub type Refusal = i32;
 
 /// Counted since the mount was made, but for what is open now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct MountCounts {
     /// Files open now.
     pub handles: u64,
     /// Files that ever were opened.
@@ -95,7 +95,7 @@ pub struct View {
 
 impl View {
     /// A view of a tree through an engine.
-    pub fn new(tree: Arc<dyn Tree>, engine: Engine, settings: &Settings) -> Result<View, SourceError> {
+    pub fn new(tree: Arc<dyn Tree>, engine: Engine, settings: &FuseSettings) -> Result<View, SourceError> {
         let root = tree.look(&PathBuf::new())?;
         let count = || AtomicU64::new(0);
         let (lists_versions, observer) = (tree.lists_versions(), settings.observer.clone());
@@ -275,7 +275,7 @@ impl View {
         if let Some((observer, start)) = taken {
             let done = got.as_ref().is_ok_and(|read| *read == wanted);
             let (len, returned, end) = (u64::from(len), wanted as u64, Instant::now());
-            observer.passed(fh, &Passed { asked: Asked::Read, offset, len, returned, done, start, end });
+            observer.passed(fh, &Passed { asked: RequestKind::Read, offset, len, returned, done, start, end });
         }
         match got {
             Ok(read) if read == wanted => {
@@ -406,9 +406,9 @@ impl View {
 
     // ---- for reports ----
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> MountCounts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
+        MountCounts {
             handles: self.handles().files.len() as u64,
             opened: get(&self.opened),
             nodes: self.nodes().len() as u64,

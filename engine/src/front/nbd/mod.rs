@@ -47,7 +47,7 @@ pub enum Listen {
 
 /// What may be set. All limits hold for the whole server.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct NbdSettings {
     /// Name of the export. The empty name always means it too.
     pub export: String,
     /// One line about it.
@@ -74,9 +74,9 @@ pub struct Settings {
     pub observer: Option<Arc<dyn Observer>>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for NbdSettings {
+    fn default() -> NbdSettings {
+        NbdSettings {
             export: String::new(),
             description: String::new(),
             writable: false,
@@ -105,9 +105,9 @@ pub struct ServeError {
 
 /// Stops a server from anywhere, once.
 #[derive(Debug)]
-pub struct Stop(UnixStream);
+pub struct NbdStop(UnixStream);
 
-impl Stop {
+impl NbdStop {
     /// The server takes no more clients and no more requests, answers those that it has, and returns from
     /// [`Server::run`].
     pub fn stop(&self) {
@@ -142,7 +142,7 @@ pub fn make_room(clients: u32) -> u32 {
 
 /// Counted since the server was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ServerCounts {
     /// Clients connected now.
     pub clients: u64,
     /// Clients that ever connected.
@@ -177,7 +177,7 @@ struct Counters {
 /// What the connections share.
 struct Shared {
     reader: Reader,
-    settings: Settings,
+    settings: NbdSettings,
     counters: Counters,
     conns: Mutex<HashMap<u64, Arc<Conn>>>,
     workers: Workers,
@@ -194,11 +194,11 @@ pub struct Server {
     wake: UnixStream,
 }
 
-/// Default of [`Settings::max_clients`].
+/// Default of [`NbdSettings::max_clients`].
 pub const MAX_CLIENTS: u32 = 2048;
-/// Default of [`Settings::max_helpers`].
+/// Default of [`NbdSettings::max_helpers`].
 pub const MAX_HELPERS: u32 = 256;
-/// Default of [`Settings::max_owed_bytes`]: one piece for each helper.
+/// Default of [`NbdSettings::max_owed_bytes`]: one piece for each helper.
 pub const MAX_OWED_BYTES: u64 = 64 << 20;
 /// How long a server that was stopped waits for answers that are on their way.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -213,7 +213,7 @@ impl Server {
     /// # Errors
     /// An address is taken or not allowed, the source cannot be written though the settings say so, or there is no thread to
     /// be had.
-    pub fn bind(listen: &[Listen], reader: Reader, settings: Settings) -> Result<(Server, Stop), ServeError> {
+    pub fn bind(listen: &[Listen], reader: Reader, settings: NbdSettings) -> Result<(Server, NbdStop), ServeError> {
         if settings.writable {
             reader.allow_writes().map_err(|error| ServeError {
                 what: format!("cannot be written ({error})"),
@@ -234,7 +234,7 @@ impl Server {
         let (counters, conns) = (Counters::default(), Mutex::default());
         let shared = Arc::new(Shared { reader, settings, counters, conns, workers, helpers, owed });
         shared.start().map_err(|error| short_of_threads(&error))?;
-        Ok((Server { shared, listeners, wake }, Stop(stop)))
+        Ok((Server { shared, listeners, wake }, NbdStop(stop)))
     }
 
     /// Where it listens, as clients write it: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`.
@@ -245,12 +245,12 @@ impl Server {
 
     /// What it has done so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ServerCounts {
         self.shared.counts()
     }
 
     /// A handle for whoever reports while it runs.
-    pub fn counter(&self) -> impl Fn() -> Counts + Send + 'static {
+    pub fn counter(&self) -> impl Fn() -> ServerCounts + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.counts()
     }
@@ -306,10 +306,10 @@ impl Server {
 }
 
 impl Shared {
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> ServerCounts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;
-        Counts {
+        ServerCounts {
             clients: self.conns.lock().unwrap_or_else(PoisonError::into_inner).len() as u64,
             connections: get(&c.connections),
             turned_away: get(&c.turned_away),
@@ -406,7 +406,7 @@ impl Shared {
 
     /// What an observer is told that a client reads.
     fn called(&self) -> &str {
-        let Settings { export, description, .. } = &self.settings;
+        let NbdSettings { export, description, .. } = &self.settings;
         if export.is_empty() { description } else { export }
     }
 

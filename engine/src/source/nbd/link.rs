@@ -106,7 +106,7 @@ struct ReplyState {
 }
 
 /// See the head of this file.
-pub struct Link {
+pub struct NbdLink {
     stream: Wire,
     size: u64,
     flags: u16,
@@ -116,14 +116,14 @@ pub struct Link {
     bell: Condvar,
 }
 
-impl Link {
+impl NbdLink {
     /// Connects and agrees on the export. `silence` is how long the server may say nothing while an answer is due.
-    pub fn connect(address: &Address, silence: Duration) -> Result<Link, Broken> {
+    pub fn connect(address: &Address, silence: Duration) -> Result<NbdLink, Broken> {
         let stream = Wire::connect(&address.place, silence).map_err(|error| Broken::lost(&error))?;
         let (size, flags) = agree(&stream, &address.export, Instant::now() + silence)?;
         let replies =
             Mutex::new(ReplyState { owner: ReplyOwner::Free, next_cookie: 1, waiting: HashSet::new(), owed: 0 });
-        Ok(Link { stream, size, flags, silence, sending: Mutex::default(), replies, bell: Condvar::new() })
+        Ok(NbdLink { stream, size, flags, silence, sending: Mutex::default(), replies, bell: Condvar::new() })
     }
 
     /// When an answer has to be complete: `silence` for itself, and as much for each [`PACE_BYTES`] that the server owes with it.
@@ -291,7 +291,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for NbdLink {
     fn drop(&mut self) {
         if self.is_up() {
             let leave = Request { flags: 0, command: command::DISC, cookie: 0, offset: 0, len: 0 };

@@ -19,7 +19,7 @@ mod uri;
 
 use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use crate::log;
-use link::{Broken, ETIMEDOUT, Link};
+use link::{Broken, ETIMEDOUT, NbdLink};
 use redial::Redial;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub struct Nbd {
     address: Address,
     name: SourceName,
-    links: Vec<Mutex<Option<Arc<Link>>>>,
+    links: Vec<Mutex<Option<Arc<NbdLink>>>>,
     /// The size that was accepted last.
     size: AtomicU64,
     /// What is different, from a change until it is accepted.
@@ -62,17 +62,17 @@ impl Nbd {
     pub fn open_within(name: impl Into<SourceName>, silence: Duration) -> Result<Nbd, SourceOpenError> {
         let name = name.into();
         let address = uri::parse(&name)?;
-        let link = Link::connect(&address, silence).map_err(|broken| broken.open_error(&name))?;
+        let link = NbdLink::connect(&address, silence).map_err(|broken| broken.open_error(&name))?;
         let links = if link.many() { MAX_LINKS } else { 1 };
         let size = AtomicU64::new(link.size());
-        let mut all: Vec<Mutex<Option<Arc<Link>>>> = (1..links).map(|_| Mutex::default()).collect();
+        let mut all: Vec<Mutex<Option<Arc<NbdLink>>>> = (1..links).map(|_| Mutex::default()).collect();
         all.push(Mutex::new(Some(Arc::new(link))));
         let (changed, redial) = (Mutex::default(), Mutex::default());
         Ok(Nbd { address, name, links: all, size, changed, redial, silence })
     }
 
     /// The link to use: one that is there and idle, then a new one, then the one with the fewest requests.
-    fn link(&self) -> Result<Arc<Link>, Broken> {
+    fn link(&self) -> Result<Arc<NbdLink>, Broken> {
         let place = |i: usize| self.links[i].lock().unwrap_or_else(PoisonError::into_inner);
         let busy = |i: usize| place(i).as_ref().filter(|l| l.is_up()).map(|l| l.requests());
         let load: Vec<Option<u32>> = (0..self.links.len()).map(busy).collect();
@@ -91,13 +91,13 @@ impl Nbd {
     }
 
     /// A new connection, unless it is too early for another try.
-    fn connect(&self) -> Result<Link, Broken> {
+    fn connect(&self) -> Result<NbdLink, Broken> {
         // Held until it is known how that ends: one try for all that wait.
         let mut redial = self.redial();
         if let Some(why) = redial.refuses(Instant::now()) {
             return Err(why);
         }
-        match Link::connect(&self.address, self.silence) {
+        match NbdLink::connect(&self.address, self.silence) {
             Ok(link) => {
                 tracing::info!("{}: connected to the server", self.name);
                 redial.connected();

@@ -12,7 +12,7 @@
 
 use super::place::{Stream, Take, cut};
 use super::refusal::Refusal;
-use super::settings::Settings;
+use super::settings::ObjectSettings;
 use super::version::Version;
 use crate::log;
 use crate::source::Sink;
@@ -46,7 +46,7 @@ pub struct Tally {
 pub struct Asker<'a> {
     pub store: &'a dyn ObjectStore,
     pub path: &'a Path,
-    pub settings: &'a Settings,
+    pub settings: &'a ObjectSettings,
     pub tally: &'a Tally,
 }
 
@@ -151,7 +151,7 @@ impl Asker<'_> {
 }
 
 /// Waits before the next try, or gives the refusal back where there is none.
-pub async fn pause(settings: &Settings, refusal: &Refusal, tries: &mut u32) -> Result<(), Refusal> {
+pub async fn pause(settings: &ObjectSettings, refusal: &Refusal, tries: &mut u32) -> Result<(), Refusal> {
     let own = settings.pause.saturating_mul(1 << (*tries).min(16)).min(MAX_PAUSE);
     let wanted = refusal.retry_after().unwrap_or_default();
     if *tries >= settings.retries || !refusal.is_passing() || wanted > MAX_PAUSE {

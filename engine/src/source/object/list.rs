@@ -14,7 +14,7 @@
 
 use super::page::{self, Page, Wanted};
 use super::refusal::{Account, Refusal};
-use super::settings::Settings;
+use super::settings::ObjectSettings;
 use super::store::{self, Store};
 use super::url::{self, Place};
 use super::version::Version;
@@ -51,7 +51,7 @@ pub struct Prefix {
     /// Without a `/` at its end; empty for the whole bucket.
     prefix: String,
     name: SourceName,
-    settings: Settings,
+    settings: ObjectSettings,
     odd: Mutex<HashSet<String>>,
 }
 
@@ -70,7 +70,7 @@ impl Prefix {
     ///
     /// # Errors
     /// The name is none, or the bucket cannot be listed.
-    pub fn open_with(name: impl Into<SourceName>, settings: Settings) -> Result<Prefix, SourceOpenError> {
+    pub fn open_with(name: impl Into<SourceName>, settings: ObjectSettings) -> Result<Prefix, SourceOpenError> {
         let name = name.into();
         let error = |why: String, remedy: String| SourceOpenError { what: name.clone(), why, remedy, errno: EINVAL };
         let Place::S3 { bucket, key } = url::parse(&name)? else {

@@ -29,7 +29,7 @@ use fetch::{Asker, Tally};
 pub use list::{MAX_NAMES, Prefix};
 use object_store::path::Path;
 use refusal::Refusal;
-pub use settings::{NOTATION, Settings, VARIABLE};
+pub use settings::{NOTATION, ObjectSettings, VARIABLE};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ pub struct Object {
     store: Store,
     path: Path,
     name: SourceName,
-    settings: Settings,
+    settings: ObjectSettings,
     /// What was accepted last.
     version: Mutex<Arc<Version>>,
     tally: Tally,
@@ -55,7 +55,7 @@ pub struct Object {
 
 /// What an object has been asked, in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct ObjectRequests {
     /// Requests.
     pub requests: u64,
     /// Of these, those that came after one that failed.
@@ -79,7 +79,7 @@ impl Object {
     ///
     /// # Errors
     /// The name is none, the object is not there or may not be read, or its server does not know ranges.
-    pub fn open_with(name: impl Into<SourceName>, settings: Settings) -> Result<Object, SourceOpenError> {
+    pub fn open_with(name: impl Into<SourceName>, settings: ObjectSettings) -> Result<Object, SourceOpenError> {
         let name = name.into();
         let place = url::parse(&name)?;
         let error = |why: String, remedy: String, errno| SourceOpenError { what: name.clone(), why, remedy, errno };
@@ -91,7 +91,7 @@ impl Object {
         Object::at(store, path, name, settings)
     }
 
-    fn at(store: Store, path: Path, name: SourceName, settings: Settings) -> Result<Object, SourceOpenError> {
+    fn at(store: Store, path: Path, name: SourceName, settings: ObjectSettings) -> Result<Object, SourceOpenError> {
         let tally = Tally::default();
         let asker = Asker { store: &*store.objects, path: &path, settings: &settings, tally: &tally };
         let version = wait(asker.version()).map_err(|r| r.open_error(&name, store.account))?;
@@ -99,7 +99,7 @@ impl Object {
     }
 
     /// Of a version that a listing has told of: nothing is asked before the first read, which asks for that version.
-    fn known(store: Store, path: Path, name: SourceName, settings: Settings, version: Version) -> Object {
+    fn known(store: Store, path: Path, name: SourceName, settings: ObjectSettings, version: Version) -> Object {
         Object { store, path, name, settings, version: Mutex::new(Arc::new(version)), tally: Tally::default() }
     }
 
@@ -123,9 +123,9 @@ impl Object {
 
     /// What it has been asked so far.
     #[must_use]
-    pub fn asked(&self) -> Asked {
+    pub fn asked(&self) -> ObjectRequests {
         let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
-        Asked {
+        ObjectRequests {
             requests: count(&self.tally.requests),
             retries: count(&self.tally.retries),
             bytes: count(&self.tally.bytes),
@@ -173,7 +173,7 @@ impl Source for Object {
     /// change again.
     fn accept(&self) -> u64 {
         self.tally.confirmed.store(false, Ordering::Relaxed);
-        let settings = Settings { retries: 0, total: self.settings.first_byte, ..self.settings.clone() };
+        let settings = ObjectSettings { retries: 0, total: self.settings.first_byte, ..self.settings.clone() };
         if let Ok(there) = wait(Asker { settings: &settings, ..self.asker() }.version()) {
             *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(there);
         }
@@ -202,8 +202,8 @@ impl Streaming for Object {
 }
 
 /// The settings of the environment, for opening `name`.
-fn settings(name: &SourceName) -> Result<Settings, SourceOpenError> {
-    Settings::from_environment().map_err(|why| SourceOpenError {
+fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenError> {
+    ObjectSettings::from_environment().map_err(|why| SourceOpenError {
         what: name.clone(),
         why: format!("{VARIABLE}: {why}"),
         remedy: format!("write {NOTATION}"),

@@ -19,7 +19,7 @@ pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retri
 
 /// Settings of an [`super::Object`]; each has a default.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ObjectSettings {
     /// From the request to the first byte of its body. Default 10 s.
     pub first_byte: Duration,
     /// From one byte to the next. Default 10 s.
@@ -43,17 +43,17 @@ pub struct Settings {
 }
 
 /// Values are secrets: only what is no variable is shown.
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for ObjectSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Settings { first_byte, stall, total, retries, requests, part_bytes, .. } = self;
+        let ObjectSettings { first_byte, stall, total, retries, requests, part_bytes, .. } = self;
         write!(f, "first-byte={first_byte:?},stall={stall:?},total={total:?},retries={retries}")?;
         write!(f, ",requests={requests},part={part_bytes}")
     }
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for ObjectSettings {
+    fn default() -> ObjectSettings {
+        ObjectSettings {
             first_byte: Duration::from_secs(10),
             stall: Duration::from_secs(10),
             total: Duration::from_secs(60),
@@ -73,21 +73,21 @@ fn variables() -> Vec<(String, String)> {
     std::env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("AWS_")).collect()
 }
 
-impl Settings {
+impl ObjectSettings {
     /// The defaults with what [`VARIABLE`] says.
     ///
     /// # Errors
     /// A line that says what is wrong with its value.
-    pub fn from_environment() -> Result<Settings, String> {
+    pub fn from_environment() -> Result<ObjectSettings, String> {
         let text = std::env::var(VARIABLE).unwrap_or_default();
-        Settings::default().with(&text)
+        ObjectSettings::default().with(&text)
     }
 
     /// These with what a text in [`NOTATION`] says.
     ///
     /// # Errors
     /// A line that says what is wrong with it.
-    pub fn with(mut self, text: &str) -> Result<Settings, String> {
+    pub fn with(mut self, text: &str) -> Result<ObjectSettings, String> {
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` has no value"))?;
             let number = |least: u64, most: u64| {
@@ -125,12 +125,13 @@ mod tests {
 
     #[test]
     fn a_text_sets_what_it_names_and_nothing_else() {
-        let plain = Settings::default();
-        let set =
-            Settings::default().with("first-byte=1,stall=2,total=3,retries=0,requests=256,part=65536").expect("so");
+        let plain = ObjectSettings::default();
+        let set = ObjectSettings::default()
+            .with("first-byte=1,stall=2,total=3,retries=0,requests=256,part=65536")
+            .expect("so");
         let seconds = [set.first_byte, set.stall, set.total].map(|d| d.as_secs());
         assert_eq!((seconds, set.retries, set.requests, set.part_bytes), ([1, 2, 3], 0, 256, 65536));
-        let one = Settings::default().with("stall=5").expect("so");
+        let one = ObjectSettings::default().with("stall=5").expect("so");
         assert_eq!((one.first_byte, one.stall.as_secs(), one.retries), (plain.first_byte, 5, plain.retries));
         for (text, why) in [
             ("stall", "`stall` has no value"),
@@ -139,13 +140,13 @@ mod tests {
             ("part=65535", "part is a whole number from 65536 to 1073741824, not `65535`"),
             ("speed=1", "there is no `speed`"),
         ] {
-            assert_eq!(Settings::default().with(text).expect_err(text), why);
+            assert_eq!(ObjectSettings::default().with(text).expect_err(text), why);
         }
     }
 
     #[test]
     fn the_total_grows_with_the_length_and_never_overflows() {
-        let settings = Settings::default();
+        let settings = ObjectSettings::default();
         assert_eq!(settings.total_for(0), Duration::from_secs(60));
         assert_eq!(settings.total_for(1 << 20), Duration::from_secs(60 + 64));
         assert!(settings.total_for(u64::MAX) > Duration::from_secs(1 << 20));

@@ -9,7 +9,7 @@
 
 use super::gate::Connector;
 use super::refusal::Account;
-use super::settings::Settings;
+use super::settings::ObjectSettings;
 use super::url::Place;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::client::ClientConfigKey;
@@ -63,7 +63,7 @@ pub struct Store {
 ///
 /// # Errors
 /// Why not, and what to do.
-pub fn connect(place: &Place, settings: &Settings) -> Result<(Store, Path), (String, String)> {
+pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path), (String, String)> {
     match place {
         Place::Http { url, authorization } => {
             let line = |e: object_store::Error| (super::refusal::one_line(&e.to_string()), "check the URL".to_string());
@@ -96,7 +96,7 @@ const URLS: &[&str] =
 ///
 /// # Errors
 /// Why not, and what to do.
-fn check(settings: &Settings) -> Result<(), (String, String)> {
+fn check(settings: &ObjectSettings) -> Result<(), (String, String)> {
     let named =
         settings.variables.iter().filter(|(name, value)| VARIABLES.contains(&name.as_str()) && !value.is_empty());
     for (name, value) in named {
@@ -125,7 +125,7 @@ fn check(settings: &Settings) -> Result<(), (String, String)> {
 ///
 /// # Errors
 /// Why not, and what to do.
-pub fn s3(bucket: &str, settings: &Settings) -> Result<(Arc<AmazonS3>, Account), (String, String)> {
+pub fn s3(bucket: &str, settings: &ObjectSettings) -> Result<(Arc<AmazonS3>, Account), (String, String)> {
     check(settings)?;
     let on = |name: &str| settings.variable(name).is_some_and(|v| matches!(v, "1" | "true" | "yes" | "TRUE" | "True"));
     let endpoint = settings.variable("AWS_ENDPOINT_URL_S3").or(settings.variable("AWS_ENDPOINT_URL"));
@@ -168,7 +168,7 @@ fn no_retries() -> RetryConfig {
 
 /// No timeout for a whole request: it would end large bodies that are well. HTTP/1.1, because parts that are asked for
 /// at once are to come over connections of their own.
-fn client(settings: &Settings, allow_http: bool) -> ClientOptions {
+fn client(settings: &ObjectSettings, allow_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(allow_http)
         .with_timeout_disabled()
@@ -235,7 +235,7 @@ mod tests {
             ("AWS_REGION", "canary/x", "is no region"),
         ] {
             let variables = vec![(name.to_string(), value.to_string())];
-            let settings = Settings { variables, ..Settings::default() };
+            let settings = ObjectSettings { variables, ..ObjectSettings::default() };
             let place = Place::S3 { bucket: "bucket".to_string(), key: "key".to_string() };
             let (said, remedy) = connect(&place, &settings).err().unwrap_or_else(|| panic!("{name}={value} is taken"));
             assert!(said.starts_with(&format!("{name} {why}")), "{said}");
@@ -244,6 +244,6 @@ mod tests {
         let variables =
             [("AWS_ENDPOINT_URL", "https://h:1/p"), ("AWS_REGION", "eu-1"), ("AWS_WEB_IDENTITY_TOKEN_FILE", "/a b")];
         let variables = variables.map(|(name, value)| (name.to_string(), value.to_string())).into();
-        assert_eq!(check(&Settings { variables, ..Settings::default() }), Ok(()));
+        assert_eq!(check(&ObjectSettings { variables, ..ObjectSettings::default() }), Ok(()));
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::source::Transfer;
 use crate::source::file::{Core, Pick};
-use crate::system::{self, Request};
+use crate::system::{self, SystemRequest};
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -84,7 +84,8 @@ impl Ring {
             return Err(None);
         }
         // A forked child has no business in it.
-        let uring = system::allowed(Request::Mapping).and_then(|()| IoUring::builder().dontfork().build(RING_DEPTH));
+        let uring =
+            system::allowed(SystemRequest::Mapping).and_then(|()| IoUring::builder().dontfork().build(RING_DEPTH));
         let uring = uring.map_err(|error| {
             RINGS.fetch_sub(1, Ordering::Relaxed);
             Some(error)

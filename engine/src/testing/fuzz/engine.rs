@@ -11,7 +11,7 @@
 use super::Broken;
 use super::storage::Storage;
 use crate::source::Io;
-use crate::testing::{Faulty, Verdict, pattern};
+use crate::testing::{FaultAction, Faulty, pattern};
 use crate::{Advice, Options, ReadError, Reader, WriteError};
 use foreread_core::policy::ALL;
 use std::collections::VecDeque;
@@ -48,7 +48,7 @@ pub enum Op {
     /// Another program makes it longer.
     Append { len: usize },
     /// The next read of the storage goes like this.
-    Fault { verdict: Verdict },
+    Fault { verdict: FaultAction },
     /// A reader is closed, and another one opened.
     Reopen { reader: usize },
 }
@@ -142,10 +142,10 @@ fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
         12 => Op::Append { len: next(9000)? as usize },
         13 | 14 => {
             let verdict = match next(4)? {
-                0 => Verdict::Fail(EIO),
-                1 => Verdict::Cut(next(5000)? as usize),
-                2 => Verdict::Slow(Duration::from_micros(next(300)?)),
-                _ => Verdict::Cut(0),
+                0 => FaultAction::Fail(EIO),
+                1 => FaultAction::Cut(next(5000)? as usize),
+                2 => FaultAction::Slow(Duration::from_micros(next(300)?)),
+                _ => FaultAction::Cut(0),
             };
             Op::Fault { verdict }
         }
@@ -156,7 +156,7 @@ fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
 /// The story as it should go.
 struct World {
     storage: Arc<Storage>,
-    next_faults: Arc<Mutex<VecDeque<Verdict>>>,
+    next_faults: Arc<Mutex<VecDeque<FaultAction>>>,
     fired: Arc<AtomicU64>,
     readers: Vec<(Reader, usize)>,
     versions: Vec<Vec<u8>>,
@@ -191,12 +191,12 @@ impl World {
     fn new(story: &Story, forgets: bool) -> Result<World, Broken> {
         let bytes = pattern(0, story.size as usize, 0);
         let storage = Arc::new(Storage::new(&bytes, story.file, forgets)?);
-        let next_faults: Arc<Mutex<VecDeque<Verdict>>> = Arc::default();
+        let next_faults: Arc<Mutex<VecDeque<FaultAction>>> = Arc::default();
         let fired = Arc::new(AtomicU64::new(0));
         let (queue, count) = (Arc::clone(&next_faults), Arc::clone(&fired));
         let faulty = Faulty::new(Arc::clone(&storage), move |_| {
-            let verdict = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front().unwrap_or(Verdict::Pass);
-            count.fetch_add(u64::from(verdict != Verdict::Pass), Ordering::SeqCst);
+            let verdict = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front().unwrap_or(FaultAction::Pass);
+            count.fetch_add(u64::from(verdict != FaultAction::Pass), Ordering::SeqCst);
             verdict
         });
         let policy = ALL[story.policy % ALL.len()];

@@ -3,7 +3,7 @@
 //! Never: trusts the codec about the codec; rules and framing are stated here once more.
 
 use super::Broken;
-use crate::front::nbd::{Listen, Server, Settings};
+use crate::front::nbd::{Listen, NbdSettings, Server};
 use crate::nbd::handshake::{Handshake, MAX_OPTION_BYTES, MAX_OPTIONS, Then};
 use crate::nbd::validate::{Export, MAX_LEN, Order, validate};
 use crate::nbd::wire::{self, Request, command, transmission};
@@ -126,7 +126,7 @@ fn server() -> &'static PathBuf {
         let source = Mem::generated(SIZE, |offset, buf| fill(buf, offset, 0));
         let options = Options::default().cache_bytes(64 << 10).threads(1);
         let reader = Reader::open(Arc::new(source), options).expect("a reader of memory");
-        let settings = Settings { stall: Duration::from_secs(5), ..Settings::default() };
+        let settings = NbdSettings { stall: Duration::from_secs(5), ..NbdSettings::default() };
         let (server, stop) = Server::bind(&[Listen::Unix(path.clone())], reader, settings).expect("a socket");
         std::thread::spawn(move || {
             let _stop = stop;

@@ -41,7 +41,7 @@ impl Tree for Wide {
 #[test]
 fn one_handle_too_many_is_refused() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-    let view = View::new(Arc::new(Wide(Barrier::new(1), 0)), engine, &Settings::default()).expect("a view");
+    let view = View::new(Arc::new(Wide(Barrier::new(1), 0)), engine, &FuseSettings::default()).expect("a view");
     let last = (0..MAX_HANDLES).map(|_| view.open_folder(1).expect("a handle")).last();
     assert_eq!(view.open_folder(1), Err(Errno::NFILE.raw_os_error()));
     view.release_folder(last.expect("many"));
@@ -52,7 +52,7 @@ fn one_handle_too_many_is_refused() {
 fn listings_at_once_are_within_the_limit_together() {
     for (each, fits) in [(MAX_NAMES / 2 - 2 * NAMES_AT_ONCE, true), (MAX_NAMES / 3 * 2, false)] {
         let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-        let view = View::new(Arc::new(Wide(Barrier::new(2), each)), engine, &Settings::default()).expect("a view");
+        let view = View::new(Arc::new(Wide(Barrier::new(2), each)), engine, &FuseSettings::default()).expect("a view");
         let list = || {
             let fh = view.open_folder(1).expect("a handle");
             view.list(fh, 0, |_, _, _| false).map(|()| fh)
@@ -126,7 +126,7 @@ impl Tree for Refusing {
 #[test]
 fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-    let view = View::new(Arc::new(Refusing { of: "logged" }), engine, &Settings::default()).expect("a view");
+    let view = View::new(Arc::new(Refusing { of: "logged" }), engine, &FuseSettings::default()).expect("a view");
     let look = |name: &str| view.lookup(ROOT, OsStr::new(name)).map(|(number, ..)| number);
     let denied = Errno::ACCESS.raw_os_error();
     let lines = log::captured(|| assert_eq!(look("missing"), Err(Errno::NOENT.raw_os_error())));
@@ -150,7 +150,7 @@ fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
 #[test]
 fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-    let view = View::new(Arc::new(Refusing { of: "listed" }), engine, &Settings::default()).expect("a view");
+    let view = View::new(Arc::new(Refusing { of: "listed" }), engine, &FuseSettings::default()).expect("a view");
     let fh = view.open_folder(ROOT).expect("a handle");
     let mut places = Vec::new();
     let mut list = |from| {

@@ -9,7 +9,7 @@
 
 use super::{Agreement, Conn, Disconnected, PIECE_BYTES, RequestGuard, Task};
 use crate::front::nbd::permits::Permit;
-use crate::front::observe::{Asked, Passed};
+use crate::front::observe::{Passed, RequestKind};
 use crate::nbd::validate::Order;
 use crate::nbd::wire::{self, errno};
 use crate::{Advice, ReadError, WriteError};
@@ -33,18 +33,18 @@ struct Piece {
 struct Open {
     cookie: u64,
     /// What an observer is told of it, and since when it was taken; nothing where nobody wants to know.
-    seen: Option<(Asked, u64, u64, Instant)>,
+    seen: Option<(RequestKind, u64, u64, Instant)>,
 }
 
 impl Open {
     fn new(cookie: u64, order: &Order, taken: Option<Instant>) -> Open {
         let seen = taken.and_then(|taken| match *order {
             Order::Disconnect => None,
-            Order::Read { offset, len } => Some((Asked::Read, offset, u64::from(len), taken)),
-            Order::Cache { offset, len } => Some((Asked::WillNeed, offset, u64::from(len), taken)),
-            Order::Flush => Some((Asked::Flush, 0, 0, taken)),
+            Order::Read { offset, len } => Some((RequestKind::Read, offset, u64::from(len), taken)),
+            Order::Cache { offset, len } => Some((RequestKind::WillNeed, offset, u64::from(len), taken)),
+            Order::Flush => Some((RequestKind::Flush, 0, 0, taken)),
             Order::Write { offset, len, .. } | Order::Zero { offset, len, .. } => {
-                Some((Asked::Write, offset, u64::from(len), taken))
+                Some((RequestKind::Write, offset, u64::from(len), taken))
             }
         });
         Open { cookie, seen }

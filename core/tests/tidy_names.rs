@@ -1,0 +1,117 @@
+//! One public name, one meaning: no two public types of `foreread` and `foreread-core` have the same name.
+//!
+//! Example: `front::nbd::Settings` and `front::fuse::Settings` were two types, and `use foreread::front::nbd::Settings` did not
+//! say which at the place of use. They are `NbdSettings` and `FuseSettings`. A type that is re-exported under a second path is
+//! one type.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
+}
+
+/// Code without comments and without the tests at its end.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let text = text.split("#[cfg(test)]\npub mod tests {").next().unwrap_or(text);
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Public names with two meanings that stay, each with its reason.
+const TWO_MEANINGS: [(&str, &str); 0] = [];
+
+/// A file of a crate: where it is in the tree of modules, and its code.
+struct Module {
+    path: Vec<String>,
+    is_public: bool,
+    code: String,
+}
+
+/// The modules of a crate, from `lib.rs` on.
+fn modules(src: &Path, path: &[String], file: &Path, is_public: bool, found: &mut Vec<Module>) {
+    let text = code(&fs::read_to_string(file).expect("readable"));
+    let lines: Vec<String> = text.lines().map(str::to_string).collect();
+    for line in lines {
+        let (public, line) = match line.strip_prefix("pub ") {
+            Some(rest) => (true, rest.to_string()),
+            None => (false, line),
+        };
+        let Some(name) = line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else { continue };
+        let inner: Vec<String> = path.iter().cloned().chain([name.to_string()]).collect();
+        let folder = inner.iter().fold(src.to_path_buf(), |folder, name| folder.join(name));
+        let candidates = [folder.with_extension("rs"), folder.join("mod.rs")];
+        let file = candidates.iter().find(|file| file.exists()).expect("the file of a module");
+        modules(src, &inner, file, is_public && public, found);
+    }
+    found.push(Module { path: path.to_vec(), is_public, code: text });
+}
+
+/// Types that a file defines.
+fn types(code: &str) -> Vec<String> {
+    let kinds = ["pub struct ", "pub enum ", "pub trait ", "pub type ", "pub union "];
+    let name = |line: &str| {
+        let rest = kinds.iter().find_map(|kind| line.strip_prefix(kind))?;
+        Some(rest.chars().take_while(|c| c.is_alphanumeric()).collect())
+    };
+    code.lines().filter_map(name).collect()
+}
+
+/// What `pub use` makes public: the last module of the path, and the name in it.
+fn reexports(code: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("pub use ") {
+        let statement = code[at + 8..].split(';').next().unwrap_or_default();
+        let (path, names) = match statement.split_once("::{") {
+            Some((path, names)) => (path, names.trim_end_matches('}')),
+            None => statement.rsplit_once("::").unwrap_or(("", statement)),
+        };
+        let module = path.rsplit("::").next().unwrap_or_default();
+        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            let (module, name) = name.rsplit_once("::").unwrap_or((module, name));
+            found.push((module.rsplit("::").next().unwrap_or_default().to_string(), name.to_string()));
+        }
+    }
+    found
+}
+
+/// The public types of both crates: name, and the files that define it.
+fn public_types() -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, src) in [("foreread_core", "core/src"), ("foreread", "engine/src")] {
+        let (src, mut all) = (root().join(src), Vec::new());
+        modules(&src, &[], &src.join("lib.rs"), true, &mut all);
+        let reexported: BTreeSet<(String, String)> = all.iter().flat_map(|module| reexports(&module.code)).collect();
+        for module in &all {
+            let last = module.path.last().cloned().unwrap_or_default();
+            for of in types(&module.code) {
+                if module.is_public || reexported.contains(&(last.clone(), of.clone())) {
+                    found.entry(of).or_default().insert(format!("{name}::{}", module.path.join("::")));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_public_type_name_has_one_meaning() {
+    let all = public_types();
+    assert!(all.len() > 100, "the rule must meet types: {:?}", all.keys());
+    let allowed = |name: &str| TWO_MEANINGS.iter().any(|(of, _)| *of == name);
+    let doubles: Vec<_> = all.iter().filter(|(name, at)| at.len() > 1 && !allowed(name)).collect();
+    assert!(doubles.is_empty(), "a public name with two meanings, rename one: {doubles:?}");
+    for (name, _) in TWO_MEANINGS {
+        assert!(all.get(name).is_some_and(|at| at.len() > 1), "{name} has one meaning now: take it off the list");
+    }
+}
+
+#[test]
+fn public_names_are_found() {
+    assert_eq!(types("pub struct A;\n    pub struct B;\npub(crate) enum C {}\npub trait D<T> {"), ["A", "D"]);
+    let names = reexports("pub use file::FileSource;\npub use crate::system::{Request, is_due};\npub use x::{y::Z};");
+    let names: Vec<(&str, &str)> = names.iter().map(|(module, name)| (module.as_str(), name.as_str())).collect();
+    assert_eq!(names, [("file", "FileSource"), ("system", "Request"), ("system", "is_due"), ("y", "Z")]);
+}
