@@ -45,8 +45,8 @@ pub fn refused(kind: &str, error: &SpecError, command: &str) -> Fail {
         }
         SpecError::UnknownKey { name, key, known } => unknown(&format!("parameter of {name}"), key, known, command),
         SpecError::Syntax { .. } => Fail::input(&format!("bad {kind}"), error, "write NAME:key=value,key=value"),
-        SpecError::NoCapacity { .. } => Fail::Input(format!("bad {kind}: {error}")),
         SpecError::Value { .. } => Fail::input(&format!("bad {kind}"), error, &format!("'{command}' lists the ranges")),
+        _ => Fail::Input(format!("bad {kind}: {error}")),
     }
 }
 

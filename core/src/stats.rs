@@ -38,6 +38,7 @@ impl Decisions {
 /// Counters since the machine was made. Bytes are bytes of whole pages clipped to the end of the file,
 /// unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Demand reads that ended, well or not, and asked for at least one byte of the file.
     pub demand_reads: u64,
@@ -88,4 +89,19 @@ pub struct Stats {
     pub failed_fetches: u64,
     /// Fetches whose bytes were discarded because they were invalidated in flight.
     pub doomed_fetches: u64,
+}
+
+impl Stats {
+    /// The counters that `set` sets, the others 0. Counters are added with minor versions, so other crates have no literal.
+    ///
+    /// ```
+    /// let stats = foreread_core::stats::Stats::of(|stats| stats.hits = 3);
+    /// assert_eq!((stats.hits, stats.misses), (3, 0));
+    /// ```
+    #[must_use]
+    pub fn of(set: impl FnOnce(&mut Stats)) -> Stats {
+        let mut stats = Stats::default();
+        set(&mut stats);
+        stats
+    }
 }

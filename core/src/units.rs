@@ -198,6 +198,7 @@ pub struct GroupSlot(pub u32);
 
 /// Why a size could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SizeError {
     /// Not digits with an optional unit.
     NotASize,

@@ -39,6 +39,7 @@ impl Default for BudgetLimits {
 
 /// What is used, and what was refused since the budget was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BudgetUse {
     /// Bytes reserved by engines.
     pub memory_bytes: u64,

@@ -9,6 +9,7 @@ use foreread_core::units::MAX_OFFSET;
 
 /// Why a reader could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The source is not there, or is nothing that can be read.
     #[error(transparent)]
@@ -90,6 +91,7 @@ impl OpenError {
 
 /// Why a read failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The source failed on bytes that this read needs.
     #[error("{place}: {}; check the storage, or read again", source::errno_text(*errno))]
@@ -167,6 +169,7 @@ impl ReadError {
 
 /// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// The source refused it, or failed.
     #[error("{what}; check that it may be written, and that the storage is sound")]

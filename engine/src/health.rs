@@ -16,7 +16,7 @@ const NEARLY_ALL: f64 = 0.95;
 /// ```
 /// use foreread::{Stats, why_no_readahead};
 ///
-/// let cold = Stats { demand_reads: 1000, misses: 1000, ..Stats::default() };
+/// let cold = Stats::of(|stats| (stats.demand_reads, stats.misses) = (1000, 1000));
 /// assert_eq!(why_no_readahead("none", &cold).as_deref(), Some("the policy is 'none'"));
 /// ```
 #[must_use]
@@ -100,29 +100,58 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
 mod tests {
     use super::*;
 
+    /// `stats` with some of its counters changed.
+    fn but(mut stats: Stats, change: impl FnOnce(&mut Stats)) -> Stats {
+        change(&mut stats);
+        stats
+    }
+
     #[test]
     fn each_cause_is_told_from_the_others() {
-        let reads = Stats { demand_reads: 1000, misses: 1000, ..Stats::default() };
+        let reads = Stats::of(|s| {
+            s.demand_reads = 1000;
+            s.misses = 1000;
+        });
         let why = |stats: Stats| why_no_readahead("linux-6.18", &stats).unwrap_or_default();
         assert!(why(reads).starts_with("linux-6.18 saw no sequence in 1000 reads"));
-        let planned = Stats { ra_planned_ops: 10, ra_planned_bytes: 1000, ..reads };
+        let planned = but(reads, |s| {
+            s.ra_planned_ops = 10;
+            s.ra_planned_bytes = 1000;
+        });
         assert!(why(planned).starts_with("all that linux-6.18 planned was cached"));
-        assert!(why(Stats { ra_refused_bytes: 990, ..planned }).starts_with("it is refused"));
-        let ran = Stats { ra_ops: 10, ra_bytes: 1000, ..planned };
-        assert!(why(Stats { ra_failed_bytes: 1000, ..ran }).starts_with("the source fails"));
-        assert!(why(Stats { thrash_bytes: 600, ..ran }).starts_with("it is evicted"));
-        let ran = Stats { ra_bytes: 10_000, ..ran };
-        let evicted = Stats { unused_bytes: 6_000, demand_bytes: 4_000, ..ran };
-        assert!(why(Stats { thrash_bytes: 2_001, ..evicted }).starts_with("it is evicted"));
-        assert_eq!(why(Stats { thrash_bytes: 1_999, ..evicted }), "", "guessed wrong, and had room");
+        assert!(why(but(planned, |s| s.ra_refused_bytes = 990)).starts_with("it is refused"));
+        let ran = but(planned, |s| {
+            s.ra_ops = 10;
+            s.ra_bytes = 1000;
+        });
+        assert!(why(but(ran, |s| s.ra_failed_bytes = 1000)).starts_with("the source fails"));
+        assert!(why(but(ran, |s| s.thrash_bytes = 600)).starts_with("it is evicted"));
+        let ran = but(ran, |s| s.ra_bytes = 10_000);
+        let evicted = but(ran, |s| {
+            s.unused_bytes = 6_000;
+            s.demand_bytes = 4_000;
+        });
+        assert!(why(but(evicted, |s| s.thrash_bytes = 2_001)).starts_with("it is evicted"));
+        assert_eq!(why(but(evicted, |s| s.thrash_bytes = 1_999)), "", "guessed wrong, and had room");
         assert_eq!(
-            why(Stats { thrash_bytes: 2_001, used_bytes: 6_000, unused_bytes: 4_000, ..evicted }),
+            why(but(evicted, |s| {
+                s.thrash_bytes = 2_001;
+                s.used_bytes = 6_000;
+                s.unused_bytes = 4_000;
+            })),
             "",
             "mostly used"
         );
-        assert_eq!(why(Stats { used_bytes: 1000, ..ran }), "");
-        assert_eq!(why(Stats { demand_reads: MIN_READS - 1, ..reads }), "", "too few to tell");
-        assert_eq!(why(Stats { hits: 1000, misses: 0, ..reads }), "", "not needed");
+        assert_eq!(why(but(ran, |s| s.used_bytes = 1000)), "");
+        assert_eq!(why(but(reads, |s| s.demand_reads = MIN_READS - 1)), "", "too few to tell");
+        assert_eq!(
+            why(but(reads, |s| {
+                s.hits = 1000;
+                s.misses = 0;
+            })),
+            "",
+            "not needed"
+        );
     }
 
     #[test]
@@ -131,18 +160,27 @@ mod tests {
             let state = readahead_state("linux-6.18", &stats);
             (state.on, state.why)
         };
-        let reads = Stats { demand_reads: 1000, misses: 1000, ..Stats::default() };
-        let planned = Stats { ra_planned_ops: 10, ra_planned_bytes: 1000, ..reads };
-        let ran = Stats { ra_ops: 10, ra_bytes: 1000, ..planned };
+        let reads = Stats::of(|s| {
+            s.demand_reads = 1000;
+            s.misses = 1000;
+        });
+        let planned = but(reads, |s| {
+            s.ra_planned_ops = 10;
+            s.ra_planned_bytes = 1000;
+        });
+        let ran = but(planned, |s| {
+            s.ra_ops = 10;
+            s.ra_bytes = 1000;
+        });
         let all = [
             state(Stats::default()),
-            state(Stats { demand_reads: 9, ..reads }),
-            state(Stats { hits: 1000, ..reads }),
+            state(but(reads, |s| s.demand_reads = 9)),
+            state(but(reads, |s| s.hits = 1000)),
             state(reads),
-            state(Stats { ra_refused_bytes: 1000, ..planned }),
+            state(but(planned, |s| s.ra_refused_bytes = 1000)),
             state(planned),
-            state(Stats { ra_failed_bytes: 1000, ..ran }),
-            state(Stats { unused_bytes: 1000, ..ran }),
+            state(but(ran, |s| s.ra_failed_bytes = 1000)),
+            state(but(ran, |s| s.unused_bytes = 1000)),
             state(ran),
         ];
         let words: std::collections::BTreeSet<&str> = all.iter().map(|(_, why)| *why).collect();

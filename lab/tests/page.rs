@@ -23,21 +23,20 @@ const PHONE: u32 = 360;
 fn run(time_s: f64, ahead: u64) -> RunResult {
     let mut latency = latency_histogram();
     (1..=1000_u64).for_each(|i| record_latency(&mut latency, if i % 3 == 0 { 0 } else { i * i * 100 }));
-    let stats = Stats {
-        demand_reads: 1000,
-        demand_bytes: 4_096_000,
-        hits: 600,
-        late_hits: 150,
-        misses: 250,
-        ra_ops: ahead / 131_072,
-        ra_bytes: ahead,
-        source_reads: 77,
-        source_bytes: 4_096_000 + ahead / 2,
-        used_bytes: ahead / 2,
-        unused_bytes: ahead / 4,
-        unresolved_bytes: ahead / 8,
-        ..Stats::default()
-    };
+    let stats = Stats::of(|stats| {
+        stats.demand_reads = 1000;
+        stats.demand_bytes = 4_096_000;
+        stats.hits = 600;
+        stats.late_hits = 150;
+        stats.misses = 250;
+        stats.ra_ops = ahead / 131_072;
+        stats.ra_bytes = ahead;
+        stats.source_reads = 77;
+        stats.source_bytes = 4_096_000 + ahead / 2;
+        stats.used_bytes = ahead / 2;
+        stats.unused_bytes = ahead / 4;
+        stats.unresolved_bytes = ahead / 8;
+    });
     RunResult { time_s, stats, latency, distinct_bytes: 4_096_000, kernel: false, late_p99_ns: None }
 }
 

@@ -12,7 +12,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         Ok(0) => Err("nothing can be done with zero bytes".to_string()),
         Ok(bytes) => Ok(bytes),
         Err(SizeError::NotASize) => Err("it is not a size such as 512, 128K or 2G".to_string()),
-        Err(SizeError::TooLarge) => Err("it is too large; a file has at most 4194304T".to_string()),
+        Err(_) => Err("it is too large; a file has at most 4194304T".to_string()),
     }
 }
 

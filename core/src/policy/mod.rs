@@ -23,12 +23,12 @@
 
 pub mod capacity;
 mod detector;
-pub mod folios;
-pub mod folios_cursor;
-pub mod folios_index;
+mod folios;
+mod folios_cursor;
+mod folios_index;
 mod linux_6_18_large;
-pub mod linux_6_18_reader;
-pub mod linux_6_18_todo;
+mod linux_6_18_reader;
+mod linux_6_18_todo;
 mod marks;
 mod ondemand;
 pub mod pattern;
@@ -55,6 +55,17 @@ use crate::event::{Advice, Error, Mapping};
 use crate::units::{ByteRange, FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+/// What `conform linux` compares with a kernel: where the policy `linux-6.18` places folios. No part of the interface: it
+/// follows the kernel and changes with any version.
+#[doc(hidden)]
+pub mod kernel {
+    pub use super::folios::{Called, Folio, FolioWindow, Placed, Shape, Sight};
+    pub use super::folios_cursor::Cursor;
+    pub use super::folios_index::Folios;
+    pub use super::linux_6_18_reader::{KernelReader, Touch};
+    pub use super::linux_6_18_todo::Todo;
+}
 
 pub use pattern::Pattern;
 pub use spec::{PolicyDraft, PolicySpec, SpecError};

@@ -305,6 +305,7 @@ impl fmt::Debug for PolicySpec {
 /// Why a `NAME:key=value,...` was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
+#[non_exhaustive]
 pub enum SpecError {
     /// A part is not `key=value`, or its key occurs twice.
     Syntax { text: String, part: String },

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 /// What runs and waits at this moment. Reads and fetches are zero when there is no read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Gauges {
     /// Reads that have not returned.
     pub reads: u64,
@@ -46,6 +47,7 @@ pub struct Gauges {
 
 /// One open description, for reports.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StreamView {
     /// Its number; used again when it is closed.
     pub number: u32,

@@ -10,6 +10,7 @@ use std::str::SplitAsciiWhitespace;
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LineError {
     /// It ends too early.
     #[error("a field is missing: {0}")]

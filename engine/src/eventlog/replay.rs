@@ -38,6 +38,7 @@ pub struct Replay {
 
 /// Why a log did not replay.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayError {
     /// The file could not be read.
     #[error("line {line}: the log cannot be read: {error}")]

@@ -261,6 +261,7 @@ impl Alignment {
 
 /// Why a read of a source failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SourceError {
     /// The storage answered with an error number.
     #[error("{what}: {}", errno_text(*errno))]

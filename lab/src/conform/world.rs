@@ -13,11 +13,9 @@
 
 use super::recording::{Act, Header, Op, PAGE};
 use foreread_core::event::Advice;
-use foreread_core::policy::folios::{Called, Folio, FolioWindow, Placed, Shape, Sight};
-use foreread_core::policy::folios_cursor::Cursor;
-use foreread_core::policy::folios_index::Folios;
-use foreread_core::policy::linux_6_18_reader::{KernelReader, Touch};
-use foreread_core::policy::linux_6_18_todo::Todo;
+use foreread_core::policy::kernel::{
+    Called, Cursor, Folio, FolioWindow, Folios, KernelReader, Placed, Shape, Sight, Todo, Touch,
+};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeSet;

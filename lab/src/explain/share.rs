@@ -221,7 +221,7 @@ mod tests {
         let mut sum = share;
         sum.add(&share);
         assert_eq!(sum.fields().map(|v| v / 2), share.fields());
-        let stats = Stats { used_bytes: 7, ..Stats::default() };
+        let stats = Stats::of(|stats| stats.used_bytes = 7);
         assert_eq!(Share::default().differs_from(&stats), Some(("used_bytes", 0, 7)));
         assert_eq!(Share::of(&stats).differs_from(&stats), None);
         let mut stats = Stats::default();

@@ -90,13 +90,12 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
     // It knows no hints beside a read: they are left out.
     let timed = run_jobs(workload, &Target { read, advise: &|_, _, _, _| Ok(()) })?;
     let (windows, bytes) = counters(&socket).map_err(LiveError::io("asking librbd for its counters"))?;
-    let stats = Stats {
-        demand_reads: workload.reads(),
-        demand_bytes: workload.bytes(),
-        ra_planned_ops: windows,
-        ra_planned_bytes: bytes,
-        ..Stats::default()
-    };
+    let stats = Stats::of(|stats| {
+        stats.demand_reads = workload.reads();
+        stats.demand_bytes = workload.bytes();
+        stats.ra_planned_ops = windows;
+        stats.ra_planned_bytes = bytes;
+    });
     Ok(result(timed, stats, workload, PAGE_BYTES, true))
 }
 

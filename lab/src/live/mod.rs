@@ -243,7 +243,10 @@ pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> 
             .map_err(|e| LiveError::io(format!("a hint about {}", path.display()))(e.into()))
     };
     let timed = run_jobs(workload, &Target { read: &read, advise: &advise })?;
-    let stats = Stats { demand_reads: workload.reads(), demand_bytes: workload.bytes(), ..Stats::default() };
+    let stats = Stats::of(|stats| {
+        stats.demand_reads = workload.reads();
+        stats.demand_bytes = workload.bytes();
+    });
     Ok(result(timed, stats, workload, 4096, true))
 }
 

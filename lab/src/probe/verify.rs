@@ -218,7 +218,11 @@ mod tests {
     fn report(source: &str, times: &[(&str, f64)]) -> Report {
         let run = |time_s| RunResult {
             time_s,
-            stats: Stats { demand_reads: 1, demand_bytes: 1, source_bytes: 1, ..Stats::default() },
+            stats: Stats::of(|stats| {
+                stats.demand_reads = 1;
+                stats.demand_bytes = 1;
+                stats.source_bytes = 1;
+            }),
             latency: latency_histogram(),
             distinct_bytes: 1,
             kernel: false,

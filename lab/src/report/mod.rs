@@ -174,24 +174,23 @@ pub(crate) mod samples {
         for i in 1..=1000_u64 {
             record_latency(&mut latency, i * 1000);
         }
-        let stats = Stats {
-            demand_reads: 1000,
-            demand_bytes: 4_096_000,
-            hits: if ra > 0 { 900 } else { 0 },
-            late_hits: if ra > 0 { 50 } else { 0 },
-            misses: if ra > 0 { 50 } else { 1000 },
-            stall_ns: 500_000_000,
-            ra_planned_ops: ra / 131_072,
-            ra_planned_bytes: ra,
-            ra_ops: ra / 131_072,
-            ra_bytes: ra,
-            source_reads: source / 65_536,
-            source_bytes: source,
-            used_bytes: used,
-            late_bytes: used / 10,
-            unused_bytes: ra - used,
-            ..Stats::default()
-        };
+        let stats = Stats::of(|stats| {
+            stats.demand_reads = 1000;
+            stats.demand_bytes = 4_096_000;
+            stats.hits = if ra > 0 { 900 } else { 0 };
+            stats.late_hits = if ra > 0 { 50 } else { 0 };
+            stats.misses = if ra > 0 { 50 } else { 1000 };
+            stats.stall_ns = 500_000_000;
+            stats.ra_planned_ops = ra / 131_072;
+            stats.ra_planned_bytes = ra;
+            stats.ra_ops = ra / 131_072;
+            stats.ra_bytes = ra;
+            stats.source_reads = source / 65_536;
+            stats.source_bytes = source;
+            stats.used_bytes = used;
+            stats.late_bytes = used / 10;
+            stats.unused_bytes = ra - used;
+        });
         RunResult { time_s, stats, latency, distinct_bytes: 4_096_000, kernel: false, late_p99_ns: None }
     }
 

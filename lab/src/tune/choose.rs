@@ -70,7 +70,11 @@ mod tests {
     fn report(rows: &[(&str, [f64; 3], u64)]) -> Report {
         let run = |time_s, source_bytes| RunResult {
             time_s,
-            stats: Stats { demand_reads: 1, demand_bytes: 1, source_bytes, ..Stats::default() },
+            stats: Stats::of(|stats| {
+                stats.demand_reads = 1;
+                stats.demand_bytes = 1;
+                stats.source_bytes = source_bytes;
+            }),
             latency: crate::stats::latency_histogram(),
             distinct_bytes: 1,
             kernel: false,

@@ -50,6 +50,7 @@ pub type Refusal = i32;
 
 /// Counted since the mount was made, but for what is open now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MountCounts {
     /// Files open now.
     pub handles: u64,

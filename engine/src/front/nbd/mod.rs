@@ -142,6 +142,7 @@ pub fn make_room(clients: u32) -> u32 {
 
 /// Counted since the server was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ServerCounts {
     /// Clients connected now.
     pub clients: u64,
