@@ -1,6 +1,7 @@
 /* Reads a source from end to end through foreread, and says what that took.
  *
- *   cc -Wall read.c -I../include -L../../target/release -lforeread_c -o read && ./read disk.img linux-6.18:max=1M */
+ *   capi/install && cc -Wall capi/examples/read.c $(pkg-config --cflags --libs foreread) -o read
+ *   ./read disk.img linux-6.18:max=1M */
 #include "foreread.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
  *   ssize_t n = foreread_pread(r, buf, sizeof buf, 0);
  *   foreread_close(r);
  *
- * Link with -lforeread_c. */
+ * Build with: cc program.c $(pkg-config --cflags --libs foreread)   (capi/install or cargo cinstall installs it) */
 #ifndef FOREREAD_H
 #define FOREREAD_H
 

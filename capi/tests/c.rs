@@ -1,7 +1,8 @@
-//! The C boundary as C sees it: the example is compiled and run, the header is compiled by itself, and every function is
-//! called with what it must refuse.
+//! The C boundary as C sees it: the library is installed into a folder, programs are built against it as README says, and
+//! every function is called with what it must refuse.
 //!
-//! Never: a compiler that is missing fails anything; it is said.
+//! Example: `capi/install --prefix /tmp/x --from target/debug/deps`, then `cc read.c $(pkg-config --cflags --libs foreread)`.
+//! A missing compiler or pkg-config skips its tests by name.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,20 +16,76 @@ fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Compiles a program against the header and the library. Nothing when there is no compiler.
+/// Installs what cargo has built below `prefix`, and returns what the script printed.
+fn install(prefix: &Path) -> String {
+    let mut script = Command::new(home().join("install"));
+    let out = script.arg("--prefix").arg(prefix).arg("--from").arg(libraries()).output().expect("it runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).expect("text")
+}
+
+/// Whether a program is there; says so if it is not.
+fn have(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        println!("skipped: needs {program} (Debian: apt-get install gcc g++ pkgconf)");
+    }
+    there
+}
+
+/// Compiles a program against the header and the library, installed in `dir`. Nothing when there is no compiler.
 fn compile(dir: &Path, source: &Path, compiler: &str) -> Option<PathBuf> {
-    if Command::new(compiler).arg("--version").output().is_err() {
-        println!("skipped: needs {compiler} (Debian: apt-get install gcc g++)");
+    if !have(compiler) {
         return None;
     }
+    install(dir);
+    let flags = [format!("-I{}/include", dir.display()), format!("-L{}/lib", dir.display()), "-lforeread".into()];
+    Some(build(dir, source, compiler, &flags))
+}
+
+fn build(dir: &Path, source: &Path, compiler: &str, flags: &[String]) -> PathBuf {
     let program = dir.join("program");
     let mut cc = Command::new(compiler);
-    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"]).arg(&program).arg(source);
-    cc.arg("-I").arg(home().join("include")).arg("-L").arg(libraries()).arg("-lforeread_c");
-    cc.arg(format!("-Wl,-rpath,{}", libraries().display()));
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"]).arg(&program).arg(source).args(flags);
+    cc.arg(format!("-Wl,-rpath,{}/lib", dir.display()));
     let out = cc.output().expect("it runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    Some(program)
+    program
+}
+
+/// What `cc program.c $(pkg-config --cflags --libs foreread)` makes of an installed library.
+#[test]
+fn pkg_config_has_the_build_line() {
+    if !have("pkg-config") || !have("cc") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let printed = install(dir.path());
+    let version = env!("CARGO_PKG_VERSION");
+    for name in ["include/foreread.h", "lib/libforeread.so", "lib/pkgconfig/foreread.pc"] {
+        assert!(printed.lines().any(|line| Path::new(line) == dir.path().join(name)), "{printed}");
+    }
+    let ask = |what: &[&str]| {
+        let mut command = Command::new("pkg-config");
+        command.env("PKG_CONFIG_PATH", dir.path().join("lib/pkgconfig")).args(what).arg("foreread");
+        String::from_utf8(command.output().expect("it runs").stdout).expect("text").trim().to_string()
+    };
+    assert_eq!(ask(&["--modversion"]), version);
+    let flags: Vec<String> = ask(&["--cflags", "--libs"]).split_whitespace().map(str::to_string).collect();
+    let program = build(dir.path(), &home().join("examples/read.c"), "cc", &flags);
+    let file = dir.path().join("file");
+    std::fs::write(&file, [1; 5000]).expect("written");
+    let (code, out, err) = run(&program, &[file.to_str().expect("UTF-8")]);
+    assert!(code == Some(0) && out.starts_with("5000 bytes, "), "{out}{err}");
+
+    // The program asks for the ABI by name, not for the version.
+    let needed = std::fs::read(&program).expect("readable");
+    let parts = if version.starts_with("0.") { 2 } else { 1 };
+    let abi = version.split('.').take(parts).collect::<Vec<_>>().join(".");
+    let soname = format!("\0libforeread.so.{abi}\0");
+    assert!(needed.windows(soname.len()).any(|bytes| bytes == soname.as_bytes()), "not linked to {soname:?}");
+    let real = std::fs::canonicalize(dir.path().join("lib/libforeread.so")).expect("a link to it");
+    assert_eq!(real.file_name().and_then(|n| n.to_str()), Some(format!("libforeread.so.{version}").as_str()));
 }
 
 fn run(program: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
