@@ -39,6 +39,7 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
         let allowed: &[&str] = match kinds[current] {
             "counter" => &["_total"],
             "gauge" => &[""],
+            "info" => &["_info"],
             "histogram" => &["_bucket", "_sum", "_count"],
             kind => panic!("{kind}"),
         };
@@ -130,6 +131,23 @@ fn the_page_lists_every_metric() {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
     let listed: BTreeSet<&str> = rows.filter(|name| name.starts_with("foreread_")).collect();
     assert_eq!(listed, given);
+}
+
+/// Every metric that the dashboard names is exported, under the name that a Prometheus stores.
+#[test]
+fn the_dashboard_names_what_is_exported() {
+    let board = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/grafana/foreread.json");
+    let board = std::fs::read_to_string(board).expect("a dashboard");
+    let reader = engine().open(Arc::new(named(1 << 20))).expect("opened");
+    read_and_check(&reader, &mut [0; 4096], 0, 0);
+    let text = text(reader.engine(), FrontView::default());
+    let exported: BTreeSet<&str> =
+        text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let named: BTreeSet<&str> = board.split(|c| !is_part(c)).filter(|word| word.starts_with("foreread_")).collect();
+    assert!(named.len() > 15 && named.contains("foreread_build_info"), "{named:?}");
+    let missing: Vec<_> = named.difference(&exported).collect();
+    assert!(missing.is_empty(), "the dashboard names {missing:?}; exported are {exported:?}");
 }
 
 /// A parser that is not ours.

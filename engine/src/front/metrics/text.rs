@@ -12,6 +12,7 @@ use foreread_core::policy::Pattern;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 
@@ -42,6 +43,8 @@ pub struct FrontView {
 #[must_use]
 pub fn text(engine: &Engine, front: FrontView) -> String {
     let mut registry = Registry::with_prefix("foreread");
+    let build = Info::new([("version", env!("CARGO_PKG_VERSION")), ("policy", engine.policy().info.name)]);
+    registry.register("build", "The version of foreread, and the policy that runs", build);
     registry.register_collector(Box::new(Snapshot { engine: engine.clone(), front }));
     let mut out = String::new();
     prometheus_client::encoding::text::encode(&mut out, &registry).expect("a string takes whatever is written");
