@@ -1,11 +1,31 @@
-//! The room that **decides**.
+//! Readahead (prefetch) policies without I/O: what to read next, as a pure state machine.
 //!
-//! Readahead is a decision, and a decision needs no bytes, no clock and no I/O: this crate holds the
-//! policies, the page index and the [`machine::Machine`] between them, and nothing else. The engine
-//! feeds it real reads and completions, the lab feeds it a virtual clock and a device model, and both
-//! get the same answers.
+//! ```
+//! use foreread_core::event::{Action, Event};
+//! use foreread_core::machine::{Config, Machine};
+//! use foreread_core::policy::PolicySpec;
+//! use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 //!
-//! Never: waits, asks the time, holds bytes, does I/O, uses floating point or depends on a crate.
+//! let page = PageSize::new(4096).ok_or("a power of two")?;
+//! let policy = PolicySpec::parse("linux-6.18:max=128K").map_err(|error| error.to_string())?;
+//! let mut machine = Machine::new(Config::new(page, 1 << 20), policy);
+//!
+//! // Events in, each with its time: a file of 1 MiB is opened and its first page read.
+//! machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: 1 << 20 });
+//! let range = ByteRange::between(0, 4096);
+//! machine.handle(Nanos(1), Event::Read { read: ReadId(0), open: OpenId(0), range, random: false });
+//!
+//! // Actions out: the kernel's first window is four pages, the one that is waited for and three ahead.
+//! let Some(Action::Submit { range, .. }) = machine.poll() else { return Err("a fetch".into()) };
+//! assert_eq!((range.start(), range.end()), (0, 4 * 4096));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The caller does the I/O and reports it as further events: [`event::Event::Done`], [`event::Event::Failed`]. The crate
+//! `foreread` is such a caller with real storage; a simulator is another, with a virtual clock. Both get the same answers.
+//!
+//! It is `no_std` with `alloc`, has no dependency, and never waits, asks the time, holds bytes, does I/O or uses floating
+//! point.
 //!
 //! ```text
 //!            events in                                     actions out

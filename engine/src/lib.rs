@@ -1,11 +1,59 @@
-//! The room that **does**: threads, bytes, storage.
+//! Userspace readahead (prefetch) for files, S3, NBD and RBD.
 //!
-//! [`Reader`] reads a [`source::Source`] through a cache with readahead. What is read ahead is decided by the machine
-//! of [`foreread_core`]; this crate feeds it what happens and does what it says.
+//! ```
+//! use foreread::{Options, Reader};
+//! use std::io::Read;
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("big.img");
+//! # std::fs::write(&path, vec![7; 1 << 20])?;
 //!
-//! Never: decides what to read ahead, holds more than its limits say, returns a byte that is not the source's, or
-//! fails a read because of a readahead. There is no cache on disk. `unsafe` stands in two rooms only: the ring of
-//! io_uring and librbd.
+//! // A file, a block device, or a name such as "s3://bucket/key", "nbd://host/export" or "rbd:pool/image".
+//! let reader = Reader::open(path, Options::default())?;
+//!
+//! // At an offset, from any number of threads.
+//! let mut buf = [0; 4096];
+//! let read = reader.read_at(&mut buf, 8192)?;
+//!
+//! // In order, by std::io::Read and Seek.
+//! let mut all = Vec::new();
+//! reader.cursor().read_to_end(&mut all)?;
+//! # assert_eq!((read, all.len()), (4096, 1 << 20));
+//!
+//! println!("{} of {} reads were hits", reader.stats().hits, reader.stats().demand_reads);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to go on
+//! | task | see |
+//! |---|---|
+//! | read from tasks of any runtime | [`Reader::read_at_async`]; [`io::ReadCursor`] with the feature `tokio` or `futures` |
+//! | read a list of ranges that is known beforehand | [`Reader::plan`] |
+//! | many files in one cache | [`Engine`] |
+//! | choose a policy, the size of the cache, limits | [`Options`] |
+//! | bytes from elsewhere | [`source::Source`], and the example `custom_source` |
+//! | a policy of your own | [`policy`], and the example `custom_policy` |
+//! | serve or mount | [`front`] |
+//! | what happened | [`Reader::stats`], [`why_no_readahead`], [`eventlog`] |
+//!
+//! # Features
+//! | feature | default | what |
+//! |---|---|---|
+//! | `uring` | yes | files by io_uring, where the kernel allows it |
+//! | `nbd` | yes | the NBD server, and exports of other servers as a source |
+//! | `rbd` | yes | Ceph images, through the librbd that is installed where the program runs |
+//! | `metrics` | yes | counters as OpenMetrics text |
+//! | `object` | no | `s3://` and `http(s)://`; about 150 crates |
+//! | `fuse` | no | the FUSE mount |
+//! | `tokio`, `futures` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`] |
+//! | `bytes` | no | `Reader::read_bytes_at`, which returns `bytes::Bytes` |
+//!
+//! Log lines and the spans `open` and `fetch` go through the facade `tracing`. The spans have the level DEBUG. A fetch by
+//! io_uring or another queue has no span, since no thread waits for it.
+//!
+//! # How it works
+//! What is read ahead is decided by the machine of [`foreread_core`]; this crate feeds it what happens and does what it says. It
+//! never returns a byte that is not the source's, never fails a read because of a readahead, and never holds more than its
+//! limits say. There is no cache on disk. `unsafe` is in two modules only: the ring of io_uring and librbd.
 //!
 //! ```text
 //!   Reader ──► driver ──event──► machine (foreread-core)
@@ -25,6 +73,7 @@ mod error;
 pub mod eventlog;
 pub mod front;
 mod health;
+pub mod io;
 mod latency;
 mod log;
 #[cfg(feature = "nbd")]
@@ -47,7 +96,7 @@ pub use driver::{Gauges, StreamView};
 pub use engine::Engine;
 pub use error::{OpenError, Place, ReadError, WriteError};
 pub use foreread_core::event::Advice;
-/// How a policy of one's own is written; see the example `custom_policy`.
+/// How to write a policy; see the example `custom_policy`.
 pub use foreread_core::policy;
 pub use foreread_core::policy::PolicySpec;
 pub use foreread_core::stats::Stats;

@@ -24,8 +24,10 @@ use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, MAX_OFFSET};
+use std::ffi::OsString;
 use std::io::IoSliceMut;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub use task::ReadAt;
 
@@ -46,6 +48,19 @@ impl From<&str> for Origin {
 impl From<String> for Origin {
     fn from(name: String) -> Origin {
         Origin::Name(name.as_str().into())
+    }
+}
+
+/// A path may be any bytes; one that begins like `nbd:` is taken for that kind. [`Reader::open_file`] takes every path for a file.
+impl From<&Path> for Origin {
+    fn from(path: &Path) -> Origin {
+        Origin::Name(path.into())
+    }
+}
+
+impl From<PathBuf> for Origin {
+    fn from(path: PathBuf) -> Origin {
+        Origin::Name(path.into())
     }
 }
 
@@ -101,10 +116,23 @@ impl Reader {
     pub fn open(origin: impl Into<Origin>, options: Options) -> Result<Reader, OpenError> {
         let (source, readahead_bytes) = match origin.into() {
             Origin::Source(source) => (source, None),
-            Origin::Name(name) => (source::open_by(&name, options.io)?, source::default_readahead_bytes(name.path())),
+            Origin::Name(name) => {
+                let _span = tracing::debug_span!("open", source = %name).entered();
+                (source::open_by(&name, options.io)?, source::default_readahead_bytes(name.path()))
+            }
         };
         let storage = Storage { readahead_bytes, size: Some(source.size()), defaults: source.defaults() };
         Engine::build(&options, storage)?.open(source)
+    }
+
+    /// Opens a file or a block device by its path, whatever the path looks like.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open_file(path: impl AsRef<Path>, options: Options) -> Result<Reader, OpenError> {
+        let mut name = OsString::from("file:");
+        name.push(path.as_ref());
+        Reader::open(SourceName::from(name), options)
     }
 
     /// How storage of its kind is read unless a setting says otherwise.

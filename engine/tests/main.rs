@@ -15,6 +15,7 @@ mod files;
 mod fuse;
 #[cfg(feature = "nbd")]
 mod fuzz;
+mod io;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "nbd")]
@@ -30,6 +31,7 @@ mod regressions;
 mod replay;
 #[cfg(feature = "object")]
 mod s3;
+mod spans;
 mod stream;
 mod tasks;
 #[cfg(feature = "uring")]

@@ -55,6 +55,7 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
 }
 
 fn transfer(source: &dyn Source, job: &Job, shared: &Arc<Shared>) -> Brought {
+    let _span = tracing::debug_span!("fetch", offset = job.range.start(), bytes = job.range.len()).entered();
     let mut parts = shared.parts(job.range);
     if let Some(streaming) = source.streaming() {
         let mut landing = Landing::new(shared, job, parts);

@@ -7,7 +7,7 @@ use crate::driver::{Progress, ReadBuf, TaskRead};
 use crate::error::ReadError;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 impl Reader {
     /// What [`Reader::read_at`] does, for a task: nothing happens until it is awaited, and the task's thread is free while
@@ -37,6 +37,20 @@ impl Reader {
     pub fn read_at_async<'a>(&'a self, buf: &'a mut [u8], offset: u64) -> ReadAt<'a> {
         ReadAt { reader: self, buf, offset, progress: Progress::default() }
     }
+
+    /// One poll of a read into `buf`. A read that is pending has pieces in `buf`: the next poll has to have the same bytes.
+    pub(crate) fn poll_at(
+        &self,
+        buf: &mut [u8],
+        offset: u64,
+        progress: &mut Progress,
+        waker: &Waker,
+    ) -> Poll<Result<usize, ReadError>> {
+        let len = buf.len();
+        let task = TaskRead { at: self.at, seen: &self.seen, offset, waker };
+        let poll = self.engine.driver().poll_read(&task, &mut ReadBuf::One(buf), progress);
+        poll.map_err(|fault| self.explain(fault, len, offset))
+    }
 }
 
 /// A read in progress. Made by [`Reader::read_at_async`].
@@ -53,10 +67,7 @@ impl Future for ReadAt<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ReadAt { reader, buf, offset, progress } = self.get_mut();
-        let len = buf.len();
-        let task = TaskRead { at: reader.at, seen: &reader.seen, offset: *offset, waker: context.waker() };
-        let poll = reader.engine.driver().poll_read(&task, &mut ReadBuf::One(buf), progress);
-        poll.map_err(|fault| reader.explain(fault, len, task.offset))
+        reader.poll_at(buf, *offset, progress, context.waker())
     }
 }
 

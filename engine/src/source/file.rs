@@ -89,7 +89,7 @@ impl FileSource {
     ///
     /// # Errors
     /// It is missing, may not be read, or is neither of the two.
-    pub fn open(path: &Path) -> Result<FileSource, SourceOpenError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<FileSource, SourceOpenError> {
         FileSource::open_by(path, Io::default())
     }
 
@@ -97,8 +97,8 @@ impl FileSource {
     ///
     /// # Errors
     /// See [`FileSource::open`].
-    pub fn open_by(path: &Path, io: Io) -> Result<FileSource, SourceOpenError> {
-        let core = Arc::new(Core::open(path)?);
+    pub fn open_by(path: impl AsRef<Path>, io: Io) -> Result<FileSource, SourceOpenError> {
+        let core = Arc::new(Core::open(path.as_ref())?);
         let way = match io {
             Io::Threads => Way::Threads("as asked".to_string()),
             // A transfer from the page cache would be a copy by a thread of the kernel: no gain over one of ours.

@@ -32,7 +32,8 @@ impl Folder {
     ///
     /// # Errors
     /// It is missing, is no folder, or may not be read.
-    pub fn open(path: &Path) -> Result<Folder, SourceOpenError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
+        let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| SourceOpenError {
             what: path.into(),
@@ -47,7 +48,8 @@ impl Folder {
     ///
     /// # Errors
     /// Its folder cannot be read, or the file is none.
-    pub fn only(path: &Path) -> Result<Folder, SourceOpenError> {
+    pub fn only(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
+        let path = path.as_ref();
         // The file that a link names is meant, not the link.
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         // Said at once, in the words of the source.

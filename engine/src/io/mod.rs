@@ -1,0 +1,138 @@
+//! A reader with a position: [`std::io::Read`] and [`std::io::Seek`] for programs that read one byte after the other.
+//!
+//! [`ReadCursor`] keeps a position beside a [`Reader`] and moves it by what each read returns. It holds a reader of any kind:
+//! `Reader`, `&Reader` or `Arc<Reader>`. Two cursors on one reader have two positions and one readahead state; for two states,
+//! give each its own [`Reader::try_clone`].
+//!
+//! ```text
+//!   ReadCursor ── position 8192 ──► Reader::read_at(buf, 8192) ──► 4096 bytes ──► position 12288
+//! ```
+//!
+//! | trait | feature | file |
+//! |---|---|---|
+//! | `std::io::Read`, `Seek` | always | this one |
+//! | `tokio::io::AsyncRead`, `AsyncSeek` | `tokio` | `tasks.rs` |
+//! | `futures_io::AsyncRead`, `AsyncSeek` | `futures` | `tasks.rs` |
+//! | `bytes::Bytes` out of [`Reader::read_bytes_at`] | `bytes` | `owned.rs` |
+//!
+//! It does not buffer: readahead has the bytes in its cache, and a read of a few bytes costs one look-up there.
+
+mod error;
+#[cfg(feature = "bytes")]
+mod owned;
+#[cfg(any(feature = "tokio", feature = "futures"))]
+mod tasks;
+
+use crate::reader::Reader;
+use std::borrow::Borrow;
+use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
+
+/// A position in a [`Reader`]. Made by [`Reader::cursor`] and [`Reader::into_cursor`].
+///
+/// ```
+/// use foreread::{Options, Reader, source::Mem};
+/// use std::io::{Read, Seek, SeekFrom};
+/// use std::sync::Arc;
+///
+/// let reader = Reader::open(Arc::new(Mem::new(b"head and tail".to_vec())), Options::default())?;
+/// let mut cursor = reader.cursor();
+/// cursor.seek(SeekFrom::End(-4))?;
+/// let mut tail = String::new();
+/// cursor.read_to_string(&mut tail)?;
+/// assert_eq!(tail, "tail");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ReadCursor<R = Reader> {
+    reader: R,
+    position: u64,
+    #[cfg(any(feature = "tokio", feature = "futures"))]
+    task: tasks::Task,
+}
+
+impl<R: Borrow<Reader>> ReadCursor<R> {
+    /// A position at the first byte of `reader`.
+    pub fn new(reader: R) -> ReadCursor<R> {
+        ReadCursor {
+            reader,
+            position: 0,
+            #[cfg(any(feature = "tokio", feature = "futures"))]
+            task: tasks::Task::default(),
+        }
+    }
+
+    /// The reader, for its counters and hints.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        self.reader.borrow()
+    }
+
+    /// The reader back; the position is forgotten.
+    #[must_use]
+    pub fn into_reader(self) -> R {
+        self.reader
+    }
+
+    /// Where the next read begins.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Moves the position; what a task was reading is given up.
+    fn move_to(&mut self, to: SeekFrom) -> Result<u64> {
+        let (base, by) = match to {
+            SeekFrom::Start(at) => (at, 0),
+            SeekFrom::End(by) => (self.reader().size(), by),
+            SeekFrom::Current(by) => (self.position, by),
+        };
+        let outside =
+            || Error::new(ErrorKind::InvalidInput, format!("seek by {by} from byte {base}: there is no such byte"));
+        self.position = base.checked_add_signed(by).ok_or_else(outside)?;
+        self.give_up();
+        Ok(self.position)
+    }
+
+    /// Forgets a read of a task that has not ended.
+    fn give_up(&mut self) {
+        #[cfg(any(feature = "tokio", feature = "futures"))]
+        {
+            self.task = tasks::Task::default();
+        }
+    }
+}
+
+impl Reader {
+    /// A [`ReadCursor`] that borrows this reader.
+    #[must_use]
+    pub fn cursor(&self) -> ReadCursor<&Reader> {
+        ReadCursor::new(self)
+    }
+
+    /// A [`ReadCursor`] that owns this reader.
+    #[must_use]
+    pub fn into_cursor(self) -> ReadCursor {
+        ReadCursor::new(self)
+    }
+}
+
+impl<R: Borrow<Reader>> Read for ReadCursor<R> {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        self.give_up();
+        let read = self.reader.borrow().read_at(buf, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> Result<usize> {
+        self.give_up();
+        let read = self.reader.borrow().read_vectored_at(bufs, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+impl<R: Borrow<Reader>> Seek for ReadCursor<R> {
+    fn seek(&mut self, to: SeekFrom) -> Result<u64> {
+        self.move_to(to)
+    }
+}

@@ -1,0 +1,235 @@
+//! Cursors: `std::io` on a thread, tokio's and futures' traits in tasks, and what a conversion of an error keeps.
+//!
+//! The bytes of a test source name their offset, so a cursor that loses its place is caught at the first read. Example: a poll
+//! with room for 64 KiB is pending; the next has room for 1,000 bytes; both see the bytes from the cursor's position on.
+
+use crate::common::{Rng, named};
+use foreread::io::ReadCursor;
+use foreread::source::{Mem, SourceError};
+use foreread::testing::{self, Faulty};
+use foreread::{OpenError, Options, ReadError, Reader};
+use std::io::{Error, ErrorKind, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SIZE: u64 = (3 << 20) + 77;
+
+fn options() -> Options {
+    Options::default().cache_bytes(2 << 20).policy("linux-6.18:max=128K")
+}
+
+fn reader() -> Reader {
+    Reader::open(Arc::new(named(SIZE)), options()).expect("opened")
+}
+
+#[test]
+fn std_read_goes_through_the_whole_source() {
+    let reader = reader();
+    let mut all = Vec::new();
+    assert_eq!(reader.cursor().read_to_end(&mut all).expect("read"), SIZE as usize);
+    testing::check(&all, 0, 0).expect("right bytes");
+    let mut copied = Vec::new();
+    let mut cursor = reader.try_clone().expect("a clone").into_cursor();
+    assert_eq!(std::io::copy(&mut cursor, &mut copied).expect("copied"), SIZE);
+    assert_eq!(cursor.position(), SIZE);
+    assert_eq!(copied, all);
+    assert_eq!(cursor.into_reader().size(), SIZE);
+}
+
+#[test]
+fn seeks_go_where_std_says() {
+    let reader = reader();
+    let mut cursor = ReadCursor::new(Arc::new(reader));
+    let mut buf = [0; 100];
+    assert_eq!(cursor.seek(SeekFrom::End(-100)).expect("inside"), SIZE - 100);
+    cursor.read_exact(&mut buf).expect("the tail");
+    testing::check(&buf, SIZE - 100, 0).expect("right bytes");
+    assert_eq!(cursor.read(&mut buf).expect("the end"), 0);
+    assert_eq!(cursor.seek(SeekFrom::Current(-50)).expect("inside"), SIZE - 50);
+    assert_eq!(cursor.read_exact(&mut buf).expect_err("50 are left").kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(cursor.seek(SeekFrom::Start(u64::MAX)).expect("allowed, as in std"), u64::MAX);
+    assert_eq!(cursor.seek(SeekFrom::Current(1)).expect_err("overflow").kind(), ErrorKind::InvalidInput);
+    assert_eq!(cursor.position(), u64::MAX, "a seek that fails moves nothing");
+    assert_eq!(cursor.seek(SeekFrom::Start(10)).expect("inside"), 10);
+    assert_eq!(cursor.seek(SeekFrom::Current(-11)).expect_err("before byte 0").kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn paths_of_any_kind_are_opened() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let odd: PathBuf = dir.path().join("nbd:looks like a name");
+    std::fs::write(&odd, testing::pattern(0, 5000, 0)).expect("written");
+    let by_file = Reader::open_file(&odd, options()).expect("any path");
+    let by_path = Reader::open(odd.as_path(), options()).expect("a path");
+    let by_buf = Reader::open(odd.clone(), options()).expect("a path");
+    assert_eq!((by_file.size(), by_path.size(), by_buf.size()), (5000, 5000, 5000));
+    let relative = std::env::current_dir().expect("a folder").join("nothing is here");
+    assert!(Reader::open_file(relative, options()).is_err());
+    assert_eq!(foreread::source::FileSource::open(odd.to_str().expect("text")).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn errors_are_io_errors_and_come_back() {
+    let broken = Faulty::from_nth(named(SIZE), 0);
+    let reader = Reader::open(Arc::new(broken), options()).expect("opened");
+    let mut buf = [0; 10];
+    let direct = reader.read_at(&mut buf, 0).expect_err("broken");
+    let error = reader.cursor().read(&mut buf).expect_err("broken");
+    assert_eq!(error.to_string(), direct.to_string(), "the whole line is kept");
+    assert_eq!(error.kind(), Error::from_raw_os_error(direct.errno()).kind());
+    assert_eq!(error.downcast::<ReadError>().expect("the same"), direct);
+
+    let missing = Reader::open("file:/nothing/here", options()).map(drop).expect_err("missing");
+    let error = Error::from(missing);
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(matches!(error.downcast::<OpenError>(), Ok(OpenError::Source(_))));
+
+    let back = SourceError::from(Error::from_raw_os_error(13));
+    assert!(matches!(&back, SourceError::Io { errno: 13, what } if what.contains("denied")), "{back:?}");
+    assert_eq!(Error::from(back).kind(), ErrorKind::PermissionDenied);
+    assert!(matches!(SourceError::from(Error::other("no number")), SourceError::Io { errno: 5, .. }));
+}
+
+#[cfg(any(feature = "tokio", feature = "futures"))]
+mod tasks {
+    use super::*;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// A source that makes reads wait, and a reader of it that reads nothing ahead.
+    fn slow() -> Reader {
+        let source = Faulty::slow(named(SIZE), 7, Duration::from_micros(300));
+        Reader::open(Arc::new(source), options().cache_bytes(1 << 20)).expect("opened")
+    }
+
+    /// Polls until it is ready, each time with another buffer. Returns how often it was pending.
+    #[cfg(feature = "futures")]
+    fn read_with_changing_buffers(cursor: &mut ReadCursor<&Reader>, rng: &mut Rng) -> u64 {
+        use futures_util::AsyncRead;
+        let (mut pending, at) = (0, cursor.position());
+        loop {
+            let mut buf = vec![0xAA; 1 + rng.below(100_000) as usize];
+            match Pin::new(&mut *cursor).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf) {
+                Poll::Ready(read) => {
+                    let read = read.expect("read");
+                    assert!(read > 0, "not the end at {at}");
+                    testing::check(&buf[..read], at, 0).expect("right bytes");
+                    assert_eq!(cursor.position(), at + read as u64);
+                    return pending;
+                }
+                Poll::Pending => pending += 1,
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    #[cfg(feature = "futures")]
+    #[test]
+    fn every_poll_may_bring_another_buffer() {
+        let (reader, mut rng) = (slow(), Rng(11));
+        let (mut cursor, mut pending) = (reader.cursor(), 0);
+        for _ in 0..200 {
+            if cursor.position() >= SIZE - 200_000 || rng.below(10) == 0 {
+                cursor.seek(SeekFrom::Start(rng.below(SIZE - 300_000))).expect("inside");
+            }
+            pending += read_with_changing_buffers(&mut cursor, &mut rng);
+        }
+        assert!(pending > 20, "{pending} polls were pending: the case must occur");
+    }
+
+    #[cfg(feature = "futures")]
+    #[test]
+    fn a_cursor_that_is_dropped_or_moved_gives_its_read_up() {
+        use futures_util::AsyncRead;
+        let (reader, mut rng, mut given_up) = (slow(), Rng(5), 0);
+        for n in 0..100_u64 {
+            let (mut cursor, mut buf) = (reader.cursor(), vec![0; 70_000]);
+            cursor.seek(SeekFrom::Start(rng.below(SIZE - 100_000))).expect("inside");
+            let poll = Pin::new(&mut cursor).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf);
+            given_up += u64::from(poll.is_pending());
+            if n % 2 == 0 {
+                let at = cursor.seek(SeekFrom::Start(n)).expect("inside");
+                cursor.read_exact(&mut buf[..50]).expect("read");
+                testing::check(&buf[..50], at, 0).expect("the bytes of the new place");
+            }
+        }
+        assert!(given_up > 20, "{given_up} reads were given up: the case must occur");
+        // No slot is left behind: as many reads as ever fit.
+        for _ in 0..200 {
+            if reader.gauges().reads == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{} reads are left: {:?}", reader.gauges().reads, reader.gauges());
+    }
+
+    #[cfg(feature = "futures")]
+    #[test]
+    fn futures_reads_to_the_end() {
+        use futures_util::{AsyncReadExt, AsyncSeekExt};
+        let reader = slow();
+        pollster::block_on(async {
+            let (mut cursor, mut all) = (reader.cursor(), Vec::new());
+            AsyncReadExt::read_to_end(&mut cursor, &mut all).await.expect("read");
+            assert_eq!(all.len(), SIZE as usize);
+            testing::check(&all, 0, 0).expect("right bytes");
+            assert_eq!(AsyncSeekExt::seek(&mut cursor, SeekFrom::End(-5)).await.expect("inside"), SIZE - 5);
+            let mut tail = [0; 5];
+            AsyncReadExt::read_exact(&mut cursor, &mut tail).await.expect("the tail");
+            testing::check(&tail, SIZE - 5, 0).expect("right bytes");
+        });
+    }
+
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn tokio_copies_from_many_cursors() {
+        use tokio::io::{AsyncReadExt, AsyncSeekExt};
+        let reader = Arc::new(slow());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+        let each: Vec<_> = (0..4_u64)
+            .map(|n| {
+                let mut cursor = ReadCursor::new(Arc::clone(&reader));
+                runtime.spawn(async move {
+                    let start = n * SIZE / 5;
+                    AsyncSeekExt::seek(&mut cursor, SeekFrom::Start(start)).await.expect("inside");
+                    let mut all = Vec::new();
+                    tokio::io::copy(&mut cursor, &mut all).await.expect("copied");
+                    assert_eq!(all.len() as u64, SIZE - start);
+                    testing::check(&all, start, 0).expect("right bytes");
+                    let mut none = [0; 1];
+                    assert_eq!(AsyncReadExt::read(&mut cursor, &mut none).await.expect("the end"), 0);
+                })
+            })
+            .collect();
+        for task in each {
+            runtime.block_on(task).expect("no panic");
+        }
+    }
+
+    #[test]
+    fn an_error_in_a_task_is_the_error_of_the_read() {
+        let reader = Reader::open(Arc::new(Faulty::from_nth(named(SIZE), 0)), options()).expect("opened");
+        let (mut cursor, mut buf) = (reader.cursor(), [0; 10]);
+        #[cfg(feature = "futures")]
+        let read = pollster::block_on(futures_util::AsyncReadExt::read(&mut cursor, &mut buf));
+        #[cfg(not(feature = "futures"))]
+        let read = pollster::block_on(tokio::io::AsyncReadExt::read(&mut cursor, &mut buf));
+        assert!(read.expect_err("broken").downcast::<ReadError>().is_ok());
+        assert_eq!(cursor.position(), 0);
+    }
+}
+
+#[cfg(feature = "bytes")]
+#[test]
+fn bytes_come_in_a_buffer_of_their_length() {
+    let reader = Reader::open(Arc::new(Mem::new(testing::pattern(0, 10_000, 0))), options()).expect("opened");
+    let got = reader.read_bytes_at(100, 500).expect("read");
+    testing::check(&got, 100, 0).expect("right bytes");
+    assert_eq!(got.len(), 500);
+    assert_eq!(reader.read_bytes_at(9_990, usize::MAX).expect("no room for that much is made").len(), 10);
+    assert!(reader.read_bytes_at(10_000, 5).expect("the end").is_empty());
+    let task = pollster::block_on(reader.read_bytes_at_async(100, 500)).expect("read");
+    assert_eq!(task, got);
+}
