@@ -100,6 +100,36 @@ fn specifications_are_cited_by_path() {
 }
 
 #[test]
+fn every_decision_is_in_the_index_once() {
+    let folder = root().join("docs/decisions");
+    let index = fs::read_to_string(folder.join("README.md")).expect("the index");
+    let mut files = 0;
+    for entry in fs::read_dir(&folder).expect("decisions").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name != "README.md" {
+            assert_eq!(index.matches(&format!("({name})")).count(), 1, "docs/decisions/README.md lists {name} once");
+            files += 1;
+        }
+    }
+    assert_eq!(index.matches(".md)").count(), files, "docs/decisions/README.md lists a file that is not there");
+}
+
+/// README is what a newcomer sees first: short, within 120 columns, and with the install line before anything is explained.
+#[test]
+fn the_readme_is_one_screen_and_a_half() {
+    let text = fs::read_to_string(root().join("README.md")).expect("README.md");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() <= 130, "README.md has {} lines, 130 are allowed", lines.len());
+    for (i, line) in lines.iter().enumerate() {
+        assert!(line.chars().count() <= 120, "README.md:{}: {} columns, 120 are allowed", i + 1, line.chars().count());
+    }
+    let first = lines[..40].join("\n");
+    for word in ["readahead", "cargo install --path cli", "oracle"] {
+        assert!(first.contains(word), "the first screen of README.md lacks {word:?}");
+    }
+}
+
+#[test]
 fn tools_are_installed_at_a_version() {
     for name in ["setup", "test", "test-long", ".ci/run"] {
         let text = fs::read_to_string(root().join(name)).expect("a script");
