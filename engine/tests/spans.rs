@@ -42,8 +42,18 @@ impl Subscriber for Spans {
     fn exit(&self, _: &Id) {}
 }
 
+/// In a process without other tests: whether a span is enabled is cached for the process, and tests beside it have no subscriber.
 #[test]
 fn opening_and_fetching_have_spans() {
+    let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
+    let out = child.args(["--ignored", "--exact", "spans::spans_of_a_read"]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+#[ignore = "run by opening_and_fetching_have_spans, in a process without other tests"]
+fn spans_of_a_read() {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     std::io::Write::write_all(&mut file, &[7; 100_000]).expect("written");
     let spans = Spans::default();
