@@ -10,6 +10,8 @@
 //!      └──────────────────┴──────── leave (gone) ──────────┘
 //! ```
 
+use crate::units::OpenId;
+
 /// Pages in a group: one bit of a `u64` each.
 pub const GROUP_PAGES: u64 = 64;
 
@@ -49,7 +51,7 @@ pub struct Group {
     /// Reads that wait on pages of this group or hold a lease on them.
     pub pins: u32,
     /// The open description whose policy last read ahead here.
-    pub planner: u32,
+    pub planner: Option<OpenId>,
 }
 
 impl Group {

@@ -13,7 +13,7 @@ mod group;
 mod index;
 mod lru;
 
-use crate::units::{FileId, GroupSlot, PageRange, PageSize};
+use crate::units::{FileId, GroupSlot, OpenId, PageRange, PageSize};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use ghost::Ghosts;
@@ -39,7 +39,7 @@ pub struct Touched {
     /// Of these, pages still in flight.
     pub late: u64,
     /// Whose policy read ahead here last.
-    pub planner: u32,
+    pub planner: Option<OpenId>,
 }
 
 /// The page index.
@@ -185,14 +185,13 @@ impl Cache {
 
     // ---- changes ----
 
-    /// Absent pages go on their way. All pages of the range must be absent.
-    pub fn depart(&mut self, file: FileId, pages: PageRange, ahead: bool, planner: u32) {
+    /// Absent pages go on their way. All pages of the range must be absent. `planner`: the open description whose policy reads
+    /// them ahead; nothing for demand.
+    pub fn depart(&mut self, file: FileId, pages: PageRange, planner: Option<OpenId>) {
         self.each_group(file, pages, |cache, slot, mask| {
             let group = &mut cache.groups[slot as usize];
-            group.depart(mask, ahead);
-            if ahead {
-                group.planner = planner;
-            }
+            group.depart(mask, planner.is_some());
+            group.planner = planner.or(group.planner);
         });
         self.pages += pages.len();
         self.flight += pages.len();

@@ -83,7 +83,7 @@ impl Machine {
         self.ask((file, open, stream), question, |policy, ask, plan| policy.on_advice(ask, advice, plan));
         self.note(open, None, Question::Advice, range.start());
         self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
-        self.commit(u32::MAX);
+        self.commit(None);
         if advice == Advice::DontNeed {
             self.drop_unneeded(file, range);
         }
@@ -100,7 +100,7 @@ impl Machine {
         });
         self.note(open, None, Question::Advice, range.start());
         self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
-        self.commit(u32::MAX);
+        self.commit(None);
     }
 
     /// As much of what will be needed as is worth planning; see [`HINTED_CACHES`].

@@ -13,7 +13,7 @@ use super::{Machine, Note};
 use crate::cache::mask_of;
 use crate::event::{Action, Class, Error};
 use crate::policy::Outcome;
-use crate::units::{ByteRange, FetchId, FileId, Nanos, PageRange};
+use crate::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageRange};
 use alloc::vec::Vec;
 
 /// What the machine knows of a fetch it has submitted.
@@ -36,8 +36,8 @@ pub struct Fetch {
     class: Class,
     /// The read this was made for, if it holds only pages that read demanded.
     pub owner: Option<u32>,
-    /// The open description whose policy planned the ahead part.
-    planner: u32,
+    /// The open description whose policy planned the ahead part, if there is one.
+    planner: Option<OpenId>,
     /// Reads that wait for pages of it.
     pub waiters: Vec<u32>,
     /// Pages below this one have arrived.
@@ -50,7 +50,7 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    pub fn new(file: FileId, pages: PageRange, class: Class, owner: Option<u32>, planner: u32) -> Fetch {
+    pub fn new(file: FileId, pages: PageRange, class: Class, owner: Option<u32>, planner: Option<OpenId>) -> Fetch {
         Fetch {
             file,
             pages,
@@ -204,7 +204,7 @@ impl Machine {
         }
         let fetch = self.take_fetch(slot);
         let took_ns = self.now.since(fetch.submitted_at);
-        if fetch.planner != u32::MAX && !fetch.doomed {
+        if fetch.planner.is_some() && !fetch.doomed {
             let range = self.clip(fetch.file, fetch.pages);
             self.tell(fetch.planner, Outcome::Arrived { range, took_ns });
         }
@@ -230,7 +230,7 @@ impl Machine {
         self.count(planner, |stats| stats.ra_refused_bytes += refused);
         let range = self.clip(fetch.file, fetch.pages);
         let reader = fetch.owner.filter(|r| fetch.waiters.contains(r)).map(|r| self.reads[r].open_id());
-        self.tell(reader.unwrap_or(fetch.planner), Outcome::Failed { range, error, demand: reader.is_some() });
+        self.tell(reader.or(fetch.planner), Outcome::Failed { range, error, demand: reader.is_some() });
         for waiter in fetch.waiters {
             if fetch.owner == Some(waiter) {
                 self.reads[waiter].pending -= 1;

@@ -392,9 +392,9 @@ impl Machine {
     }
 
     /// Counts for the whole and for one open description, if it is still there.
-    fn count(&mut self, open: u32, add: impl Fn(&mut Stats)) {
+    fn count(&mut self, open: Option<OpenId>, add: impl Fn(&mut Stats)) {
         add(&mut self.stats);
-        if let Some(open) = self.opens.get_mut(open as usize).and_then(Option::as_mut) {
+        if let Some(open) = open.and_then(|open| self.opens.get_mut(open.0 as usize)).and_then(Option::as_mut) {
             add(&mut open.stats);
         }
     }

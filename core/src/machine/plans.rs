@@ -22,10 +22,10 @@ use alloc::vec::Vec;
 pub struct Unassigned {
     file: FileId,
     pages: PageRange,
-    ahead: bool,
+    /// The open description whose policy reads them ahead; nothing for demand.
+    planner: Option<OpenId>,
     /// Which window of the event they came from; each missing run counts as a window.
     window: u32,
-    planner: u32,
 }
 
 /// Windows of one event are numbered from here; the number only has to differ.
@@ -62,14 +62,14 @@ impl Machine {
     ) {
         if !self.plan.drop.is_empty() {
             // A read that waited for these pages fetches them in this event, and must not be taken for the planner.
-            self.commit(read.unwrap_or(u32::MAX));
+            self.commit(read);
             let dropped = core::mem::take(&mut self.plan.drop);
             dropped.into_iter().for_each(|range| self.invalidate(file, self.clip_range(file, range)));
         }
         let windows = core::mem::take(&mut self.plan.windows);
         for window in &windows {
             let beyond = window.range.len() - window.range.intersect(request).len();
-            self.count(open.0, |stats| {
+            self.count(Some(open), |stats| {
                 stats.ra_planned_bytes += beyond;
                 stats.ra_planned_ops += u64::from(beyond > 0);
             });
@@ -114,18 +114,18 @@ impl Machine {
             let inside = run.intersect(piece);
             let (before, after) = split_around(run, inside);
             if !inside.is_empty() {
-                self.send(Unassigned { file, pages: inside, ahead: false, window: number, planner: open.0 });
+                self.send(Unassigned { file, pages: inside, planner: None, window: number });
                 if let Some(slot) = read {
                     self.met(slot, Verdict::Miss);
                 }
             }
             for pages in [before, after] {
-                let refused = self.send_ahead(Unassigned { file, pages, ahead: true, window: number, planner: open.0 });
+                let refused = self.send_ahead(Unassigned { file, pages, planner: Some(open), window: number });
                 // Of what was planned alone, as `ra_planned_bytes` counts it: what the read asks for comes by demand.
                 let refused = self.clip(file, refused).intersect(window.range);
                 let bytes = refused.len() - refused.intersect(request).len();
                 if bytes > 0 {
-                    self.count(open.0, |stats| stats.ra_refused_bytes += bytes);
+                    self.count(Some(open), |stats| stats.ra_refused_bytes += bytes);
                 }
             }
             at = run.end;
@@ -138,7 +138,7 @@ impl Machine {
     /// Pages that a read misses and no policy has planned.
     pub(super) fn demand(&mut self, file: FileId, pages: PageRange) {
         let window = next_window(&self.unassigned);
-        self.send(Unassigned { file, pages, ahead: false, window, planner: u32::MAX });
+        self.send(Unassigned { file, pages, planner: None, window });
     }
 
     /// Ahead pages go on their way as far as there is room: half the cache may be in flight, and what reads hold or may
@@ -158,7 +158,7 @@ impl Machine {
         let refused = PageRange { first: unassigned.pages.first + granted, end: unassigned.pages.end };
         unassigned.pages.end = refused.first;
         if granted > 0 {
-            self.cache.depart(unassigned.file, unassigned.pages, true, unassigned.planner);
+            self.cache.depart(unassigned.file, unassigned.pages, unassigned.planner);
             self.tell_watcher(|| Note::Planned { file: unassigned.file, pages: unassigned.pages });
             self.unassigned.push(unassigned);
         }
@@ -173,7 +173,7 @@ impl Machine {
             self.evict(wanted - free);
         }
         self.note_thrash(unassigned.file, unassigned.pages);
-        self.cache.depart(unassigned.file, unassigned.pages, false, unassigned.planner);
+        self.cache.depart(unassigned.file, unassigned.pages, None);
         self.unassigned.push(unassigned);
     }
 
@@ -188,8 +188,9 @@ impl Machine {
         }
     }
 
-    /// Every page that went on its way in this event gets a fetch. Neighbours share one where the rules allow it.
-    pub(super) fn commit(&mut self, read: u32) {
+    /// Every page that went on its way in this event gets a fetch. Neighbours share one where the rules allow it. `read`: whose
+    /// demand this is, if it is that of a read.
+    pub(super) fn commit(&mut self, read: Option<u32>) {
         if self.unassigned.is_empty() {
             return;
         }
@@ -214,20 +215,19 @@ impl Machine {
         let pages = one.pages.end - first.pages.first;
         let neighbours = last.file == one.file && last.pages.end == one.pages.first;
         let apart = self.config.keep_windows_apart && last.window != one.window;
-        let ahead: u64 = group.iter().chain([one]).filter(|f| f.ahead).map(|f| f.pages.len()).sum();
+        let ahead: u64 = group.iter().chain([one]).filter(|f| f.planner.is_some()).map(|f| f.pages.len()).sum();
         let mixed = ahead > 0 && ahead < pages;
         let too_heavy = mixed && ahead * self.config.page.bytes() > self.config.max_piggyback_bytes;
         neighbours && pages <= most && !apart && !too_heavy
     }
 
-    fn make_fetch(&mut self, group: &[Unassigned], read: u32) {
+    fn make_fetch(&mut self, group: &[Unassigned], read: Option<u32>) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
         let pages = PageRange { first: first.pages.first, end: last.pages.end };
-        let demanded = group.iter().any(|f| !f.ahead);
-        let pure = group.iter().all(|f| !f.ahead);
+        let demanded = group.iter().any(|f| f.planner.is_none());
         let class = if demanded { Class::Demand } else { Class::Ahead };
-        let planner = group.iter().find(|f| f.ahead).map_or(u32::MAX, |f| f.planner);
-        let owner = pure.then_some(read);
+        let planner = group.iter().find_map(|f| f.planner);
+        let owner = if planner.is_none() { read } else { None };
         self.enqueue(Fetch::new(first.file, pages, class, owner, planner));
     }
 
@@ -305,12 +305,13 @@ impl Machine {
     }
 
     /// Reports the outcome of a plan to its policy, if the policy wants it and is still open.
-    pub(super) fn tell(&mut self, open: u32, outcome: Outcome) {
-        let Some(stream) = self.opens.get(open as usize).and_then(Option::as_ref).map(|o| o.stream) else { return };
+    pub(super) fn tell(&mut self, open: Option<OpenId>, outcome: Outcome) {
+        let Some(open) = open else { return };
+        let Some(stream) = self.opens.get(open.0 as usize).and_then(Option::as_ref).map(|o| o.stream) else { return };
         if let Some(stream) = self.streams.get_mut(stream)
             && stream.wants.outcome
         {
-            stream.turn_to(OpenId(open));
+            stream.turn_to(open);
             stream.policy.on_outcome(&outcome);
         }
     }

@@ -132,7 +132,7 @@ impl Machine {
             self.reads[slot].stage = Stage::Starved;
             self.starved.push_back(slot);
             // What the policy planned on seeing the read goes out without it.
-            self.commit(slot);
+            self.commit(Some(slot));
             return;
         }
         if serial {
@@ -177,7 +177,7 @@ impl Machine {
         while at < piece.end {
             at += self.look_up_at(slot, file, PageRange { first: at, end: piece.end });
         }
-        self.commit(slot);
+        self.commit(Some(slot));
     }
 
     /// Serves or fetches the pages at the start of `rest`; returns how many pages that was, at least one.
@@ -217,7 +217,7 @@ impl Machine {
                 break;
             }
         }
-        self.commit(slot);
+        self.commit(Some(slot));
         // Only what was looked at is this piece; the rest comes after it.
         let piece = PageRange { first: most.first, end: at };
         self.cache.pin(file, piece);
@@ -250,7 +250,7 @@ impl Machine {
                 policy.on_fault_hit(ask, &map, marked, plan)
             });
         }
-        self.commit(slot);
+        self.commit(Some(slot));
     }
 
     /// Asks about a mark with the mark taken away; puts it back if the policy wants that.
@@ -302,7 +302,7 @@ impl Machine {
             at += absent;
             at = self.cache.next_hole(file, PageRange { first: at, end: piece.end }).unwrap_or(piece.end);
         }
-        self.commit(slot);
+        self.commit(Some(slot));
         self.reads[slot].stage = Stage::Waiting;
         self.wait_for_fetches(slot);
     }
@@ -319,7 +319,7 @@ impl Machine {
         if last && !read.range.is_empty() {
             let bytes = read.range.len();
             let stall_ns = if verdict == Verdict::Hit { 0 } else { now.since(read.began) };
-            self.count(open.0, |stats| {
+            self.count(Some(open), |stats| {
                 stats.demand_reads += 1;
                 stats.demand_bytes += bytes;
                 stats.stall_ns += stall_ns;
@@ -479,8 +479,8 @@ impl Read {
     }
 
     /// The open description it came through.
-    pub fn open_id(&self) -> u32 {
-        self.open.0
+    pub fn open_id(&self) -> OpenId {
+        self.open
     }
 
     /// Looking at pages now, with these pinned: no other read's eviction may take them.

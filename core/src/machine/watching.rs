@@ -72,7 +72,7 @@ impl Machine {
     /// Counts an answer by its pattern, and keeps it for listeners of decisions and for listeners of everything.
     pub(super) fn note(&mut self, open: OpenId, read: Option<ReadId>, question: Question, at: u64) {
         if let Some(pattern) = question.pattern(self.plan.why, !self.plan.windows.is_empty()) {
-            self.count(open.0, |stats| stats.decisions.count(pattern));
+            self.count(Some(open), |stats| stats.decisions.count(pattern));
         }
         let (windows, why) = (&self.plan.windows, self.plan.why);
         if let Some(decisions) = self.decisions.as_mut().filter(|_| !windows.is_empty()) {
