@@ -1,7 +1,9 @@
-//! The threads of a driver: its workers, and those that attend to queues.
+//! The threads of a driver, so that they can be joined: workers, and those that reap queues for tasks.
 //!
 //! A thread that has ended keeps its stack until it is joined. So those that have ended are joined when another is started and
 //! when a reader is closed, not only at the end: an engine may live for months, and its threads for seconds.
+//!
+//! Example: a worker ends at the second 5. The next `spawn`, at the second 60, joins it before it starts another.
 //!
 //! ```text
 //!   spawn ──► running ──► ended ──(next spawn, close, end of the driver)──► joined
@@ -19,7 +21,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts a thread. False when there is none to be had.
+    /// Starts a thread. False when the system refuses.
     pub fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> bool {
         self.join_ended();
         if system::allowed(SystemRequest::Thread).is_err() {
