@@ -1,4 +1,4 @@
-//! The rules of the house (docs/design.md), held by a test: what each room may do, how its files look.
+//! The rules of the house (docs/architecture.md), held by a test: what each room may do, how its files look.
 
 use std::fs;
 use std::path::{Path, PathBuf};
