@@ -102,6 +102,12 @@ impl Files {
         self.get(file).map_or(Known::default(), |file| file.known)
     }
 
+    /// The same, and whether its source still has to say what it holds since it changed.
+    #[inline]
+    pub fn known_now(&self, file: FileId) -> (Known, bool) {
+        self.get(file).map_or_else(Default::default, |file| (file.known, file.accepting != Accepting::No))
+    }
+
     /// One more owner of its source.
     pub fn source(&self, file: FileId) -> Option<Remote<dyn Source>> {
         self.get(file).map(|file| file.source.share())

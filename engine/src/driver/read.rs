@@ -75,8 +75,7 @@ pub fn read(
     }
     let mut question = SizeQuestion::NotAsked;
     loop {
-        let known = state.files.known(file);
-        match version_cursor::gate(known, state.files.is_accepting(file), seen, range, question) {
+        match version_cursor::gate(&state.files, file, seen, range, question) {
             Gate::Open | Gate::Asking => break,
             Gate::Over(end) => {
                 state.unlock();
@@ -93,7 +92,7 @@ pub fn read(
     let Some(slot) = state.reads.take_slot() else { return Err(Fault::Read(Error::Limit)) };
     state.begin(now, slot, open, range);
     let Finished { state, outcome } = finish(state, Begun { slot, file, range }, buf, &mut Given::default(), waits)?;
-    let outcome = version_cursor::settle(state.files.known(file), seen, outcome);
+    let outcome = version_cursor::settle(&state.files, file, seen, outcome);
     state.unlock();
     outcome.map_err(Fault::Read)
 }

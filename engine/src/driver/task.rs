@@ -115,8 +115,7 @@ fn begin<'a>(
             (true, true) => SizeQuestion::Asking,
             (true, false) => SizeQuestion::Answered,
         };
-        let known = state.files.known(file);
-        match version_cursor::gate(known, state.files.is_accepting(file), task.seen, range, question) {
+        match version_cursor::gate(&state.files, file, task.seen, range, question) {
             Gate::Open => break,
             Gate::Over(end) => return Ok(Start::Not(Polled::over(state, progress, end))),
             Gate::Ask if state.workers.is_unavailable() => {
@@ -179,7 +178,7 @@ fn go_on<'a>(
         state.want_reaper_thread(file);
         return Ok(Polled::pending(state));
     };
-    let outcome = version_cursor::settle(state.files.known(file), task.seen, outcome);
+    let outcome = version_cursor::settle(&state.files, file, task.seen, outcome);
     Ok(Polled { state, outcome: Poll::Ready(outcome.map_err(Fault::Read)) })
 }
 

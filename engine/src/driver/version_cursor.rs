@@ -13,10 +13,10 @@
 //! A pinned reader has promised a size to a client with a cache of its own. Whether a file that grew was appended to can only
 //! be guessed from a sample of its bytes, so for such a client any other size is another version.
 
-use super::files::Known;
+use super::files::Files;
 use crate::error::Fault;
 use foreread_core::event::Error;
-use foreread_core::units::ByteRange;
+use foreread_core::units::{ByteRange, FileId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the head of this file.
@@ -103,9 +103,10 @@ pub enum SizeQuestion {
     Answered,
 }
 
-/// Whether a read of `range` may begin on a file of which this is `known`.
+/// Whether a read of `range` may begin on this file.
 #[inline]
-pub fn gate(known: Known, accepting: bool, cursor: &VersionCursor, range: ByteRange, question: SizeQuestion) -> Gate {
+pub fn gate(files: &Files, file: FileId, cursor: &VersionCursor, range: ByteRange, question: SizeQuestion) -> Gate {
+    let (known, accepting) = files.known_now(file);
     if !cursor.knows(known.version) {
         return Gate::Over(Err(Fault::Read(Error::Changed)));
     }
@@ -127,7 +128,17 @@ pub fn gate(known: Known, accepting: bool, cursor: &VersionCursor, range: ByteRa
 }
 
 /// How a read has ended: one that was served while the source grew may hold bytes from after that.
-pub fn settle(known: Known, cursor: &VersionCursor, outcome: Result<usize, Error>) -> Result<usize, Error> {
+#[inline]
+pub fn settle(
+    files: &Files,
+    file: FileId,
+    cursor: &VersionCursor,
+    outcome: Result<usize, Error>,
+) -> Result<usize, Error> {
+    if cursor.size().is_none() && outcome.is_ok() {
+        return outcome;
+    }
+    let known = files.known(file);
     let grew = cursor.size().is_some_and(|pinned| pinned != known.size);
     let outcome = if grew { outcome.and(Err(Error::Changed)) } else { outcome };
     if outcome == Err(Error::Changed) {
