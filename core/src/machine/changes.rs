@@ -3,6 +3,7 @@
 //! Never: serves an old byte after the change was reported. Present pages go at once, pages in flight are doomed, and
 //! reads that waited for them fetch anew (or fail, when the whole version is gone).
 
+use super::plans::{AskedFor, Asker};
 use super::{Machine, Question};
 use crate::cache::GROUP_PAGES;
 use crate::event::{Advice, Error};
@@ -79,8 +80,8 @@ impl Machine {
         if advice == Advice::WillNeed {
             range = self.heard(range);
         }
-        let question = (range, range.start(), false);
-        self.ask((file, open, stream), question, |policy, ask, plan| policy.on_advice(ask, advice, plan));
+        let question = AskedFor { request: range, at: range.start(), random: false };
+        self.ask(Asker { file, open, stream }, question, |policy, ask, plan| policy.on_advice(ask, advice, plan));
         self.note(open, None, Question::Advice, range.start());
         self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
         self.commit(None);
@@ -93,8 +94,8 @@ impl Machine {
     pub(super) fn prefetch(&mut self, open: OpenId, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
         let range = self.heard(range);
-        let question = (range, range.start(), false);
-        self.ask((file, open, stream), question, |_, _, plan| {
+        let question = AskedFor { request: range, at: range.start(), random: false };
+        self.ask(Asker { file, open, stream }, question, |_, _, plan| {
             plan.why = Some(Why::Asked);
             plan.read(range.start(), range.len(), None);
         });

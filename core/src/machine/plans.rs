@@ -28,6 +28,25 @@ pub struct Unassigned {
     window: u32,
 }
 
+/// For which open description a policy is asked.
+#[derive(Clone, Copy)]
+pub struct Asker {
+    pub file: FileId,
+    pub open: OpenId,
+    /// Its slot among the streams.
+    pub stream: u32,
+}
+
+/// What a policy is asked about.
+#[derive(Clone, Copy)]
+pub struct AskedFor {
+    pub request: ByteRange,
+    /// The byte that the question is about.
+    pub at: u64,
+    /// The caller has said that it reads at random.
+    pub random: bool,
+}
+
 /// Windows of one event are numbered from here; the number only has to differ.
 fn next_window(unassigned: &[Unassigned]) -> u32 {
     unassigned.last().map_or(0, |f| f.window + 1)
@@ -37,8 +56,8 @@ impl Machine {
     /// Puts a question to a policy; the answer is in `self.plan`.
     pub(super) fn ask(
         &mut self,
-        (file, open, stream): (FileId, OpenId, u32),
-        (request, at, random): (ByteRange, u64, bool),
+        Asker { file, open, stream }: Asker,
+        AskedFor { request, at, random }: AskedFor,
         question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
     ) {
         self.plan.clear();

@@ -3,6 +3,7 @@
 //! Never: drops a read on the floor. `ensure` is the one place that decides between waiting and serving, and
 //! it fetches whatever is absent, however it came to be absent.
 
+use super::plans::{AskedFor, Asker};
 use super::{MAX_READS, Machine, Note, Question, Stream, Verdict};
 use crate::event::{Action, Error, Mapping};
 use crate::policy::{Ask, DemandMode, Plan, Policy};
@@ -434,7 +435,7 @@ impl Machine {
         question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
     ) -> bool {
         let Read { id, open, file, stream, request, random, piece, .. } = self.reads[slot];
-        self.ask((file, open, stream), (request, at, random), question);
+        self.ask(Asker { file, open, stream }, AskedFor { request, at, random }, question);
         self.note(open, Some(id), what, at);
         let keep = self.plan.keep_mark;
         if !self.plan.is_empty() {

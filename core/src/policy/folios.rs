@@ -85,7 +85,7 @@ pub struct FolioWindow {
     pub order: u32,
 }
 
-/// A read page by page, after clipping to the file.
+/// A read page by page: in [`Placed`] it is clipped to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw {
     /// First page.
@@ -144,7 +144,7 @@ impl Shape {
         }
         // Rounding down may have left `k` before `at`: the kernel's subtraction wraps, and nothing is read.
         if let Some(done) = k.checked_sub(at).filter(|&done| size > done) {
-            self.fetch(sight, end, (k, size - done, async_size), &mut placed);
+            self.fetch(sight, end, Raw { index: k, nr: size - done, lookahead: async_size }, &mut placed);
         }
         placed
     }
@@ -159,9 +159,10 @@ impl Shape {
         (k..folio.end()).all(|page| !sight.is_cached(page)).then_some(folio)
     }
 
-    /// 4.6, REST: the absent ones of `nr` pages from `k`, one smallest folio at a time. The mark is `lookahead` pages
+    /// 4.6, REST: the absent ones of the pages of `raw`, one smallest folio at a time. The mark is `lookahead` pages
     /// before the end. Clipping shortens the read but not the lookahead, so the mark moves to the front, and away.
-    pub fn fetch(&self, sight: &impl Sight, end: u64, (k, nr, lookahead): (u64, u64, u64), placed: &mut Placed) {
+    pub fn fetch(&self, sight: &impl Sight, end: u64, raw: Raw, placed: &mut Placed) {
+        let Raw { index: k, nr, lookahead } = raw;
         let nr = nr.min(end.saturating_sub(k));
         if nr == 0 {
             return;
@@ -269,10 +270,10 @@ mod tests {
         assert_eq!(place(BLOCKS, &cached(&[(4, 2)]), END, (5, 8, 3, 0)), "o2");
         assert_eq!(place(BLOCKS, &cached(&[(8, 2)]), END, (4, 8, 3, 0)), "4:2 raw 8+4-3 o2");
         let mut placed = Placed::default();
-        BLOCKS.fetch(&&empty, 6000, (5338, 6, 0), &mut placed);
+        BLOCKS.fetch(&&empty, 6000, Raw { index: 5338, nr: 6, lookahead: 0 }, &mut placed);
         assert_eq!(told(&placed), "5336:2 5340:2 raw 5338+6-0 o0");
         let mut placed = Placed::default();
-        BLOCKS.fetch(&&empty, END, (100, 20, 10), &mut placed);
+        BLOCKS.fetch(&&empty, END, Raw { index: 100, nr: 20, lookahead: 10 }, &mut placed);
         assert_eq!(told(&placed), "100:2 104:2 108:2 112:2m 116:2 raw 100+20-10 o0");
     }
 }

@@ -14,7 +14,7 @@
 
 use super::{
     Ask, Outcome, Plan, Policy, Wants,
-    folios::{Folio, Placed, Shape, Sight},
+    folios::{Folio, Placed, Raw, Shape, Sight},
     folios_cursor::Cursor,
     folios_index::Folios,
     linux_6_18_reader::{KernelReader, touch_of},
@@ -93,7 +93,7 @@ impl Large {
         plan.why = reader.why.take();
         plan.keep_mark = todo == Todo::Keep;
         for (i, nr) in todo.pieces(SHAPE.min_order) {
-            SHAPE.fetch(&ask, end, (i, nr, 0), &mut placed);
+            SHAPE.fetch(&ask, end, Raw { index: i, nr, lookahead: 0 }, &mut placed);
             fetch(ask, i, nr, None, plan);
         }
         self.remember(ask, &placed);

@@ -62,6 +62,12 @@ pub enum Opened {
     NoReader,
 }
 
+/// A source that is to say what it holds since it changed, and the version that this will be.
+pub struct NewVersion {
+    pub source: Remote<dyn Source>,
+    pub version: u64,
+}
+
 /// A reader that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
@@ -194,10 +200,10 @@ impl Files {
 
     /// The source to be asked what it holds since it changed, and the version that this will be. Given to one thread only,
     /// which asks.
-    pub fn begin_accept(&mut self, file: FileId) -> Option<(Remote<dyn Source>, u64)> {
+    pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
         let entry = self.get_mut(file).filter(|entry| entry.accepting == Accepting::Due)?;
         entry.accepting = Accepting::Asked;
-        Some((entry.source.share(), entry.known.version))
+        Some(NewVersion { source: entry.source.share(), version: entry.known.version })
     }
 
     /// The source has said what it holds. False when it has changed again, or is closed.

@@ -11,6 +11,7 @@
 //! Example: a read of 4 KiB reaches past the known end of a log file. `check` asks the source, which has grown by 1 MiB;
 //! the machine learns the new size, and the read is served. A panic in a source is an error of that source.
 
+use super::files::NewVersion;
 use super::jobs::{Job, Part, Transferred};
 use super::lock::WAKEUP_TIMEOUT;
 use super::panics::guarded;
@@ -95,7 +96,7 @@ pub fn check(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
 /// Has a source that was found to be another version say what it holds now. Done by the thread that found it; readers of
 /// the file wait meanwhile, and no others.
 pub fn accept(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
-    let Some((source, version)) = state.files.begin_accept(file) else { return Ok(state) };
+    let Some(NewVersion { source, version }) = state.files.begin_accept(file) else { return Ok(state) };
     let shared = state.shared();
     // Reads that wait for bytes of the old version fail now.
     let outside = state.unlock();

@@ -14,7 +14,7 @@
 use super::recording::{Act, Header, Op, PAGE};
 use foreread_core::event::Advice;
 use foreread_core::policy::kernel::{
-    Called, Cursor, Folio, FolioWindow, Folios, KernelReader, Placed, Shape, Sight, Todo, Touch,
+    Called, Cursor, Folio, FolioWindow, Folios, KernelReader, Placed, Raw, Shape, Sight, Todo, Touch,
 };
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -301,7 +301,7 @@ impl World {
         }
         for (i, nr) in todo.pieces(self.shape.min_order) {
             let mut placed = Placed::default();
-            self.shape.fetch(&&self.folios, self.end(), (i, nr, 0), &mut placed);
+            self.shape.fetch(&&self.folios, self.end(), Raw { index: i, nr, lookahead: 0 }, &mut placed);
             self.take_in(&placed);
         }
     }

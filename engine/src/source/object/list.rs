@@ -77,7 +77,7 @@ impl Prefix {
             let remedy = "write s3://BUCKET/PREFIX/, or name one object".to_string();
             return Err(error("only prefixes of S3 can be listed".to_string(), remedy));
         };
-        let (s3, account) = store::s3(&bucket, &settings).map_err(|(why, remedy)| error(why, remedy))?;
+        let (s3, account) = store::s3(&bucket, &settings).map_err(|unfit| error(unfit.why, unfit.remedy))?;
         let prefix = key.strip_suffix('/').unwrap_or(&key).to_string();
         if !key.is_empty() && page::plain(&prefix).is_none() {
             let why = "the prefix has an empty part, `.`, `..` or a character that is no text".to_string();

@@ -87,7 +87,8 @@ impl Object {
             let remedy = "name an object, s3://BUCKET/KEY; a mount shows a whole prefix".to_string();
             return Err(error("it is a prefix, not an object".to_string(), remedy, EISDIR));
         }
-        let (store, path) = store::connect(&place, &settings).map_err(|(why, remedy)| error(why, remedy, EINVAL))?;
+        let (store, path) =
+            store::connect(&place, &settings).map_err(|unfit| error(unfit.why, unfit.remedy, EINVAL))?;
         Object::at(store, path, name, settings)
     }
 

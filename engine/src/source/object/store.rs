@@ -59,14 +59,27 @@ pub struct Store {
     pub account: Account,
 }
 
+/// Why a place cannot be read from, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    pub why: String,
+    pub remedy: String,
+}
+
+impl Unfit {
+    fn new(why: String, remedy: &str) -> Unfit {
+        Unfit { why, remedy: remedy.to_string() }
+    }
+}
+
 /// Sets up what reads from a place, and the path to ask it for.
 ///
 /// # Errors
 /// Why not, and what to do.
-pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path), (String, String)> {
+pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path), Unfit> {
     match place {
         Place::Http { url, authorization } => {
-            let line = |e: object_store::Error| (super::refusal::one_line(&e.to_string()), "check the URL".to_string());
+            let line = |e: object_store::Error| Unfit::new(super::refusal::one_line(&e.to_string()), "check the URL");
             let authorization = authorization.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
             let store = HttpBuilder::new()
                 .with_url(url.as_str())
@@ -79,7 +92,7 @@ pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path)
         Place::S3 { bucket, key } => {
             let key = Path::parse(key).map_err(|_| {
                 let why = "the key has an empty part, `.`, `..` or a character that is no text".to_string();
-                (why, "copy the object to a plainer key".to_string())
+                Unfit::new(why, "copy the object to a plainer key")
             })?;
             let (objects, account) = s3(bucket, settings)?;
             Ok((Store { objects, account }, key))
@@ -96,11 +109,11 @@ const URLS: &[&str] =
 ///
 /// # Errors
 /// Why not, and what to do.
-fn check(settings: &ObjectSettings) -> Result<(), (String, String)> {
+fn check(settings: &ObjectSettings) -> Result<(), Unfit> {
     let named =
         settings.variables.iter().filter(|(name, value)| VARIABLES.contains(&name.as_str()) && !value.is_empty());
     for (name, value) in named {
-        let refuse = |why: &str, remedy: &str| Err((format!("{name} {why}"), remedy.to_string()));
+        let refuse = |why: &str, remedy: &str| Err(Unfit::new(format!("{name} {why}"), remedy));
         if !name.ends_with("_FILE") && !value.bytes().all(|b| b.is_ascii_graphic()) {
             let remedy = "set it again without blanks and line breaks (printf, not echo)";
             return refuse("holds a blank, a line break or a character that is not ASCII", remedy);
@@ -125,13 +138,13 @@ fn check(settings: &ObjectSettings) -> Result<(), (String, String)> {
 ///
 /// # Errors
 /// Why not, and what to do.
-pub fn s3(bucket: &str, settings: &ObjectSettings) -> Result<(Arc<AmazonS3>, Account), (String, String)> {
+pub fn s3(bucket: &str, settings: &ObjectSettings) -> Result<(Arc<AmazonS3>, Account), Unfit> {
     check(settings)?;
     let on = |name: &str| settings.variable(name).is_some_and(|v| matches!(v, "1" | "true" | "yes" | "TRUE" | "True"));
     let endpoint = settings.variable("AWS_ENDPOINT_URL_S3").or(settings.variable("AWS_ENDPOINT_URL"));
     if endpoint.is_some_and(|url| url.starts_with("http://")) && !on("AWS_ALLOW_HTTP") {
         let why = "the endpoint speaks no TLS, so that anybody on the way could read the object".to_string();
-        return Err((why, "set AWS_ALLOW_HTTP=true, or an endpoint with https://".to_string()));
+        return Err(Unfit::new(why, "set AWS_ALLOW_HTTP=true, or an endpoint with https://"));
     }
     let mut builder = AmazonS3Builder::new();
     for (name, value) in &settings.variables {
@@ -156,7 +169,7 @@ pub fn s3(bucket: &str, settings: &ObjectSettings) -> Result<(Arc<AmazonS3>, Acc
         .build();
     let store = store.map_err(|error| {
         let why = super::refusal::one_line(&error.to_string());
-        (why, "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL".to_string())
+        Unfit::new(why, "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL")
     })?;
     Ok((Arc::new(store), if named { Account::Named } else { Account::Nobody }))
 }
@@ -237,7 +250,8 @@ mod tests {
             let variables = vec![(name.to_string(), value.to_string())];
             let settings = ObjectSettings { variables, ..ObjectSettings::default() };
             let place = Place::S3 { bucket: "bucket".to_string(), key: "key".to_string() };
-            let (said, remedy) = connect(&place, &settings).err().unwrap_or_else(|| panic!("{name}={value} is taken"));
+            let Unfit { why: said, remedy } =
+                connect(&place, &settings).err().unwrap_or_else(|| panic!("{name}={value} is taken"));
             assert!(said.starts_with(&format!("{name} {why}")), "{said}");
             assert!(!said.contains("can") && !remedy.is_empty(), "{said}");
         }
