@@ -35,6 +35,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::Store;
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use url::decoded;
 pub use url::names_a_prefix;
 use version::Version;
