@@ -319,7 +319,7 @@ impl State {
     fn plan(&mut self) -> Option<Wakeups> {
         let mut filled = Filled::default();
         // At the end of the driver nothing more is submitted.
-        if self.jobs.len() > 0 && !self.workers.is_closing() {
+        if !self.jobs.is_empty() && !self.workers.is_closing() {
             self.fill_batches(&mut filled);
         }
         let idle_poll =
