@@ -76,7 +76,7 @@ fn span_ns(bytes: u64, bytes_per_s: u64) -> u64 {
 
 /// Lets `device` work until it has nothing left, and returns the time of each arrival: for tests.
 #[cfg(test)]
-fn run_dry(device: &mut dyn Device) -> Vec<(u64, Arrival)> {
+pub(crate) fn run_dry(device: &mut dyn Device) -> Vec<(u64, Arrival)> {
     let (mut log, mut out) = (Vec::new(), Vec::new());
     while let Some(at) = device.next_time() {
         device.advance(at, &mut out);

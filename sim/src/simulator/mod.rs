@@ -129,6 +129,8 @@ pub fn run_mapped(setup: &Setup<'_>, device: Box<dyn Device>) -> (RunResult, Out
 
 /// An observer that gets every event before the machine does, and all that the machine notes about it.
 pub trait Watch {
+    /// The time of the next event, in virtual nanoseconds.
+    fn time(&mut self, _now_ns: u64) {}
     /// What happens next.
     fn event(&mut self, event: &Event);
     /// What the machine noted on it, oldest first.
@@ -397,6 +399,7 @@ impl<'a> Sim<'a> {
 
     fn tell(&mut self, now: u64, event: Event) {
         if let Some(watch) = &mut self.watch {
+            watch.time(now);
             watch.event(&event);
         }
         self.machine.handle(Nanos(now), event);

@@ -135,13 +135,13 @@ impl Workload {
     pub const PAGE_BYTES: u64 = PAGE_BYTES;
 
     /// A workload of one job on one file.
-    pub(super) fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
+    pub(crate) fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
         let job = Job { depth, ..Job::new(0, 0, requests) };
         Workload { name: name.to_string(), files: vec![size], page_bytes: PAGE_BYTES, jobs: vec![job] }
     }
 
     /// A workload of no job yet on these files.
-    pub(super) fn on_files(name: &str, files: Vec<u64>) -> Workload {
+    pub(crate) fn on_files(name: &str, files: Vec<u64>) -> Workload {
         Workload { name: name.to_string(), files, page_bytes: PAGE_BYTES, jobs: Vec::new() }
     }
 

@@ -1,0 +1,192 @@
+//! Which cells are measured, fixed before the policy that they judge was tuned.
+//!
+//! `baseline` is every combination of 7 devices, 21 workloads and 2 caches that fits: 290 cells. `fractional` has more workloads
+//! and devices than can be combined in minutes: each workload runs on a few devices, chosen by a rule and not by result, so that
+//! each device gets about as many workloads. `full` is every combination of those.
+//!
+//! ```text
+//!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M
+//! ```
+//! 12 devices and steps of 5 from 3 i: the three are different, and a device's neighbours in the list go to other workloads.
+//!
+//! Weights: every cell counts once in the geometric means. Source of the lists: issue 18 and its evaluation plan.
+
+use super::{devices, opponents, workloads};
+use std::fmt;
+
+/// Which set of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// The 290 cells.
+    Baseline,
+    /// A part of all combinations.
+    Fractional,
+    /// All combinations.
+    Full,
+}
+
+/// A workload on a device with a cache.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cell {
+    /// As [`workloads::build`] reads it.
+    pub workload: String,
+    /// As [`devices::find`] reads it.
+    pub device: String,
+    /// Bytes of cache.
+    pub cache: u64,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {} with {} MiB", self.workload, self.device, self.cache >> 20)
+    }
+}
+
+/// Devices of the baseline.
+pub const BASELINE_DEVICES: [&str; 7] =
+    ["hdd-7200", "ssd-sata", "nvme", "usb-cruzer", "rbd", "object-near", "object-far"];
+
+/// Workloads of the baseline.
+pub const BASELINE_WORKLOADS: [&str; 21] = [
+    "sequential",
+    "sequential:record=4K",
+    "sequential:depth=4",
+    "sequential:think=2000",
+    "random",
+    "dense-random",
+    "interleaved",
+    "interleaved:streams=16",
+    "readers",
+    "out-of-order",
+    "strided",
+    "skip",
+    "backward",
+    "thrash",
+    "tree",
+    "processes",
+    "boot-ide",
+    "boot-virtio",
+    "grep-ide",
+    "grep-virtio",
+    "aio-random",
+];
+
+/// Sizes of the cache: one that holds a workload of 128 MiB, and one that does not.
+pub const CACHES: [u64; 2] = [256 << 20, 16 << 20];
+
+/// Workloads whose next read follows from the ones before it.
+const PREDICTABLE: [&str; 7] = ["sequential", "interleaved", "readers", "out-of-order", "skip", "strided", "backward"];
+
+/// Devices of a fractional design for each workload.
+const DEVICES_A_WORKLOAD: usize = 3;
+
+impl Cell {
+    /// Whether the reads of its workload can be predicted, committed beforehand: what the share of the oracle's gain is of.
+    #[must_use]
+    pub fn predictable(&self) -> bool {
+        let name = self.workload.split(':').next().unwrap_or("");
+        PREDICTABLE.contains(&name)
+    }
+
+    /// Whether it is one of the patterns that no published policy follows, so that a mean without them is also shown.
+    #[must_use]
+    pub fn strided_or_backward(&self) -> bool {
+        self.workload.starts_with("strided") || self.workload.starts_with("backward")
+    }
+}
+
+impl Design {
+    /// Its cells, those that do not fit their device left out.
+    #[must_use]
+    pub fn cells(self) -> Vec<Cell> {
+        let all = |workloads: &[&str], devices: &[&str]| {
+            let mut cells = Vec::new();
+            for workload in workloads {
+                for device in devices {
+                    cells.extend(CACHES.map(|cache| cell(workload, device, cache)));
+                }
+            }
+            cells
+        };
+        let mut workloads: Vec<&str> = BASELINE_WORKLOADS.to_vec();
+        workloads.extend(workloads::NAMES);
+        let mut devices: Vec<&str> = BASELINE_DEVICES.to_vec();
+        devices.extend(devices::NAMES);
+        let mut cells = match self {
+            Design::Baseline => all(&BASELINE_WORKLOADS, &BASELINE_DEVICES),
+            Design::Full => all(&workloads, &devices),
+            Design::Fractional => fraction(&workloads, &devices),
+        };
+        cells.retain(|c| workloads::fits(&c.workload, &c.device));
+        cells
+    }
+
+    /// Seeds on which the best opponent of a cell is chosen, and those on which all are judged.
+    #[must_use]
+    pub fn seeds(self) -> (Vec<u64>, Vec<u64>) {
+        match self {
+            Design::Baseline => (vec![1], vec![4]),
+            Design::Fractional => (vec![1], vec![4, 5]),
+            Design::Full => ((1..=3).collect(), (4..=10).collect()),
+        }
+    }
+
+    /// The policies that are compared with.
+    #[must_use]
+    pub fn opponents(self) -> Vec<String> {
+        let names: &[&str] = match self {
+            Design::Baseline => &opponents::TWELVE,
+            Design::Fractional => &opponents::EIGHT,
+            Design::Full => return opponents::all(),
+        };
+        names.iter().map(|name| (*name).to_string()).collect()
+    }
+}
+
+fn cell(workload: &str, device: &str, cache: u64) -> Cell {
+    Cell { workload: workload.to_string(), device: device.to_string(), cache }
+}
+
+fn fraction(workloads: &[&str], devices: &[&str]) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (i, workload) in workloads.iter().enumerate() {
+        for j in 0..DEVICES_A_WORKLOAD {
+            let device = devices[(3 * i + 5 * j) % devices.len()];
+            cells.push(cell(workload, device, CACHES[(i + j) % 2]));
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// 7 x 21 x 2 less the two workloads of 5 and 6 GiB that do not fit a stick of 4 GB.
+    #[test]
+    fn the_baseline_has_290_cells() {
+        let cells = Design::Baseline.cells();
+        let different: BTreeSet<&Cell> = cells.iter().collect();
+        assert_eq!((cells.len(), different.len()), (290, 290));
+        assert_eq!(cells.iter().filter(|c| c.predictable()).count(), 11 * 7 * 2);
+    }
+
+    /// Ten minutes hold 3,000 runs; every workload and every device is there.
+    #[test]
+    fn the_fractional_design_is_small_and_covers_everything() {
+        let design = Design::Fractional;
+        let (choose, judge) = design.seeds();
+        let cells = design.cells();
+        let policies = design.opponents().len() + 1;
+        assert_eq!(policies, 9);
+        assert!(cells.len() * policies * (choose.len() + judge.len()) <= 3000, "{} cells", cells.len());
+        for name in BASELINE_WORKLOADS.iter().chain(&workloads::NAMES) {
+            assert!(cells.iter().any(|c| c.workload == *name), "{name}");
+        }
+        for name in BASELINE_DEVICES.iter().chain(&devices::NAMES) {
+            assert!(cells.iter().filter(|c| c.device == *name).count() >= 4, "{name}");
+        }
+        assert!(choose.iter().all(|seed| !judge.contains(seed)));
+    }
+}
