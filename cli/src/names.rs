@@ -44,7 +44,7 @@ pub fn refused(kind: &str, error: &SpecError, command: &str) -> Fail {
             Fail::input("unknown parameter", place, &format!("'{command}' lists them"))
         }
         SpecError::UnknownKey { name, key, known } => unknown(&format!("parameter of {name}"), key, known, command),
-        SpecError::Syntax { .. } => Fail::input(&format!("bad {kind}"), error, "write NAME:key=value,key=value"),
+        SpecError::Syntax(_) => Fail::input(&format!("bad {kind}"), error, "write NAME:key=value,key=value"),
         SpecError::Value { .. } => Fail::input(&format!("bad {kind}"), error, &format!("'{command}' lists the ranges")),
         _ => Fail::Input(format!("bad {kind}: {error}")),
     }

@@ -40,6 +40,7 @@ extern crate alloc;
 pub mod cache;
 pub mod event;
 pub mod machine;
+pub mod notation;
 pub mod policy;
 pub mod stats;
 pub mod units;

@@ -1,12 +1,14 @@
-//! The formats: what each is called, how it is recognised, which code reads and writes it.
+//! The formats: what each is called, how it is recognised, and the functions that read and write it.
 //!
 //! A format is written `NAME` or `NAME:key=value,...`, as policies and workloads are. Recognition is by content alone
-//! and refuses what would be a guess. Adding a format is one file and one row of [`ALL`]. Never: reads beyond the head.
+//! and refuses what would be a guess. Adding a format is one file and one row of [`ALL`]. Recognition sees the head of a
+//! file alone.
 
 use super::error::{Place, TraceError};
 use super::formats;
 use super::input::Input;
 use super::{Header, Import, Items};
+use foreread_core::notation::Spec;
 use std::io::Write;
 use std::path::Path;
 
@@ -117,18 +119,12 @@ pub static ALL: &[&Format] = &[
 /// It does not exist, or a pair is not one. `path` is what the error is about.
 pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
     let whole = |what: String, remedy: String| TraceError::new(path, Place::Whole, what, remedy);
-    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let spec = Spec::parse(text).map_err(|error| whole(error.to_string(), "write NAME:key=value,...".to_string()))?;
+    let name = spec.name;
     let names = || ALL.iter().map(|f| f.name).collect::<Vec<_>>().join(", ");
     let format = ALL.iter().find(|f| f.name == name);
     let format = *format.ok_or_else(|| whole(format!("unknown format '{name}'"), format!("one of {}", names())))?;
-    let mut pairs = Vec::new();
-    for pair in rest.split(',').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair
-            .split_once('=')
-            .ok_or_else(|| whole(format!("'{pair}' is no key=value"), format!("write {name}:key=value,...")))?;
-        pairs.push((key.to_string(), value.to_string()));
-    }
-    Ok((format, Pairs(pairs)))
+    Ok((format, Pairs(spec.pairs)))
 }
 
 /// The format of what begins with `head`.
@@ -148,6 +144,26 @@ pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
         (_, may) => {
             let what = format!("it could be {}", names(may));
             Err(TraceError::new(path, Place::Whole, what, "say which with --format, since their units differ"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_is_named_with_its_pairs() {
+        let path = Path::new("t");
+        let (format, mut pairs) = parse("csv: unit = us ,", path).expect("a format");
+        assert_eq!((format.name, pairs.take("unit").as_deref(), pairs.take("unit")), ("csv", Some("us"), None));
+        for (text, words) in [
+            ("csv:unit", "'unit' in 'csv:unit' is not key=value: t; write NAME:key=value,..."),
+            ("csv:a=1,a=2", "'a=2' in 'csv:a=1,a=2' sets 'a' a second time: t; write NAME:key=value,..."),
+            ("cvs", "unknown format 'cvs': t; one of foreread, blkparse, "),
+        ] {
+            let error = parse(text, path).err().expect(text).to_string();
+            assert!(error.starts_with(words), "{error}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Reading and writing `NAME:key=value,...`: the notation of policies, and of workloads and models beside them.
+//! Reading and writing policies as `NAME:key=value,...`, and the values of workloads in the same notation.
 //!
-//! [`Spec`] is the notation alone; a [`PolicyDraft`] is a policy with every value checked, of which some may depend on
+//! [`Spec`] is the notation alone (`notation.rs`); a [`PolicyDraft`] is a policy with every value checked, of which some may depend on
 //! the storage; a [`PolicySpec`] is one with every value known, and the only one that can be built. Never: guesses. An
 //! unknown name or key is an error that carries what was meant, for the caller to suggest the nearest.
 //!
@@ -10,6 +10,7 @@
 
 use super::capacity::Cap;
 use super::{ALL, Info, Param, Policy, Unit};
+use crate::notation::{NotationError, Spec};
 use crate::units::{SizeError, format_size, parse_size};
 use alloc::boxed::Box;
 use alloc::format;
@@ -17,35 +18,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A name and its keys, nothing checked but the notation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spec {
-    /// The text before the colon.
-    pub name: String,
-    /// Keys and values in the order written.
-    pub pairs: Vec<(String, String)>,
-}
-
 impl Spec {
-    /// Reads the notation.
-    ///
-    /// # Errors
-    /// [`SpecError::Syntax`] where a part after the colon is not `key=value`, or a key occurs twice.
-    pub fn parse(text: &str) -> Result<Spec, SpecError> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let mut pairs: Vec<(String, String)> = Vec::new();
-        for part in rest.split(',').filter(|p| !p.is_empty()) {
-            let Some((key, value)) = part.split_once('=') else {
-                return Err(SpecError::Syntax { text: text.to_string(), part: part.to_string() });
-            };
-            if pairs.iter().any(|(k, _)| k == key) {
-                return Err(SpecError::Syntax { text: text.to_string(), part: part.to_string() });
-            }
-            pairs.push((key.trim().to_string(), value.trim().to_string()));
-        }
-        Ok(Spec { name: name.trim().to_string(), pairs })
-    }
-
     /// The values of `params` in their order: what was written, or the default.
     ///
     /// # Errors
@@ -63,7 +36,7 @@ impl Spec {
     }
 
     fn written(&self, param: &Param) -> Option<&str> {
-        self.pairs.iter().find(|(k, _)| k == param.key).map(|(_, v)| v.as_str())
+        self.get(param.key)
     }
 
     fn value(&self, param: &Param, text: &str) -> Result<u64, SpecError> {
@@ -307,8 +280,8 @@ impl fmt::Debug for PolicySpec {
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 #[non_exhaustive]
 pub enum SpecError {
-    /// A part is not `key=value`, or its key occurs twice.
-    Syntax { text: String, part: String },
+    /// A part is not `key=value`, or repeats a key.
+    Syntax(NotationError),
     /// No such name.
     UnknownName { name: String, known: Vec<&'static str> },
     /// The name has no such key.
@@ -322,7 +295,7 @@ pub enum SpecError {
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SpecError::Syntax { text, part } => write!(f, "'{part}' in '{text}' is not one key=value"),
+            SpecError::Syntax(error) => error.fmt(f),
             SpecError::UnknownName { name, .. } => write!(f, "there is no '{name}'"),
             SpecError::UnknownKey { name, key, .. } => write!(f, "'{name}' has no parameter '{key}'"),
             SpecError::Value { name, key, value, why } => write!(f, "{name}: {key}={value} {why}"),
@@ -334,3 +307,9 @@ impl fmt::Display for SpecError {
 }
 
 impl core::error::Error for SpecError {}
+
+impl From<NotationError> for SpecError {
+    fn from(error: NotationError) -> SpecError {
+        SpecError::Syntax(error)
+    }
+}

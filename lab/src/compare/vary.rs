@@ -15,7 +15,7 @@ use crate::replay::{Mode, Replay};
 use crate::report::series::{SCHEMA, Series, Value, Varied};
 use crate::report::{Progress, Report};
 use crate::workload::{self, Chosen};
-use foreread_core::policy::spec::Spec;
+use foreread_core::notation::Spec;
 use foreread_core::policy::{Param, SpecError, Unit};
 use foreread_core::units::parse_size;
 use std::sync::Arc;

@@ -18,8 +18,9 @@ mod model;
 mod population;
 pub mod waits;
 
+use foreread_core::notation::Spec;
 use foreread_core::policy::Param;
-use foreread_core::policy::spec::{Spec, SpecError};
+use foreread_core::policy::spec::SpecError;
 
 pub use model::{Job, Kind, Request, Workload};
 pub use waits::Link;

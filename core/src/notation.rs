@@ -1,0 +1,113 @@
+//! The notation `NAME:key=value,...` in which policies, workloads, device models and trace formats are written.
+//!
+//! This file splits the text and checks its form; which names and keys exist, and what a value means, is for the caller.
+//! Spaces around names, keys and values are dropped, and so are empty parts.
+//!
+//! ```text
+//!   "linux-6.18:max=1M, folios=on"  ──►  name "linux-6.18", pairs [("max", "1M"), ("folios", "on")]
+//!   "none"                          ──►  name "none", no pairs
+//!   "none:max", "none:max=1,max=2"  ──►  NotationError
+//! ```
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A name and its pairs, of which the form is checked and nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// The text before the colon.
+    pub name: String,
+    /// Keys and values in the order written. No key is there twice.
+    pub pairs: Vec<(String, String)>,
+}
+
+impl Spec {
+    /// Splits the text.
+    ///
+    /// # Errors
+    /// A part after the colon is not `key=value`, or repeats a key.
+    pub fn parse(text: &str) -> Result<Spec, NotationError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for part in rest.split(',').filter(|part| !part.trim().is_empty()) {
+            let error = |repeated| NotationError { text: text.to_string(), part: part.trim().to_string(), repeated };
+            let (key, value) = part.split_once('=').ok_or_else(|| error(false))?;
+            let (key, value) = (key.trim(), value.trim());
+            if key.is_empty() {
+                return Err(error(false));
+            }
+            if pairs.iter().any(|(k, _)| k == key) {
+                return Err(error(true));
+            }
+            pairs.push((key.to_string(), value.to_string()));
+        }
+        Ok(Spec { name: name.trim().to_string(), pairs })
+    }
+
+    /// The value of a key, if it is written.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.pairs.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Why a text is not `NAME:key=value,...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotationError {
+    /// The whole text.
+    pub text: String,
+    /// The part after the colon that is wrong.
+    pub part: String,
+    /// Its key was written before; otherwise the part is not `key=value`.
+    pub repeated: bool,
+}
+
+impl fmt::Display for NotationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NotationError { text, part, repeated } = self;
+        match part.split_once('=').filter(|_| *repeated) {
+            Some((key, _)) => write!(f, "'{part}' in '{text}' sets '{}' a second time", key.trim()),
+            None => write!(f, "'{part}' in '{text}' is not key=value"),
+        }
+    }
+}
+
+impl core::error::Error for NotationError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> (String, Vec<(String, String)>) {
+        let spec = Spec::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        (spec.name, spec.pairs)
+    }
+
+    fn pair(key: &str, value: &str) -> (String, String) {
+        (key.to_string(), value.to_string())
+    }
+
+    #[test]
+    fn names_and_pairs_are_split() {
+        let name = || "name".to_string();
+        assert_eq!(parsed(" name : a=1, b = 2K ,, "), (name(), [pair("a", "1"), pair("b", "2K")].to_vec()));
+        assert_eq!(parsed("name"), (name(), Vec::new()));
+        assert_eq!(parsed("name:a=x=y:z"), (name(), [pair("a", "x=y:z")].to_vec()), "a value may hold = and :");
+        let spec = Spec::parse("name:a=,b=2").expect("the notation");
+        assert_eq!((spec.get("a"), spec.get("b"), spec.get("c")), (Some(""), Some("2"), None));
+    }
+
+    #[test]
+    fn a_part_that_is_no_pair_is_named() {
+        for (text, words) in [
+            ("name:a", "'a' in 'name:a' is not key=value"),
+            ("name:=1", "'=1' in 'name:=1' is not key=value"),
+            ("name:a=1,b", "'b' in 'name:a=1,b' is not key=value"),
+            ("name:a=1,a=2", "'a=2' in 'name:a=1,a=2' sets 'a' a second time"),
+            ("name:a=1, a = 1", "'a = 1' in 'name:a=1, a = 1' sets 'a' a second time"),
+        ] {
+            assert_eq!(Spec::parse(text).expect_err(text).to_string(), words);
+        }
+    }
+}
