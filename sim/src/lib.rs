@@ -14,6 +14,7 @@ pub mod evaluation;
 pub mod limits;
 pub mod peer;
 pub mod rng;
+pub mod scheduler;
 pub mod simulator;
 pub mod stats;
 pub mod workload;

@@ -4,11 +4,11 @@
 //! file, and of no other, are dropped. Never: writes to anything but its own scratch file, or drops caches globally;
 //! maps a file, or reads another than the one it was given (a workload that wants that is refused).
 
-mod crew;
 #[cfg(feature = "rbd")]
 pub mod librbd;
 mod model;
 mod pace;
+mod paced;
 mod scratch;
 
 use crate::report::RunResult;
@@ -293,8 +293,8 @@ fn kernel_advice(advice: Advice) -> rustix::fs::Advice {
 
 /// Carries out every job, a thread for each request that a job keeps going.
 fn run_jobs(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError> {
-    if needs_crew(workload) {
-        return with_crew(workload, target);
+    if needs_pacing(workload) {
+        return run_paced(workload, target);
     }
     let lanes: Vec<(&Job, AtomicUsize)> = workload.jobs.iter().map(|j| (j, AtomicUsize::new(0))).collect();
     let began = Instant::now();
@@ -322,15 +322,15 @@ fn run_jobs(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError
 }
 
 /// Whether there is more to do than to read one request after the other.
-fn needs_crew(workload: &Workload) -> bool {
+fn needs_pacing(workload: &Workload) -> bool {
     let waits = |job: &Job| job.timed || job.batch > 1 || job.after.is_some() || !job.links.is_empty();
     workload.jobs.iter().any(|job| waits(job) || job.requests.iter().any(|r| r.think_ns > 0))
-        || workload.jobs.iter().map(|job| job.depth.max(1)).sum::<u32>() > crew::MAX_WORKERS
+        || workload.jobs.iter().map(|job| job.depth.max(1)).sum::<u32>() > paced::MAX_WORKERS
 }
 
 /// Carries out jobs that pause or wait. Timed jobs fail if the reader was too late.
-fn with_crew(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError> {
-    let crew::Ran { time, latency, late } = crew::run(workload, target)?;
+fn run_paced(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError> {
+    let paced::PacedTimes { time, latency, late } = paced::run(workload, target)?;
     let late_ns = percentile_ns(&late, 99.0).unwrap_or(0);
     let p50_ns = percentile_ns(&latency, 50.0).unwrap_or(0);
     let too_late = late_ns > MAX_LATE_NS && late_ns as f64 > MAX_LATE_PART * p50_ns as f64;

@@ -1,24 +1,22 @@
-//! Carries out jobs that pause, wait for each other, or have fixed times: the live twin of the simulator's readers.
+//! Carries out jobs that pause, wait for each other, or have recorded times, on real storage, in worker threads.
 //!
 //! ```text
-//!   tokens by the time they are due     workers, one more whenever all others read
-//!     job 3 at 1.2 ms ──┐ popped by a free worker at its time ──► one request ──► the job's next, when it is due
-//!     job 1 at 5.0 ms   └ one of them watches the clock              └── last one: the jobs that waited for it
+//!   job scheduler ──requests that are due──► tasks ──► worker: read ──► served ──► job scheduler
+//!        └── time of the next one ──► one idle worker waits for it (the timekeeper), the others sleep
 //! ```
 //!
-//! An untimed job has a token for each request that it keeps going; the token waits out the pause and comes back when it
-//! has been served. A timed job has one, which comes back at the time of the next request, whether or not others still read.
-//! How late requests are issued is measured always: what a worker was too late for is not the storage's fault.
-//!
-//! Never: reads the clock for anything but pacing and latency.
+//! The job scheduler of `foreread-sim` says what is due; here are threads and the clock. Another worker is started
+//! whenever all others read. Worked example: two timed reads at 1.0 and 1.2 ms, of 0.5 ms each. The first worker sleeps
+//! until 0.85 ms, watches the clock until 1.0, takes the first read and wakes a second worker, which keeps the time of
+//! the second read. Lateness is measured for each request: a read that a worker issued too late says nothing of the
+//! storage.
 
 use super::{LiveError, Target};
 use crate::stats::{latency_histogram, record_latency};
-use crate::workload::waits::Waits;
 use crate::workload::{Kind, Workload};
+use foreread_sim::scheduler::{Issue, JobScheduler, Step};
 use hdrhistogram::Histogram;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,8 +32,8 @@ const FIRST_WORKERS: u32 = 8;
 /// A sleep ends this much later than asked for, or so: the rest is spent looking at the clock. In nanoseconds.
 const WATCH_NS: u64 = 150_000;
 
-/// What came of it.
-pub struct Ran {
+/// The times of a run.
+pub struct PacedTimes {
     /// When the last read was served.
     pub time: Duration,
     /// Of each read: since it was issued, or, of a timed job, since it was due.
@@ -44,107 +42,101 @@ pub struct Ran {
     pub late: Histogram<u64>,
 }
 
-/// A request of this job is due.
-type Token = Reverse<(u64, u64, u32)>;
-
-/// How far a job is.
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    next: usize,
-    /// Tokens, and requests of a timed job that are being served.
-    busy: u32,
-    /// Tokens that wait for the rest of their batch.
-    spare: u32,
-}
-
-struct State {
-    due: BinaryHeap<Token>,
-    order: u64,
-    jobs: Vec<Progress>,
-    waits: Waits,
-    /// Workers: all, those that do a request, and those that wait to be needed.
+struct PacedState<'a> {
+    scheduler: JobScheduler<'a>,
+    /// Requests that are due and that no worker has taken.
+    tasks: VecDeque<Issue>,
+    /// Workers: all, those that carry out a request, and those that sleep until they are needed.
     workers: u32,
     active: u32,
     idle: u32,
-    /// Until when one watches the clock.
-    watched_until: Option<u64>,
+    /// The time that the timekeeper waits for, while there is one.
+    kept_until: Option<u64>,
     ended_ns: u64,
     latency: Histogram<u64>,
     late: Histogram<u64>,
     failed: Option<LiveError>,
 }
 
-struct Crew<'a> {
+impl PacedState<'_> {
+    /// Takes what is due from the scheduler.
+    fn collect(&mut self, now: u64) {
+        loop {
+            while let Some(step) = self.scheduler.poll(now) {
+                if let Step::Issue(issue) = step {
+                    self.tasks.push_back(issue);
+                }
+            }
+            if !self.scheduler.expire(now) {
+                return;
+            }
+        }
+    }
+
+    /// When there is something to do for a worker that is free.
+    fn first_ns(&self) -> Option<u64> {
+        if self.tasks.is_empty() { self.scheduler.next_time() } else { Some(0) }
+    }
+}
+
+struct PacedRun<'a> {
     workload: &'a Workload,
     target: &'a Target<'a>,
     began: Instant,
-    most: u32,
-    state: Mutex<State>,
-    /// Something to do for one that waits, and something earlier for the one that watches.
+    max_workers: u32,
+    state: Mutex<PacedState<'a>>,
+    /// Signalled when a sleeping worker is needed, and when the timekeeper has an earlier time to keep.
     needed: Condvar,
     earlier: Condvar,
-    /// When the first token is due, for the one that watches closely.
+    /// The time that the timekeeper watches the clock for.
     first_ns: AtomicU64,
-}
-
-/// A request to be done.
-struct Task {
-    job: u32,
-    request: usize,
-    due_ns: u64,
 }
 
 /// Runs the workload to its end.
 ///
 /// # Errors
 /// The first of a request.
-pub fn run(workload: &Workload, target: &Target<'_>) -> Result<Ran, LiveError> {
+pub fn run(workload: &Workload, target: &Target<'_>) -> Result<PacedTimes, LiveError> {
     let demands = workload.jobs.iter().flat_map(|job| &job.requests).filter(|r| r.demands());
     let longest = demands.map(|r| r.len).max().unwrap_or(0).max(1);
-    let waits = Waits::of(&workload.jobs);
-    let free = waits.free();
-    let state = State {
-        due: BinaryHeap::new(),
-        order: 0,
-        jobs: vec![Progress::default(); workload.jobs.len()],
-        waits,
+    let state = PacedState {
+        scheduler: JobScheduler::new(&workload.jobs),
+        tasks: VecDeque::new(),
         workers: 1,
         active: 0,
         idle: 0,
-        watched_until: None,
+        kept_until: None,
         ended_ns: 0,
         latency: latency_histogram(),
         late: latency_histogram(),
         failed: None,
     };
-    let crew = Crew {
+    let paced = PacedRun {
         workload,
         target,
         began: Instant::now(),
-        most: (BUFFER_BYTES / longest).clamp(1, u64::from(MAX_WORKERS)) as u32,
+        max_workers: (BUFFER_BYTES / longest).clamp(1, u64::from(MAX_WORKERS)) as u32,
         state: Mutex::new(state),
         needed: Condvar::new(),
         earlier: Condvar::new(),
         first_ns: AtomicU64::new(0),
     };
     std::thread::scope(|scope| {
-        let mut state = crew.lock();
         if workload.jobs.iter().any(|job| job.timed) {
-            (1..FIRST_WORKERS.min(crew.most)).for_each(|_| crew.hire(&mut state, scope));
+            let mut state = paced.lock();
+            (1..FIRST_WORKERS.min(paced.max_workers)).for_each(|_| paced.spawn_worker(&mut state, scope));
         }
-        free.into_iter().for_each(|job| crew.begin(&mut state, job, 0));
-        drop(state);
-        crew.guarded(scope);
+        paced.guarded(scope);
     });
-    let state = crew.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let state = paced.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     match state.failed {
         Some(error) => Err(error),
-        None => Ok(Ran { time: Duration::from_nanos(state.ended_ns), latency: state.latency, late: state.late }),
+        None => Ok(PacedTimes { time: Duration::from_nanos(state.ended_ns), latency: state.latency, late: state.late }),
     }
 }
 
-impl Crew<'_> {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<'a> PacedRun<'a> {
+    fn lock(&self) -> MutexGuard<'_, PacedState<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,113 +144,41 @@ impl Crew<'_> {
         self.began.elapsed().as_nanos() as u64
     }
 
-    fn hire<'scope>(&'scope self, state: &mut State, scope: &'scope Scope<'scope, '_>) {
+    fn spawn_worker<'scope>(&'scope self, state: &mut PacedState<'a>, scope: &'scope Scope<'scope, '_>) {
         state.workers += 1;
         scope.spawn(move || self.guarded(scope));
     }
 
-    /// A job may begin at this time.
-    fn begin(&self, state: &mut State, number: u32, at: u64) {
-        let job = &self.workload.jobs[number as usize];
-        let tokens = if job.timed { 1 } else { (job.depth.max(1) as usize).min(job.requests.len().max(1)) };
-        state.jobs[number as usize].busy = tokens as u32;
-        (0..tokens).for_each(|_| self.come_back(state, number, at));
-    }
-
-    /// A token of a job goes on at `now`: when its next request is due.
-    fn come_back(&self, state: &mut State, number: u32, now: u64) {
-        let job = &self.workload.jobs[number as usize];
-        let due = match job.requests.get(state.jobs[number as usize].next) {
-            // However late the clock comes to it, it is late by its own time.
-            Some(request) if job.timed => request.think_ns,
-            Some(request) => now.saturating_add(request.think_ns),
-            None => now,
-        };
-        state.order += 1;
-        state.due.push(Reverse((due, state.order, number)));
-        self.hurry(state);
-    }
-
-    /// A token of a job is served: all that wait go on when they are a batch.
-    fn gather(&self, state: &mut State, number: u32, now: u64) {
-        let progress = &mut state.jobs[number as usize];
-        progress.spare += 1;
-        if progress.spare as usize >= self.workload.jobs[number as usize].together(progress.next) {
-            let together = std::mem::take(&mut progress.spare);
-            (0..together).for_each(|_| self.come_back(state, number, now));
-        }
-    }
-
-    /// Wakes the worker that watches the clock for something due earlier. False when there is none.
-    fn hurry(&self, state: &State) -> bool {
-        let first = state.due.peek().map_or(u64::MAX, |token| token.0.0);
-        if state.watched_until.is_some_and(|until| first < until) {
+    /// Wakes the timekeeper if there is something to do earlier than it waits for. False when there is no timekeeper.
+    fn hurry(&self, state: &PacedState<'a>) -> bool {
+        let first = state.first_ns().unwrap_or(u64::MAX);
+        if state.kept_until.is_some_and(|until| first < until) {
             self.first_ns.store(first, Ordering::Relaxed);
             self.earlier.notify_one();
         }
-        state.watched_until.is_some()
-    }
-
-    fn begin_all(&self, state: &mut State, ready: Vec<(u32, u64)>) {
-        ready.into_iter().for_each(|(number, at)| self.begin(state, number, at));
-    }
-
-    /// A token, or a request of a timed job, is over. With the last one the job is.
-    fn over(&self, state: &mut State, number: u32, now: u64) {
-        let busy = &mut state.jobs[number as usize].busy;
-        *busy -= 1;
-        if *busy > 0 {
-            return;
-        }
-        if self.workload.jobs[number as usize].requests.is_empty() {
-            let ready = state.waits.started(number, now);
-            self.begin_all(state, ready);
-        }
-        let ready = state.waits.ended(number, now);
-        self.begin_all(state, ready);
-    }
-
-    /// The next request of a token, if its job has one left.
-    fn take(&self, state: &mut State, number: u32, due_ns: u64, now: u64) -> Option<Task> {
-        let job = &self.workload.jobs[number as usize];
-        let request = state.jobs[number as usize].next;
-        if request >= job.requests.len() {
-            self.over(state, number, now);
-            return None;
-        }
-        state.jobs[number as usize].next += 1;
-        if request == 0 {
-            let ready = state.waits.started(number, now);
-            self.begin_all(state, ready);
-        }
-        if job.timed {
-            state.jobs[number as usize].busy += 1;
-            self.come_back(state, number, now);
-        }
-        Some(Task { job: number, request, due_ns })
+        state.kept_until.is_some()
     }
 
     /// The next request, at its time; nothing when all are done or one has failed.
-    fn next<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Option<Task> {
+    fn next<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Option<Issue> {
         let mut state = self.lock();
         loop {
-            if state.failed.is_some() || (state.due.is_empty() && state.active == 0) {
+            let now = self.now_ns();
+            state.collect(now);
+            if state.failed.is_some() || (state.first_ns().is_none() && state.active == 0) {
                 self.needed.notify_all();
                 self.earlier.notify_all();
                 return None;
             }
-            let now = self.now_ns();
-            match state.due.peek().map(|token| token.0) {
-                Some((at, _, number)) if at <= now => {
-                    state.due.pop();
-                    if let Some(task) = self.take(&mut state, number, at, now) {
-                        state.active += 1;
-                        self.replace(&mut state, scope);
-                        return Some(task);
-                    }
-                }
-                Some((at, ..)) if state.watched_until.is_none() => state = self.watch(state, at, now),
+            if let Some(task) = state.tasks.pop_front() {
+                state.active += 1;
+                self.replace(&mut state, scope);
+                return Some(task);
+            }
+            match state.first_ns() {
+                Some(at) if state.kept_until.is_none() => state = self.keep_time(state, at, now),
                 _ => {
+                    self.hurry(&state);
                     state.idle += 1;
                     state = self.needed.wait(state).unwrap_or_else(PoisonError::into_inner);
                     state.idle -= 1;
@@ -267,21 +187,26 @@ impl Crew<'_> {
         }
     }
 
-    /// Another worker takes over the rest while this one reads.
-    fn replace<'scope>(&'scope self, state: &mut State, scope: &'scope Scope<'scope, '_>) {
-        if state.due.is_empty() || self.hurry(state) {
+    /// Another worker has to carry out what is left, while this one reads.
+    fn replace<'scope>(&'scope self, state: &mut PacedState<'a>, scope: &'scope Scope<'scope, '_>) {
+        if state.first_ns().is_none() || self.hurry(state) {
             return;
         }
         if state.idle > 0 {
             self.needed.notify_one();
-        } else if state.workers < self.most {
-            self.hire(state, scope);
+        } else if state.workers < self.max_workers {
+            self.spawn_worker(state, scope);
         }
     }
 
-    /// Waits until the first token is due, or about so.
-    fn watch<'a>(&'a self, mut state: MutexGuard<'a, State>, at: u64, now: u64) -> MutexGuard<'a, State> {
-        state.watched_until = Some(at);
+    /// Waits until the first request is due, or shortly before: the loop in `next` comes back for the rest.
+    fn keep_time<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, PacedState<'a>>,
+        at: u64,
+        now: u64,
+    ) -> MutexGuard<'s, PacedState<'a>> {
+        state.kept_until = Some(at);
         let mut state = if at - now > WATCH_NS {
             let sleep = Duration::from_nanos(at - now - WATCH_NS);
             self.earlier.wait_timeout(state, sleep).unwrap_or_else(PoisonError::into_inner).0
@@ -293,11 +218,11 @@ impl Crew<'_> {
             }
             self.lock()
         };
-        state.watched_until = None;
+        state.kept_until = None;
         state
     }
 
-    /// A worker that ends the run if it panics: the others would wait for its read without end.
+    /// A worker that ends the run if it panics: otherwise the others would wait for its read without end.
     fn guarded<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(scope))) else { return };
         let text = panic.downcast_ref::<String>().cloned();
@@ -325,8 +250,7 @@ impl Crew<'_> {
             state.active -= 1;
             match done {
                 Err(error) => _ = state.failed.get_or_insert(error),
-                Ok(()) if job.timed => self.over(&mut state, task.job, now),
-                Ok(()) => self.gather(&mut state, task.job, now),
+                Ok(()) => state.scheduler.served(now, task.slot),
             }
         }
         let mut state = self.lock();
@@ -336,7 +260,7 @@ impl Crew<'_> {
         state.ended_ns = state.ended_ns.max(ended_ns);
     }
 
-    fn carry_out(&self, task: &Task, buffer: &mut Vec<u8>) -> Result<(), LiveError> {
+    fn carry_out(&self, task: &Issue, buffer: &mut Vec<u8>) -> Result<(), LiveError> {
         let job = &self.workload.jobs[task.job as usize];
         let request = &job.requests[task.request];
         if let Kind::Hint(advice) = request.kind {

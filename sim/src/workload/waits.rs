@@ -1,7 +1,6 @@
-//! When a job begins: what it waits for, and which jobs wait for it.
+//! When a job begins: the starts and ends of other jobs that it waits for.
 //!
-//! The simulator, the oracle and the live crew carry out jobs each in their own way; which of them may begin, and when,
-//! is decided here for all three. Never: looks at a clock; the caller that carries out a job says when it started and ended.
+//! The job scheduler (`scheduler.rs`) says when a job started and ended, and begins the jobs that this file returns.
 //!
 //! ```text
 //!   job ──started(now)──► links to its start ─┐ all of a job's links have happened:
@@ -30,7 +29,7 @@ struct Waiter {
     delay_ns: u64,
 }
 
-/// Which job waits for which, and for how much more.
+/// Which jobs wait for which, and for how much more.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     /// Of each job, what has not happened yet.

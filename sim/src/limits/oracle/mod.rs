@@ -28,19 +28,18 @@ use super::bound::Bound;
 use super::future::{Extent, Future, NEVER, Order};
 use crate::device::Device;
 use crate::device::presets::Preset;
+use crate::scheduler::JobScheduler;
 use crate::simulator::RunResult;
 use crate::simulator::mapped::Mapped;
 use crate::simulator::{self, copy_ns};
 use crate::stats::latency_histogram;
-use crate::workload::waits::Waits;
 use crate::workload::{Kind, Request, Workload};
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use hdrhistogram::Histogram;
 use rules::{CHANGES, Range, Rule, starts};
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// What one run of the oracle needs.
 #[derive(Clone, Copy)]
@@ -192,13 +191,11 @@ struct State {
     fetch: u32,
 }
 
-/// One of the `depth` requests that a job keeps going.
-#[derive(Clone, Copy, Debug)]
+/// The request of a slot of the scheduler.
+#[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     job: u32,
-    request: Option<usize>,
-    /// It has waited as long as its next request wants.
-    rested: bool,
+    request: usize,
     /// The touch it is at.
     touch: u32,
     /// First byte it has not copied.
@@ -212,38 +209,10 @@ struct Slot {
     met: Met,
 }
 
-impl Slot {
-    fn new(job: u32) -> Slot {
-        Slot {
-            job,
-            request: None,
-            rested: false,
-            touch: 0,
-            at: 0,
-            copied_to: 0,
-            issued_at: 0,
-            waiting_since: None,
-            waited_ns: 0,
-            met: Met::Hit,
-        }
-    }
-}
-
-/// How far a job is.
-#[derive(Clone, Default)]
-struct Progress {
-    /// Its next request.
-    next: usize,
-    /// Its slots, from the first on, and how many of them are not at their end.
-    first_slot: u32,
-    busy: u32,
-    /// Slots that wait for the rest of their batch.
-    spare: Vec<u32>,
-}
-
 /// The worst that a request has met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Met {
+    #[default]
     Hit,
     Late,
     Miss,
@@ -266,15 +235,9 @@ struct Oracle<'a> {
     lanes: u32,
     future: Future,
     states: Vec<State>,
+    scheduler: JobScheduler<'a>,
     slots: Vec<Slot>,
-    jobs: Vec<Progress>,
-    waits: Waits,
-    /// The jobs through each open description that have not ended.
-    opens: Vec<u32>,
     mapped: Mapped,
-    /// Readers' steps: time, order, slot.
-    steps: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    order: u64,
     /// Absent extents that will be wanted, by their next use.
     absent: BTreeSet<(u32, u32)>,
     /// The same by their places, and the extent behind the latest fetch.
@@ -303,32 +266,27 @@ struct Oracle<'a> {
     ended_at: u64,
     /// Events since a reader last got on, and the most there may be: all extents fly and arrive while everybody thinks.
     idle_events: u64,
-    patience: u64,
+    max_idle_events: u64,
 }
 
 impl<'a> Oracle<'a> {
     fn new(setup: Setup<'a>, rule: Rule, future: Future) -> Oracle<'a> {
         let state = State { place: Place::Absent, asked: false, ahead: false, pins: 0, arrived: 0, fetch: 0 };
-        let jobs = &setup.workload.jobs;
         let mut oracle = Oracle {
             states: vec![state; future.extents.len()],
             absent: (0..future.extents.len() as u32).map(|e| (future.next_use(e), e)).collect(),
             absent_places: (0..future.extents.len() as u32).collect(),
             head: 0,
             absent_bytes: future.extents.iter().map(Extent::len).sum(),
+            scheduler: JobScheduler::new(&setup.workload.jobs),
             slots: Vec::new(),
-            jobs: vec![Progress::default(); jobs.len()],
-            waits: Waits::of(jobs),
-            opens: vec![0; jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
             mapped: Mapped::default(),
-            patience: MAX_STEPS_PER_EXTENT * (1 + future.extents.len() as u64),
+            max_idle_events: MAX_STEPS_PER_EXTENT * (1 + future.extents.len() as u64),
             setup,
             rule,
             device: setup.preset.build(setup.seed),
             lanes: fetches::lanes(setup.preset),
             future,
-            steps: BinaryHeap::new(),
-            order: 0,
             asked: VecDeque::new(),
             idle: BTreeSet::new(),
             waiting: Vec::new(),
@@ -343,7 +301,7 @@ impl<'a> Oracle<'a> {
             ended_at: 0,
             idle_events: 0,
         };
-        oracle.enrol();
+        oracle.run_steps(0);
         oracle
     }
 
@@ -357,23 +315,21 @@ impl<'a> Oracle<'a> {
             now = now.max(at);
             self.idle_events += 1;
             assert!(
-                self.idle_events <= self.patience,
+                self.idle_events <= self.max_idle_events,
                 "the oracle makes no progress: {} events and no reader got on",
-                self.patience
+                self.max_idle_events
             );
             if self.device.next_time().is_some_and(|t| t <= now) {
                 self.device.advance(now, &mut arrivals);
                 arrivals.drain(..).for_each(|arrival| self.arrive(now, arrival));
             }
-            while self.steps.peek().is_some_and(|s| s.0.0 <= now)
-                && let Some(Reverse((_, _, slot))) = self.steps.pop()
-            {
-                self.step(now, slot);
+            while self.scheduler.expire(now) {
+                self.run_steps(now);
             }
             self.pump(now);
         }
         assert!(self.waiting.is_empty(), "a read of the oracle never ended");
-        assert!(self.jobs.iter().all(|j| j.busy == 0), "a job of the oracle never ended");
+        assert!(self.scheduler.is_finished(), "a job of the oracle never ended");
         RunResult {
             time_s: self.ended_at as f64 / 1e9,
             stats: self.stats,
@@ -385,7 +341,7 @@ impl<'a> Oracle<'a> {
     }
 
     fn next_time(&self) -> Option<u64> {
-        [self.steps.peek().map(|s| s.0.0), self.device.next_time()].into_iter().flatten().min()
+        [self.scheduler.next_time(), self.device.next_time()].into_iter().flatten().min()
     }
 
     fn pin(&mut self, extent: u32) {
@@ -494,7 +450,7 @@ mod tests {
     #[test]
     fn a_long_run_is_no_standstill() {
         let run = with_oracle("hdd-theory", 200, |mut oracle| {
-            oracle.patience = 8;
+            oracle.max_idle_events = 8;
             oracle.run()
         });
         assert_eq!(run.stats.demand_reads, 200);

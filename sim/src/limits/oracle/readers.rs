@@ -1,64 +1,37 @@
-//! The oracle's readers: jobs that follow each other, the requests they make, and what each copies and when.
+//! The oracle's readers: the requests they issue, and what each copies and when.
 //!
-//! They are those of the simulator (`sim/mod.rs`), step by step: a hint takes no time and changes nothing here, a touch
-//! of a page that is mapped is no event, any other demands its whole page, a job begins when the one before it ends.
+//! The job scheduler says when a reader issues which request, as it does for the simulator. A hint takes no time and
+//! changes nothing here, a touch of a mapped page is a use and no wait, any other touch demands its whole page.
 //!
 //! ```text
-//!   begin ──► ask ──► rest ──► ask ──► issue ──► wait ⇄ copy a part ──► end ──► ask ...   nothing left: done
-//!              ▲        hint, touch of a mapped page: the next at once                     └──► followers begin
-//!              └──────────────────────────┘
+//!   Step::Issue ──► meet what is there ──► wait ⇄ copy a part ──► end ──► served: the scheduler's next step
+//!        └── hint, touch of a mapped page: skip
 //! ```
 //!
-//! Never: fetches; says what is asked for, and `fetches.rs` looks there first.
+//! This file starts no fetch: it lists what readers ask for, and `fetches.rs` takes that list first.
 
-use super::{Met, Oracle, Place, Progress, Slot};
+use super::{Met, Oracle, Place, Slot};
 use crate::limits::future::Extent;
+use crate::scheduler::{Issue, Step};
 use crate::simulator::copy_ns;
 use crate::stats::record_latency;
 use crate::workload::{Job, Kind, Request};
-use std::cmp::Reverse;
 
 impl<'a> Oracle<'a> {
-    /// Every job gets its slots; those that follow none begin.
-    pub(super) fn enrol(&mut self) {
-        let jobs = &self.setup.workload.jobs;
-        for (number, job) in jobs.iter().enumerate() {
-            let busy = job.depth.max(1);
-            (self.jobs[number].first_slot, self.jobs[number].busy) = (self.slots.len() as u32, busy);
-            self.slots.extend((0..busy).map(|_| Slot::new(number as u32)));
-            self.opens[job.open as usize] += 1;
+    /// Everything that the scheduler wants done now.
+    pub(super) fn run_steps(&mut self, now: u64) {
+        while let Some(step) = self.scheduler.poll(now) {
+            match step {
+                // Opening a file takes no time and changes nothing.
+                Step::Open { .. } => {}
+                Step::Close { job } => {
+                    let Job { file, open, .. } = self.setup.workload.jobs[job as usize];
+                    self.mapped.close(file, open);
+                }
+                Step::Issue(issue) => self.issue(now, issue),
+                Step::Wake { slot } => self.copied(now, slot),
+            }
         }
-        let free = self.waits.free().into_iter().map(|number| (number, 0)).collect();
-        self.begin_all(free);
-    }
-
-    /// These jobs begin, each from a time on.
-    fn begin_all(&mut self, ready: Vec<(u32, u64)>) {
-        for (number, at) in ready {
-            let Progress { first_slot, busy, .. } = self.jobs[number as usize];
-            (first_slot..first_slot + busy).for_each(|slot| self.step_at(at, slot));
-        }
-    }
-
-    /// A slot has nothing more to do. When none of the job has, its mapping may go and the next jobs begin.
-    fn done(&mut self, now: u64, slot: u32) {
-        let number = self.slots[slot as usize].job as usize;
-        self.jobs[number].busy -= 1;
-        if self.jobs[number].busy > 0 {
-            return;
-        }
-        let Job { file, open, .. } = &self.setup.workload.jobs[number];
-        let (file, open) = (*file, *open);
-        self.opens[open as usize] -= 1;
-        if self.opens[open as usize] == 0 {
-            self.mapped.close(file, open);
-        }
-        if self.setup.workload.jobs[number].requests.is_empty() {
-            let ready = self.waits.started(number as u32, now);
-            self.begin_all(ready);
-        }
-        let ready = self.waits.ended(number as u32, now);
-        self.begin_all(ready);
     }
 
     fn job(&self, slot: u32) -> &'a Job {
@@ -66,56 +39,16 @@ impl<'a> Oracle<'a> {
     }
 
     /// The bytes that a slot's request wants, as far as its file goes: all of its page for a touch.
-    fn range(&self, slot: u32) -> Option<(u64, u64)> {
+    fn range(&self, slot: u32) -> (u64, u64) {
         let job = self.job(slot);
-        let Request { offset, len, kind, .. } = *job.requests.get(self.slots[slot as usize].request?)?;
+        let Request { offset, len, kind, .. } = job.requests[self.slots[slot as usize].request];
         let page = self.setup.config.page.bytes();
         let (start, end) = match kind {
             Kind::Touch => (offset / page * page, (offset / page + 1) * page),
             Kind::Read | Kind::Hint(_) => (offset, offset.saturating_add(len)),
         };
         let size = self.setup.workload.files[job.file as usize];
-        Some((start.min(size), end.min(size)))
-    }
-
-    fn step_at(&mut self, at: u64, slot: u32) {
-        self.order += 1;
-        self.steps.push(Reverse((at, self.order, slot)));
-    }
-
-    /// A reader begins, has rested, or has copied a part.
-    pub(super) fn step(&mut self, now: u64, slot: u32) {
-        let s = &mut self.slots[slot as usize];
-        if s.request.is_none() {
-            return self.ask(now, slot);
-        }
-        s.at = s.copied_to;
-        self.copied(now, slot);
-    }
-
-    /// The next request of the job that there is something to wait for, when its thinking is over.
-    fn ask(&mut self, now: u64, slot: u32) {
-        let requests = &self.job(slot).requests;
-        let number = self.slots[slot as usize].job as usize;
-        loop {
-            let next = self.jobs[number].next;
-            let Some(request) = requests.get(next) else { return self.done(now, slot) };
-            let rested = std::mem::take(&mut self.slots[slot as usize].rested);
-            if request.think_ns > 0 && !rested {
-                // Not taken yet: the first free reader issues it when the think time is over.
-                self.slots[slot as usize].rested = true;
-                return self.step_at(now.saturating_add(request.think_ns), slot);
-            }
-            self.jobs[number].next += 1;
-            self.idle_events = 0;
-            if next == 0 {
-                let ready = self.waits.started(number as u32, now);
-                self.begin_all(ready);
-            }
-            if request.demands() && !self.is_mapped(slot, request, self.future.first_touch(number as u32, next)) {
-                return self.issue(now, slot, next);
-            }
-        }
+        (start.min(size), end.min(size))
     }
 
     /// Whether a request is a touch of a mapped page: no read waits, but it counts as a use.
@@ -131,13 +64,24 @@ impl<'a> Oracle<'a> {
         true
     }
 
-    fn issue(&mut self, now: u64, slot: u32, number: usize) {
-        let touch = self.future.first_touch(self.slots[slot as usize].job, number);
+    /// A reader issues a request, unless it is a hint or a touch of a mapped page.
+    fn issue(&mut self, now: u64, Issue { slot, job, request: number, .. }: Issue) {
+        self.idle_events = 0;
+        if self.slots.len() <= slot as usize {
+            self.slots.resize(slot as usize + 1, Slot::default());
+        }
+        self.slots[slot as usize].job = job;
+        let touch = self.future.first_touch(job, number);
+        let request = &self.job(slot).requests[number];
+        if !request.demands() || self.is_mapped(slot, request, touch) {
+            return self.scheduler.skip(now, slot);
+        }
         let s = &mut self.slots[slot as usize];
-        (s.request, s.touch, s.issued_at, s.waited_ns, s.met) = (Some(number), touch, now, 0, Met::Hit);
-        let Some((start, end)) = self.range(slot).filter(|(start, end)| start < end) else {
+        (s.request, s.touch, s.issued_at, s.waited_ns, s.met) = (number, touch, now, 0, Met::Hit);
+        let (start, end) = self.range(slot);
+        if start >= end {
             return self.end(now, slot, 0);
-        };
+        }
         self.slots[slot as usize].at = start;
         self.meet(touch, end, slot);
         self.go_on(now, slot);
@@ -175,7 +119,7 @@ impl<'a> Oracle<'a> {
     /// Copies what is there of the extent the reader is at, or waits for it.
     pub(super) fn go_on(&mut self, now: u64, slot: u32) {
         let Slot { touch, at, .. } = self.slots[slot as usize];
-        let Some((start, end)) = self.range(slot) else { return };
+        let (start, end) = self.range(slot);
         let extent = self.future.extent_of(touch);
         let Extent { start: from, end: to, .. } = self.future.extents[extent as usize];
         let there = (from + self.states[extent as usize].arrived).min(end).min(to);
@@ -195,22 +139,22 @@ impl<'a> Oracle<'a> {
         let copy = copy_ns(there - start, host) - copy_ns(at - start, host);
         self.pin(extent);
         self.map(slot, at);
-        self.step_at(now + copy, slot);
+        self.scheduler.wake_at(now + copy, slot);
     }
 
     /// A touch is served: its page is mapped.
     fn map(&mut self, slot: u32, at: u64) {
         let Job { file, open, ref requests, .. } = *self.job(slot);
-        let request = self.slots[slot as usize].request.and_then(|number| requests.get(number));
-        if request.is_some_and(|r| r.kind == Kind::Touch) {
+        if requests[self.slots[slot as usize].request].kind == Kind::Touch {
             self.mapped.map(file, open, self.setup.config.page.page_of(at));
         }
     }
 
     /// A part has been copied: on to the rest, the next extent, or the end.
     fn copied(&mut self, now: u64, slot: u32) {
-        let Slot { touch, at, .. } = self.slots[slot as usize];
-        let Some((start, end)) = self.range(slot) else { return };
+        let Slot { touch, copied_to: at, .. } = self.slots[slot as usize];
+        self.slots[slot as usize].at = at;
+        let (start, end) = self.range(slot);
         let extent = self.future.extent_of(touch);
         let used = at >= end || at >= self.future.extents[extent as usize].end;
         self.unpin(extent, used.then_some(touch));
@@ -225,7 +169,6 @@ impl<'a> Oracle<'a> {
     /// A request is over.
     fn end(&mut self, now: u64, slot: u32, bytes: u64) {
         let s = &mut self.slots[slot as usize];
-        s.request = None;
         record_latency(&mut self.latency, now - s.issued_at);
         self.ended_at = self.ended_at.max(now);
         if bytes > 0 {
@@ -238,16 +181,6 @@ impl<'a> Oracle<'a> {
                 Met::Miss => self.stats.misses += 1,
             }
         }
-        self.gather(now, slot);
-    }
-
-    /// A slot is served: it goes on, with all of its batch when they are enough.
-    fn gather(&mut self, now: u64, slot: u32) {
-        let (job, progress) = (self.job(slot), &mut self.jobs[self.slots[slot as usize].job as usize]);
-        progress.spare.push(slot);
-        if progress.spare.len() >= job.together(progress.next) {
-            let together = std::mem::take(&mut progress.spare);
-            together.into_iter().for_each(|slot| self.ask(now, slot));
-        }
+        self.scheduler.served(now, slot);
     }
 }

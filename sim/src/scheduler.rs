@@ -1,0 +1,414 @@
+//! The job scheduler: which job issues which request, and when. The simulator, the oracle and the live reader of
+//! `foreread-lab` carry out what it says; it does no I/O and reads no clock.
+//!
+//! A job has `depth` slots, and a slot has at most one request outstanding. A slot whose request was served waits for
+//! the rest of its batch, then for the think time of the job's next request, then issues it. A timed job has one slot
+//! that waits for the recorded time of the next request; when it issues, another slot takes over that wait.
+//!
+//! ```text
+//!   slot:   waits for a time ──expire──► ready ──poll──► Step::Issue ──► in service ──served──► ready, or its batch
+//!              ▲                           │                                  │
+//!              └────── think time ─────────┘                         skip ────┘ (a hint: nothing to wait for)
+//! ```
+//!
+//! Worked example: one job of depth 2 with requests a, b, c, where c has 10 ns of think time. `poll(0)` gives `Open`,
+//! `expire(0)` and `poll(0)` give a for slot 0, once more b for slot 1. `served(5, 0)` and `poll(5)` give nothing: slot 0
+//! thinks until 15. `served(9, 1)`: slot 1 thinks until 19. `expire(15)` and `poll(15)` give c for slot 0; at 19 slot 1
+//! finds no request left. `served(20, 0)` and `poll(20)` give `Close`.
+//!
+//! Call order: after `new`, and after every `expire`, `served` and `skip`, call `poll` until it returns nothing.
+
+use crate::workload::Job;
+use crate::workload::waits::Waits;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// A request that a slot issues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// The slot: a number from 0, unique among all jobs.
+    pub slot: u32,
+    /// The job, an index into the jobs that the scheduler was made for.
+    pub job: u32,
+    /// The request, an index into [`Job::requests`].
+    pub request: usize,
+    /// When it should have been issued: the recorded time of a timed job, otherwise when its slot was ready.
+    pub due_ns: u64,
+}
+
+/// What the caller of the scheduler does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A job begins: its file is open from now on. An earlier job may have opened it already.
+    Open {
+        /// Which job.
+        job: u32,
+    },
+    /// The last job through an open description has ended.
+    Close {
+        /// That job.
+        job: u32,
+    },
+    /// Issue this request; then call [`JobScheduler::served`] when it has its bytes, or [`JobScheduler::skip`] at once.
+    Issue(Issue),
+    /// The time that the caller set with [`JobScheduler::wake_at`] is there.
+    Wake {
+        /// For this slot.
+        slot: u32,
+    },
+}
+
+/// One of the `depth` requests that a job keeps going.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    job: u32,
+    /// Its request is issued and not served.
+    in_service: bool,
+    /// It has waited for the think time of its next request.
+    rested: bool,
+    /// When it became ready.
+    due_ns: u64,
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    /// Its next request.
+    next: usize,
+    /// Its first slots, how many slots it has, and how many of them have not ended. A timed job begins with one slot and
+    /// gets more as it needs them.
+    first_slot: u32,
+    slots: u32,
+    busy: u32,
+    /// Slots with nothing to do: those of a timed job, or those that wait for the rest of their batch.
+    spare: Vec<u32>,
+    /// Of a timed job: a slot waits for the time of the next request.
+    has_clock: bool,
+}
+
+/// Decides when which job issues which request. See the head of this file.
+pub struct JobScheduler<'a> {
+    jobs: &'a [Job],
+    progress: Vec<Progress>,
+    slots: Vec<Slot>,
+    waits: Waits,
+    /// The jobs through each open description that have not ended.
+    opens: Vec<u32>,
+    /// Slots that wait for a time: the time, then the order in which it was set, then the slot.
+    due: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    order: u64,
+    /// Slots whose time is there.
+    ready: VecDeque<u32>,
+    /// Steps that were decided and not polled.
+    steps: VecDeque<Step>,
+    /// The timed job whose request was polled last: another slot has to wait for its next request.
+    clock_of: Option<u32>,
+}
+
+impl<'a> JobScheduler<'a> {
+    /// None of the jobs has begun; those that wait for no other job begin at 0.
+    #[must_use]
+    pub fn new(jobs: &'a [Job]) -> JobScheduler<'a> {
+        let mut scheduler = JobScheduler {
+            jobs,
+            progress: vec![Progress::default(); jobs.len()],
+            slots: Vec::new(),
+            waits: Waits::of(jobs),
+            opens: vec![0; jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
+            due: BinaryHeap::new(),
+            order: 0,
+            ready: VecDeque::new(),
+            steps: VecDeque::new(),
+            clock_of: None,
+        };
+        for (number, job) in (0..).zip(jobs) {
+            scheduler.progress[number as usize].first_slot = scheduler.slots.len() as u32;
+            (0..if job.timed { 1 } else { job.depth.max(1) }).for_each(|_| _ = scheduler.add_slot(number));
+            scheduler.opens[job.open as usize] += 1;
+        }
+        let free = scheduler.waits.free().into_iter().map(|job| (job, 0)).collect();
+        scheduler.begin_all(0, free);
+        scheduler
+    }
+
+    /// The earliest time that a slot waits for.
+    #[must_use]
+    pub fn next_time(&self) -> Option<u64> {
+        self.due.peek().map(|due| due.0.0)
+    }
+
+    /// Every job has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.progress.iter().all(|p| p.busy == 0)
+    }
+
+    /// Makes the slot ready whose time is earliest, if that time is there: one slot, so that the caller can look at its
+    /// device between two. False when there is none.
+    pub fn expire(&mut self, now: u64) -> bool {
+        let Some(&Reverse((at, _, slot))) = self.due.peek().filter(|due| due.0.0 <= now) else { return false };
+        self.due.pop();
+        self.slots[slot as usize].due_ns = at;
+        self.ready.push_back(slot);
+        true
+    }
+
+    /// The caller's next step at `now`; nothing when it has to wait.
+    pub fn poll(&mut self, now: u64) -> Option<Step> {
+        if let Some(job) = self.clock_of.take() {
+            self.pass_clock(now, job);
+        }
+        while self.steps.is_empty() {
+            let slot = self.ready.pop_front()?;
+            if self.slots[slot as usize].in_service {
+                return Some(Step::Wake { slot });
+            }
+            self.go_on(now, slot);
+        }
+        let step = self.steps.pop_front();
+        if let Some(Step::Issue(issue)) = step {
+            self.clock_of = Some(issue.job).filter(|job| self.jobs[*job as usize].timed);
+        }
+        step
+    }
+
+    /// The request of a slot has been served.
+    pub fn served(&mut self, now: u64, slot: u32) {
+        let Slot { job: number, .. } = self.slots[slot as usize];
+        (self.slots[slot as usize].in_service, self.slots[slot as usize].due_ns) = (false, now);
+        let (job, progress) = (&self.jobs[number as usize], &mut self.progress[number as usize]);
+        if job.timed && progress.has_clock {
+            // Another slot waits for the time of the next request.
+            progress.spare.push(slot);
+            self.end(now, slot);
+        } else if job.timed || job.batch <= 1 {
+            self.ready.push_front(slot);
+        } else {
+            progress.spare.push(slot);
+            if progress.spare.len() >= job.together(progress.next) {
+                let together = std::mem::take(&mut progress.spare);
+                together.iter().for_each(|&slot| self.slots[slot as usize].due_ns = now);
+                together.into_iter().rev().for_each(|slot| self.ready.push_front(slot));
+            }
+        }
+    }
+
+    /// There is nothing to wait for in the request that was polled last, of this slot: it takes the job's next one at
+    /// once, whatever the batch.
+    pub fn skip(&mut self, now: u64, slot: u32) {
+        (self.slots[slot as usize].in_service, self.slots[slot as usize].due_ns) = (false, now);
+        self.clock_of = None;
+        self.ready.push_front(slot);
+    }
+
+    /// Gives [`Step::Wake`] for a slot whose request is issued and not served, at this time.
+    pub fn wake_at(&mut self, at: u64, slot: u32) {
+        self.order += 1;
+        self.due.push(Reverse((at, self.order, slot)));
+    }
+
+    fn add_slot(&mut self, job: u32) -> u32 {
+        self.progress[job as usize].slots += 1;
+        self.slots.push(Slot { job, in_service: false, rested: false, due_ns: 0 });
+        self.slots.len() as u32 - 1
+    }
+
+    /// These jobs begin, each from its time on.
+    fn begin_all(&mut self, now: u64, ready: Vec<(u32, u64)>) {
+        for (job, at) in ready {
+            self.steps.push_back(Step::Open { job });
+            let progress = &mut self.progress[job as usize];
+            (progress.busy, progress.has_clock) = (progress.slots, self.jobs[job as usize].timed);
+            let slots = progress.first_slot..progress.first_slot + progress.slots;
+            slots.for_each(|slot| self.wake_at(at.max(now), slot));
+        }
+    }
+
+    /// A slot takes the next request of its job, waits for the think time of it, or ends.
+    fn go_on(&mut self, now: u64, slot: u32) {
+        let Slot { job: number, due_ns, .. } = self.slots[slot as usize];
+        let Job { ref requests, timed, .. } = self.jobs[number as usize];
+        let next = self.progress[number as usize].next;
+        let Some(request) = requests.get(next) else {
+            self.progress[number as usize].has_clock = timed;
+            return self.end(now, slot);
+        };
+        let rested = std::mem::take(&mut self.slots[slot as usize].rested);
+        let from = if timed { 0 } else { due_ns };
+        let waits = if timed { request.think_ns > now } else { request.think_ns > 0 };
+        if waits && !rested {
+            // The request is not taken yet: the first slot that has waited issues it.
+            self.slots[slot as usize].rested = true;
+            self.progress[number as usize].has_clock = timed;
+            return self.wake_at(from.saturating_add(request.think_ns), slot);
+        }
+        self.progress[number as usize].next += 1;
+        if next == 0 {
+            let ready = self.waits.started(number, now);
+            self.begin_all(now, ready);
+        }
+        self.slots[slot as usize].in_service = true;
+        let due_ns = if timed { request.think_ns } else { due_ns };
+        self.steps.push_back(Step::Issue(Issue { slot, job: number, request: next, due_ns }));
+    }
+
+    /// A request of a timed job is issued: another slot waits for the next one, if the depth allows one more. Otherwise
+    /// the first slot that is served does.
+    fn pass_clock(&mut self, now: u64, number: u32) {
+        let progress = &mut self.progress[number as usize];
+        progress.has_clock = !progress.spare.is_empty() || progress.slots < self.jobs[number as usize].depth.max(1);
+        if progress.has_clock {
+            progress.busy += 1;
+            let spare = progress.spare.pop();
+            let slot = spare.unwrap_or_else(|| self.add_slot(number));
+            self.wake_at(now, slot);
+        }
+    }
+
+    /// A slot has nothing more to do. When no slot of the job has, the jobs that wait for its end begin.
+    fn end(&mut self, now: u64, slot: u32) {
+        let number = self.slots[slot as usize].job;
+        let progress = &mut self.progress[number as usize];
+        progress.busy -= 1;
+        if progress.busy > 0 {
+            return;
+        }
+        let job = &self.jobs[number as usize];
+        let users = &mut self.opens[job.open as usize];
+        *users -= 1;
+        if *users == 0 {
+            self.steps.push_back(Step::Close { job: number });
+        }
+        if job.requests.is_empty() {
+            let ready = self.waits.started(number, now);
+            self.begin_all(now, ready);
+        }
+        let ready = self.waits.ended(number, now);
+        self.begin_all(now, ready);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Link, Request};
+    use foreread_core::event::Advice;
+
+    /// Runs the jobs with a service time for each request, and writes down each step as "time: step".
+    fn log(jobs: &[Job], service_ns: impl Fn(&Issue) -> Option<u64>) -> Vec<String> {
+        let (mut scheduler, mut now, mut log) = (JobScheduler::new(jobs), 0, Vec::new());
+        loop {
+            while let Some(step) = scheduler.poll(now) {
+                log.push(match step {
+                    Step::Open { job } => format!("{now}: open {job}"),
+                    Step::Close { job } => format!("{now}: close {job}"),
+                    Step::Wake { slot } => {
+                        scheduler.served(now, slot);
+                        format!("{now}: served {slot}")
+                    }
+                    Step::Issue(issue) => {
+                        match service_ns(&issue) {
+                            Some(ns) => scheduler.wake_at(now + ns, issue.slot),
+                            None => scheduler.skip(now, issue.slot),
+                        }
+                        let Issue { slot, job, request, due_ns } = issue;
+                        format!("{now}: {slot} issues {job}.{request} due {due_ns}")
+                    }
+                });
+            }
+            let Some(at) = scheduler.next_time() else { break };
+            now = now.max(at);
+            assert!(scheduler.expire(now) && (at == 0 || !scheduler.expire(at - 1)));
+        }
+        assert!(scheduler.is_finished());
+        log
+    }
+
+    fn reads(thinks: &[u64]) -> Vec<Request> {
+        thinks.iter().map(|&think_ns| Request { think_ns, ..Request::read(0, 1) }).collect()
+    }
+
+    /// The worked example in the head of this file.
+    #[test]
+    fn a_slot_thinks_after_it_was_served() {
+        let jobs = [Job { depth: 2, ..Job::new(0, 0, reads(&[0, 0, 10])) }];
+        let steps = log(&jobs, |issue| Some([5, 9, 5][issue.request]));
+        let expected = [
+            "0: open 0",
+            "0: 0 issues 0.0 due 0",
+            "0: 1 issues 0.1 due 0",
+            "5: served 0",
+            "9: served 1",
+            "15: 0 issues 0.2 due 15",
+            "20: served 0",
+            "20: close 0",
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    /// Three may be outstanding and go out two at a time; the last one goes out alone.
+    #[test]
+    fn a_batch_goes_out_together() {
+        let jobs = [Job { depth: 3, batch: 2, ..Job::new(0, 0, reads(&[0; 6])) }];
+        let steps = log(&jobs, |issue| Some(10 + issue.request as u64));
+        let issues: Vec<&str> = steps.iter().filter(|s| s.contains("issues")).map(String::as_str).collect();
+        let expected = [
+            "0: 0 issues 0.0 due 0",
+            "0: 1 issues 0.1 due 0",
+            "0: 2 issues 0.2 due 0",
+            "11: 0 issues 0.3 due 11",
+            "11: 1 issues 0.4 due 11",
+            "12: 2 issues 0.5 due 12",
+        ];
+        assert_eq!(issues, expected);
+    }
+
+    /// Requests of a timed job go out at their times while fewer than `depth` are outstanding, and late after that.
+    #[test]
+    fn a_timed_job_keeps_its_times_as_far_as_its_depth_goes() {
+        let jobs = [Job { depth: 2, timed: true, ..Job::new(0, 0, reads(&[10, 20, 30, 90])) }];
+        let steps = log(&jobs, |_| Some(50));
+        let expected = [
+            "0: open 0",
+            "10: 0 issues 0.0 due 10",
+            "20: 1 issues 0.1 due 20",
+            "60: served 0",
+            "60: 0 issues 0.2 due 30",
+            "70: served 1",
+            "90: 1 issues 0.3 due 90",
+            "110: served 0",
+            "140: served 1",
+            "140: close 0",
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    /// A hint takes no time, the job after it begins when its first request is issued, and the one after that when the
+    /// other has ended; an open description that they share is closed once.
+    #[test]
+    fn jobs_begin_when_what_they_wait_for_has_happened() {
+        let hint = Request::hint(Advice::Random, 0, 1);
+        let mut first = reads(&[7]);
+        first.insert(0, hint);
+        let link = Link { job: 0, end: false, delay_ns: 3 };
+        let jobs = [
+            Job::new(0, 0, first),
+            Job { links: vec![link], ..Job::new(0, 1, Vec::new()) },
+            Job { after: Some(1), ..Job::new(0, 0, reads(&[0])) },
+        ];
+        let steps = log(&jobs, |issue| (issue.job > 0 || issue.request > 0).then_some(100));
+        let expected = [
+            "0: open 0",
+            "0: open 1",
+            "0: 0 issues 0.0 due 0",
+            "3: close 1",
+            "3: open 2",
+            "3: 2 issues 2.0 due 3",
+            "7: 0 issues 0.1 due 7",
+            "103: served 2",
+            "107: served 0",
+            "107: close 0",
+        ];
+        assert_eq!(steps, expected);
+    }
+}
