@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use foreread_core::stats::Stats;
     use foreread_lab::report::{PolicyRuns, RunResult};
-    use foreread_lab::stats::latency_histogram;
+    use foreread_sim::stats::latency_histogram;
 
     fn report(workload: &str, source: &str) -> Report {
         let run = |time_s| RunResult {

@@ -123,5 +123,5 @@ fn is_all(asked: &[String]) -> bool {
 /// A seed that differs from run to run and is short enough to type.
 fn drawn() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    foreread_lab::rng::mix(now ^ u64::from(std::process::id())) >> 32
+    foreread_sim::rng::mix(now ^ u64::from(std::process::id())) >> 32
 }

@@ -5,8 +5,8 @@ use crate::catalog::{self, Entry};
 use crate::fail::Fail;
 use crate::out;
 use foreread_core::policy::{ALL, Info, Scope};
-use foreread_lab::peer;
 use foreread_lab::report::number::{size, wrap};
+use foreread_sim::peer;
 use serde_json::json;
 
 /// The text below the list.

@@ -8,8 +8,8 @@ use crate::fail::Fail;
 use crate::names;
 use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
 use foreread_lab::compare::OracleRow;
-use foreread_lab::limits::ORACLE;
-use foreread_lab::peer;
+use foreread_sim::limits::ORACLE;
+use foreread_sim::peer;
 
 const LIST: &str = "foreread policies";
 

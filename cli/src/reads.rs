@@ -12,7 +12,7 @@ use crate::convert;
 use crate::fail::{Fail, one_line};
 use crate::names;
 use foreread_lab::replay::{self, Loaded, Mode, Replay};
-use foreread_lab::workload;
+use foreread_sim::workload;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -13,7 +13,7 @@ use crate::out::{self, json_to};
 use foreread_lab::record::live::{Asked, Running, Target, start};
 use foreread_lab::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
 use foreread_lab::report::number::count;
-use foreread_lab::trace::own;
+use foreread_trace::own;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -128,7 +128,7 @@ struct Spent {
 
 /// What is printed at the end.
 struct Told {
-    counts: foreread_lab::trace::follow::Counts,
+    counts: foreread_trace::follow::Counts,
     files: u64,
     nameless: u64,
     events: u64,

@@ -6,7 +6,7 @@
 use crate::fail::Fail;
 use crate::out;
 use foreread::eventlog::{ReplayError, replay};
-use foreread_lab::trace::unpack::unpack;
+use foreread_trace::unpack::unpack;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;

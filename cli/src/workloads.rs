@@ -2,7 +2,7 @@
 
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
-use foreread_lab::workload::{ALL, Info};
+use foreread_sim::workload::{ALL, Info};
 
 /// Prints them.
 pub fn run(as_json: bool) -> Result<(), Fail> {

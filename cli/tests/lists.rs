@@ -2,7 +2,7 @@
 
 use crate::common::foreread;
 use foreread_core::policy::{ALL, Info};
-use foreread_lab::peer;
+use foreread_sim::peer;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
@@ -51,14 +51,14 @@ fn policies_as_json() {
 
 #[test]
 fn models_and_workloads() {
-    for preset in foreread_lab::device::presets::PRESETS {
+    for preset in foreread_sim::device::presets::PRESETS {
         assert!(foreread(["models"]).is_done().contains(&format!("{}\n  {}", preset.name, preset.summary)));
     }
-    for info in foreread_lab::workload::ALL {
+    for info in foreread_sim::workload::ALL {
         assert!(foreread(["workloads"]).is_done().contains(&format!("{}\n  ", info.name)), "{}", info.name);
     }
     for (kind, count) in
-        [("models", foreread_lab::device::presets::PRESETS.len()), ("workloads", foreread_lab::workload::ALL.len())]
+        [("models", foreread_sim::device::presets::PRESETS.len()), ("workloads", foreread_sim::workload::ALL.len())]
     {
         let json: serde_json::Value = serde_json::from_str(foreread([kind, "--json"]).is_done()).expect("JSON");
         assert_eq!(json["schema"], format!("foreread.{kind}/1"));
@@ -71,7 +71,7 @@ fn models_and_workloads() {
 /// For people: what it is made of and how far it is off, narrow enough for a terminal. As JSON: the kind and its figures.
 #[test]
 fn models_tell_figures_origin_and_fit() {
-    let presets = foreread_lab::device::presets::PRESETS;
+    let presets = foreread_sim::device::presets::PRESETS;
     let text = foreread(["models"]).is_done().to_string();
     for word in ["\n  Origin: ", "\n  Figures: ", "\n  Fit: "] {
         assert_eq!(text.matches(word).count(), presets.len(), "{word}\n{text}");

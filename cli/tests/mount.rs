@@ -1,6 +1,6 @@
 //! `foreread mount` as people use it: it reports the mount, and unmounts on one signal, on two, or when killed.
 use crate::common::foreread;
-use foreread_lab::trace::{self, Item};
+use foreread_trace::Item;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -264,7 +264,7 @@ fn what_is_read_through_a_mount_is_recorded() {
     mounted.signal("-TERM");
     let (status, said) = mounted.ended();
     assert!(status.success(), "{said}");
-    let import = trace::open(std::slice::from_ref(&path), None).expect("a trace");
+    let import = foreread_trace::open(std::slice::from_ref(&path), None).expect("a trace");
     let items: Vec<Item> = import.items.map(|item| item.expect("readable")).collect();
     let Item::File(file) = &items[0] else { panic!("a file comes first: {items:?}") };
     assert_eq!((file.name.as_str(), file.size), ("file", Some(3_000_000)));

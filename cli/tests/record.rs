@@ -5,7 +5,7 @@
 use crate::common::foreread;
 use crate::common::recorded;
 use foreread_core::event::Advice;
-use foreread_lab::trace::Op;
+use foreread_trace::Op;
 use recorded::{has, python, ranges, record, scratch, steps, text};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! Needs root, tracefs and python3, else it is skipped; what a test needs besides it names.
 
 use crate::common::recorded;
-use foreread_lab::trace::{Flags, Item, Op, open};
+use foreread_trace::{Flags, Item, Op, open};
 use recorded::{Step, has, python, record, scratch, steps, text};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

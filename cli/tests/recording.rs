@@ -2,7 +2,7 @@
 //! been told to end, by whichever signal; what it logs; what it makes of odd paths and of a control group.
 use crate::common::foreread;
 use foreread::source::{Nbd, Source};
-use foreread_lab::trace::{self, Item, Op, Record};
+use foreread_trace::{Item, Op, Record};
 use std::io::{BufRead, BufReader, IoSliceMut, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -64,7 +64,7 @@ impl Drop for Recorded {
 
 /// The name of a trace's only file, and its records.
 fn records(path: &Path) -> (String, Vec<Record>) {
-    let import = trace::open(&[path.to_path_buf()], None).expect("a trace");
+    let import = foreread_trace::open(&[path.to_path_buf()], None).expect("a trace");
     let mut name = String::new();
     let mut records = Vec::new();
     for item in import.items {

@@ -3,15 +3,16 @@
 //! Figures are ratios or rates of this machine in this minute; never a test.
 
 use crate::live::{LiveError, Scratch};
-use crate::sim::{self, Setup};
-use crate::workload::{Job, Request, Workload};
-use crate::{device::presets, rng::Rng};
 use foreread::source::FileSource;
 use foreread::{Options, Reader};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_sim::device::presets;
+use foreread_sim::rng::Rng;
+use foreread_sim::simulator::{self, Setup};
+use foreread_sim::workload::{Job, Request, Workload};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -129,7 +130,7 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     let config = Config::new(page, RESIDENT);
     let setup = Setup { workload: &workload, policy, config, host_ns_per_kib: preset.host_ns_per_kib };
     let began = Instant::now();
-    let result = sim::run(&setup, preset.build(1));
+    let result = simulator::run(&setup, preset.build(1));
     Ok(result.stats.demand_reads as f64 / began.elapsed().as_secs_f64())
 }
 

@@ -17,6 +17,3 @@ pub mod report;
 pub mod reproduce;
 pub mod tracefs;
 pub mod tune;
-
-pub use foreread_sim::{device, limits, peer, rng, simulator as sim, stats, workload, zero_latency};
-pub use foreread_trace as trace;

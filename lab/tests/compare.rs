@@ -110,7 +110,7 @@ fn imitations_read_no_files() {
     let plan = |on| Plan {
         workload: Some("random:count=20".to_string()),
         on,
-        policies: vec![foreread_lab::peer::parse("peer-nbdkit").expect("an imitation")],
+        policies: vec![foreread_sim::peer::parse("peer-nbdkit").expect("an imitation")],
         runs: Some(1),
         ..Plan::default()
     };

@@ -2,10 +2,10 @@
 //!
 //! Never: a policy. The commands are those that the readers of that time sent.
 
-use foreread_lab::device::presets;
-use foreread_lab::device::{Arrival, Command};
 use foreread_lab::reproduce::published::seed_003::{AIO, DEPTH};
-use foreread_lab::rng::Rng;
+use foreread_sim::device::presets;
+use foreread_sim::device::{Arrival, Command};
+use foreread_sim::rng::Rng;
 
 const RECORD: u64 = 64 << 10;
 const FILE: u64 = 1 << 30;

@@ -8,11 +8,11 @@
 //!
 //! Never: a device with a queue in it; each row is a closed loop of one reader.
 
-use foreread_lab::device::presets::{self, Preset};
-use foreread_lab::device::{Command, Device};
 use foreread_lab::reproduce::published::seed_000::{EVA, RAID, THEORY};
 use foreread_lab::reproduce::published::seed_001::{DD_BYTES, Labels, Run, SWEEPS, Sweep};
 use foreread_lab::reproduce::published::seed_004::WORKLOADS;
+use foreread_sim::device::presets::{self, Preset};
+use foreread_sim::device::{Command, Device};
 
 fn sweep(name: &str) -> &'static Sweep {
     SWEEPS.iter().find(|s| s.preset == name).expect("a published device")

@@ -8,7 +8,7 @@ use foreread_lab::compare::{self, OracleRow, Plan, Where};
 use foreread_lab::explain::{Asked, Decisions, Explained, Stream, View, explain, render};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::{Report, Silent};
-use foreread_lab::trace::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Op, Record};
+use foreread_trace::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Op, Record};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;

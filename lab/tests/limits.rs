@@ -10,13 +10,13 @@ use foreread_core::machine::Config;
 use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareError, OracleRow, Plan, Where};
-use foreread_lab::device::presets::{self, Model, PRESETS, Preset};
-use foreread_lab::limits::bound::Bound;
-use foreread_lab::limits::oracle;
-use foreread_lab::peer;
 use foreread_lab::report::{Report, RunResult, Silent, Table};
-use foreread_lab::sim;
-use foreread_lab::workload::{self, Job, Request, Workload};
+use foreread_sim::device::presets::{self, Model, PRESETS, Preset};
+use foreread_sim::limits::bound::Bound;
+use foreread_sim::limits::oracle;
+use foreread_sim::peer;
+use foreread_sim::simulator;
+use foreread_sim::workload::{self, Job, Request, Workload};
 
 /// An example of each kind of workload, and the size that it spans here.
 fn small_workloads() -> Vec<(&'static str, u64)> {
@@ -290,8 +290,8 @@ fn sim_run(workload: &Workload, model: &str, cache_bytes: u64) -> RunResult {
     let preset = presets::find(model).expect("a preset");
     let config = Config::new(PageSize::new(4096).expect("a page"), cache_bytes).bounded();
     let policy = PolicySpec::none();
-    let setup = sim::Setup { workload, policy: &policy, config, host_ns_per_kib: preset.host_ns_per_kib };
-    sim::run(&setup, preset.build(1))
+    let setup = simulator::Setup { workload, policy: &policy, config, host_ns_per_kib: preset.host_ns_per_kib };
+    simulator::run(&setup, preset.build(1))
 }
 
 /// By hand, on the disk of 8 ms: jobs of a chain think one after the other, those without one at the same time, and

@@ -7,8 +7,8 @@ use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, T
 use foreread_lab::report::series::{Series, Value, Varied};
 use foreread_lab::report::{MappedRun, PolicyRuns, Report, RunResult, Table, page, to_json};
 use foreread_lab::reproduce::{Kind, Reproduction, Row as PublishedRow, Table as PublishedTable};
-use foreread_lab::sim::outcomes::{COLUMNS, Cell, OutcomeMap, ROWS};
-use foreread_lab::stats::{latency_histogram, record_latency};
+use foreread_sim::simulator::outcomes::{COLUMNS, Cell, OutcomeMap, ROWS};
+use foreread_sim::stats::{latency_histogram, record_latency};
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::HashSet;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! Probing a model must give back the model: every preset, in virtual time.
 
-use foreread_lab::device::custom;
-use foreread_lab::device::presets::{self, Model, PRESETS};
 use foreread_lab::probe::{Asked, Found, Pattern, Where, probe};
 use foreread_lab::report::Silent;
+use foreread_sim::device::custom;
+use foreread_sim::device::presets::{self, Model, PRESETS};
 
 fn of(name: &str) -> Found {
     let preset = presets::find(name).expect("a preset");

@@ -6,12 +6,12 @@ use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, OracleRow, Plan, Where};
-use foreread_lab::device::presets;
-use foreread_lab::limits::bound::Bound;
 use foreread_lab::replay::{Loaded, MAX_OUTSTANDING, Mode, Part, Replay, load};
 use foreread_lab::report::{Report, RunResult, Silent, table, width};
-use foreread_lab::sim;
-use foreread_lab::trace::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
+use foreread_sim::device::presets;
+use foreread_sim::limits::bound::Bound;
+use foreread_sim::simulator;
+use foreread_trace::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
@@ -53,8 +53,8 @@ fn simulate_with(replay: &Replay, policy: &str) -> RunResult {
     let config = Config::new(PageSize::new(PAGE).expect("a page size"), 64 << 20);
     let policy = PolicySpec::parse(policy).expect("a policy");
     let preset = presets::find("hdd-theory").expect("a preset");
-    let setup = sim::Setup { workload: &replay.workload, policy: &policy, config, host_ns_per_kib: 0 };
-    let result = sim::run(&setup, preset.build(1));
+    let setup = simulator::Setup { workload: &replay.workload, policy: &policy, config, host_ns_per_kib: 0 };
+    let result = simulator::run(&setup, preset.build(1));
     let bound = Bound::of(&replay.workload, preset, PAGE);
     assert!(bound.ns() <= ns(&result), "{bound:?} of a run of {} ns", ns(&result));
     result

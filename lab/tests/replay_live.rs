@@ -6,14 +6,14 @@ use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, Plan, Where};
-use foreread_lab::device::presets;
 use foreread_lab::explain::{self, Asked, Explained, Share};
 use foreread_lab::live::{self, LiveError};
 use foreread_lab::replay::{Loaded, Mode, Part, Replay, laid_out, load};
 use foreread_lab::report::{Report, Silent};
-use foreread_lab::sim;
-use foreread_lab::trace::{After, FileInfo, Header, Import, Item, LeftOut, Level, Op, Record};
-use foreread_lab::workload::Workload;
+use foreread_sim::device::presets;
+use foreread_sim::simulator;
+use foreread_sim::workload::Workload;
+use foreread_trace::{After, FileInfo, Header, Import, Item, LeftOut, Level, Op, Record};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,8 +71,8 @@ fn the_simulator_and_the_engine_count_the_same() {
         let real = engine(&path, &workload, "none").expect("readable");
         let config = Config::new(PageSize::new(PAGE).expect("a page size"), 4 << 20);
         let policy = PolicySpec::none();
-        let setup = sim::Setup { workload: &workload, policy: &policy, config, host_ns_per_kib: 0 };
-        let simulated = sim::run(&setup, presets::find("nvme").expect("a preset").build(1));
+        let setup = simulator::Setup { workload: &workload, policy: &policy, config, host_ns_per_kib: 0 };
+        let simulated = simulator::run(&setup, presets::find("nvme").expect("a preset").build(1));
         let counts = |r: &foreread_lab::report::RunResult| {
             (r.stats.demand_reads, r.stats.demand_bytes, r.stats.source_bytes, r.stats.hits, r.latency.len())
         };

@@ -5,11 +5,11 @@
 
 mod posts;
 
-use foreread_lab::device::disk::{DiskModel, Slope};
-use foreread_lab::device::presets::{self, Model, Preset};
 use foreread_lab::report::Silent;
 use foreread_lab::reproduce::published::seed_001::SWEEPS;
 use foreread_lab::reproduce::{Kind, Options, Reproduction, Role, SCHEMA, run, text};
+use foreread_sim::device::disk::{DiskModel, Slope};
+use foreread_sim::device::presets::{self, Model, Preset};
 use std::collections::HashSet;
 
 fn reproduced(seed: &str, instead: Vec<&'static Preset>) -> Reproduction {

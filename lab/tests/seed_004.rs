@@ -7,7 +7,7 @@ use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, Plan, Where};
 use foreread_lab::report::{RunResult, Silent};
 use foreread_lab::reproduce::published::seed_004::{self, WORKLOADS};
-use foreread_lab::workload::parse;
+use foreread_sim::workload::parse;
 
 const BLOCK: u64 = 4096;
 const GIB: u64 = 1 << 30;

@@ -6,7 +6,7 @@ use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use foreread_lab::reproduce::published::seed_001::{BLKID, TINY};
-use foreread_lab::zero_latency;
+use foreread_sim::zero_latency;
 
 const UNCAPPED: &str = "linux-2.6.31:max=128K";
 /// The cap of the seed: one page below 2 MiB.

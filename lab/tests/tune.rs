@@ -3,12 +3,12 @@
 //! Never: a probe of a real storage (`probe.rs`), or the clock.
 
 use foreread_lab::compare::Plan;
-use foreread_lab::device::presets;
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::Silent;
 use foreread_lab::report::table::Style;
-use foreread_lab::trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
 use foreread_lab::tune::{Asked, Storage, Tuned, find, render, tune};
+use foreread_sim::device::presets;
+use foreread_trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;

@@ -3,7 +3,7 @@
 //! (`./test-long vm` records anew).
 
 use foreread_lab::replay::{Mode, Part, Replay, load};
-use foreread_lab::trace::{self, Item, Level, Op, Record};
+use foreread_trace::{Item, Level, Op, Record};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn shipped() -> PathBuf {
 }
 
 fn reads(path: &Path) -> Vec<Record> {
-    let import = trace::open(&[path.to_path_buf()], None).unwrap_or_else(|error| panic!("{error}"));
+    let import = foreread_trace::open(&[path.to_path_buf()], None).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((import.header.format.as_str(), import.header.level), ("foreread serve", Level::BelowCache));
     let mut files = 0;
     let mut records = Vec::new();
@@ -122,7 +122,7 @@ fn they_can_be_replayed_by_what_each_read_waited_for() {
     for name in NAMES {
         let path = shipped().join(format!("{name}.frt"));
         let count = facts(&path).reads;
-        let import = trace::open(std::slice::from_ref(&path), None).expect("a trace");
+        let import = foreread_trace::open(std::slice::from_ref(&path), None).expect("a trace");
         let loaded = Arc::new(load(name, import, &Part::default()).expect("a replay"));
         let replay = Replay::of(&loaded, Some(Mode::Deps), Some(0.0)).expect("it has starts and ends");
         assert_eq!((replay.workload.reads(), replay.workload.page_bytes), (count, SECTOR), "{name}");

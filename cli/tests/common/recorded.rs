@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
 use super::{Got, foreread};
-use foreread_lab::trace::{Item, Op, open};
+use foreread_trace::{Item, Op, open};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,8 +1,8 @@
 //! Why a comparison could not be made. Never: more than one line.
 
-use crate::device::custom::{FindError, ModelFileError};
 use crate::live;
 use foreread_core::policy::SpecError;
+use foreread_sim::device::custom::{FindError, ModelFileError};
 
 /// Why a comparison could not be made: one line that says what, where and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   plan ──► cases: (workload, place) ──► for each run, for each policy in turn ──► RunResult ──► Table
-//!                                           model: sim::run      file: live::engine, live::kernel
+//!                                           model: simulator::run      file: live::engine, live::kernel
 //! ```
 
 mod amounts;
@@ -19,14 +19,9 @@ mod usual;
 pub mod vary;
 pub mod watched;
 
-use crate::device::presets::{Model, Preset};
-use crate::limits::{self, bound::Bound, oracle};
 use crate::live;
-use crate::peer;
 use crate::replay::Replay;
 use crate::report::{MappedRun, PolicyRuns, Progress, RunResult, Table, number};
-use crate::sim;
-use crate::workload::Workload;
 pub use amounts::*;
 pub use error::CompareError;
 use foreread::Limits;
@@ -34,6 +29,11 @@ use foreread::source::SourceName;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
+use foreread_sim::device::presets::{Model, Preset};
+use foreread_sim::limits::{self, bound::Bound, oracle};
+use foreread_sim::peer;
+use foreread_sim::simulator;
+use foreread_sim::workload::Workload;
 use place::Place;
 use reads::Reads;
 pub use site::Site;
@@ -76,7 +76,7 @@ pub struct Plan {
     pub site: Site,
 }
 
-/// Which tables get a row of the oracle ([`crate::limits`]). There is none on a file: its timing is not known beforehand.
+/// Which tables get a row of the oracle ([`foreread_sim::limits`]). There is none on a file: its timing is not known beforehand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OracleRow {
     /// Those on models, if the plan names no policies.
@@ -327,8 +327,8 @@ impl<'a> Case<'a> {
         let map = |row: &Row| {
             let ReadBy::Policy(policy) = &row.read_by else { return None };
             let (config, host_ns_per_kib) = (self.config(preset, row.page), preset.host_ns_per_kib);
-            let setup = sim::Setup { workload, policy, config, host_ns_per_kib };
-            let (_, map) = sim::run_mapped(&setup, preset.build(self.plan.seed));
+            let setup = simulator::Setup { workload, policy, config, host_ns_per_kib };
+            let (_, map) = simulator::run_mapped(&setup, preset.build(self.plan.seed));
             Some(MappedRun { policy: row.policy.clone(), map })
         };
         Ok(self.rows.iter().filter_map(map).collect())
@@ -402,9 +402,10 @@ impl<'a> Case<'a> {
     ) -> Option<RunResult> {
         let (config, host_ns_per_kib) = (self.config(preset, page), preset.host_ns_per_kib);
         match read_by {
-            ReadBy::Policy(policy) => {
-                Some(sim::run(&sim::Setup { workload, policy, config, host_ns_per_kib }, preset.build(seed)))
-            }
+            ReadBy::Policy(policy) => Some(simulator::run(
+                &simulator::Setup { workload, policy, config, host_ns_per_kib },
+                preset.build(seed),
+            )),
             ReadBy::Oracle => {
                 let bound = self.bounds.last().copied().unwrap_or_default();
                 oracle::run(&oracle::Setup { workload, config, preset, seed, bound })

@@ -7,14 +7,14 @@ use super::{
     CompareError, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, MODEL_RUNS, Plan, REMOTE_RUN_SECONDS, REMOTE_SECONDS, Reads,
     SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SECONDS, SCRATCH_SPAN_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS, Where,
 };
-use crate::device::custom;
-use crate::device::presets::Preset;
 use crate::live::{self, LiveError, Pace};
 use crate::report::Progress;
-use crate::workload::Workload;
 use foreread::source::{self, Defaults, Source, SourceName};
 use foreread::{OpenError, Readahead, Storage};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread_sim::device::custom;
+use foreread_sim::device::presets::Preset;
+use foreread_sim::workload::Workload;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn a_slow_source_is_read_in_part() {
         let mut on = OnSource::of("far".into(), Arc::new(Far(Defaults::OBJECT)));
-        let named = |name: &str| Reads::Named(crate::workload::parse(name).expect("one"));
+        let named = |name: &str| Reads::Named(foreread_sim::workload::parse(name).expect("one"));
         let plan = Plan::default();
         for (read_ns, sequential, random) in
             [(1_000, SPAN_BYTES, SPAN_BYTES), (30_000_000, 16 << 20, 512 << 10), (10_000_000_000, 256 << 10, 256 << 10)]

@@ -7,7 +7,7 @@ use super::{CompareError, Plan, SPAN_BYTES, USUAL_WORKLOADS};
 use crate::live;
 use crate::replay::{Replay, laid_out};
 use crate::report::{Paced, number};
-use crate::workload::{self, Chosen, Workload};
+use foreread_sim::workload::{self, Chosen, Workload};
 use std::borrow::Cow;
 use std::sync::Arc;
 

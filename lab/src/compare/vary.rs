@@ -10,14 +10,14 @@
 
 use super::reads::{self, Reads};
 use super::{Case, CompareError, Plan, chosen, place};
-use crate::peer;
 use crate::replay::{Mode, Replay};
 use crate::report::series::{SCHEMA, Series, Value, Varied};
 use crate::report::{Progress, Report};
-use crate::workload::{self, Chosen};
 use foreread_core::notation::Spec;
 use foreread_core::policy::{Param, SpecError, Unit};
 use foreread_core::units::parse_size;
+use foreread_sim::peer;
+use foreread_sim::workload::{self, Chosen};
 use std::sync::Arc;
 
 /// Most values: a table that is still read, and a line that still has points.

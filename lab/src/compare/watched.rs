@@ -2,22 +2,22 @@
 //! same page, cache, limits and random numbers. So the explanation fits the row of `compare`.
 //!
 //! ```text
-//!   model   sim::run_watched ──────────────────────────────────────────────────► Watch
+//!   model   simulator::run_watched ──────────────────────────────────────────────────► Watch
 //!   file    live::engine ──event log──► a fresh machine, which decides the same ──► Watch     the log has no name
 //! ```
 //! Never: another way to set up a run than [`super::Case`]'s, or a live run slowed by the observer: it works
 //! when it is over.
 
 use super::{Case, CompareError, Plan, ReadBy, place, possible, reads};
-use crate::device::presets::Preset;
 use crate::live::LiveError;
 use crate::replay::bases;
 use crate::report::{RunResult, Silent};
-use crate::sim::{self, Watch};
-use crate::workload::Workload;
 use foreread::eventlog::{ReplayError, replay_watched};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
+use foreread_sim::device::presets::Preset;
+use foreread_sim::simulator::{self, Watch};
+use foreread_sim::workload::Workload;
 use place::Place;
 use std::io::BufReader;
 use std::os::fd::AsRawFd;
@@ -102,8 +102,8 @@ impl Case<'_> {
         watch: &mut dyn Watch,
     ) -> RunResult {
         let (config, host_ns_per_kib) = (self.config(preset, page), preset.host_ns_per_kib);
-        let setup = sim::Setup { workload, policy, config, host_ns_per_kib };
-        sim::run_watched(&setup, preset.build(self.plan.seed), watch)
+        let setup = simulator::Setup { workload, policy, config, host_ns_per_kib };
+        simulator::run_watched(&setup, preset.build(self.plan.seed), watch)
     }
 
     /// Lives it first, and looks at its log then.

@@ -19,8 +19,8 @@
 use super::pages::Live;
 use super::recording::{Act, CheckError, Episode, Header, Item, Lines, Op, PAGE};
 use super::world::{Call, Done, World};
-use crate::trace::unpack::unpack;
 use foreread_core::policy::PolicySpec;
+use foreread_trace::unpack::unpack;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs::File;

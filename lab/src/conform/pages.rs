@@ -7,11 +7,11 @@
 //! ```
 
 use super::recording::{Act, Op, PAGE};
-use crate::zero_latency;
 use foreread_core::event::{Advice, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_sim::zero_latency;
 use std::collections::BTreeSet;
 
 /// A machine with one file.

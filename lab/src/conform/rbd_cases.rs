@@ -2,8 +2,8 @@
 //!
 //! Never: a read that begins past the end, which librbd refuses before it looks for a sequence.
 
-use crate::rng::{Rng, mix};
 use foreread_core::policy::PolicySpec;
+use foreread_sim::rng::{Rng, mix};
 
 /// The worked examples of docs/spec/rbd-readahead.md 9, as the golden table has them.
 const TABLE: &str = include_str!("../../../core/tests/golden/rbd-aligned.txt");

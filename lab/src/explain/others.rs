@@ -68,7 +68,7 @@ fn other(report: &Report, row: &Row, ours: &str) -> Other {
         explained: row.policy == ours,
         limit: row.limit,
         time_s: mean(row),
-        ratio: mean(row).zip(base).and_then(|(this, base)| crate::stats::ratio(this, base)),
+        ratio: mean(row).zip(base).and_then(|(this, base)| foreread_sim::stats::ratio(this, base)),
         ratio_ci95: compared
             .and_then(|c| c.ratio_ci95)
             .map(|[low, high]| if forward { [low, high] } else { [high.recip(), low.recip()] }),
@@ -145,7 +145,7 @@ fn gain(explained: &Explained, best: &Other) -> String {
     let interval = best.ratio_ci95.map_or_else(String::new, number::interval);
     let ours = explained.others.iter().find(|o| o.explained);
     let bytes = ours.and_then(|o| o.source_bytes).zip(best.source_bytes).and_then(|(a, b)| {
-        let ratio = crate::stats::ratio(b as f64, a as f64)?;
+        let ratio = foreread_sim::stats::ratio(b as f64, a as f64)?;
         ((ratio - 1.0).abs() >= 0.01).then(|| format!(", and would have read {} the bytes", number::times(ratio)))
     });
     format!(

@@ -48,7 +48,7 @@ impl Pattern {
     #[must_use]
     pub fn of(tally: &Tally) -> Pattern {
         let all = tally.sequential + tally.backward + tally.strided + tally.random;
-        let part = |n: u64| crate::stats::ratio(n as f64, all as f64);
+        let part = |n: u64| foreread_sim::stats::ratio(n as f64, all as f64);
         let step = number::size_b(tally.step.unsigned_abs());
         let sequential = match tally.interleaved {
             0 | 1 => "sequential".to_string(),

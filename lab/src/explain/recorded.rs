@@ -4,7 +4,7 @@
 //! be told. Never: mixed with what our policy does, which does not see these records.
 
 use crate::replay::Replay;
-use crate::workload::Kind;
+use foreread_sim::workload::Kind;
 use serde::{Deserialize, Serialize};
 
 /// The recorded system's readahead.
@@ -44,9 +44,9 @@ impl Recorded {
         let mut demand: Vec<Vec<(u64, u64)>> = vec![Vec::new(); loaded.files.len()];
         for job in &replay.workload.jobs {
             let reads = job.requests.iter().filter(|r| r.demands());
-            let page = |at: u64| at & !(crate::workload::Workload::PAGE_BYTES - 1);
-            let range = |r: &crate::workload::Request| match r.kind {
-                Kind::Touch => (page(r.offset), page(r.offset) + crate::workload::Workload::PAGE_BYTES),
+            let page = |at: u64| at & !(foreread_sim::workload::Workload::PAGE_BYTES - 1);
+            let range = |r: &foreread_sim::workload::Request| match r.kind {
+                Kind::Touch => (page(r.offset), page(r.offset) + foreread_sim::workload::Workload::PAGE_BYTES),
                 _ => (r.offset, r.offset + r.len),
             };
             demand[job.file as usize].extend(reads.map(range));

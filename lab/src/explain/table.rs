@@ -137,7 +137,7 @@ fn files(explained: &Explained, shown: &[&File], view: &View) -> Vec<String> {
     let header =
         ["\nfile", "\nreads", "\nMB", "\nstreams", "\npattern", "hit\n%", "late\n%", "RA\nMB", "un-\nused", "stall\ns"];
     let row = |name: String, streams: u64, pattern: String, share: &Share| {
-        let part = |n: u64| or_dash(crate::stats::ratio(n as f64, share.demand_reads as f64), percent);
+        let part = |n: u64| or_dash(foreread_sim::stats::ratio(n as f64, share.demand_reads as f64), percent);
         vec![
             name,
             count(share.demand_reads),
@@ -248,7 +248,7 @@ fn of_stream(s: &Stream, with_open: bool) -> String {
 
 fn recorded(explained: &Explained) -> Vec<String> {
     let Some(recorded) = &explained.recorded else { return Vec::new() };
-    let part = or_dash(crate::stats::ratio(recorded.wanted_bytes as f64, recorded.ra_bytes as f64), percent);
+    let part = or_dash(foreread_sim::stats::ratio(recorded.wanted_bytes as f64, recorded.ra_bytes as f64), percent);
     let most = recorded
         .files
         .first()

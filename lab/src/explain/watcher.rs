@@ -13,12 +13,12 @@
 use super::share::Share;
 use super::streams::Streams;
 use crate::compare::watched::Scene;
-use crate::sim::Watch;
-use crate::sim::outcomes::bits;
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
 use foreread_core::policy::{Pattern, Why};
 use foreread_core::units::{ByteRange, PageRange, PageSize};
+use foreread_sim::simulator::Watch;
+use foreread_sim::simulator::outcomes::bits;
 use std::collections::{BTreeMap, HashMap};
 
 /// The number of no stream.
@@ -317,11 +317,11 @@ fn groups(pages: PageRange) -> impl Iterator<Item = (u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Job, Workload};
     use foreread_core::event::{Action, Error};
     use foreread_core::machine::{Config, Machine};
     use foreread_core::policy::PolicySpec;
     use foreread_core::units::{FetchId, FileId, Nanos, OpenId, ReadId};
+    use foreread_sim::workload::{Job, Workload};
 
     /// A machine that is looked on, and the fetches it has asked for.
     struct Looked(Machine, Watcher, Vec<FetchId>);

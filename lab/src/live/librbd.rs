@@ -12,10 +12,10 @@
 
 use super::{LiveError, ReadFn, Target, check, result, run_jobs};
 use crate::report::RunResult;
-use crate::workload::Workload;
 use foreread::OpenError;
 use foreread::source::{Rbd, RbdSettings, Source, SourceName};
 use foreread_core::stats::Stats;
+use foreread_sim::workload::Workload;
 use serde_json::Value;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::unix::net::UnixStream;

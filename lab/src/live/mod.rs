@@ -12,13 +12,13 @@ mod paced;
 mod scratch;
 
 use crate::report::RunResult;
-use crate::stats::{latency_histogram, percentile_ns, record_latency};
-use crate::workload::{Job, Kind, Workload};
 use foreread::source::{FileSource, Source};
 use foreread::{Limits, OpenError, Options, ReadError, Reader};
 use foreread_core::event::Advice;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
+use foreread_sim::stats::{latency_histogram, percentile_ns, record_latency};
+use foreread_sim::workload::{Job, Kind, Workload};
 use hdrhistogram::Histogram;
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -363,7 +363,7 @@ fn lane(job: &Job, next: &AtomicUsize, target: &Target<'_>) -> Result<Histogram<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Request;
+    use foreread_sim::workload::Request;
 
     #[test]
     fn what_a_file_cannot_do_is_refused_in_one_line() {

@@ -11,10 +11,10 @@
 //!      └────── its arrival is done ◄──advance(now)──────┘ and wakes the others
 //! ```
 
-use crate::device::presets::Preset;
-use crate::device::{Arrival, Command, Device};
 use foreread::source::{Defaults, Sink, Source, SourceError, Streaming};
 use foreread::testing::fill;
+use foreread_sim::device::presets::Preset;
+use foreread_sim::device::{Arrival, Command, Device};
 use std::collections::HashMap;
 use std::io::IoSliceMut;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -175,9 +175,9 @@ impl Streaming for ModelLive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::custom;
     use foreread::testing::check;
     use foreread::{Options, Reader};
+    use foreread_sim::device::custom;
     use std::sync::Arc;
 
     /// Right bytes through the engine, piece by piece; and no faster than the model allows.

@@ -4,8 +4,8 @@
 //! Worked example: an object store 30 ms away answers 4 KiB in 30 ms and 1 MiB in 35 ms, so a workload of 16,384 reads of
 //! 4 KiB would take 8 minutes without readahead.
 
-use crate::workload::Workload;
 use foreread::source::Source;
+use foreread_sim::workload::Workload;
 use std::io::IoSliceMut;
 use std::time::Instant;
 

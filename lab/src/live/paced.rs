@@ -12,9 +12,9 @@
 //! storage.
 
 use super::{LiveError, Target};
-use crate::stats::{latency_histogram, record_latency};
-use crate::workload::{Kind, Workload};
 use foreread_sim::scheduler::{Issue, JobScheduler, Step};
+use foreread_sim::stats::{latency_histogram, record_latency};
+use foreread_sim::workload::{Kind, Workload};
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -281,7 +281,7 @@ impl<'a> PacedRun<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Job, Request};
+    use foreread_sim::workload::{Job, Request};
 
     fn workload(jobs: Vec<Job>) -> Workload {
         Workload { name: "t".to_string(), files: vec![1 << 30], page_bytes: 4096, jobs }

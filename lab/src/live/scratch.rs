@@ -26,7 +26,7 @@ impl Scratch {
         let dir = choose_dir(bytes)?;
         let what = || format!("writing a scratch file of {bytes} bytes in {}", dir.display());
         let mut file = tempfile::tempfile_in(&dir).map_err(LiveError::io(what()))?;
-        let mut rng = crate::rng::Rng::new(bytes);
+        let mut rng = foreread_sim::rng::Rng::new(bytes);
         let mut block = vec![0_u8; 1 << 20];
         let mut written = 0;
         while written < bytes {

@@ -14,11 +14,11 @@
 use super::forms::{self, Kind, Shape};
 use super::measure::ROUNDS;
 use super::{Fit, Point, Spread, Tried, grid, virt};
-use crate::device::custom::ModelFile;
-use crate::device::custom::{ArrayFile, DiskFile, LanesFile, NetFile, OverheadFile, SlopeFile};
-use crate::device::fit::Form as AloneForm;
-use crate::device::net::NetModel;
-use crate::device::presets::{Model, Preset};
+use foreread_sim::device::custom::ModelFile;
+use foreread_sim::device::custom::{ArrayFile, DiskFile, LanesFile, NetFile, OverheadFile, SlopeFile};
+use foreread_sim::device::fit::Form as AloneForm;
+use foreread_sim::device::net::NetModel;
+use foreread_sim::device::presets::{Model, Preset};
 
 /// A point that is further off, and outside its quartiles, is missed.
 const MISSED: f64 = 0.10;
@@ -313,7 +313,7 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
 
 /// The mean of a lognormal distribution of median 1 whose 99th percentile is `p99`.
 fn mean_of_lognormal(p99: f64) -> f64 {
-    let sigma = p99.max(1.0).ln() / crate::rng::Z99;
+    let sigma = p99.max(1.0).ln() / foreread_sim::rng::Z99;
     (sigma * sigma / 2.0).exp()
 }
 

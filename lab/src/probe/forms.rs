@@ -10,7 +10,7 @@
 //! Never: a figure below 0, or one that the points leave open.
 
 use super::{Pattern, Point};
-use crate::device::fit::{Fit as Alone, Form as AloneForm, Point as Time, relative_least_squares};
+use foreread_sim::device::fit::{Fit as Alone, Form as AloneForm, Point as Time, relative_least_squares};
 
 /// Lanes that are tried; the last is as many as were ever kept busy.
 pub(super) const LANES: [u32; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64];

@@ -12,10 +12,10 @@
 use super::grid::{self, Task};
 use super::live::{Live, Watch};
 use super::{Pattern, Point, ProbeError, Spread, virt};
-use crate::device::presets::Preset;
 use crate::report::Progress;
-use crate::rng::Rng;
-use crate::stats::{latency_histogram, percentile_ns};
+use foreread_sim::device::presets::Preset;
+use foreread_sim::rng::Rng;
+use foreread_sim::stats::{latency_histogram, percentile_ns};
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::time::Duration;

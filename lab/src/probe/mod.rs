@@ -129,7 +129,7 @@ impl Spread {
     /// (third quartile - first) / median.
     #[must_use]
     pub fn relative(&self) -> Option<f64> {
-        crate::stats::ratio(self.high - self.low, self.median)
+        foreread_sim::stats::ratio(self.high - self.low, self.median)
     }
 }
 

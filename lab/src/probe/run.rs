@@ -4,10 +4,10 @@
 
 use super::measure::{Measured, ROUNDS, Station, measure};
 use super::{Fit, Point, Probe, ProbeError, SCHEMA, Spread, advice, fit, live, settings};
-use crate::device::custom::{self, FitFile, ModelFile, PointFile};
-use crate::device::presets::Preset;
 use crate::report::{Progress, number};
 use foreread::source::Source;
+use foreread_sim::device::custom::{self, FitFile, ModelFile, PointFile};
+use foreread_sim::device::presets::Preset;
 use std::path::PathBuf;
 
 /// From this spread on the report says that the machine was busy.

@@ -12,9 +12,9 @@
 
 use super::settings;
 use crate::compare::{self, CompareError, Plan, Where};
-use crate::device::custom;
 use crate::report::{Progress, Report};
 use foreread_core::policy::PolicyDraft;
+use foreread_sim::device::custom;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -212,8 +212,8 @@ impl Verified {
 mod tests {
     use super::*;
     use crate::report::{PolicyRuns, RunResult, Table};
-    use crate::stats::latency_histogram;
     use foreread_core::stats::Stats;
+    use foreread_sim::stats::latency_histogram;
 
     fn report(source: &str, times: &[(&str, f64)]) -> Report {
         let run = |time_s| RunResult {

@@ -4,10 +4,10 @@
 
 use super::grid::Task;
 use super::{Pattern, measure::Slice};
-use crate::device::presets::Preset;
-use crate::device::{Command, Device};
-use crate::rng::Rng;
-use crate::stats::{latency_histogram, record_latency};
+use foreread_sim::device::presets::Preset;
+use foreread_sim::device::{Command, Device};
+use foreread_sim::rng::Rng;
+use foreread_sim::stats::{latency_histogram, record_latency};
 use std::collections::HashMap;
 
 /// Commands before the first that counts: a device may go by what it was asked before, an array by its last 64.

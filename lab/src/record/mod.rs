@@ -14,14 +14,14 @@ pub mod names;
 #[cfg(test)]
 mod tests;
 
-use crate::trace::error::Place as At;
-use crate::trace::formats::step::{self, Step};
-use crate::trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
 use crate::tracefs::{Stats, TracefsError};
 use drain::{Merge, Spill};
 use event::Decoder;
+use foreread_trace::error::Place as At;
 use foreread_trace::follow::event::Place;
 use foreread_trace::follow::{Counts, Follow, Inherited, Learned, Names};
+use foreread_trace::formats::step::{self, Step};
+use foreread_trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
 use names::Finder;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};

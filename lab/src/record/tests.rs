@@ -6,11 +6,11 @@
 use super::live::{Asked, Target, start};
 use super::names::place_of;
 use super::{Captured, RecordError};
-use crate::trace::formats::step::Step;
-use crate::trace::{FileInfo, Item, LeftOut, Op};
 use foreread_core::event::Advice;
 use foreread_trace::follow::Learned;
 use foreread_trace::follow::call::ENTRIES;
+use foreread_trace::formats::step::Step;
+use foreread_trace::{FileInfo, Item, LeftOut, Op};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::process::Command;

@@ -13,7 +13,7 @@
 //! ```
 
 use super::load::Kept;
-use crate::trace::After;
+use foreread_trace::After;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -10,7 +10,7 @@
 
 use super::load::{Kept, Loaded, What};
 use super::{Mode, scaled};
-use crate::workload::Job;
+use foreread_sim::workload::Job;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 

@@ -7,7 +7,7 @@
 //!
 //! Never: a request beyond the end of the file.
 
-use crate::workload::Workload;
+use foreread_sim::workload::Workload;
 
 /// Files begin at multiples of this, in bytes: no readahead that is aligned runs from one into the next.
 const GRAIN: u64 = 1 << 20;
@@ -56,7 +56,7 @@ pub fn bases(files: &[u64]) -> (Vec<u64>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Job, Request};
+    use foreread_sim::workload::{Job, Request};
 
     #[test]
     fn files_lie_one_after_the_other() {

@@ -3,11 +3,11 @@
 //! A trace is kept whole, since a workload is run again and again: so there is a limit of records, and a way to take the
 //! first ones only. Never: keeps bytes of a file, or a time that is not in the trace.
 
-use crate::trace::error::Place;
-use crate::trace::{After, Flags, Header, Import, Item, Level, Op, Record, TraceError};
-use crate::workload::Workload;
 use foreread_core::event::Advice;
 use foreread_core::machine::MAX_IDS;
+use foreread_sim::workload::Workload;
+use foreread_trace::error::Place;
+use foreread_trace::{After, Flags, Header, Import, Item, Level, Op, Record, TraceError};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -359,7 +359,7 @@ const SECTOR_BYTES: u64 = 512;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{FileInfo, Lacks, LeftOut};
+    use foreread_trace::{FileInfo, Lacks, LeftOut};
 
     fn import(items: Vec<Item>, level: Level) -> Import {
         let header = Header { level, ..Header::default() };

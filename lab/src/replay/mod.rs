@@ -18,8 +18,8 @@ mod load;
 mod notes;
 mod scans;
 
-use crate::trace::TraceError;
-use crate::workload::{Job, Link, Request, Workload};
+use foreread_sim::workload::{Job, Link, Request, Workload};
+use foreread_trace::TraceError;
 use load::{Kept, What};
 use std::sync::Arc;
 

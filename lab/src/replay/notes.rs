@@ -4,7 +4,7 @@
 
 use super::load::{Counts, Loaded};
 use super::{MAX_OUTSTANDING, Mode};
-use crate::trace::Level;
+use foreread_trace::Level;
 
 /// All of it, a sentence each. `why`: why the mode was chosen if the user named none; `overlap` is how many readers
 /// keep several reads going, and how many at most.

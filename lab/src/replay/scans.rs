@@ -13,7 +13,7 @@
 //! to the start, and a scan by threads that each take a part smaller than what is mapped at once.
 
 use super::load::{Kept, What};
-use crate::workload::Workload;
+use foreread_sim::workload::Workload;
 use std::collections::{BTreeMap, HashMap};
 
 /// A scan may pass over so many bytes: a page in each few is still a scan.

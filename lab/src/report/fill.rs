@@ -5,9 +5,9 @@
 use super::row::{Comparison, Report, Row, SCHEMA, Time};
 use super::verdict::{Verdict, WORTH_SAYING};
 use super::{Judge, PolicyRuns, RunResult, Table, number};
-use crate::limits::bound::Bound;
-use crate::stats::{ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95};
 use foreread_core::stats::Stats;
+use foreread_sim::limits::bound::Bound;
+use foreread_sim::stats::{ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95};
 
 const NS_PER_S: f64 = 1e9;
 const NS_PER_US: f64 = 1e3;

@@ -24,8 +24,8 @@ pub mod trace_info;
 pub mod verdict;
 pub mod width;
 
-use crate::limits::{ORACLE, bound::Bound};
-use crate::sim::outcomes::OutcomeMap;
+use foreread_sim::limits::{ORACLE, bound::Bound};
+use foreread_sim::simulator::outcomes::OutcomeMap;
 
 pub use advice::{advise, by_source};
 pub use foreread_sim::simulator::RunResult;
@@ -165,8 +165,8 @@ pub(crate) mod samples {
     //! Made-up runs for the tests of this room.
 
     use super::{PolicyRuns, RunResult, Table};
-    use crate::stats::{latency_histogram, record_latency};
     use foreread_core::stats::Stats;
+    use foreread_sim::stats::{latency_histogram, record_latency};
 
     /// A run of `time_s` seconds that read ahead `ra` and fetched `source` bytes for 1000 reads of 4 KiB.
     pub fn run(time_s: f64, ra: u64, used: u64, source: u64) -> RunResult {

@@ -7,7 +7,7 @@
 //! of all runs, before any rounding. Never: a number that was not measured.
 
 use super::Price;
-use crate::peer;
+use foreread_sim::peer;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.

@@ -6,8 +6,8 @@
 use super::number::{self, TIE, or_dash};
 use super::row::{Report, Row, Time};
 use super::width;
-use crate::stats::ratio;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
+use foreread_sim::stats::ratio;
 
 /// Width that a policy with its parameters always has before it is broken into lines: what is left of 100 columns when
 /// all others are full. It gets more where they are not.

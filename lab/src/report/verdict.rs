@@ -5,7 +5,7 @@
 //! leaves it open that another is as good.
 
 use super::Table;
-use crate::stats::{ALPHA, Summary, holm, paired_t_test};
+use foreread_sim::stats::{ALPHA, Summary, holm, paired_t_test};
 
 /// Rows nearer than this part of the best count as tied however sure the test is: a model repeats itself to
 /// the nanosecond, and half a per cent, the last digit that the table shows, is no reason to prefer a policy.

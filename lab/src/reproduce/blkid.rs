@@ -16,11 +16,11 @@
 use super::published::seed_001::{BLKID, BLKID_KIB, TINY, TURNED_KIB, TURNED_PERCENT};
 use super::runs::{Ask, Runs, mean, over};
 use super::{Kind, ReproduceError, Row, Table};
-use crate::zero_latency;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{PolicySpec, capacity::Cap};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_sim::zero_latency;
 
 const UNCAPPED: &str = "linux-2.6.31:max=128K";
 const PAGE: u64 = 4096;

@@ -30,8 +30,8 @@ mod sysbench;
 pub mod text;
 
 use crate::compare::CompareError;
-use crate::device::presets::Preset;
 use crate::report::Progress;
+use foreread_sim::device::presets::Preset;
 pub use kind::{Kind, Role};
 use runs::Runs;
 use score::Score;

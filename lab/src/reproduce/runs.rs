@@ -4,11 +4,11 @@
 
 use super::{Options, ReproduceError};
 use crate::compare::{self, Plan, Where};
-use crate::device::array::ArrayModel;
-use crate::device::presets::{self, Model, Preset};
-use crate::device::sliced::Slices;
 use crate::report::{Progress, RunResult, Table};
 use foreread_core::policy::PolicyDraft;
+use foreread_sim::device::array::ArrayModel;
+use foreread_sim::device::presets::{self, Model, Preset};
+use foreread_sim::device::sliced::Slices;
 
 /// What the seeds run with.
 pub struct Runs<'a> {

@@ -10,15 +10,15 @@ use super::published::seed_001::Labels;
 use super::runs::{Ask, Runs, bytes_per_s, mean, over, time_s};
 use super::sweep::Modelled;
 use super::{Kind, ReproduceError, Row, Table, hits};
-use crate::device::Command;
-use crate::device::presets::Preset;
-use crate::device::sliced::Slices;
 use crate::report::number;
-use crate::zero_latency;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_sim::device::Command;
+use foreread_sim::device::presets::Preset;
+use foreread_sim::device::sliced::Slices;
+use foreread_sim::zero_latency;
 
 const SEED: &str = "000";
 /// How far the bandwidth of an array may be off.

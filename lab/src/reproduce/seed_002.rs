@@ -17,11 +17,11 @@
 use super::published::seed_002::{QPS, STARTS};
 use super::runs::{Ask, Runs, mean, over, time_s};
 use super::{Kind, ReproduceError, Row, Table, sysbench};
-use crate::zero_latency;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_sim::zero_latency;
 
 const SEED: &str = "002";
 /// The row that the density was fitted to, the density in percent, and those that are shown.

@@ -19,8 +19,8 @@
 use super::published::seed_003::{AIO, BATCH, DEPTH, FILE_BYTES, RECORD, RUN_MIB, TIMES_VANILLA};
 use super::runs::{Ask, Runs, bytes_per_s, mean, over};
 use super::{Kind, ReproduceError, Row, Table};
-use crate::device::hdd::{BufferModel, HddModel};
-use crate::device::presets::{Model, Preset};
+use foreread_sim::device::hdd::{BufferModel, HddModel};
+use foreread_sim::device::presets::{Model, Preset};
 use std::sync::OnceLock;
 
 const SEED: &str = "003";

@@ -17,9 +17,9 @@ use super::published::seed_004::{
 use super::runs::{Ask, Runs, mean, over, time_s};
 use super::{Kind, ReproduceError, Row, Table};
 use crate::report;
-use crate::workload;
 use foreread_core::policy;
 use foreread_core::units::parse_size;
+use foreread_sim::workload;
 
 const SEED: &str = "004";
 /// How far a time, or what is read ahead, may be off that nothing was fitted to.

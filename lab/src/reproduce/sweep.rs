@@ -21,10 +21,10 @@
 
 use super::published::seed_001::{DD_BYTES, Labels, Run, Sweep};
 use super::{Kind, Row};
-use crate::device::disk::DiskModel;
-use crate::device::fit::{Form, relative_least_squares};
-use crate::device::presets::{Model, Preset};
 use crate::report::number;
+use foreread_sim::device::disk::DiskModel;
+use foreread_sim::device::fit::{Form, relative_least_squares};
+use foreread_sim::device::presets::{Model, Preset};
 
 /// How far a fitted row may be off: the X25-M, and the others.
 const FIT_X25_M: f64 = 0.03;

@@ -45,7 +45,7 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
     };
     let compared = report.comparisons.iter().find(pair)?;
     let (today_s, with_s) = (base.judged()?.mean, row.judged()?.mean);
-    let ratio = crate::stats::ratio(with_s, today_s)?;
+    let ratio = foreread_sim::stats::ratio(with_s, today_s)?;
     if compared.differs != Some(true) || ratio > 1.0 - MIN_GAIN {
         return None;
     }
@@ -57,7 +57,7 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
         ratio_ci95: compared.ratio_ci95.map(turned),
         today_s,
         with_s,
-        bytes_ratio: bytes.and_then(|(with, today)| crate::stats::ratio(with as f64, today as f64)),
+        bytes_ratio: bytes.and_then(|(with, today)| foreread_sim::stats::ratio(with as f64, today as f64)),
     })
 }
 
@@ -75,7 +75,7 @@ mod tests {
                 stats.demand_bytes = 1;
                 stats.source_bytes = source_bytes;
             }),
-            latency: crate::stats::latency_histogram(),
+            latency: foreread_sim::stats::latency_histogram(),
             distinct_bytes: 1,
             kernel: false,
             late_p99_ns: None,

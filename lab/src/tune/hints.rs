@@ -10,10 +10,10 @@ use crate::compare::{self, OracleRow, Plan};
 use crate::explain;
 use crate::replay::Mode;
 use crate::report::{Judge, PolicyRuns, Progress, Table};
-use crate::stats::{Summary, holm, paired_t_test, ratio, ratio_ci95};
-use crate::workload::{Request, Workload};
 use foreread_core::event::Advice;
 use foreread_core::policy::PolicyDraft;
+use foreread_sim::stats::{Summary, holm, paired_t_test, ratio, ratio_ci95};
+use foreread_sim::workload::{Request, Workload};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ fn gain(name: &str, by: Judge, base: &PolicyRuns, with: &PolicyRuns) -> Option<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Job, Kind};
+    use foreread_sim::workload::{Job, Kind};
 
     #[test]
     fn each_open_description_is_hinted_once() {

@@ -21,11 +21,11 @@ pub use storage::{Chosen, Found, NoStorage, OnDisk, find};
 pub use text::render;
 
 use crate::compare::{self, CompareError, OracleRow, Plan, Where};
-use crate::device::presets::Preset;
 use crate::explain::ExplainError;
 use crate::probe::{self, Probe, ProbeError, Setting};
 use crate::report::{Progress, Report};
 use foreread_core::policy::PolicyDraft;
+use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -131,8 +131,8 @@ pub fn find(replay: &Replay) -> Result<Found, NoStorage> {
     let bytes: u64 = all().map(|sum| sum.bytes).sum();
     let time_s: f64 = all().filter_map(|sum| sum.time_s).sum();
     let chosen = Chosen {
-        bytes_share: crate::stats::ratio(first.sum.bytes as f64, bytes as f64),
-        time_share: first.sum.time_s.and_then(|one| crate::stats::ratio(one, time_s)),
+        bytes_share: foreread_sim::stats::ratio(first.sum.bytes as f64, bytes as f64),
+        time_share: first.sum.time_s.and_then(|one| foreread_sim::stats::ratio(one, time_s)),
         disk: first.sum,
         probed,
         others: disks.into_iter().map(|one| one.sum).collect(),

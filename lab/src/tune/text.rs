@@ -44,7 +44,7 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     }
     let limit = tuned.report.rows.iter().find(|row| row.limit).and_then(|row| row.judged());
     let base = tuned.report.rows.iter().find(|row| row.policy == tuned.today).and_then(|row| row.judged());
-    let limit = limit.zip(base).and_then(|(limit, base)| crate::stats::ratio(limit.mean, base.mean));
+    let limit = limit.zip(base).and_then(|(limit, base)| foreread_sim::stats::ratio(limit.mean, base.mean));
     let limit = limit.map_or_else(String::new, |r| format!(" With perfect foresight: {} of that time.", times(r)));
     let limit = format!("{limit}{}", doubt(tuned));
     if ways.is_empty() {

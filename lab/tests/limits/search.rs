@@ -9,14 +9,14 @@
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
-use foreread_lab::device::presets::{self, PRESETS, Preset};
-use foreread_lab::limits::bound::Bound;
-use foreread_lab::limits::oracle;
-use foreread_lab::peer;
 use foreread_lab::report::RunResult;
-use foreread_lab::rng::Rng;
-use foreread_lab::sim;
-use foreread_lab::workload::{self, Workload};
+use foreread_sim::device::presets::{self, PRESETS, Preset};
+use foreread_sim::limits::bound::Bound;
+use foreread_sim::limits::oracle;
+use foreread_sim::peer;
+use foreread_sim::rng::Rng;
+use foreread_sim::simulator;
+use foreread_sim::workload::{self, Workload};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -75,8 +75,8 @@ impl Cell {
         let page = policy.info.page_bytes.unwrap_or(self.workload.page_bytes);
         let config = config(self.preset, page, self.cache);
         let host_ns_per_kib = self.preset.host_ns_per_kib;
-        let setup = sim::Setup { workload: &self.workload, policy, config, host_ns_per_kib };
-        sim::run(&setup, self.preset.build(self.seed))
+        let setup = simulator::Setup { workload: &self.workload, policy, config, host_ns_per_kib };
+        simulator::run(&setup, self.preset.build(self.seed))
     }
 
     pub fn policy(&self, text: &str) -> PolicySpec {

@@ -17,7 +17,7 @@ use super::trace::{self, Heard};
 use crate::conform::linux::Level;
 use crate::conform::recording::PAGE;
 use crate::report::Progress;
-use crate::rng::{Rng, mix};
+use foreread_sim::rng::{Rng, mix};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use serde::Serialize;
 use std::path::{Path, PathBuf};

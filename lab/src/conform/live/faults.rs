@@ -4,7 +4,7 @@
 
 use super::patterns::{PAGE, Story, length, place, spread};
 use super::steps::Step;
-use crate::rng::Rng;
+use foreread_sim::rng::Rng;
 
 type Episode = fn(&mut Rng, &mut Story);
 

@@ -7,7 +7,7 @@ use super::disk::SIZES;
 use super::faults;
 use super::player::LONGEST;
 use super::steps::{Plan, Step};
-use crate::rng::Rng;
+use foreread_sim::rng::Rng;
 
 /// Request sizes in bytes: within a page, around it, odd ones, and up to the largest.
 const LENGTHS: [u64; 26] = [

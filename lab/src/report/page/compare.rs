@@ -9,8 +9,8 @@ use crate::report::MappedRun;
 use crate::report::number::{self, or_dash};
 use crate::report::row::{Report, Row, to_json};
 use crate::report::{advise, by_source};
-use crate::sim::outcomes::Cell;
-use crate::stats::ratio;
+use foreread_sim::simulator::outcomes::Cell;
+use foreread_sim::stats::ratio;
 
 /// Spans of time in the table under the maps.
 const SPANS: usize = 8;

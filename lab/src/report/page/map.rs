@@ -10,7 +10,7 @@ use super::curves::LETTER;
 use crate::report::chart::scale::{self, Scale};
 use crate::report::chart::svg::{Anchor, Svg};
 use crate::report::number;
-use crate::sim::outcomes::{Cell, OutcomeMap, ROWS};
+use foreread_sim::simulator::outcomes::{Cell, OutcomeMap, ROWS};
 
 const CELL: f64 = 4.6;
 const TOP: f64 = 6.0;
