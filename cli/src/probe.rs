@@ -9,7 +9,6 @@ use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
 use crate::source::{self, On};
 use foreread_lab::probe::{self, Asked, Found, Where, verify};
-use foreread_lab::report::page;
 use serde::Serialize;
 
 /// Measures and prints.
@@ -47,7 +46,7 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
         out::write("output", path, &model.to_toml())?;
     }
     show(&probe::render(&probe), &probe, json.as_ref())?;
-    html.map_or(Ok(()), |path| out::write("html", &path, &page::probe(&probe)))
+    html.map_or(Ok(()), |path| out::write("html", &path, &probe::page(&probe)))
 }
 
 /// The truth check.

@@ -7,7 +7,6 @@ use crate::args::ReproduceArgs;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
-use foreread_lab::report::page;
 use foreread_lab::reproduce::{self, Options, ReproduceError, Reproduction, real, text};
 
 /// Makes the tables and prints them.
@@ -23,7 +22,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
         reproduce::run(&options, &mut Bar::new()).map_err(refused)?
     };
     show(&done, json.as_ref())?;
-    html.map_or(Ok(()), |path| out::write("html", &path, &page::reproduction(&done)))?;
+    html.map_or(Ok(()), |path| out::write("html", &path, &reproduce::page(&done)))?;
     match done.new_misses().count() {
         0 => Ok(()),
         missed => Err(Fail::Check(text::missed_line(&done, missed))),

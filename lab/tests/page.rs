@@ -125,7 +125,7 @@ fn reproduction(word: &str) -> Made {
     let odd = vec![PublishedRow::new(word, word, None, Some(1.0)), PublishedRow::new("x", "y", Some(0.0), None)];
     let tables = vec![PublishedTable::new("001", "by size", rows), PublishedTable::new("001", word, odd)];
     let of = Reproduction::new(tables);
-    Made { name: "reproduction", html: page::reproduction(&of), json: of.to_json() }
+    Made { name: "reproduction", html: foreread_lab::reproduce::page(&of), json: of.to_json() }
 }
 
 fn probed(word: &str) -> Made {
@@ -195,7 +195,7 @@ fn probed(word: &str) -> Made {
         },
     };
     let json = serde_json::to_string_pretty(&of).expect("JSON");
-    Made { name: "probe", html: page::probe(&of), json }
+    Made { name: "probe", html: foreread_lab::probe::page(&of), json }
 }
 
 /// A page of each kind in which every name is `word`.

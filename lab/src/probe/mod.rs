@@ -18,6 +18,7 @@ mod forms;
 pub mod grid;
 mod live;
 mod measure;
+mod page;
 mod run;
 mod settings;
 mod table;
@@ -26,6 +27,7 @@ mod virt;
 
 pub use error::ProbeError;
 pub use foreread_sim::device::custom::Pattern;
+pub use page::page;
 pub use run::{Asked, Found, Where, model_toml, probe};
 pub(crate) use settings::{Disk, disk_of, disk_of_number};
 pub use table::render;

@@ -16,6 +16,7 @@
 mod blkid;
 mod hits;
 mod kind;
+mod page;
 pub mod published;
 pub mod real;
 pub mod runs;
@@ -33,6 +34,7 @@ use crate::compare::CompareError;
 use crate::report::Progress;
 use foreread_sim::device::presets::Preset;
 pub use kind::{Kind, Role};
+pub use page::page;
 use runs::Runs;
 use score::Score;
 

@@ -3,7 +3,7 @@
 //! Never: a map of a run that was not simulated; a file's reads are not watched one by one, and the page says so.
 
 use super::bars::{Bar, Bars, Fill, Kind};
-use super::curves::{At, Axis, Curves, Line, decades};
+use super::curves::{Axis, CurvePoint, Curves, Line, decades};
 use super::{Figure, Grid, Maps, Page, Section, about, map};
 use crate::report::MappedRun;
 use crate::report::number::{self, or_dash};
@@ -161,7 +161,7 @@ fn latency(report: &Report) -> Option<Figure> {
             // Down at the latency, not on the way to it: nothing is known in between.
             let next = (100.0 - percent).max(MIN_PERCENT);
             let marked = [50.0, 99.0, 99.9].contains(percent);
-            let at = |y, marked| At { x: us.max(MIN_US), y, interval: [y, y], marked };
+            let at = |y, marked| CurvePoint { x: us.max(MIN_US), y, interval: [y, y], marked };
             points.extend([at(longer, false), at(next, marked)]);
             longer = next;
         }

@@ -26,7 +26,7 @@ const MAX_RINGS: usize = 8;
 
 /// A point of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct At {
+pub struct CurvePoint {
     pub x: f64,
     pub y: f64,
     /// Ends of the interval of `y`; both are `y` where there is none.
@@ -40,7 +40,7 @@ pub struct At {
 pub struct Line {
     pub name: String,
     /// From the lowest `x` to the highest.
-    pub points: Vec<At>,
+    pub points: Vec<CurvePoint>,
     /// It belongs to the line before it: the same colour, with dashes.
     pub twin: bool,
     /// The `x` of the point from which on more gains nothing.
@@ -158,7 +158,7 @@ impl Curves {
 
     fn line(&self, svg: &mut Svg, i: usize, line: &Line, (x, y): (Scale, Scale), bottom: f64) {
         let points = || line.points.iter().filter(|p| p.y.is_finite() && p.x.is_finite());
-        let at = |p: &At| [x.place(p.x), y.place(p.y)];
+        let at = |p: &CurvePoint| [x.place(p.x), y.place(p.y)];
         for p in points().filter(|p| p.interval[0] < p.interval[1]) {
             svg.interval(x.place(p.x), y.place(p.interval[1]), y.place(p.interval[0]));
         }
@@ -166,8 +166,9 @@ impl Curves {
         if path.len() > 1 {
             svg.path("line", &path);
         }
-        let known =
-            |p: &At| self.x_ticks.iter().find(|t| t.0 == p.x).map_or_else(|| (self.x_show)(p.x), |t| t.1.clone());
+        let known = |p: &CurvePoint| {
+            self.x_ticks.iter().find(|t| t.0 == p.x).map_or_else(|| (self.x_show)(p.x), |t| t.1.clone())
+        };
         for p in points().filter(|p| p.marked) {
             svg.marker(i, self.lines.len(), at(p), &format!("{}, {}: {}", line.name, known(p), number::three(p.y)));
         }
@@ -193,11 +194,11 @@ pub fn decades(least: f64, most: f64) -> Vec<f64> {
 
 /// The first `x`, from the lowest on, whose `y` is at least 98 % of the highest: the rule behind the `==>` of 2010. None
 /// for a line that is that high everywhere, because it has no slope before it.
-pub fn plateau(points: &[At]) -> Option<f64> {
+pub fn plateau(points: &[CurvePoint]) -> Option<f64> {
     /// The part of the best that counts as the best.
     const PART: f64 = 0.98;
     let best = points.iter().map(|p| p.y).filter(|y| y.is_finite()).reduce(f64::max)?;
-    let high = |p: &&At| p.y >= best * PART;
+    let high = |p: &&CurvePoint| p.y >= best * PART;
     let first = points.iter().filter(high).min_by(|a, b| a.x.total_cmp(&b.x))?;
     points.iter().any(|p| p.y < best * PART).then_some(first.x)
 }
@@ -206,8 +207,8 @@ pub fn plateau(points: &[At]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn line(values: &[(f64, f64)]) -> Vec<At> {
-        values.iter().map(|(x, y)| At { x: *x, y: *y, interval: [*y, *y], marked: true }).collect()
+    fn line(values: &[(f64, f64)]) -> Vec<CurvePoint> {
+        values.iter().map(|(x, y)| CurvePoint { x: *x, y: *y, interval: [*y, *y], marked: true }).collect()
     }
 
     #[test]

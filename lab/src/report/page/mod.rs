@@ -4,16 +4,15 @@
 //!   Report, Series, Reproduction, Probe ──► Page: facts, sections of figures and tables ──template──► HTML
 //!        └──────────────────────────────────► the same JSON that --json writes, inside the page
 //! ```
+//! The pages of comparisons and series are here; `probe/page.rs` and `reproduce/page.rs` make theirs of the same parts.
 //! The page holds no script that runs and loads nothing; its own policy (CSP) forbids both. It is XML as well as HTML,
 //! so that a test can read it. Every figure has its values in a table, and every value of the JSON is on the page.
 //! Never: a text that is not escaped, a reference to anything outside the file, a number that is not in the report.
 
 mod bars;
 mod compare;
-mod curves;
+pub(crate) mod curves;
 mod map;
-mod probe;
-mod reproduce;
 mod text;
 mod values;
 mod vary;
@@ -24,78 +23,76 @@ use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
 
 pub use compare::compare;
-pub use probe::probe;
-pub use reproduce::reproduction;
 pub use vary::series;
 
 /// Width of a drawing in its own units: those of a narrow phone, so that letters are as large as the page's small ones.
-const WIDTH: f64 = 344.0;
+pub(crate) const WIDTH: f64 = 344.0;
 
 /// A page before it is HTML.
 #[derive(Clone, Debug, Default)]
-struct Page {
-    title: String,
+pub(crate) struct Page {
+    pub(crate) title: String,
     /// What it comes to: the first thing that is read.
-    lead: Vec<String>,
-    facts: Vec<(String, String)>,
-    sections: Vec<Section>,
+    pub(crate) lead: Vec<String>,
+    pub(crate) facts: Vec<(String, String)>,
+    pub(crate) sections: Vec<Section>,
     /// What `--json` writes.
-    json: String,
+    pub(crate) json: String,
 }
 
 /// A part of a page.
 #[derive(Clone, Debug, Default)]
-struct Section {
-    title: String,
-    text: Vec<String>,
-    notes: Vec<String>,
-    figures: Vec<Figure>,
+pub(crate) struct Section {
+    pub(crate) title: String,
+    pub(crate) text: Vec<String>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) figures: Vec<Figure>,
     /// More drawings under a heading, between a sentence and the legend that they share.
-    maps: Option<Maps>,
-    grids: Vec<Grid>,
+    pub(crate) maps: Option<Maps>,
+    pub(crate) grids: Vec<Grid>,
     /// Something to copy, each with where it belongs and why.
-    copies: Vec<[String; 3]>,
+    pub(crate) copies: Vec<[String; 3]>,
     /// Behind a line to open it by.
-    folded: bool,
+    pub(crate) folded: bool,
 }
 
 /// A drawing.
 #[derive(Clone, Debug)]
-struct Figure {
+pub(crate) struct Figure {
     /// Over it; empty where the drawing has its own head.
-    title: String,
+    pub(crate) title: String,
     /// Made by this room, of escaped text.
-    svg: String,
-    caption: String,
+    pub(crate) svg: String,
+    pub(crate) caption: String,
 }
 
 impl Figure {
-    fn new(svg: String, caption: impl Into<String>) -> Figure {
+    pub(crate) fn new(svg: String, caption: impl Into<String>) -> Figure {
         Figure { title: String::new(), svg, caption: caption.into() }
     }
 }
 
 /// Drawings that belong together.
 #[derive(Clone, Debug)]
-struct Maps {
-    title: String,
-    text: String,
-    legend: String,
-    figures: Vec<Figure>,
+pub(crate) struct Maps {
+    pub(crate) title: String,
+    pub(crate) text: String,
+    pub(crate) legend: String,
+    pub(crate) figures: Vec<Figure>,
 }
 
 /// A table.
 #[derive(Clone, Debug, Default)]
-struct Grid {
-    caption: String,
-    heads: Vec<String>,
-    rows: Vec<Vec<String>>,
+pub(crate) struct Grid {
+    pub(crate) caption: String,
+    pub(crate) heads: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
     /// Rows that stand out: the best one, a check that was missed.
-    strong: Vec<usize>,
+    pub(crate) strong: Vec<usize>,
 }
 
 impl Grid {
-    fn new<T: Into<String>>(caption: impl Into<String>, heads: impl IntoIterator<Item = T>) -> Grid {
+    pub(crate) fn new<T: Into<String>>(caption: impl Into<String>, heads: impl IntoIterator<Item = T>) -> Grid {
         let heads = heads.into_iter().map(Into::into).collect();
         Grid { caption: caption.into(), heads, ..Grid::default() }
     }
@@ -112,7 +109,7 @@ impl Grid {
         cells().next().is_some() && cells().all(|cell| is_word(cell))
     }
 
-    fn with(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Grid {
+    pub(crate) fn with(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Grid {
         self.rows.extend(rows);
         self
     }
@@ -120,7 +117,7 @@ impl Grid {
 
 impl Page {
     /// Adds every value of the JSON, as tables to be opened.
-    fn with_values(mut self, json: String) -> Page {
+    pub(crate) fn with_values(mut self, json: String) -> Page {
         let value = serde_json::from_str(&json).expect("JSON of our own");
         let grids = values::tables("", &value);
         let text = vec!["With every digit, under the names that they have in the JSON.".to_string()];
@@ -129,7 +126,7 @@ impl Page {
         self
     }
 
-    fn to_html(&self) -> String {
+    pub(crate) fn to_html(&self) -> String {
         let mut env = Environment::new();
         env.set_auto_escape_callback(|_| AutoEscape::Html);
         // Our own escaping in place of the library's: it lets no control and no turn of direction through either.
@@ -188,6 +185,6 @@ fn list(texts: &[String]) -> Value {
 }
 
 /// A sentence for screen readers.
-fn about(what: &str) -> String {
+pub(crate) fn about(what: &str) -> String {
     format!("{what}. The same values stand in the table below.")
 }

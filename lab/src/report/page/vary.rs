@@ -2,7 +2,7 @@
 //!
 //! Never: a plateau of a parameter that is a word, or of a line without a slope.
 
-use super::curves::{At, Axis, Curves, Line, plateau};
+use super::curves::{Axis, CurvePoint, Curves, Line, plateau};
 use super::{Figure, Grid, Page, Section, about};
 use crate::report::number::{self, or_dash};
 use crate::report::row::Row;
@@ -45,11 +45,11 @@ fn is_numeric(series: &Series) -> bool {
 }
 
 /// A line for each policy.
-fn lines(series: &Series, of: impl Fn(&Row) -> Option<At>, marked: bool) -> Vec<Line> {
+fn lines(series: &Series, of: impl Fn(&Row) -> Option<CurvePoint>, marked: bool) -> Vec<Line> {
     let places = places(series);
     let line = |(i, name): (usize, &String)| {
-        let at = |(n, x): (usize, &f64)| Some(At { x: *x, ..of(series.reports.get(n)?.rows.get(i)?)? });
-        let mut points: Vec<At> = places.iter().enumerate().filter_map(at).collect();
+        let at = |(n, x): (usize, &f64)| Some(CurvePoint { x: *x, ..of(series.reports.get(n)?.rows.get(i)?)? });
+        let mut points: Vec<CurvePoint> = places.iter().enumerate().filter_map(at).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         let plateau = (marked && is_numeric(series)).then(|| plateau(&points)).flatten();
         Line { name: name.clone(), points, twin: false, plateau }
@@ -58,14 +58,14 @@ fn lines(series: &Series, of: impl Fn(&Row) -> Option<At>, marked: bool) -> Vec<
 }
 
 /// Throughput, with the interval that the time's gives.
-fn throughput(row: &Row) -> Option<At> {
+fn throughput(row: &Row) -> Option<CurvePoint> {
     let point = crate::report::series::throughput(row)?;
-    Some(At { x: 0.0, y: point.value, interval: point.interval, marked: true })
+    Some(CurvePoint { x: 0.0, y: point.value, interval: point.interval, marked: true })
 }
 
-fn source(row: &Row) -> Option<At> {
+fn source(row: &Row) -> Option<CurvePoint> {
     let mb = row.source_bytes? as f64 / number::MB;
-    Some(At { x: 0.0, y: mb, interval: [mb, mb], marked: true })
+    Some(CurvePoint { x: 0.0, y: mb, interval: [mb, mb], marked: true })
 }
 
 /// A sentence for each policy that has a plateau.

@@ -1,12 +1,12 @@
-//! The page of `reproduce`: each published table beside ours, with its error and what the row is worth.
+//! The HTML page of `reproduce`: each published table beside ours, with its error and what the row is worth.
 //!
-//! Where the rows of a column are sizes, both are drawn over them. Never: a check that was missed among those that were
-//! met; the first lines of the page name it.
+//! Where the rows of a column are sizes, both are drawn over them. The first lines of the page name each missed check.
 
-use super::curves::{At, Axis, Curves, Line};
-use super::{Figure, Grid, Page, Section, about};
+use super::score::Score;
+use super::{Reproduction, Role, Row, Table, text};
 use crate::report::number::{self, or_dash};
-use crate::reproduce::{Reproduction, Role, Row, Table, score::Score, text};
+use crate::report::page::curves::{Axis, CurvePoint, Curves, Line};
+use crate::report::page::{Figure, Grid, Page, Section, about};
 use foreread_core::units::parse_size;
 
 /// Fewer points than these make no curve.
@@ -16,7 +16,7 @@ const MAX_NAMED: usize = 5;
 
 /// The page of a reproduction.
 #[must_use]
-pub fn reproduction(of: &Reproduction) -> String {
+pub fn page(of: &Reproduction) -> String {
     let known = of.missed().filter(|(_, row)| row.known_miss);
     let missed: Vec<String> = of.new_misses().chain(known).map(|(table, row)| missed(table, row)).collect();
     let mut lead = vec![format!("{}.", text::verdict(of))];
@@ -106,8 +106,8 @@ fn figure(table: &Table, column: &str) -> Option<Figure> {
     let sizes: Option<Vec<f64>> = rows().map(|r| parse_size(&r.label).ok().map(|b| b as f64)).collect();
     let sizes = sizes.filter(|s| s.len() >= MIN_POINTS && s.iter().all(|b| *b > 0.0))?;
     let line = |name: &str, of: fn(&Row) -> Option<f64>| {
-        let at = |(x, row): (&f64, &Row)| of(row).map(|y| At { x: *x, y, interval: [y, y], marked: true });
-        let mut points: Vec<At> = sizes.iter().zip(rows()).filter_map(at).collect();
+        let at = |(x, row): (&f64, &Row)| of(row).map(|y| CurvePoint { x: *x, y, interval: [y, y], marked: true });
+        let mut points: Vec<CurvePoint> = sizes.iter().zip(rows()).filter_map(at).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         Line { name: name.to_string(), points, ..Line::default() }
     };

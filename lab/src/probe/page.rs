@@ -1,16 +1,15 @@
-//! The page of `probe`: what was measured by size and by depth, the model's word on it, and what to set.
+//! The HTML page of `probe`: what was measured by size and by depth, the model's figures, and what to set.
 //!
-//! Never: a model's point that looks like a measured one (measured points have markers and intervals, the model's
-//! dashes have neither).
+//! Measured points have markers and intervals; the model's line is dashed and has neither.
 
-use super::curves::{At, Axis, Curves, Line};
-use super::{Figure, Grid, Page, Section, about};
-use crate::probe::{Pattern, Point, Probe, Spread};
+use super::{Pattern, Point, Probe, Spread, Tried};
 use crate::report::number::{self, or_dash};
+use crate::report::page::curves::{Axis, CurvePoint, Curves, Line};
+use crate::report::page::{Figure, Grid, Page, Section, about};
 
 /// The page of a probe.
 #[must_use]
-pub fn probe(of: &Probe) -> String {
+pub fn page(of: &Probe) -> String {
     let fact = |name: &str, value: String| (name.to_string(), value);
     let mut facts = vec![
         fact("foreread", of.foreread.clone()),
@@ -53,8 +52,8 @@ fn name(pattern: Pattern) -> &'static str {
 
 const PATTERNS: [Pattern; 2] = [Pattern::Sequential, Pattern::Random];
 
-fn at(x: f64, spread: Spread) -> At {
-    At { x, y: spread.median, interval: [spread.low, spread.high], marked: true }
+fn at(x: f64, spread: Spread) -> CurvePoint {
+    CurvePoint { x, y: spread.median, interval: [spread.low, spread.high], marked: true }
 }
 
 /// A line of these points by `x`, and the model's beside it where there is one.
@@ -64,12 +63,12 @@ fn lines<'a>(
     x: fn(&Point) -> f64,
     plateau: Option<f64>,
 ) -> Vec<Line> {
-    let sorted = |mut points: Vec<At>| {
+    let sorted = |mut points: Vec<CurvePoint>| {
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         points
     };
     let measured = sorted(points.clone().map(|p| at(x(p), p.throughput_mb_s)).collect());
-    let model = points.filter_map(|p| p.model_mb_s.map(|y| At { x: x(p), y, interval: [y, y], marked: false }));
+    let model = points.filter_map(|p| p.model_mb_s.map(|y| CurvePoint { x: x(p), y, interval: [y, y], marked: false }));
     let model = Line { name: format!("{name}, model"), points: sorted(model.collect()), twin: true, plateau: None };
     let line = Line { name: name.to_string(), points: measured, twin: false, plateau };
     [line, model].into_iter().filter(|l| !l.points.is_empty()).collect()
@@ -119,7 +118,7 @@ fn by_latency(of: &Probe) -> Figure {
     let single = || of.points.iter().filter(|p| p.depth == 1);
     let line = |pattern: Pattern| {
         let points = single().filter(|p| p.pattern == pattern).map(|p| at(p.request_bytes as f64, p.latency_us));
-        let mut points: Vec<At> = points.collect();
+        let mut points: Vec<CurvePoint> = points.collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         Line { name: name(pattern).to_string(), points, ..Line::default() }
     };
@@ -195,7 +194,7 @@ fn settings(of: &Probe) -> Section {
 
 fn fit(of: &Probe) -> Section {
     let percent = |e: f64| format!("{:.1}", e * 100.0);
-    let line = |t: &crate::probe::Tried| {
+    let line = |t: &Tried| {
         vec![
             t.form.clone(),
             t.parameters.to_string(),
