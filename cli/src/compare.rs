@@ -151,7 +151,8 @@ fn advice(reports: &[Report]) -> String {
 mod tests {
     use super::*;
     use foreread_core::stats::Stats;
-    use foreread_lab::report::{PolicyRuns, RunResult};
+    use foreread_lab::report::{PolicyRuns, RowKind};
+    use foreread_sim::simulator::RunResult;
     use foreread_sim::stats::latency_histogram;
 
     fn report(workload: &str, source: &str) -> Report {
@@ -167,12 +168,19 @@ mod tests {
             kernel: false,
             late_p99_ns: None,
         };
-        let policy = |name: &str, times: [f64; 2]| PolicyRuns { policy: name.to_string(), runs: times.map(run).into() };
+        let policy = |name: &str, kind, times: [f64; 2]| PolicyRuns {
+            policy: name.to_string(),
+            kind,
+            runs: times.map(run).into(),
+        };
         Report::of(&Table {
             workload: workload.to_string(),
             source: source.to_string(),
             runs: 2,
-            policies: vec![policy("none", [2.0, 2.0]), policy("rbd-plain", [1.0, 1.0])],
+            policies: vec![
+                policy("none", RowKind::NoReadahead, [2.0, 2.0]),
+                policy("rbd-plain", RowKind::Policy, [1.0, 1.0]),
+            ],
             ..Table::default()
         })
     }

@@ -10,12 +10,13 @@ use foreread_core::machine::Config;
 use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareError, OracleRow, Plan, Where};
-use foreread_lab::report::{Report, RunResult, Silent, Table};
+use foreread_lab::report::{Report, Silent, Table};
 use foreread_sim::device::presets::{self, Model, PRESETS, Preset};
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::limits::oracle;
 use foreread_sim::peer;
 use foreread_sim::simulator;
+use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::{self, Job, Request, Workload};
 
 /// An example of each kind of workload, and the size that it spans here.

@@ -5,8 +5,9 @@ use foreread_core::stats::Stats;
 use foreread_core::units::ByteRange;
 use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, Tried};
 use foreread_lab::report::series::{Series, Value, Varied};
-use foreread_lab::report::{MappedRun, PolicyRuns, Report, RunResult, Table, page, to_json};
+use foreread_lab::report::{MappedRun, PolicyRuns, Report, RowKind, Table, page, to_json};
 use foreread_lab::reproduce::{Kind, Reproduction, Row as PublishedRow, Table as PublishedTable};
+use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::{COLUMNS, Cell, OutcomeMap, ROWS};
 use foreread_sim::stats::{latency_histogram, record_latency};
 use roxmltree::{Document, Node, ParsingOptions};
@@ -60,7 +61,13 @@ fn map(dense: bool) -> OutcomeMap {
 fn table(workload: &str, policies: &[&str], maps: bool) -> Table {
     let rows = policies.iter().enumerate().map(|(i, policy)| {
         let runs = (0..3).map(|n| run(10.5 / (i + 1) as f64 + 0.01 * f64::from(n) * i as f64, 1 << (18 + i)));
-        PolicyRuns { policy: (*policy).to_string(), runs: runs.collect() }
+        let kind = match *policy {
+            "none" => RowKind::NoReadahead,
+            "kernel" => RowKind::Kernel,
+            "oracle" => RowKind::Oracle,
+            _ => RowKind::Policy,
+        };
+        PolicyRuns { policy: (*policy).to_string(), kind, runs: runs.collect() }
     });
     let mapped = |policy: &&str| MappedRun { policy: (*policy).to_string(), map: map(false) };
     Table {

@@ -7,10 +7,11 @@ use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, OracleRow, Plan, Where};
 use foreread_lab::replay::{Loaded, MAX_OUTSTANDING, Mode, Part, Replay, load};
-use foreread_lab::report::{Report, RunResult, Silent, table, width};
+use foreread_lab::report::{Report, Silent, table, width};
 use foreread_sim::device::presets;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator;
+use foreread_sim::simulator::RunResult;
 use foreread_trace::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
 use std::sync::Arc;
 

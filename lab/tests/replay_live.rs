@@ -51,7 +51,7 @@ fn on_file(loaded: &Arc<Loaded>, mode: Mode) -> Workload {
     laid_out(&replay.workload, SIZE).expect("the file is large enough")
 }
 
-fn engine(path: &Path, workload: &Workload, policy: &str) -> Result<foreread_lab::report::RunResult, LiveError> {
+fn engine(path: &Path, workload: &Workload, policy: &str) -> Result<foreread_sim::simulator::RunResult, LiveError> {
     let policy = PolicySpec::parse(policy).expect("a policy");
     let setup = live::Setup { policy: &policy, cache_bytes: 4 << 20, page_bytes: PAGE, event_log: None, limits: None };
     live::engine(live::file(path)?, workload, &setup)
@@ -73,7 +73,7 @@ fn the_simulator_and_the_engine_count_the_same() {
         let policy = PolicySpec::none();
         let setup = simulator::Setup { workload: &workload, policy: &policy, config, host_ns_per_kib: 0 };
         let simulated = simulator::run(&setup, presets::find("nvme").expect("a preset").build(1));
-        let counts = |r: &foreread_lab::report::RunResult| {
+        let counts = |r: &foreread_sim::simulator::RunResult| {
             (r.stats.demand_reads, r.stats.demand_bytes, r.stats.source_bytes, r.stats.hits, r.latency.len())
         };
         assert_eq!(counts(&real), counts(&simulated), "{mode:?}");

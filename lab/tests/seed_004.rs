@@ -5,8 +5,9 @@
 
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, Plan, Where};
-use foreread_lab::report::{RunResult, Silent};
+use foreread_lab::report::Silent;
 use foreread_lab::reproduce::published::seed_004::{self, WORKLOADS};
+use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::parse;
 
 const BLOCK: u64 = 4096;

@@ -14,6 +14,7 @@ mod cache;
 mod error;
 mod place;
 mod reads;
+mod rows;
 mod site;
 mod usual;
 pub mod vary;
@@ -21,7 +22,7 @@ pub mod watched;
 
 use crate::live;
 use crate::replay::Replay;
-use crate::report::{MappedRun, PolicyRuns, Progress, RunResult, Table, number};
+use crate::report::{MappedRun, PolicyRuns, Progress, Table, number};
 pub use amounts::*;
 pub use error::CompareError;
 use foreread::Limits;
@@ -33,9 +34,11 @@ use foreread_sim::device::presets::{Model, Preset};
 use foreread_sim::limits::{self, bound::Bound, oracle};
 use foreread_sim::peer;
 use foreread_sim::simulator;
+use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
 use place::Place;
 use reads::Reads;
+use rows::{ReadBy, Row};
 pub use site::Site;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -168,26 +171,6 @@ struct Case<'a> {
     size: u64,
     /// What no run can be below, run by run; only a model has it.
     bounds: Vec<Bound>,
-}
-
-/// What reads ahead in a row.
-enum ReadBy {
-    /// A policy of ours.
-    Policy(PolicySpec),
-    /// The kernel.
-    Kernel,
-    /// librbd, with its own cache and readahead.
-    #[cfg(feature = "rbd")]
-    Librbd(&'static live::librbd::Peer),
-    /// One that knows the future.
-    Oracle,
-}
-
-/// One row of it.
-struct Row {
-    policy: String,
-    read_by: ReadBy,
-    page: PageSize,
 }
 
 impl<'a> Case<'a> {
@@ -350,7 +333,9 @@ impl<'a> Case<'a> {
             }
             #[cfg(feature = "rbd")]
             (Place::File(_), ReadBy::Librbd(_)) => unreachable!("only an image has rows of librbd"),
-            (Place::File(_) | Place::Source(_), ReadBy::Oracle) => unreachable!("only a model has a row of the oracle"),
+            (Place::File(_) | Place::Source(_), ReadBy::Oracle) => {
+                unreachable!("only a model has a row of the oracle")
+            }
             (Place::Source(_), ReadBy::Kernel) => unreachable!("only a file has a row of the kernel"),
         };
         Ok(Some(result))
@@ -462,7 +447,8 @@ impl<'a> Case<'a> {
             let list: Vec<String> = self.rows.iter().map(|r| format!("{} {}", r.policy, r.page.bytes())).collect();
             notes.push(format!("The rows have different cache pages, in bytes: {}", list.join(", ")));
         }
-        let policies = self.rows.into_iter().zip(results).map(|(row, runs)| PolicyRuns { policy: row.policy, runs });
+        let rows = self.rows.into_iter().zip(results);
+        let policies = rows.map(|(row, runs)| PolicyRuns { kind: row.read_by.kind(), policy: row.policy, runs });
         Table {
             workload: self.workload.to_string(),
             source: self.place.name(),

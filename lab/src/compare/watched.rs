@@ -11,11 +11,12 @@
 use super::{Case, CompareError, Plan, ReadBy, place, possible, reads};
 use crate::live::LiveError;
 use crate::replay::bases;
-use crate::report::{RunResult, Silent};
+use crate::report::Silent;
 use foreread::eventlog::{ReplayError, replay_watched};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_sim::device::presets::Preset;
+use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::{self, Watch};
 use foreread_sim::workload::Workload;
 use place::Place;
@@ -28,8 +29,8 @@ use std::path::PathBuf;
 pub struct Watched {
     /// What came out.
     pub result: RunResult,
-    /// The policy with its values.
-    pub policy: String,
+    /// The policy.
+    pub policy: PolicySpec,
     /// In the notation of `--on`.
     pub source: String,
     /// One line about it.
@@ -42,7 +43,7 @@ pub struct Watched {
     pub notes: Vec<String>,
 }
 
-/// What is looked on at.
+/// What an observer has to know before the run.
 pub struct Scene<'a> {
     /// The reads, in separate files.
     pub workload: &'a Workload,
@@ -87,10 +88,7 @@ pub fn run<W: Watch>(
         (case.watch_live((spec, row.page), &workload, &mut watch)?, watch)
     };
     let (source, source_about, cache_bytes) = (place.name(), place.about(), case.cache_bytes);
-    Ok((
-        Watched { result, policy: row.policy.clone(), source, source_about, cache_bytes, page: row.page, notes },
-        watch,
-    ))
+    Ok((Watched { result, policy: spec.clone(), source, source_about, cache_bytes, page: row.page, notes }, watch))
 }
 
 impl Case<'_> {

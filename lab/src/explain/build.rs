@@ -12,6 +12,8 @@ use super::watcher::{Reasons, Watcher};
 use super::{ExplainError, Explained, File, SCHEMA, Stream};
 use crate::compare::Plan;
 use crate::compare::watched::Watched;
+use crate::report::RowKind;
+use foreread_core::policy::PolicySpec;
 use std::collections::BTreeMap;
 
 /// A stream, or what is left of an open description without its streams.
@@ -39,10 +41,9 @@ pub(super) fn explained(plan: &Plan, (looked, mut seen): (Watched, Watcher)) -> 
     let mut total = Share::default();
     seen.files.iter().for_each(|share| total.add(share));
     if let Some((counter, ours, machine)) = total.differs_from(&looked.result.stats) {
-        return Err(ExplainError::Sums { policy: looked.policy, trace, counter, ours, machine });
+        return Err(ExplainError::Sums { policy: looked.policy.to_string(), trace, counter, ours, machine });
     }
-    let policy = looked.policy.split(':').next().unwrap_or_default();
-    let mut files = files(&seen, policy, names);
+    let mut files = files(&seen, &looked.policy, names);
     files.sort_by_key(|f| std::cmp::Reverse((f.share.stall_ns, f.share.in_vain_bytes(), f.share.demand_bytes)));
     Ok(Explained {
         schema: SCHEMA.to_string(),
@@ -50,7 +51,7 @@ pub(super) fn explained(plan: &Plan, (looked, mut seen): (Watched, Watcher)) -> 
         trace,
         source: looked.source,
         source_about: looked.source_about,
-        policy: looked.policy,
+        policy: looked.policy.to_string(),
         cache_bytes: looked.cache_bytes,
         page_bytes: looked.page.bytes(),
         seed: plan.seed,
@@ -66,7 +67,7 @@ pub(super) fn explained(plan: &Plan, (looked, mut seen): (Watched, Watcher)) -> 
     })
 }
 
-fn files(seen: &Watcher, policy: &str, names: impl Fn(usize) -> String) -> Vec<File> {
+fn files(seen: &Watcher, policy: &PolicySpec, names: impl Fn(usize) -> String) -> Vec<File> {
     let mut by_file: Vec<Vec<u32>> = vec![Vec::new(); seen.files.len()];
     for stream in 0..seen.streams.len() as u32 {
         by_file[seen.streams.get(seen.streams.whole(stream)).file as usize].push(stream);
@@ -75,7 +76,7 @@ fn files(seen: &Watcher, policy: &str, names: impl Fn(usize) -> String) -> Vec<F
     by_file.into_iter().enumerate().map(|(n, streams)| file(seen, policy, n, names(n), sizes[n], &streams)).collect()
 }
 
-fn file(seen: &Watcher, policy: &str, number: usize, name: String, size: u64, streams: &[u32]) -> File {
+fn file(seen: &Watcher, policy: &PolicySpec, number: usize, name: String, size: u64, streams: &[u32]) -> File {
     let (parts, tally) = parts(seen, size, streams);
     let opens: BTreeMap<u32, u64> = {
         let mut order: Vec<(u64, u32)> = Vec::new();
@@ -90,7 +91,7 @@ fn file(seen: &Watcher, policy: &str, number: usize, name: String, size: u64, st
     let mut in_streams = Share::default();
     let told = |part: Part| {
         let whole = part.from == 0 && part.end >= size && part.share.demand_reads <= 1;
-        let context = Context { policy, shape: part.shape, whole };
+        let context = Context { policy: policy.info.name, kind: RowKind::of(policy), shape: part.shape, whole };
         Stream {
             open: opens[&part.open],
             shape: part.shape.to_string(),

@@ -6,7 +6,7 @@
 use super::{Asked, ExplainError, Explained, OTHER_RUNS};
 use crate::compare::{self, OracleRow, Plan};
 use crate::report::verdict::WORTH_SAYING;
-use crate::report::{Progress, Report, Row, number};
+use crate::report::{Progress, Report, Row, RowKind, number};
 use serde::{Deserialize, Serialize};
 
 /// One policy over all files. Counters are means of a run.
@@ -16,6 +16,9 @@ pub struct Other {
     pub policy: String,
     /// It is the one that was explained.
     pub explained: bool,
+    /// What the row is; written since there is this key.
+    #[serde(default)]
+    pub kind: RowKind,
     /// A limit and no choice (`oracle`).
     pub limit: bool,
     /// Mean time of the runs, in seconds; in mode open the mean latency.
@@ -66,6 +69,7 @@ fn other(report: &Report, row: &Row, ours: &str) -> Other {
     Other {
         policy: row.policy.clone(),
         explained: row.policy == ours,
+        kind: row.kind,
         limit: row.limit,
         time_s: mean(row),
         ratio: mean(row).zip(base).and_then(|(this, base)| foreread_sim::stats::ratio(this, base)),
@@ -103,14 +107,16 @@ fn verdict(explained: &Explained) -> String {
         return format!("One run of each cannot tell {} from the others: use --runs 5 or more", explained.policy);
     }
     let called = |o: &&Other| {
-        o.differs == Some(true) && o.ratio.is_some_and(|r| (r - 1.0).abs() >= WORTH_SAYING) && o.policy != "none"
+        o.differs == Some(true)
+            && o.ratio.is_some_and(|r| (r - 1.0).abs() >= WORTH_SAYING)
+            && o.kind != RowKind::NoReadahead
     };
     let better = choices().filter(called).filter(|o| o.ratio.is_some_and(|r| r < 1.0));
     let least = better.clone().filter_map(|o| o.ratio).min_by(f64::total_cmp);
     // Of those that are as good as the best, the one that reads least.
     let as_good = least.map(|least| better.filter(move |o| o.ratio.is_some_and(|r| r < least * (1.0 + WORTH_SAYING))));
     let best = as_good.and_then(|all| all.min_by_key(|o| o.source_bytes));
-    let none = choices().find(|o| o.policy == "none");
+    let none = choices().find(|o| o.kind == RowKind::NoReadahead);
     let no_gain =
         none.is_some_and(|none| none.differs != Some(true) || none.ratio.is_none_or(|r| r < 1.0 + WORTH_SAYING));
     let unsure = none.filter(|n| n.differs == Some(false)).and_then(|n| n.ratio);
@@ -158,7 +164,7 @@ fn gain(explained: &Explained, best: &Other) -> String {
     )
 }
 
-/// The lower bound of the time.
+/// The oracle's time, in words.
 fn limit(explained: &Explained) -> String {
     let limit = explained.others.iter().find(|o| o.limit).and_then(|o| o.ratio);
     limit.map_or_else(String::new, |r| {
@@ -174,6 +180,7 @@ mod tests {
         let row = |policy: &str, ratio, differs| Other {
             policy: policy.to_string(),
             explained: policy == "linux-6.18",
+            kind: if policy == "none" { RowKind::NoReadahead } else { RowKind::Policy },
             limit: false,
             time_s: Some(ratio),
             ratio: Some(ratio),

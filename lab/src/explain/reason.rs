@@ -6,6 +6,7 @@
 
 use super::share::Share;
 use super::watcher::Reasons;
+use crate::report::RowKind;
 use foreread_core::policy::Why;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ pub struct Because {
 pub(super) struct Context<'a> {
     /// The policy's name without values.
     pub policy: &'a str,
+    /// What it is.
+    pub kind: RowKind,
     /// How the stream goes, by its offsets.
     pub shape: &'a str,
     /// Its first read asks for all that the file has.
@@ -108,7 +111,7 @@ fn fate(share: &Share) -> Option<String> {
 }
 
 fn idle(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
-    if context.policy == "none" {
+    if context.kind == RowKind::NoReadahead {
         return "the policy is none".to_string();
     }
     if share.ra_refused_bytes > 0 && share.ra_refused_bytes >= share.ra_planned_bytes {
@@ -162,7 +165,8 @@ mod tests {
         Because::of(&share, &reasons, context).words
     }
 
-    const LINUX: Context<'static> = Context { policy: "linux-6.18", shape: "sequential", whole: false };
+    const LINUX: Context<'static> =
+        Context { policy: "linux-6.18", kind: RowKind::Policy, shape: "sequential", whole: false };
 
     #[test]
     fn a_reason_is_the_policys_own() {
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn each_way_to_be_off_has_its_words() {
-        let none = Context { policy: "none", ..LINUX };
+        let none = Context { policy: "none", kind: RowKind::NoReadahead, ..LINUX };
         let whole = Context { whole: true, ..LINUX };
         let miss = Share { demand_reads: 3, misses: 3, ..Share::default() };
         let all = [

@@ -6,7 +6,7 @@
 use super::share::Share;
 use super::{Explained, File, Stream};
 use crate::report::number::{self, TIE, count, cut, or_dash, percent, printable, three, wrap};
-use crate::report::width;
+use crate::report::{RowKind, width};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
 
 /// Files whose streams are shown, and streams of each.
@@ -284,7 +284,7 @@ fn others(explained: &Explained) -> Vec<String> {
     let mut lines =
         vec![format!("The same reads under other policies ({} runs of each, * is this one):", explained.other_runs)];
     lines.extend(grid(&header, &[0], rows.collect()));
-    if explained.others.iter().any(|o| o.policy == "kernel") {
+    if explained.others.iter().any(|o| o.kind == RowKind::Kernel) {
         lines.push("kernel: through the page cache, at the device's own read_ahead_kb; it counts nothing.".to_string());
     }
     lines

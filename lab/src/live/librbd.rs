@@ -11,10 +11,10 @@
 //! | `librbd-crume` | seed 004's: 4 MiB, never off |
 
 use super::{LiveError, ReadFn, Target, check, result, run_jobs};
-use crate::report::RunResult;
 use foreread::OpenError;
 use foreread::source::{Rbd, RbdSettings, Source, SourceName};
 use foreread_core::stats::Stats;
+use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
 use serde_json::Value;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};

@@ -11,12 +11,12 @@ mod pace;
 mod paced;
 mod scratch;
 
-use crate::report::RunResult;
 use foreread::source::{FileSource, Source};
 use foreread::{Limits, OpenError, Options, ReadError, Reader};
 use foreread_core::event::Advice;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
+use foreread_sim::simulator::RunResult;
 use foreread_sim::stats::{latency_histogram, percentile_ns, record_latency};
 use foreread_sim::workload::{Job, Kind, Workload};
 use hdrhistogram::Histogram;

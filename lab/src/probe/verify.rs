@@ -126,7 +126,7 @@ pub fn compared(real: &[Report], simulated: &[Report]) -> Verified {
     for (real, simulated) in real.iter().filter_map(|r| Some((r, simulated.iter().find(|s| s.workload == r.workload)?)))
     {
         let time = |of: &Report, policy: &str| {
-            let row = of.rows.iter().find(|r| r.policy == policy && !r.limit && !r.is_kernel())?;
+            let row = of.rows.iter().find(|r| r.policy == policy && !r.limit && !r.kind.is_external())?;
             row.time_s.clone()
         };
         for row in &real.rows {
@@ -211,8 +211,9 @@ impl Verified {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{PolicyRuns, RunResult, Table};
+    use crate::report::{PolicyRuns, RowKind, Table};
     use foreread_core::stats::Stats;
+    use foreread_sim::simulator::RunResult;
     use foreread_sim::stats::latency_histogram;
 
     fn report(source: &str, times: &[(&str, f64)]) -> Report {
@@ -230,6 +231,7 @@ mod tests {
         };
         let policy = |&(name, time): &(&str, f64)| PolicyRuns {
             policy: name.to_string(),
+            kind: if name == "none" { RowKind::NoReadahead } else { RowKind::Policy },
             runs: [0.999, 1.001, 1.0, 1.002].map(|f| run(time * f)).into(),
         };
         Report::of(&Table {

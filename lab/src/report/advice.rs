@@ -6,9 +6,9 @@
 //! to no readahead; a policy not significantly different from no readahead counts as no gain. Never: advice from a single run, and never one
 //! for all workloads that is not in every table.
 
-use super::number;
 use super::row::{Report, Row};
 use super::verdict::WORTH_SAYING;
+use super::{RowKind, number};
 
 /// Reading more than this many times the bytes asked for is worth a warning: a tenth more traffic, which on a
 /// metered or shared source is paid for.
@@ -77,7 +77,7 @@ struct Choice<'a> {
 impl<'a> Place<'a> {
     /// The best policy that is in every table; the leaner one of two that are as fast.
     fn choose(&self) -> Option<Choice<'a>> {
-        let candidates = self.reports[0].rows.iter().filter(|r| r.is_choice());
+        let candidates = self.reports[0].rows.iter().filter(|r| r.kind.is_choice());
         let mut choices: Vec<Choice> = candidates.filter_map(|r| self.choice(&r.policy)).collect();
         let least = choices.iter().map(|c| c.score).min_by(f64::total_cmp)?;
         choices.retain(|c| c.score < least + WORTH_SAYING);
@@ -142,7 +142,7 @@ impl<'a> Place<'a> {
     }
 
     fn untested(&self) -> String {
-        let seen = self.lowest(Row::is_choice).filter(|(_, _, ratio)| *ratio < 1.0).map_or_else(
+        let seen = self.lowest(|row| row.kind.is_choice()).filter(|(_, _, ratio)| *ratio < 1.0).map_or_else(
             String::new,
             |(r, row, ratio)| {
                 format!(
@@ -161,7 +161,7 @@ impl<'a> Place<'a> {
     }
 
     fn no_gain(&self) -> String {
-        let rows = || self.reports.iter().flat_map(|r| &r.rows).filter(|r| r.is_choice());
+        let rows = || self.reports.iter().flat_map(|r| &r.rows).filter(|r| r.kind.is_choice());
         let spread = rows().filter_map(|r| r.ratio_to_none).map(|r| (r - 1.0).abs()).fold(0.0, f64::max);
         let workloads = list(self.reports.iter().map(|r| r.workload.clone()).collect());
         if rows().any(|r| r.differs_from_none == Some(true) && (change(r) - 1.0).abs() > 0.0) {
@@ -170,7 +170,9 @@ impl<'a> Place<'a> {
                 self.source
             );
         }
-        if let Some((report, row, ratio)) = self.lowest(Row::is_choice).filter(|(_, _, ratio)| *ratio < UNSETTLED) {
+        if let Some((report, row, ratio)) =
+            self.lowest(|row| row.kind.is_choice()).filter(|(_, _, ratio)| *ratio < UNSETTLED)
+        {
             return format!(
                 "No test tells a policy from none for {workloads} on {}, yet {} took {} of its time on {}: measure \
                  again with --runs {} before leaving readahead off.",
@@ -213,7 +215,8 @@ impl<'a> Place<'a> {
 
     /// Policies not significantly different from the choice in any table, the kernel's page cache among them.
     fn as_good_as(&self, choice: &Choice<'_>) -> Vec<String> {
-        let others = self.reports[0].rows.iter().map(|r| &r.policy).filter(|p| *p != choice.policy && !is_none(p));
+        let others = self.reports[0].rows.iter().filter(|r| r.kind != RowKind::NoReadahead).map(|r| &r.policy);
+        let others = others.filter(|p| *p != choice.policy);
         others.filter(|p| self.reports.iter().all(|r| apart(r, choice.policy, p) == Some(1.0))).cloned().collect()
     }
 
@@ -221,7 +224,7 @@ impl<'a> Place<'a> {
     fn warning(&self, choice: &Choice<'_>) -> String {
         let mut found = Vec::new();
         for report in self.reports {
-            let kernel = report.rows.iter().find(|r| r.is_kernel() && r.policy == "kernel");
+            let kernel = report.rows.iter().find(|r| r.kind == RowKind::Kernel);
             if let Some(ratio) = kernel.and_then(|k| apart(report, choice.policy, &k.policy)).filter(|r| *r < 1.0) {
                 found.push(format!(
                     "the kernel's own page cache reads {} {}, so nothing here beats it there",
@@ -271,7 +274,7 @@ impl<'a> Place<'a> {
 
     fn worst(&self, of: impl Fn(&str) -> bool, measure: impl Fn(&Row) -> Option<f64>) -> Option<(&'a str, &'a Row)> {
         let rows = self.reports.iter().flat_map(|r| r.rows.iter().map(move |row| (r.workload.as_str(), row)));
-        let ours = rows.filter(|(_, row)| row.is_choice() && of(&row.policy));
+        let ours = rows.filter(|(_, row)| row.kind.is_choice() && of(&row.policy));
         let measured = ours.filter_map(|(workload, row)| measure(row).map(|m| (m, workload, row)));
         measured.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, workload, row)| (workload, row))
     }
@@ -279,7 +282,7 @@ impl<'a> Place<'a> {
 
 /// The policy that a workload gains most by: of those as good as the best, the one that reads the fewest bytes.
 fn best(report: &Report) -> Option<&Row> {
-    let gain = |row: &&Row| row.is_choice() && change(row) < 1.0;
+    let gain = |row: &&Row| row.kind.is_choice() && change(row) < 1.0;
     let best = report.rows.iter().filter(gain).min_by(|a, b| change(a).total_cmp(&change(b)))?;
     let fit = report.rows.iter().filter(gain).filter(|row| as_good(report, best, row));
     fit.min_by(|a, b| a.overfetch.unwrap_or(1.0).total_cmp(&b.overfetch.unwrap_or(1.0)))
@@ -290,10 +293,6 @@ fn as_good(report: &Report, best: &Row, row: &Row) -> bool {
     row.policy == best.policy
         || apart(report, &best.policy, &row.policy) == Some(1.0)
         || change(row) <= change(best) * (1.0 + AS_GOOD)
-}
-
-fn is_none(policy: &str) -> bool {
-    super::name_of(policy) == "none"
 }
 
 fn row_of<'a>(report: &'a Report, policy: &str) -> Option<&'a Row> {
@@ -343,6 +342,7 @@ fn list(mut words: Vec<String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PolicyRuns;
     use super::super::samples::{boot, runs, table};
     use super::*;
 
@@ -368,8 +368,10 @@ mod tests {
     fn an_imitation_is_not_advised() {
         let mut tables = boot();
         tables.policies[1].policy = "peer-nbdkit:max=1M".to_string();
+        tables.policies[1].kind = RowKind::Imitation;
         tables.policies.swap(1, 2);
-        tables.policies.push(runs("peer-fsspec-blockcache", &[1.0, 1.1, 1.0, 1.1, 1.0], 4096, 4096, 4_096_000));
+        let faster = runs("peer-fsspec-blockcache", &[1.0, 1.1, 1.0, 1.1, 1.0], 4096, 4096, 4_096_000);
+        tables.policies.push(PolicyRuns { kind: RowKind::Imitation, ..faster });
         assert!(advice(&[tables]).starts_with("Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast"));
     }
 

@@ -4,7 +4,7 @@
 
 use super::row::{Comparison, Report, Row, SCHEMA, Time};
 use super::verdict::{Verdict, WORTH_SAYING};
-use super::{Judge, PolicyRuns, RunResult, Table, number};
+use super::{Judge, PolicyRuns, RowKind, RunResult, Table, number};
 use foreread_core::stats::Stats;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::stats::{ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95};
@@ -23,7 +23,7 @@ impl Report {
     #[must_use]
     pub fn of(table: &Table) -> Report {
         let verdict = Verdict::of(table);
-        let none = table.policies.iter().position(PolicyRuns::is_none);
+        let none = table.policies.iter().position(|p| p.kind == RowKind::NoReadahead);
         Report {
             schema: SCHEMA.to_string(),
             foreread: env!("CARGO_PKG_VERSION").to_string(),
@@ -61,7 +61,7 @@ fn mean_s(bounds: &[Bound], part: fn(&Bound) -> u64) -> Option<f64> {
 fn score(table: &Table, index: usize, none: Option<usize>) -> Option<f64> {
     let mean = |policy: &PolicyRuns| Summary::of(&policy.judged_s(table.judge())).map(|t| t.mean);
     let none = mean(&table.policies[none?])?;
-    let gain = none - mean(table.policies.iter().find(|p| p.is_limit())?)?;
+    let gain = none - mean(table.policies.iter().find(|p| p.kind.is_limit())?)?;
     ratio(none - mean(&table.policies[index])?, gain).filter(|_| gain >= none * WORTH_SAYING)
 }
 
@@ -77,7 +77,8 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
     let stats = sums.ours();
     let count = |field: fn(&Stats) -> u64| stats.map(|_| sums.mean(field));
     // librbd counts what it plans, and nothing else that is in these rows.
-    let planned_by = |field: fn(&Stats) -> u64| (stats.is_some() || policy.is_librbd()).then(|| sums.mean(field));
+    let planned_by =
+        |field: fn(&Stats) -> u64| (stats.is_some() || policy.kind == RowKind::Librbd).then(|| sums.mean(field));
     let demand = |field: fn(&Stats) -> u64| Some(sums.mean(field)).filter(|n| stats.is_some() || *n > 0);
     let latency = Latency::of(policy);
     let bytes = |field: fn(&Stats) -> u64| stats.map(|_| sums.total(field));
@@ -86,7 +87,8 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
     let missed = of_none.map(|p| Sums::of(p).per_run(|s| s.source_bytes));
     Row {
         policy: policy.policy.clone(),
-        limit: policy.is_limit(),
+        kind: policy.kind,
+        limit: policy.kind.is_limit(),
         score: score(table, index, none),
         usd: None,
         ratio_to_none: part(judged(policy), of_none.and_then(judged)),
@@ -147,7 +149,7 @@ impl<'a> Sums<'a> {
 
     /// The policy's runs, if they are ours and there are any.
     fn ours(&self) -> Option<&'a [RunResult]> {
-        (!self.policy.runs.is_empty() && !self.policy.is_kernel()).then_some(&self.policy.runs)
+        (!self.policy.runs.is_empty() && !self.policy.kind.is_external()).then_some(&self.policy.runs)
     }
 
     fn sum(&self, field: fn(&Stats) -> u64) -> u128 {
@@ -195,7 +197,7 @@ fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
     let times = |i: usize| table.policies[i].times_s();
     let mean = |i: usize| Summary::of(&times(i)).map(|s| s.mean);
     let rows = table.policies.len();
-    let choice = |i: &usize| !table.policies[*i].is_limit();
+    let choice = |i: &usize| !table.policies[*i].kind.is_limit();
     let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));
     let pairs = pairs.filter(|(a, b)| choice(a) && choice(b));
     let compare = |(a, b): (usize, usize)| Comparison {
@@ -218,7 +220,7 @@ fn own_notes(table: &Table) -> Vec<String> {
     /// Below this part of the demanded bytes it makes no difference.
     const FELT: f64 = 0.01;
     let (mut notes, mut untouched) = (Vec::new(), Vec::new());
-    for policy in table.policies.iter().filter(|p| !p.is_kernel()) {
+    for policy in table.policies.iter().filter(|p| !p.kind.is_external()) {
         let (sums, name) = (Sums::of(policy), &policy.policy);
         let left = ratio(sums.total(|s| s.unresolved_bytes), sums.total(|s| s.ra_bytes)).unwrap_or(0.0);
         if left > TAIL && sums.total(|s| s.unresolved_bytes) > FELT * sums.total(|s| s.demand_bytes) {
@@ -294,7 +296,7 @@ mod tests {
         table.policies.push(kernel);
         let report = Report::of(&table);
         let row = &report.rows[3];
-        assert!(row.is_kernel() && !report.rows[0].is_kernel());
+        assert!(row.kind == RowKind::Kernel && report.rows[0].kind == RowKind::NoReadahead);
         assert_eq!((row.hits, row.source_bytes, row.overfetch, row.stall_s), (None, None, None, None));
         assert_eq!(row.demand_reads, Some(1000));
         assert!(row.ratio_to_none.is_some() && row.throughput_mb_s.is_some() && row.p99_us.is_some());

@@ -13,6 +13,7 @@
 pub mod advice;
 pub mod chart;
 mod fill;
+mod kind;
 pub mod number;
 pub mod page;
 pub mod price;
@@ -24,11 +25,12 @@ pub mod trace_info;
 pub mod verdict;
 pub mod width;
 
-use foreread_sim::limits::{ORACLE, bound::Bound};
+use foreread_sim::limits::bound::Bound;
+use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::OutcomeMap;
 
 pub use advice::{advise, by_source};
-pub use foreread_sim::simulator::RunResult;
+pub use kind::RowKind;
 pub use price::Price;
 pub use progress::{Progress, Silent};
 pub use row::{Report, Row, to_json};
@@ -40,35 +42,13 @@ pub use table::render;
 pub struct PolicyRuns {
     /// As it was asked for, `NAME:key=value,...`.
     pub policy: String,
+    /// What the row is.
+    pub kind: RowKind,
     /// One result for each run, in the order of the pairs.
     pub runs: Vec<RunResult>,
 }
 
 impl PolicyRuns {
-    /// True for the row that everything is measured against: no readahead.
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        name_of(&self.policy) == "none"
-    }
-
-    /// True when the kernel's page cache served these reads.
-    #[must_use]
-    pub fn is_kernel(&self) -> bool {
-        self.runs.iter().any(|r| r.kernel)
-    }
-
-    /// True when librbd itself served these reads.
-    #[must_use]
-    pub fn is_librbd(&self) -> bool {
-        self.is_kernel() && self.policy.starts_with("librbd")
-    }
-
-    /// True for a row that shows a limit and is no choice: the oracle.
-    #[must_use]
-    pub fn is_limit(&self) -> bool {
-        self.policy == ORACLE
-    }
-
     /// The times in seconds, in the order of the pairs.
     #[must_use]
     pub fn times_s(&self) -> Vec<f64> {
@@ -155,16 +135,11 @@ pub struct Paced {
     pub think: Option<f64>,
 }
 
-/// The name in `NAME:key=value,...`.
-fn name_of(policy: &str) -> &str {
-    policy.split(':').next().unwrap_or(policy)
-}
-
 #[cfg(test)]
 pub(crate) mod samples {
     //! Made-up runs for the tests of this room.
 
-    use super::{PolicyRuns, RunResult, Table};
+    use super::{PolicyRuns, RowKind, RunResult, Table};
     use foreread_core::stats::Stats;
     use foreread_sim::stats::{latency_histogram, record_latency};
 
@@ -195,7 +170,14 @@ pub(crate) mod samples {
     }
 
     pub fn runs(policy: &str, times: &[f64], ra: u64, used: u64, source: u64) -> PolicyRuns {
-        PolicyRuns { policy: policy.to_string(), runs: times.iter().map(|t| run(*t, ra, used, source)).collect() }
+        let kind = match policy {
+            "none" => RowKind::NoReadahead,
+            "kernel" => RowKind::Kernel,
+            "librbd" => RowKind::Librbd,
+            "oracle" => RowKind::Oracle,
+            _ => RowKind::Policy,
+        };
+        PolicyRuns { policy: policy.to_string(), kind, runs: times.iter().map(|t| run(*t, ra, used, source)).collect() }
     }
 
     pub fn table(workload: &str, source: &str, policies: Vec<PolicyRuns>) -> Table {
@@ -225,17 +207,5 @@ pub(crate) mod samples {
         );
         table.source_about = "0.690 ms a read, 62.5 MB/s".to_string();
         table
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn none_is_known_by_its_name_alone() {
-        let of = |policy: &str| PolicyRuns { policy: policy.to_string(), runs: Vec::new() };
-        assert!(of("none").is_none() && of("none:some=key").is_none());
-        assert!(!of("none-such").is_none() && !of("rbd-plain:max=1M").is_none());
     }
 }

@@ -6,8 +6,7 @@
 //! Times keep every run. Counters are means of a run, rounded to whole numbers; ratios are made from the sums
 //! of all runs, before any rounding. Never: a number that was not measured.
 
-use super::Price;
-use foreread_sim::peer;
+use super::{Price, RowKind};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
@@ -109,6 +108,9 @@ pub struct Time {
 pub struct Row {
     /// The policy, as it was asked for.
     pub policy: String,
+    /// What the row is; reports written before there was this key have `policy` for all.
+    #[serde(default)]
+    pub kind: RowKind,
     /// A limit and not a choice (`oracle`, the best schedule found with perfect foresight): it takes no part in `best`, `comparisons` and the advice.
     pub limit: bool,
     /// Time from the first read to the end of the last. Null without runs.
@@ -206,7 +208,7 @@ impl Report {
     /// The row of no readahead, that the others are measured against.
     #[must_use]
     pub fn none(&self) -> Option<&Row> {
-        self.rows.iter().find(|r| super::name_of(&r.policy) == "none")
+        self.rows.iter().find(|r| r.kind == RowKind::NoReadahead)
     }
 }
 
@@ -227,20 +229,6 @@ impl Row {
     #[must_use]
     pub fn judged(&self) -> Option<&Time> {
         self.latency_s.as_ref().or(self.time_s.as_ref())
-    }
-
-    /// True for a policy that reads ahead and can be chosen: neither `none` nor the kernel, a limit or an imitation.
-    #[must_use]
-    pub fn is_choice(&self) -> bool {
-        let name = super::name_of(&self.policy);
-        let imitation = peer::ALL.iter().any(|peer| peer.name == name);
-        !self.limit && !self.is_kernel() && !imitation && name != "none"
-    }
-
-    /// True for a row without counters of ours.
-    #[must_use]
-    pub fn is_kernel(&self) -> bool {
-        self.time_s.is_some() && self.source_reads.is_none()
     }
 }
 
@@ -285,7 +273,7 @@ mod tests {
         empty.runs[0].stats = Stats::default();
         empty.runs[0].distinct_bytes = 0;
         empty.runs[0].latency.clear();
-        let no_runs = PolicyRuns { policy: "rbd-plain".to_string(), runs: Vec::new() };
+        let no_runs = PolicyRuns { policy: "rbd-plain".to_string(), kind: RowKind::Policy, runs: Vec::new() };
         let report = Report::of(&samples::table("w", "s", vec![empty, no_runs]));
         let json = to_json(std::slice::from_ref(&report));
         let back: Report = serde_json::from_str(&json).expect("what was written can be read");

@@ -258,7 +258,7 @@ fn limits(report: &Report) -> Vec<String> {
         // A shade less than nothing is nothing.
         let score = |r: &Row| r.score.map(|s| if (-0.005..0.0).contains(&s) { 0.0 } else { s });
         let part = |r: &Row| Some(format!("{} {} %", r.policy, number::percent(score(r)?)));
-        let parts: Vec<String> = report.rows.iter().filter(|r| r.is_choice()).filter_map(part).collect();
+        let parts: Vec<String> = report.rows.iter().filter(|r| r.kind.is_choice()).filter_map(part).collect();
         let gained =
             if parts.is_empty() { String::new() } else { format!(" Share of its gain: {}.", parts.join(", ")) };
         lines.push(format!("oracle: the best schedule found with perfect foresight.{gained}"));

@@ -26,7 +26,7 @@ impl Verdict {
     #[must_use]
     pub fn of(table: &Table) -> Verdict {
         // A limit is not a choice: without times it is neither tested nor best.
-        let of = |p: &super::PolicyRuns| if p.is_limit() { Vec::new() } else { p.judged_s(table.judge()) };
+        let of = |p: &super::PolicyRuns| if p.kind.is_limit() { Vec::new() } else { p.judged_s(table.judge()) };
         let times: Vec<Vec<f64>> = table.policies.iter().map(of).collect();
         let rows = times.len();
         let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));

@@ -4,11 +4,12 @@
 
 use super::{Options, ReproduceError};
 use crate::compare::{self, Plan, Where};
-use crate::report::{Progress, RunResult, Table};
+use crate::report::{Progress, Table};
 use foreread_core::policy::PolicyDraft;
 use foreread_sim::device::array::ArrayModel;
 use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::sliced::Slices;
+use foreread_sim::simulator::RunResult;
 
 /// What the seeds run with.
 pub struct Runs<'a> {

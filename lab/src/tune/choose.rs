@@ -34,7 +34,7 @@ fn best(report: &Report, today: &str, of: impl Fn(&&Row) -> bool) -> Option<Gain
 
 /// The largest window of a policy.
 fn window(gain: &Gain) -> u64 {
-    if gain.what == "none" { 0 } else { max_of(&gain.what).unwrap_or(USUAL_BYTES) }
+    if gain.is_off() { 0 } else { max_of(&gain.what).unwrap_or(USUAL_BYTES) }
 }
 
 /// What a row gains over today, if a test calls it a gain.
@@ -53,6 +53,7 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
     let bytes = row.source_bytes.zip(base.source_bytes);
     Some(Gain {
         what: row.policy.clone(),
+        kind: Some(row.kind),
         ratio,
         ratio_ci95: compared.ratio_ci95.map(turned),
         today_s,
@@ -64,8 +65,9 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{PolicyRuns, RunResult, Table};
+    use crate::report::{PolicyRuns, RowKind, Table};
     use foreread_core::stats::Stats;
+    use foreread_sim::simulator::RunResult;
 
     fn report(rows: &[(&str, [f64; 3], u64)]) -> Report {
         let run = |time_s, source_bytes| RunResult {
@@ -82,6 +84,7 @@ mod tests {
         };
         let policies = rows.iter().map(|(name, times, bytes)| PolicyRuns {
             policy: (*name).to_string(),
+            kind: if *name == "none" { RowKind::NoReadahead } else { RowKind::Policy },
             runs: times.map(|time| run(time, *bytes)).into(),
         });
         Report::of(&Table { runs: 3, policies: policies.collect(), ..Table::default() })

@@ -99,6 +99,7 @@ fn gain(name: &str, by: Judge, base: &PolicyRuns, with: &PolicyRuns) -> Option<(
     let bytes = |row: &PolicyRuns| row.runs.iter().map(|r| r.stats.source_bytes).sum::<u64>() as f64;
     let (today_s, with_s) = (Summary::of(&before)?.mean, Summary::of(&after)?.mean);
     let gain = Gain {
+        kind: None,
         what: name.to_string(),
         ratio: ratio(with_s, today_s)?,
         ratio_ci95: ratio_ci95(&before, &after),

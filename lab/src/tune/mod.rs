@@ -23,7 +23,7 @@ pub use text::render;
 use crate::compare::{self, CompareError, OracleRow, Plan, Where};
 use crate::explain::ExplainError;
 use crate::probe::{self, Probe, ProbeError, Setting};
-use crate::report::{Progress, Report};
+use crate::report::{Progress, Report, RowKind};
 use foreread_core::policy::PolicyDraft;
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,9 @@ pub struct Tuned {
 pub struct Gain {
     /// What: a policy with its values, or a hint.
     pub what: String,
+    /// What the row of a policy is. Null for a hint.
+    #[serde(default)]
+    pub kind: Option<RowKind>,
     /// Its mean time (in mode open: latency) / that of today.
     pub ratio: f64,
     /// Ends of the 95 % interval of it, by bootstrap over the pairs. Null with one run.
@@ -134,6 +137,14 @@ pub struct Gain {
     pub with_s: f64,
     /// Bytes that it reads from the source / those of today.
     pub bytes_ratio: Option<f64>,
+}
+
+impl Gain {
+    /// It is gained by no readahead at all.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.kind == Some(RowKind::NoReadahead)
+    }
 }
 
 /// Measures, compares and advises.

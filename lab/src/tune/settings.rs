@@ -87,7 +87,7 @@ fn hint(tuned: &Tuned) -> Option<Setting> {
 }
 
 fn ours(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
-    let gain = tuned.policy.as_ref().filter(|gain| gain.what != "none")?;
+    let gain = tuned.policy.as_ref().filter(|gain| !gain.is_off())?;
     let source = path.map_or_else(|| "SOURCE".to_string(), |path| quoted(&path.to_string_lossy()));
     let policy = &gain.what;
     let is_kernels = tuned.kernel.as_ref().is_some_and(|kernel| kernel.what == gain.what);

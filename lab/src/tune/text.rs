@@ -35,8 +35,7 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     ways.extend(tuned.kernel.as_ref().map(|gain| ("the kernel's setting", gain)));
     ways.extend(tuned.hint.as_ref().map(|gain| ("a hint in the program", gain)));
     // What the kernel can do as well is its own to do.
-    let more =
-        |gain: &&Gain| tuned.kernel.as_ref().is_none_or(|kernel| kernel.what != gain.what) && gain.what != "none";
+    let more = |gain: &&Gain| tuned.kernel.as_ref().is_none_or(|kernel| kernel.what != gain.what) && !gain.is_off();
     ways.extend(tuned.policy.as_ref().filter(more).map(|gain| ("foreread", gain)));
     let tested = tuned.report.comparisons.iter().any(|c| c.p_value.is_some());
     if !tested {
@@ -48,7 +47,7 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     let limit = limit.map_or_else(String::new, |r| format!(" With perfect foresight: {} of that time.", times(r)));
     let limit = format!("{limit}{}", doubt(tuned));
     if ways.is_empty() {
-        let off = tuned.policy.as_ref().filter(|gain| gain.what == "none");
+        let off = tuned.policy.as_ref().filter(|gain| gain.is_off());
         return match off {
             Some(gain) => format!(
                 "Readahead costs time here: without any the reads take {} of the time of {today}; no setting of it gains.\

@@ -9,13 +9,13 @@
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
-use foreread_lab::report::RunResult;
 use foreread_sim::device::presets::{self, PRESETS, Preset};
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::limits::oracle;
 use foreread_sim::peer;
 use foreread_sim::rng::Rng;
 use foreread_sim::simulator;
+use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::{self, Workload};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -25,7 +25,7 @@ pub fn row<'a>(table: &'a Table, policy: &str) -> &'a PolicyRuns {
 
 /// Mean over the runs of a policy.
 #[allow(dead_code, reason = "not every test file needs it")]
-pub fn mean(table: &Table, policy: &str, value: impl Fn(&foreread_lab::report::RunResult) -> f64) -> f64 {
+pub fn mean(table: &Table, policy: &str, value: impl Fn(&foreread_sim::simulator::RunResult) -> f64) -> f64 {
     let runs = &row(table, policy).runs;
     runs.iter().map(value).sum::<f64>() / runs.len() as f64
 }

@@ -1,0 +1,83 @@
+//! What a row of a comparison is. The comparison knows it when it makes the row, and the row carries it into the report:
+//! no text is compared to find it out.
+//!
+//! | kind | example | measured against the others | counters of ours |
+//! |---|---|---|---|
+//! | `no_readahead` | `none` | every other row is | yes |
+//! | `policy` | `linux-6.18:max=1M` | yes | yes |
+//! | `imitation` | `mountpoint-s3` | yes, never advised | yes |
+//! | `kernel` | `kernel` | yes, never advised | no |
+//! | `librbd` | `librbd` | yes, never advised | planned readahead alone |
+//! | `oracle` | `oracle` | no: a limit | yes |
+
+use foreread_core::policy::PolicySpec;
+use foreread_sim::peer;
+use serde::{Deserialize, Serialize};
+
+/// What a row of a comparison is. See the head of this file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowKind {
+    /// The policy `none`, which every other row is measured against.
+    NoReadahead,
+    /// A policy of foreread that reads ahead.
+    #[default]
+    Policy,
+    /// An imitation of another program, on a model.
+    Imitation,
+    /// The page cache of the kernel served the reads.
+    Kernel,
+    /// librbd itself served the reads.
+    Librbd,
+    /// The best schedule found with perfect foresight: a limit and no choice.
+    Oracle,
+}
+
+impl RowKind {
+    /// The kind of a row of this policy.
+    #[must_use]
+    pub fn of(policy: &PolicySpec) -> RowKind {
+        if policy.info.name == foreread_core::policy::none::INFO.name {
+            RowKind::NoReadahead
+        } else if peer::is_one(policy.info) {
+            RowKind::Imitation
+        } else {
+            RowKind::Policy
+        }
+    }
+
+    /// A limit and no choice: it takes no part in tests and advice.
+    #[must_use]
+    pub fn is_limit(self) -> bool {
+        self == RowKind::Oracle
+    }
+
+    /// Another program served the reads, so there are no counters of ours.
+    #[must_use]
+    pub fn is_external(self) -> bool {
+        matches!(self, RowKind::Kernel | RowKind::Librbd)
+    }
+
+    /// A policy that reads ahead and can be advised.
+    #[must_use]
+    pub fn is_choice(self) -> bool {
+        self == RowKind::Policy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_knows_its_kind_by_its_info() {
+        let kind = |text: &str| RowKind::of(&peer::parse(text).expect(text).ready(None).expect(text));
+        assert_eq!(kind("none"), RowKind::NoReadahead);
+        assert_eq!((kind("linux-6.18:max=1M"), kind("rbd-plain")), (RowKind::Policy, RowKind::Policy));
+        for peer in peer::ALL {
+            assert_eq!(kind(peer.name), RowKind::Imitation, "{}", peer.name);
+        }
+        let json = serde_json::to_string(&[RowKind::NoReadahead, RowKind::Librbd]).expect("JSON");
+        assert_eq!(json, r#"["no_readahead","librbd"]"#);
+    }
+}
