@@ -14,7 +14,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// Every way out of a page that comes to mind.
+/// Every known way out of a page.
 const HOSTILE: &str = "</script></style></title><script>window.pwned=1</script><img src=x onerror=window.pwned=1>\"'`&amp;\
                        {{ 7*7 }}{% raw %}\u{0}\u{1b}[31m\u{202e}evil\u{2028}\u{feff}]]><!-- http://example.org/x.js";
 
@@ -54,7 +54,7 @@ fn map(dense: bool) -> OutcomeMap {
         })
     };
     let columns = (0..COLUMNS).map(column).collect();
-    OutcomeMap { time_s: 1.25, column_s: 0.01, bytes: ByteRange::between(4096, 1 << 30), columns }
+    OutcomeMap { reads: 1280, column_reads: 10, bytes: ByteRange::between(4096, 1 << 30), columns }
 }
 
 /// Policies of these names, measured three times.
@@ -242,7 +242,7 @@ fn leaves(value: &serde_json::Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_value_of_the_json_stands_on_the_page_and_in_it() {
+fn every_value_of_the_json_is_on_the_page_and_in_it() {
     for made in pages("boot-ide") {
         let document = parse(&made);
         let cells = document.descendants().filter(|n| n.has_tag_name("td")).map(text);

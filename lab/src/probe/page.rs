@@ -5,7 +5,7 @@
 use super::{Pattern, Point, Probe, Spread, Tried};
 use crate::report::number::{self, or_dash};
 use crate::report::page::curves::{Axis, CurvePoint, Curves, Line};
-use crate::report::page::{Figure, Grid, Page, Section, about};
+use crate::report::page::{Figure, Grid, Page, Section, WHAT_TO_DO, about};
 
 /// The page of a probe.
 #[must_use]
@@ -23,9 +23,9 @@ pub fn page(of: &Probe) -> String {
     facts.extend(of.date.clone().map(|date| fact("date", date)));
     let page = Page {
         title: format!("Probe of {}", of.source),
-        lead: of.advice.findings.clone(),
+        lead: (WHAT_TO_DO, of.advice.findings.clone()),
         facts,
-        sections: vec![measured(of), settings(of), fit(of)],
+        sections: vec![settings(of), measured(of), fit(of)],
         json: String::new(),
     };
     page.with_values(serde_json::to_string_pretty(of).expect("a struct of numbers and strings") + "\n").to_html()
@@ -38,7 +38,7 @@ fn measured(of: &Probe) -> Section {
         title: "What was measured".to_string(),
         notes: of.notes.clone(),
         figures,
-        grids: vec![points(of), bests(of)],
+        grids: vec![bests(of), points(of)],
         ..Section::default()
     }
 }
@@ -168,7 +168,8 @@ fn points(of: &Probe) -> Grid {
             p.reads.to_string(),
         ]
     };
-    Grid::new("Every point: medians of the rounds, and their quartiles", heads).with(of.points.iter().map(line))
+    let caption = format!("Every point ({}): medians of the rounds, and their quartiles", of.points.len());
+    Grid { folded: true, ..Grid::new(caption, heads).with(of.points.iter().map(line)) }
 }
 
 fn bests(of: &Probe) -> Grid {
@@ -184,7 +185,7 @@ fn bests(of: &Probe) -> Grid {
         ("cap for this capacity", size(a.capacity_cap_bytes)),
     ];
     let rows = rows.map(|(name, value)| vec![name.to_string(), value]);
-    Grid::new("What it comes to", ["", "value"]).with(rows)
+    Grid::new("Summary", ["", "value"]).with(rows)
 }
 
 fn settings(of: &Probe) -> Section {
@@ -207,8 +208,16 @@ fn fit(of: &Probe) -> Section {
     let heads = ["form", "figures fitted", "median error %", "worst error %", "error % when left out", ""];
     let mut grid = Grid::new("Every form that was tried", heads).with(of.fit.tried.iter().map(line));
     grid.strong = (0..of.fit.tried.len()).filter(|i| of.fit.tried[*i].chosen).collect();
-    let holds = if of.fit.holds { "It holds" } else { "It does not hold" };
-    let text = vec![format!("{}: {}. {holds}: {}", of.fit.kind, of.fit.figures, of.fit.reason)];
+    let mut text = vec![format!("{}: {}. {}", of.fit.kind, of.fit.figures, of.fit.reason)];
+    if !of.fit.holds {
+        let error = percent(of.fit.median_error);
+        text.insert(
+            0,
+            format!(
+                "Low confidence: the storage behaved irregularly (typical error {error} %). Repeat when it is idle."
+            ),
+        );
+    }
     Section { title: "The model".to_string(), text, grids: vec![grid], ..Section::default() }
 }
 

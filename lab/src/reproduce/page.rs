@@ -22,11 +22,11 @@ pub fn page(of: &Reproduction) -> String {
     let mut lead = vec![format!("{}.", text::verdict(of))];
     lead.extend(missed.iter().take(MAX_NAMED).map(|m| format!("Missed: {m}.")));
     if missed.len() > MAX_NAMED {
-        lead.push(format!("{} more were missed; they stand out in their tables.", missed.len() - MAX_NAMED));
+        lead.push(format!("{} more were missed; they are bold in their tables.", missed.len() - MAX_NAMED));
     }
     let page = Page {
         title: "The published tables, made again".to_string(),
-        lead,
+        lead: ("Result", lead),
         facts: of.score.iter().map(fact).collect(),
         sections: of.tables.iter().map(section).collect(),
         json: String::new(),
@@ -94,7 +94,7 @@ fn grid(table: &Table) -> Grid {
     grid
 }
 
-/// A figure with so many digits.
+/// A figure with this many digits.
 fn short(value: f64, digits: usize) -> String {
     let text = format!("{value:.*e}", digits - 1);
     text.parse::<f64>().map_or(text, |v| v.to_string())

@@ -73,7 +73,7 @@ struct Sim<'a> {
     wakes: BinaryHeap<Reverse<u64>>,
     latency: Histogram<u64>,
     arrivals: Vec<Arrival>,
-    /// When the last reader had what it wanted. Readahead may still be on its way.
+    /// When the last reader had what it wanted. Readahead may still be in flight.
     ended: u64,
     /// Observers of the run.
     outcomes: Option<Box<Outcomes>>,
@@ -98,7 +98,7 @@ pub fn run_mapped(setup: &Setup<'_>, device: Box<dyn Device>) -> (RunResult, Out
     let mut sim = Sim::new(setup, device);
     sim.outcomes = Some(Box::new(Outcomes::new(setup.workload, setup.config.page)));
     let (result, outcomes) = sim.finish();
-    let map = outcomes.map(|o| o.finish(result.time_s));
+    let map = outcomes.map(|o| o.finish());
     (result, map.expect("it was set above"))
 }
 
@@ -276,8 +276,7 @@ impl<'a> Sim<'a> {
         }
         while let Some(action) = self.machine.poll() {
             if let Some(outcomes) = &mut self.outcomes {
-                let issued_at = |read: ReadId| self.slots[read.0 as usize].issued_at;
-                outcomes.see(now, &action, issued_at, &self.machine);
+                outcomes.see(&action, &self.machine);
             }
             self.act(now, action);
         }

@@ -41,6 +41,8 @@ pub struct Bar {
     pub parts: Vec<f64>,
     /// Around the end of the bar.
     pub interval: Option<[f64; 2]>,
+    /// A limit, not a choice: hatched all over.
+    pub limit: bool,
 }
 
 /// Bars under each other on one axis.
@@ -92,7 +94,8 @@ impl Bars {
             from += value;
             if right > left {
                 let tip = format!("{}: {} {}", bar.name, kind.name, number::three(*value));
-                fill(svg, kind, [left, y, right - left, THICK], &tip);
+                let hatched = Kind { fill: Fill::Hatched, ..*kind };
+                fill(svg, if bar.limit { &hatched } else { kind }, [left, y, right - left, THICK], &tip);
             }
         }
         if let Some([low, high]) = bar.interval.filter(|i| i[0] < i[1]) {
@@ -118,6 +121,19 @@ fn fill(svg: &mut Svg, kind: &Kind, place: [f64; 4], tip: &str) {
 mod tests {
     use super::*;
 
+    /// A limit is drawn otherwise than the rows that can be chosen.
+    #[test]
+    fn a_limit_is_hatched() {
+        let draw = |limit| {
+            let bars = vec![Bar { name: "oracle".to_string(), parts: vec![1.0], limit, ..Bar::default() }];
+            let kinds = vec![Kind { colour: 1, fill: Fill::Solid, name: "time" }];
+            let about = String::new;
+            Bars { title: about(), about: about(), head: about(), kinds, bars }.draw()
+        };
+        assert_ne!(draw(true), draw(false));
+        assert!(draw(false).contains("class=\"point\"") && !draw(true).contains("class=\"point\""), "{}", draw(true));
+    }
+
     #[test]
     fn bars_stay_on_the_paper() {
         let bar = |parts: &[f64], interval| Bar {
@@ -125,6 +141,7 @@ mod tests {
             figure: "1.00 ±0.25 s".repeat(9),
             parts: parts.to_vec(),
             interval,
+            limit: false,
         };
         let kind = |fill| Kind { colour: 3, fill, name: "kind" };
         let bars = Bars {

@@ -4,7 +4,7 @@
 
 use super::bars::{Bar, Bars, Fill, Kind};
 use super::curves::{Axis, CurvePoint, Curves, Line, decades};
-use super::{Figure, Grid, Maps, Page, Section, about, map};
+use super::{Figure, Grid, Maps, Page, Section, WHAT_TO_DO, about, map};
 use crate::report::MappedRun;
 use crate::report::number::{self, or_dash};
 use crate::report::row::{Report, Row, to_json};
@@ -27,7 +27,7 @@ pub fn compare(reports: &[Report], maps: &[&[MappedRun]]) -> String {
     };
     let page = Page {
         title,
-        lead: by_source(reports).into_iter().map(advise).collect(),
+        lead: (WHAT_TO_DO, by_source(reports).into_iter().map(advise).collect()),
         facts: reports.first().map_or_else(Vec::new, |r| facts(r, alone)),
         sections: sections.collect(),
         json: String::new(),
@@ -69,7 +69,7 @@ fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
     let mut text = if alone { Vec::new() } else { vec![format!("Measured: {}.", facts.join("; "))] };
     text.push(verdict(report));
     if let Some(bound) = report.bound_s {
-        text.push(format!("No run can be faster than {} s here.", number::span_s(bound, None)));
+        text.push(format!("Lower bound: no run can take less than {} s here.", number::span_s(bound, None)));
     }
     let mut figures = vec![times(report)];
     figures.extend(bytes(report));
@@ -90,7 +90,7 @@ fn verdict(report: &Report) -> String {
     match &report.best[..] {
         [] => "No test was possible, so none is called the fastest.".to_string(),
         [one] => format!("The fastest is {one}."),
-        several => format!("The fastest, not told apart by any test: {}.", several.join(", ")),
+        several => format!("Tied for fastest (differences within noise): {}.", several.join(", ")),
     }
 }
 
@@ -99,13 +99,14 @@ fn times(report: &Report) -> Figure {
         let time = row.time_s.as_ref();
         let several = |t: &&crate::report::row::Time| t.runs.len() > 1;
         Bar {
-            name: row.policy.clone(),
+            name: if row.limit { format!("{} (a limit, not a choice)", row.policy) } else { row.policy.clone() },
             figure: or_dash(time, |t| {
                 let half = (t.runs.len() > 1).then(|| (t.ci95[1] - t.ci95[0]) / 2.0);
                 format!("{} s", number::span_s(t.mean, half))
             }),
             parts: vec![time.map_or(0.0, |t| t.mean)],
             interval: time.filter(several).map(|t| t.ci95),
+            limit: row.limit,
         }
     };
     let head =
@@ -130,7 +131,7 @@ fn bytes(report: &Report) -> Option<Figure> {
     };
     let bar = |row: &Row| {
         let figure = or_dash(row.source_bytes, |b| format!("{} MB", number::three(b as f64 / number::MB)));
-        Some(Bar { name: row.policy.clone(), figure, parts: parts(row)?, interval: None })
+        Some(Bar { name: row.policy.clone(), figure, parts: parts(row)?, interval: None, limit: row.limit })
     };
     let bars: Vec<Bar> = report.rows.iter().filter_map(bar).collect();
     let kind = |colour, fill, name| Kind { colour, fill, name };
@@ -198,10 +199,10 @@ fn decade_us(us: f64) -> String {
 }
 
 fn maps(report: &Report, runs: &[MappedRun]) -> Maps {
-    let text = "The first run of each policy, offset by time: a cell is as most of its reads were, and hits take no \
-                time, so many share a cell.";
+    let text = "The first run of each policy, offset by read: every column has as many reads, and a cell shows what most \
+                of its reads were.";
     Maps {
-        title: "Which reads hit, when and where".to_string(),
+        title: "Which reads hit, and where".to_string(),
         text: text.to_string(),
         legend: map::legend(),
         figures: runs.iter().map(|run| mapped(report, run)).collect(),
@@ -211,7 +212,8 @@ fn maps(report: &Report, runs: &[MappedRun]) -> Maps {
 fn mapped(report: &Report, run: &MappedRun) -> Figure {
     let total = run.map.total();
     let what = format!("Reads of the first run of {}: {}", run.policy, title(report));
-    let svg = map::draw(&what, &about("Offset by time, each cell as most of its reads were"), &run.map);
+    let svg =
+        map::draw(&what, &about("Offset by the number of the read, each cell as most of its reads were"), &run.map);
     let caption = format!(
         "{} hits, {} late, {} misses; {} MB of readahead unused",
         number::count(total.hits),
@@ -222,19 +224,18 @@ fn mapped(report: &Report, run: &MappedRun) -> Figure {
     Figure { title: run.policy.clone(), svg, caption }
 }
 
-/// The maps in eight spans of time each.
+/// The maps in eight spans of reads each.
 fn spans(maps: &[MappedRun]) -> Grid {
-    let heads = ["policy", "from s", "to s", "hits", "late", "misses", "unused bytes"];
-    let mut grid = Grid::new("The maps in numbers: the first run of each policy, in spans of its time", heads);
+    let heads = ["policy", "from read", "to read", "hits", "late", "misses", "unused bytes"];
+    let mut grid = Grid::new("The maps in numbers: the first run of each policy, in spans of its reads", heads);
     for run in maps {
         let spans = run.map.spans(SPANS);
-        let each = run.map.columns.len().div_ceil(SPANS).max(1) as f64 * run.map.column_s;
+        let each = run.map.columns.len().div_ceil(SPANS).max(1) as u64 * run.map.column_reads;
         grid.rows.extend(spans.iter().enumerate().map(|(i, cell)| {
             let Cell { hits, late, misses, unused_bytes } = cell;
-            let (from, to) = (each * i as f64, (each * (i + 1) as f64).min(run.map.time_s));
-            let at = |s: f64| format!("{s:.3}");
+            let (from, to) = (each * i as u64, (each * (i + 1) as u64).min(run.map.reads));
             let counts = [hits, late, misses, unused_bytes].map(u64::to_string);
-            [vec![run.policy.clone(), at(from), at(to)], counts.to_vec()].concat()
+            [vec![run.policy.clone(), from.to_string(), to.to_string()], counts.to_vec()].concat()
         }));
     }
     grid
@@ -278,7 +279,8 @@ fn rows(report: &Report) -> Grid {
 
 /// Latencies, and the bytes by what became of them.
 fn rest(report: &Report) -> Grid {
-    let heads = ["policy", "p50", "p95", "p99", "p99.9", "max", "demand MB", "used MB", "unused MB", "untouched MB"];
+    let heads =
+        ["policy", "p50", "p95", "p99", "p99.9", "max", "demand MB", "used MB", "unused MB", "not used so far MB"];
     let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
     let line = |row: &Row| {
         let latencies = [row.p50_us, row.p95_us, row.p99_us, row.p999_us, row.max_us];

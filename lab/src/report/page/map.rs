@@ -1,6 +1,6 @@
-//! The map of a run: which reads hit, were late or missed, when and where, and which readahead was unused.
+//! The map of a run: which reads hit, were late or missed, and where, and which readahead was unused.
 //!
-//! Up is a higher offset, right is later. What a cell held most of decides its colour, and its height, so that no
+//! Up is a higher offset, right is a later read: every column has as many reads, however long they took. What a cell held most of decides its colour, and its height, so that no
 //! meaning hangs on colour: a hit is a low bar, a late hit a higher one, a miss fills the cell. Unused readahead is a
 //! hatched box behind them. Neighbours that look alike are one shape, so a map has at most a few thousand.
 //! Never: a cell that nothing happened in, or counts that are not those of the run.
@@ -44,15 +44,16 @@ pub fn draw(title: &str, about: &str, map: &OutcomeMap) -> String {
         svg.path("grid", &[[left, y], [WIDTH - MARGIN, y]]);
         svg.text("soft", [left - 4.0, (y + 4.0).clamp(10.0, bottom)], Anchor::End, &number::size(*offset));
     }
-    let ticks = scale::ticks_to(map.time_s, 5);
-    let x = Scale::across(&[0.0, map.time_s], scale::Spread::Linear, [left, WIDTH - MARGIN]);
-    for (tick, label) in ticks.iter().zip(scale::labels(&ticks)).filter(|(tick, _)| **tick <= map.time_s) {
+    let reads = map.reads.max(1) as f64;
+    let ticks = scale::ticks_to(reads, 5);
+    let x = Scale::across(&[0.0, reads], scale::Spread::Linear, [left, WIDTH - MARGIN]);
+    for (tick, label) in ticks.iter().zip(scale::labels(&ticks)).filter(|(tick, _)| **tick <= reads) {
         let half = label.chars().count() as f64 * LETTER / 2.0;
         svg.path("grid", &[[x.place(*tick), TOP], [x.place(*tick), bottom]]);
         svg.text("soft", [x.place(*tick).min(WIDTH - half), bottom + 14.0], Anchor::Middle, &label);
     }
     svg.path("axis", &[[left, TOP], [left, bottom], [WIDTH - MARGIN, bottom]]);
-    svg.text("soft", [f64::midpoint(left, WIDTH), bottom + 30.0], Anchor::Middle, "seconds from the start; up: offset");
+    svg.text("soft", [f64::midpoint(left, WIDTH), bottom + 30.0], Anchor::Middle, "reads, in order; up: offset");
     frame.unused(&mut svg);
     for (i, (colour, part)) in READS.iter().enumerate() {
         let boxes = frame.runs(|cell| kind(cell) == Some(i), *part);
@@ -102,8 +103,8 @@ impl Frame<'_> {
     /// Boxes of neighbouring cells in a row that are `like` this, so much of a cell high, around its middle.
     fn runs(&self, like: impl Fn(&Cell) -> bool, part: f64) -> Vec<[f64; 4]> {
         let columns = &self.map.columns;
-        let time = self.map.time_s.max(f64::MIN_POSITIVE);
-        let x = |column: usize| self.left + (column as f64 * self.map.column_s / time).min(1.0) * self.wide;
+        let share = |column: usize| (column as u64 * self.map.column_reads) as f64 / self.map.reads.max(1) as f64;
+        let x = |column: usize| self.left + share(column).min(1.0) * self.wide;
         let mut boxes = Vec::new();
         for row in 0..ROWS {
             let y = TOP + (ROWS - 1 - row) as f64 * CELL + CELL * (1.0 - part) / 2.0;

@@ -25,6 +25,9 @@ use minijinja::{AutoEscape, Environment, context};
 pub use compare::compare;
 pub use vary::series;
 
+/// The title of the box on top of a page with advice.
+pub(crate) const WHAT_TO_DO: &str = "What to do";
+
 /// Width of a drawing in its own units: those of a narrow phone, so that letters are as large as the page's small ones.
 pub(crate) const WIDTH: f64 = 344.0;
 
@@ -32,8 +35,8 @@ pub(crate) const WIDTH: f64 = 344.0;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
     pub(crate) title: String,
-    /// What it comes to: the first thing that is read.
-    pub(crate) lead: Vec<String>,
+    /// The box on top, with its title: the first thing to read.
+    pub(crate) lead: (&'static str, Vec<String>),
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) sections: Vec<Section>,
     /// What `--json` writes.
@@ -89,6 +92,8 @@ pub(crate) struct Grid {
     pub(crate) rows: Vec<Vec<String>>,
     /// Rows that stand out: the best one, a check that was missed.
     pub(crate) strong: Vec<usize>,
+    /// Behind its caption, to open it by: many rows that few readers want.
+    pub(crate) folded: bool,
 }
 
 impl Grid {
@@ -138,7 +143,8 @@ impl Page {
         let safe = |text: String| Value::from_safe_string(text);
         let page = context! {
             title => &self.title,
-            lead => list(&self.lead),
+            lead_title => self.lead.0,
+            lead => list(&self.lead.1),
             facts => self.facts.iter().map(|(name, value)| list(&[name.clone(), value.clone()])).collect::<Vec<_>>(),
             sections => self.sections.iter().map(Section::value).collect::<Vec<_>>(),
             json => safe(text::json_in_script(&self.json)),
@@ -165,7 +171,7 @@ impl Section {
         let grid = |g: &Grid| {
             let rows: Vec<Value> = (0..g.rows.len()).map(|i| row(g, i)).collect();
             let words: Vec<bool> = (0..g.heads.len()).map(|column| g.holds_words(column)).collect();
-            context! { caption => &g.caption, heads => list(&g.heads), words => words, rows => rows }
+            context! { caption => &g.caption, heads => list(&g.heads), words => words, rows => rows, folded => g.folded }
         };
         context! {
             title => &self.title,
@@ -186,5 +192,5 @@ fn list(texts: &[String]) -> Value {
 
 /// A sentence for screen readers.
 pub(crate) fn about(what: &str) -> String {
-    format!("{what}. The same values stand in the table below.")
+    format!("{what}. The same values are in the table below.")
 }

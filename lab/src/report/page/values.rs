@@ -6,7 +6,7 @@
 use super::Grid;
 use serde_json::Value;
 
-/// From so many keys on an element is a column and not a row: columns scroll on a phone, rows do not.
+/// From this many keys on an element is a column and not a row: columns scroll on a phone, rows do not.
 const MANY_KEYS: usize = 12;
 
 /// The tables of `value`, named from `name` on.

@@ -15,7 +15,7 @@ pub fn series(series: &Series) -> String {
     let fact = |name: &str, value: String| (name.to_string(), value);
     let page = Page {
         title: series.title(),
-        lead: plateaus(series),
+        lead: ("Result", plateaus(series)),
         facts: vec![
             fact("measured", series.how()),
             fact("foreread", first.map_or_else(String::new, |r| r.foreread.clone())),
