@@ -3,13 +3,14 @@
 use crate::common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "compare",
     "explain",
     "tune",
     "serve",
     "mount",
     "probe",
+    "record",
     "import",
     "export",
     "trace",
@@ -24,23 +25,44 @@ const COMMANDS: [&str; 18] = [
     "man",
 ];
 
+/// The commands that a help text lists, under `Commands:`.
+fn listed(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    lines
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|l| l.split_whitespace().next())
+        .map(str::to_string)
+        .collect()
+}
+
+/// Checks the `-h` of a command and of every command below it.
+fn fits(path: &[&str]) {
+    let got = foreread(path.iter().copied().chain(["-h"]));
+    let text = got.is_done();
+    assert!(text.lines().count() <= 24, "{path:?}: {} lines:\n{text}", text.lines().count());
+    let widest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+    assert!(widest <= 80, "{path:?}: {widest} columns:\n{text}");
+    assert!(text.contains("Usage: foreread"), "{path:?}:\n{text}");
+    for command in listed(text) {
+        fits(&[path, &[command.as_str()]].concat());
+    }
+}
+
 #[test]
 fn short_help_fits_24_lines_of_80_columns() {
-    let check = |what: &str, text: &str| {
-        assert!(text.lines().count() <= 24, "{what}: {} lines", text.lines().count());
-        let widest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
-        assert!(widest <= 80, "{what}: {widest} columns");
-        assert!(text.contains("Usage: foreread"), "{what}");
-    };
+    fits(&[]);
     let top = foreread(["-h"]);
-    check("top", top.is_done());
+    let all = listed(top.is_done());
     for command in COMMANDS {
-        assert!(top.out.contains(command), "{command} is not listed");
-        check(command, foreread([command, "-h"]).is_done());
+        assert!(all.iter().any(|c| c == command) || top.out.contains(command), "{command} is not listed");
     }
-    for command in ["info", "formats"] {
-        check(command, foreread(["trace", command, "-h"]).is_done());
+    for command in &all {
+        assert!(COMMANDS.contains(&command.as_str()), "{command} is not in the list of this test");
     }
+    for command in ["completions", "man"] {
+        fits(&[command]);
+    }
+    assert_eq!(listed(foreread(["trace", "-h"]).is_done()), ["info", "formats"]);
     assert!(top.out.contains("Example:"));
     assert!(foreread(["compare", "-h"]).out.contains("Examples:"));
 }

@@ -36,28 +36,28 @@ Examples:
   foreread compare --on model:rbd --policy linux-6.18:max=1M,rbd-plain
   foreread compare boot-ide --on model:rbd --json - | jq '.rows[].time_s.mean'")]
 pub struct CompareArgs {
-    /// NAME[:key=value,...], or a trace to replay [default: four]
+    /// NAME[:key=value,...], or a trace to replay [default: 4 workloads]
     ///
-    /// 'foreread workloads' lists the names, 'foreread trace formats' the formats of traces. What is no name of a
-    /// workload is taken for the file of a trace; trace:FILE is always one.
+    /// 'foreread workloads' lists the names, 'foreread trace formats' the formats of traces. Anything else
+    /// is treated as a trace file; trace:FILE always is.
     #[arg(value_name = "WORKLOAD|TRACE")]
     pub workload: Option<OsString>,
     /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
     ///
-    /// A file or block device is only read; a path may be written file:PATH. 'foreread models' lists the models;
-    /// model-live: lets the engine read one that really sleeps. nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH and
+    /// Files and block devices are only read; a path may be written file:PATH. 'foreread models' lists the models;
+    /// model-live: runs the engine on a model in real time. nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH and
     /// rbd:POOL/IMAGE[@SNAP] are read through the engine; http(s)://HOST/PATH and s3://BUCKET/KEY need a build with
     /// --features object. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
-    /// 'all', 'peers', or a,b:key=value [default: the usual]
+    /// Policies: a,b:key=value, 'all' or 'peers' [default: usual]
     ///
     /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
-    /// it is missing: the others are measured against it. On a model 'oracle' may be among them, and is unless the list
-    /// names others: the best schedule that a search with perfect foresight finds, a limit and not a choice.
+    /// it is missing: the others are compared with it. On a model 'oracle' may be in the list, and is unless the list
+    /// names others: the best schedule found with perfect foresight, an upper limit.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
-    /// Runs of each policy; one run allows no test
+    /// Runs of each policy; with one run no difference can be tested
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Size of the cache, such as 64M
@@ -68,7 +68,7 @@ pub struct CompareArgs {
     pub page: Option<PageSize>,
     /// How the replay of a trace keeps time [default: the best that the trace allows]
     ///
-    /// Figures of two modes do not compare.
+    /// Times of different modes cannot be compared.
     #[arg(long, value_name = "MODE", hide_short_help = true)]
     pub mode: Option<ReplayMode>,
     /// A factor on the recorded pauses of a trace: 0, 0.5, 1, 2
@@ -91,38 +91,38 @@ pub struct CompareArgs {
     pub seed: u64,
     /// Bytes that the workload spans, such as 1G
     ///
-    /// It is the size of the scratch file, too. By default the size of the file, or what the workload likes.
+    /// Also the size of the scratch file. Default: the size of the file, or the workload's usual size.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Add what a run costs: requests=USD,gb=USD or s3-2026-11
+    /// Add the cost of a run: requests=USD,gb=USD or s3-2026-11
     ///
     /// USD for a million reads of the source and USD for 10^9 bytes of it: S3's 0.0004 for 1,000 GETs is
     /// requests=0.40. List prices by name: s3-2026-11 (same region), s3-internet-2026-11 (out to the internet); as
-    /// generally known in that month, check yours. The column takes the place of MB/s.
+    /// generally known in that month, check yours. The column replaces MB/s.
     #[arg(long, value_name = "PRICE", hide_short_help = true, value_parser = price)]
     pub price: Option<Box<Price>>,
     /// Write the event log of every run on a file to this directory
     ///
-    /// The directory is made where it is not there. One log a run, WORKLOAD-POLICY-RUN.log; 'foreread replay-log' checks that a fresh core decides the same. Writing
+    /// The directory is made if needed. One log a run, WORKLOAD-POLICY-RUN.log; 'foreread replay-log' checks that a fresh core decides the same. Writing
     /// it makes the runs slower.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub event_log: Option<PathBuf>,
-    /// A file that grows meanwhile was appended to
+    /// Treat growth of the file as an append
     ///
-    /// Without it growth ends the comparison where what was read before is not the same any more.
+    /// Without it growth ends the comparison if bytes that were read before have changed.
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
-    /// Measure at each of several values of a parameter
+    /// Repeat for each of several values of a parameter
     ///
     /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'cache', or 'policy.KEY' for a parameter of each policy
     /// that has it ('policy.max=32K,128K,512K'). It needs one workload and one source, and takes at most 64 values.
-    /// Shown is a series: a row for each value, a column for each policy, the fastest of each row marked.
+    /// Prints a row for each value and a column for each policy, with the fastest of each row marked.
     #[arg(long, value_name = "KEY=V,...")]
     pub vary: Option<String>,
-    /// Draw what --vary measures to this file
+    /// Draw the results of --vary to this file
     ///
     /// Throughput with 95 % intervals and bytes from the source over the values, as an SVG picture that needs nothing
-    /// else. A file that is there is replaced when the picture is whole.
+    /// else. An existing file is replaced when the picture is complete.
     #[arg(long, value_name = "FILE", requires = "vary")]
     pub svg: Option<OsString>,
     /// Write a page with charts to this file
@@ -133,7 +133,7 @@ pub struct CompareArgs {
     pub html: Option<OsString>,
     /// Write JSON to a file, or '-' for stdout
     ///
-    /// Schema foreread.compare/1, or foreread.vary/1 with --vary. With '-' the JSON takes the place of the tables.
+    /// Schema foreread.compare/1, or foreread.vary/1 with --vary. With '-' the JSON replaces the tables.
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<OsString>,
 }

@@ -5,7 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use foreread_lab::conform::live::FileSystem;
 use std::path::PathBuf;
 
-/// Whose decisions.
+/// The system to check against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConformWhat {
     /// The Linux kernel's, against linux-6.18
@@ -42,12 +42,12 @@ pub enum ConformLevel {
     Full,
 }
 
-/// Check our decisions against those of a kernel, or of librbd
+/// Check foreread's decisions against the kernel's or librbd's
 ///
 /// linux: the running kernel carries out seeded operations on a loop device made for them, and its decisions are
 /// recorded from tracepoints. The policy linux-6.18 then carries out every operation of this or an earlier recording.
-/// After a difference the check goes on with the next episode; the predictions go on from our own state. What the
-/// recording does not answer is not compared: of a kernel that has only the page cache's tracepoints, decisions and states; of
+/// After a difference the check goes on with the next episode. Anything that the
+/// recording lacks is not compared: of a kernel that has only the page cache's tracepoints, decisions and states; of
 /// one without any, all but the pages that are there after reads, on ext4-journal. Short of memory the kernel makes smaller
 /// folios and takes marked pages back: episodes under memory pressure are marked, and their differences counted apart.
 ///
@@ -69,25 +69,25 @@ Examples:
   foreread conform linux --check ext4-128.jsonl.gz --predict ours.jsonl
   foreread conform rbd --sequences 1000 --seed 7")]
 pub struct ConformArgs {
-    /// Whose decisions
+    /// The system to check against
     #[arg(value_name = "WHAT")]
     pub what: ConformWhat,
-    /// linux: a recording to compare [default: the running kernel]
+    /// linux: a recording to check [default: the running kernel]
     #[arg(long, value_name = "REC")]
     pub check: Option<PathBuf>,
-    /// linux: what is compared
+    /// linux: how much is compared
     #[arg(long, value_name = "LEVEL", hide_short_help = true, default_value = "full", requires = "check")]
     pub level: ConformLevel,
-    /// linux: write our own decisions, in JSON lines
+    /// linux: write foreread's decisions, as JSON lines
     #[arg(long, value_name = "OUT", hide_short_help = true)]
     pub predict: Option<PathBuf>,
-    /// rbd: a ceph.conf [default: a cluster of our own]
+    /// rbd: a ceph.conf [default: a new cluster]
     #[arg(long, value_name = "CONF", hide_short_help = true)]
     pub cluster: Option<PathBuf>,
     /// rbd: random sequences beside the tables [default: 200]
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub sequences: Option<u64>,
-    /// Seed of what is asked [default: drawn for linux, 1 for rbd]
+    /// Seed of the reads [default: random for linux, 1 for rbd]
     #[arg(long, value_name = "N", conflicts_with = "check")]
     pub seed: Option<u64>,
     /// linux, live: file systems [default: all that this machine has]
@@ -104,7 +104,7 @@ pub struct ConformArgs {
     /// linux, live: operations for each combination of these three [default: 10000]
     #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub operations: Option<u64>,
-    /// linux, live: keep the recordings in this folder
+    /// linux: keep the recordings in this folder
     #[arg(short = 'o', long, value_name = "DIR", conflicts_with = "check")]
     pub record: Option<PathBuf>,
     /// linux, live: print JSON (schema foreread.conform-linux/2)

@@ -5,16 +5,16 @@ use super::values::size;
 use foreread::source::SourceName;
 use std::ffi::OsString;
 
-/// Say file by file what readahead did in a trace, and why
+/// Show file by file what readahead did in a trace, and why
 ///
-/// The trace is replayed on a model of a storage, or with --on on a file, a disk or another source, and every read, decision
-/// and page of readahead is given to its file and stream: what was read ahead, used, late, never read, and why readahead was
+/// The trace is replayed on a model of a storage, or with --on on a file, a disk or another source. Every read, decision
+/// and page of readahead is counted for its file and stream: what was read ahead, used, late, never read, and why readahead was
 /// on or off. A reason is the rule that the policy itself named; patterns are recognised by offsets alone, and are called patterns.
 /// Below, the same reads with other policies, in paired runs as 'foreread compare' makes them.
 ///
 /// The files' figures add up to the row that 'foreread compare TRACE --on SOURCE --policy POLICY --runs 1' shows. What is
-/// explained is the replay, with an empty cache at its start: not the system on which the trace was recorded. What that
-/// system had read ahead is said where the trace has it.
+/// explained is the replay, with an empty cache at its start, not the recorded system. Its own readahead
+/// is reported if the trace has it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,20 +28,20 @@ pub struct ExplainArgs {
     /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
     ///
     /// What 'foreread compare --on' takes. A file or block device is only read, past the page cache; the files of a trace
-    /// lie in it one after the other, so it has to be as large as they are together, or --only takes one of them. Such a
+    /// are laid out in it one after the other, so it has to be as large as all of them, or --only selects one. Such a
     /// run is explained from its event log, which is kept in an unnamed temporary file until the end. 'foreread models'
     /// lists the models; 'foreread probe PATH -o FILE.toml' makes one of a storage.
     #[arg(long, value_name = "SOURCE", default_value = "model:rbd")]
     pub on: SourceName,
-    /// Whose readahead is explained [default: linux-6.18]
+    /// Policy to explain [default: linux-6.18]
     ///
     /// Without it FOREREAD_POLICY, then what a configuration file sets ('foreread serve --help'), then linux-6.18.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Policies to hold it against: a,b:k=v [default: five]
+    /// Policies to compare it with: a,b:k=v [default: five]
     #[arg(long, value_name = "LIST", conflicts_with = "alone")]
     pub against: Option<String>,
-    /// Measure no other policies
+    /// Compare with no other policies
     #[arg(long)]
     pub alone: bool,
     /// Show only files whose names contain this; * is any text

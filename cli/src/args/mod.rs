@@ -49,11 +49,11 @@ macro_rules! examples {
     };
 }
 
-/// Measures which readahead a workload needs on a storage, and what it gains
+/// Readahead (prefetch) for S3, RBD, NBD and files: measure, simulate, serve
 ///
-/// Readahead is a guess about what will be read next. 'foreread compare' runs a workload under several published
+/// Readahead fetches data before a program asks for it. 'foreread compare' runs a workload under several published
 /// readahead policies, on a file, a block device or a model of a storage, and shows what each one gains, what it
-/// reads for nothing, and whether the difference is more than noise.
+/// reads for nothing, and whether the difference is more than noise. 'serve' and 'mount' use the same policies.
 ///
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine, 70 a bug
 /// of foreread.
@@ -75,7 +75,7 @@ pub struct Args {
     pub command: Command,
     /// What to report on stderr: off, error, warn, info, debug, trace
     ///
-    /// Clients, connections made anew and errors of sources, one line each; by default what FOREREAD_LOG says, or warn.
+    /// Clients, reconnections and errors of sources, one line each. Default: FOREREAD_LOG, or warn.
     #[arg(
         id = "log-level",
         long = "log",
@@ -92,15 +92,15 @@ pub struct Args {
 pub enum Command {
     /// Measure readahead policies on a file, a disk or a model
     Compare(Box<CompareArgs>),
-    /// Say file by file what readahead did in a trace, and why
+    /// Show file by file what readahead did in a trace, and why
     Explain(Box<ExplainArgs>),
-    /// Record a program, measure its storage, say what to set
+    /// Record a program, measure its storage, advise settings
     Tune(Box<TuneArgs>),
-    /// Measure a storage, fit a model to it, say what to set
+    /// Measure a storage, fit a model to it, advise settings
     Probe(ProbeArgs),
-    /// Record what a program reads, as a trace
+    /// Record the reads of a program as a trace
     Record(RecordArgs),
-    /// Make the published tables again, beside the printed figures
+    /// Reproduce published tables beside the printed figures
     Reproduce(ReproduceArgs),
     #[cfg(feature = "nbd")]
     /// Serve a source over NBD, with readahead and a cache
@@ -108,11 +108,11 @@ pub enum Command {
     #[cfg(feature = "fuse")]
     /// Mount a source as files, with readahead and a cache
     Mount(MountArgs),
-    /// Turn a trace of any known format into foreread's own
+    /// Convert a trace of any known format to foreread's format
     Import(ImportArgs),
     /// Write a trace in another format
     Export(ExportArgs),
-    /// Show what is in a trace, and which formats there are
+    /// Describe a trace, list the trace formats
     Trace(TraceArgs),
     /// List the policies: parameters, defaults, units, origin
     #[command(after_help = "\
@@ -121,7 +121,7 @@ Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 Example:
   foreread compare --policy linux-6.18:max=1M,rbd-plain:trigger=3,max=1M")]
     Policies(ListArgs),
-    /// List the device models: figures, origin, how far they are off
+    /// List the device models: figures, origin, error
     Models(ModelsArgs),
     /// List the workloads: parameters, defaults, units, origin
     #[command(after_help = "\
@@ -130,9 +130,9 @@ Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 Example:
   foreread compare random:record=16K --on model:nvme")]
     Workloads(ListArgs),
-    /// Check our decisions against those of a kernel, or of librbd
+    /// Check foreread's decisions against the kernel's or librbd's
     Conform(ConformArgs),
-    /// Feed a recorded event log to a fresh core, compare its actions
+    /// Replay an event log and compare the actions
     ReplayLog(ReplayLogArgs),
     /// Measure foreread itself
     Bench(BenchArgs),
@@ -144,7 +144,7 @@ Example:
     Man(ManArgs),
 }
 
-/// A list of what there is.
+/// A list.
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
     /// Print JSON
@@ -152,9 +152,9 @@ pub struct ListArgs {
     pub json: bool,
 }
 
-/// Feed a recorded event log to a fresh core, compare its actions
+/// Replay an event log and compare the actions
 ///
-/// The engine can write every event it feeds to its core and every action it gets. A fresh core fed with the same
+/// The engine can log every event that it feeds to its core, and every action of the core. A fresh core fed with the same
 /// events must give the same actions; then what the simulator says is what the engine does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -171,11 +171,11 @@ pub struct ReplayLogArgs {
 /// What to measure of foreread itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchWhat {
-    /// Reads a second that the core and the simulator decide
+    /// Simulated reads a second
     Sim,
     /// Cached reads a second, against pread from the page cache
     Hit,
-    /// Records of traces a second in and out, and the memory that takes
+    /// Trace records a second, imported and exported, and the memory they take
     Import,
 }
 
@@ -268,7 +268,7 @@ fn in_one_line(error: &clap::Error) -> String {
     parts.join("; ")
 }
 
-/// ` compare`, if that is the command that was asked for. The parser does not always tell.
+/// ` compare`, if that is the command that was asked for. The parser does not always say.
 fn command_asked() -> String {
     let asked = std::env::args_os().nth(1).unwrap_or_default();
     let known = Args::command().get_subcommands().any(|c| asked == c.get_name());

@@ -1,6 +1,6 @@
 //! The arguments of `foreread models`. Never: looks at a file or a registry.
 
-/// List the device models: what they are, origin, how far they are off
+/// List the device models: what they are, origin, error
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -11,7 +11,7 @@ pub struct ModelsArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Print one as a model file, to begin with
+    /// Print one as a model file, as a starting point
     #[arg(long, value_name = "NAME", conflicts_with = "json")]
     pub toml: Option<String>,
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// opened, or gets an error, and the next open gets the new one (seen after --attr-ttl at the latest).
 ///
 /// The files belong to the user that mounts; other users see them with --allow-other, as permissions allow. It prints a line
-/// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; when files are still open only the place is taken away, and a second
+/// when it is mounted. Ctrl-C, SIGTERM and SIGHUP unmount; with files still open only the mount point is removed, and a second
 /// Ctrl-C ends it at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -36,29 +36,29 @@ pub struct MountArgs {
     pub policy: Option<String>,
     /// A hint for every open description: normal, sequential, random
     ///
-    /// What posix_fadvise says to the kernel once, for all that is read here. Policies of librbd take no hints.
+    /// Like posix_fadvise, for all reads of the mount. Policies of librbd take no hints.
     #[arg(long, value_name = "HINT", hide_short_help = true, value_parser = hint)]
     pub hint: Option<foreread::Advice>,
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
-    /// A file that grows was appended to: it is read on
+    /// Treat growth of a file as an append: reads go on
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
-    /// Let other users in, as far as permissions let them
+    /// Let other users read, as permissions allow
     #[arg(long)]
     pub allow_other: bool,
-    /// How long names, sizes and dates are believed without asking; default 5s for a prefix of S3, else 1s
+    /// How long names, sizes and dates are cached; default 5s for a prefix of S3, else 1s
     #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = ttl)]
     pub attr_ttl: Option<Duration>,
-    /// Write what passes to a trace, for 'foreread compare'; it is there when this ends
+    /// Record all reads as a trace, complete at the end
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
-    /// Answer a Prometheus at [ADDR:]PORT/metrics
+    /// Serve Prometheus metrics at [ADDR:]PORT/metrics
     #[cfg(feature = "metrics")]
     #[arg(long, value_name = "PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
-    /// Say on stderr how it goes, such as every 5s
+    /// Print statistics to stderr at this interval, e.g. 5s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub stats_every: Option<Duration>,
 }

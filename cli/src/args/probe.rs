@@ -4,11 +4,11 @@ use super::values::size;
 use foreread::source::SourceName;
 use std::ffi::OsString;
 
-/// Measure a storage, fit a model to it, say what to set
+/// Measure a storage, fit a model to it, advise settings
 ///
 /// Reads only. Latency and throughput are measured by request size and by depth, in short slices of every point, round
-/// after round, so that a slow minute hits all alike. The simplest model that holds is fitted, with the error of each
-/// point. The advice names the request size for 90 % of the bandwidth, the readahead size from which on more gains
+/// after round, so that a slow minute hits all alike. The simplest model that fits is chosen, with the error of each
+/// point. The advice names the request size for 90 % of the bandwidth, the readahead size beyond which more gains
 /// nothing, and has text to paste for the kernel, librbd, FUSE and NFS.
 ///
 /// With --verify nothing is fitted: the workloads of 'foreread compare' run on the source and on the model file, and the
@@ -29,13 +29,13 @@ pub struct ProbeArgs {
     /// Time to measure, in seconds
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,
-    /// Read only so many bytes from the start, such as 10G
+    /// Read only this many bytes from the start, such as 10G
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Measure through the page cache where direct I/O is refused
+    /// Measure through the page cache if direct I/O is refused
     #[arg(long)]
     pub buffered: bool,
-    /// Compare this model with the source, policy by policy
+    /// Check whether this model ranks policies as the source does
     #[arg(long, value_name = "FILE.toml")]
     pub verify: Option<String>,
     /// Only this workload, with --verify [default: four]

@@ -4,9 +4,9 @@ use super::values::size;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Record what a program reads, as a trace
+/// Record the reads of a program as a trace
 ///
-/// Every read of the command and of all that it begins: read, pread, readv, preadv, sendfile, copy_file_range, splice,
+/// Every read of the command and its children: read, pread, readv, preadv, sendfile, copy_file_range, splice,
 /// faults of mapped pages, hints; io_uring where the page cache sees it. With file, descriptor, offset, length, times and
 /// thread, from the kernel's tracepoints: it needs root and tracefs. Names are found by device and inode.
 ///
@@ -25,13 +25,13 @@ pub struct RecordArgs {
     /// Where to write the trace
     #[arg(short, long, value_name = "TRACE")]
     pub out: PathBuf,
-    /// Record this process and what it begins, until it ends or Ctrl-C
+    /// Record this process and its children until it ends or Ctrl-C
     #[arg(long, value_name = "N", conflicts_with = "command")]
     pub pid: Option<u32>,
-    /// Memory for events on their way, of all CPUs
+    /// Memory for event buffers, all CPUs together
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     pub buffer: u64,
-    /// Exit code 1 when events were lost, or recording was switched off
+    /// Exit code 1 if events were lost or the recording was stopped
     #[arg(long)]
     pub strict: bool,
     /// Record the kernel's own readahead too
@@ -39,10 +39,10 @@ pub struct RecordArgs {
     /// As reads with the flag 1 (readahead), which a replay skips.
     #[arg(long)]
     pub kernel_decisions: bool,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Say nothing at the end
+    /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,
     /// Write a summary in JSON to a file, or '-' for stdout

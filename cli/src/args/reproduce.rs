@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-/// Make the tables of the five publications again, beside the printed figures
+/// Reproduce the tables of five publications beside the printed figures
 ///
 /// Each printed figure is beside ours with the error and a kind: 'blind' (predicted, nothing of the model was made with the
 /// post's figures), 'left-out' (predicted by a model that was fitted to other rows of the table), 'formula' (the model is
@@ -19,12 +19,12 @@ pub struct ReproduceArgs {
     /// Which publication, or all of them
     #[arg(value_name = "SEED", default_value = "all", value_parser = ["000", "001", "002", "003", "004", "all"])]
     pub seed: String,
-    /// At most so many runs of each experiment
+    /// At most this many runs of each experiment
     ///
     /// By default as many as the table takes: 1 where nothing is drawn, up to 20 where something is.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// Run the experiments on real parts of this machine instead
+    /// Run the experiments on this machine's hardware instead
     ///
     /// dd by readahead size on a loop device that it makes itself (001), sysbench (002), fio (003): a minute or two, on a
     /// nameless file of 128 MiB. It needs root, losetup, dd, sysbench and fio (Debian packages mount, coreutils,

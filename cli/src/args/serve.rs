@@ -9,8 +9,8 @@ use std::time::Duration;
 /// Serve a source over NBD, with readahead and a cache
 ///
 /// Every client has its own readahead state on one shared cache, and may only read unless --writable is given. The addresses are printed when clients can
-/// connect; Ctrl-C, SIGTERM and SIGHUP end it: what was asked for is still answered. When the source changes, the clients that
-/// were told of the old version get errors and have to connect anew.
+/// connect; Ctrl-C, SIGTERM and SIGHUP end it: requests already taken are still answered. When the source changes, the connected
+/// clients get errors and have to reconnect.
 ///
 /// There is no password and no encryption. A unix socket belongs to its owner alone; a TCP port is bound to this machine
 /// unless an address is named.
@@ -30,16 +30,16 @@ pub struct ServeArgs {
     /// Listen on a TCP port of this machine, or ADDR:PORT
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
     pub tcp: Option<SocketAddr>,
-    /// Let clients write: through to the source, at once
+    /// Let clients write, directly to the source
     #[arg(long)]
     pub writable: bool,
-    /// Do not lock what clients may write against other programs
+    /// Do not lock a writable source against other programs
     #[arg(long, requires = "writable", hide_short_help = true)]
     pub no_lock: bool,
-    /// A source that grows was appended to: clients go on
+    /// Treat growth of the source as an append: clients go on
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
-    /// Export's name, beside the empty one
+    /// Name of the export, besides the empty one
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,
     /// NAME[:key=value,...] [default: linux-6.18]
@@ -50,7 +50,7 @@ pub struct ServeArgs {
     pub policy: Option<String>,
     /// A hint for every open description: normal, sequential, random
     ///
-    /// What posix_fadvise says to the kernel once, for all that is read here. Policies of librbd take no hints.
+    /// Like posix_fadvise, for all reads of the server. Policies of librbd take no hints.
     #[arg(long, value_name = "HINT", hide_short_help = true, value_parser = hint)]
     pub hint: Option<foreread::Advice>,
     /// Size of the cache, such as 64M
@@ -59,14 +59,14 @@ pub struct ServeArgs {
     /// Most clients at once
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_clients: u32,
-    /// Write what passes to a trace, there at the end
+    /// Record all requests as a trace, complete at the end
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
-    /// Answer a Prometheus at [ADDR:]PORT/metrics
+    /// Serve Prometheus metrics at [ADDR:]PORT/metrics
     #[cfg(feature = "metrics")]
     #[arg(long, value_name = "PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
-    /// Say on stderr how it goes, such as every 5s
+    /// Print statistics to stderr at this interval, e.g. 5s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub stats_every: Option<Duration>,
 }

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Turn a trace of any known format into foreread's own
+/// Convert a trace of any known format to foreread's format
 ///
 /// The format is recognised by its content; where that would be a guess it has to be named. Nothing is lost: units
 /// become nanoseconds and bytes, what the format lacks is noted in the header, what was passed over is counted.
@@ -16,16 +16,16 @@ Examples:
   foreread import sda.blktrace.* -o sda.frt
   foreread import spc.csv --format spc -o spc.frt")]
 pub struct ImportArgs {
-    /// The trace; several only where a trace is one file for each CPU
+    /// The trace; several files only for traces with one file per CPU
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Where to write it, or - [default: beside it, FILE.frt]
+    /// The output file, or '-' for stdout [default: FILE.frt]
     #[arg(short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,
     /// NAME[:key=value,...]; see 'foreread trace formats'
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     pub force: bool,
 }
@@ -39,24 +39,24 @@ Examples:
   foreread export disk.frt --format csv -o disk.csv
   foreread export disk.vscsi.gz --format fio -o - | head")]
 pub struct ExportArgs {
-    /// The trace, of any format that is read
+    /// A trace in any known format
     #[arg(value_name = "TRACE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Where to write it, or '-' for stdout
+    /// The output file, or '-' for stdout
     #[arg(short, long, value_name = "OUT")]
     pub out: PathBuf,
-    /// What to write, NAME[:key=value,...]; see 'foreread trace formats'
+    /// The new format, NAME[:key=value,...]; see 'foreread trace formats'
     #[arg(long, value_name = "FORMAT")]
     pub format: String,
     /// The format of TRACE, NAME[:key=value,...]
     #[arg(long, value_name = "FORMAT")]
     pub from: Option<String>,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     pub force: bool,
 }
 
-/// What is in a trace, and which formats there are
+/// Describe a trace, list the trace formats
 #[derive(Debug, clap::Args)]
 pub struct TraceArgs {
     /// What to do.
@@ -64,10 +64,10 @@ pub struct TraceArgs {
     pub command: TraceCommand,
 }
 
-/// What there is to do about traces.
+/// Commands for traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Show what is in a trace, and what it lacks
+    /// Describe a trace: sizes, streams, latency, what it lacks
     Info(InfoArgs),
     /// List the formats: what is read and written, units, keys
     #[command(after_help = "\
@@ -76,17 +76,17 @@ Example:
     Formats(ListArgs),
 }
 
-/// Show what is in a trace, and what it lacks
+/// Describe a trace: sizes, streams, latency, what it lacks
 ///
-/// Counts, sizes, streams, reuse, span, latency. Memory is bounded: what a large trace has too much of becomes an
-/// estimate, and is called one.
+/// Counts, sizes, streams, reuse, span, latency. Memory is bounded: for a large trace some figures become an
+/// estimate, and are called one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foreread trace info disk.frt
   foreread trace info disk.vscsi.gz --json - | jq .streams")]
 pub struct InfoArgs {
-    /// The trace, of any format that is read
+    /// A trace in any known format
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// NAME[:key=value,...]; see 'foreread trace formats'

@@ -6,14 +6,14 @@ use foreread::source::SourceName;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Record a program, measure its storage, say what to set
+/// Record a program, measure its storage, advise settings
 ///
-/// The whole story in one command: records what a command reads ('foreread record'), or takes a trace; measures the disk
+/// All steps in one command: records the reads of a command ('foreread record'), or takes a trace; measures the disk
 /// that its reads waited for ('foreread probe'), or takes a model; compares the kernel's readahead at several settings,
-/// hints and foreread's policies on a model of it, in pairs of runs ('foreread compare'); and says what to set and what to
-/// expect of it, with a 95 % interval. Where a change would save less than 10 % of the time it says so.
+/// hints and foreread's policies on a model of it, in pairs of runs ('foreread compare'); and prints what to set and what to
+/// expect, with a 95 % interval. Where a change would save less than 10 % of the time it says so.
 ///
-/// The recorded trace is kept. Ctrl-C ends the command, or the recording of --pid; the advice follows all the same. The exit
+/// The recorded trace is kept. Ctrl-C ends the command, or the recording of --pid; the advice still follows. The exit
 /// code is that of the command.
 ///
 /// Everything is compared with today: the kernel's readahead at the present read_ahead_kb of the disk. All of it is
@@ -31,10 +31,10 @@ pub struct TuneArgs {
     pub trace: Option<OsString>,
     /// Record this process until it ends or Ctrl-C
     ///
-    /// What it begins meanwhile is recorded too.
+    /// Its children are recorded too.
     #[arg(long, value_name = "N", conflicts_with = "command")]
     pub pid: Option<u32>,
-    /// Where its files are: PATH, model:NAME [default: found]
+    /// Its storage: PATH, model:NAME [default: found by the trace]
     ///
     /// A file or block device is probed; its reads bypass the page cache. A model is taken as it is, also model:FILE.toml.
     /// By default the disk that the reads of the trace took longest on: the file there that most was read of, or the disk
@@ -50,7 +50,7 @@ pub struct TuneArgs {
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub cache: Option<u64>,
-    /// Where to keep the recorded trace [default: foreread-CMD.frt]
+    /// The recorded trace [default: foreread-CMD.frt]
     #[arg(short, long, value_name = "TRACE", conflicts_with = "trace")]
     pub out: Option<PathBuf>,
     #[command(flatten)]

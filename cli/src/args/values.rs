@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A number of bytes: `512`, `128K`, `2G`.
 pub fn size(text: &str) -> Result<u64, String> {
     match parse_size(text) {
-        Ok(0) => Err("nothing can be done with zero bytes".to_string()),
+        Ok(0) => Err("it must not be zero".to_string()),
         Ok(bytes) => Ok(bytes),
         Err(SizeError::NotASize) => Err("it is not a size such as 512, 128K or 2G".to_string()),
         Err(_) => Err("it is too large; a file has at most 4194304T".to_string()),
@@ -38,14 +38,14 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
 }
 
-/// How often something is said.
+/// An interval of statistics.
 #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|_| "write a time such as 5s or 1min".to_string())?;
     if time < Duration::from_millis(100) { Err("at least 100ms".to_string()) } else { Ok(time) }
 }
 
-/// Longest time that is believed: a mount that is to see no change at all is remade once a day.
+/// Longest time to trust a listing: a mount that is to see no change at all is remade once a day.
 #[cfg(feature = "fuse")]
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
