@@ -1,6 +1,7 @@
-//! `foreread compare`: hands a checked plan to the lab, prints the tables, the advice and the JSON.
+//! `foreread compare`: passes a checked plan to the lab, prints the advice, the tables and the JSON.
 //!
-//! Each table is printed as soon as it is complete, between two measurements. Never: prints in a measurement.
+//! Each table is printed as soon as it is complete, between two measurements, its advice first. With several tables the
+//! advice for all of them follows at the end. Never: prints in a measurement.
 
 use crate::args::CompareArgs;
 use crate::config;
@@ -127,21 +128,23 @@ pub fn refused(error: CompareError) -> Fail {
 }
 
 fn show(reports: &[Report], json: Option<&JsonTo>) -> Result<(), Fail> {
-    if json != Some(&JsonTo::Stdout) {
+    if json != Some(&JsonTo::Stdout) && reports.len() > 1 {
         out::print(advice(reports))?;
     }
     json.map_or(Ok(()), |to| to.write(&to_json(reports)))
 }
 
+/// One table, its advice first.
 fn in_words(report: &Report, style: table::Style) -> String {
-    render(report, style) + "\n"
+    let advice = number::wrap(&advise(std::slice::from_ref(report)), width::columns()).join("\n");
+    format!("{advice}\n\n{}\n", render(report, style))
 }
 
-/// What follows from the tables, for each source.
+/// What follows from all tables, for each source.
 fn advice(reports: &[Report]) -> String {
     let mut text = String::new();
     for of_source in by_source(reports) {
-        text.push_str(&number::wrap(&format!("Advice: {}", advise(of_source)), width::columns()).join("\n"));
+        text.push_str(&number::wrap(&format!("For all: {}", advise(of_source)), width::columns()).join("\n"));
         text.push('\n');
     }
     text
@@ -186,16 +189,21 @@ mod tests {
     }
 
     #[test]
-    fn tables_first_then_the_advice_for_each_source() {
+    fn each_table_has_its_advice_first_and_the_advice_for_each_source_is_last() {
         let reports = [report("boot-ide", "file:x"), report("random", "file:x"), report("random", "model:rbd")];
         let tables: String = reports.iter().map(|report| in_words(report, table::Style::default())).collect();
         let text = tables + &advice(&reports);
-        let places: Vec<usize> =
-            ["boot-ide on file:x", "random on file:x", "random on model:rbd", "Advice: Use rbd-plain on file:x"]
-                .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing:\n{text}")))
-                .into();
+        let places: Vec<usize> = [
+            "Use rbd-plain on file:x: it makes boot-ide",
+            "boot-ide on file:x: 2 runs",
+            "random on file:x: 2 runs",
+            "random on model:rbd: 2 runs",
+            "For all: Use rbd-plain on file:x",
+        ]
+        .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing:\n{text}")))
+        .into();
         assert!(places.is_sorted(), "{places:?}");
-        assert_eq!(text.matches("Advice: ").count(), 2);
+        assert_eq!(text.matches("For all: ").count(), 2);
         assert!(text.ends_with('\n') && !text.contains('\u{1b}'));
         assert!(in_words(&reports[0], table::Style { bold: true }).contains('\u{1b}'));
     }

@@ -87,7 +87,7 @@ fn rbd(args: &ConformArgs) -> Result<(), Fail> {
     on_cluster(args, conf, &|program, arguments| run_ceph(conf, program, arguments))
 }
 
-/// The tables one read at a time; the sequences also with four on their way.
+/// The tables one read at a time; the sequences also with four in flight.
 #[cfg(feature = "rbd")]
 fn on_cluster(args: &ConformArgs, conf: &Path, ceph: foreread_lab::conform::rbd::Ceph<'_>) -> Result<(), Fail> {
     use crate::progress::Bar;

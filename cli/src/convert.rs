@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_name_stands_beside_the_trace() {
+    fn the_default_output_is_beside_the_trace() {
         let name = |files: &[&str]| {
             let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
             default_out(&files).expect("a name").display().to_string()

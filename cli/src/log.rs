@@ -6,8 +6,8 @@
 //! report URLs and headers, which hold secrets.
 //!
 //! ```text
-//!   2026-11-22T13:31:02.123456Z WARN connection lost source=nbd://host/disk why=the server hung up     a terminal, a file
-//!   <4>connection lost source=nbd://host/disk why=the server hung up                                   the journal
+//!   2026-11-22T13:31:02.123456Z WARN connection lost source=nbd://host/disk why=the server closed the connection     a terminal, a file
+//!   <4>connection lost source=nbd://host/disk why=the server closed the connection                                   the journal
 //! ```
 
 use crate::fail::{Fail, one_line};

@@ -68,7 +68,7 @@ fn unmount_on(mut signals: Signals, stop: &FuseStop) {
         match stop.stop() {
             Ok(Unmounted::Clean) => {}
             Ok(Unmounted::Detached) => {
-                note("files are still open: it is detached, and ends when they are closed");
+                note("files are still open: detached now, ends when they are closed");
             }
             Err(error) => note(format!("cannot unmount: {error}")),
         }

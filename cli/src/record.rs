@@ -177,7 +177,7 @@ impl Told {
             let share = cost / seconds * 100.0;
             text.push_str(&format!("at {event_ns:.0} ns each they cost {:.1} ms ({share:.1} %), ", cost * 1e3));
         }
-        text.push_str(&format!("taking them {:.1} ms\n", drain_cpu_seconds * 1e3));
+        text.push_str(&format!("reading them {:.1} ms\n", drain_cpu_seconds * 1e3));
         if self.lost > 0 {
             let buffer = size_of(args.buffer);
             text.push_str(&format!("lost events leave gaps: record with a --buffer larger than {buffer}\n"));

@@ -1,4 +1,4 @@
-//! `--record TRACE` of the commands that serve: a trace of what passes, begun before anybody can connect.
+//! `--record TRACE` of the commands that serve: a trace of what passes, begun before any client can connect.
 //!
 //! The file gets its name when it is whole. Never: takes the place of a file.
 

@@ -89,7 +89,7 @@ fn record(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf,
     command.arg("record").arg("--out").arg(&path).arg("--json").arg(&summary).args(force.then_some("--force"));
     match args.pid {
         Some(pid) => {
-            eprintln!("foreread: process {pid} is recorded until it ends or Ctrl-C; the advice follows");
+            eprintln!("foreread: process {pid} is recorded until it ends or Ctrl-C; advice follows");
             command.arg("--pid").arg(pid.to_string());
         }
         None => drop(command.arg("--").args(&args.command)),
@@ -108,7 +108,7 @@ fn record(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf,
         });
     };
     if let Some(signal) = ended_by {
-        eprintln!("foreread: ended by a signal; the trace is kept: 'foreread tune {}' goes on", path.display());
+        eprintln!("foreread: stopped by a signal; the trace is kept, continue with 'foreread tune {}'", path.display());
         return Err(Fail::Passed(128 + signal));
     }
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap_or_default();

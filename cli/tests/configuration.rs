@@ -116,7 +116,7 @@ fn serve_says_where_its_settings_are_from() {
     assert!(ahead(&hinted).contains("readahead 0B,") && !ahead(&plain).contains("readahead 0B,"), "{plain}\n{hinted}");
 }
 
-/// What a server says on stderr that is ended after so many sequential reads.
+/// What a server says on stderr that is ended after this many sequential reads.
 #[cfg(feature = "nbd")]
 fn serves(user: &User, more: &[&str], reads: u64) -> String {
     use foreread::source::{Nbd, Source};

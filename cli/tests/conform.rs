@@ -12,7 +12,7 @@ fn a_recording_without_a_difference() {
 
 /// One page more in the recording than we read is reported with its line and is exit code 1.
 #[test]
-fn a_difference_is_told() {
+fn a_difference_is_reported() {
     let text = std::fs::read_to_string(RECORDING).expect("the recording");
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
     std::fs::write(file.path(), text.replacen("\"added\":[[", "\"added\":[[77777,0],[", 1)).expect("written");

@@ -161,7 +161,7 @@ fn what_cannot_be_asked_is_refused() {
 
 /// Without root it says so, and what can be done instead.
 #[test]
-fn a_user_is_told() {
+fn a_user_without_rights_gets_an_error() {
     if lacks().is_some() {
         return;
     }
@@ -291,7 +291,7 @@ fn ended_by_a_signal() {
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// With room for so many bytes; nothing where there is none to be had.
+    /// With room for this many bytes; nothing where there is none to be had.
     fn new(bytes: u64) -> Option<Cgroup> {
         let mine = std::fs::read_to_string("/proc/self/cgroup").ok()?;
         let of = |controller: &str| mine.lines().find_map(|line| line.split_once(controller)).map(|(_, path)| path);

@@ -137,7 +137,7 @@ fn metrics_tell_which_file_has_readahead() {
     assert!(mounted.ended().0.success());
 }
 
-/// One file, by the command that everybody has for it.
+/// One file, by the usual command.
 #[test]
 fn a_single_file_is_a_folder_with_that_file() {
     if !can_mount() {
@@ -166,7 +166,7 @@ fn busy_it_is_detached_and_a_second_signal_ends_it() {
     mounted.signal("-TERM");
     let mut line = String::new();
     mounted.err.read_line(&mut line).expect("a line");
-    assert_eq!(line, "foreread: files are still open: it is detached, and ends when they are closed\n");
+    assert_eq!(line, "foreread: files are still open: detached now, ends when they are closed\n");
     assert_eq!(fs::read_dir(mounted.dir.path()).expect("a folder").count(), 0);
     let mut bytes = Vec::new();
     assert_eq!(file.read_to_end(&mut bytes).expect("still served"), 3_000_000);
@@ -208,7 +208,7 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_told_in_one_line() {
+fn a_source_that_cannot_be_mounted_is_one_error_line() {
     if !can_mount() {
         return;
     }

@@ -262,7 +262,7 @@ while os.read(fd, 65536): pass
 "#;
 
 #[test]
-fn decisions_are_those_that_the_kernel_tells_of() {
+fn decisions_are_those_that_the_kernel_reports() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
     let Some(tracefs) = tracefs().filter(|_| has(&["python3", "--version"])) else { return };

@@ -133,7 +133,7 @@ fn what_is_no_log_is_refused() {
     foreread([Path::new("replay-log"), dir.path()]).is_refused();
 }
 
-/// A log of five lines: a cache of so many pages, one open file without end, and one event on it.
+/// A log of five lines: a cache of this many pages, one open file without end, and one event on it.
 fn five_lines(pages: u64, max_fetch: u64, policy: &str, event: &str) -> String {
     format!(
         "foreread-events 1\nconfig page=4096 capacity_pages={pages} max_fetch_bytes={max_fetch} max_in_flight=64 \

@@ -267,7 +267,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// A file that takes so many bytes.
+    /// A file that takes this many bytes.
     struct Disk(Arc<Mutex<Vec<u8>>>, usize);
 
     impl Write for Disk {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_at_once_and_at_the_end_and_stops_nobody() {
+    fn a_full_disk_is_reported_at_once_and_at_the_end_and_stops_no_thread() {
         let (told, heard) = sync_channel(1);
         let (path, since) = (PathBuf::from("t"), Instant::now());
         let output = Output { path, to: Box::new(Disk(Arc::default(), 10)) };

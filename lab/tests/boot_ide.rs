@@ -1,5 +1,5 @@
 //! The workload `boot-ide` against the published table: Adam Crume's detectors, written here a second time from
-//! their description, and a reader of depth 1 on the model of his volume.
+//! their description, and a reader of depth 1 on the model of that volume.
 //!
 //! The detectors and the clock are this file's own: what the policies and the simulator make of the same reads is
 //! then a check of them, not of this. Never: a cache that forgets.
@@ -86,7 +86,7 @@ struct Outcome {
     seconds: f64,
 }
 
-/// A sector is absent, on its way, or here.
+/// A sector is absent, in flight, or here.
 const ABSENT: u8 = 0;
 const COMING: u8 = 1;
 const HERE: u8 = 2;

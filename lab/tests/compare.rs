@@ -73,9 +73,9 @@ fn a_plan_without_a_workload_measures_the_usual_ones() {
     assert!(tables.iter().all(|t| t.notes.is_empty()), "one was left out");
 }
 
-/// Common luck: a policy that reads nothing ahead takes exactly as long as none.
+/// Common random numbers: a policy that reads nothing ahead takes exactly as long as none.
 #[test]
-fn every_policy_meets_the_same_luck() {
+fn every_policy_has_the_same_random_numbers() {
     let table = on_model("random:count=500", "object-far", &["none", "linux-6.18:max=0", "rbd-plain:max=0"], 3);
     assert_eq!(table.policies[0].times_s(), table.policies[1].times_s());
     assert_eq!(table.policies[0].times_s(), table.policies[2].times_s());

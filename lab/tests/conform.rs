@@ -271,7 +271,7 @@ fn a_hundred_misses_stop_the_read_around() {
 
 /// Each wrong input, and a part of its error line.
 #[test]
-fn wrong_input_is_told_with_its_line() {
+fn wrong_input_is_reported_with_its_line() {
     let op = r#"{"t":"op","i":0,"op":"pread","fd":0,"off":0,"len":1}"#;
     let huge = 1_u64 << 63;
     let own = |what: &str| format!("{HEADER}\n{EPISODE}\n{what}\n");

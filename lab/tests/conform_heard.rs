@@ -66,17 +66,17 @@ fn a_page_more_is_found(kept: &str, levels: &[Level]) {
 }
 
 #[test]
-fn pages_are_compared_where_decisions_are_not_told() {
+fn pages_are_compared_without_decisions() {
     let Some((found, kept)) = asked(Heard::Pages, vec![FileSystem::Ext4Journal, FileSystem::Xfs]) else { return };
     let maps = 2 - found.left_out.len();
     assert_eq!(found.cells.len(), 2 * maps, "{:?}", found.left_out);
     let text = table("6.1", 7, &found);
-    assert!(text.contains("\nNot compared, for want of the readahead tracepoints of 6.18: decisions"), "{text}");
+    assert!(text.contains("\nNot compared, for lack of the readahead tracepoints of 6.18: decisions"), "{text}");
     a_page_more_is_found(&kept, &[Level::Full, Level::Pages]);
 }
 
 #[test]
-fn what_is_there_is_compared_where_nothing_is_told() {
+fn present_pages_are_compared_without_tracepoints() {
     if Command::new("python3").arg("--version").output().is_err() {
         println!("skipped: needs python3");
         return;
@@ -86,7 +86,7 @@ fn what_is_there_is_compared_where_nothing_is_told() {
     assert_eq!(cells, [("ext4-journal", false)]);
     assert!(found.left_out[0].starts_with("page faults and readahead(2): this kernel has no tracepoints"));
     let text = table("6.1", 7, &found);
-    assert!(text.contains("\nNot compared, for want of tracepoints: all but the pages that reads"), "{text}");
+    assert!(text.contains("\nNot compared, for lack of tracepoints: all but the pages that reads"), "{text}");
     assert!(!kept.contains("\"marks\""));
     a_page_more_is_found(&kept, &[Level::Pages]);
     // Where nothing fits it is said what would.

@@ -249,8 +249,8 @@ fn others_are_measured_and_the_verdict_is_one_sentence() {
     assert_eq!(names, ["none", "linux-6.18:max=1M", "linux-6.18:max=32K", "oracle"]);
     assert!(explained.others[2].explained && explained.others[3].limit);
     let text = &explained.verdict;
-    assert!(text.starts_with("linux-6.18:max=1M would have taken x0."), "{text}");
-    assert!(text.contains("the limit is x0.") && !text.contains(". "), "{text}");
+    assert!(text.starts_with("Use linux-6.18:max=1M: these reads take "), "{text}");
+    assert!(text.contains("; with perfect foresight: ") && !text.contains(". "), "{text}");
     let random = under(&pages(scattered(200)), "linux-6.18", &["none", "rbd-plain"]);
     assert!(random.verdict.starts_with("Readahead gains nothing here"), "{}", random.verdict);
     let single = Plan { runs: Some(1), ..pages(0..100) };

@@ -62,19 +62,19 @@ const START: f64 = 1.0005;
 
 /// The same, for the mean of a few runs on a device with random behaviour: a turning drive's buffer reads on while no command
 /// waits, and dies are busy with something else.
-const LUCK: f64 = 1.05;
-const LUCKY_RUNS: u32 = 3;
+const RANDOM_SLACK: f64 = 1.05;
+const RANDOM_RUNS: u32 = 3;
 
 /// No run of these policies is below the bound, none that reads what is wanted and nothing else beats the oracle, and
 /// the oracle reads nothing useless. Where a command costs more than the bytes of a gap, reading the gap may win.
 fn check_limits(name: &str, size: u64, preset: &Preset, policies: &[&str], beaten: &mut Vec<String>) {
-    // Where round trips are drawn, few commands of a short run may all be lucky: the oracle is given one long one more.
-    let (lucky, slack, long_s) = match preset.model {
-        Model::Hdd(_) | Model::Ssd(_) => (true, LUCK, 0.0),
+    // Where round trips are drawn, all of the few commands of a short run may be fast: the oracle gets one long one more.
+    let (random, slack, long_s) = match preset.model {
+        Model::Hdd(_) | Model::Ssd(_) => (true, RANDOM_SLACK, 0.0),
         Model::Net(net) => (net.rtt_p99_ns.is_some(), START, net.rtt_p99_ns.unwrap_or(0) as f64 / 1e9),
         Model::Disk(_) | Model::Array(_) | Model::Lanes(_) => (false, START, 0.0),
     };
-    let table = tables(name, preset.name, size, if lucky { LUCKY_RUNS } else { 1 }, policies, None);
+    let table = tables(name, preset.name, size, if random { RANDOM_RUNS } else { 1 }, policies, None);
     let mean = |runs: &[RunResult]| runs.iter().map(|r| r.time_s).sum::<f64>() / runs.len() as f64;
     let oracle = row(&table, "oracle");
     for (run, none) in oracle.iter().zip(row(&table, "none")) {
@@ -96,7 +96,7 @@ fn check_limits(name: &str, size: u64, preset: &Preset, policies: &[&str], beate
     }
 }
 
-/// Cells in which a policy once beat the oracle: by order of readers, request size, gaps read through or luck.
+/// Cells in which a policy once beat the oracle: by order of readers, request size, gaps read through or random numbers.
 #[test]
 fn the_oracle_wins_where_it_once_lost() {
     let cells = [

@@ -11,7 +11,7 @@ fn of(name: &str) -> Found {
     probe(&asked, &mut Silent).expect("a model can be probed")
 }
 
-/// The largest error of a point that may be left. Where luck is in the model a median of nine rounds is left; the dies
+/// The largest error of a point that may be left. If the model is random a median of nine rounds is left; the dies
 /// of a flash drive, of which two reads may want one, become lanes.
 fn allowed(name: &str) -> Option<(&'static str, f64)> {
     Some(match name {
@@ -45,11 +45,11 @@ fn every_preset_gives_back_its_times() {
         let text = model.to_toml();
         assert_eq!(custom::parse(&text, "x").expect("what was written is read").to_toml(), text);
         assert_eq!(model.host_ns_per_kib, preset.host_ns_per_kib);
-        assert_eq!(probe.noise.is_some_and(|n| n > 0.0), preset_has_luck(preset.model), "{}", preset.name);
+        assert_eq!(probe.noise.is_some_and(|n| n > 0.0), preset_is_random(preset.model), "{}", preset.name);
     }
 }
 
-fn preset_has_luck(model: Model) -> bool {
+fn preset_is_random(model: Model) -> bool {
     match model {
         Model::Net(net) => net.rtt_p99_ns.is_some(),
         Model::Ssd(ssd) => ssd.tail.is_some(),

@@ -202,7 +202,7 @@ fn dependencies_are_kept() {
 }
 
 #[test]
-fn faults_are_touches_and_hints_are_heard() {
+fn faults_are_touches_and_hints_count() {
     let fault = |ms| Record { op: Op::Fault, ..read(0, 0, (ms, ms + 1)) };
     let hint = Record {
         op: Op::Hint(foreread_core::event::Advice::WillNeed),

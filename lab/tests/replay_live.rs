@@ -166,7 +166,7 @@ fn a_comparison_on_a_file() {
     assert_eq!(report.rows.iter().map(|r| r.policy.as_str()).collect::<Vec<_>>(), ["none", "rbd-plain", "kernel"]);
     assert!(report.rows.iter().all(|r| r.demand_reads == Some(60) && r.late_p99_us.is_some()));
     let where_ = format!(
-        "The 2 files of the trace lie one after the other in file:{}, each from a whole MiB on",
+        "The 2 files of the trace are laid out one after the other in file:{}, each at a multiple of 1 MiB",
         path.display()
     );
     assert!(report.notes.contains(&where_), "{:?}", report.notes);
@@ -241,7 +241,7 @@ fn a_live_run_is_explained_file_by_file() {
 
 /// Against a device that takes a millisecond for anything, readahead comes late; the log's times say so.
 #[test]
-fn what_was_late_is_told_from_the_logs_times() {
+fn lateness_is_explained_from_the_times_of_the_log() {
     let loaded = trace((0..200).map(|n| Record::read(0, n * PAGE, PAGE)).collect());
     let told = explained(&loaded, Where::ModelLive(presets::find("rbd").expect("a preset")), "linux-6.18");
     let share = &told.files[0].share;

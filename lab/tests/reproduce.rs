@@ -17,7 +17,7 @@ fn reproduced(seed: &str, instead: Vec<&'static Preset>) -> Reproduction {
     run(&options, &mut Silent).expect("the tables")
 }
 
-/// Rows of each kind of a seed, in the order of [`Kind::ALL`]; all checks are met but for so many misses on record; the
+/// Rows of each kind of a seed, in the order of [`Kind::ALL`]; all checks are met but for this many misses on record; the
 /// text fits.
 #[track_caller]
 fn assert_kinds(seed: &str, expected: [usize; 7], known: usize) -> Reproduction {

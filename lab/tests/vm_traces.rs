@@ -85,7 +85,7 @@ impl Facts {
 }
 
 #[test]
-fn the_page_tells_what_is_in_them() {
+fn the_page_says_what_is_in_them() {
     let page = std::fs::read_to_string(shipped().join("README.md")).expect("the page");
     for name in NAMES {
         let path = shipped().join(format!("{name}.frt"));
@@ -99,7 +99,7 @@ fn the_page_tells_what_is_in_them() {
 /// What the posting says of its traces: over IDE one request at a time, most of a boot in single sectors one behind the other;
 /// over virtio neither.
 #[test]
-fn they_are_what_the_posting_tells_of_its_own() {
+fn they_are_like_the_traces_of_the_posting() {
     let folder = std::env::var_os("FOREREAD_VM_TRACES").map_or_else(shipped, PathBuf::from);
     let [boot_ide, boot_virtio, grep_ide, grep_virtio] = NAMES.map(|name| facts(&folder.join(format!("{name}.frt"))));
     assert!(boot_ide.reads > 40_000 && boot_ide.single * 10 > boot_ide.reads * 9, "{}", boot_ide.row("boot-ide"));

@@ -51,7 +51,7 @@ use usual::{chosen, wide};
 pub struct Plan {
     /// `NAME:key=value,...`; [`USUAL_WORKLOADS`] when open.
     pub workload: Option<String>,
-    /// A trace, in the place of a workload.
+    /// A trace, instead of a workload.
     pub replay: Option<Arc<Replay>>,
     /// Where; a scratch file and two models when open.
     pub on: Option<Where>,
@@ -364,7 +364,7 @@ impl<'a> Case<'a> {
         live::engine(source, workload, &live::Setup { policy, cache_bytes, page_bytes, event_log, limits })
     }
 
-    /// The limits that a run on the model has, for the engine, and a thread for each readahead on its way.
+    /// The limits that a run on the model has, for the engine, and a thread for each readahead in flight.
     fn live_limits(&self, preset: &Preset, page: PageSize) -> (Limits, u32) {
         let config = self.config(preset, page);
         let limits = Limits {
@@ -437,10 +437,7 @@ impl<'a> Case<'a> {
         let mut notes = self.place.notes();
         notes.extend(self.notes);
         if self.rows.iter().zip(&results).any(|(row, runs)| matches!(row.read_by, ReadBy::Oracle) && runs.is_empty()) {
-            notes.push(format!(
-                "The oracle was left out: it cannot keep more than {} reads in mind",
-                limits::MAX_TOUCHES
-            ));
+            notes.push(format!("The oracle was left out: it takes at most {} reads", limits::MAX_TOUCHES));
         }
         let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
         if pages.iter().any(|p| *p != pages[0]) {
@@ -473,4 +470,4 @@ const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with
 
 /// Why a replay in mode open has no oracle.
 const ORACLE_IS_OF_TIME: &str =
-    "The oracle was left out: it is a limit of time, and here the reads keep the times of the trace";
+    "The oracle was left out: it is a limit of the total time, and this mode keeps the times of the trace";

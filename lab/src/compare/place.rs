@@ -188,7 +188,7 @@ impl Place {
     pub fn notes(&self) -> Vec<String> {
         match self {
             Place::Model(preset) if !preset.calibrated => {
-                vec!["This model is not calibrated: read the shape, not the figures".to_string()]
+                vec!["Generic model, not your storage: trust the order, not the seconds".to_string()]
             }
             Place::Model(_) => Vec::new(),
             Place::File(file) => file.notes.clone(),

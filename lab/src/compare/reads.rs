@@ -99,7 +99,7 @@ impl Reads {
         let files = &replay.workload.files;
         match place {
             Place::File(_) | Place::Source(_) if files.len() > 1 => notes.push(format!(
-                "The {} files of the trace lie one after the other in {}, each from a whole MiB on",
+                "The {} files of the trace are laid out one after the other in {}, each at a multiple of 1 MiB",
                 files.len(),
                 place.name()
             )),

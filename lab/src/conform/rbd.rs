@@ -116,7 +116,7 @@ impl Drop for Images<'_> {
     }
 }
 
-/// Puts each case before both sides, with so many reads on their way at once.
+/// Puts each case before both sides, with this many reads in flight at once.
 ///
 /// # Errors
 /// librbd cannot be asked.
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_differ_is_told() {
+    fn each_difference_is_reported() {
         let one = Decided { extents: vec![(1, 2)], counted: (1, 2) };
         assert_eq!(differ(&one, &one), None);
         let other = Decided { extents: vec![(1, 2), (3, 4)], counted: (2, 6) };

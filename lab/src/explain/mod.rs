@@ -120,7 +120,7 @@ pub struct Explained {
     pub others: Vec<Other>,
     /// Runs of each of them.
     pub other_runs: u32,
-    /// What it comes to, in one sentence.
+    /// The conclusion, in one sentence.
     pub verdict: String,
 }
 

@@ -1,4 +1,4 @@
-//! What another policy would have done with the same reads, and what it comes to in one sentence.
+//! What another policy would have done with the same reads, and the conclusion in one sentence.
 //!
 //! The rows are those of `compare`: paired runs, Holm's correction. A difference is spoken of only where that test calls
 //! it one. Never: a limit as a choice.
@@ -104,7 +104,7 @@ fn alone(explained: &Explained) -> String {
 fn verdict(explained: &Explained) -> String {
     let choices = || explained.others.iter().filter(|o| !o.limit && !o.explained);
     if choices().all(|o| o.differs.is_none()) {
-        return format!("One run of each cannot tell {} from the others: use --runs 5 or more", explained.policy);
+        return format!("One run of each cannot separate {} from the others: use --runs 5 or more", explained.policy);
     }
     let called = |o: &&Other| {
         o.differs == Some(true)
@@ -123,13 +123,13 @@ fn verdict(explained: &Explained) -> String {
     match best {
         Some(best) => gain(explained, best),
         None if unsure.is_some_and(|r| (r - 1.0).abs() >= WORTH_SAYING) => format!(
-            "{} runs of each cannot tell {} from no readahead, which took {} of its time here: use more with --runs",
+            "{} runs of each do not show whether {} gains: no readahead took {} of its time; use more with --runs",
             explained.other_runs,
             explained.policy,
             number::times(unsure.unwrap_or(1.0))
         ),
         None if no_gain && none.and_then(|n| n.ratio).is_some_and(|r| r < 1.0 - WORTH_SAYING) => format!(
-            "Readahead costs time here: without any the reads take {} of the time of {}, and no other policy is faster",
+            "Readahead costs time here: without it the reads take {} of the time of {}, and no other policy is faster",
             number::times(none.and_then(|n| n.ratio).unwrap_or(1.0)),
             explained.policy
         ),
@@ -138,7 +138,7 @@ fn verdict(explained: &Explained) -> String {
             explained.policy
         ),
         None => format!(
-            "None of the others would have been faster than {}, which takes {} of the time of no readahead{}",
+            "Nothing to change: no other policy is faster than {}, which takes {} of the time without readahead{}",
             explained.policy,
             none.and_then(|n| n.ratio).map_or_else(|| "-".to_string(), |r| number::times(r.recip())),
             limit(explained)
@@ -147,18 +147,19 @@ fn verdict(explained: &Explained) -> String {
 }
 
 fn gain(explained: &Explained, best: &Other) -> String {
-    let ratio = best.ratio.unwrap_or(1.0);
-    let interval = best.ratio_ci95.map_or_else(String::new, number::interval);
     let ours = explained.others.iter().find(|o| o.explained);
     let bytes = ours.and_then(|o| o.source_bytes).zip(best.source_bytes).and_then(|(a, b)| {
         let ratio = foreread_sim::stats::ratio(b as f64, a as f64)?;
-        ((ratio - 1.0).abs() >= 0.01).then(|| format!(", and would have read {} the bytes", number::times(ratio)))
+        ((ratio - 1.0).abs() >= 0.01).then(|| format!(", reading {} times the bytes", number::three(ratio)))
     });
+    let seconds = |time_s: Option<f64>| number::or_dash(time_s, |s| format!("{} s", number::span_s(s, None)));
     format!(
-        "{} would have taken {} of the time of {}{interval}{}{}",
+        "Use {}: these reads take {} instead of {} with {} ({} times faster){}{}",
         best.policy,
-        number::times(ratio),
+        seconds(best.time_s),
+        seconds(ours.and_then(|o| o.time_s)),
         explained.policy,
+        number::or_dash(best.ratio, |ratio| number::three(ratio.recip())),
         bytes.unwrap_or_default(),
         limit(explained)
     )
@@ -166,10 +167,8 @@ fn gain(explained: &Explained, best: &Other) -> String {
 
 /// The oracle's time, in words.
 fn limit(explained: &Explained) -> String {
-    let limit = explained.others.iter().find(|o| o.limit).and_then(|o| o.ratio);
-    limit.map_or_else(String::new, |r| {
-        format!("; the limit is {} of the time of {}", number::times(r), explained.policy)
-    })
+    let limit = explained.others.iter().find(|o| o.limit).and_then(|o| o.time_s);
+    limit.map_or_else(String::new, |time_s| format!("; with perfect foresight: {} s", number::span_s(time_s, None)))
 }
 
 #[cfg(test)]
@@ -214,18 +213,16 @@ mod tests {
         })
     }
 
-    /// What a test could not tell is not said to be, in either direction.
+    /// A difference that is not significant is not claimed, in either direction.
     #[test]
-    fn a_difference_that_was_not_told_is_no_verdict() {
-        assert!(with(1.5, Some(true)).starts_with("None of the others would have been faster than linux-6.18"));
+    fn a_difference_that_is_not_significant_is_no_verdict() {
+        assert!(with(1.5, Some(true)).starts_with("Nothing to change: no other policy is faster than linux-6.18"));
         assert!(with(0.5, Some(true)).starts_with("Readahead costs time here"));
         assert!(with(1.001, Some(false)).starts_with("Readahead gains nothing here"));
         for ratio in [0.5, 1.1] {
             let text = with(ratio, Some(false));
-            assert!(
-                text.starts_with("3 runs of each cannot tell linux-6.18 from no readahead") && text.contains("--runs")
-            );
+            assert!(text.starts_with("3 runs of each do not show whether linux-6.18 gains") && text.contains("--runs"));
         }
-        assert!(with(1.5, None).starts_with("One run of each cannot tell"));
+        assert!(with(1.5, None).starts_with("One run of each cannot separate"));
     }
 }

@@ -1,7 +1,7 @@
 //! Why readahead was on or off for a stream, in one sentence: the rules that the policy named, how often each decided,
 //! and what became of it.
 //!
-//! Only a policy's own word is given as its reason. Where it names none, the sentence says so and gives the pattern, as a
+//! Only the rule that a policy named is given as its reason. Where it names none, the sentence says so and gives the pattern, as a
 //! pattern; hits that ask no policy are counted by the machine. Never: a rule read off the outcome.
 
 use super::share::Share;
@@ -115,7 +115,7 @@ fn idle(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
         return "the policy is none".to_string();
     }
     if share.ra_refused_bytes > 0 && share.ra_refused_bytes >= share.ra_planned_bytes {
-        return "planned, and refused for want of room; allow a larger cache".to_string();
+        return "planned, but refused because the cache is full; allow a larger cache".to_string();
     }
     let off = ranked(reasons.by_why.iter().filter(|(why, _)| !why.is_on()));
     if let [(why, n), ..] = off[..] {
@@ -135,7 +135,7 @@ fn idle(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
         return "never asked: all it read was cached, read ahead for others or read before".to_string();
     }
     if share.misses == 0 {
-        return "never asked: all it read was cached or on its way for others".to_string();
+        return "never asked: all it read was cached or in flight for others".to_string();
     }
     format!("{} named no rule; by their offsets the reads are {}", context.policy, context.shape)
 }

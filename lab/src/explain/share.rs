@@ -28,7 +28,7 @@ pub struct Share {
     pub ra_planned_ops: u64,
     /// Their bytes beyond it, as asked for.
     pub ra_planned_bytes: u64,
-    /// Of these, refused for want of room.
+    /// Of these, refused for lack of room.
     pub ra_refused_bytes: u64,
     /// Fetches with readahead in them.
     pub ra_ops: u64,
@@ -40,7 +40,7 @@ pub struct Share {
     pub late_bytes: u64,
     /// Read ahead, and evicted or dropped before any touch.
     pub unused_bytes: u64,
-    /// Read ahead and lost on their way.
+    /// Read ahead and lost in flight.
     pub ra_failed_bytes: u64,
     /// Read ahead and still untouched at the end of the run.
     pub unresolved_bytes: u64,

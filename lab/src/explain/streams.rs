@@ -33,7 +33,7 @@ pub enum Shape {
     Sequential,
     /// Each read ends where the one before began.
     Backward,
-    /// Each read, or run of two, begins so many bytes from the one before, forward or backward.
+    /// Each read, or run of two, begins this many bytes from the one before, forward or backward.
     Strided(i64),
 }
 

@@ -48,6 +48,8 @@ fn contains(name: &str, pattern: &str) -> bool {
 #[must_use]
 pub fn render(explained: &Explained, view: &View) -> String {
     let mut lines = wrap(&title(explained), width::columns());
+    lines.push(String::new());
+    lines.extend(wrap(&format!("{}.", explained.verdict), width::columns()));
     let shown: Vec<&File> = explained.files.iter().filter(|f| view.shows(&f.name)).collect();
     lines.push(String::new());
     lines.extend(files(explained, &shown, view));
@@ -59,7 +61,6 @@ pub fn render(explained: &Explained, view: &View) -> String {
         lines.extend(others(explained));
         lines.push(String::new());
     }
-    lines.extend(wrap(&format!("{}.", explained.verdict), width::columns()));
     for note in &explained.notes {
         lines.extend(wrap(&format!("Note: {note}."), width::columns()));
     }
@@ -285,7 +286,7 @@ fn others(explained: &Explained) -> Vec<String> {
         vec![format!("The same reads under other policies ({} runs of each, * is this one):", explained.other_runs)];
     lines.extend(grid(&header, &[0], rows.collect()));
     if explained.others.iter().any(|o| o.kind == RowKind::Kernel) {
-        lines.push("kernel: through the page cache, at the device's own read_ahead_kb; it counts nothing.".to_string());
+        lines.push("kernel: through the page cache, at the device's read_ahead_kb; it has no counters.".to_string());
     }
     lines
 }
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_is_told_in_bytes_and_a_name_moves_no_cursor() {
+    fn few_bytes_are_exact_and_a_name_moves_no_cursor() {
         let shown = [0, 8, 12_288, 99_999, 100_000, 2_147_000_000, 739_659_000_000];
         let shown = shown.map(|bytes| amount(bytes).replace(TIE, " "));
         assert_eq!(shown, ["0", "8 B", "12K", "99999 B", "0.10 MB", "2147 MB", "740 GB"]);

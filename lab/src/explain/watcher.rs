@@ -46,7 +46,7 @@ impl Reasons {
 
 /// 64 pages of the cache that readahead brought, or is bringing.
 struct Group {
-    /// Planned and here or on their way.
+    /// Planned and here or in flight.
     here: u64,
     submitted: u64,
     used: u64,

@@ -166,7 +166,7 @@ mod tests {
         {
             assert!(whole(bad).is_err(), "{bad}");
         }
-        assert!(asked(b"", 5).is_err(), "it hangs up in the middle");
+        assert!(asked(b"", 5).is_err(), "it disconnects in the middle");
         assert_eq!(asked(b"", MAX_ANSWER + 1).expect_err("long").to_string(), "the answer is too long");
     }
 

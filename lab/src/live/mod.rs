@@ -72,7 +72,7 @@ pub enum LiveError {
         p50_us: u64,
     },
     /// A thread of a replay panicked.
-    #[error("a reader of the replay broke down: {0}; this is a fault of foreread, please report it")]
+    #[error("a reader of the replay broke down: {0}; this is a bug of foreread, please report it")]
     Broken(String),
     /// A read that lay within the file ended early.
     #[error(

@@ -2,7 +2,7 @@
 //!
 //! The model is the one of the simulator; here its virtual clock is the wall clock, so the engine reads from a disk of
 //! 2010 or a volume behind a network on any machine. Its bytes name themselves
-//! ([`foreread::testing::fill`]). Never: faster than the model says; by how much a sleeper wakes late
+//! ([`foreread::testing::fill`]). Never: faster than the model says; by how much a sleeping thread wakes late
 //! (50 to 100 us) it is slower, which is why devices of 1 ms and more are the ones to compare by.
 //!
 //! ```text
@@ -44,7 +44,7 @@ struct Inner {
 }
 
 impl ModelLive {
-    /// The device of a preset with the luck of `seed`, holding `size` bytes: what a workload asks of it.
+    /// The device of a preset with the seed `seed`, holding `size` bytes.
     #[must_use]
     pub fn new(preset: &Preset, size: u64, seed: u64) -> ModelLive {
         let (device, there) = (preset.build(seed), HashMap::new());
@@ -182,7 +182,7 @@ mod tests {
 
     /// Right bytes through the engine, piece by piece; and no faster than the model allows.
     #[test]
-    fn a_sleeper_serves_its_own_bytes_in_its_own_time() {
+    fn a_live_model_serves_its_own_bytes_in_its_own_time() {
         let preset = custom::find("rbd").expect("a preset");
         let size = (2 << 20) + 777;
         let source = Arc::new(ModelLive::new(preset, size, 1));

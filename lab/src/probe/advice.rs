@@ -65,11 +65,11 @@ fn findings(advice: &Advice, line: &[&Point], context: &Context<'_>) -> Vec<Stri
     let mb = |v: f64| crate::report::number::three(v);
     if let (Some(best), Some(plateau), Some(most)) = (advice.best_mb_s, advice.plateau_bytes, advice.request_90_bytes) {
         said.push(format!(
-            "One read at a time, in order: {} MB/s at best; {} gets 90 % of it, and {} gets 98 %: a larger readahead gains \
-             nothing here",
+            "A readahead of {} is enough: it gets 98 % of the best throughput ({} MB/s, one sequential read at a time); {} \
+             gets 90 %",
+            size(plateau),
             mb(best),
-            size(most),
-            size(plateau)
+            size(most)
         ));
         if line.last().is_some_and(|p| p.request_bytes == plateau) && line.len() > 1 {
             said.push(format!("Throughput still rose at {}, the largest size measured", size(plateau)));
@@ -78,15 +78,15 @@ fn findings(advice: &Advice, line: &[&Point], context: &Context<'_>) -> Vec<Stri
             said.push(finding);
         }
         if context.noise.is_some_and(|noise| noise > NOISY) {
-            said.push("The machine was too busy for the 98 % to be exact: sizes next to it are as good".to_string());
+            said.push("The machine was busy, so the 98 % is not exact: neighbouring sizes are as good".to_string());
         }
     }
     if let (Some(depth), Some(bytes), Some(best)) = (advice.depth_90, advice.depth_90_bytes, advice.best_deep_mb_s) {
         said.push(match depth {
             1 => {
-                format!("One read at a time of {} gets 90 % of all there is: several at once gain little", size(bytes))
+                format!("One read at a time of {} gets 90 % of the most that the storage gives: several at once gain little", size(bytes))
             }
-            _ => format!("{depth} reads of {} at once get 90 % of all there is, {} MB/s", size(bytes), mb(best)),
+            _ => format!("{depth} reads of {} at once get 90 % of the most that the storage gives, {} MB/s", size(bytes), mb(best)),
         });
     }
     if let (Some(cap), Some(plateau)) = (advice.capacity_cap_bytes, advice.plateau_bytes) {
@@ -166,7 +166,7 @@ mod tests {
         let advice = advise(&line(&[99.0, 100.0, 99.5]), &context);
         let said = advice.findings.join("\n");
         assert!(said.contains("The present readahead, 128K: there is nothing to gain"), "{said}");
-        assert!(said.contains("One read at a time of 4K gets 90 % of all"), "{said}");
+        assert!(said.contains("One read at a time of 4K gets 90 % of the most"), "{said}");
         assert!(advise(&line(&[1.0, 2.0]), &CONTEXT).findings.join("\n").contains("still rose at 8K"));
         assert_eq!(advise(&[], &CONTEXT).plateau_bytes, None);
         assert!(advise(&[], &CONTEXT).findings.is_empty());

@@ -318,7 +318,7 @@ fn mean_of_lognormal(p99: f64) -> f64 {
 }
 
 /// Writes beside each point what `preset` makes of it, by virtual time: the median of as many rounds as were measured
-/// where it has luck.
+/// where it is random.
 pub(super) fn predict(preset: &Preset, span: u64, points: &mut [Point]) {
     let rounds = if matches!(preset.model, Model::Net(NetModel { rtt_p99_ns: Some(_), .. })) { ROUNDS } else { 1 };
     for point in points {

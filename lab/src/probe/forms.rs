@@ -3,8 +3,8 @@
 //! ```text
 //!   disk    T(S), one after the other                              2 figures, each knee +2, a longest transfer +1
 //!   array   the same with an overhead for reads at random          +1
-//!   net     rtt + S / connection, so many at once over a link      4, with a tail +1
-//!   lanes   T(S), so many at once behind a gate                    those of the disk, +2 or +3
+//!   net     rtt + S / connection, several at once over a link      4, with a tail +1
+//!   lanes   T(S), several at once behind a gate                    those of the disk, +2 or +3
 //! ```
 //!
 //! Never: a figure below 0, or one that the points leave open.
@@ -164,7 +164,7 @@ fn share(alone: &Alone, points: &[&Point], gate: bool) -> Option<Deep> {
     let best = |bytes: &u64| {
         let mut of_size: Vec<f64> = deep.iter().filter(|p| p.request_bytes == *bytes).map(|p| ns_of(p)).collect();
         of_size.sort_by(f64::total_cmp);
-        // Two that are about as fast show a bend; one alone that is faster is still on its way up.
+        // Two that are about as fast show a bend; one alone that is faster may still rise.
         match of_size.as_slice() {
             [first, second, ..] if *second <= first * BEND => Some(f64::midpoint(*first, *second)),
             all => all.first().copied(),

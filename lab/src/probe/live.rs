@@ -177,7 +177,7 @@ pub(super) fn today() -> String {
     day(seconds / 86_400)
 }
 
-/// The day so many days after 1970-01-01: years of 365 days and a leap day in every fourth, but three centuries of
+/// The day this many days after 1970-01-01: years of 365 days and a leap day in every fourth, but three centuries of
 /// four; the year begins in March, so that the leap day is its last.
 fn day(days: u64) -> String {
     let days = days + 719_468;

@@ -20,7 +20,7 @@ use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Rounds on a model: it has luck at most, and no neighbours.
+/// Rounds on a model: it is random at most, and has no neighbours.
 pub const ROUNDS: u32 = 9;
 /// Rounds on a real source at most: many short slices, so that a neighbour's burst spoils few of them.
 const LIVE_ROUNDS: u32 = 25;

@@ -74,7 +74,7 @@ pub struct Probe {
     pub advice: Advice,
 }
 
-/// Reads of one size in one order, so many of them kept going at once.
+/// Reads of one size in one order, this many of them kept going at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Their order.
@@ -190,7 +190,7 @@ pub struct Advice {
     pub depth_90_bytes: Option<u64>,
     /// The largest readahead for this capacity by the formula of 2010 (its later form).
     pub capacity_cap_bytes: Option<u64>,
-    /// What it comes to, a sentence each.
+    /// The findings, a sentence each.
     pub findings: Vec<String>,
     /// What to set, as text to paste.
     pub settings: Vec<Setting>,

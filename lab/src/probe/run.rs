@@ -24,7 +24,7 @@ pub struct Asked {
     pub source: Where,
     /// How long it may take, about.
     pub seconds: f64,
-    /// Only so many bytes from the start on.
+    /// Only this many bytes from the start on.
     pub size_bytes: Option<u64>,
     /// Reads may go through the page cache where direct I/O is refused.
     pub buffered: bool,
@@ -192,7 +192,7 @@ fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(noise) = noise.filter(|n| *n > BUSY) {
         notes.push(format!(
-            "The machine was busy: half of the rounds of a typical point lie {:.0} % apart; try again when it is quiet, or \
+            "The machine was busy: half of the rounds of a typical point differ by {:.0} %; repeat when it is idle, or \
              with a larger --seconds",
             noise * 100.0
         ));
@@ -201,7 +201,7 @@ fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
         notes.push(format!("{left_out} points were left out: a single slice of each would have taken too long"));
     }
     if points.iter().any(|p| p.rounds < SPREAD_ROUNDS.min(ROUNDS)) {
-        notes.push("There was no time for three rounds of each point; give a larger --seconds".to_string());
+        notes.push("The time was too short for three rounds of each point; use a larger --seconds".to_string());
     }
     notes
 }

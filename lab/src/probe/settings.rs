@@ -67,7 +67,7 @@ fn setting(place: &str, text: String, why: &str) -> Setting {
 
 fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
     if context.readahead_bytes.is_some_and(|now| now >= plateau) {
-        let why = "The present read_ahead_kb is no smaller than the plateau: nothing to gain for one reader in order.";
+        let why = "Nothing to change: the present read_ahead_kb is at or above the plateau for a sequential reader.";
         return vec![setting("the kernel", String::new(), why)];
     }
     let name = match context.disk {
@@ -81,15 +81,15 @@ fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
         setting(
             "now",
             format!("echo {kib} > /sys/block/{name}/queue/read_ahead_kb\n# or: blockdev --setra {sectors} /dev/{name}"),
-            "As root; lasts until the next start. Files that are open already keep the old value.",
+            "Run as root. Lasts until reboot; files already open keep the old value.",
         ),
         setting(
-            "at every start: /etc/udev/rules.d/60-readahead.rules",
+            "at every boot: /etc/udev/rules.d/60-readahead.rules",
             format!(
                 "ACTION==\"add|change\", SUBSYSTEM==\"block\", KERNEL==\"{name}\", ATTR{{queue/read_ahead_kb}}=\"{kib}\""
             ),
-            "Then: udevadm control --reload && udevadm trigger --subsystem-match=block. A name may change from start to \
-             start: match ENV{ID_SERIAL} where it does.",
+            "Then: udevadm control --reload && udevadm trigger --subsystem-match=block. If the name of the \
+             device changes between boots, match ENV{ID_SERIAL} instead.",
         ),
     ]
 }
@@ -124,7 +124,7 @@ fn fuse(kib: u64, context: &Context<'_>) -> Setting {
         "FUSE",
         format!("mount -o max_readahead={} ...\necho {kib} > /sys/class/bdi/{bdi}/read_ahead_kb", kib * 1024),
         "If the source is, or will be, served by a FUSE file system: the server's max_readahead (libfuse option, bytes) is \
-         the most that the mount's read_ahead_kb may ask for; the kernel's default is 128 KiB for any storage.",
+         the upper limit of the mount's read_ahead_kb; the kernel's default is 128 KiB for any storage.",
     )
 }
 
@@ -144,7 +144,7 @@ fn foreread(plateau: u64) -> Setting {
     setting(
         "foreread",
         format!("foreread compare --policy linux-6.18:max={0},rbd-plain:max={0} --on SOURCE", size(plateau)),
-        "To see what the plateau gains in a workload of several readers, or at random, before anything is set.",
+        "Run this before you set anything: it shows what this window gains for several readers and for random reads.",
     )
 }
 

@@ -24,6 +24,11 @@ fn columns() -> usize {
 pub fn render(probe: &Probe) -> String {
     let mut lines = wrap(&title(probe), columns());
     lines.push(String::new());
+    for finding in &probe.advice.findings {
+        lines.extend(wrap(&format!("- {finding}."), columns()));
+    }
+    lines.extend(probe.advice.settings.iter().flat_map(paste));
+    lines.push(String::new());
     lines.push("One read at a time, MB/s (quartiles) and the model's error:".to_string());
     lines.extend(shallow(probe));
     if probe.points.iter().any(|p| p.depth > 1) {
@@ -33,14 +38,10 @@ pub fn render(probe: &Probe) -> String {
     }
     lines.push(String::new());
     lines.extend(model(probe));
+    lines.extend(confidence(probe));
     for note in &probe.notes {
         lines.extend(wrap(&format!("Note: {note}."), columns()));
     }
-    lines.push(String::new());
-    for finding in &probe.advice.findings {
-        lines.extend(wrap(&format!("- {finding}."), columns()));
-    }
-    lines.extend(probe.advice.settings.iter().flat_map(paste));
     lines.join("\n") + "\n"
 }
 
@@ -124,11 +125,11 @@ fn deep(probe: &Probe) -> Vec<String> {
 
 fn model(probe: &Probe) -> Vec<String> {
     let fit = &probe.fit;
-    let holds = if fit.holds { "" } else { " (does not hold)" };
+    let holds = if fit.holds { "" } else { " (low confidence)" };
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
     let mut lines = wrap(&format!("Model{holds}: {}: {}.", fit.kind, fit.figures), columns());
     let errors = format!(
-        "Errors: {} in the median, {} at worst; {}. A KiB of a hit costs the host {} ns.",
+        "Model error: {} in the median, {} at worst; {}. A cache hit costs the host {} ns for each KiB.",
         percent(fit.median_error),
         percent(fit.worst_error),
         fit.reason,
@@ -136,6 +137,19 @@ fn model(probe: &Probe) -> Vec<String> {
     );
     lines.extend(wrap(&errors, columns()));
     lines
+}
+
+/// What a model that misses too many points is worth.
+fn confidence(probe: &Probe) -> Vec<String> {
+    let fit = &probe.fit;
+    if fit.holds {
+        return Vec::new();
+    }
+    let text = format!(
+        "Low confidence: the storage behaved irregularly (typical error {:.0} %). Repeat when it is idle.",
+        fit.median_error * 100.0
+    );
+    wrap(&text, columns())
 }
 
 fn paste(setting: &Setting) -> Vec<String> {

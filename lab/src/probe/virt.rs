@@ -64,7 +64,7 @@ impl Loop {
     }
 }
 
-/// One slice of a point on a fresh device of `preset`, whose luck is `seed`.
+/// One slice of a point on a fresh device of `preset` with the seed `seed`.
 pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice {
     let offsets = Offsets::new(task, span, seed);
     let mut work = Loop { device: preset.build(seed), offsets, since: HashMap::new(), given: 0, in_parts: false };

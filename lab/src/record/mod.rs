@@ -40,7 +40,7 @@ pub enum RecordError {
     #[error("this kernel has no tracepoint {0}: it cannot be recorded here; {OTHER_WAYS}")]
     Kernel(String),
     /// The command cannot be run.
-    #[error("cannot run: {0}; name a command that there is")]
+    #[error("cannot run: {0}; check the name of the command")]
     Command(String),
     /// There is no such process.
     #[error("no such process: {0}; see 'ps'")]
@@ -204,7 +204,7 @@ impl Captured {
             ));
         }
         if nameless > 0 {
-            notes.push(format!("{nameless} files have no name any more, or none that was found"));
+            notes.push(format!("{nameless} files have no name: deleted, or not found"));
         }
         let lost = self.lost.overrun + self.lost.dropped;
         if lost > 0 {

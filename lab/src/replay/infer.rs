@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_runs_on_is_waited_for_by_nobody() {
+    fn no_record_waits_for_one_that_runs_on() {
         let found = of(&[(0, 100), (1, 2), (3, 4), (5, 6)]);
         assert_eq!(found, [vec![], vec![], vec![(1, 1)], vec![(2, 1)]]);
     }

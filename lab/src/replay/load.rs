@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nobody_reads_take_no_room() {
+    fn files_without_reads_take_no_room() {
         let write = Record { op: Op::Write, ..Record::read(0, 0, 1 << 40) };
         let items = vec![file(None), file(Some(77)), Item::Record(write), Item::Record(Record::read(1, 0, 7))];
         let all = loaded(items);

@@ -29,7 +29,7 @@ pub use load::{Loaded, MAX_RECORDS, Part, ReadOfFile, Recorded, load};
 /// Reads of one open description that are outstanding at once in mode open; what comes on top waits, and is counted as
 /// waiting since its time.
 pub const MAX_OUTSTANDING: u32 = 1 << 14;
-/// From the first to the last record, in nanoseconds: 400 days, more than anybody has recorded.
+/// From the first to the last record, in nanoseconds: 400 days, longer than any known recording.
 pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
 /// The largest factor on recorded pauses.
 pub const MAX_THINK: f64 = 100.0;

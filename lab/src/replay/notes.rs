@@ -29,7 +29,7 @@ pub fn all(
         && loaded.has_deps
         && loaded.counts.writes + loaded.counts.ahead + loaded.counts.elsewhere + loaded.counts.empty > 0
     {
-        notes.push("What is passed over counts as done at once for the records that wait for it".into());
+        notes.push("Skipped records count as done at once for the records that wait for them".into());
     }
     if mode == Mode::Open {
         notes.push(format!("A latency counts from the recorded time; up to {MAX_OUTSTANDING} reads wait at once"));

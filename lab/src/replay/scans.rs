@@ -16,7 +16,7 @@ use super::load::{Kept, What};
 use foreread_sim::workload::Workload;
 use std::collections::{BTreeMap, HashMap};
 
-/// A scan may pass over so many bytes: a page in each few is still a scan.
+/// A scan may pass over this many bytes: a page in each few is still a scan.
 const NEAR_BYTES: u64 = 4 * Workload::PAGE_BYTES;
 /// Pages that faults become at most in all, beyond one for each: 16 GiB of mappings, some 170 MB of requests.
 pub const MAX_PAGES: u64 = 1 << 22;

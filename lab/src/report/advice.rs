@@ -37,7 +37,7 @@ pub fn advise(reports: &[Report]) -> String {
     }
     let Some(choice) = place.choose() else {
         return format!(
-            "There is nothing to choose between on {}: no policy that could be advised was measured beside none on \
+            "No advice for {}: no policy was measured beside none on \
              every workload. {}",
             place.source, "Add policies with --policy, or --policy all."
         );
@@ -120,9 +120,9 @@ impl<'a> Place<'a> {
                 let ratio = change(row_of(report, choice.policy)?);
                 (ratio != 1.0).then(|| format!("{} {}", report.workload, number::times(ratio)))
             });
-            format!("one setting for all is {} ({} of the time of none)", choice.policy, list(each.collect()))
+            format!("as one setting for all, {} ({} of the time of none)", choice.policy, list(each.collect()))
         };
-        format!("Use on {} {gains}{off}; {all}.", self.source)
+        format!("On {} use {gains}{off}; {all}.", self.source)
     }
 
     fn choice(&self, policy: &'a str) -> Option<Choice<'a>> {
@@ -154,7 +154,7 @@ impl<'a> Place<'a> {
             },
         );
         format!(
-            "One run of each cannot tell a gain from chance on {}{seen}. Measure again with --runs 5 or more before \
+            "One run of each cannot separate a gain from noise on {}{seen}. Measure again with --runs 5 or more before \
              acting on it.",
             self.source
         )
@@ -174,8 +174,8 @@ impl<'a> Place<'a> {
             self.lowest(|row| row.kind.is_choice()).filter(|(_, _, ratio)| *ratio < UNSETTLED)
         {
             return format!(
-                "No test tells a policy from none for {workloads} on {}, yet {} took {} of its time on {}: measure \
-                 again with --runs {} before leaving readahead off.",
+                "No policy is significantly faster than none for {workloads} on {}, but {} took {} of its time on {}: \
+                 measure again with --runs {} before leaving readahead off.",
                 self.source,
                 row.policy,
                 number::times(ratio),
@@ -205,12 +205,27 @@ impl<'a> Place<'a> {
         }
         let level =
             if level.is_empty() { String::new() } else { format!(", and makes no difference for {}", list(level)) };
-        let as_good = self.as_good_as(choice);
-        let as_good = match &as_good[..] {
-            [] => String::new(),
-            _ => format!(" (no test tells {} from it)", list(as_good)),
-        };
+        let mut as_good = self.as_good_as(choice);
+        if as_good.iter().any(|policy| policy == "kernel") {
+            as_good.retain(|policy| policy != "kernel");
+            return self.kernel_is_enough(choice, as_good);
+        }
+        let as_good =
+            if as_good.is_empty() { String::new() } else { format!(" (as fast, within noise: {})", list(as_good)) };
         format!("Use {}{as_good} on {}: it makes {}{level}.", choice.policy, self.source, list(gains))
+    }
+
+    /// The kernel's own readahead is as good as the choice: that needs no change. A policy that reads fewer bytes is named.
+    fn kernel_is_enough(&self, choice: &Choice<'_>, mut as_good: Vec<String>) -> String {
+        as_good.insert(0, choice.policy.to_string());
+        let (are, bytes) = (if as_good.len() == 1 { "is" } else { "are" }, number::three(choice.overfetch));
+        format!(
+            "Nothing to change on {}: the kernel's own readahead is as fast as any policy measured; {} {are} as fast, and {} \
+             reads {bytes} times the bytes asked for.",
+            self.source,
+            list(as_good),
+            choice.policy
+        )
     }
 
     /// Policies not significantly different from the choice in any table, the kernel's page cache among them.
@@ -404,8 +419,8 @@ mod tests {
             advice(&[table("readers", "model:rbd", rows)])
         };
         assert!(of(&[0.1, 0.9]).starts_with(
-            "No test tells a policy from none for readers on model:rbd, yet linux-6.18 took x0.25 of its time on \
-             readers: measure again with --runs 5 before leaving readahead off. No policy took"
+            "No policy is significantly faster than none for readers on model:rbd, but linux-6.18 took x0.25 of its time \
+             on readers: measure again with --runs 5 before leaving readahead off. No policy took"
         ));
         assert!(of(&[1.0, 2.6]).starts_with("Leave readahead off (none)"), "a tenth is noise");
         assert!(of(&[2.0, 3.0]).starts_with("Leave readahead off (none)"), "slower");
@@ -455,8 +470,8 @@ mod tests {
         // rbd-plain is the faster on boot-ide, but what it loses on random is more than that.
         assert_eq!(
             text,
-            "Use on model:rbd rbd-plain for boot-ide, 4.05 times as fast (11.42 s instead of 46.20 s); no readahead (none) \
-             for random; one setting for all is linux-6.18 (boot-ide x0.28 of the time of none). Beware: linux-6.18 reads 1.34 times the bytes that boot-ide asks for; rbd-plain \
+            "On model:rbd use rbd-plain for boot-ide, 4.05 times as fast (11.42 s instead of 46.20 s); no readahead (none) \
+             for random; as one setting for all, linux-6.18 (boot-ide x0.28 of the time of none). Beware: linux-6.18 reads 1.34 times the bytes that boot-ide asks for; rbd-plain \
              takes 20 % longer than none on random."
         );
     }
@@ -499,27 +514,30 @@ mod tests {
             "{text}"
         );
         let text = advice(&[with_kernel(3, &[11.4, 11.4, 11.4, 11.4, 11.5])]);
-        assert!(text.contains("Use rbd-plain (no test tells kernel from it) on"), "{text}");
+        assert!(
+            text.starts_with("Nothing to change on model:rbd: the kernel's own readahead is as fast as any policy"),
+            "{text}"
+        );
     }
 
     #[test]
     fn of_equals_the_leaner_is_advised() {
         let mut table = boot();
         table.policies[1] = runs("linux-6.18", &[11.3, 11.5, 11.4, 11.3, 11.6], 3_932_160, 3_801_088, 4_096_000);
-        assert!(advice(&[table]).starts_with("Use linux-6.18 (no test tells rbd-plain from it) on model:rbd"));
+        assert!(advice(&[table]).starts_with("Use linux-6.18 (as fast, within noise: rbd-plain) on model:rbd"));
     }
 
     #[test]
     fn one_run_and_one_policy_are_no_ground_for_advice() {
         let once = table("w", "s", vec![runs("none", &[2.0], 0, 0, 0), runs("rbd-plain", &[1.0], 0, 0, 0)]);
-        assert!(advice(&[once]).starts_with("One run of each cannot tell a gain from chance on s (rbd-plain on w"));
+        assert!(advice(&[once]).starts_with("One run of each cannot separate a gain from noise on s (rbd-plain on w"));
         assert!(advise(&[]).is_empty());
         let elsewhere = table("w2", "s", vec![runs("none", &[2.0, 2.1], 0, 0, 0)]);
-        assert!(advice(&[boot(), elsewhere]).starts_with("There is nothing to choose between on model:rbd"));
+        assert!(advice(&[boot(), elsewhere]).starts_with("No advice for model:rbd"));
     }
 
     #[test]
-    fn sources_are_told_apart() {
+    fn sources_are_kept_apart() {
         let mut other = boot();
         other.source = "model:nvme".to_string();
         let reports: Vec<Report> = [boot(), boot(), other].iter().map(Report::of).collect();

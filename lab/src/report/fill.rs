@@ -212,7 +212,7 @@ fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
     pairs.map(compare).collect()
 }
 
-/// What the columns of the terminal table would hide: readahead left in the cache untouched at the end (neither
+/// What the columns of the terminal table would hide: readahead left in the cache at the end, not used so far (neither
 /// used nor unused by definition), readahead refused, and reads that failed.
 fn own_notes(table: &Table) -> Vec<String> {
     /// Below this part of the readahead it is the tail of the last windows.
@@ -236,10 +236,10 @@ fn own_notes(table: &Table) -> Vec<String> {
         }
     }
     if !untouched.is_empty() {
-        notes.insert(0, format!("Readahead that was still untouched at the end: {}", untouched.join(", ")));
+        notes.insert(0, format!("Read ahead but not used so far: {}", untouched.join(", ")));
     }
     if table.runs == 1 {
-        notes.push("one run: no interval and no test; ask for more with --runs".to_string());
+        notes.push("one run: no interval and no test; use more with --runs".to_string());
     }
     notes
 }

@@ -106,11 +106,21 @@ pub fn interval([low, high]: [f64; 2]) -> String {
     }
 }
 
-/// The same for a sentence: what is no whole number of a unit is so many `B`.
+/// The same for a sentence: what is no whole number of a unit is this many `B`.
 #[must_use]
 pub fn size_b(bytes: u64) -> String {
     let text = size(bytes);
     if text.ends_with(|c: char| c.is_ascii_digit()) && bytes > 0 { format!("{text} B") } else { text }
+}
+
+/// The same with the unit in full, for a sentence: `8 MiB`, `128 KiB`, `1000 B`.
+#[must_use]
+pub fn size_in_words(bytes: u64) -> String {
+    let text = size_b(bytes);
+    match text.strip_suffix(['K', 'M', 'G', 'T', 'P', 'E']) {
+        Some(number) => format!("{number} {}iB", &text[number.len()..]),
+        None => text,
+    }
 }
 
 /// What keeps two words on one line in [`wrap`].

@@ -100,7 +100,7 @@ impl Price {
         })
     }
 
-    /// What so many requests and bytes cost, in USD.
+    /// What this many requests and bytes cost, in USD.
     #[must_use]
     pub fn usd(&self, requests: u64, bytes: u64) -> f64 {
         requests as f64 / REQUESTS_PER_UNIT * self.usd_per_million_requests

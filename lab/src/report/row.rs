@@ -148,7 +148,7 @@ pub struct Row {
     pub ra_ops: Option<u64>,
     /// Readahead bytes submitted: P of the formulas.
     pub ra_bytes: Option<u64>,
-    /// Planned bytes that were not read for want of memory or of fetches.
+    /// Planned bytes that were not read for lack of memory or of fetches.
     pub refused_bytes: Option<u64>,
     /// Fetches submitted, demand and ahead.
     pub source_reads: Option<u64>,
@@ -188,7 +188,7 @@ pub struct Row {
     pub p999_us: Option<f64>,
     /// The largest of it.
     pub max_us: Option<f64>,
-    /// Pairs of a per cent and the latency in microseconds that so many of the reads did not exceed, in ascending order
+    /// Pairs of a per cent and the latency in microseconds that this many of the reads did not exceed, in ascending order
     /// of both, from 1 to 100 %. Empty without reads.
     #[serde(default)]
     pub latency_us: Vec<[f64; 2]>,

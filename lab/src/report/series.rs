@@ -85,10 +85,11 @@ impl Series {
             let mb = |bytes: u64| number::three(bytes as f64 / number::MB);
             vec![or_dash(row.source_bytes, mb), or_dash(row.overfetch, number::three)]
         }));
-        lines.extend(number::wrap(&self.legend(), width::columns()));
+        lines.extend(number::wrap(self.legend(), width::columns()));
         lines
             .push("s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.".into());
         lines.extend(self.notes().iter().flat_map(|note| number::wrap(&format!("Note: {note}."), width::columns())));
+        lines.extend(self.statistics().iter().flat_map(|line| number::wrap(line, width::columns())));
         lines.join("\n") + "\n"
     }
 
@@ -148,18 +149,27 @@ impl Series {
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    fn legend(&self) -> String {
-        let tests: Vec<usize> =
-            self.reports.iter().map(|r| r.comparisons.iter().filter(|c| c.p_value.is_some()).count()).collect();
-        match (tests.iter().max(), self.reports.first()) {
-            (Some(most), Some(report)) if *most > 0 => format!(
-                "In each row: * fastest, = fastest, not told apart (paired t tests, Holm over {most} pair{} in a row, \
-                 alpha {}).",
-                if *most == 1 { "" } else { "s" },
-                report.alpha
-            ),
-            _ => "Nothing is marked: no test was possible.".to_string(),
+    /// The most pairs that were tested in a row.
+    fn tests(&self) -> usize {
+        let tests = |r: &Report| r.comparisons.iter().filter(|c| c.p_value.is_some()).count();
+        self.reports.iter().map(tests).max().unwrap_or(0)
+    }
+
+    fn legend(&self) -> &'static str {
+        match self.tests() {
+            0 => "Nothing is marked: no test was possible.",
+            _ => "In each row: * fastest, = tied for fastest (differences within noise).",
         }
+    }
+
+    /// How the marks were found: the last line, for the readers that check it.
+    fn statistics(&self) -> Option<String> {
+        let (most, report) = (self.tests(), self.reports.first()?);
+        let pairs = if most == 1 { "1 pair".to_string() } else { format!("{most} pairs") };
+        (most > 0).then(|| {
+            let alpha = report.alpha;
+            format!("Statistics: paired t tests of the runs, Holm's correction over {pairs} in a row, alpha {alpha}.")
+        })
     }
 
     /// What holds at every value, then what holds at some, with the value.
@@ -305,10 +315,10 @@ cache               none         linux-6.18          rbd-plain
   64M     4.10      1.00     5.50      1.34     4.20      1.03
    1M     4.10      1.00     5.50      1.34     8.20      2.00
 
-In each row: * fastest, = fastest, not told apart (paired t tests, Holm over 3 pairs in a row, alpha
-  0.05).
+In each row: * fastest, = tied for fastest (differences within noise).
 s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.
 Note: cache=1M: The cache was small.
+Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row, alpha 0.05.
 ";
         let got = series().render();
         assert_eq!(got, want, "\n{got}");

@@ -54,7 +54,7 @@ pub const SEEDS: [&str; 5] = ["000", "001", "002", "003", "004"];
 pub struct Options {
     /// Which of [`SEEDS`]; none are all.
     pub seeds: Vec<String>,
-    /// At most so many runs of each experiment. Open: as many as it takes.
+    /// At most this many runs of each experiment. Open: as many as it takes.
     pub most_runs: Option<u32>,
     /// Models that take the place of those of the same name, so that a test can see a check fail.
     pub instead: Vec<&'static Preset>,

@@ -24,7 +24,7 @@ pub struct Ask<'a> {
     pub workload: &'a str,
     /// The name of a model.
     pub model: &'a str,
-    /// A device in the place of that model: one that is made for a single row. Then `model` is not looked at.
+    /// A device instead of that model: one that is made for a single row. Then `model` is not looked at.
     pub preset: Option<&'static Preset>,
     /// Policies, `NAME:key=value,...`.
     pub policies: &'a [&'a str],

@@ -190,13 +190,13 @@ const THRASH: [(u32, &str, u32); 7] = [
     (128, "128K", 500_000),
 ];
 const THRASH_CACHE: u64 = 16 << 20;
-/// Where more than this part of the readahead of 2.6.31 is refused for want of room it hardly reads ahead any more.
+/// Where more than this part of the readahead of 2.6.31 is refused for lack of room it hardly reads ahead any more.
 const REFUSED: f64 = 0.5;
 /// A time within 1 % is not slower.
 const NOT_SLOWER: f64 = 1.01;
 
 const FITS: &str = "all windows fit: no reader thrashes, both do the same";
-const HARDLY: &str = "more than half of 2.6.31's readahead is refused for want of room, so it hardly reads ahead; the \
+const HARDLY: &str = "more than half of 2.6.31's readahead is refused for lack of room, so it hardly reads ahead; the \
     check had been dropped by a rule that was made after 64 readers had been seen to read more bytes, not fewer";
 
 /// Bytes of a window written in K.

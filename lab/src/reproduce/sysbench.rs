@@ -68,14 +68,14 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
 /// What a run reads.
 fn inputs(gave: &Gave) -> [Row; 2] {
     let mib = gave.reads.map(|reads| reads * SYSBENCH_RECORD as f64 / f64::from(1 << 20));
-    let why = "26 %, a whole per cent of the records, are read at least once: it takes about so many reads";
+    let why = "26 %, a whole per cent of the records, are read at least once: it takes about that number of reads";
     [
         Row::new("all", "requests", Some(SYSBENCH_READS as f64), gave.reads).within(Kind::Input, READS).because(why),
         Row::new("all", "MB read", Some(SYSBENCH_MIB as f64), mib).within(Kind::Input, READS).because(why),
     ]
 }
 
-/// The part of the records that so many reads with replacement reach, in whole per cents.
+/// The part of the records that this many reads with replacement reach, in whole per cents.
 fn density_of(reads: u64, records: u64) -> u64 {
     ((1.0 - (-(reads as f64) / records as f64).exp()) * 100.0).round() as u64
 }

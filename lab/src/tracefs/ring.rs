@@ -3,8 +3,8 @@
 //! ```text
 //!   u64 time of the page │ u64 bytes in use, bit 31: events were lost before it │ events ...
 //!   an event:  u32 = 5 bits what, 27 bits ns since the event before
-//!     1..=28  data of so many words          0  a word with the bytes follows, then data
-//!     29      nothing, so many bytes long    30 a word of more ns     31 a word of an absolute time
+//!     1..=28  data of this many words          0  a word with the bytes follows, then data
+//!     29      nothing, this many bytes long    30 a word of more ns     31 a word of an absolute time
 //! ```
 //! The layout is what `events/header_page` and `events/header_event` tell. Never: reads beyond the page, whatever it says.
 

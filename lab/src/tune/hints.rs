@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The chance of one false call among the hints.
 const ALPHA: f64 = 0.05;
-/// A file is of a kind if so many of its reads are.
+/// A file is of a kind if this many of its reads are.
 const NEARLY_ALL: f64 = 0.9;
 /// A file with fewer reads shows no pattern.
 const MIN_READS: u64 = 8;

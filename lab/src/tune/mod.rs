@@ -52,7 +52,7 @@ pub struct Asked {
     pub storage: Storage,
     /// Why it is this one, where it was found by the trace.
     pub chosen: Option<Chosen>,
-    /// Only a part of the trace is looked at, as the user asked for.
+    /// Only part of the trace is used, as the user asked for.
     pub partial: bool,
     /// How long a probe may take, in seconds.
     pub seconds: f64,
@@ -113,7 +113,7 @@ pub struct Tuned {
     pub hint_files: Vec<String>,
     /// The best policy of foreread. Null where none is better than today.
     pub policy: Option<Gain>,
-    /// What it comes to, in one or two sentences.
+    /// The conclusion, in a few sentences.
     pub verdict: String,
     /// What to set.
     pub settings: Vec<Setting>,
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_candidate_is_a_policy_and_stands_once() {
+    fn every_candidate_is_a_policy_and_occurs_once() {
         for (today, plateau) in [(128 << 10, None), (4 << 20, Some(1 << 20)), (0, Some(128 << 10))] {
             let all: Vec<String> = candidates(today, plateau).iter().map(ToString::to_string).collect();
             let mut distinct = all.clone();

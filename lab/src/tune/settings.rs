@@ -56,13 +56,13 @@ fn reach(tuned: &Tuned, partial: bool) -> String {
         let parts: Vec<String> =
             parts.into_iter().flatten().map(|(one, of)| format!("{} % of its {of}", percent(one))).collect();
         if !parts.is_empty() {
-            said = format!(" Only a part of what the program reads is on it: {}.", parts.join(" and "));
+            said = format!(" Only part of the program's reads is on this storage: {}.", parts.join(" and "));
         }
     }
     if partial {
-        said.push_str(" Only a part of the trace was looked at (--only, --limit).");
+        said.push_str(" Only part of the trace was used (--only, --limit).");
     }
-    said.push_str(" Other programs that read from it are not in these figures.");
+    said.push_str(" Other programs that read from it are not included.");
     said
 }
 
@@ -91,7 +91,8 @@ fn ours(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
     let source = path.map_or_else(|| "SOURCE".to_string(), |path| quoted(&path.to_string_lossy()));
     let policy = &gain.what;
     let is_kernels = tuned.kernel.as_ref().is_some_and(|kernel| kernel.what == gain.what);
-    let same = if is_kernels { "No more than the kernel's setting above, for where that cannot be set. " } else { "" };
+    let same =
+        if is_kernels { "Gains as much as the kernel's setting above; use it if you cannot change that. " } else { "" };
     Some(Setting {
         place: "foreread".to_string(),
         text: format!(
@@ -100,8 +101,8 @@ fn ours(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
              let reader = foreread::Reader::open(\"file:...\", options)?;"
         ),
         why: format!(
-            "{same}One of the three: an NBD server, a mount, or the library. A gain over the kernel's decisions on the same \
-             storage; the way through a server or a mount has its own cost, which is not in it. {}",
+            "{same}Use one of the three: an NBD server, a mount, or the library. The cost of going through a server or a mount \
+             is not included. {}",
             super::text::in_words(gain)
         ),
     })

@@ -1,9 +1,11 @@
-//! What `tune` says: where it was measured, the table, the verdict, and what to paste. At most 100 columns wide.
+//! What `tune` prints: the verdict, what to paste, where it was measured, the table, the notes. At most 100 columns wide.
+//!
+//! Example: "Set the kernel's readahead to 8 MiB: reads take 1.7 s instead of 26.3 s (15 times faster)."
 //!
 //! Never: a figure that is not in [`Tuned`].
 
 use super::{Chosen, Gain, MIN_GAIN, OnDisk, Tuned};
-use crate::report::number::{self, size_b, span_s, times, wrap};
+use crate::report::number::{self, size_b, size_in_words, span_s, times, wrap};
 use crate::report::table::Style;
 use crate::report::width;
 use crate::report::{self};
@@ -24,55 +26,78 @@ pub(super) fn in_words(gain: &Gain) -> String {
     )
 }
 
-/// In one or two sentences: what is worth doing, or that nothing is.
+/// In a few sentences: what to do and what it gains, or that nothing is worth doing.
 pub(super) fn verdict(tuned: &Tuned) -> String {
-    let today = format!(
-        "today's readahead of {}{}",
-        size_b(tuned.today_bytes),
-        if tuned.today_is_known { "" } else { " (the kernel's default; the storage's own is not known)" }
-    );
-    let mut ways: Vec<(&str, &Gain)> = Vec::new();
-    ways.extend(tuned.kernel.as_ref().map(|gain| ("the kernel's setting", gain)));
-    ways.extend(tuned.hint.as_ref().map(|gain| ("a hint in the program", gain)));
-    // What the kernel can do as well is its own to do.
-    let more = |gain: &&Gain| tuned.kernel.as_ref().is_none_or(|kernel| kernel.what != gain.what) && !gain.is_off();
-    ways.extend(tuned.policy.as_ref().filter(more).map(|gain| ("foreread", gain)));
     let tested = tuned.report.comparisons.iter().any(|c| c.p_value.is_some());
     if !tested {
         return "One run of each does not separate a gain from noise: tune again with --runs 5 or more.".to_string();
     }
-    let limit = tuned.report.rows.iter().find(|row| row.limit).and_then(|row| row.judged());
-    let base = tuned.report.rows.iter().find(|row| row.policy == tuned.today).and_then(|row| row.judged());
-    let limit = limit.zip(base).and_then(|(limit, base)| foreread_sim::stats::ratio(limit.mean, base.mean));
-    let limit = limit.map_or_else(String::new, |r| format!(" With perfect foresight: {} of that time.", times(r)));
-    let limit = format!("{limit}{}", doubt(tuned));
-    if ways.is_empty() {
-        let off = tuned.policy.as_ref().filter(|gain| gain.is_off());
-        return match off {
-            Some(gain) => format!(
-                "Readahead costs time here: without any the reads take {} of the time of {today}; no setting of it gains.\
-                 {limit}",
-                times(gain.ratio)
-            ),
-            None => format!(
-                "Nothing worth changing: no setting, hint or policy is expected to save {} % of the time of {today}.{limit}",
-                number::percent(MIN_GAIN)
-            ),
-        };
+    let mut said = match &ways(tuned)[..] {
+        [] => no_way(tuned),
+        [(first, gain), more @ ..] => {
+            let or = more.iter().map(|(way, gain)| format!(" Or {}: {}.", uncapitalised(way), effect(gain)));
+            format!("{first}: {}.{}", effect(gain), or.collect::<String>())
+        }
+    };
+    if let Some(limit) = tuned.report.rows.iter().find(|row| row.limit).and_then(|row| row.judged()) {
+        said.push_str(&format!(" With perfect foresight: {} s.", span_s(limit.mean, None)));
     }
-    ways.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
-    let list: Vec<String> =
-        ways.iter().map(|(way, gain)| format!("{} of the time by {way} ({})", times(gain.ratio), gain.what)).collect();
-    format!("Against {today} the reads can take {}.{limit}", list.join(", or "))
+    said + &doubt(tuned)
 }
 
-/// A word on a model that is far off what was measured.
+/// What can be done, the best first.
+fn ways(tuned: &Tuned) -> Vec<(String, &Gain)> {
+    let mut ways: Vec<(String, &Gain)> = Vec::new();
+    ways.extend(tuned.kernel.as_ref().map(|gain| {
+        let max = super::settings::max_of(&gain.what).map_or_else(|| gain.what.clone(), size_in_words);
+        (format!("Set the kernel's readahead to {max}"), gain)
+    }));
+    ways.extend(tuned.hint.as_ref().map(|gain| (format!("Call posix_fadvise({}) in the program", gain.what), gain)));
+    // A policy of the kernel needs no foreread.
+    let more =
+        |gain: &&Gain| tuned.kernel.as_ref().is_none_or(|kernel| kernel.what != gain.what) && !gain.is_off();
+    ways.extend(tuned.policy.as_ref().filter(more).map(|gain| (format!("Use foreread with {}", gain.what), gain)));
+    ways.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    ways
+}
+
+/// "reads take 1.7 s instead of 26.3 s (15 times faster)".
+fn effect(gain: &Gain) -> String {
+    format!(
+        "reads take {} s instead of {} s ({} times faster)",
+        span_s(gain.with_s, None),
+        span_s(gain.today_s, None),
+        number::three(gain.ratio.recip())
+    )
+}
+
+fn uncapitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// Nothing gains: either readahead costs time, or it is as good as it gets.
+fn no_way(tuned: &Tuned) -> String {
+    let today = format!(
+        "today's readahead of {}{}",
+        size_in_words(tuned.today_bytes),
+        if tuned.today_is_known { "" } else { " (the kernel's default; the storage's setting is not known)" }
+    );
+    match tuned.policy.as_ref().filter(|gain| gain.is_off()) {
+        Some(gain) => format!("Readahead costs time here. Without it {}; no other setting gains.", effect(gain)),
+        None => format!(
+            "Nothing to change: no setting, hint or policy is expected to save {} % of the time with {today}.",
+            number::percent(MIN_GAIN)
+        ),
+    }
+}
+
+/// A warning about a model that is far off the measurements.
 fn doubt(tuned: &Tuned) -> String {
     let fit = tuned.probe.as_ref().map(|probe| &probe.fit).filter(|fit| fit.median_error > DOUBTFUL);
     fit.map_or_else(String::new, |fit| {
         format!(
-            " But the model is {} % off what was measured, in the median: take this for a hint, and measure again on a \
-             quiet machine.",
+            " Low confidence: the storage behaved irregularly (typical error {} %). Repeat when it is idle.",
             number::percent(fit.median_error)
         )
     })
@@ -106,31 +131,30 @@ fn of_disk(one: &OnDisk) -> String {
 /// All of it; ends with a newline.
 #[must_use]
 pub fn render(tuned: &Tuned, style: Style) -> String {
-    let mut lines = Vec::new();
-    if let Some(probe) = &tuned.probe {
-        let holds = if probe.fit.holds { "holds" } else { "does not hold everywhere" };
-        lines.extend(wrap(
-            &format!(
-                "Storage: {} ({}), {}; the model {holds}: {} % off in the median, {} % at worst.",
-                probe.source,
-                probe.source_about,
-                probe.fit.figures,
-                number::percent(probe.fit.median_error),
-                number::percent(probe.fit.worst_error)
-            ),
-            width::columns(),
-        ));
-        tuned.chosen.iter().for_each(|chosen| lines.extend(wrap(&why(chosen), width::columns())));
-        probe.notes.iter().for_each(|note| lines.extend(wrap(&format!("Note: {note}."), width::columns())));
-        lines.push(String::new());
-    }
-    lines.push(report::render(&tuned.report, style));
-    lines.extend(wrap(&tuned.verdict, width::columns()));
+    let mut lines = wrap(&tuned.verdict, width::columns());
     for setting in &tuned.settings {
         lines.push(String::new());
         lines.push(format!("{}:", setting.place));
         setting.text.lines().for_each(|line| lines.push(format!("    {line}")));
         lines.extend(wrap(&setting.why, width::columns() - 2).iter().map(|line| format!("  {line}")));
+    }
+    lines.push(String::new());
+    if let Some(probe) = &tuned.probe {
+        let typical = number::percent(probe.fit.median_error);
+        let worst = number::percent(probe.fit.worst_error);
+        let error = if probe.fit.holds {
+            format!("model error {typical} % (worst {worst} %)")
+        } else {
+            format!("low confidence: it behaved irregularly (typical error {typical} %, worst {worst} %)")
+        };
+        let text = format!("Storage: {} ({}), {}; {error}.", probe.source, probe.source_about, probe.fit.figures);
+        lines.extend(wrap(&text, width::columns()));
+        tuned.chosen.iter().for_each(|chosen| lines.extend(wrap(&why(chosen), width::columns())));
+        lines.push(String::new());
+    }
+    lines.push(report::render(&tuned.report, style).trim_end().to_string());
+    for note in tuned.probe.iter().flat_map(|probe| &probe.notes) {
+        lines.extend(wrap(&format!("Note: {note}."), width::columns()));
     }
     lines.join("\n") + "\n"
 }

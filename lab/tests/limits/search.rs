@@ -202,7 +202,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// Tries so many cells.
+/// Tries this many cells.
 pub fn search(cells: u64, seed: u64, only: Option<&str>) -> Found {
     let (mut rng, mut found) = (Rng::new(seed), Found::default());
     while found.cells < cells {

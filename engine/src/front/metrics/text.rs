@@ -1,7 +1,7 @@
 //! The counters of an engine as OpenMetrics text.
 //!
 //! Names begin with `foreread_`; times are in seconds, sizes in bytes; docs/metrics.md lists them all. What a counter means is said once, where it is
-//! counted ([`foreread_core::stats::Stats`]). Never: more than [`MAX_STREAMS`] streams, or a value of its own making.
+//! counted ([`foreread_core::stats::Stats`]). Never: more than [`MAX_STREAMS`] streams, or a value that is not a counter's.
 //!
 //! ```text
 //!   Stats, Gauges, Latencies, BudgetUse, streams, FrontView ──► rows ──► prometheus-client ──► text ... # EOF
@@ -141,7 +141,7 @@ fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fm
         ("refused", "Planned and refused", bytes(), stats.ra_refused_bytes),
         ("failed_readahead", "Read ahead and failed or discarded", bytes(), stats.ra_failed_bytes),
         ("thrash", "Unused, evicted and then read after all", bytes(), stats.thrash_bytes),
-        ("evicted_pages", "Pages evicted for want of room", None, stats.evicted_pages),
+        ("evicted_pages", "Pages evicted for lack of room", None, stats.evicted_pages),
     ];
     plain(encoder, MetricType::Counter, &counters)?;
     // Overfetch is (source - read) / read: both parts are here, so that any time span can be taken.
@@ -173,7 +173,7 @@ fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fmt::Result {
     ];
     plain(encoder, MetricType::Gauge, &rows)?;
     let counters = [
-        ("missed_calls", "Times a sleeper found by itself that there was something to do", None, gauges.missed_calls),
+        ("missed_calls", "Lost wake-ups recovered (should stay 0)", None, gauges.missed_calls),
         ("budget_refused_requests", "Readahead refused by the budget", None, used.refused_requests),
         ("budget_refused", "Readahead refused by the budget", bytes(), used.refused_bytes),
         ("budget_short_engines", "Engines that got less memory than they wanted", None, used.short_engines),

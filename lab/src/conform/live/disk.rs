@@ -295,7 +295,7 @@ fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, Liv
             fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOATIME)
         })();
         match mounted {
-            // The mount before this one is still on its way out.
+            // The mount before this one is still being removed.
             Err(rustix::io::Errno::BUSY) if tried < 1000 => std::thread::sleep(Duration::from_millis(2)),
             Err(rustix::io::Errno::NODEV) => {
                 return Err(LiveError::Unsupported(format!("this kernel has no {name}; leave it out with --fs")));

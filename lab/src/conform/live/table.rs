@@ -20,11 +20,11 @@ const COLUMNS: [&str; 9] = [
 
 /// What is missing where the kernel has not all of the tracepoints.
 const NO_DECISIONS: &str =
-    "\nNot compared, for want of the readahead tracepoints of 6.18: decisions and the state of descriptors.\n";
+    "\nNot compared, for lack of the readahead tracepoints of 6.18: decisions and the state of descriptors.\n";
 
 /// The same where it has not even those of the page cache.
 const NO_EVENTS: &str =
-    "\nNot compared, for want of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.\n";
+    "\nNot compared, for lack of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.\n";
 
 /// The table with its sums, a line for each first difference, and what was left out.
 #[must_use]

@@ -41,7 +41,7 @@ impl Tee {
         Ok((Tee { pipes, file }, checks))
     }
 
-    /// Sends the rest on its way and closes everything.
+    /// Sends the rest and closes everything.
     pub fn end(self) -> Result<(), LiveError> {
         let failed = |error| LiveError::Io { what: "the recording cannot be written".into(), error, remedy: RETRY };
         for mut pipe in self.pipes {

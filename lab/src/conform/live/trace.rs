@@ -124,7 +124,7 @@ mod tests {
 
     /// Without a tracepoint of a decision there are the pages; without one of those, or without orders, what is there.
     #[test]
-    fn a_kernel_is_asked_for_what_it_tells() {
+    fn a_kernel_is_asked_for_the_events_it_has() {
         let root = tempfile::tempdir().expect("a scratch folder");
         let make = |event: &str, format: &str| {
             let folder = root.path().join("events").join(event);

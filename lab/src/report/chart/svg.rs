@@ -313,7 +313,7 @@ mod tests {
 
     /// 3:1 for what is drawn and 4.5:1 for what is written are WCAG's; colours 25 apart differ at a glance.
     #[test]
-    fn colours_are_told_apart_by_every_eye_by_day_and_by_night() {
+    fn colours_differ_for_every_eye_by_day_and_by_night() {
         for ([ink, soft, _, paper], lines) in [DAY, NIGHT] {
             assert!(contrast(ink, paper) >= 7.0 && contrast(soft, paper) >= 4.5, "{paper}");
             for (i, a) in lines.iter().enumerate() {

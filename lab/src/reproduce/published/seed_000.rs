@@ -52,7 +52,7 @@ pub const HITS_DESKTOP: [(u64, u64, u64); 3] = [(128, 143, 230), (512, 138, 248)
 /// The same on the console.
 pub const HITS_CONSOLE: [(u64, u64, u64); 2] = [(128, 30, 56), (1024, 30, 59)];
 
-/// One line of Vivek Goyal's measurements: so many sequential readers, then KB/s and the largest latency in us with
+/// One line of Vivek Goyal's measurements: this many sequential readers, then KB/s and the largest latency in us with
 /// windows of 128 KiB and of 512 KiB.
 #[derive(Clone, Copy, Debug)]
 pub struct Readers {

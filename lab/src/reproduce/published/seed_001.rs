@@ -61,7 +61,7 @@ impl Run {
         self.seconds.iter().sum::<f64>() / self.seconds.len() as f64
     }
 
-    /// What their mean comes to, in 10^6 bytes a second.
+    /// Their mean, in 10^6 bytes a second.
     #[must_use]
     pub fn mb_per_s(&self) -> f64 {
         DD_BYTES / self.mean_s() / 1e6

@@ -108,7 +108,7 @@ fn attach(tools: &Tools, scratch: &Scratch, direct: &str) -> Result<(File, Strin
     Ok((file, name))
 }
 
-/// The device that the file of this link is attached to and that is not on its way out.
+/// The device that the file of this link is attached to and that is not being detached.
 fn attached_to(link: &Path) -> Option<String> {
     let own = std::fs::read_link(link).ok()?;
     let devices = std::fs::read_dir("/sys/block").ok()?.flatten();

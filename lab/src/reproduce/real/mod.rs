@@ -49,7 +49,7 @@ pub enum RealError {
     #[error("{0}")]
     Needs(String),
     /// A tool failed.
-    #[error("{what}: {why}; see whether it runs by hand")]
+    #[error("{what}: {why}; try to run it by hand")]
     Tool {
         /// The command.
         what: String,

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Where programs of the administrator are, which are not in everybody's PATH.
+/// Where programs of the administrator are, which are not in every PATH.
 const MORE: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// Longest part of an output in an error.
 const MAX_CHARS: usize = 200;
@@ -130,7 +130,7 @@ pub fn dd_seconds(said: &str) -> Option<f64> {
     part.split_whitespace().next()?.parse().ok().filter(|s: &f64| *s > 0.0)
 }
 
-/// So many random reads of the scratch file, for so many seconds at most. The link that gives it the name sysbench
+/// This many random reads of the scratch file, for this many seconds at most. The link that gives it the name sysbench
 /// wants is in a new directory, which a guard removes as soon as sysbench has opened it.
 ///
 /// # Errors
@@ -187,7 +187,7 @@ pub fn sysbench_mib_per_s(said: &str) -> Option<f64> {
     said.split("read, MiB/s:").nth(1)?.split_whitespace().next()?.parse().ok()
 }
 
-/// Random reads of a device for so many seconds; engine, depth, direct.
+/// Random reads of a device for this many seconds; engine, depth, direct.
 ///
 /// # Errors
 /// It does not start, or fails.
