@@ -38,7 +38,7 @@ struct foreread_stats {
     uint64_t demand_reads;
     uint64_t demand_bytes;
     uint64_t hits;          /* reads that found everything there */
-    uint64_t late_hits;     /* that waited for readahead on its way */
+    uint64_t late_hits;     /* that waited for readahead in flight */
     uint64_t misses;
     uint64_t failed_reads;
     uint64_t stall_ns;      /* time that reads waited for the source */

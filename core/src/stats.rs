@@ -64,7 +64,7 @@ pub struct Stats {
     pub ra_ops: u64,
     /// Bytes of those pages.
     pub ra_bytes: u64,
-    /// Planned bytes that were refused for want of memory or of fetches, and not read. Those that the driver refused to start
+    /// Planned bytes that were refused for lack of memory or of fetches, and not read. Those that the driver refused to start
     /// ([`crate::event::Error::Limit`]) had been submitted, and count in `ra_failed_bytes` as well.
     pub ra_refused_bytes: u64,
     /// Fetches submitted.
@@ -83,7 +83,7 @@ pub struct Stats {
     pub unresolved_bytes: u64,
     /// Unused bytes that were evicted and then demanded, as far as the ghost list remembers.
     pub thrash_bytes: u64,
-    /// Pages evicted for want of room.
+    /// Pages evicted for lack of room.
     pub evicted_pages: u64,
     /// Fetches that failed, other than those that the driver refused to start.
     pub failed_fetches: u64,

@@ -34,7 +34,7 @@ fn a_joined_fetch_fails_its_owner_only() {
 
 /// A fetch that also carried readahead fails no read: the demanded part is fetched alone first.
 #[test]
-fn a_fetch_with_readahead_fails_nobody() {
+fn a_fetch_with_readahead_fails_no_read() {
     let mut world = World::with("linux-6.18", config(256), 100 * PAGE);
     let read = world.read(0, PAGE);
     let fetch = only(&world);
@@ -43,7 +43,7 @@ fn a_fetch_with_readahead_fails_nobody() {
     assert_eq!(world.ended.get(&read), None);
     assert_eq!(world.pending[&only(&world)].range, ByteRange::between(0, PAGE));
     world.fail(only(&world));
-    assert_eq!(world.ended[&read], Err(Error::Io(5)), "now it was his own");
+    assert_eq!(world.ended[&read], Err(Error::Io(5)), "now it was its own");
 }
 
 /// More readahead than may ride goes by itself, behind the demand.
@@ -373,7 +373,7 @@ static SECOND_THOUGHTS: Info = Info {
     build: |_| Box::new(SecondThoughts),
 };
 
-/// A page that was planned in the same event is on its way, too: it goes with the fetch that was to bring it.
+/// A page that was planned in the same event is in flight, too: it goes with the fetch that was to bring it.
 #[test]
 fn what_was_planned_a_moment_ago_can_be_given_up() {
     let mut world = World::of(PolicySpec::of(&SECOND_THOUGHTS), config(64), 100 * PAGE);
@@ -464,7 +464,7 @@ fn folios_that_are_there_are_kept() {
 
 /// A read as long as a file can be is shown to the 2003 policies page by page, and still has to begin in reasonable time.
 #[test]
-fn a_very_long_read_is_told_up_to_a_limit() {
+fn a_very_long_read_is_shown_up_to_a_limit() {
     for policy in ["linux-2.6.0-mm", "linux-2.6.0-mm-fix"] {
         let mut world = World::with(policy, config(64), 1 << 50);
         world.read(0, 1 << 50);
@@ -493,7 +493,7 @@ fn a_caller_that_knows_needs_no_policy() {
 
 /// A prefetch of exabytes is cut to a few times the cache, as a hint is: planned whole, it would never end.
 #[test]
-fn what_is_wanted_without_end_is_heard_in_part() {
+fn a_prefetch_without_end_is_cut() {
     let mut world = World::with("none", config(64), 1 << 62);
     world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(0, 1 << 62) });
     assert_eq!(world.machine.stats().ra_planned_bytes, 4 * 64 * PAGE);

@@ -2,9 +2,9 @@
 //! in huge pages; and 4 KiB, what a random read goes through.
 //!
 //! A device that writes into scattered pages needs an entry for each, and the first touch of each is a fault: cold sequential
-//! reads here took 1.6 times as long as with huge pages (measured). A buffer of one page from the allocator lies in two pages,
+//! reads here took 1.6 times as long as with huge pages (measured). A buffer of one page from the allocator spans two pages,
 //! and the allocator asks the kernel for nearly each of them: cold random reads took 4 to 10 % longer (measured; huge pages, whose
-//! first touch clears 2 MiB, took longer still). A slab is mapped once, cut up and never given back: pieces that nobody holds
+//! first touch clears 2 MiB, took longer still). A slab is mapped once, cut up and never given back: free pieces
 //! wait for the next engine of the process, so each size grows to the most that was ever held of it at once and no further.
 //! That is the price of doing it without `unsafe`. Never: zeroes, or hands a piece to two.
 //!
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     /// Pieces do not overlap, come back, and begin at a multiple of their size.
-    fn nobody_shares(piece_bytes: usize, many: usize) {
+    fn no_two_share(piece_bytes: usize, many: usize) {
         let take = || Piece::take(piece_bytes).expect("memory");
         let mut held: Vec<Piece> = (0..many).map(|_| take()).collect();
         for (n, piece) in held.iter_mut().enumerate() {
@@ -126,15 +126,15 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "75 MiB, byte by byte")]
-    fn nobody_shares_a_group() {
-        nobody_shares(GROUP_BYTES, 300);
+    fn no_two_buffers_share_a_group() {
+        no_two_share(GROUP_BYTES, 300);
     }
 
     /// More than one slab of them.
     #[test]
     #[cfg_attr(miri, ignore = "40 MiB, byte by byte")]
-    fn nobody_shares_a_page() {
-        nobody_shares(PAGE_BYTES, 10_000);
+    fn no_two_buffers_share_a_page() {
+        no_two_share(PAGE_BYTES, 10_000);
     }
 
     #[test]

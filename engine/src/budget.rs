@@ -1,14 +1,14 @@
-//! What all engines of a process may use together: memory, requests on their way, bytes on their way.
+//! What all engines of a process may use together: memory, requests in flight, bytes in flight.
 //!
 //! Memory is reserved when an engine is made and given back when it ends. A transfer takes its share when it starts:
-//! demand always gets it, whatever the limit says, because somebody waits; readahead gets it while there is some left and is
-//! otherwise refused, which harms nobody. Never: waits, or makes anybody wait.
+//! demand always gets it, whatever the limit says, because a caller waits; readahead gets it while there is some left and is
+//! otherwise refused, which fails no read. Never: waits, or blocks a caller.
 //!
 //! ```text
 //!   Engine::new ──reserve──► what was asked for, or what is left, or an error
 //!   demand ─────────────────► goes on, and is counted
 //!   readahead ──room left?──► goes on, and is counted
-//!                  └─ no ───► refused: its pages are absent again, and whoever wants them reads them by demand
+//!                  └─ no ───► refused: its pages are absent again, and a demand read fetches them when needed
 //! ```
 
 use crate::cgroup;
@@ -43,7 +43,7 @@ impl Default for BudgetLimits {
 pub struct BudgetUse {
     /// Bytes reserved by engines.
     pub memory_bytes: u64,
-    /// Requests on their way.
+    /// Requests in flight.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -68,7 +68,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of its own, for engines that are not to share with the rest of the process.
+    /// A separate budget, for engines that are not to share with the rest of the process.
     #[must_use]
     pub fn new(limits: BudgetLimits) -> Arc<Budget> {
         Arc::new(Budget {
@@ -127,7 +127,7 @@ impl Budget {
         }
     }
 
-    /// A transfer that somebody waits for starts.
+    /// A demand transfer starts.
     pub(crate) fn demand(self: &Arc<Budget>, bytes: u64) -> Claim {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -181,7 +181,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Nobody waited when it started.
+    /// No caller waited when it started.
     pub fn is_ahead(&self) -> bool {
         self.ahead
     }
@@ -232,7 +232,7 @@ mod tests {
     fn readahead_is_refused_and_demand_is_not() {
         let budget = tiny();
         let waited = [budget.demand(600), budget.demand(600), budget.demand(600)];
-        assert!(budget.ahead(1).is_none(), "three requests are on their way");
+        assert!(budget.ahead(1).is_none(), "three requests are in flight");
         drop(waited);
         assert_eq!((budget.usage().requests, budget.usage().bytes), (0, 0));
         let one = budget.ahead(999).expect("room");

@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_container_with_or_without_a_namespace_of_its_own() {
         let root = [("memory.max", "700\n")];
-        assert_eq!(limit_of("0::/\n", V2, &root), Some(700), "a namespace of its own: the root is its group");
+        assert_eq!(limit_of("0::/\n", V2, &root), Some(700), "a new namespace: the root is its group");
         assert_eq!(limit_of("0::/../other\n", V2, &root), Some(700), "outside of its namespace");
         let mounted = V2.replace(" / /sys", " /docker/abc /sys");
         assert_eq!(limit_of("0::/docker/abc\n", &mounted, &root), Some(700), "the host's name, its own part mounted");

@@ -3,7 +3,7 @@
 //! A buffer that a device writes into directly has to begin at a multiple of the device's granule. Without
 //! `unsafe` that is had by asking for a little more than needed and beginning at the first aligned byte; the
 //! rest of the allocation is never touched. Never: knows what the bytes are, grows, or zeroes memory twice. A
-//! recycled buffer holds old bytes until it is filled, so nobody hands out a byte that was not written.
+//! recycled buffer holds old bytes until it is filled, so no byte is returned that was not written.
 //!
 //! ```text
 //!   take ──► Chunk (one owner, writable) ──Arc::new──► shared, read only ──last Arc dropped──► spare list
@@ -46,7 +46,7 @@ impl MemoryMeter {
 #[derive(Debug)]
 pub struct Pool {
     page_bytes: usize,
-    /// What the strictest source asks of a buffer's address; a power of two. Only grows.
+    /// The strictest alignment of a source; a power of two. Only grows.
     align: AtomicUsize,
     most_spare: u64,
     /// By number of pages, less one.
@@ -55,7 +55,7 @@ pub struct Pool {
     prefaulter: BufferPrefaulter,
 }
 
-/// What a buffer lies in.
+/// The memory of a buffer.
 #[derive(Debug)]
 enum Memory {
     /// An allocation and where its aligned part begins.
@@ -191,7 +191,7 @@ impl Pool {
         // Dropped after the lock: freeing large memory takes its time.
         let mut surplus = Vec::new();
         self.lists(|lists| {
-            // Full of buffers of another size that nobody takes any more: those go.
+            // Full of buffers of another size that are not used any more: those go.
             while self.meter.spare_bytes() + size > self.most_spare {
                 let Some(fullest) = (0..MAX_PAGES).max_by_key(|&i| lists[i].len() * (i + 1)) else { break };
                 let Some(old) = lists[fullest].pop() else { break };
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_many_finds_them_ready() {
+    fn a_reader_that_takes_many_finds_them_ready() {
         let pool = Pool::new(4096, 512, 1 << 20);
         let taken: Vec<Chunk> = (0..80).map(|_| pool.take(1)).collect();
         // The thread needs a moment; it is given a minute.

@@ -89,7 +89,7 @@ impl Engine {
         }
         let (policy, config) = options.resolve(&storage)?;
         let cache_bytes = config.capacity_pages * config.page.bytes();
-        // What a source asks of addresses comes with the source.
+        // The alignment that a source needs comes with the source.
         let pool = Pool::new(config.page.bytes() as usize, 1, options.limits.spare_bytes);
         let log = match &options.event_log {
             None => None,
@@ -130,7 +130,7 @@ impl Engine {
         self.shared.driver.gauges().unwrap_or_default()
     }
 
-    /// How long sources took for what somebody waited for, and for what nobody did when it was begun.
+    /// How long sources took for demand fetches, and for fetches that began as readahead.
     #[must_use]
     pub fn latencies(&self) -> [Latencies; 2] {
         self.shared.driver.latencies()

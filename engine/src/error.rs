@@ -65,7 +65,7 @@ pub enum OpenError {
         /// What all of them may have.
         limit: u64,
     },
-    /// The engine has met an error of its own and reads no more.
+    /// The engine has had an internal error and reads no more.
     #[error("the engine stopped after an internal error; open the source anew and report a bug")]
     Stopped,
 }
@@ -108,7 +108,7 @@ pub enum ReadError {
         place: Place,
     },
     /// The source ends before its size says so.
-    #[error("{place}: the source ends before its own size; check that nobody truncates it")]
+    #[error("{place}: the source ends before its size; check that no program truncates it")]
     Short {
         /// What was read, and where.
         place: Place,
@@ -119,7 +119,7 @@ pub enum ReadError {
         /// What was read, and where.
         place: Place,
     },
-    /// The engine has met an error of its own and reads no more.
+    /// The engine has had an internal error and reads no more.
     #[error("{place}: the engine stopped after an internal error; open the source anew and report a bug")]
     Stopped {
         /// What was read, and where.
@@ -195,7 +195,7 @@ pub enum WriteError {
         /// Size of the source.
         size: u64,
     },
-    /// The engine has met an error of its own.
+    /// The engine has had an internal error.
     #[error("the engine stopped after an internal error; open the source anew and report a bug")]
     Stopped,
 }
@@ -213,7 +213,7 @@ impl WriteError {
     }
 }
 
-/// A failed read before anybody has said whose it was.
+/// A failed read without the name of its source yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The machine, or the source behind it, refused.

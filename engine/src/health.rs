@@ -33,10 +33,10 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
         return Some(format!("{policy} saw no sequence in {reads} reads, or was told that they are random"));
     }
     if stats.ra_ops == 0 && stats.ra_refused_bytes == 0 {
-        return Some(format!("all that {policy} planned was cached already, or lies beyond the end"));
+        return Some(format!("all that {policy} planned was cached already, or is beyond the end"));
     }
     if part(stats.ra_refused_bytes, stats.ra_planned_bytes) > NEARLY_ALL {
-        return Some("it is refused for want of memory or of requests on their way; allow a larger cache".to_string());
+        return Some("it is refused for lack of memory or of requests in flight; allow a larger cache".to_string());
     }
     if part(stats.ra_failed_bytes, stats.ra_bytes) > NEARLY_ALL {
         return Some("the source fails nearly all of it; look at the source".to_string());
@@ -48,7 +48,7 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     None
 }
 
-/// Most of what is read ahead is evicted and then asked for; or most of it is read in vain, and most reads that miss ask for
+/// Most of what is read ahead is evicted and then asked for; or most of it is read for nothing, and most reads that miss ask for
 /// what was there.
 fn thrashes(stats: &Stats) -> bool {
     // A miss is as long as any read. A window that begins where one was lost reads the rest of it ahead again, so of what
@@ -84,7 +84,7 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
         };
     }
     if most(stats.ra_refused_bytes, stats.ra_planned_bytes) {
-        return off("refused for want of memory or requests");
+        return off("refused for lack of memory or requests");
     }
     if stats.ra_ops == 0 {
         return off("what was planned was cached");

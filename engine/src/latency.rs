@@ -1,6 +1,6 @@
-//! How long sources took: a histogram of fixed buckets, kept by the driver and read by whoever reports.
+//! How long sources took: a histogram of fixed buckets, kept by the driver and read by reports.
 //!
-//! Never: knows a time of its own, or loses a count: every transfer is in exactly one bucket.
+//! Never: reads a clock, or loses a count: every transfer is in exactly one bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

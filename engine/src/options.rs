@@ -24,12 +24,12 @@ pub struct Options {
     pub readahead: Vec<Readahead>,
     /// A hint that every open description begins with: normal, sequential or random; another is not given. Default none.
     pub hint: Option<Advice>,
-    /// Bytes of pages that may be cached or on their way. Default 256 MiB.
+    /// Bytes of pages that may be cached or in flight. Default 256 MiB.
     pub cache_bytes: u64,
     /// Size of a cache page. Default 4096.
     pub page_bytes: u64,
     /// Most worker threads; they read ahead while callers work. Default is what the kind of storage takes ([`Defaults`]).
-    /// With 0 callers do all themselves, and readahead is read only once somebody waits for it.
+    /// With 0 callers do all themselves, and readahead is read only once a caller waits for it.
     pub threads: Option<u32>,
     /// How files are read. Default by io_uring where the kernel allows it.
     pub io: Io,
@@ -78,9 +78,9 @@ impl From<PolicySpec> for PolicyChoice {
 pub struct Limits {
     /// Largest fetch. Default 1 MiB: with 4 MiB the 99th percentile of sequential reads was 1.6 times as long (measured).
     pub max_fetch_bytes: u64,
-    /// Fetches on their way at once. Default 64.
+    /// Fetches in flight at once. Default 64.
     pub max_in_flight: u32,
-    /// Of these, fetches nobody waits for. Default 16, or more where the source answers more at once.
+    /// Of these, fetches that no caller waits for. Default 16, or more where the source answers more at once.
     pub max_ahead_in_flight: Option<u32>,
     /// Largest readahead that rides on a demand fetch. Default 128 KiB.
     pub max_piggyback_bytes: u64,
@@ -88,7 +88,7 @@ pub struct Limits {
     pub spare_bytes: u64,
 }
 
-/// Fetches on their way at once that nobody waits for, unless the source answers more.
+/// Fetches of readahead in flight at once, unless the source answers more.
 const AHEAD: u32 = 16;
 /// Most worker threads that a source may ask for.
 const MAX_WORKERS: u32 = 256;

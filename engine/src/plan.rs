@@ -2,11 +2,11 @@
 //!
 //! A list of ranges, read in its order; each is fetched before its turn, as many as fit into a window. Row groups of a
 //! Parquet file, tensors of a model, the blocks of a query: no policy can guess those, and none has to. Never: reads
-//! beyond the list, or fails for what was fetched in vain.
+//! beyond the list, or fails because of a useless fetch.
 //!
 //! ```text
 //!   ranges:  [read] [read] [next] [wanted] [wanted] [ ... ] [ ... ]
-//!                            │      └─ window: so many bytes are fetched and not read yet
+//!                            │      └─ window: this many bytes are fetched and not read yet
 //!                            └─ read_next: want what comes into the window, then read this one
 //! ```
 
@@ -33,7 +33,7 @@ const TOGETHER_BYTES: u64 = 1 << 20;
 /// while let Some(_range) = plan.read_next(&mut buf)? {
 ///     lengths.push(buf.len());
 /// }
-/// assert_eq!(lengths, [10, 100, 0], "the last lies behind the end");
+/// assert_eq!(lengths, [10, 100, 0], "the last is behind the end");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ReadPlan<'a> {

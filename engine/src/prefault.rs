@@ -1,9 +1,9 @@
 //! Memory made ready before it is needed: a thread that touches new buffers while readers wait for the device.
 //!
 //! The first touch of a page of memory is a fault, and on a machine whose memory comes from a host it can cost as
-//! much as a tenth of a fast read. A cache that fills pays it once for each page; here somebody else pays it, beside the
+//! much as a tenth of a fast read. A cache that fills pays it once for each page; here another thread pays it, beside the
 //! transfer. Never: needed for progress, or started for a reader that takes few buffers; with no thread to be had,
-//! every buffer is made by who needs it.
+//! every buffer is made by the thread that needs it.
 //!
 //! ```text
 //!   take ──► spare list of this size short? ──ring──► prefaulter: allocate, touch, put into the spare list
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl BufferPrefaulter {
-    /// Buffers of `pages` pages are short; `missed` tells that there was none at all.
+    /// Buffers of `pages` pages are short; `missed`: there was none at all.
     pub fn ring(&self, pool: &Arc<Pool>, pages: usize, missed: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.missed = state.missed.saturating_add(u32::from(missed));

@@ -27,7 +27,7 @@ pub struct Readahead {
     pub by_capacity: Vec<ByCapacity>,
 }
 
-/// Settings for sources of up to so many bytes.
+/// Settings for sources of up to this many bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByCapacity {
     /// The largest capacity that it is for.

@@ -109,7 +109,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a source, by name or as it is, with a cache of its own: the short way through an [`crate::Engine`] of its own.
+    /// Opens a source, by name or as it is, with a new cache: the short form of an [`crate::Engine`] with one file.
     ///
     /// # Errors
     /// The source cannot be read, or a setting does not fit.
@@ -141,7 +141,7 @@ impl Reader {
         self.source.defaults()
     }
 
-    /// A second open description on the same cache: with a readahead state of its own. That of a pinned reader is pinned to
+    /// A second open description on the same cache: with its own readahead state. That of a pinned reader is pinned to
     /// the same version.
     ///
     /// # Errors
@@ -176,8 +176,8 @@ impl Reader {
         Ok(self)
     }
 
-    /// Makes it read one version of one size only: where another reader is told once of a change and then reads the new
-    /// version, this one fails every read from the change on. For clients that cannot be told. Growth is a change to it, unless
+    /// Makes it read one version of one size only: where another reader gets one error for a change and then reads the new
+    /// version, this one fails every read from the change on. For clients that have no such error. Growth is a change to it, unless
     /// the caller has said that sources are appended to ([`Options::appending`]).
     #[must_use]
     pub fn pin_version(mut self) -> Reader {

@@ -1,7 +1,7 @@
 //! The locks, bells and threads of the driver: the standard ones, or, in a build with `--cfg shuttle`, those of a scheduler
 //! that runs one thread at a time and tries orders that a real one takes once in a million runs.
 //!
-//! There a wait with a time never ends by it: who is not called stands still, and the scheduler says so. Atomics stay
+//! There a timed wait never times out: a thread that is not woken is a deadlock, and the scheduler reports it. Atomics stay
 //! the standard ones; none of them guards anything.
 
 #[cfg(shuttle)]

@@ -1,4 +1,4 @@
-//! What the engine asks of the system and may be refused: threads, files, and mappings of memory (buffers, rings of io_uring).
+//! What the engine requests from the system, which may refuse it: threads, files, and mappings of memory (buffers, rings of io_uring).
 //!
 //! One place for all, so that a test can have the Nth request refused (`testing::refuse`): a real system refuses when it
 //! is short, which no test can arrange to the request. A refusal is an error of the caller, without a panic or a retry.

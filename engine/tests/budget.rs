@@ -1,4 +1,4 @@
-//! One budget for several engines: memory, requests and bytes on their way; readahead is refused first (P3, P4).
+//! One budget for several engines: memory, requests and bytes in flight; readahead is refused first (P3, P4).
 
 use crate::common::{named, quiet, read_and_check, watch};
 use foreread::testing::{FaultAction, Faulty};
@@ -17,7 +17,7 @@ fn options(budget: &Arc<Budget>) -> Options {
 }
 
 #[test]
-fn engines_share_memory_and_the_last_one_is_told() {
+fn engines_share_memory_and_the_last_one_is_refused() {
     let budget = Budget::new(BudgetLimits { memory_bytes: 8 * MIB, ..BudgetLimits::default() });
     let first = Engine::new(options(&budget)).expect("all of it");
     let second = Engine::new(options(&budget)).expect("what is left");
@@ -64,7 +64,7 @@ fn demand_goes_on_where_readahead_is_refused() {
         for at in 0..200 {
             read_and_check(&free, &mut buf, at * 4096, 0);
         }
-        // Nobody waits for these, so only a worker can take them, and may not.
+        // No caller waits for these, so only a worker can take them, and may not.
         free.prefetch(2 * MIB..3 * MIB).expect("taken");
         while budget.usage().refused_requests == 0 {
             std::thread::sleep(Duration::from_millis(1));
@@ -104,7 +104,7 @@ fn a_budget_without_bytes_leaves_reads_as_they_are() {
     let stats = reader.stats();
     assert_eq!((stats.failed_reads, stats.demand_reads), (0, 1024));
     let why = why_no_readahead("linux-6.18", &stats);
-    // A reader that comes to a readahead before a worker does reads it itself: somebody waits then.
+    // A reader that reaches a readahead before a worker does reads it itself: it is demand then.
     if stats.used_bytes == 0 {
         assert!(why.is_some_and(|why| why.starts_with("it is refused")), "{stats:?}");
     }

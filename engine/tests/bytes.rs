@@ -141,7 +141,7 @@ fn tiny_caches_and_other_pages() {
     }
 }
 
-/// Without workers every read ends all the same. Readahead that nobody joins stays unread, or is reaped by whoever comes next.
+/// Without workers every read ends all the same. Readahead that no read joins stays unread, or is reaped by the next caller.
 fn idle_crew(path: &str, options: Options) {
     let reader = Reader::open(path, options).expect("opens");
     std::thread::scope(|scope| {

@@ -19,7 +19,7 @@ const SIZE: usize = 1_000_001;
 /// A source to be checked, and what has to stay alive with it.
 struct Subject {
     source: Arc<dyn Source>,
-    /// Makes the storage hold version 1, of the same size; none where nobody could notice.
+    /// Makes the storage hold version 1, of the same size; none where it could not be noticed.
     replace: Option<Box<dyn Fn()>>,
     _keep: Box<dyn Any>,
 }
@@ -62,7 +62,7 @@ type Check = fn(&Subject);
 
 /// What each has to pass, in this order; the last one changes it.
 const CHECKS: &[(&str, Check)] = &[
-    ("its size is told", size),
+    ("its size is right", size),
     ("it describes itself in one line", describe),
     ("its granules are powers of two", granules),
     ("any offset, length, address and number of buffers", anything),
@@ -328,7 +328,7 @@ fn version(subject: &Subject) {
         );
         assert!(matches!(source.check(), Err(SourceError::Changed { .. })));
     }
-    assert!(reader.read_at(&mut [0; 4096], 0).is_err(), "a reader on it is told");
+    assert!(reader.read_at(&mut [0; 4096], 0).is_err(), "a reader on it gets an error");
     assert_eq!(source.accept(), SIZE as u64);
     right(&read(source, 5000, 4096).expect("the new version"), 4096, 1);
     crate::common::read_and_check(&reader, &mut [0; 300_000], 500_000, 1);

@@ -73,7 +73,7 @@ fn a_file_ends_at_the_largest_offset_of_the_system() {
     assert_eq!(reader.read_at(&mut [0; 4096], u64::MAX).expect("past the end"), 0);
 }
 
-/// Answers that stop short are asked to go on; one that comes to nothing twice is the end, and an error before the size.
+/// Answers that stop short are asked to go on; one that returns nothing twice is the end, and an error before the size.
 #[test]
 fn short_answers_are_continued() {
     watch();
@@ -192,9 +192,9 @@ fn a_busy_source_is_asked_again_by_the_next_read() {
     assert_eq!(read_and_check(&reader, &mut buf, 8192, 0), 4096);
 }
 
-// ---- in a process of its own ----
+// ---- in a new process ----
 
-/// Runs one test of this file again, in a process of its own, with this variable set.
+/// Runs one test of this file again, in a new process, with this variable set.
 fn again(test: &str, variable: &str) -> std::process::Child {
     let me = std::env::current_exe().expect("a path");
     let mut child = Command::new(me);
@@ -210,10 +210,10 @@ fn finish(child: std::process::Child) {
 
 /// With no descriptor left, clients wait or are turned away, those that are in are served, and room that is made is used.
 #[test]
-fn without_descriptors_who_is_in_is_served() {
+fn without_descriptors_connected_clients_are_served() {
     const CHILD: &str = "FOREREAD_TEST_DESCRIPTORS";
     if std::env::var_os(CHILD).is_none() {
-        return finish(again("without_descriptors_who_is_in_is_served", CHILD));
+        return finish(again("without_descriptors_connected_clients_are_served", CHILD));
     }
     let served = Served::new(named(MIB));
     let mut clients = [served.client(), served.client()];

@@ -54,7 +54,7 @@ fn the_last_reader_takes_the_pages_along_and_no_other_does() {
     assert_eq!((engine.gauges().files, engine.gauges().pages), (1, 256), "only the other file's pages are left");
 }
 
-/// The number of a closed file is used again while its readahead is still on its way: what arrives late is nobody's.
+/// The number of a closed file is used again while its readahead is still in flight: bytes that arrive late are discarded.
 #[test]
 fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
     watch();
@@ -67,7 +67,7 @@ fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
         });
         let reader = engine.open(Arc::new(slow)).expect("opened");
         read_and_check(&reader, &mut buf, 0, n);
-        // Meets the mark: the next window goes out, and nobody waits for it.
+        // Reaches the mark: the next window goes out, and no read waits for it.
         read_and_check(&reader, &mut buf, 64 << 10, n);
         drop(reader);
         let next = engine.open(of_version(4 << 20, n + 1000)).expect("opened");
@@ -76,7 +76,7 @@ fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
         }
         quiet(&next);
     }
-    assert!(engine.stats().doomed_fetches > 0, "something was on its way: {:?}", engine.stats());
+    assert!(engine.stats().doomed_fetches > 0, "something was in flight: {:?}", engine.stats());
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn read_another(engine: &Engine) {
     assert!(again.size() == 4 << 20 && engine.stats().demand_reads > 80);
 }
 
-/// A source that hangs in any of its methods holds up those who read it, and no reader of another file.
+/// A source that hangs in any of its methods blocks its readers, and no reader of another file.
 #[test]
 fn no_source_call_holds_up_another_file() {
     watch();

@@ -13,7 +13,7 @@
 //! | F5 | a reply shorter than asked at an edge of ours | regressions::hf_mount_12 |
 //! | F6 | truncated, grown | files::shrunk_while_it_is_read files::appended_by_another_thread regressions::fsspec_110 regressions::s3fs_220 |
 //! | F7 | replaced | files::replies_never_mix_versions regressions::mountpoint_136 object::a_stream_over_a_replaced_object_never_mixes |
-//! | F8 | a server that ignores the range, or lies | object::what_no_retry_can_mend_is_refused_at_once nbd::a_server_that_lies_is_left |
+//! | F8 | a server that ignores the range, or answers wrongly | object::what_no_retry_can_mend_is_refused_at_once nbd::a_server_that_answers_wrongly_is_left |
 //! | F9 | a hung request, a dribbling body | regressions::aws_js_8098 regressions::wal_rus_28 object::each_deadline_ends_what_it_is_for |
 //! | F10 | a caller goes away | faults::dropped_while_busy regressions::foyer_1286 uring::dropped_at_every_moment |
 //! | F11 | io_uring is missing or forbidden | uring::forbidden_or_missing_it_falls_back_and_says_so uring::refused_in_the_middle regressions::rocksdb_14337 |
@@ -22,13 +22,13 @@
 //! | F15 | writers outside | files::overwritten writes::our_own_writes_are_no_change_and_those_of_others_are |
 //! | F16 | thrash | rules::what_was_evicted_unused_and_then_demanded_is_thrash faults::slow_and_shared |
 //! | F17 | NBD: hostile clients | nbd::bad_clients_lose_their_connection_and_no_other validate::each_rule_has_its_error fuzz::conversations_with_a_whole_server |
-//! | F17 | NBD: many clients | nbd::one_client_too_many_is_turned_away nbd_turns::idle_clients_cost_nothing_and_active_ones_share nbd_turns::slow_clients_hold_up_nobody |
+//! | F17 | NBD: many clients | nbd::one_client_too_many_is_refused nbd_turns::idle_clients_cost_nothing_and_active_ones_share nbd_turns::slow_clients_delay_no_other |
 //! | F18 | FUSE: unmounted under load | fuse::unmounted_under_load_it_leaves_an_empty_folder |
 //! | F21 | arithmetic at the ends | edges::the_largest_offsets_and_the_smallest_sizes edges::a_file_ends_at_the_largest_offset_of_the_system |
 //! | F22 | the clock | edges::equal_times_and_a_clock_that_never_goes_back |
-//! | F24 | librbd: absent, dying, late | rbd::closing_waits_for_reads_whose_caller_went_away rbd::a_cluster_that_dies_fails_the_reads_and_hangs_nobody |
-//! | F25 | who may connect | nbd::a_socket_is_private_and_takes_nobodys_place values::a_port_alone_stays_on_this_machine |
-//! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_who_is_in_is_served edges::an_interrupted_call_is_made_again edges::a_busy_source_is_asked_again_by_the_next_read |
+//! | F24 | librbd: absent, dying, late | rbd::closing_waits_for_reads_whose_caller_went_away rbd::a_cluster_that_dies_fails_the_reads_and_hangs_none |
+//! | F25 | which clients may connect | nbd::a_socket_is_private_and_replaces_no_other values::a_port_alone_stays_on_this_machine |
+//! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_connected_clients_are_served edges::an_interrupted_call_is_made_again edges::a_busy_source_is_asked_again_by_the_next_read |
 
 use crate::common::{Rng, alone, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
@@ -64,23 +64,23 @@ fn open(source: Arc<Faulty<Mem>>, policy: &str) -> Reader {
 }
 
 /// The same, read by a queue that ends transfers late and out of order. Without a worker, so that a caller that does not
-/// reap, or does not call the next one, stands still.
+/// reap, or does not call the next one, hangs.
 fn open_queued(source: Arc<Faulty<Mem>>, policy: &str, seed: u64) -> (Arc<Queued<Arc<Faulty<Mem>>>>, Reader) {
     let queued = Arc::new(Queued::new(source, seed));
     let options = Options::default().policy(policy).cache_bytes(256 << 10).threads(0);
     (Arc::clone(&queued), Reader::open(queued, options).expect("opens"))
 }
 
-/// Tells the story; returns how many reads failed. Every error is the injected one, every byte is right.
+/// Runs the story; returns how many reads failed. Every error is the injected one, every byte is right.
 fn tell(readers: &[&Reader; 2], story: &[(usize, u64, usize)]) -> u64 {
     let mut failed = 0;
     let mut buf = vec![0; SIZE as usize];
-    for &(who, offset, len) in story {
+    for &(reader, offset, len) in story {
         if len == 0 {
-            readers[who].advise(Advice::WillNeed, 0..SIZE).expect("taken");
+            readers[reader].advise(Advice::WillNeed, 0..SIZE).expect("taken");
             continue;
         }
-        match readers[who].read_at(&mut buf[..len], offset) {
+        match readers[reader].read_at(&mut buf[..len], offset) {
             Ok(read) => {
                 assert_eq!(read as u64, (len as u64).min(SIZE - offset));
                 testing::check(&buf[..read], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -138,7 +138,7 @@ fn the_nth_fetch_fails_for_every_n() {
     println!("{runs} runs");
 }
 
-/// The same with transfers that are handed to a queue and nobody's thread waits for.
+/// The same with transfers that are handed to a queue and that no thread waits for.
 #[test]
 fn the_nth_transfer_fails_for_every_n() {
     crate::common::watch();
@@ -176,7 +176,7 @@ fn the_nth_transfer_fails_for_every_n() {
     assert!(taken > 1000);
 }
 
-/// The queue goes on no longer, from any transfer on: threads and callers read the rest, and nobody notices.
+/// The queue goes on no longer, from any transfer on: threads and callers read the rest, and no caller notices.
 #[test]
 fn the_queue_refuses_from_the_nth_transfer_on() {
     crate::common::watch();
@@ -199,7 +199,7 @@ fn the_queue_refuses_from_the_nth_transfer_on() {
     }
 }
 
-/// Callers wait at one queue, for their own bytes and for each other's; nobody is forgotten, with workers and without.
+/// Callers wait at one queue, for their own bytes and for each other's; no caller is forgotten, with workers and without.
 #[test]
 fn callers_take_turns_at_the_queue() {
     crate::common::watch();
@@ -226,9 +226,9 @@ fn callers_take_turns_at_the_queue() {
     }
 }
 
-/// Whoever sits at the queue and has his bytes goes home: one who sleeps has to be called to the queue, since nobody else will.
+/// A reaper that has its bytes leaves: a sleeping caller has to be woken to reap, since no other thread will.
 #[test]
-fn who_leaves_the_queue_calls_the_next() {
+fn a_reaper_that_leaves_wakes_the_next() {
     crate::common::watch();
     for seed in 0..40 {
         let queued = Arc::new(Queued::new(named(SIZE), seed));
@@ -271,7 +271,7 @@ fn dropped_with_transfers_under_way() {
     assert!(busy > 30, "{busy} times there was something under way");
 }
 
-/// 20 % of the reads that nobody waits for fail. No demand read does.
+/// 20 % of the readahead fetches fail. No demand read does.
 #[test]
 fn failing_readahead_fails_no_read() {
     crate::common::watch();
@@ -279,8 +279,8 @@ fn failing_readahead_fails_no_read() {
     let rng = Mutex::new(Rng(9));
     let seen = Arc::clone(&waited);
     let rule = move |call: Call| {
-        let meets = |r: &Range<u64>| r.start < call.offset + call.len && call.offset < r.end;
-        let demanded = seen.lock().expect("no panic").iter().any(meets);
+        let overlaps = |r: &Range<u64>| r.start < call.offset + call.len && call.offset < r.end;
+        let demanded = seen.lock().expect("no panic").iter().any(overlaps);
         let unlucky = rng.lock().expect("no panic").below(5) == 0;
         if unlucky && !demanded { FaultAction::Fail(EIO) } else { FaultAction::Pass }
     };
@@ -424,7 +424,7 @@ fn an_early_end_is_short() {
     clean(&reader);
 }
 
-/// A source with a bug is a source with an error; nobody hangs.
+/// A source with a bug is a source with an error; no caller hangs.
 #[test]
 fn a_panic_is_an_error() {
     crate::common::watch();
@@ -443,7 +443,7 @@ fn a_panic_is_an_error() {
     clean(&reader);
 }
 
-/// The last reader goes while readahead is still on its way: dropping waits for it, and nothing stays.
+/// The last reader goes while readahead is still in flight: dropping waits for it, and nothing stays.
 #[test]
 fn dropped_while_busy() {
     crate::common::watch();
@@ -604,7 +604,7 @@ fn a_server_without_its_first_thread_is_an_error() {
     });
 }
 
-/// Memory of its own that the system does not map: buffers come from the allocator, and every read is right.
+/// Memory that the system does not map: buffers come from the allocator, and every read is right.
 #[test]
 fn the_nth_mapping_is_refused_for_every_n() {
     alone(module_path!(), "the_nth_mapping_is_refused_for_every_n", || {

@@ -1,4 +1,4 @@
-//! Files that are odd, or that somebody changes while they are read.
+//! Files that are odd, or that another program changes while they are read.
 //!
 //! Never: a check of what cannot be noticed (SEMANTICS.md names that).
 
@@ -234,7 +234,7 @@ fn copied_over_again_and_again() {
     });
 }
 
-/// A reader that is pinned takes no growth, were it an append or not; unless its caller has said that files are appended to.
+/// A pinned reader accepts no growth, append or not; unless its caller has said that files are appended to.
 #[test]
 fn growth_is_a_change_to_a_pinned_reader() {
     crate::common::watch();
@@ -257,7 +257,7 @@ fn growth_is_a_change_to_a_pinned_reader() {
     }
 }
 
-/// Another version: each reader is told once, and then reads the new bytes and no old ones.
+/// Another version: each reader gets one error, and then reads the new bytes and no old ones.
 #[test]
 fn overwritten() {
     crate::common::watch();
@@ -354,7 +354,7 @@ impl Source for InPairs {
 
 /// Two fetches come back with the news of one change: it is one change, and each reader hears of it once.
 #[test]
-fn each_reader_is_told_once() {
+fn each_reader_gets_one_error() {
     crate::common::watch();
     let source = Arc::new(InPairs(Mem::new(pattern(0, 1 << 20, 1)), Barrier::new(2)));
     let first = Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opens");
@@ -451,7 +451,7 @@ fn through_the_page_cache() {
     assert_eq!(read_and_check(&reader, &mut buf, 3, 0), 299_997);
 }
 
-/// A block device by its node in /dev, which lies in a devtmpfs and is read past the page cache all the same.
+/// A block device by its node in /dev, which is in a devtmpfs and is read past the page cache all the same.
 #[test]
 fn a_block_device_is_read_directly() {
     crate::common::watch();
@@ -474,7 +474,7 @@ fn a_block_device_is_read_directly() {
     check_memory(&quiet(&reader), 4096);
 }
 
-/// A device that became larger (a volume that was extended) is read on, and a reader that is pinned to its size is told.
+/// A device that became larger (a volume that was extended) is read on, and a reader that is pinned to its size gets an error.
 #[test]
 fn a_block_device_that_grew() {
     crate::common::watch();

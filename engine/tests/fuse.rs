@@ -1,4 +1,4 @@
-//! Real mounts: right bytes, one version under a number, nobody behind another's slow file, and an end without remains.
+//! Real mounts: right bytes, one version under a number, no reader delayed by another's slow file, and a clean end.
 
 use crate::common::{Rng, watch};
 use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Unmounted};
@@ -40,7 +40,7 @@ impl Here {
 
 impl Drop for Here {
     fn drop(&mut self) {
-        // After a failed check; nobody waits for who still has files open.
+        // After a failed check; open files are not waited for.
         if self.runs.is_some() {
             let _ = self.stop.stop();
         }
@@ -261,7 +261,7 @@ fn readers_never_see_a_mix_while_a_file_is_replaced() {
                     if File::open(here.path("file")).and_then(|mut f| f.read_to_end(&mut bytes)).is_err() {
                         continue;
                     }
-                    // The first word tells the version, and all others must be of the same.
+                    // The first word has the version, and all others must be of the same.
                     let (_, version) = testing::name_of(bytes[..8].try_into().expect("eight bytes"));
                     assert_eq!(bytes.len(), size);
                     testing::check(&bytes, 0, version).expect("one version");
@@ -345,7 +345,7 @@ for flags in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
 
 /// More requests wait for a slow file than there are threads: another file is read all the same.
 #[test]
-fn a_slow_file_keeps_nobody_else_waiting() {
+fn a_slow_file_delays_no_other_reader() {
     if !can_mount() {
         return;
     }
@@ -362,7 +362,7 @@ fn a_slow_file_keeps_nobody_else_waiting() {
                 done.send("slow").expect("counted");
             });
         }
-        // All of them are on their way: the last one has asked its source.
+        // All of them are in flight: the last one has asked its source.
         while here.engine.gauges().running_fetches < 40 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -413,7 +413,7 @@ fn unmounted_under_load_it_leaves_an_empty_folder() {
 }
 
 #[test]
-fn what_is_not_fit_to_mount_on_is_told_in_one_line() {
+fn an_unfit_mount_point_is_one_error_line() {
     if !can_mount() {
         return;
     }
@@ -445,7 +445,7 @@ mod of_a_bucket {
         mount_with(tree, &FuseSettings { attr_ttl, ..FuseSettings::default() }, small())
     }
 
-    /// `count` files in folders of 100, each with bytes of its own.
+    /// `count` files in folders of 100, each with its own bytes.
     fn files(server: &BucketServer, count: u16) -> Vec<String> {
         let name = |n: u16| format!("d{:02}/file{n:04}", n / 100);
         (0..count).for_each(|n| server.put(&name(n), testing::pattern(0, 100 + usize::from(n) * 7, n)));

@@ -217,7 +217,7 @@ fn the_port_answers_one_request_and_hangs_up() {
     assert!(get(&url, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "x".repeat(9000));
     assert!(get(&url, &long).starts_with("HTTP/1.1 431"), "a head of 9000 bytes");
-    // One who says nothing is hung up, and the next one is answered.
+    // A silent client is disconnected, and the next one is answered.
     let mut silent =
         TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/metrics")).expect("connected");
     silent.write_all(b"GET /met").expect("sent");
@@ -226,5 +226,5 @@ fn the_port_answers_one_request_and_hangs_up() {
     let address = url.clone();
     drop(server);
     let host = address.trim_start_matches("http://").trim_end_matches("/metrics");
-    assert!(TcpStream::connect(host).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(host).is_err(), "no listener any more");
 }

@@ -82,7 +82,7 @@ fn what_is_refused_is_answered_and_the_client_goes_on() {
     assert_eq!((requests, failed_requests, bytes), (3, 3, 10));
 }
 
-/// A client is told one size: a file that a longer one is copied over, or that is appended to, ends its connection; one that was
+/// A client gets one size: a file that a longer one is copied over, or that is appended to, ends its connection; one that was
 /// opened with `appending` is read on.
 #[test]
 fn growth_ends_the_connection() {
@@ -177,7 +177,7 @@ fn a_server_that_died_is_connected_to_again() {
         std::thread::sleep(Duration::from_millis(20));
     }
     testing::check(&buf, 2 * MIB, 0).expect("right bytes");
-    // Started anew in less time than a read waits: nobody notices.
+    // Restarted in less time than a read waits: no read fails.
     end(server);
     let server = std::thread::scope(|scope| {
         let server = scope.spawn(|| {
@@ -200,7 +200,7 @@ fn an_error_in_the_middle_of_an_answer_hangs_up() {
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     client.send(command::READ, 1, 5 * MIB, 4096);
-    assert_eq!(client.answer(), (1, errno::EIO), "an error at the start is told");
+    assert_eq!(client.answer(), (1, errno::EIO), "an error at the start is reported");
     client.send(command::READ, 2, 3 * MIB, 2 << 20);
     assert_eq!(client.answer(), (2, 0));
     let mut all = Vec::new();
@@ -211,7 +211,7 @@ fn an_error_in_the_middle_of_an_answer_hangs_up() {
 }
 
 /// Half a greeting, half a request, silence, garbage, and an answer that is not taken: each loses its own connection,
-/// soon, and nobody else's.
+/// soon, and no other.
 #[test]
 fn bad_clients_lose_their_connection_and_no_other() {
     let settings = NbdSettings {
@@ -252,7 +252,7 @@ fn bad_clients_lose_their_connection_and_no_other() {
 }
 
 #[test]
-fn one_client_too_many_is_turned_away() {
+fn one_client_too_many_is_refused() {
     let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
     let served = Served::of(reader, NbdSettings { max_clients: 2, ..NbdSettings::default() });
     let (mut one, two) = (served.client(), served.client());
@@ -288,7 +288,7 @@ fn a_changed_source_ends_its_connections_and_new_ones_see_it() {
 }
 
 #[test]
-fn a_socket_is_private_and_takes_nobodys_place() {
+fn a_socket_is_private_and_replaces_no_other() {
     let served = Served::new(named(MIB));
     let mode = std::fs::metadata(served.path()).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -330,7 +330,7 @@ fn a_server_that_comes_back_is_found_again() {
     let source = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).expect("connected");
     testing::check(&read(&source, 0, 100), 0, 0).expect("right bytes");
     end(first);
-    let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0).expect_err("nobody there");
+    let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0).expect_err("no server");
     assert!(error.to_string().contains("No such file"), "{error}");
     let second = start(MIB);
     testing::check(&read(&source, 50, 100), 50, 0).expect("right bytes");
@@ -344,14 +344,14 @@ fn a_server_that_comes_back_is_found_again() {
     end(third);
 }
 
-/// A server that lies costs its connection, and never a wrong byte.
+/// A server that answers wrongly loses its connection, and gives never a wrong byte.
 #[test]
-fn a_server_that_lies_is_left() {
+fn a_server_that_answers_wrongly_is_left() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
-    let lies: Vec<Vec<u8>> = vec![
+    let wrong_answers: Vec<Vec<u8>> = vec![
         b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n".to_vec(),
         [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &[0, 0]].concat(),
         // An answer of 4 GiB.
@@ -368,7 +368,7 @@ fn a_server_that_lies_is_left() {
     ];
     let expected = ["no NBD server", "too old", "an answer of over 65536 bytes"];
     let server = std::thread::spawn(move || {
-        for lie in lies {
+        for lie in wrong_answers {
             let (mut stream, _) = listener.accept().expect("a client");
             stream.write_all(&lie).expect("sent");
             // Until the client leaves.
@@ -403,7 +403,7 @@ fn an_answer_that_dribbles_ends() {
         let (mut slow, _) = listener.accept().expect("a client");
         dribble(&mut slow, &hello);
         drop(slow);
-        // A read that failed is tried again, each time on a connection of its own.
+        // A read that failed is tried again, each time on a new connection.
         for stream in listener.incoming() {
             let mut stream = stream.expect("a client");
             stream.write_all(&hello).expect("sent");

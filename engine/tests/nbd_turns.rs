@@ -1,4 +1,4 @@
-//! Who of the NBD server's clients is served when: none waits for another that is slow, or for itself.
+//! The order in which the NBD server serves clients: none waits for another that is slow, or for itself.
 //!
 //! Never: a time that is measured. What would stand still ends after 20 s, and fails.
 
@@ -40,7 +40,7 @@ fn meeting(many: u64, from: u64) -> (Mem, Arc<AtomicU64>) {
     (slow, begun)
 }
 
-/// A client that has eight requests on their way has them read at the same time; one that waits has one thread.
+/// A client that has eight requests in flight has them read at the same time; one that waits has one thread.
 #[test]
 fn misses_of_one_client_overlap() {
     let most = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
@@ -90,7 +90,7 @@ fn what_comes_during_a_miss_is_taken() {
 
 /// Far more of them than cores: those that stop in the middle of a request, that take no answers, and whose misses take long.
 #[test]
-fn slow_clients_hold_up_nobody() {
+fn slow_clients_delay_no_other() {
     let (slow, waiting) = meeting(16, 32 * MIB);
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
     let served = Served::of(reader, NbdSettings::default());
@@ -189,10 +189,10 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
     assert!(comes(|| (served.counts)().owed_bytes == 0), "{:?}", (served.counts)());
 }
 
-/// A request, a payload or an answer that goes on byte by byte has the time of one that stands still: none may keep a thread
-/// for ever by a byte now and then.
+/// A request, a payload or an answer that goes on byte by byte has the time of one that is silent: none may keep a thread
+/// by a byte now and then.
 #[test]
-fn who_dribbles_loses_the_connection_and_no_other() {
+fn a_dribbling_client_loses_its_connection_and_no_other() {
     let stall = Duration::from_millis(400);
     let reader = Reader::open(Arc::new(Mem::new(testing::pattern(0, 4 << 20, 0))), Options::default()).expect("opened");
     let served = Served::of(reader, NbdSettings { stall, writable: true, ..NbdSettings::default() });
@@ -235,7 +235,7 @@ fn who_dribbles_loses_the_connection_and_no_other() {
     });
 }
 
-/// Many that are idle, some that read, all at once: nobody fails, nobody waits for another for ever, memory stays where it
+/// Many that are idle, some that read, all at once: no client fails, none waits for another without end, memory stays where it
 /// belongs. The larger form that is measured: bench/nbd-clients.
 #[test]
 fn idle_clients_cost_nothing_and_active_ones_share() {
@@ -259,7 +259,7 @@ fn idle_clients_cost_nothing_and_active_ones_share() {
     });
     let counts = (served.counts)();
     assert_eq!((counts.bytes, counts.failed_requests, counts.turned_away), (64 * MIB, 0, 0));
-    // The cache, and one fetch on its way for each active client.
+    // The cache, and one fetch in flight for each active client.
     assert!(meter.held_bytes() <= 2 * (4 + 16) * MIB, "{} bytes", meter.held_bytes());
     for client in &mut idle {
         client.send(command::READ, 1, 5, 10);

@@ -1,4 +1,4 @@
-//! Objects over HTTP, against a server that tells every lie, and over S3, against versitygw. After each lie: the right
+//! Objects over HTTP, against a server that gives every wrong answer, and over S3, against versitygw. After each wrong answer: the right
 //! bytes or one error line, no hang, and the next read starts clean.
 
 use crate::common::{Rng, named, quiet, watch};
@@ -90,7 +90,7 @@ fn objects_of_no_bytes_and_of_one() {
 }
 
 /// A server that looks at no condition answers 416 for a part beyond the new end. That is a change, and nothing cached of the
-/// old object is served after it; an object of the same length or longer that answers so only lies.
+/// old object is served after it; an object of the same length or longer that answers so is only wrong.
 #[test]
 fn an_object_that_shrank_has_changed() {
     for date in [None, Some("Sat, 21 Nov 2026 10:00:00 GMT")] {
@@ -111,7 +111,7 @@ fn an_object_that_shrank_has_changed() {
     }
 }
 
-/// A lie that nobody can mend by asking again: one request, one line.
+/// A wrong answer that no retry can mend: one request, one line.
 #[test]
 fn what_no_retry_can_mend_is_refused_at_once() {
     for (lie, words) in [
@@ -145,7 +145,7 @@ fn what_no_retry_can_mend_is_refused_at_once() {
 /// Each of these passes when it is asked again: right bytes, and the retries counted.
 #[test]
 fn what_passes_is_asked_for_again() {
-    let lies = [
+    let wrong_answers = [
         Lie::Status(500, None),
         Lie::Status(503, Some(0)),
         Lie::Status(429, None),
@@ -173,7 +173,7 @@ fn what_passes_is_asked_for_again() {
     };
     // Three of them wait for deadlines.
     std::thread::scope(|scope| {
-        lies.map(|lie| scope.spawn(|| each(lie))).map(|lie| lie.join().expect("as it should be"))
+        wrong_answers.map(|lie| scope.spawn(|| each(lie))).map(|lie| lie.join().expect("as it should be"))
     });
 }
 
@@ -210,7 +210,7 @@ fn each_deadline_ends_what_it_is_for() {
         server.lie(lie, 1);
         let line = read(&object, 0, 50_000).expect_err(words).to_string();
         assert!(line.contains(words), "{line}");
-        // A busy machine may be late once more, but not for ever.
+        // A busy machine may be late once more, but not always.
         let bytes = (0..50).find_map(|_| read(&object, 0, 50_000).ok()).expect("it is not late any more");
         testing::check(&bytes, 0, 0).expect("right bytes");
     }
@@ -232,7 +232,7 @@ fn a_large_body_that_moves_is_not_ended() {
 }
 
 #[test]
-fn another_version_is_told_until_it_is_accepted() {
+fn another_version_is_an_error_until_it_is_accepted() {
     let date = "Sat, 21 Nov 2026 10:00:00 GMT";
     let later = "Sat, 21 Nov 2026 10:00:01 GMT";
     for (etag, told_by, new_etag, new_date, new_size) in [
@@ -335,11 +335,11 @@ fn a_stream_over_a_bad_link_is_right() {
     let options =
         Options { limits: foreread::Limits { max_fetch_bytes: 256 * KIB, ..Default::default() }, ..Options::default() };
     let reader = Reader::open(Arc::clone(&source), options.cache_bytes(4 * MIB)).expect("opened");
-    let lies =
+    let wrong_answers =
         [Lie::Status(503, None), Lie::Reset(5000), Lie::Close(40_000), Lie::Stall(100), Lie::Status(429, Some(0))];
     let mut buf = vec![0; 100_000];
     for (n, offset) in (0..8 * MIB).step_by(buf.len()).enumerate() {
-        server.lie(lies[n % lies.len()].clone(), 1);
+        server.lie(wrong_answers[n % wrong_answers.len()].clone(), 1);
         let len = reader.read_at(&mut buf, offset).unwrap_or_else(|error| panic!("{error}"));
         testing::check(&buf[..len], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
@@ -381,8 +381,8 @@ fn what_cannot_be_opened_says_why_in_one_line_without_secrets() {
     assert!(refused(&own("object"), settings()).contains("answered 503; try again later"));
     let tls = refused(&format!("https://user:secret@127.0.0.1:{port}/object"), settings());
     assert!(tls.contains("https://127.0.0.1"), "{tls}");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
-    assert!(refused(&format!("http://user:secret@{nobody}/x"), settings()).contains("cannot be made"));
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    assert!(refused(&format!("http://user:secret@{free}/x"), settings()).contains("cannot be made"));
 
     // What was sent, and where it is shown.
     let object = Object::open_with(&own("object"), settings()).expect("opened");

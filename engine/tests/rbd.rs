@@ -133,7 +133,7 @@ fn sequential_reads_are_read_ahead() {
 }
 
 #[test]
-fn an_image_says_how_it_lies_in_objects() {
+fn an_image_says_how_it_is_laid_out_in_objects() {
     let Some(cluster) = cluster() else { return };
     let create = |args: &[&str]| cluster.run("rbd", &[&["create", "--size", "16M"], args].concat()).expect("created");
     create(&["rbd/plain"]);
@@ -168,7 +168,7 @@ fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
     let head = Rbd::open_with(&uri(&cluster, "sizes"), &quiet).expect("open");
     let snap = Rbd::open_with(&uri(&cluster, "sizes@first"), &quiet).expect("open");
     resize("7M");
-    assert_eq!(head.size(), 6 * MIB, "nobody has asked");
+    assert_eq!(head.size(), 6 * MIB, "not checked yet");
     assert_eq!(head.check(), Ok(7 * MIB));
     assert_eq!(read(&head, 6 * MIB - 10, 20).expect("bytes")[10..], [0; 10], "what is new is zero");
     resize("5M");
@@ -186,7 +186,7 @@ fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
 }
 
 #[test]
-fn another_image_of_the_name_is_noticed_by_itself_and_told_once() {
+fn another_image_of_the_name_is_noticed_and_reported_once() {
     let Some(cluster) = cluster() else { return };
     import(&cluster, "twice", 4 * MIB);
     let settings = RbdSettings { look_every: Some(Duration::from_millis(20)), ..RbdSettings::default() };
@@ -237,7 +237,7 @@ fn a_cluster_that_is_not_there_is_given_up() {
     std::fs::write(&path, text.replace(line, "mon host = [v2:127.0.0.1:1,v1:127.0.0.1:2]")).expect("room");
     let settings = RbdSettings::default().with("client_mount_timeout", 1).with("rados_mon_op_timeout", 1);
     let name = format!("rbd:rbd/x?conf={}", path.display());
-    let error = Rbd::open_with(&name, &settings).map(|_| ()).expect_err("nobody there").to_string();
+    let error = Rbd::open_with(&name, &settings).map(|_| ()).expect_err("no cluster").to_string();
     let conf = path.display();
     assert_eq!(
         error,
@@ -249,7 +249,7 @@ fn a_cluster_that_is_not_there_is_given_up() {
 }
 
 #[test]
-fn a_cluster_that_dies_fails_the_reads_and_hangs_nobody() {
+fn a_cluster_that_dies_fails_the_reads_and_hangs_none() {
     let Some(cluster) = cluster() else { return };
     import(&cluster, "dies", 8 * MIB);
     // librados asks for a new map once a request is older than its own limit: that has to be below the deadline.
@@ -266,7 +266,7 @@ fn a_cluster_that_dies_fails_the_reads_and_hangs_nobody() {
             let reader = reader.try_clone().expect("open");
             scope.spawn(move || {
                 let mut buf = vec![0; 4096];
-                let error = reader.read_at(&mut buf, 6 * MIB + i * 4096).expect_err("nobody answers");
+                let error = reader.read_at(&mut buf, 6 * MIB + i * 4096).expect_err("no answer");
                 assert!(error.to_string().contains("Connection timed out"), "{error}");
             });
         }
@@ -281,7 +281,7 @@ fn a_cluster_that_dies_fails_the_reads_and_hangs_nobody() {
 fn closing_waits_for_reads_whose_caller_went_away() {
     let Some(cluster) = cluster() else { return };
     import(&cluster, "closing", 8 * MIB);
-    // It waits less than librbd does: the read ends when nobody waits any more.
+    // It waits less than librbd does: the read ends when no caller waits any more.
     let settings = RbdSettings { patience: Duration::from_millis(50), look_every: None, ..RbdSettings::default() };
     let source = Rbd::open_with(&uri(&cluster, "closing"), &settings).expect("open");
     signal(&cluster, "-STOP");

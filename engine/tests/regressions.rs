@@ -1,6 +1,6 @@
 //! Bugs that other projects had: one room for each, named after the project and the number there, with what happened.
 //!
-//! The same circumstances, made here, must come out right. Never: a judgement on anybody; these are the bugs that good
+//! The same circumstances, made here, must come out right. Never: a judgement; these are the bugs that good
 //! programs of this kind have, and most were found by users.
 
 use crate::common::nbd as served;
@@ -76,7 +76,7 @@ fn hf_mount_12() {
     }
 }
 
-/// foyer #1286: a read was dropped while its I/O was on its way, and its buffer was freed and used again under it.
+/// foyer #1286: a read was dropped while its I/O was in flight, and its buffer was freed and used again under it.
 #[test]
 fn foyer_1286() {
     watch();
@@ -87,7 +87,7 @@ fn foyer_1286() {
         let meter = reader.meter();
         let mut buf = vec![0; 32 << 10];
         (0..4).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 15, 0), 32 << 10));
-        // Its readahead is on its way. Another goes on in the same pool of buffers.
+        // Its readahead is in flight. Another goes on in the same pool of buffers.
         drop(reader);
         for i in 0..4 {
             let at = 32 * MIB + (i << 15);
@@ -138,7 +138,7 @@ fn mountpoint_136() {
     for n in 1..12 {
         let source = Arc::new(Mem::new(testing::pattern(0, 4 << 20, 1)));
         let (inner, done) = (Arc::clone(&source), AtomicBool::new(false));
-        // Replaced in front of the nth request, as if somebody had.
+        // Replaced in front of the nth request, as another program would.
         let replace = move |call: Call| {
             if call.nth == n && !done.swap(true, Ordering::SeqCst) {
                 inner.replace(testing::pattern(0, 4 << 20, 2));
@@ -395,7 +395,7 @@ fn nbdkit_global_window() {
     let served_ahead = stats.hits + stats.late_hits;
     // Of 768 reads, each stream misses its first and hardly another.
     assert!(served_ahead >= 768 - 9, "{served_ahead} of 768, {stats:?}");
-    // Three windows of at most 128 KiB that nobody got round to.
+    // Three windows of at most 128 KiB that were not read yet.
     let asked = 3 * 256 * 4096;
     assert!(stats.source_bytes <= asked + 3 * 2 * (128 << 10), "{} for {asked}", stats.source_bytes);
 }

@@ -75,7 +75,7 @@ fn twenty_live_runs() {
     assert!(reads > 10_000 && ahead > 1000);
 }
 
-/// A log that was ended is of the moment of its counters, and stays as it is; whoever looks on at its replay hears of every
+/// A log that was ended is of the moment of its counters, and stays as it is; an observer of its replay gets every
 /// read in it.
 #[test]
 fn an_ended_log_is_the_counters_of_its_moment() {
@@ -189,7 +189,7 @@ fn what_is_no_log_is_an_error_with_its_line() {
     assert!(error.to_string().starts_with("line 4: "));
 }
 
-/// Whatever stands in a log, replay ends, with an error or without.
+/// Whatever a log holds, replay ends, with an error or without.
 #[test]
 fn no_log_panics() {
     crate::common::watch();
@@ -252,7 +252,7 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
         let text = std::fs::read_to_string(&log).expect("a log");
         assert!(text.contains(&format!("\npolicy linux-3.12:max={max},context=conservative\n")), "{size}");
         assert!(replay(text.as_bytes()).is_ok(), "{size}");
-        // Nobody could tell what such a log meant.
+        // Such a log would be ambiguous.
         let open_again = text.replace(&format!("max={max}"), "max=capacity");
         let error = replay(open_again.as_bytes()).expect_err("no capacity here").to_string();
         assert!(error.contains("the capacity that max goes by is not known here"), "{error}");

@@ -67,7 +67,7 @@ fn some_threads(reader: Reader) {
     assert_eq!(reader.gauges().reads, 0);
 }
 
-/// Sources that differ in who brings the bytes: workers, a queue, a queue that refuses, callers alone.
+/// Sources that differ in the thread that reads: workers, a queue, a queue that refuses, callers alone.
 fn sources(n: u64) -> (Arc<dyn Source>, Options) {
     match n {
         0 => (Arc::new(named()), options()),
@@ -115,7 +115,7 @@ fn tasks_beside_threads() {
     }
 }
 
-/// Some fail, the others are right; readahead that fails is nobody's.
+/// Some fail, the others are right; readahead that fails has no owner.
 #[test]
 fn failing_sources() {
     for n in 0..3 {

@@ -1,4 +1,4 @@
-//! Sources whose bytes arrive one after the other: who waits for the first goes on before the last are there.
+//! Sources whose bytes arrive one after the other: a read that waits for the first goes on before the last have arrived.
 //!
 //! Never: a time that is measured; gates say what may go on.
 
@@ -18,7 +18,7 @@ struct Body {
     inner: Arc<Mem>,
     open: Mutex<u64>,
     moved: Condvar,
-    /// One stream in so many breaks in its middle; 0 is none.
+    /// One stream in this many breaks in its middle; 0 is none.
     break_every: u64,
     streams: AtomicU64,
 }
@@ -82,12 +82,12 @@ fn the_first_bytes_do_not_wait_for_the_last() {
     let reader = Reader::open(Arc::clone(&body), Options::default().policy("linux-6.18:max=1M")).expect("opens");
     reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
     let mut buf = vec![0; 128 << 10];
-    // The fetch of a MiB stands still behind its first 256 KiB: were it handed over whole, this would wait for ever.
+    // The fetch of a MiB stops after its first 256 KiB: if it were delivered whole, this read would never end.
     for at in [0, 128 << 10] {
         assert_eq!(reader.read_at(&mut buf, at).expect("there"), buf.len());
         testing::check(&buf, at, 0).expect("its own bytes");
     }
-    assert!(reader.gauges().running_fetches > 0, "it is still on its way");
+    assert!(reader.gauges().running_fetches > 0, "it is still in flight");
     body.let_go_on();
     assert_eq!(reader.read_at(&mut buf, SIZE - 1000).expect("there"), 1000);
     let pages = quiet(&reader).pages;

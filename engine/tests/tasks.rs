@@ -20,7 +20,7 @@ fn options() -> Options {
     Options::default().cache_bytes(2 << 20).policy("linux-6.18:max=128K")
 }
 
-/// What tasks can be read from: by workers, by a queue, by a ring, by nobody else.
+/// What tasks can be read from: by workers, by a queue, by a ring, by the task alone.
 fn sources() -> Vec<(String, Arc<dyn Source>, Options)> {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(&testing::pattern(0, SIZE as usize, 0)).expect("written");
@@ -30,7 +30,7 @@ fn sources() -> Vec<(String, Arc<dyn Source>, Options)> {
     let mut all: Vec<(String, Arc<dyn Source>, Options)> = vec![
         ("mem".to_string(), Arc::new(named(SIZE)), options()),
         ("mem, one worker".to_string(), Arc::new(named(SIZE)), options().threads(1)),
-        ("mem, nobody else".to_string(), Arc::new(named(SIZE)), options().threads(0)),
+        ("mem, the task alone".to_string(), Arc::new(named(SIZE)), options().threads(0)),
         (real.describe(), real, options()),
     ];
     for seed in 0..4 {
@@ -62,9 +62,9 @@ async fn reads(reader: &Reader, seed: u64, many: u64) -> u64 {
     bytes
 }
 
-/// Nothing runs any more. Where there are no workers, readahead that nobody came for may stay undone.
+/// Nothing runs any more. Without workers, readahead that no read wanted may stay undone.
 fn settle(name: &str, reader: &Reader) {
-    if name.ends_with("nobody else") {
+    if name.ends_with("the task alone") {
         assert_eq!(reader.gauges().reads, 0);
     } else {
         check_memory(&quiet(reader), 4096);
@@ -175,7 +175,7 @@ impl Wake for Count {
     }
 }
 
-/// Polls until it is done, or so many times. Nothing if it was given up.
+/// Polls until it is done, or this many times. Nothing if it was given up.
 fn poll_at_most<T>(future: impl Future<Output = T>, most: u64) -> Option<T> {
     let mut future = pin!(future);
     let count = Arc::new(Count::default());
@@ -278,7 +278,7 @@ fn errors_reach_the_task_they_belong_to() {
     }
 }
 
-/// Growth is seen, and a new version is told once, as to a thread.
+/// Growth is seen, and a new version is one error, as for a thread.
 #[test]
 fn growth_and_change_are_seen() {
     watch();
@@ -299,7 +299,7 @@ fn growth_and_change_are_seen() {
     }
 }
 
-/// A waker that panics harms nobody else.
+/// A waker that panics harms no other task.
 #[test]
 fn a_waker_s_panic_is_its_own() {
     struct Bad;
@@ -320,7 +320,7 @@ fn a_waker_s_panic_is_its_own() {
     quiet(&reader);
 }
 
-/// Whoever attended to a queue keeps nothing of a closed file, though the engine stays.
+/// The thread that reaped a queue keeps nothing of a closed file, though the engine stays.
 #[test]
 fn nothing_is_kept_of_a_closed_file() {
     let engine = foreread::Engine::new(options()).expect("an engine");
@@ -343,7 +343,7 @@ fn nothing_is_kept_of_a_closed_file() {
     }
 }
 
-/// Nobody should; who does gets right bytes and a right count.
+/// No program should; one that does gets right bytes and a right count.
 #[test]
 fn a_read_polled_again_after_its_end_is_a_new_one() {
     for (name, source, options) in sources() {

@@ -122,7 +122,7 @@ fn forbidden_or_missing_it_falls_back_and_says_so() {
     }
 }
 
-/// It worked when it was tried and is refused later: what the kernel has not taken is read by threads, and nobody notices.
+/// It worked when it was tried and is refused later: what the kernel has not taken is read by threads, and no caller notices.
 #[test]
 fn refused_in_the_middle() {
     crate::common::watch();

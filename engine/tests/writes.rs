@@ -42,14 +42,14 @@ fn read(client: &mut Client, offset: u64, len: usize) -> Vec<u8> {
     client.data(len)
 }
 
-/// What was written is read: by the one who wrote, by another client who had it cached or on its way, and from the file.
+/// What was written is read: by the writing client, by another client that had it cached or in flight, and from the file.
 #[test]
 fn every_client_reads_what_one_has_written() {
     let (file, served) = writable(4 << 20);
     let (mut one, mut other) = (served.client(), served.client());
     for round in 0..40_u8 {
         let at = 4096 * u64::from(round) * 20 + 100;
-        // Cached, with readahead on its way behind it.
+        // Cached, with readahead in flight behind it.
         testing::check(&read(&mut other, (at + 4096) & !4095, 4096), (at + 4096) & !4095, 0).expect("of before");
         let bytes = vec![round; 9000];
         assert_eq!(write(&mut one, at, &bytes), 0);
@@ -133,7 +133,7 @@ fn clients_agree_with_a_model() {
     assert_eq!((served.counts)().failed_requests, 0);
 }
 
-/// A write while the old bytes are on their way: who asks afterwards gets the new ones, and the fetch counts for nothing.
+/// A write while the old bytes are in flight: a later read gets the new ones, and the fetch counts for nothing.
 #[test]
 fn a_write_overtakes_the_readahead() {
     watch();
@@ -157,7 +157,7 @@ fn a_write_overtakes_the_readahead() {
     quiet(&reader);
 }
 
-/// A reader that writes all the time is no other program: nobody is told of a change. Another program's write is one.
+/// A reader that writes all the time is no other program: no reader gets a change. Another program's write is one.
 #[test]
 fn our_own_writes_are_no_change_and_those_of_others_are() {
     let (file, served) = writable(8 << 20);
@@ -212,7 +212,7 @@ fn a_write_of_ours_does_not_hide_that_of_another() {
     }
 }
 
-/// A source whose flush fails once, as a disk's does: the system tells it once.
+/// A source whose flush fails once, as a disk's does: the system reports it once.
 struct FailsOnce(Mem, AtomicBool);
 
 impl Source for FailsOnce {
@@ -266,7 +266,7 @@ fn write_safely(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
     client.answer().1
 }
 
-/// After a flush that failed nobody's does, whoever asked first: by FLUSH or by FUA, on an old connection or a new one.
+/// After a flush that failed every flush fails, whichever client asked first: by FLUSH or by FUA, on an old connection or a new one.
 #[test]
 fn a_flush_error_is_kept_for_every_client() {
     watch();
@@ -279,7 +279,7 @@ fn a_flush_error_is_kept_for_every_client() {
     let (mut one, mut other) = (served.client(), served.client());
     assert_eq!(write(&mut one, 0, &[1; 4096]), 0);
     assert_eq!(flush(&mut other), errno::ENOSPC, "the other asks first");
-    assert_eq!(flush(&mut one), errno::ENOSPC, "and the one who wrote is told as well");
+    assert_eq!(flush(&mut one), errno::ENOSPC, "and the writing client gets it as well");
     assert_eq!(write_safely(&mut one, 0, &[2; 4096]), errno::ENOSPC);
     assert_eq!((write(&mut one, 0, &[3; 4096]), flush(&mut one)), (0, errno::ENOSPC));
     assert_eq!(flush(&mut served.client()), errno::ENOSPC, "a new connection is the same export");
@@ -347,7 +347,7 @@ fn what_is_served_writable_is_locked() {
     }
     drop(served);
     assert_eq!(bind(path, true), Ok(()), "given back");
-    // A device: claimed by a mount, or by whoever else asks for it alone.
+    // A device: claimed by a mount, or by another exclusive opener.
     let Some(device) = LoopDevice::over(file.path()) else { return };
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
     let claim = || rustix::fs::open(&device.path, flags, rustix::fs::Mode::empty());
@@ -373,9 +373,9 @@ fn what_cannot_be_written_says_so() {
     let settings = NbdSettings { writable: true, ..NbdSettings::default() };
     let refused =
         Server::bind(&[Listen::Unix(dir.path().join("s"))], made_up, settings).map(drop).expect_err("refused");
-    assert!(refused.to_string().ends_with("serve it read-only, or as a user who may write it"), "{refused}");
+    assert!(refused.to_string().ends_with("serve it read-only, or as a user that may write it"), "{refused}");
     assert!(!dir.path().join("s").exists());
-    // Nobody has asked to write it: it is not written.
+    // No caller has asked to write it: it is not written.
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), [7; 100]).expect("written");
     let reader = Reader::open(file.path().to_str().expect("UTF-8"), options()).expect("opened");
@@ -418,7 +418,7 @@ fn other_people_s_programs_write() {
     }
 }
 
-/// FUA and FLUSH reach the file: a child process serves, and strace counts what it asks of the kernel.
+/// FUA and FLUSH reach the file: a child process serves, and strace counts its system calls.
 #[test]
 fn a_flush_reaches_the_file() {
     const CHILD: &str = "FOREREAD_TEST_FLUSH";

@@ -1,4 +1,4 @@
-//! Luck, on order: a small generator whose draws depend on nothing but the numbers it was made from.
+//! A small generator of random numbers that depend on its seed alone.
 //!
 //! Two rules make simulated runs comparable. A draw that belongs to a fetch is **keyed** by (seed, file, first
 //! byte, how many times that byte was fetched before), never by the order of calls: so every policy that asks
@@ -46,7 +46,7 @@ pub fn least_lognormal(median: f64, p99: f64) -> f64 {
     median * ((p99 / median).ln() / Z99 * farthest).exp()
 }
 
-/// A splitmix64 generator: 2^64 draws before it repeats, good enough for luck and for nothing secret.
+/// A splitmix64 generator: 2^64 numbers before it repeats; for simulation, not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn lognormal_meets_its_median_and_p99() {
+    fn lognormal_has_its_median_and_p99() {
         let mut rng = Rng::new(5);
         let mut drawn: Vec<f64> = (0..100_000).map(|_| rng.lognormal(15.0, 75.0)).collect();
         drawn.sort_by(f64::total_cmp);
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(rng.lognormal(15.0, 15.0), 15.0);
     }
 
-    /// Same key, same luck; any part of the key changed, other luck.
+    /// The same key gives the same numbers; any other key gives others.
     #[test]
     fn keyed_draws_depend_on_the_whole_key_only() {
         let first = |seed, file, byte, nth| keyed(seed, file, byte, nth).bits();

@@ -1,4 +1,4 @@
-//! `Preset::least_ns` is a lower bound: no mix of commands that brings in so many different bytes ends earlier.
+//! `Preset::least_ns` is a lower bound: no mix of commands that brings in this many different bytes ends earlier.
 //!
 //! Never: a bound that is merely small. For each device some mix must come near it, or it would say nothing.
 

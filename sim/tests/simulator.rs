@@ -19,7 +19,7 @@ fn workload(files: &[u64], jobs: Vec<Job>) -> Workload {
     Workload { name: "test".to_string(), files: files.to_vec(), page_bytes: PAGE, jobs }
 }
 
-/// A run on hdd-theory with a cache of so many pages.
+/// A run on hdd-theory with a cache of this many pages.
 fn simulate(workload: &Workload, policy: &str, pages: u64) -> RunResult {
     let page = PageSize::new(PAGE).expect("a page size");
     let config = Config::new(page, pages * PAGE);
@@ -82,7 +82,7 @@ fn a_fault_is_read_around() {
 
 /// A hint takes no time, is no read, and does what it says.
 #[test]
-fn hints_are_heard() {
+fn hints_count() {
     let hinted = |advice: Option<Advice>| {
         let hint = advice.map(|advice| Request::hint(advice, 0, 1 << 20));
         let requests = hint.into_iter().chain([Request::read(0, PAGE), Request::read(PAGE, PAGE)]).collect();
@@ -165,9 +165,9 @@ fn a_stream_lives_as_long_as_its_open_description() {
     assert_eq!((shared(0), shared(1)), (3, 4));
 }
 
-/// A run is over when the last reader has what it wanted, though readahead is still on its way.
+/// A run is over when the last reader has what it wanted, though readahead is still in flight.
 #[test]
-fn nobody_waits_for_the_readahead_at_the_end() {
+fn no_read_waits_for_the_readahead_at_the_end() {
     let reads = vec![Request::read(0, 16 * PAGE), Request::read(16 * PAGE, 16 * PAGE)];
     let result = simulate(&workload(&[1 << 20], vec![Job::new(0, 0, reads)]), "linux-2.6.31", 4096);
     assert!(result.stats.unresolved_bytes > 0, "{:?}", result.stats);

@@ -18,7 +18,7 @@ pub const GROUP_PAGES: u64 = 64;
 /// Where a page is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Life {
-    /// Not here and not on its way.
+    /// Not here and not in flight.
     Absent,
     /// Submitted or about to be; `asked` when a read has demanded it already.
     InFlight {
@@ -38,7 +38,7 @@ pub struct Group {
     pub number: u64,
     /// Here.
     present: u64,
-    /// On its way.
+    /// In flight.
     flight: u64,
     /// Demanded in this life.
     used: u64,
@@ -70,7 +70,7 @@ impl Group {
         self.present
     }
 
-    /// On their way.
+    /// In flight.
     pub fn flight(&self) -> u64 {
         self.flight
     }
@@ -106,7 +106,7 @@ impl Group {
         }
     }
 
-    /// Absent pages go on their way; demand pages are used from the start.
+    /// Absent pages go in flight; demand pages are used from the start.
     pub fn depart(&mut self, mask: u64, ahead: bool) {
         assert_eq!(self.cached() & mask, 0, "only an absent page may depart");
         self.flight |= mask;
@@ -151,7 +151,7 @@ impl Group {
         self.mark &= !mask;
     }
 
-    /// Nothing here, on its way or waited for: the group may be given up.
+    /// Nothing here, in flight or waited for: the group may be given up.
     pub fn is_idle(&self) -> bool {
         self.cached() == 0 && self.pins == 0
     }

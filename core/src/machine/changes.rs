@@ -11,12 +11,12 @@ use crate::policy::Why;
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
-/// A hint is heard for so many times the size of the cache: present pages are at most one of them, and readahead is given half
+/// A hint counts for this many times the size of the cache: present pages are at most one of them, and readahead is given half
 /// of one, so more would be refused. Without this limit the plan for a hint on a file of exabytes would not end.
 const HINTED_CACHES: u64 = 4;
 
 impl Machine {
-    /// These bytes changed: their pages go, here or on their way.
+    /// These bytes changed: their pages go, here or in flight.
     pub(super) fn invalidate(&mut self, file: FileId, range: ByteRange) {
         self.drop_pages(file, self.config.page.cover(range));
     }

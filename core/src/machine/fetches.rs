@@ -29,7 +29,7 @@ pub struct FetchView {
     pub doomed: bool,
 }
 
-/// One run of pages on its way.
+/// One run of pages in flight.
 pub struct Fetch {
     pub file: FileId,
     pub pages: PageRange,
@@ -251,7 +251,7 @@ impl Machine {
         fetch
     }
 
-    /// The bytes on their way are of no more use: the pages are gone now, the answer will be discarded.
+    /// The bytes in flight are of no more use: the pages are gone now, the answer will be discarded.
     pub(super) fn doom(&mut self, slot: u32) {
         self.lose_rest(slot);
         let fetch = &mut self.fetches[slot];

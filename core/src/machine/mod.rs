@@ -179,7 +179,7 @@ pub struct Machine {
     timers: BTreeMap<(Nanos, u32), ()>,
     /// Scratch of one question.
     plan: Plan,
-    /// Scratch of one event: pages that went on their way and have no fetch yet.
+    /// Scratch of one event: pages that went in flight and have no fetch yet.
     unassigned: Vec<Unassigned>,
     actions: VecDeque<Action>,
     decisions: Option<Vec<Decision>>,

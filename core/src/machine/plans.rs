@@ -4,7 +4,7 @@
 //! always have theirs, because a piece is admitted only when it fits beside all that is held (`reads.rs`).
 //!
 //! ```text
-//!   plan: windows ──► absent runs ──► on their way ("unassigned") ──commit──► fetches
+//!   plan: windows ──► absent runs ──► in flight ("unassigned") ──commit──► fetches
 //!                      │ inside the read: demand          merged and split by the rules of Config
 //!                      └ outside it: ahead, cut to the room
 //! ```
@@ -17,7 +17,7 @@ use crate::policy::{Ask, Outcome, Plan, Policy, Probe, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
-/// Pages that went on their way in this event and belong to no fetch yet.
+/// Pages that went in flight in this event and belong to no fetch yet.
 #[derive(Clone, Copy)]
 pub struct Unassigned {
     file: FileId,
@@ -160,8 +160,8 @@ impl Machine {
         self.send(Unassigned { file, pages, planner: None, window });
     }
 
-    /// Ahead pages go on their way as far as there is room: half the cache may be in flight, and what reads hold or may
-    /// still fetch stays free for them, so that whatever is not held or on its way can leave for a demand page. Returns
+    /// Ahead pages go in flight as far as there is room: half the cache may be in flight, and what reads hold or may
+    /// still fetch stays free for them, so that whatever is not held or in flight can leave for a demand page. Returns
     /// the rest, which is refused.
     fn send_ahead(&mut self, mut unassigned: Unassigned) -> PageRange {
         if unassigned.pages.is_empty() {
@@ -184,7 +184,7 @@ impl Machine {
         refused
     }
 
-    /// Demand pages go on their way.
+    /// Demand pages go in flight.
     fn send(&mut self, unassigned: Unassigned) {
         let wanted = unassigned.pages.len();
         let free = self.config.capacity_pages.saturating_sub(self.cache.pages());

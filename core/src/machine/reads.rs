@@ -115,7 +115,7 @@ impl Machine {
         (self.config.capacity_pages / 4).min(most.max(1) * 4)
     }
 
-    /// Whether a piece fits beside what is pinned or on its way already; it does in an idle machine.
+    /// Whether a piece fits beside what is pinned or in flight already; it does in an idle machine.
     fn has_room(&self, pages: u64) -> bool {
         let held = self.reserved + self.cache.pages_in_flight();
         held == 0 || held + pages <= self.config.capacity_pages

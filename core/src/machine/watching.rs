@@ -32,10 +32,10 @@ pub enum Note {
     /// A policy answered: with windows, or with the rule by which there are none. `read` raised the question; a hint has
     /// none.
     Answer { open: OpenId, read: Option<ReadId>, question: Question, at: u64, why: Option<Why>, windows: Vec<Window> },
-    /// So many bytes of the latest answer's windows lie outside the read they were planned at; `refused` of them found no
+    /// This many bytes of the latest answer's windows lie outside the read they were planned at; `refused` of them found no
     /// room.
     Window { open: OpenId, bytes: u64, refused: u64 },
-    /// Pages of the latest answer go on their way as readahead.
+    /// Pages of the latest answer go in flight as readahead.
     Planned { file: FileId, pages: PageRange },
     /// A fetch is submitted, whatever it holds.
     Submitted { file: FileId, range: ByteRange },
@@ -43,7 +43,7 @@ pub enum Note {
     Touched { file: FileId, number: u64, first: u64, late: u64 },
     /// Pages leave; `unused` of them are readahead that no read demanded.
     Left { file: FileId, number: u64, pages: u64, unused: u64 },
-    /// Readahead on its way is lost (failed, or its bytes are of no more use); what was demanded of it is `used`.
+    /// Readahead in flight is lost (failed, or its bytes are of no more use); what was demanded of it is `used`.
     Lost { file: FileId, number: u64, pages: u64, used: u64, submitted: bool },
     /// Unused pages that had left are demanded.
     Thrashed { file: FileId, number: u64, pages: u64 },
@@ -62,7 +62,7 @@ impl Machine {
         self.notes.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
-    /// Keeps a note, if anybody wants it.
+    /// Keeps a note, if there is a listener.
     pub(super) fn tell_watcher(&mut self, note: impl FnOnce() -> Note) {
         if let Some(notes) = self.notes.as_mut() {
             notes.push(note());

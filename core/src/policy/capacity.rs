@@ -1,7 +1,7 @@
 //! The largest readahead that a device of a given capacity gets: the formula of 2010, in its two published forms.
 //! Not a policy.
 //!
-//! Small devices tend to be slow, so the window goes with the square root of the capacity, in whole powers of two. The
+//! Small devices tend to be slow, so the window is proportional to the square root of the capacity, in whole powers of two. The
 //! patch took the smaller of this and what the device would have had, once, when the disk was added.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!
 //! Source: seed 001, docs/spec/linux-readahead.md 2.6. Known wrong, as it was: a fast device that is small is held
 //! back, too. Here a capacity below the smallest unit has the smallest window; there it depended on what a logarithm
-//! of zero happened to give, which comes to the same. Never: a float.
+//! of zero happened to give, which has the same result. Never: a float.
 
 use super::ondemand::PAGE;
 

@@ -101,7 +101,7 @@ pub trait Policy: Send {
     /// A fault on the page at `ask.at`, which is neither present nor in flight.
     fn on_fault(&mut self, _ask: &Ask<'_>, _map: &Mapping, _plan: &mut Plan) {}
 
-    /// A fault on the page at `ask.at`, which is here or on its way; `marked`: it has the mark.
+    /// A fault on the page at `ask.at`, which is here or in flight; `marked`: it has the mark.
     fn on_fault_hit(&mut self, _ask: &Ask<'_>, _map: &Mapping, _marked: bool, _plan: &mut Plan) {}
 
     /// A hint about `ask.request`.

@@ -22,10 +22,10 @@ use super::{
 use crate::event::Advice;
 use core::ops::Range;
 
-/// A request counts at most so many pages beyond the end of the file.
+/// A request counts at most this many pages beyond the end of the file.
 const BEYOND_END: u64 = 4096;
 
-/// And at most so many pages in all: one `read` of Linux returns no more than 2 GiB less a page (`read(2)`). Each page
+/// And at most this many pages in all: one `read` of Linux returns no more than 2 GiB less a page (`read(2)`). Each page
 /// costs time, so a request needs a limit.
 const MAX_PAGES: u64 = (1 << 19) - 1;
 

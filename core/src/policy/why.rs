@@ -31,7 +31,7 @@ pub enum Why {
     Elsewhere,
     /// It missed pages of the window that it had read: they were evicted before use, and the window is halved.
     Thrashed,
-    /// So many reads in order as the policy wants were seen, and this is its first request.
+    /// This many reads in order as the policy wants were seen, and this is its first request.
     Triggered,
     /// A page fault, read around.
     Around,
@@ -59,7 +59,7 @@ pub enum Why {
     EndOfFile,
     /// The bytes after which the policy turns itself off have been read.
     SpentBytes,
-    /// So many faults missed in a row that reading around them is given up.
+    /// This many faults missed in a row that reading around them is given up.
     ManyMisses,
 }
 

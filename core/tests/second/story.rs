@@ -114,7 +114,7 @@ impl Story {
         story
     }
 
-    /// Faults all over the file, so many that reading around them ends, and some on pages that are there.
+    /// Faults all over the file, enough to end reading around them, and some on pages that are there.
     fn storm(&mut self, dice: &mut Dice) {
         for i in 0..250 {
             let (page, advice) = (dice.below(self.size / P + 1), Advice::Normal);

@@ -36,7 +36,7 @@ pub fn keep(machine: &Machine, store: &mut Store, job: &Job, parts: Vec<Part>, b
     }
 }
 
-/// Keeps so many pages at the front of a chunk that belongs at page `at` of its group.
+/// Keeps this many pages at the front of a chunk that belongs at page `at` of its group.
 fn keep_front(store: &mut Store, slot: GroupSlot, chunk: Chunk, (at, whole): (u64, u64)) {
     let gone = (chunk.pages() as u64).saturating_sub(whole);
     store.put(slot, at as usize, Arc::new(chunk));

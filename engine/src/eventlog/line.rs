@@ -18,7 +18,7 @@ pub enum LineError {
     /// A field says something else than it may.
     #[error("'{text}' is not {want}")]
     Field {
-        /// What stands there.
+        /// What is there.
         text: String,
         /// What should.
         want: &'static str,

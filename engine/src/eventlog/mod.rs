@@ -30,7 +30,7 @@ pub use replay::{MAX_LINE_BYTES, Replay, ReplayError, replay, replay_watched};
 /// The first line of a log of this version.
 pub const HEADER: &str = "foreread-events 1";
 
-/// Writes a log. The first error stops it, and is kept until somebody asks.
+/// Writes a log. The first error stops it, and is kept until a caller asks.
 pub struct EventLog {
     out: BufWriter<Box<dyn Write + Send>>,
     text: String,

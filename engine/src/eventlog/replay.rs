@@ -94,10 +94,10 @@ pub fn replay(log: impl BufRead) -> Result<Replay, ReplayError> {
     run(log, None)
 }
 
-/// Who is told of every event, and of what the machine noted on it, oldest first.
+/// An observer of every event and the machine's notes on it, oldest first.
 type Look<'a> = &'a mut dyn FnMut(&Event, Vec<Note>);
 
-/// The same with somebody looking on: what a live run did is told from its log, as it was decided.
+/// The same with an observer: a live run is explained from its log, as it was decided.
 ///
 /// # Errors
 /// As [`replay`].

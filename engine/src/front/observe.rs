@@ -1,7 +1,7 @@
-//! Who is told of what passes through a front end: for recorders.
+//! Observers of the requests of a front end: for recorders.
 //!
-//! A front end without an observer pays for none: it does not even ask the time. Never: tells of bytes, or of what was not
-//! asked for by a client.
+//! A front end without an observer pays for none: it does not even ask the time. Never: reports bytes, or reads that no
+//! client asked for.
 //!
 //! ```text
 //!   opened ──► passed ──► passed ──► ... ──► closed        of each client; those of several mix
@@ -33,7 +33,7 @@ pub struct Passed {
     pub len: u64,
     /// Bytes that there were: fewer only behind a file's end.
     pub returned: u64,
-    /// Whether it was done. An error is told as it sets out.
+    /// Whether it was done. An error is reported as it is sent.
     pub done: bool,
     /// When it was taken.
     pub start: Instant,
@@ -41,7 +41,7 @@ pub struct Passed {
     pub end: Instant,
 }
 
-/// Is told of requests by the threads that answer them: what it does there, their clients wait for.
+/// Called by the threads that answer requests: while it runs, their clients wait.
 pub trait Observer: Send + Sync {
     /// A client has come: a connection, an open file. The number is its own as long as the front end runs. `name` is what it
     /// reads, of `size` bytes.

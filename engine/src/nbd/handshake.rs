@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn go_tells_what_was_asked_and_begins() {
+    fn go_answers_what_was_asked_and_begins() {
         let mut shake = started();
         assert_eq!(send(&mut shake, option::STRUCTURED_REPLY, &[]), (Then::More, vec![(reply::ACK, vec![])]));
         let (then, replies) = send(&mut shake, option::GO, &go("disk", &[info::BLOCK_SIZE, 99, info::DESCRIPTION]));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_client_is_shown_out() {
+    fn a_wrong_greeting_is_refused() {
         let fresh = || {
             let mut shake = started();
             shake.state = State::Flags;

@@ -53,7 +53,7 @@ pub mod reply {
     pub const ERR_TOO_BIG: u32 = ERR + 9;
 }
 
-/// What an `INFO` reply tells.
+/// What an `INFO` reply says.
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod info {
     pub const EXPORT: u16 = 0;
@@ -131,7 +131,7 @@ pub fn wire_errno(system: i32) -> u32 {
     }
 }
 
-/// A request as it stands on the wire.
+/// A request as it is on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// See [`command_flag`].

@@ -1,6 +1,6 @@
 //! Flushes of one source: one at a time, and the first error is kept.
 //!
-//! A system tells an error of writing back once, to the descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and forgets
+//! A system reports a writeback error once, to the descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and forgets
 //! which bytes they were. So an error of one client's flush belongs to all: after it no flush of this source ever succeeds
 //! again, until it is opened anew. A flush that comes while another runs waits for it, and then one serves all that wait.
 //!
@@ -111,7 +111,7 @@ mod tests {
                     assert_eq!(flushed, Ok(()));
                 });
             }
-            // For them to come. One that is late has a flush of its own.
+            // For them to come. One that is late gets its own flush.
             std::thread::sleep(std::time::Duration::from_millis(100));
             assert_eq!(count.load(Ordering::SeqCst), 0, "one at a time");
             first.wait();

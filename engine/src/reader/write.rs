@@ -3,8 +3,8 @@
 //! Never: a cached byte that was not written yet, or a byte of before for a read that begins after the write has returned.
 //!
 //! ```text
-//!   write_at ── source.write_at ── Invalidate: present pages go, fetches on their way are doomed ── returns
-//!                   │                          (who waits for one fetches anew)
+//!   write_at ── source.write_at ── Invalidate: present pages go, fetches in flight are doomed ── returns
+//!                   │                          (reads that wait for one fetch anew)
 //!                   └─ another version: Changed, nothing is written
 //! ```
 

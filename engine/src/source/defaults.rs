@@ -4,7 +4,7 @@
 //! served. A source and a tree have to state theirs: there is no default of the defaults.
 //!
 //! ```text
-//!   Source::defaults, Tree::defaults ──► requests ──► worker threads, fetches ahead on their way
+//!   Source::defaults, Tree::defaults ──► requests ──► worker threads, fetches ahead in flight
 //!                                    └─► window   ──► `max` of a linux-* policy that leaves it open
 //!   a device's read_ahead_kb, --policy NAME:max=..., Options::threads come before it
 //! ```
@@ -12,7 +12,7 @@
 //! | kind | requests | window | reason |
 //! |---|---|---|---|
 //! | memory, file | 4 | 128K | Linux: `VM_READAHEAD_PAGES`; a device's own setting comes first |
-//! | object | 24 | 24M | four times what is on its way over 30 ms and 200 MB/s (docs/decisions/0100) |
+//! | object | 24 | 24M | four times what is in flight over 30 ms and 200 MB/s (docs/decisions/0100) |
 //! | nbd | 16 | 8M | fastest at 0, 1 and 5 ms of delay together (docs/decisions/0100) |
 //! | rbd | 16 | 4M | one object of an image, and the `max` of the 2014 experiment on RBD |
 //! | model-live | 4 | 128K | what the simulator takes for the same model |

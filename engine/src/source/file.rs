@@ -75,9 +75,9 @@ pub struct FileSource {
     way: Way,
 }
 
-/// Who waits for the device.
+/// How reads wait for the device.
 enum Way {
-    /// Nobody in particular. Holds the ring that was tried out until somebody asks for a queue.
+    /// Not yet decided. Holds the ring that was tried out until a caller asks for a queue.
     #[cfg(feature = "uring")]
     Ring(Mutex<Option<Arc<dyn Queue>>>),
     /// A thread for each transfer; why.
@@ -108,7 +108,7 @@ impl FileSource {
         Ok(FileSource { core, way })
     }
 
-    /// The same by another name for messages, for those who opened it by descriptor: a file of a tree. Read by threads,
+    /// The same by another name for messages, for a caller that opened it by descriptor: a file of a tree. Read by threads,
     /// since a ring for each of a million files would be a descriptor and locked memory for each.
     pub(crate) fn open_called(path: &Path, shown: PathBuf) -> Result<FileSource, SourceOpenError> {
         let core = Core { path: shown, ..Core::open(path)? };
@@ -400,7 +400,7 @@ impl AsRawFd for Core {
 }
 
 /// A file system that takes the flag (since Linux 6.6) though its files are in the page cache and nowhere else. Not for the node
-/// of a device: that lies in such a file system (devtmpfs), and what is read through it does not.
+/// of a device: that is in such a file system (devtmpfs), and what is read through it does not.
 fn in_memory(fd: &OwnedFd) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   version 1 ──read_at──► bytes           (larger than before: the same version, see `size`)
-//!       │ somebody else writes
+//!       │ another program writes
 //!       ▼
 //!     read_at, check ──► Changed, Changed, ... ──accept──► version 2 ──read_at──► bytes
 //! ```
@@ -104,7 +104,7 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// A queue for transfers from this source, of the caller's own: what it submits there nobody else reaps. It reads the same
+    /// A queue for transfers from this source, for the caller alone: no other thread reaps what it submits there. It reads the same
     /// version as [`Source::read_at`]. Nothing where the source has no such way; then threads read it.
     fn queue(&self) -> Option<Arc<dyn Queue>> {
         None
@@ -169,7 +169,7 @@ pub(crate) fn read_on(
     offset: u64,
     wanted: u64,
 ) -> Result<usize, SourceError> {
-    // Slices of its own for each call: a source may move those that it is given forward as it fills them.
+    // New slices for each call: a source may move those that it is given forward as it fills them.
     let read = |bufs: &mut [IoSliceMut<'_>], at: u64| {
         let mut own: Vec<IoSliceMut<'_>> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
         source.read_at(&mut own, at)
@@ -322,9 +322,9 @@ pub struct SourceOpenError {
     pub errno: i32,
 }
 
-/// One kind of source: how its names begin, how they are written, and who opens them.
+/// One kind of source: how its names begin, how they are written, and the function that opens them.
 struct Kind {
-    /// What stands before the first colon.
+    /// The text before the first colon.
     schemes: &'static [&'static str],
     written: &'static str,
     open: fn(&SourceName) -> Result<Arc<dyn Source>, SourceOpenError>,
@@ -357,7 +357,7 @@ const KINDS: &[Kind] = &[
         #[cfg(not(feature = "rbd"))]
         open: |name| Err(not_built(name, "rbd")),
     },
-    // TLS is refused with a line of its own, not taken for a path.
+    // TLS is refused with its own error, not taken for a path.
     #[cfg(feature = "nbd")]
     Kind { schemes: &["nbds", "nbds+unix"], written: "", open: |name| Nbd::open(name).map(|nbd| Arc::new(nbd) as _) },
 ];
@@ -368,7 +368,7 @@ pub fn kinds() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.written).filter(|written| !written.is_empty()).collect()
 }
 
-/// Whether this is the name of a source that is no file: one whose kind stands before the first colon.
+/// Whether this is the name of a source that is no file: one with a kind before the first colon.
 #[must_use]
 pub fn is_remote(name: &SourceName) -> bool {
     remote(name).is_some()
@@ -379,7 +379,7 @@ fn remote(name: &SourceName) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| scheme != "file" && kind.schemes.contains(&scheme))
 }
 
-/// Opens a source by its name; [`kinds`] tells how names are written. A path alone is a file.
+/// Opens a source by its name; [`kinds`] lists how names are written. A path alone is a file.
 ///
 /// # Errors
 /// It does not exist, is of no kind that can be read from, or may not be read.

@@ -1,8 +1,8 @@
-//! A second way to read a source: transfers that are handed over and end later, so that none needs a thread of its own.
+//! A second way to read a source: transfers that are handed over and end later, so that none needs a thread.
 //!
-//! A transfer **owns** its buffers from the moment it is handed over until it is given back, whoever has lost interest
-//! meanwhile; a queue owns, with each transfer, whatever it is read from. So nothing that goes away early (a reader, a
-//! source, a client) can leave a device writing into memory of somebody else, or a descriptor of another file being read.
+//! A transfer **owns** its buffers from the moment it is handed over until it is given back, whether or not a caller still waits for it
+//! then; a queue owns, with each transfer, whatever it is read from. So nothing that goes away early (a reader, a
+//! source, a client) can leave a device writing into memory of another owner, or a descriptor of another file being read.
 //! Never: the only way. What a queue refuses is read by [`Source::read_at`](super::Source::read_at).
 //!
 //! ```text

@@ -1,6 +1,6 @@
-//! A Ceph cluster of one machine, for tests and comparisons: up in about ten seconds, gone with who made it.
+//! A Ceph cluster of one machine, for tests and comparisons: up in about ten seconds, gone with the process that made it.
 //!
-//! The script `ceph-dev-cluster` stands beside this file and is carried in the binary. Whatever becomes of this
+//! The script `ceph-dev-cluster` is beside this file and is compiled into the binary. Whatever becomes of this
 //! process, a guard takes the cluster down: it waits on a pipe that ends with us. Never: touches a cluster that it has
 //! not made, needs a password, or leaves a daemon behind.
 //!
@@ -22,7 +22,7 @@ const PROGRAMS: [&str; 7] = ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph", "rados"
 /// Size of the file behind the cluster, which is sparse.
 const BYTES: u64 = 12 << 30;
 
-/// A program that gets no answer is ended after so many seconds.
+/// A program that gets no answer is ended after this many seconds.
 const RUN_SECONDS: &str = "60";
 
 /// Why there is no cluster.
@@ -144,7 +144,7 @@ fn is_here(program: &str) -> bool {
     folders.into_iter().any(|folder| folder.join(program).is_file())
 }
 
-/// Two ports in a row that nobody uses now, for the two protocols of a monitor.
+/// Two consecutive free ports, for the two protocols of a monitor.
 fn free_ports() -> Option<u16> {
     (0..100).find_map(|_| {
         let first = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();

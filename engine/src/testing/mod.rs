@@ -9,7 +9,7 @@
 //!   ceph      a Ceph cluster of one machine, for as long as it is wanted
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
-//!   range_server  an HTTP server for one object that tells every lie a server may tell
+//!   range_server  an HTTP server for one object that gives every wrong answer a server may give
 //!   link      a round trip and a bandwidth, in front of any server
 //!   queued    any source, wrapped: read by transfers that end late and out of order
 //!   fuzz      what the fuzz targets run

@@ -30,7 +30,7 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// Which offset and version eight bytes were made for. Any eight bytes give an answer; the offset of real ones lies
+/// Which offset and version eight bytes were made for. Any eight bytes give an answer; the offset of real ones is
 /// inside the file.
 #[must_use]
 pub fn name_of(bytes: [u8; 8]) -> (u64, u16) {
@@ -91,7 +91,7 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// Compares `buf` with what stands from `offset` on in this version.
+/// Compares `buf` with the bytes from `offset` on in this version.
 ///
 /// # Errors
 /// The first wrong byte.

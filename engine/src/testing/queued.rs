@@ -1,8 +1,8 @@
 //! The double of a queue: any source, read by transfers that end late, out of order, and in the thread that reaps them.
 //!
-//! It has no thread and no clock of its own: a transfer ends when somebody has looked for it often enough, as its seed says. So
-//! whoever forgets to reap, to interrupt, or to hand over his seat stands still here, where a real ring would hide it. Never:
-//! changes bytes; ends what nobody reaps.
+//! It has no thread and no clock: a transfer ends when it was polled often enough, as its seed says. So
+//! a caller that forgets to reap, to interrupt, or to pass on the reaper's role hangs here, where a real ring would hide it. Never:
+//! changes bytes; ends a transfer that is not reaped.
 //!
 //! ```text
 //!   submit ──► under way: (looks left, transfer) ... ──reap: one look each──► none left: read now, and ended
@@ -48,7 +48,7 @@ impl<S: Source> Queued<S> {
         Queued { inner: Arc::new(inner), setup, tally: Arc::default() }
     }
 
-    /// So many transfers may be under way at once.
+    /// This many transfers may be under way at once.
     #[must_use]
     pub fn depth(mut self, depth: usize) -> Queued<S> {
         self.setup.depth = depth;

@@ -35,7 +35,7 @@ pub enum Lie {
     NoContentRange,
     /// `Content-Range` gives another size of the object.
     OtherSize,
-    /// So many bytes more (or fewer) than asked for, and `Content-Length` agrees.
+    /// This many bytes more (or fewer) than asked for, and `Content-Length` agrees.
     Length(i64),
     /// `Content-Encoding: gzip`.
     Gzip,
@@ -47,13 +47,13 @@ pub enum Lie {
     NoCondition,
     /// Nothing at all, and the connection stays open.
     Silence,
-    /// Nothing more after so many bytes of the body.
+    /// Nothing more after this many bytes of the body.
     Stall(usize),
     /// One byte of the body in each such time.
     Dribble(Duration),
-    /// The connection is reset after so many bytes of the body.
+    /// The connection is reset after this many bytes of the body.
     Reset(usize),
-    /// The connection is closed in good order after so many bytes of the body.
+    /// The connection is closed in good order after this many bytes of the body.
     Close(usize),
     /// This status, with `Retry-After` in seconds.
     Status(u16, Option<u64>),
@@ -94,7 +94,7 @@ struct Object {
 
 struct State {
     object: Object,
-    lies: Vec<(Lie, u64)>,
+    wrong: Vec<(Lie, u64)>,
     seen: Vec<Seen>,
     link: Link,
 }
@@ -107,7 +107,7 @@ pub struct RangeServer {
 }
 
 impl RangeServer {
-    /// Serves `source` as `/object` with an ETag of its own.
+    /// Serves `source` as `/object` with its own ETag.
     ///
     /// # Errors
     /// No port is free.
@@ -115,7 +115,7 @@ impl RangeServer {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let object = Object { source: Arc::new(source), etag: Some("\"one\"".to_string()), date: None };
         let link = Link::new(Duration::ZERO, 0);
-        let state = State { object, lies: Vec::new(), seen: Vec::new(), link };
+        let state = State { object, wrong: Vec::new(), seen: Vec::new(), link };
         let server =
             RangeServer { address: listener.local_addr()?, state: Arc::new(Mutex::new(state)), stop: Arc::default() };
         let (state, stop) = (Arc::clone(&server.state), Arc::clone(&server.stop));
@@ -145,12 +145,12 @@ impl RangeServer {
 
     /// The next `times` GETs, after those of earlier calls, get this answer.
     pub fn lie(&self, lie: Lie, times: u64) {
-        lock(&self.state).lies.push((lie, times));
+        lock(&self.state).wrong.push((lie, times));
     }
 
-    /// No more lies.
+    /// Right answers from now on.
     pub fn honest(&self) {
-        lock(&self.state).lies.clear();
+        lock(&self.state).wrong.clear();
     }
 
     /// From now on answers go over this link.
@@ -192,7 +192,7 @@ fn converse(stream: &TcpStream, state: &Mutex<State>, stop: &AtomicBool) -> std:
             if state.seen.len() < MAX_SEEN {
                 state.seen.push(seen.clone());
             }
-            let lie = if seen.method == "GET" { next(&mut state.lies) } else { None };
+            let lie = if seen.method == "GET" { next(&mut state.wrong) } else { None };
             (state.object.clone(), lie, state.link.clone())
         };
         link.travel();
@@ -204,9 +204,9 @@ fn converse(stream: &TcpStream, state: &Mutex<State>, stop: &AtomicBool) -> std:
 }
 
 /// The lie whose turn it is.
-fn next(lies: &mut Vec<(Lie, u64)>) -> Option<Lie> {
-    lies.retain(|(_, left)| *left > 0);
-    let (lie, left) = lies.first_mut()?;
+fn next(wrong: &mut Vec<(Lie, u64)>) -> Option<Lie> {
+    wrong.retain(|(_, left)| *left > 0);
+    let (lie, left) = wrong.first_mut()?;
     *left -= 1;
     Some(lie.clone())
 }

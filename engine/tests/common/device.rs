@@ -43,7 +43,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A tmpfs of so many KiB, unmounted when dropped.
+/// A tmpfs of this many KiB, unmounted when dropped.
 pub struct SmallDisk {
     pub dir: tempfile::TempDir,
 }

@@ -90,7 +90,7 @@ pub fn quiet(reader: &Reader) -> Gauges {
         let gauges = reader.gauges();
         let Gauges { reads, queued_fetches, running_fetches, open_fetches, .. } = gauges;
         if reads + queued_fetches + running_fetches + open_fetches == 0 {
-            assert_eq!(gauges.missed_calls, 0, "somebody was not called");
+            assert_eq!(gauges.missed_calls, 0, "a thread was not woken");
             return gauges;
         }
         assert!(start.elapsed() < Duration::from_secs(20), "something still runs: {gauges:?}");

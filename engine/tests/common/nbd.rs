@@ -103,7 +103,7 @@ impl Client {
         data
     }
 
-    /// The server has hung up.
+    /// The server has closed the connection.
     pub fn is_gone(&mut self) -> bool {
         match self.0.read(&mut [0; 1]) {
             Ok(n) => n == 0,
@@ -135,7 +135,7 @@ pub fn run(program: &str, args: &[&str]) -> String {
     text(&out.stdout)
 }
 
-/// A server of somebody else, ended when dropped.
+/// A server of another project, stopped when dropped.
 pub struct Peer {
     child: Child,
     dir: tempfile::TempDir,

@@ -23,7 +23,7 @@ const RECENT: u64 = 64;
 /// The figures of an array.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayModel {
-    /// `o`: from so many readers on, nanoseconds. The first row begins at 1; rows rise in readers.
+    /// `o`: from this many readers on, nanoseconds. The first row begins at 1; rows rise in readers.
     pub overhead_ns: &'static [(u32, u64)],
     /// Picoseconds for each KiB: `1 / B`.
     pub ps_per_kib: u64,
@@ -42,7 +42,7 @@ impl ArrayModel {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// One command, where so many read.
+    /// One command, where this many read.
     pub(super) fn command_ns(&self, readers: usize, bytes: u64) -> u64 {
         self.overhead_ns(readers).saturating_add(self.transfer_ns(bytes))
     }

@@ -16,7 +16,7 @@
 //! So at most one command leaves for each `G`, and `lanes` for each `T`: throughput by depth rises, bends, and ends
 //! at the gate. Bytes are reported when the whole command has ended, as by the system call.
 //!
-//! Never: distance, luck, or a difference between reads in order and at random.
+//! Never: distance, random numbers, or a difference between reads in order and at random.
 
 use super::disk::{DiskModel, PS_KIB};
 use super::{Arrival, Command, Device};

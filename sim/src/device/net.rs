@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told_chunk_by_chunk() {
+    fn progress_is_reported_chunk_by_chunk() {
         let mut net = Net::new(MODEL, 0);
         net.submit(0, command(1, CHUNK_BYTES + 100));
         let arrival = |bytes, done| Arrival { id: 1, bytes, done };

@@ -39,7 +39,7 @@ impl Slices {
     /// The defaults of CFQ.
     pub const CFQ: Slices = Slices { slice_ns: 100 * MS, round_ns: 300 * MS, least_ns: 16 * MS, idle_ns: 8 * MS };
 
-    /// The slice of each of so many readers.
+    /// The slice of each of this many readers.
     fn of(&self, readers: u64) -> u64 {
         let share = self.round_ns / readers.max(1);
         self.slice_ns.min(share.max(self.least_ns))

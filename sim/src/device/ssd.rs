@@ -18,7 +18,7 @@
 //!
 //! The drive has no memory between reads: never a translation table, garbage collection, a cache, writes or
 //! wear. What a busy drive does to its readers is a tail: a die may take longer, and now and then a read waits for
-//! a program or an erase that is under way. That luck is keyed by the command ([`crate::rng`]).
+//! a program or an erase that is under way. Those random numbers are keyed by the command ([`crate::rng`]).
 
 use super::{Arrival, Command, Device};
 use crate::rng::{self, Rng};
@@ -152,11 +152,11 @@ impl Ssd {
             Some(place) => *place = running,
             None => self.running.push(running),
         }
-        let mut luck = self.luck(&command);
+        let mut draws = self.draws(&command);
         let ready_ns = now_ns.saturating_add(self.model.command_ns);
         for page in pages {
             let bytes = ((page + 1) * page_bytes).min(end).saturating_sub(start.max(page * page_bytes));
-            let read_ns = self.read_ns(&mut luck);
+            let read_ns = self.read_ns(&mut draws);
             // Each file begins on another die, or all small files would be on the first.
             let p = page.wrapping_add(u64::from(command.file));
             let channel = (p % u64::from(self.model.channels)) as u32;
@@ -168,16 +168,16 @@ impl Ssd {
         }
     }
 
-    fn luck(&mut self, command: &Command) -> Option<Rng> {
+    fn draws(&mut self, command: &Command) -> Option<Rng> {
         self.model.tail?;
         let nth = self.fetches.entry((command.file, command.start)).or_default();
         *nth += 1;
         Some(rng::keyed(self.seed, command.file, command.start, *nth - 1))
     }
 
-    fn read_ns(&self, luck: &mut Option<Rng>) -> u64 {
+    fn read_ns(&self, draws: &mut Option<Rng>) -> u64 {
         let median_ns = self.model.read_ns;
-        let (Some(tail), Some(rng)) = (self.model.tail, luck) else { return median_ns };
+        let (Some(tail), Some(rng)) = (self.model.tail, draws) else { return median_ns };
         let body_ns = rng.lognormal(median_ns as f64, tail.read_p99_ns as f64).round() as u64;
         if rng.below(1_000_000) >= tail.collisions_per_million {
             return body_ns;

@@ -45,7 +45,7 @@ impl Bound {
         }
     }
 
-    /// The bound of a run with these limits, on the device whose luck comes from `seed`: what gaps and cuts cost, and the
+    /// The bound of a run with these limits, on the device whose random numbers come from `seed`: what gaps and cuts cost, and the
     /// path of each reader, count too.
     #[must_use]
     pub fn of_run(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> Bound {

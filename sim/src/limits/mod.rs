@@ -7,7 +7,7 @@
 //! | `bound.rs` | a time that no run can be below, computed from the workload and the model |
 //! | `path.rs` | its parts that follow one reader, and what gaps and cuts cost |
 //! | `future.rs` | all that will be read, cut into extents, with the next use of each |
-//! | `oracle/` | the schedules that are tried, on the same device with the same luck, and the search among them |
+//! | `oracle/` | the schedules that are tried, on the same device with the same random numbers, and the search among them |
 //!
 //! Never: a policy. This code knows the future, so it measures policies and serves no reads.
 

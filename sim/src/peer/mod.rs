@@ -2,8 +2,8 @@
 //!
 //! They are written from descriptions and measurements of the programs, not from their code, and are no more than
 //! that: a row `peer-...` says what such decisions lead to, not how fast the program is. The caches differ: the machine
-//! keeps what was read until it needs the room, never fetches a byte that is on its way a second time, and serves a
-//! reader as soon as his own bytes are there. Each file says what of its program it cannot reproduce. What one of them
+//! keeps what was read until it needs the room, never fetches a byte that is in flight a second time, and serves a
+//! reader as soon as its own bytes are there. Each file says what of its program it cannot reproduce. What one of them
 //! fetches together with a read counts as readahead, so a read that found nothing is shown as one that was late.
 //!
 //! ```text

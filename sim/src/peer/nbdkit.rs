@@ -14,7 +14,7 @@
 //! Source: descriptions and measurements of Debian 12's package, 2026; that the test is against the start of a
 //! window, and not its end, follows from the measured bytes of ascending random reads. Reproduced: the test, the
 //! window from 32 KiB to 4 MiB, one state for all connections, whole blocks of 64 KiB (the cache filter's).
-//! Not reproduced: the cache filter does not keep what a demand read brought, and reads bytes that are on their way a
+//! Not reproduced: the cache filter does not keep what a demand read brought, and reads bytes that are in flight a
 //! second time (a sequential reader cost the original 1.9 times its bytes); a reader there waits for whole blocks.
 
 use super::{SIZES, read, round_out, wanted};

@@ -96,7 +96,7 @@ pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
 pub struct Published {
     /// The mean.
     pub mean: f64,
-    /// The margin: so many standard errors to each side.
+    /// The margin: this many standard errors to each side.
     pub margin: f64,
 }
 

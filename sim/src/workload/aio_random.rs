@@ -58,7 +58,7 @@ const PARAMS: &[Param] = &[
         unit: Unit::Count,
         default: "1",
         range: (1, 1024),
-        help: "reads that go out together, when so many have ended",
+        help: "reads that go out together, when this many have ended",
     },
 ];
 

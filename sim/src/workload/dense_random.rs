@@ -1,6 +1,6 @@
 //! One reader, records at random places, each as likely as any other every time, until a part of the file was read.
 //!
-//! Pure random reads of which so many are cached that neighbours meet by chance: a record is read, and the one before
+//! Pure random reads, dense enough in the cache for neighbours by chance: a record is read, and the one before
 //! it happens to be there. Context readahead takes that for a stream.
 //!
 //! ```text

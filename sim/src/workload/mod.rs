@@ -1,4 +1,4 @@
-//! What is read, in which order, by whom: the reads of a program, without the program.
+//! What is read, in which order, by which reader: the reads of a program, without the program.
 //!
 //! A workload is a list of jobs; a job issues its requests in order, at most `depth` of them outstanding (`model.rs`).
 //! It is written `NAME:key=value,...`, and becomes a list of requests when its size and a seed are known. The same
@@ -61,7 +61,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The requests, on a file of `size` bytes, or on files of so many together.
+    /// The requests, on a file of `size` bytes, or on files of this many together.
     ///
     /// # Errors
     /// A file that is too small, or a parameter that does not fit its size.

@@ -79,7 +79,7 @@ pub struct Job {
     pub open: u32,
     /// How many requests may be outstanding, at least 1.
     pub depth: u32,
-    /// How many of them are issued together: one that has been served waits until so many have been. 1 issues each at
+    /// How many of them are issued together: one that has been served waits until this many have been. 1 issues each at
     /// once; of a job that is `timed` it counts nothing. At most `depth`.
     pub batch: u32,
     /// The earlier job, an index into [`Workload::jobs`], that has to end before this one begins; none begins at once.

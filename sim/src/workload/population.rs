@@ -109,7 +109,7 @@ fn files(rng: &mut Rng, total: u64) -> Vec<u64> {
 }
 
 impl Habits {
-    /// The stretches of a file of so many pages: first page and length, at least one of them.
+    /// The stretches of a file of this many pages: first page and length, at least one of them.
     fn touched(&self, rng: &mut Rng, pages: u64) -> Vec<(u64, u64)> {
         let mut stretches = Vec::new();
         // Half of the files are touched from their first page on.

@@ -55,7 +55,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let database = size / 4 / SMALL_RECORD * SMALL_RECORD;
     let lookups = (long / 4 / SMALL_RECORD).min(database / SMALL_RECORD);
     if lookups == 0 {
-        return Err(too_small(INFO.name, size, "is too little for so many processes".to_string()));
+        return Err(too_small(INFO.name, size, "is too little for all processes".to_string()));
     }
     if sequential + random + grep == 0 {
         return Err(SpecError::Value {
@@ -131,6 +131,6 @@ mod tests {
         let error = build("processes:sequential=0,random=0,grep=0", 64 << 20).expect_err("no process").to_string();
         assert_eq!(error, "processes: sequential=0 leaves no process at all");
         let error = build("processes:sequential=64", 1 << 20).expect_err("too small").to_string();
-        assert_eq!(error, "processes: size=1048576 is too little for so many processes");
+        assert_eq!(error, "processes: size=1048576 is too little for all processes");
     }
 }

@@ -47,7 +47,7 @@ pub static INFO: Info = Info {
     build: |values, size, _seed| build_streams(INFO.name, values, size),
 };
 
-/// So many streams, of the values of [`streams`], [`RECORD`], [`BYTES`] and [`think`].
+/// This many streams, of the values of [`streams`], [`RECORD`], [`BYTES`] and [`think`].
 pub(super) fn build_streams(name: &str, values: &[u64], size: u64) -> Result<Workload, SpecError> {
     let [streams, record, bytes, think_us] = *values else { unreachable!("four parameters") };
     let each = if bytes == 0 { size / streams / record * record } else { bytes };

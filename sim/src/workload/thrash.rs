@@ -5,7 +5,7 @@
 //! and a cache of 16 MiB (its own, unless told otherwise) from 64 readers on, with 512 KiB from 16, with 1 MiB from 8.
 //!
 //! They pause between reads, as clients of a server do that show or store what they are sent. Readers that never pause
-//! wait for the device together; what is read ahead is then on its way rather than here, and the limit on that (half
+//! wait for the device together; what is read ahead is then in flight rather than here, and the limit on that (half
 //! the cache) is what stops it, not eviction.
 //!
 //! ```text
@@ -21,7 +21,7 @@ use super::readers::{BYTES, RECORD, build_streams, streams, think};
 /// What there is to know of it.
 pub static INFO: Info = Info {
     name: "thrash",
-    summary: "so many slow sequential readers that their windows do not fit into its cache of 16 MiB",
+    summary: "slow sequential readers whose windows do not fit into its cache of 16 MiB",
     origin: "Wu Fengguang 2010, the posting of readers: it names readahead thrashing and measures none; made up",
     least_bytes: 96 * (32 << 10),
     cache_bytes: Some(16 << 20),

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interleaved_readers_are_told_apart_and_memory_is_bounded() {
+    fn interleaved_readers_are_distinguished_and_memory_is_bounded() {
         let mut streams = Streams::default();
         for i in 0..100_u64 {
             for reader in 0..3_u32 {

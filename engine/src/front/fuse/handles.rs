@@ -49,7 +49,7 @@ impl<'a> Counted<'a> {
         Counted { handles, names: 0 }
     }
 
-    /// Whether this listing may have so many names.
+    /// Whether this listing may have this many names.
     pub fn room_for(&mut self, names: usize) -> bool {
         if names <= self.names {
             return true;

@@ -9,7 +9,7 @@
 //!
 //! **The kernel's own readahead** stays on, small: it reads up to [`FuseSettings::kernel_readahead_bytes`] ahead in its page
 //! cache, which is what makes requests larger than a page. Of that the engine sees a sequential reader with requests of that
-//! size; it is the engine that hides the storage. Set to nothing, each page is a request of its own.
+//! size; the engine's readahead hides the latency of the storage. Set to 0, each page is a separate request.
 
 use super::request_pool::{DISPATCHERS, RequestPool};
 use super::view::{Refusal, View, is_root};
@@ -26,10 +26,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Requests that nobody waits for, by the kernel's count: nearly every buffered read. Its default of 12 for all files
+/// Background requests, by the kernel's count: nearly every buffered read. Its default of 12 for all files
 /// together would let one slow file keep the others waiting.
 const MAX_BACKGROUND: u16 = 4096;
-/// What stands in a directory entry for a number that nobody has looked up; the same that other file systems use.
+/// The inode number in a directory entry that was not looked up; the same that other file systems use.
 const UNKNOWN: INodeNo = INodeNo(0xffff_ffff);
 
 /// A file system that is mounted.
@@ -59,7 +59,7 @@ impl Mounted {
             MountOption::RO,
             MountOption::NoSuid,
             MountOption::NoDev,
-            // What the owner and the permissions of a file say holds for whoever else may come here, too.
+            // Other users are held to the owner and the permissions of a file, too.
             MountOption::DefaultPermissions,
         ];
         config.acl = if settings.allow_other { SessionACL::All } else { SessionACL::Owner };
@@ -72,7 +72,7 @@ impl Mounted {
         Unmounter(self.0.unmount_callable())
     }
 
-    /// Serves until it is unmounted and nobody has a file of it open.
+    /// Serves until it is unmounted and none of its files is open.
     pub fn run(self) -> std::io::Result<()> {
         self.0.run()
     }
@@ -94,7 +94,7 @@ impl Kernel {
         self.pool.run(move || work(&view));
     }
 
-    /// How long the kernel may believe what it is told now, and who owns what no one else does.
+    /// How long the kernel may trust attributes sent now, and the owner of files without one.
     fn times(&self) -> (Duration, (u32, u32)) {
         (self.view.ttl(), self.owner)
     }
@@ -114,7 +114,7 @@ fn attributes(number: u64, meta: &Meta, owner: (u32, u32)) -> FileAttr {
         ctime: time,
         crtime: time,
         kind,
-        // Nothing can be written here, and nothing runs as somebody else.
+        // Nothing can be written here, and no set-user-id bit counts.
         perm: meta.permissions & 0o777 & !0o222,
         nlink: if kind == FileType::Directory { 2 } else { 1 },
         uid,

@@ -1,7 +1,7 @@
 //! A mount: a tree of files, read-only, through one engine.
 //!
-//! Every open handle has readahead of its own; all files share one cache. Never: writes, follows a link, shows one number
-//! with two versions behind it, or is open to other users unless told.
+//! Every open handle has its own readahead state; all files share one cache. Never: writes, follows a link, shows one number
+//! with two versions behind it, or is open to other users unless allowed.
 //!
 //! | file | holds |
 //! |---|---|
@@ -52,10 +52,10 @@ pub struct FuseSettings {
     pub kernel_readahead_bytes: u32,
     /// Without the kernel's page cache: each read of a program is a request. Default no.
     pub direct: bool,
-    /// How long it is believed what the storage said of a name, by the kernel and here: a changed file is seen that late.
-    /// Default [`REMOTE_ATTR_TTL`] where a listing tells versions (a prefix of S3), else [`LOCAL_ATTR_TTL`].
+    /// How long the kernel and the view trust what the storage said of a name: a changed file is seen that late.
+    /// Default [`REMOTE_ATTR_TTL`] where a listing has versions (a prefix of S3), else [`LOCAL_ATTR_TTL`].
     pub attr_ttl: Option<Duration>,
-    /// Who is told of each read. Default nobody.
+    /// The observer of each read. Default none.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
@@ -101,9 +101,9 @@ impl MountError {
 /// How a mount went away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
-    /// Nobody had anything open.
+    /// Nothing was open.
     Clean,
-    /// It has no place any more, and those who have files of it open may go on reading them.
+    /// It has no mount point any more; processes with open files may go on reading them.
     Detached,
 }
 
@@ -150,7 +150,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts a tree at an empty folder. It answers from [`Mount::run`] on; who looks earlier waits.
+    /// Mounts a tree at an empty folder. It answers from [`Mount::run`] on; earlier requests wait.
     ///
     /// # Errors
     /// The folder is not fit, or the system does not mount.
@@ -172,7 +172,7 @@ impl Mount {
         Ok((Mount { mounted, view }, FuseStop { unmounter, dir }))
     }
 
-    /// Serves until it is unmounted, by whomever, and nobody has anything of it open.
+    /// Serves until it is unmounted, by any program, and nothing of it is open.
     ///
     /// # Errors
     /// The system ended it otherwise.

@@ -1,12 +1,12 @@
 //! Inode numbers: what the kernel calls the paths that it has looked up.
 //!
 //! A new version of a file is a new number, so pages and attributes that the kernel keeps under a number are those of one
-//! version, for ever. A folder keeps its number while it is a folder. Never: gives a number twice, or forgets one that the
+//! version. A folder keeps its number while it is a folder. Never: gives a number twice, or forgets one that the
 //! kernel still knows.
 //!
 //! ```text
 //!   look-up ──► (path, version) known? ── yes ──► its number, counted once more
-//!                       └─ no ──► the next number; the old one stays for those who have it
+//!                       └─ no ──► the next number; the old one stays for its open handles
 //!   forget ──► counted down to zero ──► gone, with the reader that was kept for it
 //! ```
 
@@ -74,7 +74,7 @@ impl Nodes {
         self.by_number.get(self.newest.get(path)?)
     }
 
-    /// The storage was asked at `seen`, and this stands at a path: what is known of it holds on, if it is the same.
+    /// The storage was asked at `seen`, and this is at a path: known attributes stay valid, if it is the same.
     pub fn refresh(&mut self, path: &Path, meta: &Meta, seen: Instant) {
         let Some(node) = self.newest.get(path).and_then(|number| self.by_number.get_mut(number)) else { return };
         if node.meta.kind == meta.kind && node.meta.version == meta.version {
@@ -89,7 +89,7 @@ impl Nodes {
         }
     }
 
-    /// The kernel is told what stands at a path, as the storage said when it was asked at `seen`. Nothing when there are too
+    /// The kernel gets what is at a path, as the storage said when it was asked at `seen`. Nothing when there are too
     /// many numbers.
     pub fn enter(&mut self, path: PathBuf, meta: Meta, seen: Instant) -> Option<u64> {
         if let Some(&number) = self.newest.get(path.as_path())
@@ -102,7 +102,7 @@ impl Nodes {
                 node.seen = Some(seen);
                 return Some(number);
             }
-            // Nobody can open the old version any more.
+            // The old version cannot be opened any more.
             if node.opens == 0 {
                 node.base = None;
             }
@@ -133,7 +133,7 @@ impl Nodes {
         node.base
     }
 
-    /// A handle is made on `base`, or on the one that somebody else has put there meanwhile.
+    /// A handle is made on `base`, or on the one that another thread has put there meanwhile.
     pub fn opened(&mut self, number: u64, base: &Arc<Reader>) -> Option<Arc<Reader>> {
         let node = self.by_number.get_mut(&number)?;
         node.opens += 1;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn forgotten_when_as_often_as_told() {
+    fn forgotten_after_as_many_forgets_as_lookups() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 2);
         let told = |nodes: &mut Nodes, p: &str| nodes.enter(PathBuf::from(p), meta(Kind::File, 1), Instant::now());
         let a = told(&mut nodes, "a").expect("room");

@@ -1,11 +1,11 @@
-//! Who carries out a request: the thread that took it from the kernel, or, when most of those are busy, a new one.
+//! Which thread carries out a request: the thread that took it from the kernel, or, when most of those are busy, a new one.
 //!
-//! A request may wait for slow storage. The threads that take requests are few; were all of them to wait, nobody's request
-//! would be taken. So the last ones never wait: what they take, they hand over. Never: a queue.
+//! A request may wait for slow storage. The threads that take requests are few; if all of them waited, no request
+//! would be taken. So the last ones never wait: they pass on what they take. Never: a queue.
 //!
 //! ```text
 //!   request ──► busy < INLINE? ── yes ──► here, without a hand-over
-//!                    └─ no ──► a thread of its own, while there are fewer than MOST of them ── else here
+//!                    └─ no ──► a new thread, while there are fewer than MOST of them ── else here
 //! ```
 
 use std::sync::Arc;

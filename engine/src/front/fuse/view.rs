@@ -1,6 +1,6 @@
 //! What a mount shows, without the kernel: numbers, attributes, handles and bytes.
 //!
-//! Every open handle is an open description of its own, fixed to the version that its number stands for. A read is answered
+//! Every open handle is a separate open description, fixed to the version of its number. A read is answered
 //! in full, or with an error: the kernel takes a short answer for the end of the file and keeps that for every reader. Never:
 //! waits for the kernel (there is no invalidation that could: a changed file gets a new number), or opens by a path that was
 //! not looked at.
@@ -119,7 +119,7 @@ impl View {
 
     // ---- names ----
 
-    /// How long the kernel may believe what it is told now.
+    /// How long the kernel may trust attributes sent now.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
@@ -134,7 +134,7 @@ impl View {
         self.ttl.saturating_sub(seen.elapsed())
     }
 
-    /// What stands under a name in a folder, and how long that may be believed.
+    /// What a name in a folder is, and how long that may be trusted.
     pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(u64, Meta, Duration), Refusal> {
         if name.as_bytes().contains(&b'/') || name == "." || name == ".." {
             return Err(Errno::INVAL.raw_os_error());
@@ -153,7 +153,7 @@ impl View {
         Ok((number.ok_or_else(|| self.refuse(Errno::NFILE.raw_os_error()))?, meta, self.left(seen)))
     }
 
-    /// Asks what stands at a path, and with the same request at those that a program that reads file by file asks for next.
+    /// Looks up a path, and with the same request those that a program that reads file by file asks for next.
     fn look_ahead(&self, path: &Path) -> Result<(Meta, Instant), Refusal> {
         let asked = Instant::now();
         let mut others = Vec::new();
@@ -172,7 +172,7 @@ impl View {
         drop(gone);
     }
 
-    /// What is known of a number. A file's attributes are those of its version, whatever stands there now.
+    /// What is known of a number. A file's attributes are those of its version, whatever is at its path now.
     pub fn attributes(&self, number: u64) -> Result<Meta, Refusal> {
         let (path, meta, seen) = {
             let nodes = self.nodes();
@@ -195,7 +195,7 @@ impl View {
 
     // ---- files ----
 
-    /// A handle on a file, in the version that its number stands for.
+    /// A handle on a file, in the version of its number.
     pub fn open(&self, number: u64) -> Result<u64, Refusal> {
         let (path, known, seen, kept) = {
             let nodes = self.nodes();

@@ -1,7 +1,7 @@
 //! `GET /metrics`: what a Prometheus asks for, and nothing else.
 //!
-//! One thread, one request a connection, two seconds for each: a scraper comes every few seconds, and whoever dawdles is hung
-//! up before the next one has waited long. Never: reads more than 8 KiB of a request, keeps a connection, or listens to
+//! One thread, one request a connection, two seconds for each: a scraper comes every few seconds, and a slow one is disconnected
+//! before the next one has waited long. Never: reads more than 8 KiB of a request, keeps a connection, or listens to
 //! other machines unless told.
 //!
 //! ```text
@@ -48,7 +48,7 @@ impl MetricsServer {
                     return;
                 }
                 match stream {
-                    // A scraper that goes away has nobody to be told.
+                    // A scraper that went away needs no error.
                     Ok(stream) => drop(serve(stream, &say)),
                     // Out of descriptors: some may come back.
                     Err(_) => std::thread::sleep(Duration::from_millis(50)),
@@ -129,7 +129,7 @@ fn answer(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<(
     let whole = [head.as_bytes(), body.as_bytes()].concat();
     let until = Instant::now() + CLIENT_TIMEOUT;
     let mut rest = &whole[..];
-    // A client that takes a byte now and then is hung up, too.
+    // A client that reads a byte now and then is disconnected, too.
     while !rest.is_empty() && Instant::now() < until {
         match stream.write(rest)? {
             0 => break,

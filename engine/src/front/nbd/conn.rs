@@ -1,6 +1,6 @@
 //! One client of the NBD server: its handshake, its requests.
 //!
-//! The handshake has a thread of its own, since a client may take its time over it. From then on a client has a turn when it
+//! The handshake has its own thread, since a client may be slow. From then on a client has a turn when it
 //! has sent something: one request is taken and answered, by whichever thread is free. Where that thread has to wait, the
 //! client's next request may be taken by another, up to a limit, so that its misses overlap. Data goes in pieces of
 //! [`PIECE_BYTES`], so a request of 32 MiB needs no more memory than one of 256 KiB.
@@ -37,7 +37,7 @@ const MAX_TURNS: u32 = 16;
 const MAX_TURNS_SLOW: u32 = 2;
 /// Bytes of a refused payload that are taken at once.
 const WASTE_BYTES: usize = 4096;
-/// Whether a client has sent more is looked at in each of its first so many turns, and then in every so many.
+/// Whether a client has sent more is checked in each of its first turns (this number), and then once in as many.
 const LOOK_EVERY: u64 = 8;
 
 /// What was agreed on before the requests.
@@ -51,7 +51,7 @@ struct Agreement {
 struct Turns {
     /// What it sends next begins another.
     armed: bool,
-    /// Somebody takes from the socket: it is not armed before a whole request is taken.
+    /// A thread reads from the socket: it is not armed before a whole request is taken.
     taking: bool,
     inside: u32,
     /// There will be no more.
@@ -77,7 +77,7 @@ struct Disconnected;
 /// What is left to do for a request.
 struct Task {
     cookie: u64,
-    /// When it was taken, where somebody wants to know.
+    /// When it was taken, if there is an observer.
     taken: Option<Instant>,
     order: Result<Order, Refusal>,
     /// How a write went that was too long to be kept until the next request could be taken.
@@ -106,7 +106,7 @@ impl RequestGuard<'_> {
         self.step_aside_alone();
     }
 
-    /// Called before the thread waits for the rest of a request: nobody else may take from the socket.
+    /// Called before the thread waits for the rest of a request: no other thread may read from the socket.
     fn step_aside_alone(&self) {
         if !self.aside.replace(true) {
             let shared = &self.conn.shared;
@@ -236,7 +236,7 @@ impl Conn {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody serves it any more.
+    /// It is not served any more.
     fn end(&self) {
         self.hang_up();
         let requests = self.taken.load(Ordering::Relaxed);
@@ -332,7 +332,7 @@ impl Conn {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             got => got.ok().filter(|n| *n > 0).ok_or(Disconnected)?,
         };
-        // The rest of it is the same request: nobody else takes from here before it is complete.
+        // The rest of it is the same request: no other thread reads from here before it is complete.
         self.take(&mut bytes[got..], &mut self.stall(), || turn.step_aside_alone())?;
         let request = Request::parse(&bytes).ok_or(Disconnected)?;
         let order = validate(&request, export);
@@ -363,7 +363,7 @@ impl Conn {
         Ok(())
     }
 
-    /// The payload of a write: one piece of it stays in `buffer`; a longer one is written piece by piece as it comes, so
+    /// The payload of a write: one piece of it stays in `buffer`; a longer one is written piece by piece as it arrives, so
     /// that it needs no more memory.
     fn payload(
         &self,

@@ -1,12 +1,12 @@
 //! The NBD server: one export, any number of clients, read-only unless told.
 //!
-//! Each connection is an open description of its own, so each client has readahead of its own on one shared cache. A few
+//! Each connection is an open description, so each client has its own readahead state on one shared cache. A few
 //! threads serve all of them ([`workers`]), a request at a time ([`conn`]). Never: serves two versions of a source on one
 //! connection, follows a length it was told, or is reachable from outside unless told.
 //!
 //! ```text
 //!   listener ──accept──► room for it? ──► a thread: handshake ──► workers: requests ──► replies
-//!      ▲                      └─ no: hung up                       │ stop: no more requests are taken,
+//!      ▲                      └─ no: refused                       │ stop: no more requests are taken,
 //!      └── stop (a byte in a pipe) ────────────────────────────────┘ those that were taken are answered
 //! ```
 
@@ -41,7 +41,7 @@ use workers::{Then, Workers};
 pub enum Listen {
     /// A unix socket, readable and writable by its owner alone.
     Unix(PathBuf),
-    /// A TCP address. There is no encryption and no password: whoever reaches it can read everything.
+    /// A TCP address. There is no encryption and no password: any client that reaches it can read everything.
     Tcp(SocketAddr),
 }
 
@@ -70,7 +70,7 @@ pub struct NbdSettings {
     /// How long a client may take to send the head of a request or 256 KiB of what it brings, and to take 256 KiB of an
     /// answer, in all and not from byte to byte. Default 30 s.
     pub stall: Duration,
-    /// Who is told of each request. Default nobody.
+    /// The observer of each request. Default none.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
@@ -111,7 +111,7 @@ impl NbdStop {
     /// The server takes no more clients and no more requests, answers those that it has, and returns from
     /// [`Server::run`].
     pub fn stop(&self) {
-        // A full pipe has been told already, and a closed one has nobody to tell.
+        // A full pipe holds a wakeup already, and a closed one needs none.
         let _ = (&self.0).write(&[1]);
     }
 
@@ -148,7 +148,7 @@ pub struct ServerCounts {
     pub clients: u64,
     /// Clients that ever connected.
     pub connections: u64,
-    /// Of these, hung up because there were too many.
+    /// Of these, disconnected because there were too many.
     pub turned_away: u64,
     /// Requests that were answered with data or success, counted as the answer sets out.
     pub requests: u64,
@@ -201,7 +201,7 @@ pub const MAX_CLIENTS: u32 = 2048;
 pub const MAX_HELPERS: u32 = 256;
 /// Default of [`NbdSettings::max_owed_bytes`]: one piece for each helper.
 pub const MAX_OWED_BYTES: u64 = 64 << 20;
-/// How long a server that was stopped waits for answers that are on their way.
+/// How long a server that was stopped waits for answers that are in flight.
 const DRAIN: Duration = Duration::from_secs(5);
 /// Open files of a server beside its clients: the source, listeners, pipes, logs, and room to spare.
 const OTHER_FILES: u64 = 64;
@@ -209,7 +209,7 @@ const OTHER_FILES: u64 = 64;
 const STACK_BYTES: usize = 512 << 10;
 
 impl Server {
-    /// Listens, and serves nobody yet.
+    /// Listens; it serves no client yet.
     ///
     /// # Errors
     /// An address is taken or not allowed, the source cannot be written though the settings say so, or there is no thread to
@@ -219,7 +219,7 @@ impl Server {
             reader.allow_writes().map_err(|error| ServeError {
                 what: format!("cannot be written ({error})"),
                 place: reader.describe(),
-                remedy: "serve it read-only, or as a user who may write it",
+                remedy: "serve it read-only, or as a user that may write it",
             })?;
             if settings.lock {
                 reader.lock().map_err(|error| locked(&reader, &error))?;
@@ -227,7 +227,7 @@ impl Server {
         }
         let listeners = listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
         let (wake, stop) = UnixStream::pair().map_err(|error| short_of_files(&error))?;
-        // Nobody reads what is written when the server is gone, and a signal handler must not wait.
+        // The pipe has no reader when the server is gone, and a signal handler must not wait.
         let _ = stop.set_nonblocking(true);
         let most = settings.max_clients.saturating_add(settings.max_helpers);
         let workers = Workers::new(most).map_err(|error| short_of_files(&error))?;
@@ -337,11 +337,7 @@ impl Shared {
         };
         if conns.len() >= self.settings.max_clients as usize {
             if let Some(times) = log::once_a_minute("too many NBD clients") {
-                tracing::warn!(
-                    times,
-                    limit = self.settings.max_clients,
-                    "NBD client turned away: too many are connected"
-                );
+                tracing::warn!(times, limit = self.settings.max_clients, "NBD client refused: too many are connected");
             }
             return turn_away();
         }
@@ -405,13 +401,13 @@ impl Shared {
         }
     }
 
-    /// What an observer is told that a client reads.
+    /// The name of a client's source for an observer.
     fn called(&self) -> &str {
         let NbdSettings { export, description, .. } = &self.settings;
         if export.is_empty() { description } else { export }
     }
 
-    /// What a client that connects now is told of the source.
+    /// The source as sent to a client that connects now.
     fn export(&self, reader: &Reader) -> Export {
         let writes = match self.settings.writable {
             true => transmission::SEND_FUA | transmission::SEND_WRITE_ZEROES,

@@ -1,6 +1,6 @@
 //! The two kinds of sockets, as one.
 //!
-//! A unix socket is made in a directory that nobody else can enter and moved to its place when its mode is set, so there
+//! A unix socket is made in a directory that no other user can enter and moved to its place when its mode is set, so there
 //! is no moment at which others could connect. Never: takes the place of a file, or of a server that still answers.
 
 use super::conn::PIECE_BYTES;
@@ -69,7 +69,7 @@ impl Listener {
         let stream = match self {
             Listener::Unix { socket, .. } => {
                 let stream = socket.accept()?.0;
-                // A whole piece has room, so that nobody waits for a client that takes its answers. TCP sees to that by itself.
+                // A whole piece has room, so that no thread waits for a client that reads its answers. TCP sees to that itself.
                 // Twice what is asked for, or twice what the system allows (208 KiB unless set), is what the kernel counts.
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, PIECE_BYTES);
                 Stream::Unix(stream)
@@ -110,7 +110,7 @@ impl Drop for Listener {
         if let Listener::Unix { path, inode, .. } = self
             && std::fs::symlink_metadata(&*path).is_ok_and(|m| m.ino() == *inode)
         {
-            // Somebody else's socket in its place stays.
+            // Another server's socket in its place stays.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -129,7 +129,7 @@ fn bind_unix(path: &Path) -> std::io::Result<Listener> {
     Ok(Listener::Unix { socket, path: path.to_path_buf(), inode })
 }
 
-/// Refuses a place that is taken. A socket that nobody answers is what a killed server left, and may be replaced.
+/// Refuses a place that is taken. A socket that no server answers was left by a killed one, and may be replaced.
 fn make_way(path: &Path) -> std::io::Result<()> {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !meta.file_type().is_socket() {
@@ -157,7 +157,7 @@ impl Stream {
         }
     }
 
-    /// Closes a direction, or both; who waits for it wakes.
+    /// Closes a direction, or both; threads that wait for it wake.
     pub fn shutdown(&self, how: Shutdown) {
         // It fails only where it is closed already.
         let _ = match self {

@@ -1,14 +1,14 @@
 //! The threads that serve: as many at work as there are cores, however many clients there are.
 //!
-//! Requests are taken in the order in which they came, whoever sent them, so that clients get equal shares: with a thread
+//! Requests are taken in the order of arrival, so that clients get equal shares: with a thread
 //! for each client the scheduler decided, and of 256 clients one got four to nine times what another got. A thread that
-//! has to wait (for the source, or for a client that is slow to take or to send) steps aside first, so that somebody else
-//! looks at the sockets. Whoever has just answered looks for a moment before it sleeps: to put a thread to sleep and wake
+//! has to wait (for the source, or for a client that is slow to take or to send) gives up its slot first, so that another thread
+//! polls the sockets. A thread that has just answered polls for a moment before it sleeps: to put a thread to sleep and wake
 //! it again on another core took longer than a cached read (measured: 50 us against 12).
 //! Never: knows what a request is, or polls with more than one thread.
 //!
 //! ```text
-//!              ┌── came in order ◄── poll (one at a time) ◄── nothing there, nobody polls ──┐
+//!              ┌── came in order ◄── poll (one at a time) ◄── nothing there, no poller ──┐
 //!   called ──► take ──► a turn of a client ──► done ──► take ...                            take ──► rest
 //!                          └─ has to wait: steps aside (calls another) ──► comes back ──► take or rest
 //! ```
@@ -22,18 +22,18 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long somebody looks: twice the time from an answer to the next request of a client on this machine,
+/// How long a thread polls: twice the time from an answer to the next request of a client on this machine,
 const MOMENT: Duration = Duration::from_micros(50);
-/// and the time that the client needs to take its answer, 1 ns a byte, up to so many bytes. (Answers of 256 KiB, 12 rounds of
+/// and the time that the client needs to take its answer, 1 ns a byte, up to this many bytes. (Answers of 256 KiB, 12 rounds of
 /// a second: 0.86 of nbdkit without it.)
 const MAX_TAKEN: usize = 256 << 10;
-/// Looks in vain before it rests.
+/// Empty polls before it rests.
 const MAX_EMPTY_POLLS: u32 = 3;
 /// Polls without a look that it rests for.
 const REST: u32 = 256;
 /// Clients that are taken from the kernel at once.
 const BATCH: usize = 256;
-/// A thread that nobody has called for so long ends.
+/// A thread that was not called for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
 /// Told once of what a client sends.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
@@ -46,7 +46,7 @@ pub struct Workers {
     wake_fd: OwnedFd,
     pool: Mutex<ThreadPool>,
     called: Condvar,
-    /// Whoever holds it polls.
+    /// The thread that holds it polls.
     poller: Mutex<Poller>,
     cores: u32,
     most: u32,
@@ -72,7 +72,7 @@ struct Poller {
     rest: u32,
 }
 
-/// What a caller has to do who has let go of the lock.
+/// What a caller has to do after it has released the lock.
 #[must_use]
 #[derive(PartialEq, Eq)]
 pub enum Then {
@@ -100,7 +100,7 @@ impl Workers {
     pub fn add(&self, socket: BorrowedFd<'_>, number: u64) -> std::io::Result<Then> {
         epoll::add(&self.epoll, socket, EventData::new_u64(number), ONCE)?;
         let mut pool = self.pool();
-        // The first client has nobody yet.
+        // The first client has no thread yet.
         Ok(if pool.at_work == 0 { self.call(&mut pool) } else { Then::Nothing })
     }
 
@@ -109,7 +109,7 @@ impl Workers {
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number), ONCE)?)
     }
 
-    /// Whoever calls has to wait for somebody: another is called to look at the sockets, if nobody does.
+    /// The calling thread has to wait: another is called to poll the sockets, if none does.
     pub fn yield_slot(&self) -> Then {
         let mut pool = self.pool();
         pool.at_work -= 1;
@@ -175,7 +175,7 @@ impl Workers {
                     poller.poll(self, look);
                     pool = self.pool();
                     pool.ready.extend(poller.came.drain(..).filter(|number| *number != WAKE));
-                    // Before anybody else finds that nobody polls and nothing is there.
+                    // Before another thread finds no poller and no request.
                     drop(poller);
                     if pool.ready.len() > 1 && self.call(&mut pool) == Then::Spawn {
                         drop(pool);
@@ -198,7 +198,7 @@ impl Workers {
         None
     }
 
-    /// Until somebody calls. Not at work any more when nobody did for long.
+    /// Waits for a call. Not at work any more when none came for long.
     fn rest<'a>(&self, mut pool: MutexGuard<'a, ThreadPool>) -> (MutexGuard<'a, ThreadPool>, bool) {
         pool.at_work -= 1;
         pool.resting += 1;
@@ -215,13 +215,13 @@ impl Workers {
         if pool.calls > 0 {
             pool.calls -= 1;
         } else {
-            // The end calls everybody.
+            // The end wakes every thread.
             pool.at_work += 1;
         }
         (pool, true)
     }
 
-    /// Nobody takes a turn any more; threads end by themselves.
+    /// No thread takes a turn any more; threads end by themselves.
     pub fn end(&self) {
         self.pool().ended = true;
         self.called.notify_all();
@@ -266,7 +266,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    /// So many clients, each with an armed socket.
+    /// This many clients, each with an armed socket.
     fn clients(workers: &Workers, many: u64) -> Vec<(UnixStream, UnixStream)> {
         let pair = |number| {
             let (mine, theirs) = UnixStream::pair().expect("a pair");
@@ -277,11 +277,11 @@ mod tests {
         (0..many).map(pair).collect()
     }
 
-    fn nobody() {
-        panic!("nobody is needed");
+    fn no_spawn() {
+        panic!("no thread is needed");
     }
 
-    /// Whoever sends most has no more than whoever sends least: one turn, and then the others.
+    /// The client that sends most has no more than the one that sends least: one turn, and then the others.
     #[test]
     fn turns_come_in_the_order_of_the_requests() {
         let mut workers = Workers::new(8).expect("made");
@@ -292,7 +292,7 @@ mod tests {
             all[*number as usize].1.write_all(&[1; 10]).expect("sent");
         }
         for _ in 0..3 {
-            let taken: Vec<u64> = order.iter().map(|_| workers.take(Some(0), &nobody).expect("a turn")).collect();
+            let taken: Vec<u64> = order.iter().map(|_| workers.take(Some(0), &no_spawn).expect("a turn")).collect();
             assert_eq!(taken, order);
             // Armed again in another order, though all of them have sent more long since.
             order.rotate_left(1);
@@ -302,14 +302,14 @@ mod tests {
             }
         }
         workers.end();
-        assert_eq!(workers.take(Some(0), &nobody), None);
+        assert_eq!(workers.take(Some(0), &no_spawn), None);
         let pool = workers.pool();
         assert_eq!((pool.threads, pool.at_work, pool.resting), (0, 0, 0));
     }
 
-    /// As many as there are cores; more only when those wait. Whoever comes back and is one too many rests.
+    /// As many as there are cores; more only when those wait. A returning thread that is one too many rests.
     #[test]
-    fn whoever_waits_has_somebody_called() {
+    fn a_waiting_thread_has_another_called() {
         let mut workers = Workers::new(3).expect("made");
         workers.cores = 2;
         let all = clients(&workers, 1);
@@ -326,7 +326,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    while workers.take(None, &nobody).is_some() {
+                    while workers.take(None, &no_spawn).is_some() {
                         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                         // What was sent stays there. The second one polls, or the third, which rested until it was called.
                         assert!(workers.yield_slot() == Then::Nothing);

@@ -40,12 +40,12 @@ const COMPARE_BYTES: usize = 64 << 10;
 /// times by 16 pieces of different pages, one that differs in half of them once in 65,536.
 const MAX_PIECES: u64 = 16;
 /// An append moves the time before the size: how long a new time at the old size is given to grow. Once for each such time,
-/// not for each read that meets it.
+/// not for each read that finds it.
 const APPEND_GRACE: Duration = Duration::from_millis(42);
 /// How soon it is looked at again; four times as long each time.
 const FIRST_LOOK: Duration = Duration::from_micros(20);
 
-/// What tells one version from another.
+/// What distinguishes one version from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub size: u64,
@@ -133,7 +133,7 @@ impl Core {
     pub(super) fn identity_now(&self) -> Result<Identity, Errno> {
         let stat = rustix::fs::fstat(&self.file)?;
         if self.device {
-            // Nobody uses the position of this descriptor.
+            // The position of this descriptor is not used.
             let size = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
             return Ok(Identity { size, mtime_ns: 0, inode: stat.st_ino });
         }
@@ -325,7 +325,7 @@ mod tests {
     use std::io::Write;
 
     /// Read A has its bytes and is not checked yet; then a longer file is copied over, and read B, the first to be checked,
-    /// meets an empty sample. A's bytes are of the old file, so A is refused.
+    /// finds an empty sample. A's bytes are of the old file, so A is refused.
     #[test]
     fn a_read_that_was_under_way_while_the_file_was_replaced_is_refused() {
         let file = tempfile::NamedTempFile::new().expect("a file");

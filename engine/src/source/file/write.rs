@@ -1,4 +1,4 @@
-//! Writing to a file: through the page cache, by a descriptor of its own.
+//! Writing to a file: through the page cache, by a separate descriptor.
 //!
 //! Direct writes would have to be aligned, and the rest of a sector read and written back, where two writers can lose each
 //! other's bytes. The kernel writes out what it holds of a range before it reads the range directly, so the descriptor that
@@ -63,7 +63,7 @@ impl Core {
     }
 
     /// Keeps others out, as far as they ask: of a file by a lock of its open description, which QEMU takes as well; of a
-    /// device by `O_EXCL`, which mounts and whoever else claims a device respect.
+    /// device by `O_EXCL`, which mounts and other exclusive openers respect.
     pub(super) fn lock_writes(&self) -> Result<(), SourceError> {
         let _turn = self.writes.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if self.writes.claim.get().is_some() {

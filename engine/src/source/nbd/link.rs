@@ -1,13 +1,13 @@
-//! One connection to an NBD server, with any number of reads on their way.
+//! One connection to an NBD server, with any number of reads in flight.
 //!
-//! Whoever waits takes a turn at listening: it reads the head of the next answer, and if that is somebody else's it
-//! hands over the floor, so that each reads its own bytes into its own buffers. Nothing is copied and no thread is
+//! Waiting readers take turns at listening: one reads the head of the next answer, and if that is another reader's it
+//! passes the turn on, so that each reads its own bytes into its own buffers. Nothing is copied and no thread is
 //! needed. Replies are simple ones. Never: goes on after anything that it did not expect.
 //!
 //! ```text
 //!   floor: Free ──a waiter──► Listening ──head── mine ──► my bytes ──► Free
 //!                                          └─── another's ──► For(cookie) ──that waiter──► its bytes ──► Free
-//!   any failure ──► Down: everybody who waits fails, the next read connects anew
+//!   any failure ──► Down: every waiting read fails, the next read reconnects
 //! ```
 
 use super::uri::{Address, Place};
@@ -49,7 +49,7 @@ impl Broken {
         match error.kind() {
             ErrorKind::WouldBlock => Broken::Lost(ETIMEDOUT, "the server is silent".to_string()),
             ErrorKind::TimedOut => Broken::Lost(ETIMEDOUT, "the server is too slow".to_string()),
-            ErrorKind::UnexpectedEof => Broken::Lost(EIO, "the server hung up".to_string()),
+            ErrorKind::UnexpectedEof => Broken::Lost(EIO, "the server closed the connection".to_string()),
             _ => match error.raw_os_error() {
                 Some(errno) => Broken::Lost(errno, errno_text(errno)),
                 // Of the resolver, which has no number.
@@ -101,7 +101,7 @@ struct ReplyState {
     owner: ReplyOwner,
     next_cookie: u64,
     waiting: HashSet<u64>,
-    /// Bytes that the server owes for the requests on their way.
+    /// Bytes that the server owes for the requests in flight.
     owed: u64,
 }
 
@@ -145,7 +145,7 @@ impl NbdLink {
         !matches!(self.replies().owner, ReplyOwner::Down(_))
     }
 
-    /// Reads on their way.
+    /// Reads in flight.
     pub fn requests(&self) -> u32 {
         self.replies().waiting.len() as u32
     }
@@ -243,7 +243,7 @@ impl NbdLink {
                     replies = self.replies();
                     if !replies.waiting.contains(&whose) {
                         drop(replies);
-                        return Err(self.down(Broken::odd("an answer that nobody waits for")));
+                        return Err(self.down(Broken::odd("an answer to no request")));
                     }
                     replies.owner = ReplyOwner::For(whose, error);
                     self.bell.notify_all();
@@ -277,7 +277,7 @@ impl NbdLink {
         Ok((wire::u64_at(&bytes, 8), wire::u32_at(&bytes, 4)))
     }
 
-    /// Nothing that comes can be trusted any more. Gives what everybody is told: the first reason there was.
+    /// Nothing that comes can be trusted any more. Returns the error for all readers: the first reason there was.
     fn down(&self, why: Broken) -> Broken {
         let mut replies = self.replies();
         if let ReplyOwner::Down(first) = &replies.owner {

@@ -1,8 +1,8 @@
 //! NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`.
 //!
-//! Several requests are on their way on each connection, and there are several connections where the server allows it.
+//! Several requests are in flight on each connection, and there are several connections where the server allows it.
 //! A connection that breaks is made anew, with pauses that grow ([`redial`]). The version of an export is its size, and that
-//! the server goes on serving it: that is all the protocol tells. A server that answers ESHUTDOWN ends the version (foreread
+//! the server goes on serving it: that is all the protocol has. A server that answers ESHUTDOWN ends the version (foreread
 //! does when its own source has changed). Never: writes, TLS (refused by name), or a reply that is believed without a look.
 //!
 //! ```text
@@ -49,7 +49,7 @@ impl Nbd {
     /// Connects.
     ///
     /// # Errors
-    /// The address is none, nobody answers there, or the server has no such export.
+    /// The address is invalid, no server answers there, or the server has no such export.
     pub fn open(name: impl Into<SourceName>) -> Result<Nbd, SourceOpenError> {
         Nbd::open_within(name, SILENCE)
     }
@@ -185,7 +185,7 @@ impl Source for Nbd {
     }
 
     /// Connects anew, since a server may go on serving the old version on the connections that it has. Where it cannot be
-    /// reached the old version stays, and the next read is told of the change again.
+    /// reached the old version stays, and the next read reports the change again.
     fn accept(&self) -> u64 {
         for place in &self.links {
             drop(place.lock().unwrap_or_else(PoisonError::into_inner).take());

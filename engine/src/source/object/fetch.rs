@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 /// Parts of one read that are under way at once.
 const MAX_PARTS: usize = 8;
-/// Longest pause, whatever a server asks for; who wants more is answered with the error.
+/// Longest pause, whatever a server asks for; if it asks for more the read fails.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// What was asked, in all.
@@ -87,7 +87,7 @@ impl Asker<'_> {
     async fn probe(&self) -> Result<ObjectMeta, Refusal> {
         let first = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
         match self.in_time(self.ask(first)).await {
-            // Nothing has no first byte. Its ETag is told to who asks for no range.
+            // Nothing has no first byte. A request without a range returns its ETag.
             Err(Refusal::PastEnd { size: 0 }) => {
                 let head = GetOptions { head: true, ..GetOptions::default() };
                 let meta = self.in_time(self.ask(head)).await?.meta;

@@ -1,4 +1,4 @@
-//! The gate between object_store and the wire: every reply is looked at before anybody believes it.
+//! The gate between object_store and the wire: every reply is checked before it is used.
 //!
 //! object_store's own retries and resumption are off, since they would hide what happens; its checks come after these.
 //! Never: passes on an error body, a compressed body, or a reply to another range.
@@ -99,7 +99,7 @@ impl Gate {
     }
 }
 
-/// Never retried by anybody but us.
+/// Retried by this file alone.
 fn refuse(refusal: Refusal) -> HttpError {
     HttpError::new(HttpErrorKind::Decode, refusal)
 }
@@ -124,7 +124,7 @@ fn check_part(headers: &mut HeaderMap, (first, last): (u64, u64)) -> Result<(), 
     let (from, to) = range.split_once('-').ok_or(Refusal::OtherPart)?;
     let number = |text: &str| text.parse::<u64>().ok().filter(|&n| n < u64::MAX).ok_or(Refusal::OtherPart);
     let (from, to, size) = (number(from)?, number(to)?, number(size)?);
-    // A part that is shorter because the object is: its size is looked at by who knows the size it had.
+    // A part that is shorter because the object is: the caller, which knows the old size, compares it.
     if from != first || to != last.min(size.saturating_sub(1)) || from > to {
         return Err(Refusal::OtherPart);
     }
@@ -133,7 +133,7 @@ fn check_part(headers: &mut HeaderMap, (first, last): (u64, u64)) -> Result<(), 
         Some(Ok(got)) if got == asked => {}
         Some(Ok(got)) => return Err(Refusal::Length { got, asked }),
         Some(Err(_)) => return Err(Refusal::Garbled("its length is no number".to_string())),
-        // In chunks: who reads it counts.
+        // In chunks: the reader counts.
         None => drop(headers.insert("content-length", HeaderValue::from(asked))),
     }
     Ok(())

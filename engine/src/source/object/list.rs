@@ -34,7 +34,7 @@ use tokio::time::timeout;
 
 /// Most names of one folder; more is an error, because a part would look like the whole.
 pub const MAX_NAMES: usize = 1 << 20;
-/// Pages of one listing: a server may give fewer than 1000 keys a page, but not none for ever.
+/// Pages of one listing: a server may give fewer than 1000 keys a page, but not none without end.
 const MAX_PAGES: usize = 1 << 14;
 /// Keys of one page: what S3 gives at most.
 const MAX_KEYS: usize = 1000;
@@ -189,8 +189,8 @@ impl Prefix {
         Ok(None)
     }
 
-    /// What stands at a key with a `/` at its end, and up to 999 names behind it in its folder; nothing where one page does
-    /// not tell.
+    /// The object or folder at a key with a `/` at its end, and up to 999 names behind it in its folder; nothing where one page does
+    /// not say.
     async fn ahead(&self, key: &str) -> Result<Vec<(OsString, Meta)>, Refusal> {
         let plain = key.trim_end_matches('/');
         let folder_key = plain.rfind('/').map_or("", |at| &plain[..=at]);
@@ -209,8 +209,8 @@ impl Prefix {
         Ok(names.into_iter().collect())
     }
 
-    /// What stands at a key with a `/` at its end.
-    async fn stands(&self, key: &str) -> Result<Option<Meta>, Refusal> {
+    /// The object or folder at a key with a `/` at its end.
+    async fn meta_of_key(&self, key: &str) -> Result<Option<Meta>, Refusal> {
         let plain = key.trim_end_matches('/');
         let (below, named) = try_join(self.page(key, Begin::Start, 1), self.page(plain, Begin::Start, 1)).await?;
         if below.any {
@@ -231,7 +231,7 @@ enum Begin {
 }
 
 /// A text that comes before a key and behind (nearly) every other that does: the last letter is one less, and the greatest
-/// letter follows. What lies between the two is on the page as well, which is no harm.
+/// letter follows. Keys between the two are on the page as well, which is no harm.
 fn before(key: &str) -> String {
     let mut text = key.to_string();
     let less = text.pop().and_then(|last| (0..u32::from(last)).rev().find_map(char::from_u32));
@@ -239,7 +239,7 @@ fn before(key: &str) -> String {
     text
 }
 
-/// The last part of a key that lies in a folder itself. The marker of the folder has none.
+/// The last part of a key directly in a folder. The marker of the folder has none.
 fn name_in(folder: &str, key: &str) -> Option<OsString> {
     let name = key.strip_prefix(folder).filter(|name| !name.is_empty() && !name.contains('/'))?;
     Some(name.into())
@@ -309,7 +309,7 @@ impl Tree for Prefix {
             return Ok(folder());
         }
         let key = self.key(path).ok_or_else(|| self.absent(path))?;
-        let found = wait(self.stands(&key)).map_err(|refusal| refusal.read_error(&self.name))?;
+        let found = wait(self.meta_of_key(&key)).map_err(|refusal| refusal.read_error(&self.name))?;
         found.ok_or_else(|| self.absent(path))
     }
 
@@ -333,7 +333,7 @@ impl Tree for Prefix {
 
     fn describe(&self) -> String {
         match self.store.account {
-            Account::Nobody => format!("{}, unsigned", self.name),
+            Account::Unsigned => format!("{}, unsigned", self.name),
             Account::Named | Account::Http => self.name.to_string(),
         }
     }

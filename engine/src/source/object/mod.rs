@@ -11,7 +11,7 @@
 //!              Changed, until accept has asked for the version there is now
 //! ```
 //!
-//! Threads: whoever reads waits and copies; two threads of a runtime, started once for the process, drive all connections.
+//! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
 
 mod fetch;
 mod gate;
@@ -160,7 +160,7 @@ impl Source for Object {
         format!("{}, by {}", self.name, self.accepted().told_by())
     }
 
-    /// Asks, unless a reply has named this version since it was last asked for: who reads to the end has just been told.
+    /// Asks, unless a reply has named this version since it was last asked for: a reader that reached the end has the reply already.
     fn check(&self) -> Result<u64, SourceError> {
         let accepted = self.accepted();
         if self.tally.confirmed.swap(false, Ordering::Relaxed) {
@@ -171,7 +171,7 @@ impl Source for Object {
         same.map_err(|refusal| refusal.read_error(&self.name))
     }
 
-    /// Asks once, since all readers wait. Where nobody answers the old version stays, and the next read is told of the
+    /// Asks once, since all readers wait. If no server answers the old version stays, and the next read reports the
     /// change again.
     fn accept(&self) -> u64 {
         self.tally.confirmed.store(false, Ordering::Relaxed);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_is_told_of_each_full_buffer_and_of_the_last() {
+    fn a_sink_gets_each_full_buffer_and_the_last() {
         struct Rooms {
             rooms: Vec<Vec<u8>>,
             told: Vec<usize>,

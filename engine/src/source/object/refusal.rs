@@ -13,7 +13,7 @@ use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
 use std::time::Duration;
 
-/// Longest text of somebody else's error that is passed on.
+/// Longest text of a library's or server's error that is passed on.
 const MAX_TEXT: usize = 200;
 
 /// See the head of this file.
@@ -43,7 +43,7 @@ pub enum Refusal {
     Total(Duration),
     #[error("the connection cannot be made: {0}")]
     Connect(String),
-    #[error("the server is not who it says it is, or speaks no TLS: {0}")]
+    #[error("the server's certificate is not valid for its name, or it does not speak TLS: {0}")]
     Tls(String),
     #[error("the connection broke: {0}")]
     Lost(String),
@@ -125,7 +125,7 @@ impl Refusal {
         }
     }
 
-    /// For opening `name`; `account` says that S3 is asked, and whether anybody is named.
+    /// For opening `name`; `account` says that S3 is asked, and whether an account is named.
     pub fn open_error(&self, name: &SourceName, account: Account) -> SourceOpenError {
         let remedy = self.remedy(account);
         SourceOpenError { what: name.clone(), why: self.to_string(), remedy, errno: self.errno() }
@@ -136,13 +136,13 @@ impl Refusal {
             (Refusal::Status { region: Some(region), status: 301 | 307 | 400, .. }, _) => {
                 return format!("the bucket is in {region}: set AWS_REGION={region}");
             }
-            (Refusal::Status { status: 301 | 307 | 400, .. }, Account::Named | Account::Nobody) => {
+            (Refusal::Status { status: 301 | 307 | 400, .. }, Account::Named | Account::Unsigned) => {
                 "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL where it is not Amazon's"
             }
             (Refusal::Status { status: 401 | 403, .. }, Account::Named) => {
                 "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it"
             }
-            (Refusal::Status { status: 401 | 403, .. }, Account::Nobody) => {
+            (Refusal::Status { status: 401 | 403, .. }, Account::Unsigned) => {
                 "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without them only public objects can be read"
             }
             (Refusal::Status { status: 401 | 403, .. }, Account::Http) => {
@@ -166,7 +166,7 @@ impl Refusal {
     }
 }
 
-/// Who asks.
+/// The account of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
     /// No S3.
@@ -174,10 +174,10 @@ pub enum Account {
     /// S3 with credentials.
     Named,
     /// S3 without.
-    Nobody,
+    Unsigned,
 }
 
-/// Somebody else's text on one line, cut.
+/// Foreign text on one line, cut.
 pub fn one_line(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(MAX_TEXT).collect::<String>().trim().to_string()

@@ -67,7 +67,7 @@ impl Default for ObjectSettings {
     }
 }
 
-/// Those of the environment; one that is no text is nobody's key.
+/// Those of the environment; one that is no text is no key.
 fn variables() -> Vec<(String, String)> {
     let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     std::env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("AWS_")).collect()

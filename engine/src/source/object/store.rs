@@ -1,4 +1,4 @@
-//! object_store, set up so that it hides nothing: no retries, no timeouts of its own, HTTP/1.1, our gate in front.
+//! object_store, set up so that it hides nothing: no retries, no built-in timeouts, HTTP/1.1, our gate in front.
 //!
 //! Never: looks for credentials elsewhere than in the variables it is given.
 //!
@@ -171,7 +171,7 @@ pub fn s3(bucket: &str, settings: &ObjectSettings) -> Result<(Arc<AmazonS3>, Acc
         let why = super::refusal::one_line(&error.to_string());
         Unfit::new(why, "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL")
     })?;
-    Ok((Arc::new(store), if named { Account::Named } else { Account::Nobody }))
+    Ok((Arc::new(store), if named { Account::Named } else { Account::Unsigned }))
 }
 
 /// With retries left, object_store would also go on with a broken body by itself.

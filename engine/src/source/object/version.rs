@@ -74,7 +74,7 @@ impl Version {
         self.check(&other.meta)
     }
 
-    /// What a refused part of this version means: only what lies inside of it is asked for, so an object that ends before that
+    /// What a refused part of this version means: only ranges inside of it are asked for, so an object that ends before that
     /// is another.
     pub fn refused(&self, refusal: Refusal) -> Refusal {
         let had = self.meta.size;

@@ -9,7 +9,7 @@ const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 /// Longest name of a pool, namespace, image or snapshot, in bytes. Ceph's own limits are lower.
 const MAX_NAME: usize = 4096;
 
-/// An image, and whom to ask for it.
+/// An image, and its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Address {
     pub pool: String,

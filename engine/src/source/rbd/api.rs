@@ -48,7 +48,7 @@ macro_rules! functions {
                     $($name: {
                         let (file, library) = functions!(@ $from rados rbd);
                         // SAFETY: the type is that of the function in the public headers of the ABI that the file's
-                        // number stands for; the library is never closed, so the pointer stays good.
+                        // number means; the library is never closed, so the pointer stays good.
                         let symbol = unsafe { library.get::<unsafe extern "C" fn($($arg),*) $(-> $result)?>(stringify!($name)) };
                         *symbol.map_err(|_| Missing::Function(file.to_string(), stringify!($name)))?
                     },)*

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Cluster ◄── Pool ◄── Image ◄── a read in progress
-//!      └ shutdown  └ destroy  └ close, once no read is on its way (see `flight.rs`)
+//!      └ shutdown  └ destroy  └ close, once no read is in flight (see `flight.rs`)
 //! ```
 //!
 //! Never: opens anything for writing.
@@ -83,7 +83,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // SAFETY: made by rados_create, used by nobody any more: pools hold on to their cluster.
+        // SAFETY: made by rados_create, not used any more: pools hold on to their cluster.
         unsafe { (self.api.rados_shutdown)(self.handle) }
     }
 }
@@ -94,8 +94,8 @@ pub struct Pool {
     handle: Handle,
 }
 
-// SAFETY: `rados_ioctx_t` may be used by several threads as long as nobody changes its namespace; that is done before
-// anybody else has it.
+// SAFETY: `rados_ioctx_t` may be used by several threads as long as no thread changes its namespace; that is done before
+// any other thread has it.
 unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
@@ -109,7 +109,7 @@ impl Pool {
         done(Step::Pool, unsafe { (api.rados_ioctx_create)(cluster.handle, pool.as_ptr(), &mut handle) })?;
         let pool = Pool { cluster, handle };
         if !address.namespace.is_empty() {
-            // SAFETY: a live pool that nobody else has yet.
+            // SAFETY: a live pool that no other thread has yet.
             unsafe { (api.rados_ioctx_set_namespace)(handle, namespace.as_ptr()) }
         }
         Ok(pool)
@@ -123,7 +123,7 @@ impl Drop for Pool {
     }
 }
 
-/// How an image lies in objects: what `rbd-aligned` takes as `object`, `stripe-unit` and `stripe-count`.
+/// How an image is laid out in objects: what `rbd-aligned` takes as `object`, `stripe-unit` and `stripe-count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RbdLayout {
     /// Bytes of an object.
@@ -134,7 +134,7 @@ pub struct RbdLayout {
     pub stripe_count: u64,
 }
 
-/// What an image is told from another by.
+/// What distinguishes one image from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub id: String,
@@ -147,7 +147,7 @@ pub struct Identity {
 pub struct Image {
     pub(super) api: &'static Api,
     pub(super) handle: Handle,
-    /// Counts the reads on their way.
+    /// Counts the reads in flight.
     pub(super) gate: Arc<Gate>,
     pub(super) buffers: Arc<Buffers>,
     pub identity: Identity,
@@ -219,7 +219,7 @@ impl Drop for Image {
             std::mem::forget(self.pool.take());
             return;
         }
-        // SAFETY: opened by us, and no read is on its way. Reads hold no image, so this is not librbd's thread.
+        // SAFETY: opened by us, and no read is in flight. Reads hold no image, so this is not librbd's thread.
         unsafe { (self.api.rbd_close)(self.handle) };
     }
 }

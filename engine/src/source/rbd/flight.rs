@@ -1,13 +1,13 @@
-//! Reads on their way through librbd, and who owns their memory.
+//! Reads in flight through librbd, and the owners of their memory.
 //!
 //! A read in flight owns its buffer. The caller waits beside it, and may go away: the buffer stays until librbd says
-//! that the read has ended. The callback runs on one of librbd's threads; it hands over and returns. Never: unwinds
+//! that the read has ended. The callback runs on one of librbd's threads; it passes the result on and returns. Never: unwinds
 //! into librbd, closes anything there, or touches the bytes before librbd is done with them.
 //!
 //! ```text
 //!   begin ──► Flight { buffer, slot, gate } ──rbd_aio_read──► librbd's threads ──landed──► slot.put(result, buffer)
 //!      └─► Ticket { slot } ── wait ──────────────────────────────────────────────────────────────┘    gate.leave
-//!          dropped: nobody takes the buffer, and it goes when the slot does
+//!          dropped: the buffer is freed with the slot
 //! ```
 #![allow(unsafe_code)]
 
@@ -29,7 +29,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts the reads on their way through one image.
+/// Counts the reads in flight through one image.
 #[derive(Default)]
 pub struct Gate {
     inside: Mutex<usize>,
@@ -90,7 +90,7 @@ impl Slot {
     }
 }
 
-/// What librbd holds of us while a read is on its way.
+/// What librbd holds of us while a read is in flight.
 struct Flight {
     release: unsafe extern "C" fn(Handle),
     result: unsafe extern "C" fn(Handle) -> isize,
@@ -106,7 +106,7 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
     let Flight { release, result, buffer, slot, gate } = *flight;
     // SAFETY: the completion is alive until it is released, which is done in the next statement and nowhere else.
     let result = unsafe { result(completion) };
-    // SAFETY: as above; librbd holds a count of its own on it while the callback runs.
+    // SAFETY: as above; librbd holds a reference to it while the callback runs.
     unsafe { release(completion) };
     // Nothing in here is expected to panic; if it did, the reader would run into its deadline, and librbd goes on.
     let _ = catch_unwind(AssertUnwindSafe(|| slot.put(result, buffer)));
@@ -114,7 +114,7 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
     let _ = catch_unwind(AssertUnwindSafe(|| gate.leave()));
 }
 
-/// Somebody who waits for a read.
+/// A waiter for a read.
 pub struct Ticket {
     slot: Arc<Slot>,
     buffers: Arc<Buffers>,
@@ -123,7 +123,7 @@ pub struct Ticket {
 /// What became of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// So many bytes were taken.
+    /// This many bytes were taken.
     Bytes(usize),
     /// This (positive) error number.
     Failed(i32),
@@ -131,7 +131,7 @@ pub enum Ended {
     Silent,
 }
 
-/// Sends a read of `len` bytes at `offset` on its way.
+/// Starts a read of `len` bytes at `offset`.
 ///
 /// # Errors
 /// The (positive) error number with which librbd refused to begin.
@@ -147,7 +147,7 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
     // SAFETY: the completion is written on success only; the flight is ours until a read has it.
     let made = unsafe { (api.rbd_aio_create_completion)(flight.cast(), Some(landed), &mut completion) };
     if made < 0 {
-        // SAFETY: nobody else has it: there is no completion.
+        // SAFETY: the only owner: there is no completion.
         drop(unsafe { Box::from_raw(flight) });
         return Err(made.saturating_neg());
     }
@@ -156,7 +156,7 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
     // flight, and is neither moved nor looked at before `landed` has the flight back.
     let begun = unsafe { (api.rbd_aio_read)(image.handle, offset, len, target.cast(), completion) };
     if begun < 0 {
-        // SAFETY: a read that was refused calls nobody, so the completion and the flight are still ours alone.
+        // SAFETY: a refused read calls no callback, so the completion and the flight are still ours alone.
         unsafe { (api.rbd_aio_release)(completion) };
         // SAFETY: as above.
         drop(unsafe { Box::from_raw(flight) });
@@ -190,7 +190,7 @@ impl Ticket {
 mod tests {
     use super::*;
 
-    /// A completion of our own: its address stands for the result.
+    /// A completion of our own: its address is the result.
     fn fly(buffers: &Arc<Buffers>, gate: &Arc<Gate>, len: usize) -> (Ticket, Handle) {
         unsafe extern "C" fn release(_: Handle) {}
         unsafe extern "C" fn result(completion: Handle) -> isize {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_reaches_who_waits_and_the_buffer_is_used_again() {
+    fn an_answer_reaches_its_waiter_and_the_buffer_is_used_again() {
         let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<Gate>::default());
         let (ticket, flight) = fly(&buffers, &gate, 100);
         let flight = flight as usize;
@@ -235,7 +235,7 @@ mod tests {
         let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<Gate>::default());
         let (ticket, flight) = fly(&buffers, &gate, 4096);
         assert_eq!(ticket.wait(Duration::from_millis(1), |_| panic!("no bytes")), Ended::Silent);
-        assert_eq!(*lock(&gate.inside), 1, "it is still on its way, with its buffer");
+        assert_eq!(*lock(&gate.inside), 1, "it is still in flight, with its buffer");
         landed(4096 as Handle, flight);
         assert!(gate.drained());
     }

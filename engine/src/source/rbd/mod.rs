@@ -2,7 +2,7 @@
 //!
 //! Through the librbd that is installed where this runs; it is loaded when the first image is opened. Its own cache
 //! and readahead are switched off, so that one layer caches and one reads ahead. An image is opened read-only, which
-//! nobody notices and which is told nothing: whether it is still the same is asked every few seconds. Never: writes,
+//! takes no watch and gets no notification: whether it is still the same is checked every few seconds. Never: writes,
 //! locks an image, or waits for a cluster without an end.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //! | `address` | names |
 //! | `api` | the functions of librados and librbd |
 //! | `client` | cluster, pool, image: opened and closed in order |
-//! | `flight` | reads on their way and their memory |
+//! | `flight` | reads in flight and their memory |
 
 mod address;
 mod api;
@@ -122,7 +122,7 @@ struct Now {
 }
 
 impl Rbd {
-    /// Opens an image for an engine with a cache and readahead of its own.
+    /// Opens an image for an engine with its own cache and readahead.
     ///
     /// # Errors
     /// The name is none, librbd is not installed or too old, the cluster does not answer, or has no such image.
@@ -148,8 +148,8 @@ impl Rbd {
         Ok(Rbd { inner, _alive: alive })
     }
 
-    /// Sends one read on its way, as it is: whatever its length, past the end or empty. For who wants to see what librbd
-    /// makes of it.
+    /// Starts one read, as it is: whatever its length, past the end or empty. For tests of what librbd
+    /// does with it.
     ///
     /// # Errors
     /// librbd does not begin it.
@@ -159,7 +159,7 @@ impl Rbd {
         Ok(RbdRead { ticket, _image: image, inner: Arc::clone(&self.inner) })
     }
 
-    /// How it lies in objects.
+    /// Its layout in objects.
     ///
     /// # Errors
     /// librbd does not say.
@@ -168,7 +168,7 @@ impl Rbd {
     }
 }
 
-/// A read on its way. Dropped, it goes on without a reader.
+/// A read in flight. Dropped, it goes on without a reader.
 pub struct RbdRead {
     ticket: Ticket,
     _image: Arc<Image>,
@@ -235,7 +235,7 @@ impl Inner {
         if is.size > was.size {
             let size = is.size;
             let mut now = self.now();
-            // Whoever was faster knows as much; no image is closed under the lock.
+            // Another thread may have been faster; no image is closed under the lock.
             let old = (now.changed.is_none() && size > now.image.identity.size)
                 .then(|| std::mem::replace(&mut now.image, Arc::clone(&fresh)));
             drop(now);

@@ -44,7 +44,7 @@ impl Folder {
         Ok(Folder { root, path: path.to_path_buf(), only: None })
     }
 
-    /// One file, shown in a folder of its own. A file that is put in its place later is shown then.
+    /// One file, shown as a folder with that file. A file that is put in its place later is shown then.
     ///
     /// # Errors
     /// Its folder cannot be read, or the file is none.
@@ -61,7 +61,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// A descriptor of what stands at a path, without opening it: devices and pipes do not notice.
+    /// A descriptor of the file at a path, without opening it: devices and pipes do not notice.
     fn descriptor(&self, path: &Path) -> Result<OwnedFd, Errno> {
         if let Some(only) = &self.only
             && !path.as_os_str().is_empty()
@@ -179,7 +179,7 @@ fn meta_of(stat: &Stat) -> Option<Meta> {
     let mtime_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
     let ctime_ns = i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec);
     let size = u64::try_from(stat.st_size).unwrap_or(0);
-    // The time of the last change of anything tells what a set-back modification time hides.
+    // The change time (ctime) shows a modification time that was set back.
     let version = [
         &stat.st_dev.to_le_bytes()[..],
         &stat.st_ino.to_le_bytes(),

@@ -1,8 +1,8 @@
 //! Where many files come from: a folder, or anything else that lists names and opens what they stand for.
 //!
 //! Paths are relative, of plain names alone; the root is the empty path. A [`Tree`] is asked by many threads at once and may
-//! block. Never: follows a link (whoever reads it does, with the rights that he has), leaves its root, or opens what it has
-//! not looked at: [`Tree::open`] tells the version of what it opened, not of what stands there now.
+//! block. Never: follows a link (the reading process does, with its rights), leaves its root, or opens what it has
+//! not looked at: [`Tree::open`] returns the version of what it opened, not of what is there now.
 //!
 //! ```text
 //!   list(folder) ──► names        look(path) ──► Meta with a version        open(path) ──► Source and its Meta
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub use folder::Folder;
 pub use single::Single;
 
-/// What a name stands for.
+/// What a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Something that can be read.
@@ -37,7 +37,7 @@ pub struct Meta {
     pub kind: Kind,
     /// Bytes.
     pub size: u64,
-    /// Time of the last change, in nanoseconds since 1970; 0 where nobody knows.
+    /// Time of the last change, in nanoseconds since 1970; 0 if unknown.
     pub mtime_ns: i128,
     /// Permission bits, such as `0o644`.
     pub permissions: u16,
@@ -52,7 +52,7 @@ pub struct Meta {
 pub struct Entry {
     /// The last part of its path.
     pub name: OsString,
-    /// What it stands for.
+    /// What it is.
     pub kind: Kind,
     /// What is known of it, where the listing says so by itself.
     pub meta: Option<Meta>,
@@ -81,10 +81,10 @@ pub trait Tree: Send + Sync {
         false
     }
 
-    /// What stands at a path now.
+    /// What is at a path now.
     ///
     /// # Errors
-    /// `ENOENT` where nothing stands, and what the storage says.
+    /// `ENOENT` where nothing is, and what the storage says.
     fn look(&self, path: &Path) -> Result<Meta, SourceError>;
 
     /// [`Tree::look`], where the same answer may also tell of names that come after it in its folder: `each` is called with
@@ -140,7 +140,7 @@ pub trait Tree: Send + Sync {
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
-/// Opens what a name stands for as a tree: a folder as it is, a prefix of S3 (`s3://BUCKET/PREFIX/`),
+/// Opens a source as a tree: a folder as it is, a prefix of S3 (`s3://BUCKET/PREFIX/`),
 /// anything else as a folder with one file in it.
 ///
 /// # Errors

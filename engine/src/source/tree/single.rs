@@ -113,7 +113,7 @@ impl Tree for Single {
 
 fn meta(kind: Kind, size: u64, number: u64) -> Meta {
     let permissions = if kind == Kind::Folder { 0o555 } else { 0o444 };
-    // Growing is a version of its own: an inode has one size.
+    // Growth makes a new version: an inode has one size.
     let version = [number.to_le_bytes(), size.to_le_bytes()].concat();
     Meta { kind, size, mtime_ns: 0, permissions, owner: None, version }
 }

@@ -139,7 +139,7 @@ mod tests {
         let pool = Pool::new(PAGE, PAGE, 0);
         let mut given = transfers(&pool, RING_DEPTH as usize + 10);
         ring.submit(&core, &mut given);
-        // Some may have ended already; their places are taken until somebody reaps.
+        // Some may have ended already; their places are taken until a thread reaps.
         assert_eq!((given.len(), ring.under_way()), (10, RING_DEPTH as usize));
         let mut first = given.iter().map(|transfer| transfer.offset() / PAGE as u64);
         assert_eq!(first.next(), Some(u64::from(RING_DEPTH)), "those at the end of the list");

@@ -1,7 +1,7 @@
 //! A ring of io_uring and the table of what is under way in it.
 //!
 //! The table owns buffers **and** file of every transfer from before the kernel hears of it until the kernel has said that it
-//! ended. It never moves (a fixed slice), and nobody looks at a buffer meanwhile. Dropped, the ring waits for all of it; what it
+//! ended. It never moves (a fixed slice), and no thread reads a buffer meanwhile. Dropped, the ring waits for all of it; what it
 //! cannot wait for it leaks. Never: decides what to read, reads on after a short transfer, or knows versions.
 //!
 //! Any thread submits (one at a time) and any thread reaps (one at a time). The kernel ends a transfer in the thread that
@@ -33,7 +33,7 @@ pub const MAX_RINGS: usize = 64;
 const LOOK_UP: Duration = Duration::from_secs(1);
 /// How often a broken ring is looked at, where the kernel refuses to wait for us.
 const POLL: Duration = Duration::from_micros(200);
-/// What stands in the completion of an interrupt, where others have their place in the table.
+/// The user data of an interrupt's completion; others have their place in the table.
 const INTERRUPT: u64 = u64::MAX;
 /// Attempts to hand over while the kernel is short of something for the moment.
 const ENTER_TRIES: u32 = 100;
@@ -62,9 +62,9 @@ struct Table {
 pub struct Ring {
     uring: IoUring,
     table: Mutex<Table>,
-    /// Whoever submits.
+    /// Held by the thread that submits.
     submitting: Mutex<()>,
-    /// Whoever takes completions.
+    /// Held by the thread that takes completions.
     reaping: Mutex<()>,
     /// The kernel refuses to be entered.
     broken: AtomicBool,
@@ -103,13 +103,13 @@ impl Ring {
             return;
         }
         let (places, entries) = self.place(file, transfers);
-        // SAFETY: this thread holds `submitting`, and nobody else makes a submission queue without it.
+        // SAFETY: this thread holds `submitting`, and no other thread makes a submission queue without it.
         let mut queue = unsafe { self.uring.submission_shared() };
         // SAFETY: every entry reads into buffers of the table, by vectors and from a file that stand there as well, and they
         // stay there until the kernel says that the transfer has ended.
         let pushed = unsafe { queue.push_multiple(&entries) };
         drop(queue);
-        // Empty whenever nobody holds `submitting`, and as large as the table: there is always room.
+        // Empty whenever no thread holds `submitting`, and as large as the table: there is always room.
         debug_assert!(pushed.is_ok());
         // In a release build what found no room is given back to be read by threads.
         let left = if pushed.is_ok() { self.enter_all() } else { places.len() };
@@ -143,7 +143,7 @@ impl Ring {
         (places, entries)
     }
 
-    /// Hands over what stands in the submission queue. Called with `submitting` held. Returns how many entries the kernel has
+    /// Passes the submission queue to the kernel. Called with `submitting` held. Returns how many entries the kernel has
     /// not taken; then the ring is broken.
     fn enter_all(&self) -> usize {
         let mut tries = 0;
@@ -166,10 +166,10 @@ impl Ring {
         }
     }
 
-    /// True when something has ended that nobody has reaped.
+    /// True when a transfer has ended and is not reaped.
     pub fn has_ended(&self) -> bool {
         let Ok(_one) = self.reaping.try_lock() else { return false };
-        // SAFETY: this thread holds `reaping`, and nobody else makes a completion queue without it.
+        // SAFETY: this thread holds `reaping`, and no other thread makes a completion queue without it.
         !unsafe { self.uring.completion_shared() }.is_empty()
     }
 
@@ -212,7 +212,7 @@ impl Ring {
         let args = types::SubmitArgs::new().timespec(&span);
         let submitter = self.uring.submitter();
         let flags = EnterFlags::GETEVENTS;
-        // Nothing is submitted here: entries belong to whoever holds `submitting`.
+        // Nothing is submitted here: entries belong to the holder of `submitting`.
         let waited = if self.uring.params().is_feature_ext_arg() {
             // SAFETY: with EXT_ARG the argument is a `SubmitArgs`, and it lives until the call is over.
             unsafe { submitter.enter(0, 1, (flags | EnterFlags::EXT_ARG).bits(), Some(&args)) }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   versions: [bytes 0][bytes 1]...        what other programs do adds one, Write and Append change the last
-//!   a reader stands at the version that it was last told of; an older one must never come again
+//!   a reader is at the version of its latest error; an older one must never come again
 //! ```
 
 use super::Broken;
@@ -165,7 +165,7 @@ struct World {
     writes: bool,
 }
 
-/// Tells a story to an engine. `planted` gives the storage a bug, for checking the check.
+/// Runs a story on an engine. `planted` gives the storage a bug, for checking the check.
 ///
 /// # Errors
 /// What was not as it should be.
@@ -268,7 +268,7 @@ impl World {
         Ok(())
     }
 
-    /// Another version. In the model first: nobody may see it before it is known.
+    /// Another version. In the model first: no reader may see it before it is known.
     fn another(&mut self, size: u64) -> Vec<u8> {
         let bytes = pattern(0, size as usize, self.versions.len() as u16);
         self.versions.push(bytes.clone());
@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    /// The reader is told of a change: there has to be one that it did not know of.
+    /// The reader got the error of a change: there has to be one that it did not know of.
     fn told(&mut self, reader: usize) -> Result<(), Broken> {
         let known = self.readers[reader].1;
         if known + 1 >= self.versions.len() {

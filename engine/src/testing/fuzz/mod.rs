@@ -1,7 +1,7 @@
 //! What the fuzz targets run, and the normal tests on seeded input: everything that strangers can send, and the engine's own
 //! operations against a reference.
 //!
-//! Each function takes its input as it comes and says what was broken. Never: chance; the same input does the same, as far
+//! Each function takes any input and says what was broken. Never: chance; the same input does the same, as far
 //! as threads allow.
 //!
 //! ```text

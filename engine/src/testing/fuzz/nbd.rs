@@ -156,7 +156,7 @@ pub fn conversation(data: &[u8]) -> Result<(), Broken> {
         let _ = sender.write_all(&bytes).and_then(|()| sender.shutdown(Shutdown::Write));
     });
     let mut all = Vec::new();
-    // A server that hangs up with bytes unread resets the connection: what came before that counts.
+    // A server that disconnects with bytes unread resets the connection: what came before that counts.
     match stream.read_to_end(&mut all) {
         Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => return Err(io(error)),
         _ => {}

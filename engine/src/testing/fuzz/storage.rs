@@ -1,7 +1,7 @@
 //! What the stories of the engine read and write: bytes in memory, or a file that other programs write as well.
 //!
-//! The file has no name (`memfd_create`), so that a story of hundreds of writes costs no disk. Each version gets a modification
-//! time of its own: what is written within one tick of the clock cannot be noticed, and is not what the stories are about.
+//! The file has no name (`memfd_create`), so that a story of hundreds of writes costs no disk. Each version gets its own modification
+//! time: a write within one tick of the clock cannot be noticed, and is not what the stories are about.
 //!
 //! ```text
 //!   engine ──► Storage ──► Mem, or FileSource ──► the file ◄── write, cut, copy, append: another program
@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 /// See the head of this file.
 pub struct Storage {
     bytes: Bytes,
-    /// It has a bug of its own, that the check has to find.
+    /// It has a planted bug that the check has to find.
     forgets: bool,
 }
 

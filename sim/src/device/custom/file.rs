@@ -138,7 +138,7 @@ pub struct ArrayFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverheadFile {
-    /// From so many readers on.
+    /// From this many readers on.
     pub from_readers: u32,
     /// Nanoseconds of a command.
     pub ns: u64,

@@ -154,7 +154,7 @@ mod tests {
         ModelFile::of_preset(presets::find(name).expect("a preset")).to_toml()
     }
 
-    /// What `text` with `from` in the place of `to` is refused for.
+    /// What `text` with `from` instead of `to` is refused for.
     fn refused(name: &str, from: &str, to: &str) -> String {
         let text = text_of(name);
         assert!(text.contains(from), "{from} is not in\n{text}");

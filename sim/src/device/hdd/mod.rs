@@ -101,8 +101,8 @@ impl Hdd {
     /// An idle disk; `seed` decides the platter's angle and the places of files.
     #[must_use]
     pub fn new(model: HddModel, seed: u64) -> Hdd {
-        let luck = rng::keyed(seed, u32::MAX, 0, 0).bits();
-        let platter = Platter::new(model.capacity_bytes, model.rpm, model.bytes_per_s, model.seek, luck);
+        let phase = rng::keyed(seed, u32::MAX, 0, 0).bits();
+        let platter = Platter::new(model.capacity_bytes, model.rpm, model.bytes_per_s, model.seek, phase);
         let buffer = Buffer::new(model.buffer);
         Hdd { model, platter, buffer, seed, queue: VecDeque::new(), active: None, head: 0 }
     }
@@ -360,7 +360,7 @@ mod tests {
 
     /// Near ones come without end; the far one goes when its patience is over, and not before.
     #[test]
-    fn nobody_starves() {
+    fn no_reader_starves() {
         let model = HddModel { queue_depth: 8, patience_ns: 200 * MS, ..PLAIN };
         let mut commands = vec![(0, 0, 0, 10), (0, 0, 900_000_000, 10)];
         commands.extend((0..200).map(|n| (n * 5 * MS, 0, 10_000_000 * (n % 3), 10)));

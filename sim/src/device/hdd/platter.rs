@@ -70,9 +70,9 @@ struct Zone {
 
 impl Platter {
     /// A platter of `capacity_bytes` that turns `rpm` times a minute. Rates are linear from the outer to the inner
-    /// edge; `luck` decides its angle at time 0.
+    /// edge; `phase` decides its angle at time 0.
     #[must_use]
-    pub fn new(capacity_bytes: u64, rpm: u32, bytes_per_s: (u64, u64), seek: Seek, luck: u64) -> Platter {
+    pub fn new(capacity_bytes: u64, rpm: u32, bytes_per_s: (u64, u64), seek: Seek, phase: u64) -> Platter {
         let (outer, inner) = bytes_per_s;
         let zone_bytes = capacity_bytes.div_ceil(ZONES).max(1);
         let turn = 60 * PS_PER_S as u64 * 1024 / u64::from(rpm);
@@ -85,7 +85,7 @@ impl Platter {
             zone
         };
         let zones = (0..ZONES).map(zone).collect();
-        Platter { capacity_bytes, zone_bytes, zones, turn, phase: luck % turn, seek }
+        Platter { capacity_bytes, zone_bytes, zones, turn, phase: phase % turn, seek }
     }
 
     fn zone(&self, at: u64) -> (u64, &Zone) {
@@ -149,8 +149,8 @@ mod tests {
     const SEEK: Seek = Seek { settle_ns: MS, root_ns: 10 * MS, linear_from: 0.25, full_ns: 12 * MS };
 
     /// 1.6 GB, 10 ms a turn, 100 MB/s outside and 25 MB/s inside.
-    fn platter(luck: u64) -> Platter {
-        Platter::new(1_600_000_000, 6_000, (100_000_000, 25_000_000), SEEK, luck)
+    fn platter(phase: u64) -> Platter {
+        Platter::new(1_600_000_000, 6_000, (100_000_000, 25_000_000), SEEK, phase)
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         platter.wait_ns(platter.angle_at(now_ns), 0, platter.angle(at))
     }
 
-    /// A place comes by once a turn, the next byte right behind it, also in the next track; luck moves all alike.
+    /// A place comes by once a turn, the next byte right behind it, also in the next track; the phase moves all alike.
     #[test]
     fn every_place_comes_by_once_a_turn() {
         let platter = platter(0);

@@ -64,7 +64,7 @@ pub enum Model {
 }
 
 impl Preset {
-    /// An idle device of this kind, whose luck (if it has any) comes from `seed`.
+    /// An idle device of this kind, whose random numbers (if any) come from `seed`.
     #[must_use]
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         match self.model {

@@ -50,7 +50,7 @@ pub struct Setup<'a> {
     pub config: Config,
     /// The device.
     pub preset: &'a Preset,
-    /// Its luck.
+    /// The seed of its random numbers.
     pub seed: u64,
     /// What no run can be below: a run this fast needs no other rule.
     pub bound: Bound,
@@ -63,7 +63,7 @@ const MAX_STEPS_PER_EXTENT: u64 = 1024;
 /// Nearer than this part to the bound a run is fast enough, and no further rule is tried.
 const NEAR: f64 = 1e-4;
 
-/// The search may take so many times the work of the run without readahead, which is the longest run there is.
+/// The search may take this many times the work of the run without readahead, which is the longest run there is.
 const MAX_COST: u64 = 10;
 /// Events that a search may take however short the run is: some milliseconds.
 const MIN_EVENTS: u64 = 60_000;
@@ -218,7 +218,7 @@ enum Met {
     Miss,
 }
 
-/// A fetch on its way: those of the extents `first..end` that fly with it, the ones before `next` whole, and the pages
+/// A fetch in flight: those of the extents `first..end` that fly with it, the ones before `next` whole, and the pages
 /// between them that no reader wants.
 struct Fetch {
     end: u32,
@@ -264,7 +264,7 @@ struct Oracle<'a> {
     stats: Stats,
     latency: Histogram<u64>,
     ended_at: u64,
-    /// Events since a reader last got on, and the most there may be: all extents fly and arrive while everybody thinks.
+    /// Events since a reader last got on, and the most there may be: all extents are fetched while every reader thinks.
     idle_events: u64,
     max_idle_events: u64,
 }

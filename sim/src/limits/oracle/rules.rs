@@ -5,7 +5,7 @@
 //!                                                                └── no: the next change
 //! ```
 //!
-//! Nothing here is derived from a row of a comparison: the search sees the reads, the device and its luck alone.
+//! Nothing here is derived from a row of a comparison: the search sees the reads, the device and its random numbers alone.
 
 use crate::device::presets::{Model, Preset};
 

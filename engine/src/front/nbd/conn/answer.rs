@@ -1,4 +1,4 @@
-//! What is done for a request that was taken, and how the client is told.
+//! What is done for a request that was taken, and how the client is answered.
 //!
 //! Never: two answers mixed on the wire, or an answer of a version after another.
 //!
@@ -62,7 +62,7 @@ impl Conn {
         let order = match task.order {
             Ok(order) => order,
             Err(refusal) => {
-                // What was refused was never a request of its own.
+                // A refused request has no open description.
                 let open = Open { cookie: task.cookie, seen: None };
                 return self.fail(turn, agreement, open, refusal.error, refusal.message);
             }
@@ -72,7 +72,7 @@ impl Conn {
             Order::Disconnect => return Err(Disconnected),
             Order::Read { offset, len } => return self.read((turn, agreement), open, offset, len, buffer),
             Order::Cache { offset, len } => {
-                // A hint that comes to nothing is no failure.
+                // A hint without effect is no failure.
                 let _ = self.reader.advise(Advice::WillNeed, offset..offset + u64::from(len));
                 Ok(())
             }
@@ -101,7 +101,7 @@ impl Conn {
         }
     }
 
-    /// Tells the observer, if there is one, of an answer that is about to set out.
+    /// Reports an answer that is about to be sent to the observer, if there is one.
     fn told(&self, open: Open, done: bool) {
         let (Some(observer), Some((asked, offset, len, start))) = (&self.shared.settings.observer, open.seen) else {
             return;
