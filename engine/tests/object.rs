@@ -13,7 +13,7 @@ use std::time::Duration;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Short pauses, and deadlines that an honest server meets on a busy machine too; nobody's variables.
+/// Short pauses, and deadlines that an honest server keeps on a busy machine too; no environment variables.
 fn settings() -> ObjectSettings {
     ObjectSettings {
         first_byte: Duration::from_secs(1),

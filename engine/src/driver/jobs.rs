@@ -1,4 +1,4 @@
-//! Fetches that wait for a thread, demand before readahead, and who may take which.
+//! Fetches that wait for a thread, demand before readahead, and which thread may take which.
 //!
 //! ```text
 //!   submitted ──► demand ─┬─ a caller that waits for it ──┐
@@ -184,7 +184,7 @@ fn brings(job: &Job, file: FileId, range: ByteRange) -> bool {
 pub mod tests {
     use super::*;
 
-    /// So many demand jobs of file 0, then so many readahead jobs; fetch `n` is byte `n`.
+    /// `demand` jobs of file 0, then `ahead` readahead jobs; fetch `n` is byte `n`.
     pub fn jobs(demand: u64, ahead: u64) -> Jobs {
         let mut jobs = Jobs::default();
         for n in 0..demand + ahead {

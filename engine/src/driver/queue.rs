@@ -254,7 +254,7 @@ impl Queues {
 
     // ---- files come and go ----
 
-    /// The queue of a new file. `number` tells it from other queues of this file number.
+    /// The queue of a new file. `number` distinguishes it from other queues of this file number.
     pub fn add(&mut self, file: FileId, new: NewQueue, number: u64) {
         let index = file.0 as usize;
         if self.table.queues.len() <= index {

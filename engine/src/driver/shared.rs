@@ -143,7 +143,7 @@ impl<'a> Outside<'a> {
         self.locked(|state| state.queues.thread_not_started(key))
     }
 
-    /// Tells the state something, unless a panic behind the lock has stopped the driver.
+    /// Changes the state, unless a panic behind the lock has stopped the driver.
     fn locked(self, tell: impl FnOnce(&mut State)) -> Self {
         match self.try_lock() {
             Ok(mut state) => {

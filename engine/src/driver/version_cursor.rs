@@ -10,7 +10,7 @@
 //!                  └──► pinned to its size: Changed, now and ever after
 //! ```
 //!
-//! A pinned reader has promised a size to a client with a cache of its own. Whether a file that grew was appended to can only
+//! A pinned reader has promised a size to a client with a cache. Whether a file that grew was appended to can only
 //! be guessed from a sample of its bytes, so for such a client any other size is another version.
 
 use super::files::Files;

@@ -53,7 +53,7 @@ impl Reader {
         self.engine.driver().invalidate(self.at.file, ByteRange::between(offset, end)).map_err(stopped)?;
         if let Err(SourceError::Changed { .. }) = written {
             self.engine.driver().changed(self.at.file, version).map_err(stopped)?;
-            // This write tells its caller, unless the reader is pinned.
+            // The caller of this write knows, unless the reader is pinned.
             self.seen.told(self.engine.driver().known(self.at.file).map_err(stopped)?.version);
         }
         written.map_err(|error| self.refuse(error))

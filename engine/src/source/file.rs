@@ -367,7 +367,7 @@ impl Source for FileSource {
             #[cfg(feature = "uring")]
             Way::Ring(tried) => {
                 let tried = tried.lock().unwrap_or_else(PoisonError::into_inner).take();
-                // The second owner gets a ring of its own, and where there is none left it does without.
+                // The second owner gets a new ring, or none if there is none left.
                 tried.or_else(|| super::uring::FileQueue::new(&self.core).ok().map(|queue| Arc::new(queue) as _))
             }
             Way::Threads(_) => None,

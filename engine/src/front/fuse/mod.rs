@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!   new ──► mounted ──run──► serving ──FuseStop──► unmounted ──► run returns
-//!                                        └─ busy: detached, serves those who have files open until they close them
+//!                                        └─ busy: detached, serves open files until they are closed
 //! ```
 
 mod handles;
@@ -114,7 +114,7 @@ pub struct FuseStop {
 }
 
 impl FuseStop {
-    /// Unmounts; where somebody has a file open or stands in a folder of it, only its place is taken away.
+    /// Unmounts; where a process has a file open or its working directory there, only the mount point is removed.
     ///
     /// # Errors
     /// Neither could be done.
@@ -186,7 +186,7 @@ impl Mount {
         self.view.counts()
     }
 
-    /// A handle for whoever reports while it runs.
+    /// A handle for reports while it runs.
     pub fn counter(&self) -> impl Fn() -> MountCounts + Send + Sync + 'static {
         let view = Arc::clone(&self.view);
         move || view.counts()

@@ -250,7 +250,7 @@ impl Server {
         self.shared.counts()
     }
 
-    /// A handle for whoever reports while it runs.
+    /// A handle for reports while it runs.
     pub fn counter(&self) -> impl Fn() -> ServerCounts + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.counts()

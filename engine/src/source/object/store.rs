@@ -180,7 +180,7 @@ fn no_retries() -> RetryConfig {
 }
 
 /// No timeout for a whole request: it would end large bodies that are well. HTTP/1.1, because parts that are asked for
-/// at once are to come over connections of their own.
+/// at once should use separate connections.
 fn client(settings: &ObjectSettings, allow_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(allow_http)

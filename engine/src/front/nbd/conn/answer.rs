@@ -32,7 +32,7 @@ struct Piece {
 #[derive(Clone, Copy)]
 struct Open {
     cookie: u64,
-    /// What an observer is told of it, and since when it was taken; nothing where nobody wants to know.
+    /// What an observer gets of it, and when it was taken; nothing without an observer.
     seen: Option<(RequestKind, u64, u64, Instant)>,
 }
 
