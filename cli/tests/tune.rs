@@ -147,8 +147,9 @@ fn the_storage_is_found_and_measured() {
     assert_eq!(got.code, Some(0), "{}", got.err);
     let storage = format!("Storage: file:{}", bench.data.path().join("data").display());
     let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.starts_with(&storage), "{}", got.out);
-    assert!(flat.contains("today's readahead of "), "{}", got.out);
+    let verdicts =
+        ["Set the kernel's", "Call posix_fadvise(", "Use foreread with", "Nothing to change", "Readahead costs"];
+    assert!(verdicts.iter().any(|verdict| flat.starts_with(verdict)) && flat.contains(&storage), "{}", got.out);
     let measured =
         format!("Measured: {}, the file there that most was read of.", bench.data.path().join("data").display());
     assert!(flat.contains("Chosen: ") && flat.contains(&measured), "{}", got.out);

@@ -13,6 +13,9 @@ use crate::report::{self};
 /// A model that is this far off in the median orders policies no more: those of quiet machines were 14 % off.
 const DOUBTFUL: f64 = 0.25;
 
+/// A way within this of the best one's time is as good: a setting of the kernel is then named before a program to run.
+const AS_GOOD: f64 = 0.05;
+
 /// A gain in one sentence.
 pub(super) fn in_words(gain: &Gain) -> String {
     let interval = gain.ratio_ci95.map_or_else(String::new, number::interval);
@@ -45,7 +48,7 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     said + &doubt(tuned)
 }
 
-/// What can be done, the best first.
+/// What can be done. First those nearly as good as the best, the easiest to set before the others.
 fn ways(tuned: &Tuned) -> Vec<(String, &Gain)> {
     let mut ways: Vec<(String, &Gain)> = Vec::new();
     ways.extend(tuned.kernel.as_ref().map(|gain| {
@@ -57,7 +60,8 @@ fn ways(tuned: &Tuned) -> Vec<(String, &Gain)> {
     let more =
         |gain: &&Gain| tuned.kernel.as_ref().is_none_or(|kernel| kernel.what != gain.what) && !gain.is_off();
     ways.extend(tuned.policy.as_ref().filter(more).map(|gain| (format!("Use foreread with {}", gain.what), gain)));
-    ways.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    let least = ways.iter().map(|(_, gain)| gain.ratio).fold(f64::INFINITY, f64::min);
+    ways.sort_by_key(|(_, gain)| gain.ratio > least * (1.0 + AS_GOOD));
     ways
 }
 
