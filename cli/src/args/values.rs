@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A number of bytes: `512`, `128K`, `2G`.
 pub fn size(text: &str) -> Result<u64, String> {
     match parse_size(text) {
-        Ok(0) => Err("it must not be zero".to_string()),
+        Ok(0) => Err("it must be more than zero bytes".to_string()),
         Ok(bytes) => Ok(bytes),
         Err(SizeError::NotASize) => Err("it is not a size such as 512, 128K or 2G".to_string()),
         Err(_) => Err("it is too large; a file has at most 4194304T".to_string()),
