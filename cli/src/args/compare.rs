@@ -36,7 +36,7 @@ Examples:
   foreread compare --on model:rbd --policy linux-6.18:max=1M,rbd-plain
   foreread compare boot-ide --on model:rbd --json - | jq '.rows[].time_s.mean'")]
 pub struct CompareArgs {
-    /// NAME[:key=value,...], or a trace to replay [default: 4 workloads]
+    /// NAME[:key=value,...], or a trace to replay [default: four]
     ///
     /// 'foreread workloads' lists the names, 'foreread trace formats' the formats of traces. Anything else
     /// is treated as a trace file; trace:FILE always is.
@@ -50,14 +50,14 @@ pub struct CompareArgs {
     /// --features object. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
-    /// Policies: a,b:key=value, 'all' or 'peers' [default: usual]
+    /// 'all', 'peers', or a,b:key=value [default: the usual]
     ///
     /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
     /// it is missing: the others are compared with it. On a model 'oracle' may be in the list, and is unless the list
     /// names others: the best schedule found with perfect foresight, an upper limit.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
-    /// Runs of each policy; with one run no difference can be tested
+    /// Runs of each policy; a single run allows no test
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Size of the cache, such as 64M

@@ -39,7 +39,7 @@ pub struct ServeArgs {
     /// Treat growth of the source as an append: clients go on
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
-    /// Name of the export, besides the empty one
+    /// Name of the export, besides ''
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,
     /// NAME[:key=value,...] [default: linux-6.18]
