@@ -185,7 +185,7 @@ impl Cache {
 
     // ---- changes ----
 
-    /// Absent pages go on their way. All pages of the range must be absent. `planner`: the open description whose policy reads
+    /// Absent pages go in flight. All pages of the range must be absent. `planner`: the open description whose policy reads
     /// them ahead; nothing for demand.
     pub fn depart(&mut self, file: FileId, pages: PageRange, planner: Option<OpenId>) {
         self.each_group(file, pages, |cache, slot, mask| {

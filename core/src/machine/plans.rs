@@ -207,7 +207,7 @@ impl Machine {
         }
     }
 
-    /// Every page that went on its way in this event gets a fetch. Neighbours share one where the rules allow it. `read`: whose
+    /// Every page that went in flight in this event gets a fetch. Neighbours share one where the rules allow it. `read`: whose
     /// demand this is, if it is that of a read.
     pub(super) fn commit(&mut self, read: Option<u32>) {
         if self.unassigned.is_empty() {

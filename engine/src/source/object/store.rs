@@ -143,7 +143,7 @@ pub fn s3(bucket: &str, settings: &ObjectSettings) -> Result<(Arc<AmazonS3>, Acc
     let on = |name: &str| settings.variable(name).is_some_and(|v| matches!(v, "1" | "true" | "yes" | "TRUE" | "True"));
     let endpoint = settings.variable("AWS_ENDPOINT_URL_S3").or(settings.variable("AWS_ENDPOINT_URL"));
     if endpoint.is_some_and(|url| url.starts_with("http://")) && !on("AWS_ALLOW_HTTP") {
-        let why = "the endpoint speaks no TLS, so that anybody on the way could read the object".to_string();
+        let why = "the endpoint speaks no TLS, so that any machine on the path could read the object".to_string();
         return Err(Unfit::new(why, "set AWS_ALLOW_HTTP=true, or an endpoint with https://"));
     }
     let mut builder = AmazonS3Builder::new();
