@@ -254,7 +254,7 @@ fn others_are_measured_and_the_verdict_is_one_sentence() {
     let random = under(&pages(scattered(200)), "linux-6.18", &["none", "rbd-plain"]);
     assert!(random.verdict.starts_with("Readahead gains nothing here"), "{}", random.verdict);
     let single = Plan { runs: Some(1), ..pages(0..100) };
-    assert!(under(&single, "linux-6.18", &["none"]).verdict.starts_with("One run of each cannot tell"));
+    assert!(under(&single, "linux-6.18", &["none"]).verdict.starts_with("One run of each cannot separate"));
 }
 
 #[test]

@@ -132,7 +132,7 @@ Example:
     Workloads(ListArgs),
     /// Check foreread's decisions against the kernel's or librbd's
     Conform(ConformArgs),
-    /// Replay an event log and compare the actions
+    /// Replay an event log on a fresh core, compare the actions
     ReplayLog(ReplayLogArgs),
     /// Measure foreread itself
     Bench(BenchArgs),
@@ -152,7 +152,7 @@ pub struct ListArgs {
     pub json: bool,
 }
 
-/// Replay an event log and compare the actions
+/// Replay an event log on a fresh core, compare the actions
 ///
 /// The engine can log every event that it feeds to its core, and every action of the core. A fresh core fed with the same
 /// events must give the same actions; then what the simulator says is what the engine does.

@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(notes.len(), 4, "{notes:?}");
         assert_eq!(notes[0], "O_DIRECT was refused");
         assert!(
-            notes[1].ends_with("at the end: linux-6.18 50 %")
+            notes[1].ends_with("not used so far: linux-6.18 50 %")
                 && notes[2].contains("25 %")
                 && notes[3].contains("3 reads")
         );
