@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_told_from_the_others() {
+    fn each_cause_is_distinguished() {
         let reads = Stats::of(|s| {
             s.demand_reads = 1000;
             s.misses = 1000;

@@ -111,7 +111,7 @@ impl Chosen {
     }
 }
 
-/// Two devices, the second after so many bytes.
+/// Two devices, the second after this many bytes.
 struct Changing {
     first: Box<dyn Device>,
     second: Box<dyn Device>,

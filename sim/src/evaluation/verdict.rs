@@ -9,7 +9,7 @@
 //! ```
 //! Example: best of the cell 2.0 s, the policy 2.2 s, none 8 s, oracle 1.6 s. Ratio 1.1, lost; share ln(3.64) / ln(5) = 0.80.
 //!
-//! The unrestricted best, chosen on the judging seeds themselves, is given beside it: it may read any number of bytes in vain,
+//! The unrestricted best, chosen on the judging seeds themselves, is given beside it: it may read any number of useless bytes,
 //! and is what the totals of `baseline` are of.
 
 use super::measure::{Figures, Key};
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub const JUDGED: &str = "auto";
 /// The single setting that the geometric mean is also taken against.
 pub const ONE_SETTING: &str = "linux-6.18:max=4M";
-/// An opponent may read so many times the bytes that are demanded.
+/// An opponent may read at most this many times the demanded bytes.
 pub const MAX_OVERFETCH: f64 = 1.25;
 /// A policy may be so much slower than the best.
 pub const MAX_RATIO: f64 = 1.05;
