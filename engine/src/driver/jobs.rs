@@ -213,6 +213,6 @@ pub mod tests {
         assert!(!jobs.has_for(FileId(1), mine(2), true) && jobs.has_for(FileId(0), mine(2), false));
         jobs.push(Job { fetch: FetchId(8), file: FileId(0), range: mine(8), version: 0 }, Class::Demand);
         assert_eq!(jobs.take_any().map(|(job, _)| job.fetch.0), Some(8), "a worker takes demand first");
-        assert!(jobs.cancel(FetchId(7)).is_none() && jobs.cancel(FetchId(2)).is_some() && jobs.len() == 0);
+        assert!(jobs.cancel(FetchId(7)).is_none() && jobs.cancel(FetchId(2)).is_some() && jobs.is_empty());
     }
 }
