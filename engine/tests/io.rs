@@ -109,7 +109,9 @@ mod tasks {
         use futures_util::AsyncRead;
         let (mut pending, at) = (0, cursor.position());
         loop {
-            let mut buf = vec![0xAA; 1 + rng.below(100_000) as usize];
+            // The first is longer than a quarter of the cache, so that its read comes in pieces.
+            let most = if pending == 0 { 900_000 } else { 100_000 };
+            let mut buf = vec![0xAA; 1 + rng.below(most) as usize];
             match Pin::new(&mut *cursor).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf) {
                 Poll::Ready(read) => {
                     let read = read.expect("read");
