@@ -150,7 +150,7 @@ pub fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
 
 fn mode(mode: ReplayMode) -> Mode {
     match mode {
-        ReplayMode::Afap => Mode::Afap,
+        ReplayMode::Asap => Mode::Asap,
         ReplayMode::Closed => Mode::Closed,
         ReplayMode::Open => Mode::Open,
         ReplayMode::Deps => Mode::Deps,

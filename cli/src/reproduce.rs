@@ -7,18 +7,19 @@ use crate::args::ReproduceArgs;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
-use foreread_lab::reproduce::{self, Options, ReproduceError, Reproduction, real, text};
+use foreread_lab::reproduce::{self, Options, Paper, ReproduceError, Reproduction, real, text};
 
 /// Makes the tables and prints them.
 pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
     out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref())])?;
-    let seeds = if args.seed == "all" { Vec::new() } else { vec![args.seed.clone()] };
+    // "all" is the only value that names no paper.
+    let papers: Vec<Paper> = Paper::parse(&args.paper).into_iter().collect();
     let done = if args.real {
-        real::run(&seeds, &real::Extent::default(), &mut Bar::new()).map_err(cannot)?
+        real::run(&papers, &real::Extent::default(), &mut Bar::new()).map_err(cannot)?
     } else {
-        let options = Options { seeds, most_runs: args.runs, instead: Vec::new() };
+        let options = Options { papers, most_runs: args.runs, instead: Vec::new() };
         reproduce::run(&options, &mut Bar::new()).map_err(refused)?
     };
     show(&done, json.as_ref())?;

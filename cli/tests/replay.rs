@@ -82,7 +82,7 @@ fn each_mode_keeps_the_time_that_it_promises() {
         let table = compare(&trace, more);
         (table["mode"].clone(), table["think"].clone(), time(&table))
     };
-    let (mode, think, afap) = of(&["--mode", "afap"]);
+    let (mode, think, asap) = of(&["--mode", "asap"]);
     assert_eq!((mode, think), (json!("afap"), Value::Null));
     let (mode, think, closed) = of(&["--mode", "closed"]);
     assert_eq!((mode, think), (json!("closed"), json!(1.0)));
@@ -91,8 +91,9 @@ fn each_mode_keeps_the_time_that_it_promises() {
     let (mode, think, open) = of(&["--mode", "open"]);
     assert_eq!((mode, think), (json!("open"), Value::Null));
     // 39 pauses of 2 ms, or the last read 117 ms after the first: what the device takes comes on top.
-    assert!(closed > 0.078 && closed - half > 0.038 && half > 0.039 && half > afap, "{closed} {half} {afap}");
-    assert!(open > 0.117 && open < 0.12 && afap < 0.038, "{open} {afap}");
+    assert!(closed > 0.078 && closed - half > 0.038 && half > 0.039 && half > asap, "{closed} {half} {asap}");
+    assert!(open > 0.117 && open < 0.12 && asap < 0.038, "{open} {asap}");
+    // The old word of the mode still works.
     let gaps = of(&["--mode", "afap", "--think", "1"]);
     assert!(gaps.1 == json!(1.0) && gaps.2 > 0.117, "{gaps:?}");
     let cut = of(&["--mode", "closed", "--limit", "20"]);
@@ -104,7 +105,7 @@ fn a_mode_that_the_trace_cannot_do_is_refused_in_a_line() {
     let folder = tempfile::tempdir().expect("a scratch directory");
     let without_ends = table(folder.path(), 3);
     let line = refusal(&without_ends, &["--mode", "closed"]);
-    assert!(line.contains("does not say when reads ended: reads.csv, mode closed; use --mode afap"), "{line}");
+    assert!(line.contains("does not say when reads ended: reads.csv, mode closed; use --mode asap"), "{line}");
     let line = refusal(&without_ends, &["--mode", "deps"]);
     assert!(
         line.contains("neither what its records wait for nor when they ended: reads.csv, mode deps; use --mode"),
@@ -113,7 +114,7 @@ fn a_mode_that_the_trace_cannot_do_is_refused_in_a_line() {
     assert_eq!(compare(&without_ends, &["--mode", "open"])["mode"], "open");
     let without_times = table(folder.path(), 2);
     let line = refusal(&without_times, &["--mode", "open"]);
-    assert!(line.contains("when each read began: reads.csv, mode open; use --mode afap"), "{line}");
+    assert!(line.contains("when each read began: reads.csv, mode open; use --mode asap"), "{line}");
     let line = refusal(&without_times, &["--think", "2"]);
     assert!(line.contains("because the trace has no times"), "{line}");
     for (factor, refused) in [("100", false), ("100.5", true), ("-1", true), ("NaN", true)] {
@@ -180,7 +181,7 @@ fn words_name_the_file_and_an_error_its_path() {
     let got = foreread(["compare", text(&trace), "--on", "model:ssd-sata", "--runs", "2", "--policy", "linux-6.18"]);
     let shown = got.is_done();
     assert!(shown.contains("\n\ndftracer.csv on model:ssd-sata (") && !shown.contains("tests/traces"), "{shown}");
-    assert!(!shown.contains("For all: ") && shown.contains("Replayed in mode afap, because "), "{shown}");
+    assert!(!shown.contains("For all: ") && shown.contains("Replayed in mode asap, because "), "{shown}");
     let line = refusal(&fixture("csv/bad-quote.csv"), &[]);
     assert!(line.contains("tests/traces/csv/bad-quote.csv, "), "{line}");
 }

@@ -6,12 +6,12 @@ use crate::common::foreread;
 fn a_table_for_people_and_json_for_programs() {
     let text = foreread(["reproduce", "001"]);
     let out = text.is_done();
-    assert!(out.contains("seed 001: marks") && !out.contains("MISSED"), "{out}");
+    assert!(out.contains("[Wu 2010b] marks") && !out.contains("MISSED"), "{out}");
     // The verdict first, then the score; a miss that is on record is listed and fails nothing.
     let mut lines = out.lines();
     assert!(lines.next().is_some_and(|first| first.contains(" checks are met: ")), "{out}");
     assert!(lines.any(|line| line.starts_with("fitted, checked on left-out rows")), "{out}");
-    assert!(out.contains("missed, on record: 001"), "{out}");
+    assert!(out.contains("missed, on record: [Wu 2010b]"), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 80));
     let json = foreread(["reproduce", "001", "--json", "-"]);
     let value: serde_json::Value = serde_json::from_str(json.is_done()).expect("JSON");

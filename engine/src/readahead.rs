@@ -8,7 +8,7 @@
 //!
 //! Worked example: rows `up_to 2 GiB: max 128K` and `up_to 32 GiB: max 512K`, and `max 1M`. A USB stick of 1 GiB gets
 //! 128 KiB, a disk of 1 TiB gets 1 MiB, and `linux-6.18:max=64K` keeps its 64 KiB on both. `capacity` as a size is the
-//! formula of seed 001 ([`foreread_core::policy::capacity::Cap`]).
+//! formula of [Wu 2010b] ([`foreread_core::policy::capacity::Cap`]).
 //!
 //! A policy without such a key is left as it is, as is one that was given as values.
 
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(applied(&both, "linux-thrashsafe", Some(MIB)).1, [256 << 10, 8192]);
         let capped = [Readahead { max: largest("512K+capacity"), ..Readahead::default() }];
         let of = |policy: &str, capacity| applied(&capped, policy, Some(capacity)).1;
-        // Seed 001: 32 MiB have 16 KiB, 2 GiB have 128 KiB.
+        // [Wu 2010b]: 32 MiB have 16 KiB, 2 GiB have 128 KiB.
         assert_eq!((of("linux-6.18", 32 * MIB)[0], of("linux-6.18", 2 << 30)[0]), (16 << 10, 128 << 10));
         assert_eq!(of("linux-6.18", 1 << 40)[0], 512 << 10, "it only ever lowers");
         assert_eq!(applied(&capped, "rbd-plain", Some(MIB)).0, "rbd-plain:max=524288", "librbd knows no capacity");

@@ -4,7 +4,7 @@
 //! The detectors and the clock are this file's own: what the policies and the simulator make of the same reads is
 //! then a check of them, not of this. Never: a cache that forgets.
 
-use foreread_lab::reproduce::published::seed_004::{Line, WORKLOADS};
+use foreread_lab::reproduce::published::crume_2014::{Line, WORKLOADS};
 use foreread_sim::device::{Arrival, Command, Device, presets};
 use foreread_sim::workload::{Request, parse};
 

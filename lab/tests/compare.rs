@@ -3,7 +3,7 @@
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, CompareError, Plan, Where};
 use foreread_lab::report::{Silent, Table};
-use foreread_lab::reproduce::published::seed_004::WORKLOADS;
+use foreread_lab::reproduce::published::crume_2014::WORKLOADS;
 
 fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table {
     let plan = Plan {
@@ -22,7 +22,7 @@ fn time_s(table: &Table, policy: &str) -> f64 {
     row.times_s().iter().sum::<f64>() / row.runs.len() as f64
 }
 
-/// Seed 004: without readahead it takes four times as long as with plain.
+/// [Crume 2014]: without readahead it takes four times as long as with plain.
 #[test]
 fn boot_ide_on_the_published_volume() {
     let table = on_model("boot-ide", "rbd", &["none", "rbd-plain", "linux-6.18"], 3);

@@ -2,7 +2,7 @@
 //!
 //! Never: a policy. The commands are those that the readers of that time sent.
 
-use foreread_lab::reproduce::published::seed_003::{AIO, DEPTH};
+use foreread_lab::reproduce::published::bhattacharya_2003::{AIO, DEPTH};
 use foreread_sim::device::presets;
 use foreread_sim::device::{Arrival, Command};
 use foreread_sim::rng::Rng;

@@ -8,9 +8,9 @@
 //!
 //! Never: a device with a queue in it; each row is a closed loop of one reader.
 
-use foreread_lab::reproduce::published::seed_000::{EVA, RAID, THEORY};
-use foreread_lab::reproduce::published::seed_001::{DD_BYTES, Labels, Run, SWEEPS, Sweep};
-use foreread_lab::reproduce::published::seed_004::WORKLOADS;
+use foreread_lab::reproduce::published::crume_2014::WORKLOADS;
+use foreread_lab::reproduce::published::wu_2010a::{EVA, RAID, THEORY};
+use foreread_lab::reproduce::published::wu_2010b::{DD_BYTES, Labels, Run, SWEEPS, Sweep};
 use foreread_sim::device::presets::{self, Preset};
 use foreread_sim::device::{Command, Device};
 

@@ -303,7 +303,7 @@ fn what_a_trace_lacks_is_no_obstacle() {
     let header = Header { level: Level::BelowCache, ..Header::default() };
     let import = Import { header, items: Box::new(items().into_iter()), left_out: LeftOut::default() };
     let loaded = Arc::new(load("below", import, &Part::default()).expect("readable"));
-    let replay = Some(Arc::new(Replay::of(&loaded, None, None).expect("afap fits all")));
+    let replay = Some(Arc::new(Replay::of(&loaded, None, None).expect("asap fits all")));
     let plan = Plan { replay, on: Some(Where::Model("rbd".to_string())), seed: 1, ..Plan::default() };
     let explained = under(&plan, "linux-6.18", &[]);
     assert!(explained.notes.iter().any(|n| n.contains("readahead is already in it")), "{:?}", explained.notes);

@@ -1,5 +1,6 @@
 //! The lab's tests, as one binary: linking is the slow part of a test build.
 
+mod bhattacharya_2003;
 mod boot_ide;
 mod chart;
 mod chromium;
@@ -8,23 +9,22 @@ mod conform;
 mod conform_heard;
 #[cfg(feature = "rbd")]
 mod conform_rbd;
+mod crume_2014;
 mod device_2003;
 mod device_fits;
 mod explain;
 mod limits;
 mod page;
+mod papers;
 mod probe;
 mod replay;
 mod replay_live;
 mod reproduce;
 mod reproduce_real;
-mod seed_002;
-mod seed_004;
-mod seeds;
-mod seeds_aio;
-mod seeds_mmap;
-mod seeds_small_device;
-mod seeds_thrash;
 mod tune;
 mod vary;
 mod vm_traces;
+mod wu_2010a_mmap;
+mod wu_2010a_thrash;
+mod wu_2010b_small_device;
+mod wu_2013;

@@ -6,7 +6,7 @@ use foreread_core::units::ByteRange;
 use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, Tried};
 use foreread_lab::report::series::{Series, Value, Varied};
 use foreread_lab::report::{MappedRun, PolicyRuns, Report, RowKind, Table, page, to_json};
-use foreread_lab::reproduce::{Kind, Reproduction, Row as PublishedRow, Table as PublishedTable};
+use foreread_lab::reproduce::{Kind, Paper, Reproduction, Row as PublishedRow, Table as PublishedTable};
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::{COLUMNS, Cell, OutcomeMap, ROWS};
 use foreread_sim::stats::{latency_histogram, record_latency};
@@ -130,7 +130,8 @@ fn reproduction(word: &str) -> Made {
         row("1M", 80.0, 60.0).within(Kind::LeftOut, 0.06).because(word),
     ];
     let odd = vec![PublishedRow::new(word, word, None, Some(1.0)), PublishedRow::new("x", "y", Some(0.0), None)];
-    let tables = vec![PublishedTable::new("001", "by size", rows), PublishedTable::new("001", word, odd)];
+    let tables =
+        vec![PublishedTable::new(Paper::Wu2010b, "by size", rows), PublishedTable::new(Paper::Wu2010b, word, odd)];
     let of = Reproduction::new(tables);
     Made { name: "reproduction", html: foreread_lab::reproduce::page(&of), json: of.to_json() }
 }

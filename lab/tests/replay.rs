@@ -77,10 +77,10 @@ fn near(got: u64, want: u64) -> bool {
 #[test]
 fn as_fast_as_possible_there_are_no_pauses() {
     let one = trace(vec![read(0, 0, (0, 1)), read(0, 1, (5, 6)), read(0, 2, (60, 70))]);
-    assert_eq!(time(&one, Mode::Afap, None), 3 * PAGE_NS);
+    assert_eq!(time(&one, Mode::Asap, None), 3 * PAGE_NS);
     // A second thread reads at the same time: the device has work for both, and each waits for the other.
     let two = trace(vec![read(0, 0, (0, 1)), read(1, 9, (100, 101)), read(0, 1, (105, 106))]);
-    let run = simulate(&replay(&two, Mode::Afap, None));
+    let run = simulate(&replay(&two, Mode::Asap, None));
     assert_eq!(ns(&run), 3 * PAGE_NS);
     assert!(near(run.latency.max(), 2 * PAGE_NS), "the second reader waited for the first: {}", run.latency.max());
 }
@@ -108,10 +108,10 @@ fn what_overlapped_overlaps() {
     let pauses: Vec<Vec<u64>> =
         closed.workload.jobs.iter().map(|j| j.requests.iter().map(|r| r.think_ns / MS).collect()).collect();
     assert_eq!(pauses, [vec![0], vec![1, 2, 1]]);
-    let afap = replay(&trace(records()), Mode::Afap, None);
-    assert_eq!((afap.workload.jobs.len(), afap.workload.jobs[0].depth), (1, 2));
-    assert!(afap.notes.iter().any(|n| n == "One reader keeps several reads going, as recorded: up to 2"));
-    let run = simulate(&afap);
+    let asap = replay(&trace(records()), Mode::Asap, None);
+    assert_eq!((asap.workload.jobs.len(), asap.workload.jobs[0].depth), (1, 2));
+    assert!(asap.notes.iter().any(|n| n == "One reader keeps several reads going, as recorded: up to 2"));
+    let run = simulate(&asap);
     assert_eq!(ns(&run), 4 * PAGE_NS);
     assert!(near(run.latency.max(), 2 * PAGE_NS), "{}", run.latency.max());
 }
@@ -120,26 +120,26 @@ fn what_overlapped_overlaps() {
 fn without_ends_a_factor_is_on_the_gaps_between_starts() {
     let no_end = |record: Record| Record { end_ns: None, ..record };
     let one = trace([read(0, 0, (3, 3)), read(0, 1, (10, 10)), read(0, 2, (14, 14))].map(no_end).into());
-    assert_eq!(time(&one, Mode::Afap, None), 3 * PAGE_NS);
-    assert_eq!(time(&one, Mode::Afap, Some(0.0)), 3 * PAGE_NS);
-    assert_eq!(time(&one, Mode::Afap, Some(1.0)), 3 * PAGE_NS + 11 * MS);
+    assert_eq!(time(&one, Mode::Asap, None), 3 * PAGE_NS);
+    assert_eq!(time(&one, Mode::Asap, Some(0.0)), 3 * PAGE_NS);
+    assert_eq!(time(&one, Mode::Asap, Some(1.0)), 3 * PAGE_NS + 11 * MS);
     let refused = |mode, think| Replay::of(&one, Some(mode), think).expect_err("refused").to_string();
     assert_eq!(
         refused(Mode::Closed, None),
         "the think time is unknown, because the trace does not say when reads ended: test.trace, mode closed; use --mode \
-         afap"
+         asap"
     );
     assert!(
         refused(Mode::Deps, None).starts_with("the trace says neither what its records wait for nor when they ended")
     );
     assert!(refused(Mode::Open, Some(1.0)).starts_with("there is no pause to lengthen in mode open"));
-    assert!(refused(Mode::Afap, Some(-1.0)).starts_with("a factor on pauses below 0 or above 100"));
-    assert!(refused(Mode::Afap, Some(f64::NAN)).starts_with("a factor on pauses below 0 or above 100"));
+    assert!(refused(Mode::Asap, Some(-1.0)).starts_with("a factor on pauses below 0 or above 100"));
+    assert!(refused(Mode::Asap, Some(f64::NAN)).starts_with("a factor on pauses below 0 or above 100"));
     let none = trace(vec![Record::read(0, 0, PAGE)]);
     let refused = |mode, think| Replay::of(&none, Some(mode), think).expect_err("refused").to_string();
     assert!(refused(Mode::Open, None).starts_with("the trace does not say when each read began"));
     assert!(
-        refused(Mode::Afap, Some(0.5)).starts_with("there is no pause to lengthen, because the trace has no times")
+        refused(Mode::Asap, Some(0.5)).starts_with("there is no pause to lengthen, because the trace has no times")
     );
 }
 
@@ -209,7 +209,7 @@ fn faults_are_touches_and_hints_count() {
         ..Record { len: 64 * PAGE, end_ns: None, ..read(0, 1, (40, 40)) }
     };
     let one = trace(vec![fault(0), fault(30), hint, read(0, 1, (900, 901))]);
-    for mode in [Mode::Afap, Mode::Closed, Mode::Open] {
+    for mode in [Mode::Asap, Mode::Closed, Mode::Open] {
         let s = simulate_with(&replay(&one, mode, None), "linux-2.6.23").stats;
         // The second fault is none: its page is mapped.
         assert_eq!((s.demand_reads, s.misses), (2, 1), "{mode:?}");
@@ -231,7 +231,7 @@ fn the_best_mode_is_chosen_and_said() {
         ]
     );
     let none = trace(vec![Record::read(0, 0, PAGE)]);
-    assert_eq!(Replay::of(&none, None, None).expect("fine").mode, Mode::Afap);
+    assert_eq!(Replay::of(&none, None, None).expect("fine").mode, Mode::Asap);
 }
 
 fn compared(replay: Replay, model: &str, oracle: OracleRow) -> foreread_lab::report::Table {
@@ -314,7 +314,7 @@ fn without_threads_each_description_is_a_reader() {
         let import =
             Import { header, items: Box::new(items.collect::<Vec<_>>().into_iter()), left_out: LeftOut::default() };
         let loaded = Arc::new(load("t", import, &Part::default()).expect("readable"));
-        replay(&loaded, Mode::Afap, None).workload.jobs.iter().map(|j| j.after).collect::<Vec<_>>()
+        replay(&loaded, Mode::Asap, None).workload.jobs.iter().map(|j| j.after).collect::<Vec<_>>()
     };
     assert_eq!(jobs(Lacks::default()), [None, Some(0)]);
     assert_eq!(jobs(Lacks { threads: true, ..Lacks::default() }), [None, None]);

@@ -66,7 +66,7 @@ fn the_simulator_and_the_engine_count_the_same() {
         Record { file: (n % 3) as u32, open: (n % 3) as u32, len: PAGE * (1 + n % 3), ..read(0, page, (n, n)) }
     });
     let loaded = trace(records.collect());
-    for mode in [Mode::Afap, Mode::Closed] {
+    for mode in [Mode::Asap, Mode::Closed] {
         let workload = on_file(&loaded, mode);
         let real = engine(&path, &workload, "none").expect("readable");
         let config = Config::new(PageSize::new(PAGE).expect("a page size"), 4 << 20);
@@ -94,7 +94,7 @@ fn nothing_comes_before_its_time() {
     records.push(Record { after: after(3, true, 5 * MS), ..read(1, 4, (60, 61)) });
     let dependent = trace(records);
     for (loaded, mode, least_ms, reads) in
-        [(&paused, Mode::Closed, 51, 4), (&dependent, Mode::Deps, 65, 4), (&paused, Mode::Afap, 0, 4)]
+        [(&paused, Mode::Closed, 51, 4), (&dependent, Mode::Deps, 65, 4), (&paused, Mode::Asap, 0, 4)]
     {
         let workload = on_file(loaded, mode);
         let begun = Instant::now();
@@ -120,7 +120,7 @@ fn a_late_replayer_fails() {
         assert!(matches!(error, LiveError::Late { late_us, .. } if late_us > 100), "{error}");
         let text = error.to_string();
         assert!(
-            text.starts_with("the replayer itself was late: ") && text.contains("use --mode closed or afap"),
+            text.starts_with("the replayer itself was late: ") && text.contains("use --mode closed or asap"),
             "{text}"
         );
     }
@@ -188,7 +188,7 @@ fn a_comparison_on_a_file() {
 
 fn explained(loaded: &Arc<Loaded>, on: Where, policy: &str) -> Explained {
     let plan = Plan {
-        replay: Some(Arc::new(Replay::of(loaded, Some(Mode::Afap), None).expect("ready"))),
+        replay: Some(Arc::new(Replay::of(loaded, Some(Mode::Asap), None).expect("ready"))),
         on: Some(on),
         cache_bytes: Some(256 << 10),
         runs: Some(1),

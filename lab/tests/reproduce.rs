@@ -1,4 +1,4 @@
-//! `reproduce` on every seed in a short form: the kinds of rows and how many there are, the schema of the JSON, that each
+//! `reproduce` on every paper in a short form: the kinds of rows and how many there are, the schema of the JSON, that each
 //! published run counts once, and that a wrong constant in a model makes a check fail.
 //!
 //! Never: a published figure; these are in the library's `reproduce::published`.
@@ -6,29 +6,29 @@
 mod posts;
 
 use foreread_lab::report::Silent;
-use foreread_lab::reproduce::published::seed_001::SWEEPS;
-use foreread_lab::reproduce::{Kind, Options, Reproduction, Role, SCHEMA, run, text};
+use foreread_lab::reproduce::published::wu_2010b::SWEEPS;
+use foreread_lab::reproduce::{Kind, Options, Paper, Reproduction, Role, SCHEMA, run, text};
 use foreread_sim::device::disk::{DiskModel, Slope};
 use foreread_sim::device::presets::{self, Model, Preset};
 use std::collections::HashSet;
 
-fn reproduced(seed: &str, instead: Vec<&'static Preset>) -> Reproduction {
-    let options = Options { seeds: vec![seed.to_string()], most_runs: Some(2), instead };
+fn reproduced(paper: Paper, instead: Vec<&'static Preset>) -> Reproduction {
+    let options = Options { papers: vec![paper], most_runs: Some(2), instead };
     run(&options, &mut Silent).expect("the tables")
 }
 
-/// Rows of each kind of a seed, in the order of [`Kind::ALL`]; all checks are met but for this many misses on record; the
+/// Rows of each kind of a paper, in the order of [`Kind::ALL`]; all checks are met but for this many misses on record; the
 /// text fits.
 #[track_caller]
-fn assert_kinds(seed: &str, expected: [usize; 7], known: usize) -> Reproduction {
-    let done = reproduced(seed, Vec::new());
+fn assert_kinds(paper: Paper, expected: [usize; 7], known: usize) -> Reproduction {
+    let done = reproduced(paper, Vec::new());
     let new: Vec<String> = done.new_misses().map(|(_, r)| format!("{} {:?} {:?}", r.id, r.published, r.ours)).collect();
     assert!(new.is_empty(), "{new:#?}");
     let counts = Kind::ALL.map(|kind| done.count_kind(kind));
-    assert_eq!(counts, expected, "{seed}: {:?}", Kind::ALL);
+    assert_eq!(counts, expected, "{paper:?}: {:?}", Kind::ALL);
     let missed: Vec<&str> = done.missed().map(|(_, r)| r.id.as_str()).collect();
     assert_eq!(missed.len(), known, "{missed:#?}");
-    assert!(done.tables.iter().all(|t| t.seed == seed && !t.rows.is_empty()));
+    assert!(done.tables.iter().all(|t| t.seed == paper.number() && !t.rows.is_empty()));
     let ids: HashSet<&str> = done.rows().map(|r| r.id.as_str()).collect();
     assert_eq!(ids.len(), done.rows().count(), "ids are unlike each other");
     for row in done.rows() {
@@ -36,7 +36,7 @@ fn assert_kinds(seed: &str, expected: [usize; 7], known: usize) -> Reproduction 
         assert!(!row.known_miss || row.reason.is_some(), "{}: a miss on record says why", row.id);
         assert_eq!(row.role, row.kind.role());
     }
-    posts::assert_page(seed, &done);
+    posts::assert_page(paper.number(), &done);
     for line in text::render(&done).lines() {
         assert!(line.chars().count() <= text::WIDTH, "{} columns: {line}", line.chars().count());
     }
@@ -44,16 +44,16 @@ fn assert_kinds(seed: &str, expected: [usize; 7], known: usize) -> Reproduction 
 }
 
 #[test]
-fn seed_000() {
-    let done = assert_kinds("000", [1, 0, 44, 44, 35, 15, 87], 1);
+fn wu_2010a() {
+    let done = assert_kinds(Paper::Wu2010a, [1, 0, 44, 44, 35, 15, 87], 1);
     // What was fitted is not checked: the hit ratios are fits, their order is checked on other populations.
     let fitted_and_checked = done.rows().any(|r| r.kind.is_check() && r.column.ends_with("fitted"));
     assert!(!fitted_and_checked);
 }
 
 #[test]
-fn seed_001() {
-    let done = assert_kinds("001", [2, 135, 140, 3, 52, 5, 186], 2);
+fn wu_2010b() {
+    let done = assert_kinds(Paper::Wu2010b, [2, 135, 140, 3, 52, 5, 186], 2);
     let marks = done.tables.iter().find(|t| t.table.starts_with("marks")).expect("its table");
     assert_eq!(marks.rows.iter().filter(|r| r.kind == Kind::LeftOut).count(), 5);
     // Each run once: its seconds are predicted, its printed rate follows; means and other labels have no verdict.
@@ -66,19 +66,19 @@ fn seed_001() {
 }
 
 #[test]
-fn seed_002() {
-    assert_kinds("002", [8, 3, 3, 16, 1, 2, 38], 11);
+fn wu_2013() {
+    assert_kinds(Paper::Wu2013, [8, 3, 3, 16, 1, 2, 38], 11);
 }
 
 #[test]
-fn seed_003() {
-    assert_kinds("003", [0, 1, 7, 4, 3, 1, 19], 1);
+fn bhattacharya_2003() {
+    assert_kinds(Paper::Bhattacharya2003, [0, 1, 7, 4, 3, 1, 19], 1);
 }
 
 /// Two fitted times never make a checked order.
 #[test]
-fn seed_004() {
-    let done = assert_kinds("004", [0, 25, 8, 25, 15, 17, 16], 0);
+fn crume_2014() {
+    let done = assert_kinds(Paper::Crume2014, [0, 25, 8, 25, 15, 17, 16], 0);
     let fitted: Vec<(&str, &str)> = done
         .tables
         .iter()
@@ -95,7 +95,7 @@ fn seed_004() {
 
 #[test]
 fn the_json_has_the_promised_shape() {
-    let done = reproduced("001", Vec::new());
+    let done = reproduced(Paper::Wu2010b, Vec::new());
     let json: serde_json::Value = serde_json::from_str(&done.to_json()).expect("JSON");
     assert_eq!(json["schema"], SCHEMA);
     let mut rows = 0;
@@ -125,7 +125,7 @@ fn the_json_has_the_promised_shape() {
     assert_eq!((back.count(Role::Check), back.tables.len()), (done.count(Role::Check), done.tables.len()));
 }
 
-/// A disk of 9 ms instead of 8 in the theory of seed 000: its digits are not the printed ones.
+/// A disk of 9 ms instead of 8 in the theory of [Wu 2010a]: its digits are not the printed ones.
 #[test]
 fn a_wrong_constant_fails_a_check() {
     static SLOPES: [Slope; 1] = [Slope { from_bytes: 0, ps_per_kib: 9_765_625 }];
@@ -134,15 +134,8 @@ fn a_wrong_constant_fails_a_check() {
         let disk = DiskModel { command_ns: 9_000_000, max_transfer_bytes: u64::MAX, slopes: &SLOPES };
         Preset { model: Model::Disk(disk), ..*presets::find("hdd-theory").expect("a preset") }
     });
-    let done = reproduced("000", vec![slow]);
+    let done = reproduced(Paper::Wu2010a, vec![slow]);
     let missed: Vec<&str> = done.missed().map(|(t, _)| t.table.as_str()).collect();
     assert!(missed.len() >= 44 && missed[0].starts_with("theory"), "{missed:?}");
     assert!(text::missed_line(&done, missed.len()).contains("checks not met"));
-}
-
-#[test]
-fn a_seed_that_is_not_there_is_refused() {
-    let options = Options { seeds: vec!["005".to_string()], ..Options::default() };
-    let error = run(&options, &mut Silent).expect_err("no such seed").to_string();
-    assert_eq!(error, "no such seed: 005; take one of 000, 001, 002, 003, 004");
 }

@@ -4,7 +4,7 @@
 
 use foreread_lab::report::Silent;
 use foreread_lab::reproduce::real::{Extent, RealError, run};
-use foreread_lab::reproduce::{Role, published::seed_001::SWEEPS};
+use foreread_lab::reproduce::{Role, published::wu_2010b::SWEEPS};
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Seed 004's four workloads as a real virtual machine makes them (`lab/traces`): that they can be read, and are what their page
+//! [Crume 2014]'s four workloads as a real virtual machine makes them (`lab/traces`): that they can be read, and are what their page
 //! says. With FOREREAD_VM_TRACES=FOLDER the four of that folder are looked at, as far as every recording has to be alike
 //! (`./test-long vm` records anew).
 

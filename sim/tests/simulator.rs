@@ -1,6 +1,6 @@
 //! The simulator's own rules: mapped pages, hints, jobs that follow each other, and when a run is over.
 //!
-//! Never: a published figure (`seeds_*.rs` has those).
+//! Never: a published figure (the lab's tests have those).
 
 use foreread_core::event::Advice;
 use foreread_core::machine::Config;

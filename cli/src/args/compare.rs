@@ -12,7 +12,8 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReplayMode {
     /// As fast as possible: a reader's next read begins when the one before has ended
-    Afap,
+    #[value(alias = "afap")]
+    Asap,
     /// The same, after the pause that was recorded between the two
     Closed,
     /// Each read at its recorded time; latencies count from there
@@ -73,7 +74,7 @@ pub struct CompareArgs {
     pub mode: Option<ReplayMode>,
     /// A factor on the recorded pauses of a trace: 0, 0.5, 1, 2
     ///
-    /// In mode afap, which has none, the factor is on the gaps between the starts of reads: for a trace whose think time
+    /// In mode asap, which has none, the factor is on the gaps between the starts of reads: for a trace whose think time
     /// is unknown, 0, 0.5, 1 and 2 show how much it matters ('--vary think=0,0.5,1,2').
     #[arg(long, value_name = "FACTOR", hide_short_help = true)]
     pub think: Option<f64>,

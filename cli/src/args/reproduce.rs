@@ -1,6 +1,14 @@
-//! The arguments of `foreread reproduce`. Never: looks at a file or a registry.
+//! The arguments of `foreread reproduce`. No file is looked at here.
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use foreread_lab::reproduce::Paper;
 use std::ffi::OsString;
+
+/// The names of the papers; the numbers that they had before are hidden aliases.
+fn papers() -> PossibleValuesParser {
+    let names = Paper::ALL.map(|paper| PossibleValue::new(paper.name()).alias(paper.number()));
+    names.into_iter().chain([PossibleValue::new("all")]).collect::<Vec<_>>().into()
+}
 
 /// Reproduce the tables of five publications beside the printed figures
 ///
@@ -13,12 +21,12 @@ use std::ffi::OsString;
 #[command(after_help = "\
 Examples:
   foreread reproduce
-  foreread reproduce 004
-  foreread reproduce 001 --json - | jq '.tables[].rows[] | select(.kind==\"blind\")'")]
+  foreread reproduce crume-2014
+  foreread reproduce wu-2010b --json - | jq '.tables[].rows[] | select(.kind==\"blind\")'")]
 pub struct ReproduceArgs {
     /// Which publication, or all of them
-    #[arg(value_name = "SEED", default_value = "all", value_parser = ["000", "001", "002", "003", "004", "all"])]
-    pub seed: String,
+    #[arg(value_name = "PAPER", default_value = "all", value_parser = papers())]
+    pub paper: String,
     /// At most this many runs of each experiment
     ///
     /// By default as many as the table takes: 1 where nothing is drawn, up to 20 where something is.
@@ -26,7 +34,7 @@ pub struct ReproduceArgs {
     pub runs: Option<u32>,
     /// Run the experiments on this machine's hardware instead
     ///
-    /// dd by readahead size on a loop device that it makes itself (001), sysbench (002), fio (003): a minute or two, on a
+    /// dd by readahead size on a loop device that it makes itself (wu-2010b), sysbench (wu-2013), fio (bhattacharya-2003): a minute or two, on a
     /// nameless file of 128 MiB. It needs root, losetup, dd, sysbench and fio (Debian packages mount, coreutils,
     /// sysbench, fio), and exits with 3 where they are missing. It cleans up however it ends, SIGKILL among it;
     /// only a SIGKILL to its own guards leaves a device.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.5; a page fault reads its page alone. Known wrong, as it was: large
-//! random reads shrink the window away, and then go page by page, waiting for each (seed 003).
+//! random reads shrink the window away, and then go page by page, waiting for each ([Bhattacharya 2003]).
 
 use super::{
     Info, Scope,

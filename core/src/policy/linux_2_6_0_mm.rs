@@ -7,7 +7,7 @@
 //!   ├── windows that these start ──┤                   while it is off: all of them alone
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 1.1 to 1.3, seed 003 (the state that its patch mends). Known wrong, as it was:
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.3, [Bhattacharya 2003] (the state that its patch mends). Known wrong, as it was:
 //! the request is known as a whole, and yet, once the window has shrunk away, it goes out one page at a time.
 
 use super::{

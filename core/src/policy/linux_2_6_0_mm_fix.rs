@@ -1,4 +1,4 @@
-//! `linux-2.6.0-mm-fix`: that tree with the patch of seed 003, which reads at least what is asked for, in one piece.
+//! `linux-2.6.0-mm-fix`: that tree with the patch of [Bhattacharya 2003], which reads at least what is asked for, in one piece.
 //!
 //! As `linux-2.6.0-mm`; when the window has shrunk away after the announcement, the pages of the request count as
 //! missed at once, and all of them are read together. The windows know nothing of that read.
@@ -7,7 +7,7 @@
 //!   look(first) .. look(last-1)    off?   missed(first) .. missed(last-1)    ├── first .. last: one read ──┤
 //! ```
 //!
-//! Source: seed 003 (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` is the other way
+//! Source: [Bhattacharya 2003] (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` is the other way
 //! that its author names, in a reading of our own since it was never written: the request turns readahead on again as
 //! a whole, so none of its pages is then taken for an evicted one, and a page missed while it is off counts nothing.
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 2.3, 2.4 and 2.5. Known wrong, as it was: a single cached neighbour is taken
-//! for a stream, so dense random reads are read ahead (seed 002); the hint RANDOM makes every read go page by page, as
+//! for a stream, so dense random reads are read ahead ([Wu 2013]); the hint RANDOM makes every read go page by page, as
 //! in the version of its name. From 2.6.34 on that hint is what it is in `linux-3.12`.
 
 use super::{

@@ -11,7 +11,7 @@
 //!      the request      ◄── history + request, at most max ──►
 //! ```
 //!
-//! Source: seed 002 (the four rows of its table are the four words of `context`), docs/spec/linux-readahead.md 2.3,
+//! Source: [Wu 2013] (the four rows of its table are the four words of `context`), docs/spec/linux-readahead.md 2.3,
 //! 2.5 and 3. Without the limits by free memory, and without the larger windows for large requests that 4.10 added.
 
 use super::{

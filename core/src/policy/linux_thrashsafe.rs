@@ -12,9 +12,9 @@
 //!                                        mark
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 2.7 (and 2.3, 2.5 where that refers to them); `min` is that of seed 000.
+//! Source: docs/spec/linux-readahead.md 2.7 (and 2.3, 2.5 where that refers to them); `min` is that of [Wu 2010a].
 //! Random reads are remembered as windows, so there is no other test for sequential misses. The series was measured
-//! on 2.6.33-rc5 (seed 000), so 2.6.34 is the first version it could have been in: the hint RANDOM is a flag.
+//! on 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version it could have been in: the hint RANDOM is a flag.
 
 use super::{
     Ask, Info, Param, Plan, Scope, Unit, Why,
@@ -103,7 +103,7 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: Some(PAGE),
     params: &[
-        // Seed 000: the series raised the default from 128 to 512 KiB.
+        // [Wu 2010a]: the series raised the default from 128 to 512 KiB.
         Param { default: "512K", ..MAX },
         Param {
             key: "min",

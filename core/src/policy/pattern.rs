@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Worked example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. Page 0 is initial, each mark is subsequent,
-//! page 900 is random. Source: the readahead statistics of the series of seed 000 (2010), which has these patterns;
+//! page 900 is random. Source: the readahead statistics of the series of [Wu 2010a] (2010), which has these patterns;
 //! that series counts a thrashed stream apart, here it is context readahead.
 
 use super::Why;

@@ -11,7 +11,7 @@
 //!                                   ◄─────┤               then of units: the first that is near enough
 //! ```
 //!
-//! Source: seed 004 (Crume, 2014; strategy "aligned"), docs/spec/rbd-readahead.md 2, 3 and 5, checked there against
+//! Source: [Crume 2014] (Crume, 2014; strategy "aligned"), docs/spec/rbd-readahead.md 2, 3 and 5, checked there against
 //! librbd 16.2.15. The defaults are the experiment's; librbd today has `max=512K,disable-after=50M`.
 
 use super::{

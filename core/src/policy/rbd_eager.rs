@@ -11,7 +11,7 @@
 //!    last_end  fire_at   ra_pos      └─ the reader's end here sends the one after
 //! ```
 //!
-//! Source: seed 004 (Crume, 2014; strategy "eager"), in the reading of docs/spec/rbd-readahead.md 6: it was
+//! Source: [Crume 2014] (Crume, 2014; strategy "eager"), in the reading of docs/spec/rbd-readahead.md 6: it was
 //! described, never published as code. Known wrong by design: overfetch; a short run costs a whole object.
 
 use super::{

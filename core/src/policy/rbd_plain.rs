@@ -11,7 +11,7 @@
 //!                  last_end                       ra_pos: the next request, twice as long, starts here
 //! ```
 //!
-//! Source: seed 004 (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. What it does not
+//! Source: [Crume 2014] (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. What it does not
 //! see: reads flagged random are invisible. Known wrong by design: no feedback, nothing is ever cancelled.
 
 use super::{

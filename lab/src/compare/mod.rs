@@ -21,7 +21,7 @@ pub mod vary;
 pub mod watched;
 
 use crate::live;
-use crate::replay::Replay;
+use crate::replay::{Mode, Replay};
 use crate::report::{MappedRun, PolicyRuns, Progress, Table, number};
 pub use amounts::*;
 pub use error::CompareError;
@@ -240,7 +240,7 @@ impl<'a> Case<'a> {
         if !wanted || !matches!(self.place, Place::Model(_)) {
             return Ok(());
         }
-        if self.workload.pace().is_some_and(|pace| pace.mode == "open") {
+        if self.workload.pace().is_some_and(|pace| pace.mode == Mode::Open) {
             self.notes.push(ORACLE_IS_OF_TIME.to_string());
             return Ok(());
         }
@@ -466,7 +466,7 @@ impl<'a> Case<'a> {
 /// What the rows of librbd are.
 #[cfg(feature = "rbd")]
 const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with an empty cache of 32 MiB for each run: as \
-    shipped (writearound, which reads nothing ahead), the same with writeback, and with seed 004's 4 MiB, never off";
+    shipped (writearound, which reads nothing ahead), the same with writeback, and with [Crume 2014]'s 4 MiB, never off";
 
 /// Why a replay in mode open has no oracle.
 const ORACLE_IS_OF_TIME: &str =

@@ -89,7 +89,7 @@ impl Reads {
     /// How a replay keeps time.
     pub fn pace(&self) -> Option<Paced> {
         let Reads::Trace(replay) = self else { return None };
-        Some(Paced { mode: replay.mode.name(), think: replay.think })
+        Some(Paced { mode: replay.mode, think: replay.think })
     }
 
     /// What a reader of its figures at this place must know.

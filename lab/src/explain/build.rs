@@ -55,7 +55,7 @@ pub(super) fn explained(plan: &Plan, (looked, mut seen): (Watched, Watcher)) -> 
         cache_bytes: looked.cache_bytes,
         page_bytes: looked.page.bytes(),
         seed: plan.seed,
-        mode: plan.replay.as_ref().map(|replay| replay.mode.name().to_string()),
+        mode: plan.replay.as_ref().map(|replay| replay.mode.json_name().to_string()),
         time_s: looked.result.time_s,
         notes: looked.notes,
         total,

@@ -5,6 +5,7 @@
 
 use super::share::Share;
 use super::{Explained, File, Stream};
+use crate::replay::Mode;
 use crate::report::number::{self, TIE, count, cut, or_dash, percent, printable, three, wrap};
 use crate::report::{RowKind, width};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
@@ -69,7 +70,8 @@ pub fn render(explained: &Explained, view: &View) -> String {
 
 fn title(e: &Explained) -> String {
     let about = if e.source_about.is_empty() { String::new() } else { format!(" ({})", e.source_about) };
-    let mode = e.mode.as_ref().map_or_else(String::new, |mode| format!(", mode {mode}"));
+    let mode =
+        e.mode.as_deref().and_then(Mode::of_json).map_or_else(String::new, |mode| format!(", mode {}", mode.name()));
     format!(
         "{} on {}{about}: {}, cache {}, page {}{mode}, seed{TIE}{}, took {}{TIE}s",
         e.trace,
@@ -266,7 +268,7 @@ fn recorded(explained: &Explained) -> Vec<String> {
 }
 
 fn others(explained: &Explained) -> Vec<String> {
-    let by = if explained.mode.as_deref() == Some("open") { "wait\ns" } else { "time\ns" };
+    let by = if explained.mode.as_deref().and_then(Mode::of_json) == Some(Mode::Open) { "wait\ns" } else { "time\ns" };
     let header = ["\n  policy", by, "to\nthis", "\n95 %", "stall\ns", "read\nMB", "RA\nMB", "un-\nused"];
     let rows = explained.others.iter().map(|o| {
         let mark = if o.explained { "* " } else { "  " };

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `librbd` | as shipped since Octopus: cache policy writearound, which reads nothing ahead |
 //! | `librbd-writeback` | as shipped, but for the policy: 512 KiB after 10 reads, off after 50 MiB |
-//! | `librbd-crume` | seed 004's: 4 MiB, never off |
+//! | `librbd-crume` | [Crume 2014]'s: 4 MiB, never off |
 
 use super::{LiveError, ReadFn, Target, check, result, run_jobs};
 use foreread::OpenError;

@@ -63,7 +63,7 @@ pub enum LiveError {
     /// A replay did not keep the times of its trace.
     #[error(
         "the replayer itself was late: {late_us} us behind the recorded times (99th percentile), with a median latency of \
-         {p50_us} us; free the machine, replay a quieter part, or use --mode closed or afap"
+         {p50_us} us; free the machine, replay a quieter part, or use --mode closed or asap"
     )]
     Late {
         /// How late it was, in microseconds.

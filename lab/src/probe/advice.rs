@@ -1,7 +1,7 @@
 //! What the points say about readahead, by stated rules. The words to paste are `settings.rs`'s.
 //!
 //! - The **plateau** is the smallest sequential request, one at a time, whose throughput is at least 98 % of the best such
-//!   (seed 001's mark): a readahead of that size gets what there is to get, a larger one nothing.
+//!   ([Wu 2010b]'s mark): a readahead of that size gets what there is to get, a larger one nothing.
 //! - **90 %** of it is what most of the gain costs least.
 //! - The **depth** is the fewest reads at once that get 90 % of the best throughput of all points, at the size where
 //!   fewest are needed.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   one read at a time         job ──after──► job ──after──► job         a job for each run through the same open
-//!   several at once, afap      one job of the depth that was usual       description
+//!   several at once, asap      one job of the depth that was usual       description
 //!   several at once, closed    a chain for each, the next read on the one that had been idle for the shortest time
 //! ```
 //!
@@ -29,7 +29,7 @@ impl Made {
     }
 }
 
-/// The jobs of mode afap or closed.
+/// The jobs of mode asap or closed.
 pub fn jobs(loaded: &Loaded, mode: Mode, factor: f64) -> Made {
     let pauses = Pauses { mode, factor, first_ns: loaded.first_ns };
     let mut made = Made::default();

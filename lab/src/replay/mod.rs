@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   items ──load──► Loaded ──as_mode──► Replay: a Workload and what its reader must know
-//!           what is replayed  │ afap    each thread's next read when the one before has ended      lanes.rs
+//!           what is replayed  │ asap    each thread's next read when the one before has ended      lanes.rs
 //!           and what is not,  │ closed  the same, after the recorded pause                         lanes.rs
 //!           sizes of files    │ open    each read at its recorded time, whatever still waits        here
 //!                             └ deps    what each record waits for has happened, and its delay     here
@@ -42,7 +42,7 @@ const INFERRED: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// As fast as possible: a thread's next read when the one before has ended.
-    Afap,
+    Asap,
     /// Closed loop: the same, after the pause that was recorded between the two.
     Closed,
     /// Open loop: each read at its recorded time.
@@ -53,17 +53,29 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 4] = [Mode::Afap, Mode::Closed, Mode::Open, Mode::Deps];
+    pub const ALL: [Mode; 4] = [Mode::Asap, Mode::Closed, Mode::Open, Mode::Deps];
 
     /// What it is called.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Afap => "afap",
+            Mode::Asap => "asap",
             Mode::Closed => "closed",
             Mode::Open => "open",
             Mode::Deps => "deps",
         }
+    }
+
+    /// What JSON calls it: `asap` was `afap` when the schema was written.
+    #[must_use]
+    pub fn json_name(self) -> &'static str {
+        if self == Mode::Asap { "afap" } else { self.name() }
+    }
+
+    /// The one that JSON calls so.
+    #[must_use]
+    pub fn of_json(name: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.json_name() == name)
     }
 }
 
@@ -103,7 +115,7 @@ impl Replay {
         let mode_used = mode.unwrap_or(best);
         let factor = factor(loaded, mode_used, think)?;
         let made = match mode_used {
-            Mode::Afap | Mode::Closed => lanes::jobs(loaded, mode_used, factor.unwrap_or(0.0)),
+            Mode::Asap | Mode::Closed => lanes::jobs(loaded, mode_used, factor.unwrap_or(0.0)),
             Mode::Open => lanes::Made::plain(timed(loaded)),
             Mode::Deps => lanes::Made::plain(dependent(loaded, factor.unwrap_or(1.0))?),
         };
@@ -125,9 +137,9 @@ fn best(loaded: &Loaded) -> (Mode, &'static str) {
             (Mode::Closed, "the trace has the calls of a program with their starts and ends")
         }
         () if loaded.has_ends => {
-            (Mode::Afap, "the trace is not known to be of a program's calls, so that its pauses may be those of many")
+            (Mode::Asap, "the trace is not known to be of a program's calls, so that its pauses may be those of many")
         }
-        () => (Mode::Afap, "without ends of reads in the trace the think time is unknown"),
+        () => (Mode::Asap, "without ends of reads in the trace the think time is unknown"),
     }
 }
 
@@ -141,20 +153,20 @@ fn factor(loaded: &Loaded, mode: Mode, asked: Option<f64>) -> Result<Option<f64>
     }
     match (mode, asked) {
         (Mode::Closed, _) if !loaded.has_ends => {
-            refuse("the think time is unknown, because the trace does not say when reads ended", "use --mode afap")
+            refuse("the think time is unknown, because the trace does not say when reads ended", "use --mode asap")
         }
         (Mode::Open, _) if !loaded.has_starts => {
-            refuse("the trace does not say when each read began", "use --mode afap")
+            refuse("the trace does not say when each read began", "use --mode asap")
         }
         (Mode::Deps, _) if !loaded.has_deps && !loaded.has_ends => {
-            refuse("the trace says neither what its records wait for nor when they ended", "use --mode afap")
+            refuse("the trace says neither what its records wait for nor when they ended", "use --mode asap")
         }
         (Mode::Open, Some(_)) => refuse("there is no pause to lengthen in mode open", "leave --think out"),
-        (Mode::Afap, Some(think)) if think > 0.0 && !loaded.has_starts => {
+        (Mode::Asap, Some(think)) if think > 0.0 && !loaded.has_starts => {
             refuse("there is no pause to lengthen, because the trace has no times", "leave --think out")
         }
         (Mode::Open, None) => Ok(None),
-        (Mode::Afap, think) => Ok(think.filter(|think| *think > 0.0)),
+        (Mode::Asap, think) => Ok(think.filter(|think| *think > 0.0)),
         (Mode::Closed | Mode::Deps, think) => Ok(Some(think.unwrap_or(1.0))),
     }
 }

@@ -17,10 +17,10 @@ pub fn all(
 ) -> Vec<String> {
     let why = why.map_or_else(String::new, |why| format!(", because {why}"));
     let mut notes = vec![format!("Replayed in mode {}{why}: {}", mode.name(), in_words(mode, think))];
-    if matches!(mode, Mode::Afap | Mode::Closed) {
+    if matches!(mode, Mode::Asap | Mode::Closed) {
         notes.extend(readers(loaded, overlap));
     }
-    if mode == Mode::Afap && think.is_none() && loaded.has_starts && !loaded.has_ends {
+    if mode == Mode::Asap && think.is_none() && loaded.has_starts && !loaded.has_ends {
         notes
             .push("How much unknown think time would matter: --think 0.5, 1 and 2 take the gaps between starts".into());
     }
@@ -52,8 +52,8 @@ fn in_words(mode: Mode, think: Option<f64>) -> String {
         _ => String::new(),
     };
     match (mode, think) {
-        (Mode::Afap, None) => "each reader's next read begins when the one before has ended".to_string(),
-        (Mode::Afap, Some(_)) => {
+        (Mode::Asap, None) => "each reader's next read begins when the one before has ended".to_string(),
+        (Mode::Asap, Some(_)) => {
             format!(
                 "each reader's next read begins the recorded gap between the starts{by} after the one before has ended"
             )

@@ -41,7 +41,7 @@ impl Report {
             bound_readers_s: mean_s(&table.bounds, |b| b.readers_ns),
             bound_path_s: mean_s(&table.bounds, |b| b.path_ns),
             price: None,
-            mode: table.pace.map(|pace| pace.mode.to_string()),
+            mode: table.pace.map(|pace| pace.mode.json_name().to_string()),
             think: table.pace.and_then(|pace| pace.think),
             judged_by: if table.judge() == Judge::Latency { "latency_s" } else { "time_s" }.to_string(),
             best: verdict.best.iter().map(|&i| table.policies[i].policy.clone()).collect(),

@@ -25,6 +25,7 @@ pub mod trace_info;
 pub mod verdict;
 pub mod width;
 
+use crate::replay::Mode;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::OutcomeMap;
@@ -122,15 +123,15 @@ impl Table {
     /// What its rows are compared by.
     #[must_use]
     pub fn judge(&self) -> Judge {
-        if self.pace.is_some_and(|pace| pace.mode == "open") { Judge::Latency } else { Judge::Time }
+        if self.pace.is_some_and(|pace| pace.mode == Mode::Open) { Judge::Latency } else { Judge::Time }
     }
 }
 
 /// How a replay keeps time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paced {
-    /// `afap`, `closed`, `open` or `deps`.
-    pub mode: &'static str,
+    /// How its reads are timed.
+    pub mode: Mode,
     /// The factor on recorded pauses; none where pauses take no part.
     pub think: Option<f64>,
 }

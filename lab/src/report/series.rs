@@ -81,13 +81,14 @@ impl Series {
         let mut lines = number::wrap(&format!("{}: {}", self.title(), self.how()), width::columns());
         lines.push(String::new());
         lines.extend(self.block(&["s", "ratio", "MB/s"], times));
-        lines.extend(self.block(&["read MB", "overfetch"], |_, row| {
+        lines.extend(self.block(&["read MB", "read ampl."], |_, row| {
             let mb = |bytes: u64| number::three(bytes as f64 / number::MB);
             vec![or_dash(row.source_bytes, mb), or_dash(row.overfetch, number::three)]
         }));
         lines.extend(number::wrap(self.legend(), width::columns()));
         lines
             .push("s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.".into());
+        lines.push("read ampl.: read amplification, bytes read / distinct bytes asked for.".into());
         lines.extend(self.notes().iter().flat_map(|note| number::wrap(&format!("Note: {note}."), width::columns())));
         lines.extend(self.statistics().iter().flat_map(|line| number::wrap(line, width::columns())));
         lines.join("\n") + "\n"
@@ -310,13 +311,14 @@ cache              none          linux-6.18           rbd-plain
   64M  46.20 x1.00 0.09    13.00 x0.28 0.32  * 11.42 x0.25 0.36
    1M  46.20 x1.00 0.09  = 13.00 x0.28 0.32  = 13.02 x0.28 0.31
 
-cache               none         linux-6.18          rbd-plain
-       read MB overfetch  read MB overfetch  read MB overfetch
-  64M     4.10      1.00     5.50      1.34     4.20      1.03
-   1M     4.10      1.00     5.50      1.34     8.20      2.00
+cache                none          linux-6.18           rbd-plain
+       read MB read ampl.  read MB read ampl.  read MB read ampl.
+  64M     4.10       1.00     5.50       1.34     4.20       1.03
+   1M     4.10       1.00     5.50       1.34     8.20       2.00
 
 In each row: * fastest, = tied for fastest (differences within noise).
 s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.
+read ampl.: read amplification, bytes read / distinct bytes asked for.
 Note: cache=1M: The cache was small.
 Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row, alpha 0.05.
 ";

@@ -25,7 +25,7 @@ pub struct Style {
 const HEADER: [&str; 13] = [
     "\n  policy",
     "time\ns ±95%",
-    "to\nnone",
+    "vs\nnone",
     "\nMB/s",
     "RA\nops",
     "RA\nMB",
@@ -34,7 +34,7 @@ const HEADER: [&str; 13] = [
     "hit\n%",
     "late\n%",
     "un-\nused",
-    "over-\nfetch",
+    "read\nampl.",
     "\np99",
 ];
 
@@ -89,7 +89,7 @@ fn grid(report: &Report, style: Style, width: usize) -> (Vec<String>, Vec<String
             break;
         }
         columns.retain(|column| *column != out);
-        left_out.push(header(report)[out].trim().replace("un-\n", "un").replace("over-\n", "over").replace('\n', " "));
+        left_out.push(header(report)[out].trim().replace("un-\n", "un").replace('\n', " "));
     }
     // The column of the policies may be narrower than it is allowed to be, so the room is tried, not reckoned.
     let fits = |policy: &usize| {
@@ -222,6 +222,7 @@ fn legend(report: &Report) -> Vec<String> {
     vec![
         format!("{marks}. MB = 10^6 bytes."),
         format!("{what}: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes."),
+        "read ampl.: read amplification, bytes read from the source / distinct bytes asked for.".to_string(),
     ]
 }
 
@@ -276,14 +277,15 @@ mod tests {
         let want = "\
 boot-ide on model:rbd (0.690 ms a read, 62.5 MB/s): 5 runs, cache 64M, page 4K, seed 1
 
-                    time    to       RA   RA read read hit late  un- over-
-  policy          s ±95%  none MB/s ops   MB  ops   MB   %    % used fetch   p99
+                    time    vs       RA   RA read read hit late  un-  read
+  policy          s ±95%  none MB/s ops   MB  ops   MB   %    % used ampl.   p99
   none       46.20 ±0.20 x1.00 0.09   0    0   62 4.10   0    0    -  1.00 990us
   linux-6.18 13.00 ±0.20 x0.28 0.32  40 5.24   83 5.50  90    5   25  1.34 990us
 * rbd-plain  11.42 ±0.16 x0.25 0.36  30 3.93   64 4.20  90    5    3  1.03 990us
 
 * fastest. MB = 10^6 bytes.
 time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes.
+read ampl.: read amplification, bytes read from the source / distinct bytes asked for.
 Statistics: paired t tests of the runs, Holm's correction over 3 pairs, alpha 0.05.
 ";
         let got = plain(&samples::boot());

@@ -1,4 +1,4 @@
-//! Seed 001's report: `blkid` on a device of 505 kB and 15 kB/s, where 1 kB and 16 kB became 48 kB.
+//! [Wu 2010b]'s report: `blkid` on a device of 505 kB and 15 kB/s, where 1 kB and 16 kB became 48 kB.
 //!
 //! ```text
 //!   page  0    1    2    3    4    5 ...     11   12 ...                27
@@ -13,9 +13,9 @@
 //!
 //! Never: a published figure.
 
-use super::published::seed_001::{BLKID, BLKID_KIB, TINY, TURNED_KIB, TURNED_PERCENT};
+use super::published::wu_2010b::{BLKID, BLKID_KIB, TINY, TURNED_KIB, TURNED_PERCENT};
 use super::runs::{Ask, Runs, mean, over};
-use super::{Kind, ReproduceError, Row, Table};
+use super::{Kind, Paper, ReproduceError, Row, Table};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{PolicySpec, capacity::Cap};
@@ -55,7 +55,7 @@ pub fn table(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     rows.push(bytes_are_seconds("RANDOM", hinted_s));
     let row = Row::new("no cap / RANDOM", "of KiB", None, over(all, hinted)).ordered();
     rows.push(row.because("\"good to fix blkid with fadvise(RANDOM)\": no figure"));
-    Ok(Table::new("001", "blkid on 505 kB at 15 kB/s", rows))
+    Ok(Table::new(Paper::Wu2010b, "blkid on 505 kB at 15 kB/s", rows))
 }
 
 /// The windows that the policy decides on, and what the post says of them.

@@ -1,4 +1,4 @@
-//! Seed 000's hit ratios: how much of what readahead brings is touched, by its size, for page faults and for reads.
+//! [Wu 2010a]'s hit ratios: how much of what readahead brings is touched, by its size, for page faults and for reads.
 //!
 //! "Sequential readahead hit ratio is pretty high regardless of max readahead size; the extra memory footprint is mainly
 //! caused by enlarged mmap read-around." Then MB used and MB read of a desktop under X and on the console.
@@ -17,12 +17,12 @@
 //!
 //! Never: a published figure.
 
-use super::published::seed_000::{HITS_CONSOLE, HITS_DESKTOP};
+use super::published::wu_2010a::{HITS_CONSOLE, HITS_DESKTOP};
 use super::runs::{Ask, Runs, mean, over};
-use super::{Kind, ReproduceError, Row, Table};
+use super::{Kind, Paper, ReproduceError, Row, Table};
 use crate::report::number;
 
-const SEED: &str = "000";
+const PAPER: Paper = Paper::Wu2010a;
 /// How far a fitted row may be off.
 const FIT: f64 = 0.06;
 const FITTED: &str = "the population of files is invented and was fitted to the MB of all sizes; the pages that are \
@@ -105,7 +105,7 @@ fn around(
             rows.push(row.ordered().because(format!("files that were fitted to nothing: {habits}")));
         }
     }
-    Ok(Table::new(SEED, format!("hit ratio by read-around size, {name}"), rows))
+    Ok(Table::new(PAPER, format!("hit ratio by read-around size, {name}"), rows))
 }
 
 /// "Pretty high regardless of max readahead size": above that of read-around at each size, and the same at all.
@@ -130,5 +130,5 @@ fn sequential(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         let ok = same.is_some_and(|ratio| (ratio - 1.0).abs() <= REGARDLESS);
         rows.push(row.judged(Kind::Order, ok).because("no figure published: 'regardless'; at most 1 % apart"));
     }
-    Ok(Table::new(SEED, "hit ratio of sequential reads", rows))
+    Ok(Table::new(PAPER, "hit ratio of sequential reads", rows))
 }

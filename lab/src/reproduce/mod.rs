@@ -1,7 +1,7 @@
-//! `reproduce`: every table of the five seeds again, each published figure beside ours.
+//! `reproduce`: every table of the five publications again, each published figure beside ours.
 //!
 //! ```text
-//!   published/NNN.rs   the printed figures, once        seed_NNN.rs   runs what they were measured on, here
+//!   published/PAPER.rs   the printed figures, once      PAPER.rs   runs what they were measured on, here
 //!                          └──────────────┬──────────────────────────────┘
 //!                                  Table { rows } ──► JSON (schema foreread.reproduce/1), text, page
 //! ```
@@ -13,28 +13,30 @@
 //! Never: a published figure outside `published`, a result that was not computed in this run, or a row left out because
 //! it does not fit.
 
+mod bhattacharya_2003;
 mod blkid;
+mod crume_2014;
 mod hits;
 mod kind;
 mod page;
+mod paper;
 pub mod published;
 pub mod real;
 pub mod runs;
 pub mod score;
-mod seed_000;
-mod seed_001;
-mod seed_002;
-mod seed_003;
-mod seed_004;
 pub mod sweep;
 mod sysbench;
 pub mod text;
+mod wu_2010a;
+mod wu_2010b;
+mod wu_2013;
 
 use crate::compare::CompareError;
 use crate::report::Progress;
 use foreread_sim::device::presets::Preset;
 pub use kind::{Kind, Role};
 pub use page::page;
+pub use paper::Paper;
 use runs::Runs;
 use score::Score;
 
@@ -46,14 +48,11 @@ pub const SCHEMA: &str = "foreread.reproduce/1";
 /// How the column of an order begins.
 const ORDER: &str = "of ";
 
-/// The seeds, in their order.
-pub const SEEDS: [&str; 5] = ["000", "001", "002", "003", "004"];
-
 /// What is to be reproduced, and how thoroughly.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which of [`SEEDS`]; none are all.
-    pub seeds: Vec<String>,
+    /// Which papers; an empty list is all.
+    pub papers: Vec<Paper>,
     /// At most this many runs of each experiment. Open: as many as it takes.
     pub most_runs: Option<u32>,
     /// Models that take the place of those of the same name, so that a test can see a check fail.
@@ -71,23 +70,20 @@ pub enum ReproduceError {
     Compare(#[from] CompareError),
 }
 
-/// Makes the tables of the seeds again.
+/// Makes the tables of the papers again.
 ///
 /// # Errors
-/// A seed that is not there, or an experiment that cannot be made.
+/// An experiment that cannot be made.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproduction, ReproduceError> {
-    if let Some(unknown) = options.seeds.iter().find(|s| !SEEDS.contains(&s.as_str())) {
-        return Err(ReproduceError::Asked(format!("no such seed: {unknown}; take one of {}", SEEDS.join(", "))));
-    }
     let mut runs = Runs::new(options, progress);
     let mut tables = Vec::new();
-    for seed in SEEDS.into_iter().filter(|s| options.seeds.is_empty() || options.seeds.iter().any(|o| o == s)) {
-        tables.extend(match seed {
-            "000" => seed_000::tables(&mut runs)?,
-            "001" => seed_001::tables(&mut runs)?,
-            "002" => seed_002::tables(&mut runs)?,
-            "003" => seed_003::tables(&mut runs)?,
-            _ => seed_004::tables(&mut runs)?,
+    for paper in Paper::ALL.into_iter().filter(|p| options.papers.is_empty() || options.papers.contains(p)) {
+        tables.extend(match paper {
+            Paper::Wu2010a => wu_2010a::tables(&mut runs)?,
+            Paper::Wu2010b => wu_2010b::tables(&mut runs)?,
+            Paper::Wu2013 => wu_2013::tables(&mut runs)?,
+            Paper::Bhattacharya2003 => bhattacharya_2003::tables(&mut runs)?,
+            Paper::Crume2014 => crume_2014::tables(&mut runs)?,
         });
     }
     Ok(Reproduction::new(tables))
@@ -126,9 +122,9 @@ pub struct Row {
 /// One published table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// `000` to `004`.
+    /// The number of its paper, `000` to `004`.
     pub seed: String,
-    /// What it shows; unlike any other of the seed.
+    /// What it shows; unlike any other of the paper.
     pub table: String,
     /// Its rows, in the published order.
     pub rows: Vec<Row>,
@@ -139,7 +135,7 @@ pub struct Table {
 pub struct Reproduction {
     /// [`SCHEMA`].
     pub schema: String,
-    /// In the order of the seeds.
+    /// In the order of the papers.
     pub tables: Vec<Table>,
     /// One for each kind of row.
     #[serde(default)]
@@ -147,13 +143,19 @@ pub struct Reproduction {
 }
 
 impl Table {
-    /// A table of the seed. Its rows get their ids.
+    /// A table of the paper. Its rows get their ids.
     #[must_use]
-    pub fn new(seed: &str, table: impl Into<String>, rows: Vec<Row>) -> Table {
+    pub fn new(paper: Paper, table: impl Into<String>, rows: Vec<Row>) -> Table {
         let table = table.into();
-        let id = |row: &Row| [seed, &table, &row.label, &row.column].map(slug).join("/");
+        let id = |row: &Row| [paper.number(), &table, &row.label, &row.column].map(slug).join("/");
         let rows = rows.into_iter().map(|row| Row { id: id(&row), ..row }).collect();
-        Table { seed: seed.to_string(), table, rows }
+        Table { seed: paper.number().to_string(), table, rows }
+    }
+
+    /// How text cites the paper of the table.
+    #[must_use]
+    pub fn citation(&self) -> &str {
+        Paper::parse(&self.seed).map_or(&self.seed, Paper::citation)
     }
 }
 
@@ -289,7 +291,7 @@ mod tests {
     #[test]
     fn ids_are_of_seed_table_label_and_column() {
         let rows = vec![Row::new("16K, run 1", "MB/s, printed", None, None), Row::new("==> x", "%", None, None)];
-        let table = Table::new("001", "SSD 80G: each run", rows);
+        let table = Table::new(Paper::Wu2010b, "SSD 80G: each run", rows);
         let ids: Vec<&str> = table.rows.iter().map(|r| r.id.as_str()).collect();
         assert_eq!(ids, ["001/ssd-80g-each-run/16k-run-1/mb-s-printed", "001/ssd-80g-each-run/x/"]);
     }
@@ -305,7 +307,7 @@ mod tests {
     fn only_a_miss_can_be_known() {
         let row = |ours: f64| Row::new("a", "b", Some(10.0), Some(ours)).within(Kind::Blind, 0.1).known();
         assert!(!row(10.5).known_miss && row(12.0).known_miss && !row(12.0).ok);
-        let tables = vec![Table::new("000", "t", vec![row(10.5), row(12.0)])];
+        let tables = vec![Table::new(Paper::Wu2010a, "t", vec![row(10.5), row(12.0)])];
         let done = Reproduction::new(tables);
         assert_eq!((done.missed().count(), done.new_misses().count()), (1, 0));
     }

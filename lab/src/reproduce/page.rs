@@ -36,7 +36,7 @@ pub fn page(of: &Reproduction) -> String {
 
 fn missed(table: &Table, row: &Row) -> String {
     let known = if row.known_miss { " (on record)" } else { "" };
-    format!("seed {}, {}: {} {}{known}", table.seed, table.table, row.label, row.column)
+    format!("{} {}: {} {}{known}", table.citation(), table.table, row.label, row.column)
 }
 
 /// A kind of row: how many, how many are ok, and their errors.
@@ -58,7 +58,7 @@ fn section(table: &Table) -> Section {
     });
     let figures = columns.iter().filter_map(|column| figure(table, column)).collect();
     Section {
-        title: format!("{}: {}", table.seed, table.table),
+        title: format!("{} {}", table.citation(), table.table),
         figures,
         grids: vec![grid(table)],
         ..Section::default()

@@ -1,4 +1,4 @@
-//! How the seeds' experiments are run: `compare` on the models, with the same reads for every policy.
+//! How the papers' experiments are run: `compare` on the models, with the same reads for every policy.
 //!
 //! Never: a verdict, or a figure that is not an outcome of a run.
 
@@ -11,7 +11,7 @@ use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::sliced::Slices;
 use foreread_sim::simulator::RunResult;
 
-/// What the seeds run with.
+/// What the experiments run with.
 pub struct Runs<'a> {
     options: &'a Options,
     progress: &'a mut dyn Progress,

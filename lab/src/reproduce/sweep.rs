@@ -1,4 +1,4 @@
-//! The sweeps of `dd` over readahead sizes, seeds 000 and 001: a device's model beside its rows, and what the same form
+//! The sweeps of `dd` over readahead sizes, [Wu 2010a] and [Wu 2010b]: a device's model beside its rows, and what the same form
 //! of model predicts of a row that it did not see.
 //!
 //! ```text
@@ -12,14 +12,14 @@
 //! **Two columns of labels.** Under the script's (4, 16, 32 KiB, ...) the presets stand as they are. As printed (4, 8,
 //! 16, ...) every size but the first is half as large; then the same form, with its knees and its longest transfer at
 //! half the size, needs one more cost that only the window of one page has. It leaves the same errors, so the tables
-//! cannot tell the two apart; the script, seed 000 and the simpler model speak for the first.
+//! cannot tell the two apart; the script, [Wu 2010a] and the simpler model speak for the first.
 //!
 //! **The marks** (`==>`) follow one rule, "the first row with so much of the best row's throughput", whose figure is taken
 //! from the other devices' marks.
 //!
 //! Never: a knee that is moved to fit, or a fit under the script's labels other than the preset's in a row `fit`.
 
-use super::published::seed_001::{DD_BYTES, Labels, Run, Sweep};
+use super::published::wu_2010b::{DD_BYTES, Labels, Run, Sweep};
 use super::{Kind, Row};
 use crate::report::number;
 use foreread_sim::device::disk::DiskModel;
@@ -61,7 +61,7 @@ impl<'a> Modelled<'a> {
         Some(Modelled { preset, disk, labels, points })
     }
 
-    /// The rows of a device of seed 001.
+    /// The rows of a device of [Wu 2010b].
     #[must_use]
     pub fn of(sweep: &Sweep, preset: &'a Preset, labels: Labels) -> Option<Modelled<'a>> {
         let points = sweep.runs.iter().map(|run| (run.kib(labels), run.mb_per_s())).collect();
@@ -210,7 +210,7 @@ pub fn part_of_marks<'s>(sweeps: impl Iterator<Item = &'s Sweep>) -> Option<f64>
 
 #[cfg(test)]
 mod tests {
-    use super::super::published::seed_001::SWEEPS;
+    use super::super::published::wu_2010b::SWEEPS;
     use super::*;
 
     #[test]

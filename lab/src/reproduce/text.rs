@@ -5,7 +5,7 @@
 //!   kind             rows   ok  missed  median   worst
 //!   predicted blind    11    9       2  4.0 %   61.0 %
 //!   ...
-//!   seed 001: marks: ...
+//!   [Wu 2010b] marks: ...
 //!   row            column        published    ours   error  kind
 //!   128K           MB/s, fitted      30.53   30.06  -1.5 %  fit     ok
 //! ```
@@ -32,10 +32,10 @@ pub fn render(done: &Reproduction) -> String {
     lines.extend(score_grid(&done.score));
     lines.push(String::new());
     lines.extend(done.score.iter().map(|s| format!("{}: {}", s.kind.name(), s.kind.about())));
-    lines.extend(by_seed(done));
+    lines.extend(by_paper(done));
     lines.push(String::new());
     for table in &done.tables {
-        lines.extend(number::wrap(&format!("seed {}: {}", table.seed, table.table), WIDTH));
+        lines.extend(number::wrap(&format!("{} {}", table.citation(), table.table), WIDTH));
         lines.extend(grid(table));
         lines.extend(reasons(table));
         lines.push(String::new());
@@ -64,7 +64,7 @@ fn missed(table: &Table, row: &Row) -> String {
     let value = |v: Option<f64>| number::or_dash(v, figure);
     let figures = format!("published {}, ours {}", value(row.published), value(row.ours));
     let reason = row.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
-    format!("{known}: {} {}, {}, {}: {figures}{reason}", table.seed, table.table, row.label, row.column)
+    format!("{known}: {} {}, {}, {}: {figures}{reason}", table.citation(), table.table, row.label, row.column)
 }
 
 /// One line for each kind.
@@ -195,22 +195,22 @@ fn tally(score: &[Score]) -> String {
     score.iter().map(part).collect::<Vec<_>>().join("; ")
 }
 
-/// The summary of each seed where there are several.
-fn by_seed(done: &Reproduction) -> Vec<String> {
-    let mut seeds: Vec<&str> = done.tables.iter().map(|t| t.seed.as_str()).collect();
-    seeds.dedup();
-    let line = |seed: &str| {
-        let score = score::of(done.tables.iter().filter(|t| t.seed == seed).flat_map(|t| &t.rows));
-        number::wrap(&format!("seed {seed}: {}", tally(&score)), WIDTH)
+/// The summary of each paper where there are several.
+fn by_paper(done: &Reproduction) -> Vec<String> {
+    let mut papers: Vec<&str> = done.tables.iter().map(Table::citation).collect();
+    papers.dedup();
+    let line = |paper: &str| {
+        let score = score::of(done.tables.iter().filter(|t| t.citation() == paper).flat_map(|t| &t.rows));
+        number::wrap(&format!("{paper}: {}", tally(&score)), WIDTH)
     };
-    if seeds.len() < 2 { Vec::new() } else { seeds.into_iter().flat_map(line).collect() }
+    if papers.len() < 2 { Vec::new() } else { papers.into_iter().flat_map(line).collect() }
 }
 
 /// The error line of a call with new misses: how many, and the first of them.
 #[must_use]
 pub fn missed_line(done: &Reproduction, missed: usize) -> String {
     let first = done.new_misses().next().map_or(String::new(), |(table, row)| {
-        format!(": seed {} {}, {}, {}", table.seed, table.table, row.label, row.column)
+        format!(": {} {}, {}, {}", table.citation(), table.table, row.label, row.column)
     });
     let checks = done.count(Role::Check);
     format!("{missed} of {checks} checks not met{first}; the table has the figures")

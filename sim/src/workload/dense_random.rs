@@ -28,7 +28,7 @@
 //! The order holds at every density from 1 to 99 with that cache. With one that holds the whole file it holds to 60 %;
 //! from 65 % on `original` is before `slow-ramp`, from 85 % on before `off`: very dense reads deserve readahead.
 //!
-//! No density fits all three ratios: 25 leaves `original` 23 % too slow; 8, which `reproduce 002` takes, was fitted to
+//! No density fits all three ratios: 25 leaves `original` 23 % too slow; 8, which `reproduce wu-2013` takes, was fitted to
 //! that one, and leaves `slow-ramp` 9 % too fast. `original` loses more here than was published, where a query took
 //! 133 us, four times a read of 4 KiB on this drive: much of it had nothing to do with reading. Queries of 16 KiB with
 //! 30 us between them (`record=16K,density=50,think=30`) come to 0.948, 0.886 and 0.653, at 8271 a second

@@ -244,8 +244,8 @@ fn spans(maps: &[MappedRun]) -> Grid {
 /// The table of the terminal.
 fn rows(report: &Report) -> Grid {
     let money = report.price.is_some();
-    let mut heads = vec!["policy", "time s ±95 %", "to none", "MB/s", "RA MB", "read MB", "hit %", "late %", "miss %"];
-    heads.extend(["unused %", "overfetch"]);
+    let mut heads = vec!["policy", "time s ±95 %", "vs none", "MB/s", "RA MB", "read MB", "hit %", "late %", "miss %"];
+    heads.extend(["unused %", "read amplification"]);
     heads.extend(money.then_some("USD"));
     let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
     let part = |a: Option<u64>, b: Option<u64>| {

@@ -119,8 +119,18 @@ fn section(series: &Series) -> Section {
 
 /// The rows of a policy at every value.
 fn grid(series: &Series, policy: usize, labels: &[String]) -> Grid {
-    let heads =
-        [series.vary.key.as_str(), "MB/s", "from", "to", "mean s", "to none", "read MB", "overfetch", "p50", "p99"];
+    let heads = [
+        series.vary.key.as_str(),
+        "MB/s",
+        "from",
+        "to",
+        "mean s",
+        "vs none",
+        "read MB",
+        "read amplification",
+        "p50",
+        "p99",
+    ];
     let line = |(label, report): (&String, &crate::report::Report)| {
         let row = report.rows.get(policy)?;
         let rate = throughput(row);

@@ -1,4 +1,4 @@
-//! `--real`: the seeds' own experiments on parts of this machine, beside the published rows.
+//! `--real`: the papers' own experiments on parts of this machine, beside the published rows.
 //!
 //! ```text
 //!   scratch file without a name ──losetup──► /dev/loopN, held open and already detached: gone with its last user
@@ -16,8 +16,8 @@ mod guard;
 mod loopdev;
 mod tools;
 
-use super::published::{seed_001, seed_002, seed_003};
-use super::{Reproduction, Row, SEEDS, Table};
+use super::published::{bhattacharya_2003, wu_2010b, wu_2013};
+use super::{Paper, Reproduction, Row, Table};
 use crate::live::{LiveError, Scratch};
 use crate::report::{Progress, number};
 use loopdev::LoopDevice;
@@ -61,26 +61,26 @@ pub enum RealError {
     Scratch(#[from] LiveError),
 }
 
-/// What a run of these seeds needs, in words.
+/// What a run of all papers needs, in words.
 #[must_use]
 pub fn needs() -> &'static str {
-    "root, xargs, rm and dd, losetup for seeds 001 and 003, sysbench for 002, fio for 003 (Debian packages findutils, \
-        coreutils, mount, sysbench, fio)"
+    "root, xargs, rm and dd, losetup for wu-2010b and bhattacharya-2003, sysbench for wu-2013, fio for \
+        bhattacharya-2003 (Debian packages findutils, coreutils, mount, sysbench, fio)"
 }
 
-/// Measures what is asked for: an empty list is every seed that has an experiment for one machine.
+/// Measures what is asked for: an empty list is every paper with an experiment for one machine.
 ///
 /// # Errors
 /// See [`RealError`]; missing tools are reported before anything is made.
-pub fn run(seeds: &[String], extent: &Extent, progress: &mut dyn Progress) -> Result<Reproduction, RealError> {
-    let asked = |seed: &str| seeds.is_empty() || seeds.iter().any(|s| s == seed);
-    if !seeds.is_empty() && seeds.iter().all(|s| s == "004") {
-        let why = "--real: seed 004 needs a Ceph cluster; take 001, 002 or 003";
+pub fn run(papers: &[Paper], extent: &Extent, progress: &mut dyn Progress) -> Result<Reproduction, RealError> {
+    if !papers.is_empty() && papers.iter().all(|paper| *paper == Paper::Crume2014) {
+        let why = "--real: crume-2014 needs a Ceph cluster; take wu-2010b, wu-2013 or bhattacharya-2003";
         return Err(RealError::Needs(why.to_string()));
     }
-    // The sweep of seed 000 is that of 001.
-    let wanted = SEEDS.map(|seed| asked(seed) || (seed == "001" && asked("000")));
-    let [_, sweep, queries, aio, _] = wanted;
+    let wanted = |paper| papers.is_empty() || papers.contains(&paper);
+    // The sweep of [Wu 2010a] is that of [Wu 2010b].
+    let sweep = wanted(Paper::Wu2010b) || wanted(Paper::Wu2010a);
+    let (queries, aio) = (wanted(Paper::Wu2013), wanted(Paper::Bhattacharya2003));
     let mut names = vec!["xargs"];
     names.extend(if sweep || aio { &["dd", "losetup"][..] } else { &[] });
     names.extend(if queries { &["rm", "sysbench"][..] } else { &[] });
@@ -89,27 +89,27 @@ pub fn run(seeds: &[String], extent: &Extent, progress: &mut dyn Progress) -> Re
     progress.stage("writing a scratch file");
     let scratch = Scratch::make(extent.bytes, &mut |done| progress.step(done, extent.bytes))?;
     // First, while the file is not cached: a loop device may have to go through that.
-    let read = if queries { Some(sysbench_002(&tools, &scratch, extent, progress)?) } else { None };
+    let read = if queries { Some(sysbench_table(&tools, &scratch, extent, progress)?) } else { None };
     let device = if sweep || aio { Some(LoopDevice::make(&tools, &scratch)?) } else { None };
     let mut tables = Vec::new();
     if let Some(device) = device.as_ref().filter(|_| sweep) {
-        tables.push(sweep_001(device, &tools, extent, progress)?);
+        tables.push(sweep_table(device, &tools, extent, progress)?);
     }
     tables.extend(read);
     if let Some(device) = device.as_ref().filter(|_| aio) {
-        tables.push(fio_003(device, &tools, extent, progress)?);
+        tables.push(fio_table(device, &tools, extent, progress)?);
     }
     Ok(Reproduction::new(tables))
 }
 
-/// Seed 001's script: for each size, `dd` over the device.
-fn sweep_001(
+/// [Wu 2010b]'s script: for each size, `dd` over the device.
+fn sweep_table(
     device: &LoopDevice,
     tools: &Tools,
     extent: &Extent,
     progress: &mut dyn Progress,
 ) -> Result<Table, RealError> {
-    let (published, dd) = (&seed_001::SWEEPS[0], tools.get("dd")?);
+    let (published, dd) = (&wu_2010b::SWEEPS[0], tools.get("dd")?);
     progress.stage("dd by readahead size");
     let mut rows = Vec::new();
     for (at, run) in published.runs.iter().enumerate() {
@@ -123,27 +123,27 @@ fn sweep_001(
         let row = Row::new(number::size(run.script_kib << 10), "MB/s", Some(run.mb_per_s()), Some(ours));
         rows.push(row.exact().because(OTHER));
     }
-    Ok(Table::new("001", format!("real: dd by readahead size, beside {}", published.device), rows))
+    Ok(Table::new(Paper::Wu2010b, format!("real: dd by readahead size, beside {}", published.device), rows))
 }
 
-/// Seed 002's sysbench: as many reads for the records of the file as were published. One kernel runs, so there is one
+/// [Wu 2013]'s sysbench: as many reads for the records of the file as were published. One kernel runs, so there is one
 /// figure, beside what was published for the rule it has.
-fn sysbench_002(
+fn sysbench_table(
     tools: &Tools,
     scratch: &Scratch,
     extent: &Extent,
     progress: &mut dyn Progress,
 ) -> Result<Table, RealError> {
     progress.stage("sysbench, random reads of 64 KiB");
-    let record = seed_002::SYSBENCH_RECORD;
-    let events = (seed_002::SYSBENCH_READS * extent.bytes / seed_002::SYSBENCH_BYTES).max(1);
+    let record = wu_2013::SYSBENCH_RECORD;
+    let events = (wu_2013::SYSBENCH_READS * extent.bytes / wu_2013::SYSBENCH_BYTES).max(1);
     let said = tools::sysbench(tools, scratch, events, [extent.bytes, record, extent.seconds])?;
     let ours = tools::sysbench_mib_per_s(&said).ok_or_else(|| said_nothing(tools, "sysbench", &said))?;
-    let rows = seed_002::SYSBENCH.iter().map(|line| {
+    let rows = wu_2013::SYSBENCH.iter().map(|line| {
         let row = Row::new(format!("{}, {}", line.device, line.fs), "MB/s after", Some(line.after), Some(ours));
         row.exact().because(FILE)
     });
-    Ok(Table::new("002", "real: sysbench, random 64 KiB", rows.collect()))
+    Ok(Table::new(Paper::Wu2013, "real: sysbench, random 64 KiB", rows.collect()))
 }
 
 /// The error of a program whose output has no figure.
@@ -151,8 +151,8 @@ fn said_nothing(tools: &Tools, name: &str, said: &str) -> RealError {
     tools.get(name).map_or_else(|error| error, |tool| tool.odd(said))
 }
 
-/// Seed 003's rows as far as a kernel of today can make them.
-fn fio_003(
+/// [Bhattacharya 2003]'s rows as far as a kernel of today can make them.
+fn fio_table(
     device: &LoopDevice,
     tools: &Tools,
     extent: &Extent,
@@ -160,8 +160,8 @@ fn fio_003(
 ) -> Result<Table, RealError> {
     progress.stage("fio, random reads of 64 KiB");
     let mut rows = Vec::new();
-    for (at, (label, mib_per_s, _)) in seed_003::AIO.into_iter().enumerate() {
-        progress.step(at as u64, seed_003::AIO.len() as u64);
+    for (at, (label, mib_per_s, _)) in bhattacharya_2003::AIO.into_iter().enumerate() {
+        progress.step(at as u64, bhattacharya_2003::AIO.len() as u64);
         let how = match label {
             "sync" => Some(["psync", "1", "0"]),
             "fixed" => Some(["io_uring", "64", "0"]),
@@ -173,12 +173,12 @@ fn fio_003(
             continue;
         };
         device.drop_cache()?;
-        let said = tools::fio(tools.get("fio")?, &device.path(), seed_003::RECORD, extent.seconds, how)?;
+        let said = tools::fio(tools.get("fio")?, &device.path(), bhattacharya_2003::RECORD, extent.seconds, how)?;
         let rate = tools::fio_bytes_per_s(&said).ok_or_else(|| said_nothing(tools, "fio", &said))?;
         let ours = Some(rate / f64::from(1 << 20));
         rows.push(Row::new(label, "MiB/s", Some(mib_per_s), ours).exact().because(OTHER));
     }
-    Ok(Table::new("003", "real: fio, random 64 KiB", rows))
+    Ok(Table::new(Paper::Bhattacharya2003, "real: fio, random 64 KiB", rows))
 }
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_cluster_is_not_a_part_of_this_machine() {
-        let error = run(&["004".to_string()], &Extent::default(), &mut Silent).expect_err("no cluster").to_string();
-        assert_eq!(error, "--real: seed 004 needs a Ceph cluster; take 001, 002 or 003");
+        let error = run(&[Paper::Crume2014], &Extent::default(), &mut Silent).expect_err("no cluster").to_string();
+        assert_eq!(error, "--real: crume-2014 needs a Ceph cluster; take wu-2010b, wu-2013 or bhattacharya-2003");
     }
 }

@@ -1,4 +1,4 @@
-//! The programs that the seeds measured with: found, run with a limit in their own arguments, their output read.
+//! The programs that the papers measured with: found, run with a limit in their own arguments, their output read.
 //!
 //! Never: a shell, or a program that is not bounded in size or time by its arguments.
 

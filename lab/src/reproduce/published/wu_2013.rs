@@ -1,4 +1,4 @@
-//! Seed 002: Wu Fengguang, August 2013, "readahead: make context readahead more conservative".
+//! [Wu 2013]: Wu Fengguang, August 2013, "readahead: make context readahead more conservative".
 //!
 //! Never: a figure of another publication.
 

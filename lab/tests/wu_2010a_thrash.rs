@@ -1,7 +1,7 @@
-//! Seed 000 (Wu Fengguang, 2010) proposed thrashing-safe readahead and published no measurement of it. Here: slow
+//! [Wu 2010a] (Wu Fengguang, 2010) proposed thrashing-safe readahead and published no measurement of it. Here: slow
 //! sequential readers whose windows do not fit into 16 MiB, on the disk of that posting.
 
-use crate::seeds::{mean, table};
+use crate::papers::{mean, table};
 
 /// Source MiB and seconds of both policies, with windows of at most `max`.
 fn both(streams: u32, max: &str) -> [(f64, f64); 2] {

@@ -1,8 +1,8 @@
-//! Seed 000 (Wu Fengguang, 2010): how much of mmap read-around is used, by its size. The workloads were fitted to the MB
+//! [Wu 2010a] (Wu Fengguang, 2010): how much of mmap read-around is used, by its size. The workloads were fitted to the MB
 //! of these rows, so this holds the fit; that more is read for the same pages is what the posting argues with.
 
-use crate::seeds::{mean, row, table};
-use foreread_lab::reproduce::published::seed_000::{HITS_CONSOLE, HITS_DESKTOP};
+use crate::papers::{mean, row, table};
+use foreread_lab::reproduce::published::wu_2010a::{HITS_CONSOLE, HITS_DESKTOP};
 
 /// MB touched, and MB read with read-around of 128 KiB, 512 KiB and 1 MiB. The faulting page is among the touched: the
 /// kernel reads it with its window.

@@ -1,6 +1,6 @@
-//! Seed 001: Wu Fengguang, January 2010, "readahead: limit readahead size for small devices".
+//! [Wu 2010b]: Wu Fengguang, January 2010, "readahead: limit readahead size for small devices".
 //!
-//! Its tables of `dd` label the rows 4, 8, 16, ... KiB; seed 000 prints the rows of the Intel drive under 4, 16, 32, ...,
+//! Its tables of `dd` label the rows 4, 8, 16, ... KiB; [Wu 2010a] prints the rows of the Intel drive under 4, 16, 32, ...,
 //! and the script that this posting prints sets 4, 16, 32, .... Both columns are kept ([`Labels`]).
 //!
 //! Never: a figure of another publication, but for the labels of the script.
@@ -11,7 +11,7 @@ pub const DD_BYTES: f64 = 102_400.0 * 4096.0;
 /// One row of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// KiB of readahead as the script sets them, and as seed 000 prints them.
+    /// KiB of readahead as the script sets them, and as [Wu 2010a] prints them.
     pub script_kib: u64,
     /// KiB as printed here.
     pub printed_kib: u64,

@@ -1,4 +1,4 @@
-//! Seed 000: Wu Fengguang, January 2010, "Use 512kb max readahead size, and 32kb min readahead size".
+//! [Wu 2010a]: Wu Fengguang, January 2010, "Use 512kb max readahead size, and 32kb min readahead size".
 //!
 //! Never: a figure of another publication.
 
@@ -21,7 +21,7 @@ pub const THEORY: [(u64, &str, &str, &str, &str); 11] = [
 /// Its access time, ms.
 pub const THEORY_ACCESS_MS: u64 = 8;
 
-/// Intel X25-M, `dd`: readahead in KiB, MB/s of two runs. The same runs stand in seed 001 with their seconds and other
+/// Intel X25-M, `dd`: readahead in KiB, MB/s of two runs. The same runs stand in [Wu 2010b] with their seconds and other
 /// labels.
 pub const X25_M_MB_PER_S: [(u64, [u64; 2]); 11] = [
     (4, [123, 122]),

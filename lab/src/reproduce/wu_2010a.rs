@@ -1,15 +1,15 @@
-//! The tables of seed 000: theory, the X25-M, the defaults and what they cost, readers on two arrays, thrashing. Hit
+//! The tables of [Wu 2010a]: theory, the X25-M, the defaults and what they cost, readers on two arrays, thrashing. Hit
 //! ratios are in `hits`.
 //!
 //! Never: a published figure (they stand in `published`).
 
-use super::published::seed_000::{
+use super::published::wu_2010a::{
     DEFAULTS, EVA, RAID, Readers, STREAM_BUFFER_KIB, THEORY, THEORY_ACCESS_MS, X25_M_MB_PER_S,
 };
-use super::published::seed_001::Labels;
+use super::published::wu_2010b::Labels;
 use super::runs::{Ask, Runs, bytes_per_s, mean, over, time_s};
 use super::sweep::Modelled;
-use super::{Kind, ReproduceError, Row, Table, hits};
+use super::{Kind, Paper, ReproduceError, Row, Table, hits};
 use crate::report::number;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
@@ -20,7 +20,7 @@ use foreread_sim::device::presets::Preset;
 use foreread_sim::device::sliced::Slices;
 use foreread_sim::zero_latency;
 
-const SEED: &str = "000";
+const PAPER: Paper = Paper::Wu2010a;
 /// How far the bandwidth of an array may be off.
 const ARRAYS: f64 = 0.06;
 
@@ -68,10 +68,10 @@ fn theory(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
             rows.push(row.judged(Kind::Formula, text == printed));
         }
     }
-    Ok(Table::new(SEED, "theory: a disk of 8 ms and 100 MB/s, by I/O size", rows))
+    Ok(Table::new(PAPER, "theory: a disk of 8 ms and 100 MB/s, by I/O size", rows))
 }
 
-const AGAIN: &str = "seed 001 prints these runs with their seconds, and they are counted there";
+const AGAIN: &str = "[Wu 2010b] prints these runs with their seconds, and they are counted there";
 
 fn x25_m(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
     let preset = runs.preset("x25-m")?;
@@ -85,7 +85,7 @@ fn x25_m(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
             rows.push(Row::new(label, "MB/s, fitted", Some(*published as f64), Some(ours)).because(AGAIN));
         }
     }
-    Ok(Table::new(SEED, "Intel X25-M: by readahead size, mean of two runs", rows))
+    Ok(Table::new(PAPER, "Intel X25-M: by readahead size, mean of two runs", rows))
 }
 
 /// The sizes of the patch, and what a stream keeps in memory with the new ones: "1 MB readahead buffer per stream".
@@ -105,7 +105,7 @@ fn defaults() -> Result<Table, ReproduceError> {
     );
     let row = Row::new("buffer of a stream, 128K", "KiB", None, Some(buffer_kib("linux-2.6.31:max=128K")?));
     rows.push(row.because("no figure published: the same with the window that was the default before"));
-    Ok(Table::new(SEED, "defaults, and the buffer of a stream", rows))
+    Ok(Table::new(PAPER, "defaults, and the buffer of a stream", rows))
 }
 
 /// How far the buffer may be off: it is a count of pages of the same rules, less the page that is being read.
@@ -171,7 +171,7 @@ fn array(runs: &mut Runs<'_>, name: &str, model: &str, published: &[Readers]) ->
             rows.push(row.ordered().because("more readers wait longer"));
         }
     }
-    Ok(Table::new(SEED, format!("sequential readers on {name}"), rows))
+    Ok(Table::new(PAPER, format!("sequential readers on {name}"), rows))
 }
 
 fn readers(n: u32) -> String {
@@ -237,5 +237,5 @@ fn thrash(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         rows.push(judged(row("time / 2.6.31", ours), NOT_SLOWER, "no figure published; at most 1 % slower"));
         rows.push(row("time / min=4K", over(time(safe), time(small))).because("what the minimum of 32 KiB gains"));
     }
-    Ok(Table::new(SEED, "thrash-safe readahead, cache 16 MiB", rows))
+    Ok(Table::new(PAPER, "thrash-safe readahead, cache 16 MiB", rows))
 }

@@ -1,4 +1,4 @@
-//! The tables of seed 003: 64 KiB random reads, 64 outstanding, by four kernels.
+//! The tables of [Bhattacharya 2003]: 64 KiB random reads, 64 outstanding, by four kernels.
 //!
 //! ```text
 //!   disk-2003, fitted to three of the rates ──► the rates (fit), the fourth (left-out), why one of them is off (shown)
@@ -16,14 +16,14 @@
 //!
 //! Never: a published figure (they are in `published`).
 
-use super::published::seed_003::{AIO, BATCH, DEPTH, FILE_BYTES, RECORD, RUN_MIB, TIMES_VANILLA};
+use super::published::bhattacharya_2003::{AIO, BATCH, DEPTH, FILE_BYTES, RECORD, RUN_MIB, TIMES_VANILLA};
 use super::runs::{Ask, Runs, bytes_per_s, mean, over};
-use super::{Kind, ReproduceError, Row, Table};
+use super::{Kind, Paper, ReproduceError, Row, Table};
 use foreread_sim::device::hdd::{BufferModel, HddModel};
 use foreread_sim::device::presets::{Model, Preset};
 use std::sync::OnceLock;
 
-const SEED: &str = "003";
+const PAPER: Paper = Paper::Bhattacharya2003;
 const SYNC: &str = "the disk was fitted to whole records, 8.8 MiB/s one at a time; this kernel reads them page by \
     page, and each page from the drive's buffer costs 0.2 ms; the next table has the row with 0.05 ms";
 const CHOSEN: &str = "the disk was fitted to none of them, but 'places=again' was chosen with the published order in \
@@ -86,9 +86,9 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
     let other = did(runs, How { model: OTHER, keys: ",places=again", runs: 1, ..How::default() })?;
     Ok(vec![
         printed(),
-        Table::new(SEED, "64 KiB random reads, 64 outstanding, 1 GiB", fits(&once, &again)),
-        Table::new(SEED, "how the reads go out, and why sync is off", causes(&once, &batches, &hits)),
-        Table::new(SEED, format!("order of the four on {OTHER}, which was fitted to none of them"), order(&other)),
+        Table::new(PAPER, "64 KiB random reads, 64 outstanding, 1 GiB", fits(&once, &again)),
+        Table::new(PAPER, "how the reads go out, and why sync is off", causes(&once, &batches, &hits)),
+        Table::new(PAPER, format!("order of the four on {OTHER}, which was fitted to none of them"), order(&other)),
     ])
 }
 
@@ -105,7 +105,7 @@ fn printed() -> Table {
     rows.push(row.digits(Kind::Formula, TIMES_VANILLA));
     let reads = (RUN_MIB * f64::from(1 << 20)) as u64;
     rows.push(Row::new("all", "bytes of a run", Some(FILE_BYTES as f64), Some(reads as f64)).within(Kind::Input, 0.0));
-    Table::new(SEED, "what the printed figures make of each other", rows)
+    Table::new(PAPER, "what the printed figures make of each other", rows)
 }
 
 /// The rates on the disk that was fitted to three of them.

@@ -1,10 +1,10 @@
-//! Seed 003 (Suparna Bhattacharya, 2003): 64 KiB random reads by aio-stress, on the model of her disk.
+//! [Bhattacharya 2003] (Suparna Bhattacharya, 2003): 64 KiB random reads by aio-stress, on the model of her disk.
 //!
 //! Published for a file of 1 GiB: plain (where each read ended before the next began: depth 1), with true asynchronous
 //! reads, with the fix. A quarter of the records is read here.
 
-use crate::seeds::{mib_per_s, table};
-use foreread_lab::reproduce::published::seed_003::AIO;
+use crate::papers::{mib_per_s, table};
+use foreread_lab::reproduce::published::bhattacharya_2003::AIO;
 
 const POLICIES: [&str; 3] = ["linux-2.6.0", "linux-2.6.0-mm", "linux-2.6.0-mm-fix"];
 
@@ -23,6 +23,6 @@ fn the_fix_reads_what_is_asked_for() {
         assert!((measured / published - 1.0).abs() < slack, "{measured:.2} for {published}");
     }
     // Why: a page at a time against a record at a time.
-    let reads = |policy| crate::seeds::row(&deep, policy).runs[0].stats.source_reads;
+    let reads = |policy| crate::papers::row(&deep, policy).runs[0].stats.source_reads;
     assert_eq!((reads("linux-2.6.0-mm"), reads("linux-2.6.0-mm-fix")), (4096 * 16, 4096));
 }

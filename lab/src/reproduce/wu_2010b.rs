@@ -1,4 +1,4 @@
-//! The tables of seed 001: five devices by readahead size and run by run, the marks, the limits by capacity, the hint
+//! The tables of [Wu 2010b]: five devices by readahead size and run by run, the marks, the limits by capacity, the hint
 //! that a device does not rotate, blkid.
 //!
 //! ```text
@@ -7,14 +7,14 @@
 //!
 //! Never: a published figure (they are in `published`).
 
-use super::published::seed_001::{LIMITS, LIMITS_LATER, Labels, Run, SWEEPS, Sweep};
+use super::published::wu_2010b::{LIMITS, LIMITS_LATER, Labels, Run, SWEEPS, Sweep};
 use super::runs::{Runs, over};
 use super::sweep::{Modelled, PLATEAU, part_of_marks, plateau};
-use super::{Kind, ReproduceError, Row, Table, blkid};
+use super::{Kind, Paper, ReproduceError, Row, Table, blkid};
 use crate::report::number;
 use foreread_core::policy::capacity::Cap;
 
-const SEED: &str = "001";
+const PAPER: Paper = Paper::Wu2010b;
 
 /// All tables of the seed.
 pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
@@ -22,10 +22,10 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
     for sweep in &SWEEPS {
         for (labels, words) in [(Labels::Script, "labels of the script"), (Labels::Printed, "labels as printed")] {
             let rows = modelled(runs, sweep, labels)?.rows(None);
-            tables.push(Table::new(SEED, format!("{}: by readahead size, {words}", sweep.device), rows));
+            tables.push(Table::new(PAPER, format!("{}: by readahead size, {words}", sweep.device), rows));
         }
         let rows = modelled(runs, sweep, Labels::Script)?.each_run(sweep.runs);
-        tables.push(Table::new(SEED, format!("{}: each run", sweep.device), rows));
+        tables.push(Table::new(PAPER, format!("{}: each run", sweep.device), rows));
     }
     tables.push(labels(runs)?);
     tables.push(marks(runs)?);
@@ -52,7 +52,7 @@ fn labels(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
             rows.push(row.because("largest error of T = a + S/B; what speaks for the script's labels, no target"));
         }
     }
-    Ok(Table::new(SEED, "which labels a serial device explains", rows))
+    Ok(Table::new(PAPER, "which labels a serial device explains", rows))
 }
 
 /// The marks: by the rule from the published runs, and from our models. And what else the post says of the curves.
@@ -88,7 +88,7 @@ fn marks(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
         row.because("\"increases steadily\": the smallest gain of twice the size, up to the mark; the model is fitted"),
     );
     let percent = (PLATEAU * 100.0).round();
-    Ok(Table::new(SEED, format!("marks: first size with {percent} % of the best, labels as printed"), rows))
+    Ok(Table::new(PAPER, format!("marks: first size with {percent} % of the best, labels as printed"), rows))
 }
 
 const MARK: &str =
@@ -122,7 +122,7 @@ fn limits(name: &str, cap: Cap, published: &[(u64, u64)], kind: Kind) -> Table {
             kind => row.judged(kind, ours == Some(kib)),
         }
     };
-    Table::new(SEED, name, published.iter().map(row).collect())
+    Table::new(PAPER, name, published.iter().map(row).collect())
 }
 
 const BY_CAPACITY: &str = "\"the formula shall not limit\" below a plateau: what the published runs lose at the limit; the \
@@ -144,5 +144,5 @@ fn hints(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
         rows.push(Row::new(sweep.device, "non-rotational", None, Some(says)).because(BY_ATTRIBUTE));
     }
     rows.push(share(&SWEEPS[0], SWEEPS[1].plateau_kib).because(ONE_LIMIT));
-    Ok(Table::new(SEED, "non-rotational hint beside the limit by capacity", rows))
+    Ok(Table::new(PAPER, "non-rotational hint beside the limit by capacity", rows))
 }

@@ -1,4 +1,4 @@
-//! Seed 004: Adam Crume, ceph-devel, 2014, RBD readahead strategies.
+//! [Crume 2014]: Adam Crume, ceph-devel, 2014, RBD readahead strategies.
 //!
 //! Never: a figure of another publication.
 

@@ -1,4 +1,4 @@
-//! The tables of seed 002: four variants of context readahead on a query load, what the post says of them in words, and
+//! The tables of [Wu 2013]: four variants of context readahead on a query load, what the post says of them in words, and
 //! sysbench on two file systems and two devices (`sysbench.rs`).
 //!
 //! **Queries.** One figure was fitted, the ratio of `original`, by one parameter, the density; the other ratios and the
@@ -14,16 +14,16 @@
 //!
 //! Never: a published figure (they are in `published`).
 
-use super::published::seed_002::{QPS, STARTS};
+use super::published::wu_2013::{QPS, STARTS};
 use super::runs::{Ask, Runs, mean, over, time_s};
-use super::{Kind, ReproduceError, Row, Table, sysbench};
+use super::{Kind, Paper, ReproduceError, Row, Table, sysbench};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use foreread_sim::zero_latency;
 
-const SEED: &str = "002";
+const PAPER: Paper = Paper::Wu2013;
 /// The row that the density was fitted to, the density in percent, and those that are shown.
 const FITTED: &str = "original";
 const DENSITY: u64 = 8;
@@ -82,7 +82,7 @@ fn queries(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     for ((context, qps), ours) in QPS.into_iter().zip(rates) {
         rows.push(Row::new(context, "QPS", Some(qps), ours).because(UNKNOWN));
     }
-    Ok(Table::new(SEED, format!("four context variants, density {DENSITY} %"), rows))
+    Ok(Table::new(PAPER, format!("four context variants, density {DENSITY} %"), rows))
 }
 
 fn densities(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
@@ -98,7 +98,7 @@ fn densities(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
             });
         }
     }
-    Ok(Table::new(SEED, "queries / off, by density", rows))
+    Ok(Table::new(PAPER, "queries / off, by density", rows))
 }
 
 /// At which of the reads of pages N, N+1, N+2, ... the rules first read ahead, and how far.
@@ -115,7 +115,7 @@ fn starts() -> Result<Table, ReproduceError> {
     let pages = |of: &str| first.iter().find(|(context, _)| *context == of).map(|(_, pages)| *pages);
     let row = Row::new("original / slow-ramp", "of first windows", None, over(pages(FITTED), pages("slow-ramp")));
     rows.push(row.ordered().because("\"start with a smaller readahead window\": no figure"));
-    Ok(Table::new(SEED, "reads of three neighbours among others far away", rows))
+    Ok(Table::new(PAPER, "reads of three neighbours among others far away", rows))
 }
 
 const PAGE: u64 = 4096;
@@ -187,7 +187,7 @@ fn words(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         rows.push(row.judged(Kind::Order, ours.is_some_and(|r| (r - 1.0).abs() <= SMALL)).because(INTERLEAVED));
     }
     rows.extend(clustered(runs)?);
-    Ok(Table::new(SEED, "what the post says of the rules in words", rows))
+    Ok(Table::new(PAPER, "what the post says of the rules in words", rows))
 }
 
 /// Clustered random reads without context readahead, and after the change, over the same with the original rule.

@@ -1,4 +1,4 @@
-//! Seed 003: Suparna Bhattacharya, August 2003, "Readahead issues and AIO read speedup".
+//! [Bhattacharya 2003]: Suparna Bhattacharya, August 2003, "Readahead issues and AIO read speedup".
 //!
 //! Never: a figure of another publication.
 

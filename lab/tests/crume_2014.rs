@@ -1,4 +1,4 @@
-//! Seed 004's other three workloads on the model of its volume: the counts that are met, the rows that come out.
+//! [Crume 2014]'s other three workloads on the model of its volume: the counts that are met, the rows that come out.
 //!
 //! `boot-ide` has a separate file. Figures of the posting stand here as published; how far a modelled one may be off
 //! is what was seen, rounded up. Never: more than one seed of a grep, which takes a second without optimisation.
@@ -6,7 +6,7 @@
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, Plan, Where};
 use foreread_lab::report::Silent;
-use foreread_lab::reproduce::published::seed_004::{self, WORKLOADS};
+use foreread_lab::reproduce::published::crume_2014::{self, WORKLOADS};
 use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::parse;
 
@@ -16,7 +16,7 @@ const DETECTORS: [&str; 4] = ["none", "rbd-plain", "rbd-aligned", "rbd-eager"];
 
 /// The published counts of a workload, and its lines.
 fn published(name: &str) -> (u64, u64, [Row; 4]) {
-    let of: &seed_004::Workload = WORKLOADS.iter().find(|w| w.name == name).expect("a workload");
+    let of: &crume_2014::Workload = WORKLOADS.iter().find(|w| w.name == name).expect("a workload");
     (of.reads, of.mb, of.lines.map(|l| (l.time_s, l.ra_ops, l.ra_mb)))
 }
 
@@ -123,14 +123,14 @@ fn grep_virtio_loses_by_eager() {
 
 /// The published margins, by the statistics of `foreread-sim`.
 mod margins {
-    use foreread_lab::reproduce::published::seed_004::{Line, SIGMAS, STRATEGIES, WORKLOADS};
+    use foreread_lab::reproduce::published::crume_2014::{Line, SIGMAS, STRATEGIES, WORKLOADS};
     use foreread_sim::stats::{ALPHA, Published, holm, z_test};
 
     fn near(got: f64, want: f64, within: f64) {
         assert!((got - want).abs() <= within, "{got} is not {want} within {within}");
     }
 
-    /// A published time of seed 004 and its margin.
+    /// A published time of [Crume 2014] and its margin.
     fn published(line: &Line) -> Published {
         Published { mean: line.time_s, margin: line.margin_s }
     }
@@ -153,7 +153,7 @@ mod margins {
     }
 
     #[test]
-    fn the_published_table_of_seed_004_gives_its_findings() {
+    fn the_published_table_gives_its_findings() {
         let called = |alpha: f64| crume().into_iter().filter(move |(_, p)| *p < alpha).map(|(n, _)| n);
         let at_5: Vec<String> = called(ALPHA).collect();
         let has = |name: &str| at_5.iter().any(|n| n == name);

@@ -1,4 +1,4 @@
-//! The tables of seed 004: four workloads under four strategies on an RBD volume.
+//! The tables of [Crume 2014]: four workloads under four strategies on an RBD volume.
 //!
 //! Counts of reads are met exactly by the workloads, so they are inputs. The volume was fitted to two times, lengths of
 //! streams to the requests of `plain`, densities to three times; every other time, request and megabyte is a left-out row.
@@ -11,17 +11,17 @@
 //!
 //! Never: a published figure (they are in `published`).
 
-use super::published::seed_004::{
+use super::published::crume_2014::{
     MAX_BYTES, Pair, SIGMAS, SINGLE_SECTORS, STRATEGIES, TRIGGER, WORKLOADS, Workload, pairs,
 };
 use super::runs::{Ask, Runs, mean, over, time_s};
-use super::{Kind, ReproduceError, Row, Table};
+use super::{Kind, Paper, ReproduceError, Row, Table};
 use crate::report;
 use foreread_core::policy;
 use foreread_core::units::parse_size;
 use foreread_sim::workload;
 
-const SEED: &str = "004";
+const PAPER: Paper = Paper::Crume2014;
 /// How far a time, or what is read ahead, may be off that nothing was fitted to.
 const LEFT_OUT: f64 = 0.15;
 /// How far a time may be off that something was fitted to, and the requests and megabytes of `plain`.
@@ -81,7 +81,7 @@ fn settings() -> Result<Table, ReproduceError> {
     let single = boot.jobs.iter().flat_map(|job| &job.requests).filter(|r| r.len == 512).count();
     let row = Row::new("boot-ide", "reads of a sector", Some(SINGLE_SECTORS as f64), Some(single as f64));
     rows.push(row.within(Kind::Input, 0.001).because("50,002, so that all other reads can be whole pages"));
-    Ok(Table::new(SEED, "settings of the policies, and what boot-ide is made of", rows))
+    Ok(Table::new(PAPER, "settings of the policies, and what boot-ide is made of", rows))
 }
 
 fn figures(workload: &Workload, table: &report::Table) -> Table {
@@ -112,7 +112,7 @@ fn figures(workload: &Workload, table: &report::Table) -> Table {
             });
         }
     }
-    Table::new(SEED, workload.name, rows)
+    Table::new(PAPER, workload.name, rows)
 }
 
 /// The margin of error of our mean time, as the post has it: three standard errors. None with fewer than two runs.
@@ -147,7 +147,7 @@ fn called(raw: &[report::Table]) -> Table {
         over(gain(0), gain(1)),
     );
     rows.push(row.ordered().because(GAINS));
-    Table::new(SEED, "orders that the margins call", rows)
+    Table::new(PAPER, "orders that the margins call", rows)
 }
 
 /// Every pair that the margins do not call.
@@ -159,5 +159,9 @@ fn not_called(raw: &[report::Table]) -> Table {
         let row = Row::new(label, "of times, overlap", Some(published), over(slow, fast));
         row.judged(Kind::Order, overlap).because(NOT_CALLED)
     };
-    Table::new(SEED, "pairs that the margins do not call", pairs().into_iter().filter(|p| !p.called).map(row).collect())
+    Table::new(
+        PAPER,
+        "pairs that the margins do not call",
+        pairs().into_iter().filter(|p| !p.called).map(row).collect(),
+    )
 }

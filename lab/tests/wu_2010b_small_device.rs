@@ -1,11 +1,11 @@
-//! Seed 001 (Wu Fengguang, 2010): blkid on Linus Torvalds's USB device of 505 kB and 15 kB/s.
+//! [Wu 2010b] (Wu Fengguang, 2010): blkid on Linus Torvalds's USB device of 505 kB and 15 kB/s.
 
-use crate::seeds::{mean, table};
+use crate::papers::{mean, table};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
-use foreread_lab::reproduce::published::seed_001::{BLKID, TINY};
+use foreread_lab::reproduce::published::wu_2010b::{BLKID, TINY};
 use foreread_sim::zero_latency;
 
 const UNCAPPED: &str = "linux-2.6.31:max=128K";

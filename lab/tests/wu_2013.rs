@@ -1,4 +1,4 @@
-//! Seed 002: dense random reads on an SSD of 2010 under the four variants of context readahead that were compared
+//! [Wu 2013]: dense random reads on an SSD of 2010 under the four variants of context readahead that were compared
 //! there, and the other test of that thread, random reads of 64 KiB.
 //!
 //! The order of the published rows is what has to come out; one of the three ratios was fitted. Never: the published
@@ -7,7 +7,7 @@
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, Plan, Where};
 use foreread_lab::report::Silent;
-use foreread_lab::reproduce::published::seed_002::{QPS, SYSBENCH};
+use foreread_lab::reproduce::published::wu_2013::{QPS, SYSBENCH};
 
 const MIB: u64 = 1 << 20;
 /// In the order of the published table, fastest first.
