@@ -10,10 +10,10 @@ use crate::names;
 use crate::out::{self, JsonTo, json_to};
 use crate::policy_list;
 use crate::progress::Bar;
-use crate::reads::{self, Asked};
+use crate::reads::{self, RequestedReads};
 use crate::source;
 use crate::vary;
-use foreread_lab::compare::{self, CompareError, Plan, Where};
+use foreread_lab::compare::{self, CompareError, CompareOn, ComparePlan};
 use foreread_lab::report::{
     MappedRun, Price, Progress, Report, Table, advise, by_source, number, page, render, table, to_json, width,
 };
@@ -82,18 +82,18 @@ pub struct Files<'a> {
 }
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
-fn check(args: &CompareArgs) -> Result<Plan, Fail> {
-    let on = args.on.as_ref().map(source::parse).transpose()?.map(Where::from);
+fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
+    let on = args.on.as_ref().map(source::parse).transpose()?.map(CompareOn::from);
     let (policies, oracle) = policy_list::parse(args.policy.as_deref())?;
     let (workload, replay) = match reads::parse(args.workload.as_deref())? {
-        Asked::Usual => (None, None),
-        Asked::Workload(name) => (Some(name), None),
-        Asked::Trace(path) => (None, Some(Arc::new(reads::replay(&path, args)?))),
+        RequestedReads::Usual => (None, None),
+        RequestedReads::Workload(name) => (Some(name), None),
+        RequestedReads::Trace(path) => (None, Some(Arc::new(reads::replay(&path, args)?))),
     };
     if replay.is_none() {
         reads::no_trace(args)?;
     }
-    Ok(Plan {
+    Ok(ComparePlan {
         workload,
         replay,
         on,
@@ -112,7 +112,7 @@ fn check(args: &CompareArgs) -> Result<Plan, Fail> {
 }
 
 /// The one place that calls the lab.
-fn measure(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Fail> {
+fn measure(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Vec<Table>, Fail> {
     compare::run(plan, progress).map_err(refused)
 }
 

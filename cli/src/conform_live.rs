@@ -7,7 +7,7 @@ use crate::fail::{Fail, note};
 use crate::out;
 use crate::progress::Bar;
 use crate::signals;
-use foreread_lab::conform::live::{Checked, FileSystem, Found, LiveError, Wanted, check, table};
+use foreread_lab::conform::live::{CellOutcome, Checked, FileSystem, LiveError, Wanted, check, table};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,7 +26,7 @@ struct Report<'a> {
     kernel: String,
     policy: &'static str,
     seed: u64,
-    cells: &'a [Found],
+    cells: &'a [CellOutcome],
     left_out: &'a [String],
 }
 
@@ -70,9 +70,9 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         out::print(table(&kernel, seed, &checked))?;
     }
     let again = if args.record.is_none() { "; to keep the recording, add --seed and -o DIR" } else { "" };
-    let told = |of: fn(&Found) -> Option<&String>| {
+    let told = |of: fn(&CellOutcome) -> Option<&String>| {
         let (found, first) = checked.cells.iter().find_map(|found| Some((found, of(found)?)))?;
-        let Found { file_system, read_ahead_kb, .. } = found;
+        let CellOutcome { file_system, read_ahead_kb, .. } = found;
         Some(format!("{file_system} at {read_ahead_kb} KiB, seed {seed}: {first}{again}"))
     };
     let pressed = checked.cells.iter().map(|found| found.pressure_differences).sum();

@@ -12,8 +12,8 @@ use crate::progress::Bar;
 use crate::reads::{self, Part};
 use crate::source;
 use foreread_core::policy::PolicyDraft;
-use foreread_lab::compare::{Plan, Where};
-use foreread_lab::explain::{self, Asked, ExplainError, USUAL_OTHERS, View};
+use foreread_lab::compare::{CompareOn, ComparePlan};
+use foreread_lab::explain::{self, ExplainError, ExplainOptions, USUAL_OTHERS, View};
 use std::sync::Arc;
 
 /// Replays, explains and prints.
@@ -37,8 +37,8 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     to.write(&(text + "\n"))
 }
 
-fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
-    let on = Where::from(source::parse(&args.on)?);
+fn check(args: &ExplainArgs) -> Result<ExplainOptions, Fail> {
+    let on = CompareOn::from(source::parse(&args.on)?);
     let config = config::load()?;
     let policy = one(&config.policy(args.policy.as_deref()).value)?;
     let against = match (&args.against, args.alone) {
@@ -48,14 +48,14 @@ fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
     };
     let part = Part::from(&args.replay);
     let (workload, replay) = match reads::parse(Some(&args.trace))? {
-        reads::Asked::Trace(path) => (None, Some(Arc::new(reads::ready(&path, &part)?))),
-        reads::Asked::Workload(name) => {
+        reads::RequestedReads::Trace(path) => (None, Some(Arc::new(reads::ready(&path, &part)?))),
+        reads::RequestedReads::Workload(name) => {
             part.none_is_set("--records")?;
             (Some(name), None)
         }
-        reads::Asked::Usual => (None, None),
+        reads::RequestedReads::Usual => (None, None),
     };
-    let plan = Plan {
+    let plan = ComparePlan {
         workload,
         replay,
         on: Some(on),
@@ -63,9 +63,9 @@ fn check(args: &ExplainArgs) -> Result<Asked, Fail> {
         cache_bytes: args.cache,
         seed: args.seed,
         site: config.site(args.policy.is_some()),
-        ..Plan::default()
+        ..ComparePlan::default()
     };
-    Ok(Asked { plan, policy, against })
+    Ok(ExplainOptions { plan, policy, against })
 }
 
 /// The one policy that is named.

@@ -8,7 +8,7 @@ use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
 use crate::source::{self, On};
-use foreread_lab::probe::{self, Asked, Found, Where, verify};
+use foreread_lab::probe::{self, ProbeOptions, ProbeOutcome, ProbeTarget, verify};
 use serde::Serialize;
 
 /// Measures and prints.
@@ -30,15 +30,16 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     let json_file = out::file(json.as_ref());
     out::distinct(&[("output", output.as_deref()), ("json", json_file), ("html", html.as_deref())])?;
     let source = match on {
-        On::File(path) => Where::File(path),
-        On::Model(preset) => Where::Model(preset),
+        On::File(path) => ProbeTarget::File(path),
+        On::Model(preset) => ProbeTarget::Model(preset),
         On::ModelLive(_) | On::Source(_) => {
             let remedy = "name a file, a block device or a model; 'foreread compare --on' takes this one";
             return Err(Fail::input("this kind of source cannot be probed", &args.source, remedy));
         }
     };
-    let asked = Asked { source, seconds: f64::from(args.seconds), size_bytes: args.size, buffered: args.buffered };
-    let Found { probe, model } = {
+    let asked =
+        ProbeOptions { source, seconds: f64::from(args.seconds), size_bytes: args.size, buffered: args.buffered };
+    let ProbeOutcome { probe, model } = {
         let mut bar = Bar::new();
         probe::probe(&asked, &mut bar).map_err(|error| Fail::Input(error.to_string()))?
     };

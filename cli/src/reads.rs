@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// What is to be read, as far as it is known before anything is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestedReads {
     /// The usual workloads.
     Usual,
     /// `NAME:key=value,...`, for the lab to look into.
@@ -33,22 +33,22 @@ pub enum Asked {
 const REMEDY: &str = "name the file of a trace, or a workload ('foreread workloads' lists them)";
 
 /// Decides whether the argument is a workload or a trace.
-pub fn parse(text: Option<&OsStr>) -> Result<Asked, Fail> {
-    let Some(text) = text else { return Ok(Asked::Usual) };
+pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
+    let Some(text) = text else { return Ok(RequestedReads::Usual) };
     if let Some(path) = text.as_bytes().strip_prefix(b"trace:") {
-        return file(Path::new(OsStr::from_bytes(path)), text).map(Asked::Trace);
+        return file(Path::new(OsStr::from_bytes(path)), text).map(RequestedReads::Trace);
     }
     let name = text.to_string_lossy();
     let known: Vec<&str> = workload::ALL.iter().map(|info| info.name).collect();
     if known.contains(&name.split(':').next().unwrap_or_default()) {
-        return Ok(Asked::Workload(name.into_owned()));
+        return Ok(RequestedReads::Workload(name.into_owned()));
     }
     let path = Path::new(text);
     if path.exists() || name.contains(['/', '.']) {
-        return file(path, text).map(Asked::Trace);
+        return file(path, text).map(RequestedReads::Trace);
     }
     let Fail::Input(line) = names::unknown("workload", &name, &known, "foreread workloads") else {
-        return Ok(Asked::Workload(name.into_owned()));
+        return Ok(RequestedReads::Workload(name.into_owned()));
     };
     Err(Fail::Input(format!("{line}, and there is no file of this name to replay")))
 }
@@ -175,11 +175,11 @@ mod tests {
         let path = dir.path().join("random");
         std::fs::write(&path, b"x").expect("written");
         let marked = |path: &Path| [OsStr::new("trace:"), path.as_os_str()].into_iter().collect::<OsString>();
-        assert!(matches!(parse(Some(path.as_os_str())), Ok(Asked::Trace(p)) if p == path));
-        assert!(matches!(parse(Some(&marked(&path))), Ok(Asked::Trace(p)) if p == path));
+        assert!(matches!(parse(Some(path.as_os_str())), Ok(RequestedReads::Trace(p)) if p == path));
+        assert!(matches!(parse(Some(&marked(&path))), Ok(RequestedReads::Trace(p)) if p == path));
         let is = |text: &str| parse(Some(OsStr::new(text))).ok();
-        assert_eq!(is("random:count=3"), Some(Asked::Workload("random:count=3".to_string())));
-        assert_eq!(parse(None).ok(), Some(Asked::Usual));
+        assert_eq!(is("random:count=3"), Some(RequestedReads::Workload("random:count=3".to_string())));
+        assert_eq!(parse(None).ok(), Some(RequestedReads::Usual));
         assert!(error(&dir.path().join("gone").into()).starts_with("no such trace: "));
         assert!(error(&marked(Path::new("random"))).starts_with("no such trace: trace:random;"));
         assert!(error(&dir.path().into()).starts_with("a directory is no trace"));

@@ -10,7 +10,7 @@ use crate::args::RecordArgs;
 use crate::convert::{passed_over, size_of, written};
 use crate::fail::{Fail, one_line};
 use crate::out::{self, json_to};
-use foreread_lab::record::live::{Asked, Running, Target, start};
+use foreread_lab::record::live::{RecordOptions, Running, Target, start};
 use foreread_lab::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
 use foreread_lab::report::number::count;
 use foreread_trace::own;
@@ -35,7 +35,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let target = args.pid.map_or_else(|| Target::Command(args.command.clone()), Target::Process);
     let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
     let decisions = args.kernel_decisions;
-    let asked = Asked { target, buffer_bytes: args.buffer, decisions, folder };
+    let asked = RecordOptions { target, buffer_bytes: args.buffer, decisions, folder };
     // From here on none ends us: the command is there before the first that is meant for it can come.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(failed)?;
     let mut running = start(&asked).map_err(refused)?;

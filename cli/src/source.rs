@@ -7,7 +7,7 @@
 use crate::fail::Fail;
 use crate::names;
 use foreread::source::SourceName;
-use foreread_lab::compare::Where;
+use foreread_lab::compare::CompareOn;
 use foreread_sim::device::custom::{self, FindError};
 use foreread_sim::device::presets::Preset;
 use std::fs::File;
@@ -32,13 +32,13 @@ pub enum On {
 }
 
 /// As the lab calls it.
-impl From<On> for Where {
-    fn from(on: On) -> Where {
+impl From<On> for CompareOn {
+    fn from(on: On) -> CompareOn {
         match on {
-            On::File(path) => Where::File(path),
-            On::Model(preset) => Where::Model(preset.name.to_string()),
-            On::ModelLive(preset) => Where::ModelLive(preset),
-            On::Source(name) => Where::Source(name),
+            On::File(path) => CompareOn::File(path),
+            On::Model(preset) => CompareOn::Model(preset.name.to_string()),
+            On::ModelLive(preset) => CompareOn::ModelLive(preset),
+            On::Source(name) => CompareOn::Source(name),
         }
     }
 }

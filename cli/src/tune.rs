@@ -15,12 +15,12 @@ use crate::reads::{self, Part};
 use crate::record::has_terminal;
 use crate::source::{self, On};
 use foreread::source::SourceName;
-use foreread_lab::compare::Plan;
+use foreread_lab::compare::ComparePlan;
 use foreread_lab::explain::ExplainError;
 use foreread_lab::record::live::send;
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{self, Asked, Chosen, Storage, TuneError};
+use foreread_lab::tune::{self, Chosen, Storage, TuneError, TuneOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
@@ -50,9 +50,14 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         None => found(&trace, &part, replay)?,
     };
     let partial = args.replay.only.is_some() || args.replay.records.is_some();
-    let plan =
-        Plan { replay: Some(replay), runs: args.runs, cache_bytes: args.cache, seed: args.seed, ..Plan::default() };
-    let asked = Asked { plan, storage, chosen, partial, seconds: f64::from(args.seconds) };
+    let plan = ComparePlan {
+        replay: Some(replay),
+        runs: args.runs,
+        cache_bytes: args.cache,
+        seed: args.seed,
+        ..ComparePlan::default()
+    };
+    let asked = TuneOptions { plan, storage, chosen, partial, seconds: f64::from(args.seconds) };
     let tuned = {
         let mut bar = Bar::new();
         tune::tune(&asked, &mut bar).map_err(broken)?
@@ -70,8 +75,8 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
 /// The trace that an argument names.
 fn named(text: &OsStr) -> Result<PathBuf, Fail> {
     match reads::parse(Some(text))? {
-        reads::Asked::Trace(path) => Ok(path),
-        reads::Asked::Workload(_) | reads::Asked::Usual => {
+        reads::RequestedReads::Trace(path) => Ok(path),
+        reads::RequestedReads::Workload(_) | reads::RequestedReads::Usual => {
             let remedy = "name a trace, or a command behind --; 'foreread compare' measures workloads";
             Err(Fail::input("a workload has no files to tune for", text.display(), remedy))
         }

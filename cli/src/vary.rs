@@ -7,13 +7,13 @@ use crate::fail::Fail;
 use crate::names;
 use crate::out::{self, JsonTo};
 use crate::progress::Bar;
-use foreread_lab::compare::Plan;
+use foreread_lab::compare::ComparePlan;
 use foreread_lab::compare::vary::{self, Vary, VaryError};
 use foreread_lab::report::page;
 use std::ffi::OsStr;
 
 /// Measures, prints and draws.
-pub fn run(text: &str, plan: &Plan, files: &Files<'_>) -> Result<(), Fail> {
+pub fn run(text: &str, plan: &ComparePlan, files: &Files<'_>) -> Result<(), Fail> {
     let asked = Vary::parse(text, plan).map_err(refused)?;
     let writable = |option, path: Option<&OsStr>| path.map(|path| out::writable(option, path)).transpose();
     let (svg, html) = (writable("svg", files.svg)?, writable("html", files.html)?);

@@ -10,7 +10,7 @@
 use foreread::Advice;
 use foreread::front::observe::{Observer, Passed, RequestKind};
 use foreread_trace::check::{MAX_FILES, MAX_NAME_BYTES};
-use foreread_trace::error::{Place, TraceError};
+use foreread_trace::error::{TraceError, TracePosition};
 use foreread_trace::format::{Exported, Output};
 use foreread_trace::order::{MAX_RECORDS_DISORDER, Sorter, TooLate};
 use foreread_trace::{FileInfo, Header, Item, Lacks, LeftOut, Level, Op, Record, own};
@@ -89,7 +89,8 @@ impl Recorder {
         // An error here means that the writer has ended; it returns its own error.
         let _ = self.told.send(Told::End);
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ended = || TraceError::new(std::path::Path::new("the trace"), Place::Whole, "it has ended", "record anew");
+        let ended =
+            || TraceError::new(std::path::Path::new("the trace"), TracePosition::Whole, "it has ended", "record anew");
         writer.and_then(|writer| writer.join().ok()).ok_or_else(ended)?
     }
 

@@ -1,18 +1,18 @@
 //! `compare` from plan to table, on models: the published figures that the lab has to meet, and its own rules.
 
 use foreread_core::policy::PolicyDraft;
-use foreread_lab::compare::{self, CompareError, Plan, Where};
+use foreread_lab::compare::{self, CompareError, CompareOn, ComparePlan};
 use foreread_lab::report::{Silent, Table};
 use foreread_lab::reproduce::published::crume_2014::WORKLOADS;
 
 fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table {
-    let plan = Plan {
+    let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(Where::Model(model.to_string())),
+        on: Some(CompareOn::Model(model.to_string())),
         policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
         runs: Some(runs),
         seed: 1,
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     compare::run(&plan, &mut Silent).expect("a table").remove(0)
 }
@@ -64,9 +64,9 @@ fn a_simulation_repeats() {
 /// The greps, too long for a first look, are measured when they are asked for, on a file as large as they need.
 #[test]
 fn a_plan_without_a_workload_measures_the_usual_ones() {
-    let on = Some(Where::Model("rbd".to_string()));
+    let on = Some(CompareOn::Model("rbd".to_string()));
     let policies = vec![PolicyDraft::parse("none").expect("a policy")];
-    let plan = Plan { on, policies, runs: Some(1), ..Plan::default() };
+    let plan = ComparePlan { on, policies, runs: Some(1), ..ComparePlan::default() };
     let tables = compare::run(&plan, &mut Silent).expect("tables");
     let names: Vec<&str> = tables.iter().map(|t| t.workload.as_str()).collect();
     assert_eq!(names, compare::USUAL_WORKLOADS);
@@ -107,20 +107,20 @@ fn a_maximum_by_the_capacity_of_the_model() {
 /// An imitation runs on a model, and on no file.
 #[test]
 fn imitations_read_no_files() {
-    let plan = |on| Plan {
+    let plan = |on| ComparePlan {
         workload: Some("random:count=20".to_string()),
         on,
         policies: vec![foreread_sim::peer::parse("peer-nbdkit").expect("an imitation")],
         runs: Some(1),
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     let file = tempfile::NamedTempFile::new().expect("a file");
     file.as_file().set_len(1 << 20).expect("longer");
-    for on in [None, Some(Where::File(file.path().into()))] {
+    for on in [None, Some(CompareOn::File(file.path().into()))] {
         let error = compare::run(&plan(on), &mut Silent).expect_err("refused");
         assert!(matches!(error, CompareError::Peer(_)) && error.to_string().contains("use --on model:NAME"), "{error}");
     }
-    let table = compare::run(&plan(Some(Where::Model("rbd".to_string()))), &mut Silent).expect("a table").remove(0);
+    let table = compare::run(&plan(Some(CompareOn::Model("rbd".to_string()))), &mut Silent).expect("a table").remove(0);
     assert!(table.policies[1].runs[0].stats.source_bytes > 20 * 4096);
 }
 
@@ -129,12 +129,12 @@ fn imitations_read_no_files() {
 fn a_maximum_by_the_size_of_the_file() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     file.as_file().set_len(8 << 20).expect("longer");
-    let plan = Plan {
+    let plan = ComparePlan {
         workload: Some("sequential".to_string()),
-        on: Some(Where::File(file.path().into())),
+        on: Some(CompareOn::File(file.path().into())),
         policies: vec![PolicyDraft::parse("linux-2.6.31:max=capacity").expect("a policy")],
         runs: Some(1),
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
     let note = table.notes.iter().find(|n| n.contains("here")).expect("a note");
@@ -144,8 +144,12 @@ fn a_maximum_by_the_size_of_the_file() {
 /// A workload that no file can serve is tried on the two models, and the table says why there is no file.
 #[test]
 fn no_scratch_file_for_nothing() {
-    let plan =
-        Plan { workload: Some("readers".to_string()), runs: Some(1), size_bytes: Some(1 << 20), ..Plan::default() };
+    let plan = ComparePlan {
+        workload: Some("readers".to_string()),
+        runs: Some(1),
+        size_bytes: Some(1 << 20),
+        ..ComparePlan::default()
+    };
     let tables = compare::run(&plan, &mut Silent).expect("tables");
     assert_eq!(tables.iter().map(|t| t.source.as_str()).collect::<Vec<_>>(), ["model:rbd", "model:object-near"]);
     let why = "No scratch file: readers opens 4 files,";
@@ -154,16 +158,16 @@ fn no_scratch_file_for_nothing() {
 
 #[test]
 fn plans_that_cannot_be_carried_out() {
-    let bad = |plan: Plan| compare::run(&plan, &mut Silent).expect_err("an error");
-    let model = |name: &str| Some(Where::Model(name.to_string()));
-    let spec = bad(Plan { on: model("rdb"), ..Plan::default() });
+    let bad = |plan: ComparePlan| compare::run(&plan, &mut Silent).expect_err("an error");
+    let model = |name: &str| Some(CompareOn::Model(name.to_string()));
+    let spec = bad(ComparePlan { on: model("rdb"), ..ComparePlan::default() });
     assert!(matches!(spec, CompareError::Model(_)), "{spec}");
-    let spec = bad(Plan { workload: Some("seqential".to_string()), on: model("rbd"), ..Plan::default() });
+    let spec = bad(ComparePlan { workload: Some("seqential".to_string()), on: model("rbd"), ..ComparePlan::default() });
     assert!(matches!(spec, CompareError::Workload(_)), "{spec}");
     let policies = vec![PolicyDraft::parse("linux-6.18").expect("a policy")];
     let page = foreread_core::units::PageSize::new(512);
-    let page = bad(Plan { on: model("rbd"), policies, page, ..Plan::default() });
+    let page = bad(ComparePlan { on: model("rbd"), policies, page, ..ComparePlan::default() });
     assert!(matches!(page, CompareError::Page { .. }), "{page}");
-    let gone = bad(Plan { on: Some(Where::File("does/not/exist".into())), ..Plan::default() });
+    let gone = bad(ComparePlan { on: Some(CompareOn::File("does/not/exist".into())), ..ComparePlan::default() });
     assert!(gone.to_string().contains("does/not/exist"), "{gone}");
 }

@@ -2,7 +2,7 @@
 //! `foreread conform rbd` has more of them, `./test-long rbd` many. Without Ceph's packages: skipped by name.
 use foreread::testing::{CephCluster, CephError};
 use foreread_core::policy::PolicySpec;
-use foreread_lab::compare::{Plan, Where};
+use foreread_lab::compare::{CompareOn, ComparePlan};
 use foreread_lab::conform::rbd::{Images, check};
 use foreread_lab::conform::rbd_cases::{Case, published, random};
 use foreread_lab::report::{Report, Silent};
@@ -47,13 +47,13 @@ fn librbd_and_ours_decide_the_same_and_stand_in_one_table() {
 /// A table on an image has librbd's rows, with its own counts.
 fn compared(cluster: &CephCluster) {
     cluster.run("rbd", &["create", "--size", "32M", "rbd/compared"]).expect("created");
-    let plan = Plan {
+    let plan = ComparePlan {
         workload: Some("sequential:record=4096".to_string()),
-        on: Some(Where::Source((&format!("rbd:rbd/compared?conf={}", cluster.conf().display())).into())),
+        on: Some(CompareOn::Source((&format!("rbd:rbd/compared?conf={}", cluster.conf().display())).into())),
         policies: vec![foreread_core::policy::PolicyDraft::parse("rbd-aligned").expect("a policy")],
         runs: Some(1),
         size_bytes: Some(8 << 20),
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     let table = foreread_lab::compare::run(&plan, &mut Silent).expect("compared").remove(0);
     let report = Report::of(&table);

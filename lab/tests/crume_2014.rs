@@ -4,7 +4,7 @@
 //! is what was seen, rounded up. Never: more than one seed of a grep, which takes a second without optimisation.
 
 use foreread_core::policy::PolicyDraft;
-use foreread_lab::compare::{self, Plan, Where};
+use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::Silent;
 use foreread_lab::reproduce::published::crume_2014::{self, WORKLOADS};
 use foreread_sim::simulator::RunResult;
@@ -31,13 +31,13 @@ struct Mean {
 
 /// A few runs of each detector, in the order of [`DETECTORS`].
 fn run(workload: &str, runs: u32) -> Vec<Mean> {
-    let plan = Plan {
+    let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(Where::Model("rbd".to_string())),
+        on: Some(CompareOn::Model("rbd".to_string())),
         policies: DETECTORS.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
         runs: Some(runs),
         seed: 1,
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
     let mean = |results: &[RunResult]| {

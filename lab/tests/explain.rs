@@ -4,8 +4,8 @@
 
 use foreread_core::event::Advice;
 use foreread_core::policy::{ALL, PolicyDraft};
-use foreread_lab::compare::{self, OracleRow, Plan, Where};
-use foreread_lab::explain::{Asked, Decisions, Explained, Stream, View, explain, render};
+use foreread_lab::compare::{self, CompareOn, ComparePlan, OracleRow};
+use foreread_lab::explain::{Decisions, ExplainOptions, Explained, Stream, View, explain, render};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::{Report, Silent};
 use foreread_trace::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Op, Record};
@@ -13,26 +13,26 @@ use std::sync::Arc;
 
 const PAGE: u64 = 4096;
 
-fn plan(files: &[(&str, u64)], records: Vec<Record>) -> Plan {
+fn plan(files: &[(&str, u64)], records: Vec<Record>) -> ComparePlan {
     let infos = files.iter().map(|(name, size)| Item::File(FileInfo { name: (*name).to_string(), size: Some(*size) }));
     let items: Vec<Item> = infos.chain(records.into_iter().map(Item::Record)).collect();
     let header = Header { level: Level::Program, ..Header::default() };
     let import = Import { header, items: Box::new(items.into_iter().map(Ok)), left_out: LeftOut::default() };
     let loaded = Arc::new(load("small.trace", import, &Part::default()).expect("readable"));
     let replay = Some(Arc::new(Replay::of(&loaded, None, None).expect("a mode fits")));
-    Plan { replay, on: Some(Where::Model("rbd".to_string())), seed: 1, ..Plan::default() }
+    ComparePlan { replay, on: Some(CompareOn::Model("rbd".to_string())), seed: 1, ..ComparePlan::default() }
 }
 
 /// Reads of a page each at these pages of the first file.
-fn pages(pages: impl IntoIterator<Item = u64>) -> Plan {
+fn pages(pages: impl IntoIterator<Item = u64>) -> ComparePlan {
     let records = pages.into_iter().map(|page| Record::read(0, page * PAGE, PAGE)).collect();
     plan(&[("/data/file", 64 << 20)], records)
 }
 
-fn under(plan: &Plan, policy: &str, against: &[&str]) -> Explained {
+fn under(plan: &ComparePlan, policy: &str, against: &[&str]) -> Explained {
     let draft = |text: &str| PolicyDraft::parse(text).expect(text);
     let against = against.iter().map(|text| draft(text)).collect();
-    let asked = Asked { plan: plan.clone(), policy: draft(policy), against };
+    let asked = ExplainOptions { plan: plan.clone(), policy: draft(policy), against };
     explain(&asked, &mut Silent).expect("it can be explained")
 }
 
@@ -41,7 +41,7 @@ fn scattered(count: u64) -> impl Iterator<Item = u64> {
 }
 
 /// One sequential file, one at random with a hint, one read whole.
-fn mixed() -> Plan {
+fn mixed() -> ComparePlan {
     let hint = |file, advice| Record { op: Op::Hint(advice), ..Record::read(file, 0, 0) };
     let mut records: Vec<Record> = (0..64).map(|n| Record::read(0, n * 4 * PAGE, 4 * PAGE)).collect();
     records.push(hint(1, Advice::Random));
@@ -66,11 +66,11 @@ fn the_parts_are_the_row_of_compare() {
     for (name, plan) in shapes {
         // A cache so small that pages leave unused, and the usual one.
         for cache in [Some(256 << 10), None] {
-            let plan = Plan { cache_bytes: cache, runs: Some(1), ..plan.clone() };
+            let plan = ComparePlan { cache_bytes: cache, runs: Some(1), ..plan.clone() };
             for policy in ALL.iter().map(|info| info.name).chain(["linux-6.18:max=1M,folios=on"]) {
                 let ours = under(&plan, policy, &[]);
                 let policies = vec![PolicyDraft::parse(policy).expect("a policy")];
-                let asked = Plan { policies, oracle: OracleRow::Usual, ..plan.clone() };
+                let asked = ComparePlan { policies, oracle: OracleRow::Usual, ..plan.clone() };
                 let tables = compare::run(&asked, &mut Silent).expect("it can be compared");
                 let row = Report::of(&tables[0]).rows.into_iter().find(|r| r.policy == policy).expect("its row");
                 let told = [
@@ -243,7 +243,7 @@ fn what_the_recorded_system_did_is_said() {
 
 #[test]
 fn others_are_measured_and_the_verdict_is_one_sentence() {
-    let far = Plan { on: Some(Where::Model("object-near".to_string())), ..pages(0..400) };
+    let far = ComparePlan { on: Some(CompareOn::Model("object-near".to_string())), ..pages(0..400) };
     let explained = under(&far, "linux-6.18:max=32K", &["none", "linux-6.18:max=1M"]);
     let names: Vec<&str> = explained.others.iter().map(|o| o.policy.as_str()).collect();
     assert_eq!(names, ["none", "linux-6.18:max=1M", "linux-6.18:max=32K", "oracle"]);
@@ -253,7 +253,7 @@ fn others_are_measured_and_the_verdict_is_one_sentence() {
     assert!(text.contains("; with perfect foresight: ") && !text.contains(". "), "{text}");
     let random = under(&pages(scattered(200)), "linux-6.18", &["none", "rbd-plain"]);
     assert!(random.verdict.starts_with("Readahead gains nothing here"), "{}", random.verdict);
-    let single = Plan { runs: Some(1), ..pages(0..100) };
+    let single = ComparePlan { runs: Some(1), ..pages(0..100) };
     assert!(under(&single, "linux-6.18", &["none"]).verdict.starts_with("One run of each cannot separate"));
 }
 
@@ -304,7 +304,7 @@ fn what_a_trace_lacks_is_no_obstacle() {
     let import = Import { header, items: Box::new(items().into_iter()), left_out: LeftOut::default() };
     let loaded = Arc::new(load("below", import, &Part::default()).expect("readable"));
     let replay = Some(Arc::new(Replay::of(&loaded, None, None).expect("asap fits all")));
-    let plan = Plan { replay, on: Some(Where::Model("rbd".to_string())), seed: 1, ..Plan::default() };
+    let plan = ComparePlan { replay, on: Some(CompareOn::Model("rbd".to_string())), seed: 1, ..ComparePlan::default() };
     let explained = under(&plan, "linux-6.18", &[]);
     assert!(explained.notes.iter().any(|n| n.contains("readahead is already in it")), "{:?}", explained.notes);
     assert_eq!(explained.files[0].pattern.words, "strided 256K");

@@ -9,7 +9,7 @@ use foreread_core::event::Advice;
 use foreread_core::machine::Config;
 use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
-use foreread_lab::compare::{self, CompareError, OracleRow, Plan, Where};
+use foreread_lab::compare::{self, CompareError, CompareOn, ComparePlan, OracleRow};
 use foreread_lab::report::{Report, Silent, Table};
 use foreread_sim::device::presets::{self, Model, PRESETS, Preset};
 use foreread_sim::limits::bound::Bound;
@@ -38,16 +38,16 @@ fn small_workloads() -> Vec<(&'static str, u64)> {
 }
 
 fn tables(workload: &str, model: &str, size: u64, runs: u32, policies: &[&str], cache: Option<u64>) -> Table {
-    let plan = Plan {
+    let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(Where::Model(model.to_string())),
+        on: Some(CompareOn::Model(model.to_string())),
         policies: policies.iter().map(|p| peer::parse(p).expect("a policy")).collect(),
         oracle: OracleRow::Asked,
         runs: Some(runs),
         seed: 1,
         size_bytes: Some(size),
         cache_bytes: cache,
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     let mut made = compare::run(&plan, &mut Silent).unwrap_or_else(|e| panic!("{workload} on {model}: {e}"));
     made.remove(0)
@@ -384,9 +384,9 @@ fn without_a_gain_there_is_no_score() {
 #[test]
 fn which_tables_have_an_oracle() {
     let rows = |oracle, policies: Vec<PolicyDraft>| {
-        let on = Some(Where::Model("rbd".to_string()));
+        let on = Some(CompareOn::Model("rbd".to_string()));
         let workload = Some("random:count=5".to_string());
-        let plan = Plan { workload, on, oracle, policies, runs: Some(2), ..Plan::default() };
+        let plan = ComparePlan { workload, on, oracle, policies, runs: Some(2), ..ComparePlan::default() };
         let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
         table.policies.into_iter().map(|p| p.policy).collect::<Vec<_>>()
     };
@@ -396,9 +396,13 @@ fn which_tables_have_an_oracle() {
     assert_eq!(rows(OracleRow::Usual, none()), ["none"]);
     assert_eq!(rows(OracleRow::OnModels, none()), ["none", "oracle"]);
     assert_eq!(rows(OracleRow::Asked, none()), ["none", "oracle"]);
-    let file = |path: &str| Plan { on: Some(Where::File(path.into())), oracle: OracleRow::Asked, ..Plan::default() };
+    let file = |path: &str| ComparePlan {
+        on: Some(CompareOn::File(path.into())),
+        oracle: OracleRow::Asked,
+        ..ComparePlan::default()
+    };
     let error = compare::run(&file("Cargo.toml"), &mut Silent).expect_err("refused");
     assert!(matches!(error, CompareError::Oracle(_)) && error.to_string().contains("--on model:NAME"), "{error}");
-    let scratch = Plan { oracle: OracleRow::Asked, ..Plan::default() };
+    let scratch = ComparePlan { oracle: OracleRow::Asked, ..ComparePlan::default() };
     assert!(matches!(compare::run(&scratch, &mut Silent), Err(CompareError::Oracle(_))));
 }

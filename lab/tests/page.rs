@@ -6,7 +6,7 @@ use foreread_core::units::ByteRange;
 use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, Tried};
 use foreread_lab::report::series::{Series, Value, Varied};
 use foreread_lab::report::{MappedRun, PolicyRuns, Report, RowKind, Table, page, to_json};
-use foreread_lab::reproduce::{Kind, Paper, Reproduction, Row as PublishedRow, Table as PublishedTable};
+use foreread_lab::reproduce::{FigureKind, Paper, Reproduction, Row as PublishedRow, Table as PublishedTable};
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::{COLUMNS, Cell, OutcomeMap, ROWS};
 use foreread_sim::stats::{latency_histogram, record_latency};
@@ -125,9 +125,9 @@ fn series(word: &str) -> Made {
 fn reproduction(word: &str) -> Made {
     let row = |label: &str, published: f64, ours: f64| PublishedRow::new(label, "MB/s", Some(published), Some(ours));
     let rows = vec![
-        row("4K", 2.5, 2.4).kind(Kind::Fit),
-        row("64K", 20.0, 20.123_456_789).within(Kind::LeftOut, 0.06),
-        row("1M", 80.0, 60.0).within(Kind::LeftOut, 0.06).because(word),
+        row("4K", 2.5, 2.4).kind(FigureKind::Fit),
+        row("64K", 20.0, 20.123_456_789).within(FigureKind::LeftOut, 0.06),
+        row("1M", 80.0, 60.0).within(FigureKind::LeftOut, 0.06).because(word),
     ];
     let odd = vec![PublishedRow::new(word, word, None, Some(1.0)), PublishedRow::new("x", "y", Some(0.0), None)];
     let tables =

@@ -1,13 +1,13 @@
 //! Probing a model must give back the model: every preset, in virtual time.
 
-use foreread_lab::probe::{Asked, Found, Pattern, Where, probe};
+use foreread_lab::probe::{Pattern, ProbeOptions, ProbeOutcome, ProbeTarget, probe};
 use foreread_lab::report::Silent;
 use foreread_sim::device::custom;
 use foreread_sim::device::presets::{self, Model, PRESETS};
 
-fn of(name: &str) -> Found {
+fn of(name: &str) -> ProbeOutcome {
     let preset = presets::find(name).expect("a preset");
-    let asked = Asked { source: Where::Model(preset), seconds: 1.0, size_bytes: None, buffered: false };
+    let asked = ProbeOptions { source: ProbeTarget::Model(preset), seconds: 1.0, size_bytes: None, buffered: false };
     probe(&asked, &mut Silent).expect("a model can be probed")
 }
 
@@ -30,7 +30,7 @@ fn allowed(name: &str) -> Option<(&'static str, f64)> {
 #[test]
 fn every_preset_gives_back_its_times() {
     for preset in PRESETS {
-        let Found { probe, model } = of(preset.name);
+        let ProbeOutcome { probe, model } = of(preset.name);
         let fit = &probe.fit;
         println!("{}: {} {:.4} {}", preset.name, fit.kind, fit.worst_error, fit.figures);
         let Some((kind, most)) = allowed(preset.name) else {

@@ -5,7 +5,7 @@
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
-use foreread_lab::compare::{self, OracleRow, Plan, Where};
+use foreread_lab::compare::{self, CompareOn, ComparePlan, OracleRow};
 use foreread_lab::replay::{Loaded, MAX_OUTSTANDING, Mode, Part, Replay, load};
 use foreread_lab::report::{Report, Silent, table, width};
 use foreread_sim::device::presets;
@@ -236,14 +236,14 @@ fn the_best_mode_is_chosen_and_said() {
 
 fn compared(replay: Replay, model: &str, oracle: OracleRow) -> foreread_lab::report::Table {
     let policies = ["none", "linux-6.18"].map(|p| PolicyDraft::parse(p).expect("a policy")).into();
-    let plan = Plan {
+    let plan = ComparePlan {
         replay: Some(Arc::new(replay)),
-        on: Some(Where::Model(model.to_string())),
+        on: Some(CompareOn::Model(model.to_string())),
         policies,
         oracle,
         runs: Some(3),
         seed: 1,
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     compare::run(&plan, &mut Silent).expect("a table").remove(0)
 }

@@ -5,8 +5,8 @@
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
-use foreread_lab::compare::{self, Plan, Where};
-use foreread_lab::explain::{self, Asked, Explained, Share};
+use foreread_lab::compare::{self, CompareOn, ComparePlan};
+use foreread_lab::explain::{self, ExplainOptions, Explained, Share};
 use foreread_lab::live::{self, LiveError};
 use foreread_lab::replay::{Loaded, Mode, Part, Replay, laid_out, load};
 use foreread_lab::report::{Report, Silent};
@@ -153,12 +153,12 @@ fn a_comparison_on_a_file() {
     let records =
         (0..60).map(|n| Record { file: (n % 2) as u32, open: (n % 2) as u32, ..read(0, n, (n, n)) }).collect();
     let loaded = trace(records);
-    let plan = |path: &Path| Plan {
+    let plan = |path: &Path| ComparePlan {
         replay: Some(Arc::new(Replay::of(&loaded, None, None).expect("ready"))),
-        on: Some(Where::File(path.to_path_buf())),
+        on: Some(CompareOn::File(path.to_path_buf())),
         policies: vec![PolicyDraft::parse("rbd-plain").expect("a policy")],
         runs: Some(2),
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     let table = compare::run(&plan(&path), &mut Silent).expect("a table").remove(0);
     let report = Report::of(&table);
@@ -182,19 +182,19 @@ fn a_comparison_on_a_file() {
     );
     let faults = trace(vec![Record { op: Op::Fault, ..read(0, 0, (0, 1)) }]);
     let replay = Some(Arc::new(Replay::of(&faults, None, None).expect("ready")));
-    let error = compare::run(&Plan { replay, ..plan(&path) }, &mut Silent).expect_err("refused").to_string();
+    let error = compare::run(&ComparePlan { replay, ..plan(&path) }, &mut Silent).expect_err("refused").to_string();
     assert!(error.starts_with("test.trace takes page faults in mapped files, and a file is only read here"), "{error}");
 }
 
-fn explained(loaded: &Arc<Loaded>, on: Where, policy: &str) -> Explained {
-    let plan = Plan {
+fn explained(loaded: &Arc<Loaded>, on: CompareOn, policy: &str) -> Explained {
+    let plan = ComparePlan {
         replay: Some(Arc::new(Replay::of(loaded, Some(Mode::Asap), None).expect("ready"))),
         on: Some(on),
         cache_bytes: Some(256 << 10),
         runs: Some(1),
-        ..Plan::default()
+        ..ComparePlan::default()
     };
-    let asked = Asked { plan, policy: PolicyDraft::parse(policy).expect(policy), against: Vec::new() };
+    let asked = ExplainOptions { plan, policy: PolicyDraft::parse(policy).expect(policy), against: Vec::new() };
     explain::explain(&asked, &mut Silent).unwrap_or_else(|error| panic!("{policy}: {error}"))
 }
 
@@ -214,7 +214,7 @@ fn a_live_run_is_explained_file_by_file() {
     records.push(Record { open: 2, ..Record::read(2, 3 * PAGE, PAGE) });
     let loaded = trace(records);
     for policy in ["linux-6.18:max=64K", "linux-2.6.0:max=64K", "rbd-plain:trigger=2,max=64K", "none"] {
-        let told = explained(&loaded, Where::File(path.clone()), policy);
+        let told = explained(&loaded, CompareOn::File(path.clone()), policy);
         assert_eq!(told.source, format!("file:{}", path.display()));
         assert!(told.notes.iter().any(|note| note.contains("event log")), "{:?}", told.notes);
         let mut all = Share::default();
@@ -243,7 +243,7 @@ fn a_live_run_is_explained_file_by_file() {
 #[test]
 fn lateness_is_explained_from_the_times_of_the_log() {
     let loaded = trace((0..200).map(|n| Record::read(0, n * PAGE, PAGE)).collect());
-    let told = explained(&loaded, Where::ModelLive(presets::find("rbd").expect("a preset")), "linux-6.18");
+    let told = explained(&loaded, CompareOn::ModelLive(presets::find("rbd").expect("a preset")), "linux-6.18");
     let share = &told.files[0].share;
     assert!(share.late_hits > 0 && share.late_bytes > 0 && share.late_bytes <= share.used_bytes, "{share:?}");
     // A stall for each read that waited, none of them shorter than nothing, all of them within the run.

@@ -7,7 +7,7 @@ mod posts;
 
 use foreread_lab::report::Silent;
 use foreread_lab::reproduce::published::wu_2010b::SWEEPS;
-use foreread_lab::reproduce::{Kind, Options, Paper, Reproduction, Role, SCHEMA, run, text};
+use foreread_lab::reproduce::{FigureKind, Options, Paper, Reproduction, Role, SCHEMA, run, text};
 use foreread_sim::device::disk::{DiskModel, Slope};
 use foreread_sim::device::presets::{self, Model, Preset};
 use std::collections::HashSet;
@@ -17,22 +17,22 @@ fn reproduced(paper: Paper, instead: Vec<&'static Preset>) -> Reproduction {
     run(&options, &mut Silent).expect("the tables")
 }
 
-/// Rows of each kind of a paper, in the order of [`Kind::ALL`]; all checks are met but for this many misses on record; the
+/// Rows of each kind of a paper, in the order of [`FigureKind::ALL`]; all checks are met but for this many misses on record; the
 /// text fits.
 #[track_caller]
 fn assert_kinds(paper: Paper, expected: [usize; 7], known: usize) -> Reproduction {
     let done = reproduced(paper, Vec::new());
     let new: Vec<String> = done.new_misses().map(|(_, r)| format!("{} {:?} {:?}", r.id, r.published, r.ours)).collect();
     assert!(new.is_empty(), "{new:#?}");
-    let counts = Kind::ALL.map(|kind| done.count_kind(kind));
-    assert_eq!(counts, expected, "{paper:?}: {:?}", Kind::ALL);
+    let counts = FigureKind::ALL.map(|kind| done.count_kind(kind));
+    assert_eq!(counts, expected, "{paper:?}: {:?}", FigureKind::ALL);
     let missed: Vec<&str> = done.missed().map(|(_, r)| r.id.as_str()).collect();
     assert_eq!(missed.len(), known, "{missed:#?}");
     assert!(done.tables.iter().all(|t| t.seed == paper.number() && !t.rows.is_empty()));
     let ids: HashSet<&str> = done.rows().map(|r| r.id.as_str()).collect();
     assert_eq!(ids.len(), done.rows().count(), "ids are unlike each other");
     for row in done.rows() {
-        assert!(row.kind != Kind::Shown || row.reason.is_some(), "{}: a row without a verdict says why", row.id);
+        assert!(row.kind != FigureKind::Shown || row.reason.is_some(), "{}: a row without a verdict says why", row.id);
         assert!(!row.known_miss || row.reason.is_some(), "{}: a miss on record says why", row.id);
         assert_eq!(row.role, row.kind.role());
     }
@@ -55,14 +55,14 @@ fn wu_2010a() {
 fn wu_2010b() {
     let done = assert_kinds(Paper::Wu2010b, [2, 135, 140, 3, 52, 5, 186], 2);
     let marks = done.tables.iter().find(|t| t.table.starts_with("marks")).expect("its table");
-    assert_eq!(marks.rows.iter().filter(|r| r.kind == Kind::LeftOut).count(), 5);
+    assert_eq!(marks.rows.iter().filter(|r| r.kind == FigureKind::LeftOut).count(), 5);
     // Each run once: its seconds are predicted, its printed rate follows; means and other labels have no verdict.
     let runs: usize = SWEEPS.iter().flat_map(|s| s.runs).map(|run| run.seconds.len()).sum();
     let of = |kind, column: &str| done.rows().filter(|r| r.kind == kind && r.column == column).count();
-    assert_eq!((of(Kind::LeftOut, "s, left out"), of(Kind::Formula, "MB/s, printed")), (runs, runs));
-    assert!(done.rows().all(|r| r.column != "MB/s, left out" || r.kind == Kind::Shown));
+    assert_eq!((of(FigureKind::LeftOut, "s, left out"), of(FigureKind::Formula, "MB/s, printed")), (runs, runs));
+    assert!(done.rows().all(|r| r.column != "MB/s, left out" || r.kind == FigureKind::Shown));
     let fits: usize = SWEEPS.iter().map(|s| s.runs.len()).sum();
-    assert_eq!(of(Kind::Fit, "MB/s, fitted"), fits);
+    assert_eq!(of(FigureKind::Fit, "MB/s, fitted"), fits);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn crume_2014() {
         .tables
         .iter()
         .flat_map(|t| t.rows.iter().map(move |r| (t.table.as_str(), r)))
-        .filter(|(_, r)| r.kind == Kind::Fit && r.column == "time, s")
+        .filter(|(_, r)| r.kind == FigureKind::Fit && r.column == "time, s")
         .map(|(table, r)| (table, r.label.as_str()))
         .collect();
     for row in done.rows().filter(|r| r.column == "of times") {
@@ -108,7 +108,7 @@ fn the_json_has_the_promised_shape() {
             promised.sort_unstable();
             assert_eq!(keys, promised);
             let kind = row["kind"].as_str().expect("a kind");
-            assert!(Kind::ALL.iter().any(|k| k.name() == kind), "{kind}");
+            assert!(FigureKind::ALL.iter().any(|k| k.name() == kind), "{kind}");
             assert!(row["ok"].is_boolean() && row["label"].is_string() && row["column"].is_string());
             for key in ["published", "ours", "error"] {
                 assert!(row[key].is_number() || row[key].is_null(), "{key}: {row}");

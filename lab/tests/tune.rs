@@ -2,11 +2,11 @@
 //!
 //! Never: a probe of a real storage (`probe.rs`), or the clock.
 
-use foreread_lab::compare::Plan;
+use foreread_lab::compare::ComparePlan;
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::Silent;
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{Asked, Storage, Tuned, find, render, tune};
+use foreread_lab::tune::{Storage, TuneOptions, Tuned, find, render, tune};
 use foreread_sim::device::presets;
 use foreread_trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
 use std::sync::Arc;
@@ -25,9 +25,10 @@ fn replay(name: &str, size: u64, reads: impl Iterator<Item = (u64, u64)>) -> Arc
 
 fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> Tuned {
     let replay = Some(replay("/data/file", 64 << 20, reads));
-    let plan = Plan { replay, runs: Some(3), seed: 1, ..Plan::default() };
+    let plan = ComparePlan { replay, runs: Some(3), seed: 1, ..ComparePlan::default() };
     let storage = Storage::Model(presets::find(model).expect("a preset"));
-    tune(&Asked { plan, storage, chosen: None, partial: false, seconds: 1.0 }, &mut Silent).expect("it can be tuned")
+    tune(&TuneOptions { plan, storage, chosen: None, partial: false, seconds: 1.0 }, &mut Silent)
+        .expect("it can be tuned")
 }
 
 #[test]

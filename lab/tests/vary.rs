@@ -3,28 +3,28 @@
 
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::vary::{self, Vary, VaryError};
-use foreread_lab::compare::{self, Plan, Where};
+use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::series::Value;
 use foreread_lab::report::{Progress, Report, Series, Silent};
 
-fn plan(workload: &str, policies: &[&str]) -> Plan {
-    Plan {
+fn plan(workload: &str, policies: &[&str]) -> ComparePlan {
+    ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(Where::Model("hdd-theory".to_string())),
+        on: Some(CompareOn::Model("hdd-theory".to_string())),
         policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
         runs: Some(2),
         seed: 1,
         size_bytes: Some(16 << 20),
-        ..Plan::default()
+        ..ComparePlan::default()
     }
 }
 
-fn series(text: &str, plan: &Plan) -> Series {
+fn series(text: &str, plan: &ComparePlan) -> Series {
     vary::run(&Vary::parse(text, plan).expect(text), &mut Silent).expect(text)
 }
 
 /// The comparison of a single value, asked for alone.
-fn alone(plan: &Plan) -> Report {
+fn alone(plan: &ComparePlan) -> Report {
     Report::of(&compare::run(plan, &mut Silent).expect("a table")[0])
 }
 
@@ -37,7 +37,7 @@ fn a_parameter_of_the_workload() {
     assert_eq!(got.policies, ["none", "linux-2.6.23", "linux-2.6.31"]);
     for (report, streams) in got.reports.iter().zip([1, 8]) {
         let workload = Some(format!("interleaved:record=32K,streams={streams}"));
-        assert_eq!(*report, alone(&Plan { workload, ..plan.clone() }));
+        assert_eq!(*report, alone(&ComparePlan { workload, ..plan.clone() }));
     }
     // What the sweep is for: one state for each open description cannot follow eight streams.
     let ratio = |value: usize, row: usize| got.reports[value].rows[row].ratio_to_none.expect("measured");
@@ -53,7 +53,7 @@ fn a_parameter_of_the_policies_that_have_it() {
     let names: Vec<&str> = got.reports[1].rows.iter().map(|r| r.policy.as_str()).collect();
     assert_eq!(names, ["linux-2.6.31:max=1M", "none", "rbd-plain:trigger=3,max=1M"]);
     let policies = names.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect();
-    assert_eq!(got.reports[1], alone(&Plan { policies, ..plan.clone() }));
+    assert_eq!(got.reports[1], alone(&ComparePlan { policies, ..plan.clone() }));
     let time = |value: usize, row: usize| got.reports[value].rows[row].time_s.as_ref().expect("measured").mean;
     assert!(time(1, 0) < time(0, 0) / 2.0, "larger windows, fewer of the disk's 8 ms: {}", got.render());
     assert_eq!(time(0, 1), time(1, 1));
@@ -75,7 +75,7 @@ fn the_cache() {
     let got = series("cache=16M,1M", &plan);
     let sizes: Vec<u64> = got.reports.iter().map(|r| r.cache_bytes).collect();
     assert_eq!((sizes, got.vary.bytes), (vec![16 << 20, 1 << 20], true));
-    assert_eq!(got.reports[1], alone(&Plan { cache_bytes: Some(1 << 20), ..plan }));
+    assert_eq!(got.reports[1], alone(&ComparePlan { cache_bytes: Some(1 << 20), ..plan }));
     let overfetch = |value: usize| got.reports[value].rows[1].overfetch.expect("demand");
     assert!(overfetch(1) > overfetch(0), "64 windows do not fit in 1 MiB: {}", got.render());
 }
@@ -85,8 +85,8 @@ fn the_cache() {
 fn a_file() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
     std::fs::write(file.path(), vec![7; 1 << 20]).expect("written");
-    let on = Some(Where::File(file.path().to_path_buf()));
-    let got = series("record=16K,64K", &Plan { on, ..plan("sequential", &["none", "rbd-plain"]) });
+    let on = Some(CompareOn::File(file.path().to_path_buf()));
+    let got = series("record=16K,64K", &ComparePlan { on, ..plan("sequential", &["none", "rbd-plain"]) });
     assert_eq!(got.policies, ["none", "rbd-plain", "kernel"]);
     assert!(got.reports.iter().all(|r| r.rows[2].source_bytes.is_none() && r.rows[2].throughput_mb_s.is_some()));
     // A marker for each row in the legend, for each row and value of the times, and for our rows and values below.
@@ -120,7 +120,7 @@ fn a_value_that_does_not_fit_is_named_before_anything_runs() {
 
 #[test]
 fn what_is_no_series_is_refused() {
-    let refused = |text: &str, plan: &Plan| Vary::parse(text, plan).expect_err(text);
+    let refused = |text: &str, plan: &ComparePlan| Vary::parse(text, plan).expect_err(text);
     let here = plan("interleaved", &["none", "linux-2.6.31", "rbd-plain:max=1M"]);
     let many = format!("streams={}", (1..=65).map(|i| i.to_string()).collect::<Vec<_>>().join(","));
     for (text, part) in [
@@ -146,12 +146,14 @@ fn what_is_no_series_is_refused() {
     assert!(Vary::parse(&many.replace(",65", ""), &here).is_ok(), "64 are not too many");
     let twice = refused("streams=1", &plan("interleaved:streams=4", &[])).to_string();
     assert!(twice.contains("streams is set twice: in 'interleaved:streams=4'"), "{twice}");
-    assert!(refused("cache=1M", &Plan { cache_bytes: Some(1), ..here.clone() }).to_string().contains("set twice"));
-    let logs = Plan { event_logs: Some("logs".into()), ..here.clone() };
+    assert!(
+        refused("cache=1M", &ComparePlan { cache_bytes: Some(1), ..here.clone() }).to_string().contains("set twice")
+    );
+    let logs = ComparePlan { event_logs: Some("logs".into()), ..here.clone() };
     assert!(refused("cache=1M", &logs).to_string().contains("--event-log") && Vary::parse("streams=1", &logs).is_ok());
-    let nowhere = Plan { on: None, ..here.clone() };
+    let nowhere = ComparePlan { on: None, ..here.clone() };
     assert!(refused("streams=1", &nowhere).to_string().contains("no source"));
-    let nothing = Plan { workload: None, ..here.clone() };
+    let nothing = ComparePlan { workload: None, ..here.clone() };
     assert!(refused("streams=1", &nothing).to_string().contains("no workload"));
     for key in ["streems", "policy.maxx", "policy.", "", "max"] {
         let VaryError::Key { known, .. } = refused(&format!("{key}=1"), &here) else { panic!("{key}") };

@@ -5,7 +5,7 @@
 //! queries a second, of which the device is unknown.
 
 use foreread_core::policy::PolicyDraft;
-use foreread_lab::compare::{self, Plan, Where};
+use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::Silent;
 use foreread_lab::reproduce::published::wu_2013::{QPS, SYSBENCH};
 
@@ -16,15 +16,15 @@ const CONTEXTS: [&str; 4] = [QPS[0].0, QPS[1].0, QPS[2].0, QPS[3].0];
 /// Seconds of one run of each variant.
 fn times(workload: &str, size: u64, cache: u64) -> [f64; 4] {
     let policy = |context| PolicyDraft::parse(&format!("linux-3.12:context={context}")).expect("a policy");
-    let plan = Plan {
+    let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(Where::Model("x25-m".to_string())),
+        on: Some(CompareOn::Model("x25-m".to_string())),
         policies: CONTEXTS.iter().map(policy).collect(),
         runs: Some(1),
         cache_bytes: Some(cache),
         size_bytes: Some(size),
         seed: 1,
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
     CONTEXTS.map(|context| {

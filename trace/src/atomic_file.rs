@@ -21,10 +21,10 @@ pub struct AtomicFile {
     path: PathBuf,
     /// Whether it may take the place of a file.
     force: bool,
-    kind: Kind,
+    kind: Destination,
 }
 
-enum Kind {
+enum Destination {
     Unnamed,
     /// Removed when it is dropped.
     Named(tempfile::TempPath),
@@ -43,7 +43,7 @@ impl AtomicFile {
         if let Ok(meta) = std::fs::metadata(&path) {
             if !meta.is_file() {
                 let file = OpenOptions::new().append(true).open(&path)?;
-                return Ok(AtomicFile { file, path, force, kind: Kind::Direct });
+                return Ok(AtomicFile { file, path, force, kind: Destination::Direct });
             }
             if !force {
                 return Err(exists());
@@ -52,11 +52,11 @@ impl AtomicFile {
             OpenOptions::new().append(true).open(&path)?;
         }
         let (file, kind) = match rustix::fs::openat(CWD, folder(&path), unnamed(), Mode::from(0o666)) {
-            Ok(file) => (OwnedFd::into(file), Kind::Unnamed),
+            Ok(file) => (OwnedFd::into(file), Destination::Unnamed),
             // As the manual page of open(2) has it for systems without O_TMPFILE.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
                 let (file, name) = tempfile::Builder::new().tempfile_in(folder(&path))?.into_parts();
-                (file, Kind::Named(name))
+                (file, Destination::Named(name))
             }
             Err(error) => return Err(error.into()),
         };
@@ -78,13 +78,13 @@ impl AtomicFile {
     pub fn keep(self) -> Result<()> {
         let AtomicFile { file, path, force, kind } = self;
         match kind {
-            Kind::Direct => return Ok(()),
-            Kind::Named(name) => {
+            Destination::Direct => return Ok(()),
+            Destination::Named(name) => {
                 file.sync_all()?;
                 let kept = if force { name.persist(&path) } else { name.persist_noclobber(&path) };
                 return kept.map_err(|error| error.error);
             }
-            Kind::Unnamed => file.sync_all()?,
+            Destination::Unnamed => file.sync_all()?,
         }
         let link = |to: &Path| -> Result<()> {
             let from = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -3,7 +3,7 @@
 //! It sits between an importer and its caller, so that all formats refuse the same things in the same
 //! words. Never: mends a record, or reorders them (an importer of a format that is not sorted does that before).
 
-use super::error::{Place, TraceError};
+use super::error::{TraceError, TracePosition};
 use super::{Item, Items, Record};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ impl Checked {
         };
         let Some((what, remedy)) = fault else { return Ok(()) };
         let record = if matches!(item, Item::File(_)) { self.records + 1 } else { self.records };
-        Err(TraceError::new(&self.path, Place::Record(record), what, remedy))
+        Err(TraceError::new(&self.path, TracePosition::Record(record), what, remedy))
     }
 
     /// What is wrong with a record, and what to do about it.

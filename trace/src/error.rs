@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Where in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TracePosition {
     /// The trace as a whole.
     Whole,
     /// A line of text, counted from 1.
@@ -22,13 +22,13 @@ pub enum Place {
     Record(u64),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for TracePosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Whole => Ok(()),
-            Place::Line(line) => write!(f, ", line {line}"),
-            Place::Byte { record, byte } => write!(f, ", record {record} at byte {byte}"),
-            Place::Record(record) => write!(f, ", record {record}"),
+            TracePosition::Whole => Ok(()),
+            TracePosition::Line(line) => write!(f, ", line {line}"),
+            TracePosition::Byte { record, byte } => write!(f, ", record {record} at byte {byte}"),
+            TracePosition::Record(record) => write!(f, ", record {record}"),
         }
     }
 }
@@ -42,7 +42,7 @@ pub struct TraceError {
     /// The file.
     pub path: PathBuf,
     /// Where in it.
-    pub place: Place,
+    pub place: TracePosition,
     /// What to do about it.
     pub remedy: String,
 }
@@ -50,13 +50,13 @@ pub struct TraceError {
 impl TraceError {
     /// An error at `place` of the file `path`.
     #[must_use]
-    pub fn new(path: &Path, place: Place, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
+    pub fn new(path: &Path, place: TracePosition, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
         TraceError { what: what.into(), path: path.to_path_buf(), place, remedy: remedy.into() }
     }
 
     /// The system refused to read or write the file.
     #[must_use]
-    pub fn io(path: &Path, place: Place, error: &std::io::Error) -> TraceError {
+    pub fn io(path: &Path, place: TracePosition, error: &std::io::Error) -> TraceError {
         TraceError::new(path, place, format!("cannot be read ({error})"), "check the file and its permissions")
     }
 
@@ -65,7 +65,7 @@ impl TraceError {
     pub fn not_written(path: &Path, error: &std::io::Error) -> TraceError {
         TraceError::new(
             path,
-            Place::Whole,
+            TracePosition::Whole,
             format!("cannot be written ({error})"),
             "free some space or write elsewhere",
         )

@@ -4,7 +4,7 @@
 //! and refuses what would be a guess. Adding a format is one file and one row of [`ALL`]. Recognition sees the head of a
 //! file alone.
 
-use super::error::{Place, TraceError};
+use super::error::{TraceError, TracePosition};
 use super::formats;
 use super::input::Input;
 use super::{Header, Import, Items};
@@ -44,7 +44,7 @@ impl Pairs {
             [] => format!("{format} has no keys"),
             known => format!("{format} has the keys {}", known.join(", ")),
         };
-        Err(TraceError::new(path, Place::Whole, format!("unknown key '{key}' of the format {format}"), remedy))
+        Err(TraceError::new(path, TracePosition::Whole, format!("unknown key '{key}' of the format {format}"), remedy))
     }
 }
 
@@ -118,7 +118,7 @@ pub static ALL: &[&Format] = &[
 /// # Errors
 /// It does not exist, or a pair is not one. `path` is what the error is about.
 pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
-    let whole = |what: String, remedy: String| TraceError::new(path, Place::Whole, what, remedy);
+    let whole = |what: String, remedy: String| TraceError::new(path, TracePosition::Whole, what, remedy);
     let spec = Spec::parse(text).map_err(|error| whole(error.to_string(), "write NAME:key=value,...".to_string()))?;
     let name = spec.name;
     let names = || ALL.iter().map(|f| f.name).collect::<Vec<_>>().join(", ");
@@ -139,11 +139,11 @@ pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
         ([], []) => {
             let known: Vec<&str> = ALL.iter().filter(|f| f.import.is_some()).map(|f| f.name).collect();
             let remedy = format!("name its format with --format, one of {}", known.join(", "));
-            Err(TraceError::new(path, Place::Whole, "no known format of traces", remedy))
+            Err(TraceError::new(path, TracePosition::Whole, "no known format of traces", remedy))
         }
         (_, may) => {
             let what = format!("it could be {}", names(may));
-            Err(TraceError::new(path, Place::Whole, what, "say which with --format, since their units differ"))
+            Err(TraceError::new(path, TracePosition::Whole, what, "say which with --format, since their units differ"))
         }
     }
 }

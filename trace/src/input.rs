@@ -3,7 +3,7 @@
 //! A line or a record has a largest size, so a decompression bomb costs time and never memory. Never: the whole of a
 //! file, or a byte skipped without being counted.
 
-use super::error::{Place, TraceError};
+use super::error::{TraceError, TracePosition};
 use super::unpack::{Unpacked, unpack};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -37,10 +37,10 @@ impl Input {
     /// # Errors
     /// It cannot be opened or read.
     pub fn open(path: &Path) -> Result<Input, TraceError> {
-        let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
+        let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
         let file = File::open(path).map_err(io)?;
         if file.metadata().map_err(io)?.is_dir() {
-            return Err(TraceError::new(path, Place::Whole, "a directory is no trace", "name a file in it"));
+            return Err(TraceError::new(path, TracePosition::Whole, "a directory is no trace", "name a file in it"));
         }
         let again = file.try_clone().map_err(io)?;
         Input::of(path, Box::new(file))?.beside(again)
@@ -51,7 +51,7 @@ impl Input {
     /// # Errors
     /// Its kind cannot be found out.
     pub fn beside(mut self, file: File) -> Result<Input, TraceError> {
-        let about = file.metadata().map_err(|error| TraceError::io(&self.path, Place::Whole, &error))?;
+        let about = file.metadata().map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))?;
         self.file = (about.is_file() && !self.packed).then_some(file);
         Ok(self)
     }
@@ -64,12 +64,12 @@ impl Input {
         if let Some(file) = self.file {
             return Ok(file);
         }
-        let io = |error: std::io::Error| TraceError::io(&self.path, Place::Whole, &error);
+        let io = |error: std::io::Error| TraceError::io(&self.path, TracePosition::Whole, &error);
         let mut copy = tempfile::tempfile().map_err(io)?;
         let copied = std::io::copy(&mut self.reader.take(most.saturating_add(1)), &mut copy).map_err(io)?;
         if copied > most {
             let what = format!("more than {most} bytes that are no plain file");
-            return Err(TraceError::new(&self.path, Place::Whole, what, "unpack it into a file and name that"));
+            return Err(TraceError::new(&self.path, TracePosition::Whole, what, "unpack it into a file and name that"));
         }
         Ok(copy)
     }
@@ -79,13 +79,13 @@ impl Input {
     /// # Errors
     /// They cannot be read.
     pub fn of(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Input, TraceError> {
-        let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
+        let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
         let Unpacked { plain, packed } = unpack(bytes).map_err(|error| match error.kind() {
             // It names the compression and the command that unpacks it.
             std::io::ErrorKind::Unsupported => {
                 let what = error.to_string();
                 let (what, remedy) = what.split_once("; ").unwrap_or((&what, "unpack it first"));
-                TraceError::new(path, Place::Whole, what, remedy)
+                TraceError::new(path, TracePosition::Whole, what, remedy)
             }
             _ => io(error),
         })?;
@@ -104,7 +104,7 @@ impl Input {
             (_, second) => {
                 let path = second.map_or_else(PathBuf::new, |input| input.path);
                 let what = format!("a trace in the format {format} is one file");
-                Err(TraceError::new(&path, Place::Whole, what, "name one file"))
+                Err(TraceError::new(&path, TracePosition::Whole, what, "name one file"))
             }
         }
     }
@@ -120,13 +120,13 @@ impl Input {
     /// # Errors
     /// It cannot be read.
     pub fn head(&mut self) -> Result<&[u8], TraceError> {
-        self.reader.fill_buf().map_err(|error| TraceError::io(&self.path, Place::Whole, &error))
+        self.reader.fill_buf().map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))
     }
 
     /// The place of the line that was taken last.
     #[must_use]
-    pub fn at_line(&self) -> Place {
-        Place::Line(self.number)
+    pub fn at_line(&self) -> TracePosition {
+        TracePosition::Line(self.number)
     }
 
     /// The next line without its end, nothing after the last one.
@@ -138,7 +138,7 @@ impl Input {
         let mut limited = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1);
         let got = limited.read_until(b'\n', &mut self.line);
         self.number += 1;
-        let got = got.map_err(|error| TraceError::io(&self.path, Place::Line(self.number), &error))?;
+        let got = got.map_err(|error| TraceError::io(&self.path, TracePosition::Line(self.number), &error))?;
         if got == 0 {
             return Ok(None);
         }
@@ -194,7 +194,7 @@ impl Input {
     /// An error about the record that was taken last, `len` bytes of which have been taken.
     #[must_use]
     pub fn record_error(&self, len: u64, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
-        let place = Place::Byte { record: self.number, byte: self.taken.saturating_sub(len) };
+        let place = TracePosition::Byte { record: self.number, byte: self.taken.saturating_sub(len) };
         TraceError::new(&self.path, place, what, remedy)
     }
 
@@ -211,7 +211,7 @@ impl Input {
                 Ok(n) => got += n,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    let place = Place::Byte { record: self.number, byte: self.taken };
+                    let place = TracePosition::Byte { record: self.number, byte: self.taken };
                     return Err(TraceError::io(&self.path, place, &error));
                 }
             }

@@ -8,7 +8,7 @@
 
 use super::Import;
 use super::check::Checked;
-use super::error::{Place, TraceError};
+use super::error::{TraceError, TracePosition};
 use super::format::{self, Format, Pairs};
 use super::input::Input;
 use std::fs::File;
@@ -35,10 +35,10 @@ pub fn open(paths: &[PathBuf], format: Option<&str>) -> Result<Import, TraceErro
 /// Those of [`open`].
 pub fn open_watched(paths: &[PathBuf], format: Option<&str>, watch: &Watch) -> Result<Import, TraceError> {
     let Some(first) = paths.first() else {
-        return Err(TraceError::new(Path::new("nothing"), Place::Whole, "no trace is named", "name a file"));
+        return Err(TraceError::new(Path::new("nothing"), TracePosition::Whole, "no trace is named", "name a file"));
     };
     if paths.len() > MAX_INPUTS {
-        return Err(TraceError::new(first, Place::Whole, "more than 4096 files", "name those of one trace"));
+        return Err(TraceError::new(first, TracePosition::Whole, "more than 4096 files", "name those of one trace"));
     }
     let inputs = paths.iter().map(|path| watch.input(path)).collect::<Result<Vec<_>, _>>()?;
     read(inputs, format)
@@ -50,7 +50,7 @@ pub fn open_watched(paths: &[PathBuf], format: Option<&str>, watch: &Watch) -> R
 /// Those of [`open`].
 pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, TraceError> {
     let Some(first) = inputs.first() else {
-        return Err(TraceError::new(Path::new("nothing"), Place::Whole, "no trace is named", "name a file"));
+        return Err(TraceError::new(Path::new("nothing"), TracePosition::Whole, "no trace is named", "name a file"));
     };
     let path = first.path().to_path_buf();
     let (format, pairs) = match format {
@@ -59,7 +59,7 @@ pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, Trac
     };
     let Some(import) = format.import else {
         let what = format!("the format {} is only written, never read", format.name);
-        return Err(TraceError::new(&path, Place::Whole, what, "see 'foreread trace formats'"));
+        return Err(TraceError::new(&path, TracePosition::Whole, what, "see 'foreread trace formats'"));
     };
     let Import { header, items, left_out } = import(inputs, pairs)?;
     Ok(Import { header, items: Box::new(Checked::new(items, &path)), left_out })
@@ -74,12 +74,12 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
         match found {
             Some(first) if !std::ptr::eq(first, this) => {
                 let what = format!("it is {}, and the file before it is {}", this.name, first.name);
-                return Err(TraceError::new(&path, Place::Whole, what, "name the files of one trace"));
+                return Err(TraceError::new(&path, TracePosition::Whole, what, "name the files of one trace"));
             }
             _ => found = Some(this),
         }
     }
-    found.ok_or_else(|| TraceError::new(Path::new("nothing"), Place::Whole, "no trace is named", "name a file"))
+    found.ok_or_else(|| TraceError::new(Path::new("nothing"), TracePosition::Whole, "no trace is named", "name a file"))
 }
 
 /// How many bytes of the files of a trace have been read, as they are on disk. Clones share one count.
@@ -94,10 +94,10 @@ impl Watch {
     }
 
     fn input(&self, path: &Path) -> Result<Input, TraceError> {
-        let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
+        let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
         let file = File::open(path).map_err(io)?;
         if file.metadata().map_err(io)?.is_dir() {
-            return Err(TraceError::new(path, Place::Whole, "a directory is no trace", "name a file in it"));
+            return Err(TraceError::new(path, TracePosition::Whole, "a directory is no trace", "name a file in it"));
         }
         let again = file.try_clone().map_err(io)?;
         Input::of(path, Box::new(Watched { file, watch: self.clone() }))?.beside(again)

@@ -10,7 +10,7 @@
 //! the place of their start until it is known. Never: more entries than the limits say, or an entry lost (one that is
 //! too late is an error).
 
-use super::error::{Place, TraceError};
+use super::error::{TraceError, TracePosition};
 use super::{Item, Items, Record};
 use std::collections::{BinaryHeap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ impl ByStart {
         let at = record.start_ns.unwrap_or_else(|| self.sorter.last());
         self.sorter.push(at, record).map_err(|TooLate| {
             let what = format!("time goes backwards by more than {} records", self.sorter.most);
-            TraceError::new(&self.path, Place::Record(self.taken), what, "sort the trace by time")
+            TraceError::new(&self.path, TracePosition::Record(self.taken), what, "sort the trace by time")
         })
     }
 

@@ -48,20 +48,20 @@ pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Unpacked> {
         let what = format!("it is compressed by {name}, which is not read here; unpack it first: {command}");
         return Err(io::Error::new(io::ErrorKind::Unsupported, what));
     }
-    let kind = Kind::of(&head);
+    let kind = Compression::of(&head);
     let whole = BufReader::with_capacity(HEAD_BYTES as usize, Cursor::new(head).chain(bytes));
     let plain: Box<dyn Read + Send> = match kind {
-        Kind::Plain => Box::new(whole),
-        Kind::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
-        Kind::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
-        Kind::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, MAX_XZ_KIB)),
-        Kind::Zstd => zstd_reader(whole)?,
+        Compression::Plain => Box::new(whole),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
+        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
+        Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, MAX_XZ_KIB)),
+        Compression::Zstd => zstd_reader(whole)?,
     };
-    Ok(Unpacked { plain, packed: kind != Kind::Plain })
+    Ok(Unpacked { plain, packed: kind != Compression::Plain })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Compression {
     Plain,
     Gzip,
     Bzip2,
@@ -69,16 +69,16 @@ enum Kind {
     Zstd,
 }
 
-impl Kind {
-    fn of(head: &[u8]) -> Kind {
+impl Compression {
+    fn of(head: &[u8]) -> Compression {
         match head {
-            [0x1f, 0x8b, 8, ..] => Kind::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Kind::Zstd,
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Kind::Xz,
+            [0x1f, 0x8b, 8, ..] => Compression::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
             // The level, then the magic of a block, or of the end where there is none.
-            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, ..] => Kind::Bzip2,
-            [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, ..] => Kind::Bzip2,
-            _ => Kind::Plain,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, ..] => Compression::Bzip2,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, ..] => Compression::Bzip2,
+            _ => Compression::Plain,
         }
     }
 }

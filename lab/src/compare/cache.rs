@@ -1,7 +1,7 @@
 //! Whether a cache of a size can be had: a machine would otherwise make it larger or smaller without a word.
 
 use super::CompareError;
-use super::place::Place;
+use super::place::OpenTarget;
 use crate::report::number;
 use foreread::Budget;
 use foreread_core::units::PageSize;
@@ -10,13 +10,17 @@ use foreread_core::units::PageSize;
 const MIN_PAGES: u64 = 4;
 
 /// Refuses a cache that is too small or too large for rows with these pages.
-pub fn check(asked: u64, place: &Place, pages: impl Iterator<Item = PageSize> + Clone) -> Result<(), CompareError> {
+pub fn check(
+    asked: u64,
+    place: &OpenTarget,
+    pages: impl Iterator<Item = PageSize> + Clone,
+) -> Result<(), CompareError> {
     let bytes = || pages.clone().map(PageSize::bytes);
     let least = MIN_PAGES * bytes().max().unwrap_or(4096);
     // The index counts pages in 32 bits.
     let index = u64::from(u32::MAX) * bytes().min().unwrap_or(4096);
     let memory = Budget::of_process().limits().memory_bytes;
-    let most = if matches!(place, Place::Model(_)) { index } else { index.min(memory) };
+    let most = if matches!(place, OpenTarget::Model(_)) { index } else { index.min(memory) };
     let why = match asked {
         _ if asked < least => "it holds fewer than four pages",
         _ if asked > index => "it holds more pages than can be counted",

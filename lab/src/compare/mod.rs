@@ -36,7 +36,7 @@ use foreread_sim::peer;
 use foreread_sim::simulator;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
-use place::Place;
+use place::OpenTarget;
 use reads::Reads;
 use rows::{ReadBy, Row};
 pub use site::Site;
@@ -48,13 +48,13 @@ use usual::{chosen, wide};
 
 /// What is to be compared. What is left open is chosen here.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct ComparePlan {
     /// `NAME:key=value,...`; [`USUAL_WORKLOADS`] when open.
     pub workload: Option<String>,
     /// A trace, instead of a workload.
     pub replay: Option<Arc<Replay>>,
     /// Where; a scratch file and two models when open.
-    pub on: Option<Where>,
+    pub on: Option<CompareOn>,
     /// Policies in the order of their rows; [`USUAL_POLICIES`] when empty. `none` is added where missing.
     pub policies: Vec<PolicyDraft>,
     /// Which tables get a row of the oracle.
@@ -93,7 +93,7 @@ pub enum OracleRow {
 
 /// A place to read from.
 #[derive(Clone, Debug)]
-pub enum Where {
+pub enum CompareOn {
     /// A file or block device.
     File(PathBuf),
     /// A device model by its name.
@@ -113,7 +113,7 @@ const MAX_SLEEPERS: u32 = 256;
 ///
 /// # Errors
 /// See [`CompareError`]; nothing is measured when the plan cannot be carried out.
-pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
+pub fn run(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
     // The names first: a mistyped one should not cost a scratch file.
     let workloads = reads::all(plan)?;
     possible(plan)?;
@@ -137,20 +137,20 @@ pub fn run(plan: &Plan, progress: &mut dyn Progress) -> Result<Vec<Table>, Compa
 }
 
 /// Refuses what only a model can do anywhere else, before a scratch file is made.
-fn possible(plan: &Plan) -> Result<(), CompareError> {
-    if !matches!(plan.on, Some(Where::Model(_) | Where::Preset(_)))
+fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
+    if !matches!(plan.on, Some(CompareOn::Model(_) | CompareOn::Preset(_)))
         && let Some(peer) = plan.policies.iter().find(|p| peer::is_one(p.info))
     {
         return Err(CompareError::Peer(peer.to_string()));
     }
     match &plan.on {
-        Some(Where::File(path)) if plan.oracle == OracleRow::Asked => {
+        Some(CompareOn::File(path)) if plan.oracle == OracleRow::Asked => {
             return Err(CompareError::Oracle(path.display().to_string()));
         }
-        Some(Where::Source(name)) if plan.oracle == OracleRow::Asked => {
+        Some(CompareOn::Source(name)) if plan.oracle == OracleRow::Asked => {
             return Err(CompareError::Oracle(name.to_string()));
         }
-        Some(Where::ModelLive(preset)) if plan.oracle == OracleRow::Asked => {
+        Some(CompareOn::ModelLive(preset)) if plan.oracle == OracleRow::Asked => {
             return Err(CompareError::Oracle(format!("the live run of model:{}", preset.name)));
         }
         None if plan.oracle == OracleRow::Asked => return Err(CompareError::Oracle("the scratch file".to_string())),
@@ -161,8 +161,8 @@ fn possible(plan: &Plan) -> Result<(), CompareError> {
 
 /// One table to be.
 struct Case<'a> {
-    plan: &'a Plan,
-    place: &'a Place,
+    plan: &'a ComparePlan,
+    place: &'a OpenTarget,
     workload: &'a Reads,
     notes: Vec<String>,
     rows: Vec<Row>,
@@ -175,8 +175,8 @@ struct Case<'a> {
 
 impl<'a> Case<'a> {
     fn new(
-        plan: &'a Plan,
-        place: &'a Place,
+        plan: &'a ComparePlan,
+        place: &'a OpenTarget,
         workload: &'a Reads,
         left_out: &[String],
         more: Vec<PolicyDraft>,
@@ -221,7 +221,7 @@ impl<'a> Case<'a> {
     /// The rows of librbd itself, beside ours on an image.
     #[cfg(feature = "rbd")]
     fn add_librbd(&mut self) {
-        let Place::Source(source) = self.place else { return };
+        let OpenTarget::Source(source) = self.place else { return };
         if source.image().is_none() {
             return;
         }
@@ -237,7 +237,7 @@ impl<'a> Case<'a> {
             OracleRow::Usual => self.plan.policies.is_empty(),
             OracleRow::OnModels | OracleRow::Asked => true,
         };
-        if !wanted || !matches!(self.place, Place::Model(_)) {
+        if !wanted || !matches!(self.place, OpenTarget::Model(_)) {
             return Ok(());
         }
         if self.workload.pace().is_some_and(|pace| pace.mode == Mode::Open) {
@@ -282,7 +282,7 @@ impl<'a> Case<'a> {
                 break;
             }
             let workload = self.workload(run)?;
-            if let Place::Model(preset) = self.place {
+            if let OpenTarget::Model(preset) = self.place {
                 let smallest = self.rows.iter().map(|r| r.page.bytes()).min().unwrap_or(1);
                 let page = PageSize::new(smallest).unwrap_or(self.rows[0].page);
                 let seed = self.plan.seed.wrapping_add(u64::from(run));
@@ -305,7 +305,7 @@ impl<'a> Case<'a> {
 
     /// The first run of each policy once more, watched: the runs that are measured are not.
     fn maps(&self) -> Result<Vec<MappedRun>, CompareError> {
-        let (Place::Model(preset), true) = (self.place, self.plan.maps) else { return Ok(Vec::new()) };
+        let (OpenTarget::Model(preset), true) = (self.place, self.plan.maps) else { return Ok(Vec::new()) };
         let workload = &self.workload(0)?;
         let map = |row: &Row| {
             let ReadBy::Policy(policy) = &row.read_by else { return None };
@@ -321,22 +321,22 @@ impl<'a> Case<'a> {
     fn run_once(&self, row: &Row, workload: &Workload, run: u32) -> Result<Option<RunResult>, CompareError> {
         let seed = self.plan.seed.wrapping_add(u64::from(run));
         let result = match (self.place, &row.read_by) {
-            (Place::Model(preset), read_by) => return Ok(self.simulate(preset, read_by, row.page, workload, seed)),
-            (Place::File(_) | Place::Source(_), ReadBy::Policy(spec)) => {
+            (OpenTarget::Model(preset), read_by) => return Ok(self.simulate(preset, read_by, row.page, workload, seed)),
+            (OpenTarget::File(_) | OpenTarget::Source(_), ReadBy::Policy(spec)) => {
                 let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
                 self.live((spec, row.page), workload, seed, event_log)?
             }
-            (Place::File(file), ReadBy::Kernel) => live::kernel(&file.path, workload)?,
+            (OpenTarget::File(file), ReadBy::Kernel) => live::kernel(&file.path, workload)?,
             #[cfg(feature = "rbd")]
-            (Place::Source(source), ReadBy::Librbd(peer)) => {
+            (OpenTarget::Source(source), ReadBy::Librbd(peer)) => {
                 live::librbd::run(source.image().expect("a row of librbd is made for an image"), peer, workload)?
             }
             #[cfg(feature = "rbd")]
-            (Place::File(_), ReadBy::Librbd(_)) => unreachable!("only an image has rows of librbd"),
-            (Place::File(_) | Place::Source(_), ReadBy::Oracle) => {
+            (OpenTarget::File(_), ReadBy::Librbd(_)) => unreachable!("only an image has rows of librbd"),
+            (OpenTarget::File(_) | OpenTarget::Source(_), ReadBy::Oracle) => {
                 unreachable!("only a model has a row of the oracle")
             }
-            (Place::Source(_), ReadBy::Kernel) => unreachable!("only a file has a row of the kernel"),
+            (OpenTarget::Source(_), ReadBy::Kernel) => unreachable!("only a file has a row of the kernel"),
         };
         Ok(Some(result))
     }
@@ -350,12 +350,12 @@ impl<'a> Case<'a> {
         event_log: Option<PathBuf>,
     ) -> Result<RunResult, live::LiveError> {
         let (source, limits) = match self.place {
-            Place::File(file) => (live::file(&file.path)?, None),
-            Place::Source(source) => {
+            OpenTarget::File(file) => (live::file(&file.path)?, None),
+            OpenTarget::Source(source) => {
                 let limits = source.preset().map(|preset| self.live_limits(preset, page));
                 (source.source(seed, workload), limits)
             }
-            Place::Model(_) => unreachable!("a model is simulated"),
+            OpenTarget::Model(_) => unreachable!("a model is simulated"),
         };
         if self.plan.appending {
             source.allow_appends();

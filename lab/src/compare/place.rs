@@ -4,8 +4,9 @@
 //! descriptor, and `/proc/self/fd` is the way to it.
 
 use super::{
-    CompareError, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, MODEL_RUNS, Plan, REMOTE_RUN_SECONDS, REMOTE_SECONDS, Reads,
-    SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SECONDS, SCRATCH_SPAN_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS, Where,
+    CompareError, CompareOn, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, MODEL_RUNS, REMOTE_RUN_SECONDS,
+    REMOTE_SECONDS, Reads, SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SECONDS, SCRATCH_SPAN_BYTES, SPAN_BYTES, SUITE_MODELS,
+    SUITE_RUNS,
 };
 use crate::live::{self, LiveError, Pace};
 use crate::report::Progress;
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A place, looked at and found fit.
-pub enum Place {
+pub enum OpenTarget {
     /// A device model.
     Model(&'static Preset),
     /// A file or block device.
@@ -66,13 +67,15 @@ pub struct OnFile {
 }
 
 /// The places of a plan. Where it names none, a scratch file is among them if `scratch`.
-pub fn all(plan: &Plan, scratch: bool, progress: &mut dyn Progress) -> Result<Vec<Place>, CompareError> {
+pub fn all(plan: &ComparePlan, scratch: bool, progress: &mut dyn Progress) -> Result<Vec<OpenTarget>, CompareError> {
     match &plan.on {
-        Some(Where::Model(name)) => Ok(vec![model(name)?]),
-        Some(Where::Preset(preset)) => Ok(vec![Place::Model(preset)]),
-        Some(Where::File(path)) => Ok(vec![Place::File(OnFile::open(path.clone(), path.display().to_string(), None)?)]),
-        Some(Where::Source(name)) => Ok(vec![Place::Source(OnSource::open(name)?)]),
-        Some(Where::ModelLive(preset)) => Ok(vec![Place::Source(OnSource::model(preset))]),
+        Some(CompareOn::Model(name)) => Ok(vec![model(name)?]),
+        Some(CompareOn::Preset(preset)) => Ok(vec![OpenTarget::Model(preset)]),
+        Some(CompareOn::File(path)) => {
+            Ok(vec![OpenTarget::File(OnFile::open(path.clone(), path.display().to_string(), None)?)])
+        }
+        Some(CompareOn::Source(name)) => Ok(vec![OpenTarget::Source(OnSource::open(name)?)]),
+        Some(CompareOn::ModelLive(preset)) => Ok(vec![OpenTarget::Source(OnSource::model(preset))]),
         None if !scratch => SUITE_MODELS.iter().map(|name| model(name)).collect(),
         None => {
             let bytes = plan.size_bytes.unwrap_or(SCRATCH_BYTES);
@@ -80,13 +83,13 @@ pub fn all(plan: &Plan, scratch: bool, progress: &mut dyn Progress) -> Result<Ve
             let scratch = live::Scratch::make(bytes, &mut |done| progress.step(done, bytes))?;
             let file = OnFile::open(scratch.path(), "scratch".to_string(), Some(scratch))?;
             let models = SUITE_MODELS.iter().map(|name| model(name));
-            std::iter::once(Ok(Place::File(file))).chain(models).collect()
+            std::iter::once(Ok(OpenTarget::File(file))).chain(models).collect()
         }
     }
 }
 
-fn model(name: &str) -> Result<Place, CompareError> {
-    custom::find(name).map(Place::Model).map_err(CompareError::from)
+fn model(name: &str) -> Result<OpenTarget, CompareError> {
+    custom::find(name).map(OpenTarget::Model).map_err(CompareError::from)
 }
 
 impl OnFile {
@@ -167,69 +170,71 @@ impl OnSource {
     }
 }
 
-impl Place {
+impl OpenTarget {
     /// In the notation of `--on`.
     pub fn name(&self) -> String {
         match self {
-            Place::Model(preset) => format!("model:{}", preset.name),
-            Place::File(file) => file.name.clone(),
-            Place::Source(source) => source.name.to_string(),
+            OpenTarget::Model(preset) => format!("model:{}", preset.name),
+            OpenTarget::File(file) => file.name.clone(),
+            OpenTarget::Source(source) => source.name.to_string(),
         }
     }
 
     pub fn about(&self) -> String {
         match self {
-            Place::Model(preset) => preset.summary.to_string(),
-            Place::File(file) => file.about.clone(),
-            Place::Source(source) => source.about.clone(),
+            OpenTarget::Model(preset) => preset.summary.to_string(),
+            OpenTarget::File(file) => file.about.clone(),
+            OpenTarget::Source(source) => source.about.clone(),
         }
     }
 
     pub fn notes(&self) -> Vec<String> {
         match self {
-            Place::Model(preset) if !preset.calibrated => {
+            OpenTarget::Model(preset) if !preset.calibrated => {
                 vec!["Generic model, not your storage: trust the order, not the seconds".to_string()]
             }
-            Place::Model(_) => Vec::new(),
-            Place::File(file) => file.notes.clone(),
-            Place::Source(source) => source.notes.clone(),
+            OpenTarget::Model(_) => Vec::new(),
+            OpenTarget::File(file) => file.notes.clone(),
+            OpenTarget::Source(source) => source.notes.clone(),
         }
     }
 
     pub fn path(&self) -> Option<&PathBuf> {
         match self {
-            Place::Model(_) | Place::Source(_) => None,
-            Place::File(file) => Some(&file.path),
+            OpenTarget::Model(_) | OpenTarget::Source(_) => None,
+            OpenTarget::File(file) => Some(&file.path),
         }
     }
 
-    pub fn runs(&self, plan: &Plan) -> u32 {
+    pub fn runs(&self, plan: &ComparePlan) -> u32 {
         let usual = match self {
-            Place::Model(_) if plan.on.is_none() => SUITE_RUNS,
-            Place::Model(_) => MODEL_RUNS,
-            Place::File(file) if file.scratch.is_some() => SCRATCH_RUNS,
-            Place::File(_) | Place::Source(_) => FILE_RUNS,
+            OpenTarget::Model(_) if plan.on.is_none() => SUITE_RUNS,
+            OpenTarget::Model(_) => MODEL_RUNS,
+            OpenTarget::File(file) if file.scratch.is_some() => SCRATCH_RUNS,
+            OpenTarget::File(_) | OpenTarget::Source(_) => FILE_RUNS,
         };
         plan.runs.unwrap_or(usual)
     }
 
     /// Bytes that a workload spans which needs `least`: what was asked for, or what is usual here, but no more than
     /// there is.
-    pub fn size(&self, plan: &Plan, least: u64) -> u64 {
+    pub fn size(&self, plan: &ComparePlan, least: u64) -> u64 {
         let (holds, usual) = match self {
-            Place::Model(preset) => (preset.capacity_bytes, SPAN_BYTES.max(least)),
-            Place::File(file) if file.scratch.is_some() => (file.size, SCRATCH_SPAN_BYTES.max(least)),
-            Place::File(file) => (file.size, SPAN_BYTES.max(least)),
-            Place::Source(source) => (source.size, SPAN_BYTES.max(least)),
+            OpenTarget::Model(preset) => (preset.capacity_bytes, SPAN_BYTES.max(least)),
+            OpenTarget::File(file) if file.scratch.is_some() => (file.size, SCRATCH_SPAN_BYTES.max(least)),
+            OpenTarget::File(file) => (file.size, SPAN_BYTES.max(least)),
+            OpenTarget::Source(source) => (source.size, SPAN_BYTES.max(least)),
         };
         plan.size_bytes.unwrap_or(usual).min(holds)
     }
 
     /// The same for a workload of which only a part can be read in time: over a slow source it spans less, halved until
     /// a run without readahead takes [`REMOTE_RUN_SECONDS`]. A size that was asked for is kept.
-    pub fn span(&self, plan: &Plan, reads: &Reads) -> u64 {
+    pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
-        let (Place::Source(OnSource { pace: Some(pace), .. }), None) = (self, plan.size_bytes) else { return size };
+        let (OpenTarget::Source(OnSource { pace: Some(pace), .. }), None) = (self, plan.size_bytes) else {
+            return size;
+        };
         let slow = |size| {
             let workload = reads.build(self, size, plan.seed);
             workload.is_ok_and(|workload| pace.run_ns(&workload) > REMOTE_RUN_SECONDS * 1_000_000_000)
@@ -241,28 +246,28 @@ impl Place {
     }
 
     /// The time of a table, where its runs may be fewer than usual.
-    pub fn seconds(&self, plan: &Plan) -> Option<u64> {
+    pub fn seconds(&self, plan: &ComparePlan) -> Option<u64> {
         match self {
-            Place::File(OnFile { scratch: Some(_), .. }) => Some(SCRATCH_SECONDS),
-            Place::Source(OnSource { pace: Some(_), .. }) if plan.runs.is_none() => Some(REMOTE_SECONDS),
+            OpenTarget::File(OnFile { scratch: Some(_), .. }) => Some(SCRATCH_SECONDS),
+            OpenTarget::Source(OnSource { pace: Some(_), .. }) if plan.runs.is_none() => Some(REMOTE_SECONDS),
             _ => None,
         }
     }
 
     pub fn smallest_page(&self) -> u64 {
         match self {
-            Place::Model(_) => 512,
-            Place::File(file) => file.smallest_page,
-            Place::Source(source) => source.smallest_page,
+            OpenTarget::Model(_) => 512,
+            OpenTarget::File(file) => file.smallest_page,
+            OpenTarget::Source(source) => source.smallest_page,
         }
     }
 
     /// How many bytes it holds.
     pub fn capacity(&self) -> u64 {
         match self {
-            Place::Model(preset) => preset.capacity_bytes,
-            Place::File(file) => file.size,
-            Place::Source(source) => source.size,
+            OpenTarget::Model(preset) => preset.capacity_bytes,
+            OpenTarget::File(file) => file.size,
+            OpenTarget::Source(source) => source.size,
         }
     }
 
@@ -273,7 +278,7 @@ impl Place {
 
     /// A policy with what is set for this machine. Not on a model: there each policy has its published values.
     pub fn configured(&self, site: &[Readahead], draft: PolicyDraft) -> Result<PolicyDraft, CompareError> {
-        let site = if matches!(self, Place::Model(_)) { &[] } else { site };
+        let site = if matches!(self, OpenTarget::Model(_)) { &[] } else { site };
         Readahead::apply(site, draft, Some(self.capacity())).map_err(CompareError::Policy)
     }
 
@@ -281,9 +286,9 @@ impl Place {
     /// `serve` and `mount` do. A model has no kind of storage; there each policy has its published values.
     pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
         let (readahead_bytes, defaults) = match self {
-            Place::Model(_) => (None, Defaults::MODEL_LIVE),
-            Place::File(file) => (file.readahead, Defaults::FILE),
-            Place::Source(source) => (None, source.defaults),
+            OpenTarget::Model(_) => (None, Defaults::MODEL_LIVE),
+            OpenTarget::File(file) => (file.readahead, Defaults::FILE),
+            OpenTarget::Source(source) => (None, source.defaults),
         };
         let storage = Storage { readahead_bytes, size: Some(self.capacity()), defaults };
         storage.settle(draft, cache_bytes).map_err(CompareError::Policy)
@@ -291,7 +296,7 @@ impl Place {
 
     /// What a policy is here, if that is another than published.
     pub fn note(&self, spec: &PolicySpec) -> Option<String> {
-        let Place::Source(source) = self else { return None };
+        let OpenTarget::Source(source) = self else { return None };
         let published = PolicySpec::parse(&spec.to_string()).ok()?;
         let kind = source.defaults.kind;
         (published.values != spec.values).then(|| format!("{spec} is {} here, the default for {kind}", spec.readable()))
@@ -311,15 +316,15 @@ mod tests {
             let [name, about] = [String::new(), String::new()];
             let (path, notes) = (PathBuf::new(), Vec::new());
             let place = OnFile { path, name, size, about, smallest_page: 512, readahead: None, scratch: None, notes };
-            Place::File(place)
+            OpenTarget::File(place)
         };
         let model = model("rbd").expect("a preset");
-        let (plan, least) = (Plan::default(), 5 << 30);
+        let (plan, least) = (ComparePlan::default(), 5 << 30);
         for place in [&file(8 << 30), &model] {
             assert_eq!((place.size(&plan, 1), place.size(&plan, least)), (SPAN_BYTES, least));
         }
         assert_eq!(file(2 << 30).size(&plan, least), 2 << 30);
-        let asked = Plan { size_bytes: Some(6 << 30), ..Plan::default() };
+        let asked = ComparePlan { size_bytes: Some(6 << 30), ..ComparePlan::default() };
         assert_eq!(model.size(&asked, least), 6 << 30);
     }
 
@@ -351,7 +356,7 @@ mod tests {
             [Defaults::OBJECT, Defaults::NBD, Defaults::RBD, Defaults::FILE, Defaults::OBJECT.with_requests(7)]
         {
             let source = Arc::new(Far(defaults));
-            let place = Place::Source(OnSource::of("far".into(), Arc::clone(&source) as Arc<dyn Source>));
+            let place = OpenTarget::Source(OnSource::of("far".into(), Arc::clone(&source) as Arc<dyn Source>));
             for (policy, cache_bytes) in [("linux-6.18", 256 << 20), ("linux-3.12", 8 << 20), ("rbd-plain", 256 << 20)]
             {
                 let settled = |site: &[Readahead]| {
@@ -379,22 +384,22 @@ mod tests {
     fn a_slow_source_is_read_in_part() {
         let mut on = OnSource::of("far".into(), Arc::new(Far(Defaults::OBJECT)));
         let named = |name: &str| Reads::Named(foreread_sim::workload::parse(name).expect("one"));
-        let plan = Plan::default();
+        let plan = ComparePlan::default();
         for (read_ns, sequential, random) in
             [(1_000, SPAN_BYTES, SPAN_BYTES), (30_000_000, 16 << 20, 512 << 10), (10_000_000_000, 256 << 10, 256 << 10)]
         {
             on.pace = Some(Pace { read_ns, kib_ns: 0 });
-            let place = Place::Source(OnSource { notes: Vec::new(), ..on });
+            let place = OpenTarget::Source(OnSource { notes: Vec::new(), ..on });
             assert_eq!(place.span(&plan, &named("sequential")), sequential, "{read_ns} ns a read");
             assert_eq!(place.span(&plan, &named("random")), random, "{read_ns} ns a read");
             assert_eq!((place.seconds(&plan), place.runs(&plan)), (Some(REMOTE_SECONDS), FILE_RUNS));
-            let asked = Plan { size_bytes: Some(1 << 30), runs: Some(20), ..Plan::default() };
+            let asked = ComparePlan { size_bytes: Some(1 << 30), runs: Some(20), ..ComparePlan::default() };
             assert_eq!(place.span(&asked, &named("sequential")), 1 << 30);
             assert_eq!((place.seconds(&asked), place.runs(&asked)), (None, 20));
             let boot = [named("boot-ide")];
             let (fit, left_out) = crate::compare::reads::fitting(&plan, &place, &boot);
             assert_eq!((fit.len(), left_out.len()), if read_ns > 1_000 { (0, 1) } else { (1, 0) }, "{left_out:?}");
-            let Place::Source(back) = place else { unreachable!("it is one") };
+            let OpenTarget::Source(back) = place else { unreachable!("it is one") };
             on = back;
         }
     }

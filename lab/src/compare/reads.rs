@@ -2,8 +2,8 @@
 //!
 //! Never: measures, or decides where.
 
-use super::place::Place;
-use super::{CompareError, Plan, SPAN_BYTES, USUAL_WORKLOADS};
+use super::place::OpenTarget;
+use super::{CompareError, ComparePlan, SPAN_BYTES, USUAL_WORKLOADS};
 use crate::live;
 use crate::replay::{Replay, laid_out};
 use crate::report::{Paced, number};
@@ -21,7 +21,7 @@ pub enum Reads {
 }
 
 /// All that a plan asks for.
-pub fn all(plan: &Plan) -> Result<Vec<Reads>, CompareError> {
+pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     if let Some(replay) = &plan.replay {
         return Ok(vec![Reads::Trace(replay.clone())]);
     }
@@ -34,7 +34,7 @@ pub fn all(plan: &Plan) -> Result<Vec<Reads>, CompareError> {
 }
 
 /// Why no scratch file is to be written, where one would be and a model has to do.
-pub fn no_file(plan: &Plan, all: &[Reads]) -> Option<String> {
+pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
     if plan.on.is_some() {
         return None;
     }
@@ -48,7 +48,7 @@ pub fn no_file(plan: &Plan, all: &[Reads]) -> Option<String> {
 }
 
 /// Those that fit the place, and a word on each that does not. One that was asked for by name is always tried.
-pub fn fitting<'a>(plan: &Plan, place: &Place, all: &'a [Reads]) -> (Vec<&'a Reads>, Vec<String>) {
+pub fn fitting<'a>(plan: &ComparePlan, place: &OpenTarget, all: &'a [Reads]) -> (Vec<&'a Reads>, Vec<String>) {
     let asked = plan.workload.is_some() || plan.replay.is_some();
     let fits = |r: &&Reads| asked || place.span(plan, r) >= r.least_bytes();
     let (fit, not): (Vec<&Reads>, Vec<&Reads>) = all.iter().partition(fits);
@@ -64,11 +64,11 @@ pub fn fitting<'a>(plan: &Plan, place: &Place, all: &'a [Reads]) -> (Vec<&'a Rea
 
 impl Reads {
     /// The requests, in a file of `size` bytes where the size is ours to choose.
-    pub fn build(&self, place: &Place, size: u64, seed: u64) -> Result<Cow<'_, Workload>, CompareError> {
+    pub fn build(&self, place: &OpenTarget, size: u64, seed: u64) -> Result<Cow<'_, Workload>, CompareError> {
         match (self, place) {
             (Reads::Named(chosen), _) => chosen.build(size, seed).map(Cow::Owned).map_err(CompareError::Workload),
-            (Reads::Trace(replay), Place::Model(_)) => Ok(Cow::Borrowed(&replay.workload)),
-            (Reads::Trace(replay), Place::File(_) | Place::Source(_)) => {
+            (Reads::Trace(replay), OpenTarget::Model(_)) => Ok(Cow::Borrowed(&replay.workload)),
+            (Reads::Trace(replay), OpenTarget::File(_) | OpenTarget::Source(_)) => {
                 let size = place.capacity();
                 let too_large = |what| CompareError::TooLarge { what, place: place.name(), size };
                 laid_out(&replay.workload, size).map(Cow::Owned).map_err(too_large)
@@ -93,17 +93,17 @@ impl Reads {
     }
 
     /// What a reader of its figures at this place must know.
-    pub fn notes(&self, place: &Place) -> Vec<String> {
+    pub fn notes(&self, place: &OpenTarget) -> Vec<String> {
         let Reads::Trace(replay) = self else { return Vec::new() };
         let mut notes = replay.notes.clone();
         let files = &replay.workload.files;
         match place {
-            Place::File(_) | Place::Source(_) if files.len() > 1 => notes.push(format!(
+            OpenTarget::File(_) | OpenTarget::Source(_) if files.len() > 1 => notes.push(format!(
                 "The {} files of the trace are laid out one after the other in {}, each at a multiple of 1 MiB",
                 files.len(),
                 place.name()
             )),
-            Place::Model(preset) if files.iter().any(|size| *size > preset.capacity_bytes) => notes.push(format!(
+            OpenTarget::Model(preset) if files.iter().any(|size| *size > preset.capacity_bytes) => notes.push(format!(
                 "The trace reads beyond the {} of {}: those offsets wrap around",
                 number::size_b(preset.capacity_bytes),
                 place.name()

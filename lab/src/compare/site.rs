@@ -2,8 +2,8 @@
 //!
 //! The settings are read by the caller; here they are only carried, so that a plan says all that its tables depend on.
 
-use super::place::Place;
-use super::{CompareError, Plan};
+use super::place::OpenTarget;
+use super::{CompareError, ComparePlan};
 use crate::live::LiveError;
 use foreread::Readahead;
 use foreread_core::policy::PolicyDraft;
@@ -20,8 +20,8 @@ pub struct Site {
 }
 
 /// Makes the folder of event logs, where a run will write one.
-pub(super) fn make_log_folder(plan: &Plan, places: &[Place]) -> Result<(), CompareError> {
-    let live = places.iter().any(|place| !matches!(place, Place::Model(_)));
+pub(super) fn make_log_folder(plan: &ComparePlan, places: &[OpenTarget]) -> Result<(), CompareError> {
+    let live = places.iter().any(|place| !matches!(place, OpenTarget::Model(_)));
     let Some(folder) = plan.event_logs.as_ref().filter(|_| live) else { return Ok(()) };
     let failed = LiveError::io(format!("making the folder of event logs {}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed).map_err(CompareError::from)

@@ -2,8 +2,8 @@
 //!
 //! On a model, and on a source over a network, larger windows of the kernel are tried too. Never: measures.
 
-use super::Plan;
-use super::place::Place;
+use super::ComparePlan;
+use super::place::OpenTarget;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 
 /// What people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
@@ -15,7 +15,7 @@ pub const USUAL_POLICIES: [&str; 3] = ["none", "linux-6.18", "rbd-plain"];
 pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
 
 /// The larger windows that are tried too, where no policy was named.
-pub(super) fn wide(plan: &Plan, place: &Place) -> Vec<PolicyDraft> {
+pub(super) fn wide(plan: &ComparePlan, place: &OpenTarget) -> Vec<PolicyDraft> {
     let wanted = plan.policies.is_empty() && place.path().is_none();
     let own = plan.site.policy.as_ref().map(ToString::to_string);
     WIDE_POLICIES
@@ -27,7 +27,7 @@ pub(super) fn wide(plan: &Plan, place: &Place) -> Vec<PolicyDraft> {
 
 /// The policies of a plan, `none` first where it is missing. A plan that names none has the one that is set for this
 /// machine beside the usual ones.
-pub(super) fn chosen(plan: &Plan) -> Vec<PolicyDraft> {
+pub(super) fn chosen(plan: &ComparePlan) -> Vec<PolicyDraft> {
     let usual = || USUAL_POLICIES.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect();
     let mut named: Vec<PolicyDraft> = if plan.policies.is_empty() { usual() } else { plan.policies.clone() };
     if plan.policies.is_empty()

@@ -9,7 +9,7 @@
 //! ```
 
 use super::reads::{self, Reads};
-use super::{Case, CompareError, Plan, chosen, place};
+use super::{Case, CompareError, ComparePlan, chosen, place};
 use crate::replay::{Mode, Replay};
 use crate::report::series::{SCHEMA, Series, Value, Varied};
 use crate::report::{Progress, Report};
@@ -33,10 +33,10 @@ const THINK: &str = "think";
 /// A parameter, its values, and what is to be done for each.
 #[derive(Clone, Debug)]
 pub struct Vary {
-    base: Plan,
+    base: ComparePlan,
     varied: Varied,
     /// A plan and its workload for each value.
-    plans: Vec<(Plan, Reads)>,
+    plans: Vec<(ComparePlan, Reads)>,
 }
 
 /// Why there can be no series: one line that says what, where and what to do.
@@ -70,7 +70,7 @@ impl Vary {
     ///
     /// # Errors
     /// See [`VaryError`].
-    pub fn parse(text: &str, plan: &Plan) -> Result<Vary, VaryError> {
+    pub fn parse(text: &str, plan: &ComparePlan) -> Result<Vary, VaryError> {
         if plan.workload.is_none() && plan.replay.is_none() {
             return usage("no workload named: --vary; name the one to measure at each value");
         }
@@ -90,7 +90,7 @@ impl Vary {
         if plan.replay.as_ref().is_some_and(|replay| replay.mode == Mode::Open) {
             return usage("a series shows times, and mode open keeps those of the trace: --vary; use another mode");
         }
-        let asked = Asked { plan, workload: reads::all(plan)?.swap_remove(0), key, texts };
+        let asked = VaryRequest { plan, workload: reads::all(plan)?.swap_remove(0), key, texts };
         let (varied, plans) = if key == CACHE {
             asked.of_cache()?
         } else if let Some(key) = key.strip_prefix(OF_POLICIES) {
@@ -160,16 +160,16 @@ impl Vary {
 }
 
 /// What was asked for, before it is known to fit.
-struct Asked<'a> {
-    plan: &'a Plan,
+struct VaryRequest<'a> {
+    plan: &'a ComparePlan,
     workload: Reads,
     key: &'a str,
     texts: Vec<&'a str>,
 }
 
-type Found = (Varied, Vec<(Plan, Reads)>);
+type Found = (Varied, Vec<(ComparePlan, Reads)>);
 
-impl Asked<'_> {
+impl VaryRequest<'_> {
     fn of_workload(&self, chosen: &Chosen) -> Result<Found, VaryError> {
         let Some((i, param)) = find(chosen.info.params, self.key) else { return self.unknown() };
         let text = chosen.to_string();
@@ -180,7 +180,7 @@ impl Asked<'_> {
             let text = set(&text, self.key, value);
             let workload = workload::parse(&text).map_err(CompareError::Workload)?;
             values.push(value_of(param, workload.values[i]));
-            plans.push((Plan { workload: Some(text), ..self.plan.clone() }, Reads::Named(workload)));
+            plans.push((ComparePlan { workload: Some(text), ..self.plan.clone() }, Reads::Named(workload)));
         }
         Ok((self.varied(param.help, param.unit, values), plans))
     }
@@ -195,7 +195,7 @@ impl Asked<'_> {
             let varied = Replay::of(&replay.loaded, Some(replay.mode), Some(think));
             let varied = Arc::new(varied.map_err(|error| VaryError::Usage(error.to_string()))?);
             values.push(Value::Word(think.to_string()));
-            plans.push((Plan { replay: Some(varied.clone()), ..self.plan.clone() }, Reads::Trace(varied)));
+            plans.push((ComparePlan { replay: Some(varied.clone()), ..self.plan.clone() }, Reads::Trace(varied)));
         }
         Ok((self.varied("factor on recorded pauses", Unit::Count, values), plans))
     }
@@ -214,7 +214,7 @@ impl Asked<'_> {
                 return usage(format!("not a size: cache={text} in --vary; write one such as 64M"));
             };
             values.push(Value::Number(bytes));
-            plans.push((Plan { cache_bytes: Some(bytes), ..self.plan.clone() }, self.workload.clone()));
+            plans.push((ComparePlan { cache_bytes: Some(bytes), ..self.plan.clone() }, self.workload.clone()));
         }
         Ok((self.varied("size of the cache", Unit::Bytes, values), plans))
     }
@@ -242,7 +242,7 @@ impl Asked<'_> {
                 varied.push(draft);
             }
             values.extend(shown);
-            plans.push((Plan { policies: varied, ..self.plan.clone() }, self.workload.clone()));
+            plans.push((ComparePlan { policies: varied, ..self.plan.clone() }, self.workload.clone()));
         }
         Ok((self.varied(param.help, param.unit, values), plans))
     }

@@ -8,7 +8,7 @@
 //! Never: another way to set up a run than [`super::Case`]'s, or a live run slowed by the observer: it works
 //! when it is over.
 
-use super::{Case, CompareError, Plan, ReadBy, place, possible, reads};
+use super::{Case, CompareError, ComparePlan, ReadBy, place, possible, reads};
 use crate::live::LiveError;
 use crate::replay::bases;
 use crate::report::Silent;
@@ -19,7 +19,7 @@ use foreread_sim::device::presets::Preset;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::{self, Watch};
 use foreread_sim::workload::Workload;
-use place::Place;
+use place::OpenTarget;
 use std::io::BufReader;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -62,11 +62,11 @@ const BY_ITS_LOG: &str = "This was one run of the engine, told from its event lo
 /// # Errors
 /// As [`super::run`]; and the log of a live run cannot be kept, or does not replay.
 pub fn run<W: Watch>(
-    plan: &Plan,
+    plan: &ComparePlan,
     policy: PolicyDraft,
     watch: impl FnOnce(&Scene<'_>) -> W,
 ) -> Result<(Watched, W), CompareError> {
-    let plan = &Plan { policies: vec![policy.clone()], runs: Some(1), ..plan.clone() };
+    let plan = &ComparePlan { policies: vec![policy.clone()], runs: Some(1), ..plan.clone() };
     let all = reads::all(plan)?;
     possible(plan)?;
     let places = place::all(plan, false, &mut Silent)?;
@@ -78,7 +78,7 @@ pub fn run<W: Watch>(
     let row = case.rows.swap_remove(row.expect("the plan has this policy alone, and none"));
     let ReadBy::Policy(spec) = &row.read_by else { unreachable!("a named policy is one of ours") };
     let mut notes: Vec<String> = place.notes().into_iter().chain(case.notes.clone()).collect();
-    let (result, watch) = if let Place::Model(preset) = place {
+    let (result, watch) = if let OpenTarget::Model(preset) = place {
         let mut watch = watch(&Scene { workload: &workload, page: row.page, bases: Vec::new() });
         (case.watch(preset, (spec, row.page), &workload, &mut watch), watch)
     } else {

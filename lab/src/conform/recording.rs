@@ -8,7 +8,7 @@
 //!              └ an empty cache, fresh descriptors     └ what was done │ answers (may be absent) │ evicted
 //! ```
 
-use super::world::{Call, State};
+use super::world::{Call, StreamState};
 use serde::Deserialize;
 use std::io::{BufRead, Read};
 
@@ -128,7 +128,7 @@ pub struct Op {
     #[serde(default)]
     pub evicted: Vec<(u64, u32)>,
     /// The descriptor afterwards.
-    pub state: Option<State>,
+    pub state: Option<StreamState>,
     /// The kernel was short of memory in this episode up to here (docs/spec/linux-readahead.md 4.10, end).
     #[serde(default)]
     pub pressure: bool,

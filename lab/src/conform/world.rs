@@ -79,7 +79,7 @@ pub struct Pre {
 /// A descriptor after an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of the format")]
-pub struct State {
+pub struct StreamState {
     pub start: u64,
     pub size: u64,
     pub async_size: u64,
@@ -96,7 +96,7 @@ pub struct Done {
     /// Those of them that bear the mark at its end.
     pub marks: Vec<u64>,
     /// The descriptor at its end.
-    pub state: State,
+    pub state: StreamState,
 }
 
 /// A mapping. Pages are the file's. Its address, which the recording does not tell, is taken to be aligned with the
@@ -195,7 +195,7 @@ impl World {
         done.marks = done.added.iter().filter_map(marked).collect();
         let KernelReader { window, prev_pos, .. } = &self.readers[fd];
         let FolioWindow { size, async_size, .. } = *window;
-        done.state = State { start: self.starts[fd], size, async_size, prev_pos: position(*prev_pos) };
+        done.state = StreamState { start: self.starts[fd], size, async_size, prev_pos: position(*prev_pos) };
         Ok(done)
     }
 

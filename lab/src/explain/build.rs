@@ -10,7 +10,7 @@ use super::share::Share;
 use super::streams::{MIN_READS, Seen, Shape};
 use super::watcher::{Reasons, Watcher};
 use super::{ExplainError, Explained, File, SCHEMA, Stream};
-use crate::compare::Plan;
+use crate::compare::ComparePlan;
 use crate::compare::watched::Watched;
 use crate::report::RowKind;
 use foreread_core::policy::PolicySpec;
@@ -28,7 +28,7 @@ struct Part {
 }
 
 /// The whole of it but for the other policies.
-pub(super) fn explained(plan: &Plan, (looked, mut seen): (Watched, Watcher)) -> Result<Explained, ExplainError> {
+pub(super) fn explained(plan: &ComparePlan, (looked, mut seen): (Watched, Watcher)) -> Result<Explained, ExplainError> {
     seen.finish();
     let names = |file: usize| match &plan.replay {
         Some(replay) => replay.loaded.names.get(file).cloned().unwrap_or_default(),

@@ -34,7 +34,7 @@ pub use share::Share;
 pub use streams::Shape;
 pub use table::{View, render};
 
-use crate::compare::{self, CompareError, Plan};
+use crate::compare::{self, CompareError, ComparePlan};
 use crate::report::Progress;
 use foreread_core::policy::PolicyDraft;
 use serde::{Deserialize, Serialize};
@@ -49,9 +49,9 @@ pub const OTHER_RUNS: u32 = 5;
 
 /// What is to be explained.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ExplainOptions {
     /// The trace, where to run it, the cache and the seed. Its policies are passed over.
-    pub plan: Plan,
+    pub plan: ComparePlan,
     /// Whose readahead.
     pub policy: PolicyDraft,
     /// What others it is held against; none for no table of them.
@@ -170,7 +170,7 @@ pub struct Stream {
 ///
 /// # Errors
 /// See [`ExplainError`].
-pub fn explain(asked: &Asked, progress: &mut dyn Progress) -> Result<Explained, ExplainError> {
+pub fn explain(asked: &ExplainOptions, progress: &mut dyn Progress) -> Result<Explained, ExplainError> {
     let plan = &asked.plan;
     progress.stage(&format!("replaying under {}", asked.policy));
     let looked = compare::watched::run(plan, asked.policy.clone(), watcher::Watcher::new)?;

@@ -3,8 +3,8 @@
 //! The rows are those of `compare`: paired runs, Holm's correction. A difference is spoken of only where that test calls
 //! it one. Never: a limit as a choice.
 
-use super::{Asked, ExplainError, Explained, OTHER_RUNS};
-use crate::compare::{self, OracleRow, Plan};
+use super::{ExplainError, ExplainOptions, Explained, OTHER_RUNS};
+use crate::compare::{self, ComparePlan, OracleRow};
 use crate::report::verdict::WORTH_SAYING;
 use crate::report::{Progress, Report, Row, RowKind, number};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,11 @@ pub struct Other {
 }
 
 /// Measures them and draws the conclusion.
-pub(super) fn add(explained: &mut Explained, asked: &Asked, progress: &mut dyn Progress) -> Result<(), ExplainError> {
+pub(super) fn add(
+    explained: &mut Explained,
+    asked: &ExplainOptions,
+    progress: &mut dyn Progress,
+) -> Result<(), ExplainError> {
     if asked.against.is_empty() {
         explained.verdict = alone(explained);
         return Ok(());
@@ -51,7 +55,7 @@ pub(super) fn add(explained: &mut Explained, asked: &Asked, progress: &mut dyn P
         policies.push(asked.policy.clone());
     }
     let runs = asked.plan.runs.unwrap_or(OTHER_RUNS);
-    let plan = Plan { policies, oracle: OracleRow::OnModels, runs: Some(runs), ..asked.plan.clone() };
+    let plan = ComparePlan { policies, oracle: OracleRow::OnModels, runs: Some(runs), ..asked.plan.clone() };
     let tables = compare::run(&plan, progress)?;
     let Some(report) = tables.first().map(Report::of) else { return Ok(()) };
     explained.others = report.rows.iter().map(|row| other(&report, row, &ours)).collect();

@@ -4,7 +4,7 @@
 //! be told. Never: mixed with what our policy does, which does not see these records.
 
 use crate::replay::Replay;
-use foreread_sim::workload::Kind;
+use foreread_sim::workload::RequestKind;
 use serde::{Deserialize, Serialize};
 
 /// The recorded system's readahead.
@@ -46,7 +46,7 @@ impl Recorded {
             let reads = job.requests.iter().filter(|r| r.demands());
             let page = |at: u64| at & !(foreread_sim::workload::Workload::PAGE_BYTES - 1);
             let range = |r: &foreread_sim::workload::Request| match r.kind {
-                Kind::Touch => (page(r.offset), page(r.offset) + foreread_sim::workload::Workload::PAGE_BYTES),
+                RequestKind::Touch => (page(r.offset), page(r.offset) + foreread_sim::workload::Workload::PAGE_BYTES),
                 _ => (r.offset, r.offset + r.len),
             };
             demand[job.file as usize].extend(reads.map(range));

@@ -18,7 +18,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::stats::{latency_histogram, percentile_ns, record_latency};
-use foreread_sim::workload::{Job, Kind, Workload};
+use foreread_sim::workload::{Job, RequestKind, Workload};
 use hdrhistogram::Histogram;
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -346,7 +346,7 @@ fn lane(job: &Job, next: &AtomicUsize, target: &Target<'_>) -> Result<Histogram<
     let longest = job.requests.iter().filter(|r| r.demands()).map(|r| r.len).max().unwrap_or(0);
     let mut buffer = vec![0; longest as usize];
     while let Some(request) = job.requests.get(next.fetch_add(1, Ordering::Relaxed)) {
-        if let Kind::Hint(advice) = request.kind {
+        if let RequestKind::Hint(advice) = request.kind {
             (target.advise)(job.open, advice, request.offset, request.len)?;
             continue;
         }

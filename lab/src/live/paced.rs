@@ -14,7 +14,7 @@
 use super::{LiveError, Target};
 use foreread_sim::scheduler::{Issue, JobScheduler, Step};
 use foreread_sim::stats::{latency_histogram, record_latency};
-use foreread_sim::workload::{Kind, Workload};
+use foreread_sim::workload::{RequestKind, Workload};
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -263,7 +263,7 @@ impl<'a> PacedRun<'a> {
     fn carry_out(&self, task: &Issue, buffer: &mut Vec<u8>) -> Result<(), LiveError> {
         let job = &self.workload.jobs[task.job as usize];
         let request = &job.requests[task.request];
-        if let Kind::Hint(advice) = request.kind {
+        if let RequestKind::Hint(advice) = request.kind {
             return (self.target.advise)(job.open, advice, request.offset, request.len);
         }
         let len = request.len as usize;

@@ -11,7 +11,7 @@
 //!
 //! Never: a model that was chosen because one more figure made a sum of squares a little smaller.
 
-use super::forms::{self, Kind, Shape};
+use super::forms::{self, DeviceKind, Shape};
 use super::measure::ROUNDS;
 use super::{Fit, Point, Spread, Tried, grid, virt};
 use foreread_sim::device::custom::ModelFile;
@@ -81,13 +81,13 @@ pub(super) fn fit(points: &[Point], in_parts: bool) -> Option<(Shape, Fit)> {
     Some((chosen.shape.clone(), fit))
 }
 
-impl Kind {
+impl DeviceKind {
     fn word(self) -> &'static str {
         match self {
-            Kind::Disk => "disk",
-            Kind::Array => "array",
-            Kind::Net(_) => "net",
-            Kind::Lanes => "lanes",
+            DeviceKind::Disk => "disk",
+            DeviceKind::Array => "array",
+            DeviceKind::Net(_) => "net",
+            DeviceKind::Lanes => "lanes",
         }
     }
 }
@@ -280,7 +280,7 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
     let slopes: Vec<SlopeFile> = starts.zip(&alone.ns_per_kib).map(slope).collect();
     let rate = |ns_per_kib: f64| (1024e9 / ns_per_kib.max(1.024)).round().clamp(1e3, 1e12) as u64;
     match (shape.kind, shape.deep) {
-        (Kind::Net(tail), Some(deep)) => {
+        (DeviceKind::Net(tail), Some(deep)) => {
             let connection = rate(alone.ns_per_kib[0]);
             let link = rate(deep.gate_ns_per_kib).max(connection);
             let rtt_ns = command_ns.max(1);
@@ -296,12 +296,12 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
                 whole_answers: false,
             });
         }
-        (Kind::Lanes, Some(deep)) => {
+        (DeviceKind::Lanes, Some(deep)) => {
             let (gate_ns, gate_ps_per_kib) = (whole(deep.gate_ns), ps(deep.gate_ns_per_kib));
             let lanes = deep.lanes;
             file.lanes = Some(LanesFile { lanes, command_ns, max_transfer_bytes, gate_ns, gate_ps_per_kib, slopes });
         }
-        (Kind::Array, _) => {
+        (DeviceKind::Array, _) => {
             let rows = [(1, alone.command_ns), (2, alone.command_ns + shape.random_ns)];
             let overhead = rows.map(|(from_readers, ns)| OverheadFile { from_readers, ns: whole(ns) }).into();
             file.array = Some(ArrayFile { ps_per_kib: ps(alone.ns_per_kib[0]), overhead });

@@ -31,7 +31,7 @@ pub(super) struct Shape {
     /// Several at once.
     pub deep: Option<Deep>,
     /// Which device it becomes.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Figures that were fitted.
     pub parameters: u32,
 }
@@ -49,7 +49,7 @@ pub(super) struct Deep {
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum DeviceKind {
     Disk,
     Array,
     /// With the 99th percentile of its round trip / the median.
@@ -85,12 +85,12 @@ impl Shape {
         let most = self.alone.form.max_transfer_bytes;
         let transfers = if most == u64::MAX { String::new() } else { format!(", transfers of {}K", most >> 10) };
         let kind = match self.kind {
-            Kind::Disk => "disk",
-            Kind::Array => "array",
-            Kind::Net(_) => "net",
-            Kind::Lanes => "lanes",
+            DeviceKind::Disk => "disk",
+            DeviceKind::Array => "array",
+            DeviceKind::Net(_) => "net",
+            DeviceKind::Lanes => "lanes",
         };
-        let gate = self.deep.filter(|_| self.kind == Kind::Lanes).is_some_and(|d| d.gate_ns > 0.0);
+        let gate = self.deep.filter(|_| self.kind == DeviceKind::Lanes).is_some_and(|d| d.gate_ns > 0.0);
         format!("{kind}{}{slopes}{transfers}", if gate { " with a gate" } else { "" })
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn alone(form: &AloneForm, points: &[&Point]) -> Option<Alone> {
 pub(super) fn disk(form: &AloneForm, points: &[&Point]) -> Option<Shape> {
     let alone = alone(form, points)?;
     let parameters = 2 + 2 * form.knees.len() as u32 + u32::from(form.max_transfer_bytes < u64::MAX);
-    Some(Shape { alone, random_ns: 0.0, deep: None, kind: Kind::Disk, parameters })
+    Some(Shape { alone, random_ns: 0.0, deep: None, kind: DeviceKind::Disk, parameters })
 }
 
 /// One after the other, with an overhead for reads at random.
@@ -128,7 +128,7 @@ pub(super) fn array(points: &[&Point]) -> Option<Shape> {
     let targets: Vec<f64> = shallow.iter().map(|p| ns_of(p)).collect();
     let found = relative_least_squares(&rows, &targets)?;
     let alone = Alone { form, command_ns: found[0], ns_per_kib: vec![found[1]] };
-    Some(Shape { alone, random_ns: found[2], deep: None, kind: Kind::Array, parameters: 3 })
+    Some(Shape { alone, random_ns: found[2], deep: None, kind: DeviceKind::Array, parameters: 3 })
 }
 
 /// Several at once over a link. Only for sources that deliver the bytes of a read in parts.
@@ -140,7 +140,7 @@ pub(super) fn net(points: &[&Point]) -> Option<Shape> {
     let tail = smallest.latency_p99_us.map(|p99| p99 / smallest.latency_us.median).filter(|ratio| *ratio > TAIL);
     let deep = share(&alone, points, false)?;
     let parameters = 4 + u32::from(tail.is_some());
-    Some(Shape { alone, random_ns: 0.0, deep: Some(deep), kind: Kind::Net(tail), parameters })
+    Some(Shape { alone, random_ns: 0.0, deep: Some(deep), kind: DeviceKind::Net(tail), parameters })
 }
 
 /// Several at once behind a gate, which has a part that does not depend on the length if `gate`.
@@ -148,7 +148,7 @@ pub(super) fn lanes(form: &AloneForm, gate: bool, points: &[&Point]) -> Option<S
     let disk = disk(form, points)?;
     let deep = share(&disk.alone, points, gate)?;
     let parameters = disk.parameters + 2 + u32::from(gate);
-    Some(Shape { deep: Some(deep), kind: Kind::Lanes, parameters, ..disk })
+    Some(Shape { deep: Some(deep), kind: DeviceKind::Lanes, parameters, ..disk })
 }
 
 /// The gate through the best throughput of each size that was read at several depths, and the lanes that fit best.
@@ -180,8 +180,13 @@ fn share(alone: &Alone, points: &[&Point], gate: bool) -> Option<Deep> {
     };
     let with = |lanes| Deep { lanes, gate_ns: found[1], gate_ns_per_kib: found[0] };
     let squares = |deep_with: Deep| -> f64 {
-        let shape =
-            Shape { alone: alone.clone(), random_ns: 0.0, deep: Some(deep_with), kind: Kind::Lanes, parameters: 0 };
+        let shape = Shape {
+            alone: alone.clone(),
+            random_ns: 0.0,
+            deep: Some(deep_with),
+            kind: DeviceKind::Lanes,
+            parameters: 0,
+        };
         let error =
             |p: &&Point| (shape.mb_per_s(p.pattern, p.request_bytes, p.depth) / p.throughput_mb_s.median).ln().powi(2);
         deep.iter().map(error).sum()

@@ -28,7 +28,7 @@ mod virt;
 pub use error::ProbeError;
 pub use foreread_sim::device::custom::Pattern;
 pub use page::page;
-pub use run::{Asked, Found, Where, model_toml, probe};
+pub use run::{ProbeOptions, ProbeOutcome, ProbeTarget, model_toml, probe};
 pub(crate) use settings::{Disk, disk_of, disk_of_number};
 pub use table::render;
 

@@ -19,9 +19,9 @@ const AT_ONCE: u32 = 32;
 
 /// What is to be probed.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ProbeOptions {
     /// Where.
-    pub source: Where,
+    pub source: ProbeTarget,
     /// How long it may take, about.
     pub seconds: f64,
     /// Only this many bytes from the start on.
@@ -32,7 +32,7 @@ pub struct Asked {
 
 /// A place to probe.
 #[derive(Clone, Debug)]
-pub enum Where {
+pub enum ProbeTarget {
     /// A file or block device.
     File(PathBuf),
     /// A device model.
@@ -41,7 +41,7 @@ pub enum Where {
 
 /// What was found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ProbeOutcome {
     /// For people and for JSON.
     pub probe: Probe,
     /// For `--on model:FILE.toml`.
@@ -52,11 +52,11 @@ pub struct Found {
 ///
 /// # Errors
 /// See [`ProbeError`].
-pub fn probe(asked: &Asked, progress: &mut dyn Progress) -> Result<Found, ProbeError> {
+pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeOutcome, ProbeError> {
     let most = asked.size_bytes.unwrap_or(u64::MAX);
     let mut station = match &asked.source {
-        Where::File(path) => Station::Live(live::Live::open(path, most)?),
-        Where::Model(preset) => Station::Model(preset, preset.capacity_bytes.min(most)),
+        ProbeTarget::File(path) => Station::Live(live::Live::open(path, most)?),
+        ProbeTarget::Model(preset) => Station::Model(preset, preset.capacity_bytes.min(most)),
     };
     let mut about = About::of(asked, &station)?;
     if let Some(asked) = asked.size_bytes.filter(|asked| *asked > about.capacity_bytes) {
@@ -67,7 +67,7 @@ pub fn probe(asked: &Asked, progress: &mut dyn Progress) -> Result<Found, ProbeE
     let measured = measure(&mut station, asked.seconds, progress)?;
     let host = match (&station, &asked.source) {
         (Station::Live(live), _) => live.host_ns_per_kib()?,
-        (_, Where::Model(preset)) => Spread::of(&[preset.host_ns_per_kib as f64]).unwrap_or(Spread::ZERO),
+        (_, ProbeTarget::Model(preset)) => Spread::of(&[preset.host_ns_per_kib as f64]).unwrap_or(Spread::ZERO),
         _ => Spread::ZERO,
     };
     found(asked, &station, about, measured, host)
@@ -85,9 +85,9 @@ struct About {
 }
 
 impl About {
-    fn of(asked: &Asked, station: &Station) -> Result<About, ProbeError> {
+    fn of(asked: &ProbeOptions, station: &Station) -> Result<About, ProbeError> {
         match (&asked.source, station) {
-            (Where::File(path), Station::Live(live)) => {
+            (ProbeTarget::File(path), Station::Live(live)) => {
                 let direct = live.source().is_direct();
                 let source = format!("file:{}", path.display());
                 if !direct && !asked.buffered {
@@ -111,7 +111,7 @@ impl About {
                     notes,
                 })
             }
-            (Where::Model(preset), _) => Ok(About {
+            (ProbeTarget::Model(preset), _) => Ok(About {
                 source: format!("model:{}", preset.name),
                 how: "virtual time".to_string(),
                 capacity_bytes: preset.capacity_bytes,
@@ -120,20 +120,22 @@ impl About {
                 disk: None,
                 notes: Vec::new(),
             }),
-            (Where::File(path), Station::Model(..)) => Err(ProbeError::Cached { place: path.display().to_string() }),
+            (ProbeTarget::File(path), Station::Model(..)) => {
+                Err(ProbeError::Cached { place: path.display().to_string() })
+            }
         }
     }
 }
 
 fn found(
-    asked: &Asked,
+    asked: &ProbeOptions,
     station: &Station,
     about: About,
     measured: Measured,
     host: Spread,
-) -> Result<Found, ProbeError> {
+) -> Result<ProbeOutcome, ProbeError> {
     let Measured { mut points, in_parts, seconds, left_out } = measured;
-    let is_model = matches!(asked.source, Where::Model(_));
+    let is_model = matches!(asked.source, ProbeTarget::Model(_));
     let (shape, mut fit) = fit::fit(&points, in_parts).ok_or(ProbeError::Small { bytes: station.span() })?;
     let date = (!is_model).then(live::today);
     let noise = noise(&points);
@@ -184,7 +186,7 @@ fn found(
         fit,
         advice,
     };
-    Ok(Found { probe, model })
+    Ok(ProbeOutcome { probe, model })
 }
 
 /// What a reader of the figures must know.

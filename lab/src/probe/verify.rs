@@ -11,7 +11,7 @@
 //! pair that the measurement cannot tell apart.
 
 use super::settings;
-use crate::compare::{self, CompareError, Plan, Where};
+use crate::compare::{self, CompareError, CompareOn, ComparePlan};
 use crate::report::{Progress, Report};
 use foreread_core::policy::PolicyDraft;
 use foreread_sim::device::custom;
@@ -93,17 +93,17 @@ pub fn verify(
     // Before minutes are spent on the source.
     custom::find(model)?;
     let policies = policies(settings::present(&path));
-    let plan = |on: Where| Plan {
+    let plan = |on: CompareOn| ComparePlan {
         workload: workload.clone(),
         on: Some(on),
         policies: policies.clone(),
         runs,
         seed: 1,
         size_bytes,
-        ..Plan::default()
+        ..ComparePlan::default()
     };
-    let real = compare::run(&plan(Where::File(path)), progress)?;
-    let simulated = compare::run(&plan(Where::Model(model.to_string())), progress)?;
+    let real = compare::run(&plan(CompareOn::File(path)), progress)?;
+    let simulated = compare::run(&plan(CompareOn::Model(model.to_string())), progress)?;
     let reports = |tables: &[crate::report::Table]| tables.iter().map(Report::of).collect::<Vec<_>>();
     Ok(compared(&reports(&real), &reports(&simulated)))
 }

@@ -5,14 +5,14 @@
 use crate::tracefs::format::{EventFormat, Field};
 use crate::tracefs::{Instance, TracefsError};
 use foreread_trace::follow::call::{Call, ENTRIES};
-use foreread_trace::follow::event::{Event, Place, What};
+use foreread_trace::follow::event::{Event, FileKey, What};
 
 /// `IOCB_WRITE`, as the format of `iomap_dio_rw_begin` has it.
 const IOCB_WRITE: u64 = 1 << 18;
 
 /// The events beside the calls, and what each becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EventKind {
     Enter(Call),
     Exit(Call),
     Pages,
@@ -29,17 +29,17 @@ enum Kind {
 }
 
 /// Event, fields in the order of [`What`].
-const OTHERS: &[(&str, Kind, &[&str])] = &[
-    ("filemap/mm_filemap_get_pages", Kind::Pages, &["s_dev", "i_ino", "index", "last_index"]),
-    ("filemap/mm_filemap_map_pages", Kind::Mapped, &["s_dev", "i_ino", "index", "last_index"]),
-    ("filemap/mm_filemap_fault", Kind::Fault, &["s_dev", "i_ino", "index"]),
-    ("filemap/mm_filemap_add_to_page_cache", Kind::Folio, &["s_dev", "i_ino", "index", "order"]),
-    ("exceptions/page_fault_user", Kind::Address, &["address"]),
-    ("exceptions/page_fault_kernel", Kind::Address, &["address"]),
-    ("iomap/iomap_dio_rw_begin", Kind::Direct, &["dev", "ino", "pos", "count", "isize", "ki_flags"]),
-    ("task/task_newtask", Kind::Born, &["pid", "clone_flags"]),
-    ("sched/sched_process_exit", Kind::Gone, &["pid"]),
-    ("sched/sched_process_exec", Kind::Exec, &["old_pid"]),
+const OTHERS: &[(&str, EventKind, &[&str])] = &[
+    ("filemap/mm_filemap_get_pages", EventKind::Pages, &["s_dev", "i_ino", "index", "last_index"]),
+    ("filemap/mm_filemap_map_pages", EventKind::Mapped, &["s_dev", "i_ino", "index", "last_index"]),
+    ("filemap/mm_filemap_fault", EventKind::Fault, &["s_dev", "i_ino", "index"]),
+    ("filemap/mm_filemap_add_to_page_cache", EventKind::Folio, &["s_dev", "i_ino", "index", "order"]),
+    ("exceptions/page_fault_user", EventKind::Address, &["address"]),
+    ("exceptions/page_fault_kernel", EventKind::Address, &["address"]),
+    ("iomap/iomap_dio_rw_begin", EventKind::Direct, &["dev", "ino", "pos", "count", "isize", "ki_flags"]),
+    ("task/task_newtask", EventKind::Born, &["pid", "clone_flags"]),
+    ("sched/sched_process_exit", EventKind::Gone, &["pid"]),
+    ("sched/sched_process_exec", EventKind::Exec, &["old_pid"]),
 ];
 
 /// A folio of one page says nothing that its page does not; there may be one for every 4 KiB that is read.
@@ -48,9 +48,9 @@ const LARGE_FOLIOS: &str = "order > 0";
 const MAX_ORDER: u64 = 13;
 
 /// The kernel's own decisions, which are recorded on demand.
-const DECISIONS: &[(&str, Kind, &[&str])] = &[
-    ("readahead/page_cache_ra_order", Kind::Ahead, &["s_dev", "i_ino", "index", "size"]),
-    ("readahead/page_cache_ra_unbounded", Kind::AheadByPage, &["s_dev", "i_ino", "index", "nr_to_read"]),
+const DECISIONS: &[(&str, EventKind, &[&str])] = &[
+    ("readahead/page_cache_ra_order", EventKind::Ahead, &["s_dev", "i_ino", "index", "size"]),
+    ("readahead/page_cache_ra_unbounded", EventKind::AheadByPage, &["s_dev", "i_ino", "index", "nr_to_read"]),
 ];
 
 /// Without these nothing can be said of a read.
@@ -64,7 +64,7 @@ pub const NEEDED: &[&str] = &[
 
 /// How to read an event.
 pub(super) struct Known {
-    kind: Kind,
+    kind: EventKind,
     fields: Vec<Field>,
 }
 
@@ -88,8 +88,8 @@ impl Decoder {
         let mut decoder = Decoder::default();
         for entry in ENTRIES {
             for (side, kind, wanted, filter) in [
-                ("enter", Kind::Enter(entry.call), true, entry.filter),
-                ("exit", Kind::Exit(entry.call), entry.exit, None),
+                ("enter", EventKind::Enter(entry.call), true, entry.filter),
+                ("exit", EventKind::Exit(entry.call), entry.exit, None),
             ] {
                 let name = format!("syscalls/sys_{side}_{}", entry.name);
                 if wanted && let Some(format) = instance.enable(&name, filter)? {
@@ -110,8 +110,8 @@ impl Decoder {
                 decoder.missing.push((*name).to_string());
                 continue;
             };
-            instance.enable(name, (*kind == Kind::Folio).then_some(LARGE_FOLIOS))?;
-            if *kind == Kind::Exec {
+            instance.enable(name, (*kind == EventKind::Folio).then_some(LARGE_FOLIOS))?;
+            if *kind == EventKind::Exec {
                 decoder.exec = format.field("filename").map(|field| (format.id, field.clone()));
             }
             decoder.know(&format, *kind, fields);
@@ -119,7 +119,7 @@ impl Decoder {
         Ok(decoder)
     }
 
-    fn know(&mut self, format: &EventFormat, kind: Kind, fields: Vec<Field>) {
+    fn know(&mut self, format: &EventFormat, kind: EventKind, fields: Vec<Field>) {
         let id = usize::from(format.id);
         if self.known.len() <= id {
             self.known.resize_with(id + 1, || None);
@@ -155,24 +155,24 @@ impl Decoder {
     }
 }
 
-fn what(kind: Kind, values: [u64; 6]) -> Option<What> {
+fn what(kind: EventKind, values: [u64; 6]) -> Option<What> {
     let [a, b, c, d, e, f] = values;
-    let place = Place { dev: a as u32, ino: b };
+    let place = FileKey { dev: a as u32, ino: b };
     Some(match kind {
-        Kind::Enter(call) => What::Enter(call, values),
-        Kind::Exit(call) => What::Exit(call, a as i64),
-        Kind::Pages => What::Pages(place, c, d),
-        Kind::Mapped => What::Mapped(place, c, d),
-        Kind::Fault => What::Fault(place, c),
-        Kind::Folio if d > MAX_ORDER => return None,
-        Kind::Folio => What::Folio(place, c, 1 << d),
-        Kind::Address => What::Address(a),
-        Kind::Direct if f & IOCB_WRITE != 0 => return None,
-        Kind::Direct => What::Direct(place, c, d, e),
-        Kind::Born => What::Born(a as u32, b),
-        Kind::Gone => What::Gone,
-        Kind::Exec => What::Exec(a as u32),
-        Kind::Ahead => What::Ahead(place, c, d),
-        Kind::AheadByPage => What::AheadByPage(place, c, d),
+        EventKind::Enter(call) => What::Enter(call, values),
+        EventKind::Exit(call) => What::Exit(call, a as i64),
+        EventKind::Pages => What::Pages(place, c, d),
+        EventKind::Mapped => What::Mapped(place, c, d),
+        EventKind::Fault => What::Fault(place, c),
+        EventKind::Folio if d > MAX_ORDER => return None,
+        EventKind::Folio => What::Folio(place, c, 1 << d),
+        EventKind::Address => What::Address(a),
+        EventKind::Direct if f & IOCB_WRITE != 0 => return None,
+        EventKind::Direct => What::Direct(place, c, d, e),
+        EventKind::Born => What::Born(a as u32, b),
+        EventKind::Gone => What::Gone,
+        EventKind::Exec => What::Exec(a as u32),
+        EventKind::Ahead => What::Ahead(place, c, d),
+        EventKind::AheadByPage => What::AheadByPage(place, c, d),
     })
 }

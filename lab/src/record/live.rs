@@ -12,7 +12,7 @@ use super::names::{Finder, place_of};
 use super::{Before, Captured, RecordError, SwitchedOff};
 use crate::tracefs::{self, Instance};
 use foreread_trace::follow::Inherited;
-use foreread_trace::follow::event::Place;
+use foreread_trace::follow::event::FileKey;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
@@ -36,7 +36,7 @@ const FIRST_BUFFER_KB: u64 = 8 << 10;
 
 /// What to record.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RecordOptions {
     /// What is to be followed.
     pub target: Target,
     /// Memory for events that wait to be taken, of all CPUs together.
@@ -84,7 +84,7 @@ fn now_ns() -> u64 {
 ///
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, no such command or process.
-pub fn start(asked: &Asked) -> Result<Running, RecordError> {
+pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
     let root = tracefs::root()?;
     if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
         return Err(RecordError::Kernel((*missing).to_string()));
@@ -241,7 +241,7 @@ fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
 /// Takes away positions that may be shared: descriptors of one file at one place may be of one open description (fork,
 /// dup), and nothing in /proc says so. What moves one then moves the other unseen.
 fn unsure(before: &mut [Before]) {
-    let mut times: HashMap<(Place, u64), u32> = HashMap::new();
+    let mut times: HashMap<(FileKey, u64), u32> = HashMap::new();
     let key = |one: &Inherited| one.place.zip(one.position);
     for key in before.iter().flat_map(|one| &one.descriptors).filter_map(key) {
         *times.entry(key).or_default() += 1;

@@ -17,8 +17,8 @@ mod tests;
 use crate::tracefs::{Stats, TracefsError};
 use drain::{Merge, Spill};
 use event::Decoder;
-use foreread_trace::error::Place as At;
-use foreread_trace::follow::event::Place;
+use foreread_trace::error::TracePosition;
+use foreread_trace::follow::event::FileKey;
 use foreread_trace::follow::{Counts, Follow, Inherited, Learned, Names};
 use foreread_trace::formats::step::{self, Step};
 use foreread_trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
@@ -156,7 +156,7 @@ impl Captured {
         let (learned, places, counts) = first.follow.learned();
         let nameless = self.finder.search(&places, self.until_unix_ns) as u64;
         let left_out = LeftOut::default();
-        let named: HashMap<Place, FileInfo> = places.iter().map(|place| (*place, self.info(*place))).collect();
+        let named: HashMap<FileKey, FileInfo> = places.iter().map(|place| (*place, self.info(*place))).collect();
         let names: Names = Box::new(move |place| named.get(&place).cloned().unwrap_or_default());
         let header = self.header(&counts, nameless);
         let (files, event_bytes) = (places.len() as u64, self.spill.bytes);
@@ -166,7 +166,7 @@ impl Captured {
         Ok(Understood { header, items, left_out, counts, files, nameless, events, event_bytes, event_ns })
     }
 
-    fn info(&self, place: Place) -> FileInfo {
+    fn info(&self, place: FileKey) -> FileInfo {
         match self.finder.get(place) {
             Some(named) => FileInfo { name: named.path.display().to_string(), size: Some(named.size) },
             None => {
@@ -179,14 +179,14 @@ impl Captured {
     fn steps(&self, known: Learned, names: Names, left_out: LeftOut, path: &Path) -> Result<Events, TraceError> {
         let mut follow = Follow::new(known, names, left_out);
         follow.settled(self.settled_ns);
-        let many = |(what, remedy): (&str, &str)| TraceError::new(path, At::Whole, what, remedy);
+        let many = |(what, remedy): (&str, &str)| TraceError::new(path, TracePosition::Whole, what, remedy);
         for one in &self.before {
             match one.shares {
                 Some(leader) => follow.share(leader, one.thread).map_err(many)?,
                 None => follow.inherit(one.thread, &one.descriptors, one.ignored).map_err(many)?,
             }
         }
-        let merge = self.spill.events().map_err(|error| TraceError::io(path, At::Whole, &error))?;
+        let merge = self.spill.events().map_err(|error| TraceError::io(path, TracePosition::Whole, &error))?;
         Ok(Events { follow, merge, decoder: Arc::clone(&self.decoder), path: path.to_path_buf(), number: 0 })
     }
 
@@ -237,10 +237,12 @@ struct Events {
 impl Step for Events {
     fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError> {
         let next = self.merge.next(&self.decoder);
-        match next.map_err(|error| TraceError::io(&self.path, At::Whole, &error))? {
+        match next.map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))? {
             Some(event) => {
                 self.number += 1;
-                let wrong = |(what, _): (&str, &str)| TraceError::new(&self.path, At::Record(self.number), what, WRONG);
+                let wrong = |(what, _): (&str, &str)| {
+                    TraceError::new(&self.path, TracePosition::Record(self.number), what, WRONG)
+                };
                 self.follow.event(&event, out).map_err(wrong)?;
                 Ok(true)
             }

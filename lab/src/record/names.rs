@@ -8,7 +8,7 @@
 //! A name is taken only where device and inode agree, and where the file is no younger than the recording: a
 //! number is given again. Never: more entries of folders than the limit, or a link followed while searching.
 
-use foreread_trace::follow::event::Place;
+use foreread_trace::follow::event::FileKey;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
@@ -45,18 +45,18 @@ pub struct Named {
 /// The names that were found.
 #[derive(Debug, Default)]
 pub struct Finder {
-    found: HashMap<Place, Named>,
+    found: HashMap<FileKey, Named>,
     /// Folders where a search may begin.
     roots: Vec<PathBuf>,
 }
 
 /// A search under way.
 struct Search {
-    missing: HashSet<Place>,
+    missing: HashSet<FileKey>,
     /// Where the files are: no other is searched.
     devices: HashSet<u32>,
     /// Folders that were looked at.
-    seen: HashSet<Place>,
+    seen: HashSet<FileKey>,
     until_unix_ns: i128,
     entries: u64,
 }
@@ -72,9 +72,9 @@ fn device(dev: u64) -> u32 {
 
 /// The file at `path`, links followed, if it is one that can be read ahead.
 #[must_use]
-pub fn place_of(path: &Path) -> Option<(Place, u64)> {
+pub fn place_of(path: &Path) -> Option<(FileKey, u64)> {
     let meta = fs::metadata(path).ok()?;
-    meta.is_file().then(|| (Place { dev: device(meta.dev()), ino: meta.ino() }, meta.len()))
+    meta.is_file().then(|| (FileKey { dev: device(meta.dev()), ino: meta.ino() }, meta.len()))
 }
 
 impl Finder {
@@ -87,7 +87,7 @@ impl Finder {
 
     /// The name of a file.
     #[must_use]
-    pub fn get(&self, place: Place) -> Option<&Named> {
+    pub fn get(&self, place: FileKey) -> Option<&Named> {
         self.found.get(&place)
     }
 
@@ -126,7 +126,7 @@ impl Finder {
 
     /// Searches for the files of `wanted` that have no name yet; gives how many have none in the end. A file that was
     /// made after `until_unix_ns` is another one.
-    pub fn search(&mut self, wanted: &[Place], until_unix_ns: i128) -> usize {
+    pub fn search(&mut self, wanted: &[FileKey], until_unix_ns: i128) -> usize {
         let missing = wanted.iter().copied().filter(|place| !self.found.contains_key(place)).collect();
         let devices = wanted.iter().map(|place| place.dev).collect();
         let mut search = Search { missing, devices, seen: HashSet::new(), until_unix_ns, entries: 0 };
@@ -157,7 +157,7 @@ impl Finder {
                 return;
             }
             let Ok(meta) = fs::metadata(&folder) else { continue };
-            let here = Place { dev: device(meta.dev()), ino: meta.ino() };
+            let here = FileKey { dev: device(meta.dev()), ino: meta.ino() };
             if !meta.is_dir() {
                 self.take(here, &folder, search);
                 continue;
@@ -174,7 +174,7 @@ impl Finder {
                 if kind.is_dir() && deep {
                     folders.push_back(entry.path());
                 } else if kind.is_file() {
-                    let place = Place { dev: here.dev, ino: entry.ino() };
+                    let place = FileKey { dev: here.dev, ino: entry.ino() };
                     if search.missing.contains(&place) {
                         self.take(place, &entry.path(), search);
                     }
@@ -183,13 +183,13 @@ impl Finder {
         }
     }
 
-    fn take(&mut self, place: Place, path: &Path, search: &mut Search) {
+    fn take(&mut self, place: FileKey, path: &Path, search: &mut Search) {
         if !search.missing.contains(&place) {
             return;
         }
         let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let Ok(stat) = statx(CWD, path, AtFlags::empty(), flags) else { return };
-        let now = Place { dev: (stat.stx_dev_major << 20) | stat.stx_dev_minor, ino: stat.stx_ino };
+        let now = FileKey { dev: (stat.stx_dev_major << 20) | stat.stx_dev_minor, ino: stat.stx_ino };
         let born = i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec);
         let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
         let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;

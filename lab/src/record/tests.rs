@@ -3,7 +3,7 @@
 //!
 //! Needs root, tracefs and python3, else it is skipped. Never: a row of the list that no step of the program needs.
 
-use super::live::{Asked, Target, start};
+use super::live::{RecordOptions, Target, start};
 use super::names::place_of;
 use super::{Captured, RecordError};
 use foreread_core::event::Advice;
@@ -210,7 +210,7 @@ fn every_call_of_the_list_is_recorded_and_needed() {
     std::fs::write(folder.join("map"), vec![9; 1 << 18]).expect("room");
     let words = ["python3", "-S", "-c", PROGRAM, folder.to_str().expect("UTF-8")].map(std::ffi::OsString::from);
     let target = Target::Command(words.to_vec());
-    let asked = Asked { target, buffer_bytes: 16 << 20, decisions: false, folder: folder.to_path_buf() };
+    let asked = RecordOptions { target, buffer_bytes: 16 << 20, decisions: false, folder: folder.to_path_buf() };
     let mut running = match start(&asked) {
         Ok(running) => running,
         Err(RecordError::Tracefs(error)) => return println!("skipped: needs root and tracefs ({error})"),

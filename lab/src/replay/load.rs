@@ -6,7 +6,7 @@
 use foreread_core::event::Advice;
 use foreread_core::machine::MAX_IDS;
 use foreread_sim::workload::Workload;
-use foreread_trace::error::Place;
+use foreread_trace::error::TracePosition;
 use foreread_trace::{After, Flags, Header, Import, Item, Level, Op, Record, TraceError};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -165,7 +165,7 @@ fn load_at_most(most: u64, name: &str, import: Import, part: &Part) -> Result<Lo
 }
 
 fn whole(name: &str, what: impl Into<String>, remedy: &str) -> TraceError {
-    TraceError::new(Path::new(name), Place::Whole, what, remedy)
+    TraceError::new(Path::new(name), TracePosition::Whole, what, remedy)
 }
 
 #[derive(Default)]

@@ -30,7 +30,7 @@ const WARNINGS: usize = 2;
 #[must_use]
 pub fn advise(reports: &[Report]) -> String {
     let Some(first) = reports.first() else { return String::new() };
-    let place = Place { reports, source: &first.source };
+    let place = SourceTables { reports, source: &first.source };
     let mut pairs = reports.iter().flat_map(|r| &r.comparisons).peekable();
     if pairs.peek().is_some() && pairs.all(|c| c.p_value.is_none()) {
         return place.untested();
@@ -60,7 +60,7 @@ pub fn by_source(reports: &[Report]) -> Vec<&[Report]> {
 }
 
 /// The tables of one source.
-struct Place<'a> {
+struct SourceTables<'a> {
     reports: &'a [Report],
     source: &'a str,
 }
@@ -74,7 +74,7 @@ struct Choice<'a> {
     overfetch: f64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> SourceTables<'a> {
     /// The best policy that is in every table; the leaner one of two that are as fast.
     fn choose(&self) -> Option<Choice<'a>> {
         let candidates = self.reports[0].rows.iter().filter(|r| r.kind.is_choice());

@@ -18,7 +18,7 @@
 
 use super::published::bhattacharya_2003::{AIO, BATCH, DEPTH, FILE_BYTES, RECORD, RUN_MIB, TIMES_VANILLA};
 use super::runs::{Ask, Runs, bytes_per_s, mean, over};
-use super::{Kind, Paper, ReproduceError, Row, Table};
+use super::{FigureKind, Paper, ReproduceError, Row, Table};
 use foreread_sim::device::hdd::{BufferModel, HddModel};
 use foreread_sim::device::presets::{Model, Preset};
 use std::sync::OnceLock;
@@ -98,13 +98,15 @@ fn printed() -> Table {
     for (label, mib_per_s, seconds) in AIO {
         let text = format!("{mib_per_s:.2}");
         let row = Row::new(label, "MB/s of the seconds", Some(mib_per_s), Some(RUN_MIB / seconds));
-        rows.push(row.digits(Kind::Formula, &text));
+        rows.push(row.digits(FigureKind::Formula, &text));
     }
     let ours = AIO[FIXED].1 / AIO[VANILLA].1;
     let row = Row::new("fixed / sync", "times", TIMES_VANILLA.parse().ok(), Some(ours));
-    rows.push(row.digits(Kind::Formula, TIMES_VANILLA));
+    rows.push(row.digits(FigureKind::Formula, TIMES_VANILLA));
     let reads = (RUN_MIB * f64::from(1 << 20)) as u64;
-    rows.push(Row::new("all", "bytes of a run", Some(FILE_BYTES as f64), Some(reads as f64)).within(Kind::Input, 0.0));
+    rows.push(
+        Row::new("all", "bytes of a run", Some(FILE_BYTES as f64), Some(reads as f64)).within(FigureKind::Input, 0.0),
+    );
     Table::new(PAPER, "what the printed figures make of each other", rows)
 }
 
@@ -114,9 +116,9 @@ fn fits(once: &[Did; 4], again: &[Did; 4]) -> Vec<Row> {
     for ((label, mib_per_s, _), did) in AIO.into_iter().zip(once) {
         let row = Row::new(label, "MiB/s", Some(mib_per_s), did.mib_per_s);
         rows.push(match label {
-            "direct" => row.within(Kind::LeftOut, LEFT_OUT).because(DIRECT).known(),
-            "sync" => row.within(Kind::Fit, FIT).because(SYNC),
-            _ => row.within(Kind::Fit, FIT),
+            "direct" => row.within(FigureKind::LeftOut, LEFT_OUT).because(DIRECT).known(),
+            "sync" => row.within(FigureKind::Fit, FIT).because(SYNC),
+            _ => row.within(FigureKind::Fit, FIT),
         });
     }
     for (at, (label, mib_per_s, _)) in AIO.into_iter().enumerate() {
@@ -140,7 +142,7 @@ fn causes(once: &[Did; 4], batches: &[Did; 4], hits: &[Did; 4]) -> Vec<Row> {
         let pages = if at == FIXED || label == "direct" { whole } else { 1.0 };
         let row = Row::new(label, "pages of a command", Some(pages), once[at].pages);
         rows.push(match label {
-            "broken" | "fixed" => row.within(Kind::Formula, 0.05).because(PAGES),
+            "broken" | "fixed" => row.within(FigureKind::Formula, 0.05).because(PAGES),
             "direct" => row.because("past the cache there is no readahead, and a record is one command"),
             _ => row.because("the post says so of the patched tree alone; vanilla has the same rule"),
         });

@@ -15,7 +15,7 @@
 
 use super::published::wu_2010b::{BLKID, BLKID_KIB, TINY, TURNED_KIB, TURNED_PERCENT};
 use super::runs::{Ask, Runs, mean, over};
-use super::{Kind, Paper, ReproduceError, Row, Table};
+use super::{FigureKind, Paper, ReproduceError, Row, Table};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{PolicySpec, capacity::Cap};
@@ -38,7 +38,7 @@ pub fn table(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         input("the device", "kB", TINY.0 as f64 / 1e3, runs.preset("tiny-usb")?.capacity_bytes as f64 / 1e3),
         Row::new("asked for", "KiB", Some(wanted), asked_kib)
             .exact()
-            .kind(Kind::Input)
+            .kind(FigureKind::Input)
             .because("17 KiB lie in five pages of 4 KiB"),
     ];
     rows.extend(decided()?);
@@ -63,12 +63,13 @@ fn decided() -> Result<Vec<Row>, ReproduceError> {
     let windows = windows(UNCAPPED)?;
     let named = ["lseek 0, read 1024", "lseek 1536, read 16384"].into_iter().zip(BLKID).zip(&windows);
     let page = |((label, (.., published)), ours): ((&str, (u64, u64, u64)), &u64)| {
-        Row::new(label, "pages", Some(published as f64), Some(*ours as f64)).within(Kind::Blind, 0.0)
+        Row::new(label, "pages", Some(published as f64), Some(*ours as f64)).within(FigureKind::Blind, 0.0)
     };
     let mut rows: Vec<Row> = named.map(page).collect();
     let kib = |pages: u64| (pages * PAGE / 1024) as f64;
     let sum = kib(windows.iter().take(BLKID.len()).sum());
-    let row = Row::new("no cap, windows named", "KiB", Some(BLKID_KIB as f64), Some(sum)).within(Kind::Formula, 0.0);
+    let row =
+        Row::new("no cap, windows named", "KiB", Some(BLKID_KIB as f64), Some(sum)).within(FigureKind::Formula, 0.0);
     rows.push(row.because("the two windows above, in KiB"));
     let third = windows.get(BLKID.len()).map(|pages| kib(*pages));
     let row = Row::new("16kB turned into", "KiB", Some(TURNED_KIB as f64), third);
@@ -80,7 +81,7 @@ fn decided() -> Result<Vec<Row>, ReproduceError> {
 }
 
 fn input(label: &str, column: &str, published: f64, ours: f64) -> Row {
-    Row::new(label, column, Some(published), Some(ours)).within(Kind::Input, 0.0)
+    Row::new(label, column, Some(published), Some(ours)).within(FigureKind::Input, 0.0)
 }
 
 /// KiB from the device and seconds.
@@ -93,7 +94,9 @@ fn cost(runs: &mut Runs<'_>, advice: &str, policy: &str) -> Result<[Option<f64>;
 
 /// The published rate is all that is known of the device, so the seconds say nothing that the bytes do not.
 fn bytes_are_seconds(label: &str, seconds: Option<f64>) -> Row {
-    Row::new(label, "s", None, seconds).kind(Kind::Input).because("the published rate is the model: bytes are seconds")
+    Row::new(label, "s", None, seconds)
+        .kind(FigureKind::Input)
+        .because("the published rate is the model: bytes are seconds")
 }
 
 /// Pages of each window that the policy asks for.

@@ -15,7 +15,7 @@ use super::published::crume_2014::{
     MAX_BYTES, Pair, SIGMAS, SINGLE_SECTORS, STRATEGIES, TRIGGER, WORKLOADS, Workload, pairs,
 };
 use super::runs::{Ask, Runs, mean, over, time_s};
-use super::{Kind, Paper, ReproduceError, Row, Table};
+use super::{FigureKind, Paper, ReproduceError, Row, Table};
 use crate::report;
 use foreread_core::policy;
 use foreread_core::units::parse_size;
@@ -72,7 +72,7 @@ fn settings() -> Result<Table, ReproduceError> {
         ] {
             let Some(param) = params.iter().find(|param| param.key == key) else { continue };
             let ours = parse_size(param.default).ok().map(|value| value as f64);
-            rows.push(Row::new(name, column, Some(published as f64), ours).within(Kind::Input, 0.0));
+            rows.push(Row::new(name, column, Some(published as f64), ours).within(FigureKind::Input, 0.0));
         }
     }
     let refused = |error: policy::SpecError| ReproduceError::Asked(error.to_string());
@@ -80,7 +80,7 @@ fn settings() -> Result<Table, ReproduceError> {
     let boot = boot.build(boot.info.least_bytes, 1).map_err(refused)?;
     let single = boot.jobs.iter().flat_map(|job| &job.requests).filter(|r| r.len == 512).count();
     let row = Row::new("boot-ide", "reads of a sector", Some(SINGLE_SECTORS as f64), Some(single as f64));
-    rows.push(row.within(Kind::Input, 0.001).because("50,002, so that all other reads can be whole pages"));
+    rows.push(row.within(FigureKind::Input, 0.001).because("50,002, so that all other reads can be whole pages"));
     Ok(Table::new(PAPER, "settings of the policies, and what boot-ide is made of", rows))
 }
 
@@ -88,17 +88,17 @@ fn figures(workload: &Workload, table: &report::Table) -> Table {
     let reads = mean(table, "none", |r| r.stats.demand_reads as f64);
     let mb = mean(table, "none", |r| (r.stats.demand_bytes as f64 / 1e6).round());
     let mut rows = vec![
-        Row::new("all", "read ops", Some(workload.reads as f64), reads).within(Kind::Input, 0.0),
-        Row::new("all", "read MB", Some(workload.mb as f64), mb).within(Kind::Input, 0.0),
+        Row::new("all", "read ops", Some(workload.reads as f64), reads).within(FigureKind::Input, 0.0),
+        Row::new("all", "read MB", Some(workload.mb as f64), mb).within(FigureKind::Input, 0.0),
     ];
     for ((strategy, policy), line) in STRATEGIES.into_iter().zip(&workload.lines) {
         let row = Row::new(strategy, "time, s", Some(line.time_s), time_s(table, policy));
         rows.push(match (strategy, workload.name) {
-            ("none", _) => row.within(Kind::Fit, FIT).because("the volume or the waits were fitted to it"),
+            ("none", _) => row.within(FigureKind::Fit, FIT).because("the volume or the waits were fitted to it"),
             (strategy, name) if DENSITIES.contains(&(name, strategy)) => {
-                row.within(Kind::Fit, FIT).because("how densely the zones are read was fitted to it")
+                row.within(FigureKind::Fit, FIT).because("how densely the zones are read was fitted to it")
             }
-            _ => row.within(Kind::LeftOut, LEFT_OUT).because(IN_VIEW),
+            _ => row.within(FigureKind::LeftOut, LEFT_OUT).because(IN_VIEW),
         });
         rows.push(Row::new(strategy, "margin, s", Some(line.margin_s), margin_s(table, policy)).because(MARGIN));
         let ops = mean(table, policy, |r| r.stats.ra_planned_ops as f64);
@@ -106,9 +106,9 @@ fn figures(workload: &Workload, table: &report::Table) -> Table {
         for (column, published, ours) in [("RA ops", line.ra_ops, ops), ("RA MB", line.ra_mb, mb)] {
             let row = Row::new(strategy, column, Some(published), ours);
             rows.push(match strategy {
-                "none" => row.judged(Kind::Formula, ours == Some(0.0)),
-                "plain" => row.within(Kind::Fit, FIT_AHEAD).because(STREAMS),
-                _ => row.within(Kind::LeftOut, LEFT_OUT).because(FOLLOWS),
+                "none" => row.judged(FigureKind::Formula, ours == Some(0.0)),
+                "plain" => row.within(FigureKind::Fit, FIT_AHEAD).because(STREAMS),
+                _ => row.within(FigureKind::LeftOut, LEFT_OUT).because(FOLLOWS),
             });
         }
     }
@@ -157,7 +157,7 @@ fn not_called(raw: &[report::Table]) -> Table {
         let [a, b] = [pair.slower, pair.faster].map(|at| WORKLOADS[pair.workload].lines[at].margin_s);
         let overlap = slow.zip(fast).is_some_and(|(slow, fast)| (slow - fast).abs() <= a + b);
         let row = Row::new(label, "of times, overlap", Some(published), over(slow, fast));
-        row.judged(Kind::Order, overlap).because(NOT_CALLED)
+        row.judged(FigureKind::Order, overlap).because(NOT_CALLED)
     };
     Table::new(
         PAPER,

@@ -19,7 +19,7 @@
 
 use super::published::wu_2010a::{HITS_CONSOLE, HITS_DESKTOP};
 use super::runs::{Ask, Runs, mean, over};
-use super::{Kind, Paper, ReproduceError, Row, Table};
+use super::{FigureKind, Paper, ReproduceError, Row, Table};
 use crate::report::number;
 
 const PAPER: Paper = Paper::Wu2010a;
@@ -89,7 +89,7 @@ fn around(
     for (&(kib, used, read), ours) in published.iter().zip(fitted) {
         let row = |column: &str, published: f64, ours: Option<f64>| {
             let row = Row::new(number::size(kib << 10), column, Some(published), ours);
-            row.within(Kind::Fit, FIT).because(reason)
+            row.within(FigureKind::Fit, FIT).because(reason)
         };
         rows.push(row("used, MB", used as f64, ours.used));
         rows.push(row("read, MB", read as f64, ours.read));
@@ -128,7 +128,7 @@ fn sequential(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         let same = over(last.percent(), first.percent());
         let row = Row::new(label, "of hit ratios", None, same);
         let ok = same.is_some_and(|ratio| (ratio - 1.0).abs() <= REGARDLESS);
-        rows.push(row.judged(Kind::Order, ok).because("no figure published: 'regardless'; at most 1 % apart"));
+        rows.push(row.judged(FigureKind::Order, ok).because("no figure published: 'regardless'; at most 1 % apart"));
     }
     Ok(Table::new(PAPER, "hit ratio of sequential reads", rows))
 }

@@ -1,4 +1,4 @@
-//! What a row of a reproduction is worth: its [`Kind`], and the coarser [`Role`] that follows from it.
+//! What a row of a reproduction is worth: its [`FigureKind`], and the coarser [`Role`] that follows from it.
 //!
 //! A check is a row with a verdict, and its kind says how hard it was to meet:
 //!
@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a row is worth, coarsely. The key is older than [`Kind`].
+/// What a row is worth, coarsely. The key is older than [`FigureKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -30,7 +30,7 @@ pub enum Role {
 /// What a row is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FigureKind {
     /// A check. Neither the model nor the workload was fitted to, or chosen by, any figure of the post.
     Blind,
     /// A check. The model was fitted to other rows of the same table, or its form was chosen with the table in view.
@@ -48,22 +48,29 @@ pub enum Kind {
     Shown,
 }
 
-impl Kind {
+impl FigureKind {
     /// All of them, the hardest checks first.
-    pub const ALL: [Kind; 7] =
-        [Kind::Blind, Kind::LeftOut, Kind::Formula, Kind::Order, Kind::Fit, Kind::Input, Kind::Shown];
+    pub const ALL: [FigureKind; 7] = [
+        FigureKind::Blind,
+        FigureKind::LeftOut,
+        FigureKind::Formula,
+        FigureKind::Order,
+        FigureKind::Fit,
+        FigureKind::Input,
+        FigureKind::Shown,
+    ];
 
     /// As it is written in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Blind => "blind",
-            Kind::LeftOut => "left-out",
-            Kind::Formula => "formula",
-            Kind::Order => "order",
-            Kind::Fit => "fit",
-            Kind::Input => "input",
-            Kind::Shown => "shown",
+            FigureKind::Blind => "blind",
+            FigureKind::LeftOut => "left-out",
+            FigureKind::Formula => "formula",
+            FigureKind::Order => "order",
+            FigureKind::Fit => "fit",
+            FigureKind::Input => "input",
+            FigureKind::Shown => "shown",
         }
     }
 
@@ -71,13 +78,13 @@ impl Kind {
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
-            Kind::Blind => "predicted blind",
-            Kind::LeftOut => "fitted, checked on left-out rows",
-            Kind::Formula => "formula",
-            Kind::Order => "order",
-            Kind::Fit => "fit",
-            Kind::Input => "input",
-            Kind::Shown => "shown only",
+            FigureKind::Blind => "predicted blind",
+            FigureKind::LeftOut => "fitted, checked on left-out rows",
+            FigureKind::Formula => "formula",
+            FigureKind::Order => "order",
+            FigureKind::Fit => "fit",
+            FigureKind::Input => "input",
+            FigureKind::Shown => "shown only",
         }
     }
 
@@ -85,13 +92,13 @@ impl Kind {
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
-            Kind::Blind => "no figure of the post was used to make the model or the workload",
-            Kind::LeftOut => "fitted to other rows of the table, or made with it in view",
-            Kind::Formula => "the model is the published formula or rule",
-            Kind::Order => "which is larger, or that neither is; the error is of the ratio",
-            Kind::Fit => "fitted to this figure; 'off' is outside its bound",
-            Kind::Input => "put in as published",
-            Kind::Shown => "no verdict; the reason is below its table",
+            FigureKind::Blind => "no figure of the post was used to make the model or the workload",
+            FigureKind::LeftOut => "fitted to other rows of the table, or made with it in view",
+            FigureKind::Formula => "the model is the published formula or rule",
+            FigureKind::Order => "which is larger, or that neither is; the error is of the ratio",
+            FigureKind::Fit => "fitted to this figure; 'off' is outside its bound",
+            FigureKind::Input => "put in as published",
+            FigureKind::Shown => "no verdict; the reason is below its table",
         }
     }
 
@@ -99,10 +106,10 @@ impl Kind {
     #[must_use]
     pub fn role(self) -> Role {
         match self {
-            Kind::Blind | Kind::LeftOut | Kind::Formula | Kind::Order => Role::Check,
-            Kind::Fit => Role::Fit,
-            Kind::Input => Role::Input,
-            Kind::Shown => Role::Shown,
+            FigureKind::Blind | FigureKind::LeftOut | FigureKind::Formula | FigureKind::Order => Role::Check,
+            FigureKind::Fit => Role::Fit,
+            FigureKind::Input => Role::Input,
+            FigureKind::Shown => Role::Shown,
         }
     }
 

@@ -6,7 +6,7 @@
 //!                                  Table { rows } ──► JSON (schema foreread.reproduce/1), text, page
 //! ```
 //!
-//! Each row says what its figure is worth, its [`Kind`], and has an id, `seed/table/label/column` in lower case with
+//! Each row says what its figure is worth, its [`FigureKind`], and has an id, `seed/table/label/column` in lower case with
 //! dashes; `docs/posts.md` names each check by it. A check that was dropped or changed after it had missed stays in its
 //! table as a known miss ([`Row::known`]): it is listed, and only a new miss fails the call.
 //!
@@ -34,7 +34,7 @@ mod wu_2013;
 use crate::compare::CompareError;
 use crate::report::Progress;
 use foreread_sim::device::presets::Preset;
-pub use kind::{Kind, Role};
+pub use kind::{FigureKind, Role};
 pub use page::page;
 pub use paper::Paper;
 use runs::Runs;
@@ -113,7 +113,7 @@ pub struct Row {
     pub id: String,
     /// What the row is worth.
     #[serde(default)]
-    pub kind: Kind,
+    pub kind: FigureKind,
     /// A miss that was seen before and is on record, so that it fails no call. False for a row that is ok.
     #[serde(default)]
     pub known_miss: bool,
@@ -180,33 +180,33 @@ impl Row {
             ok: true,
             reason: None,
             id: String::new(),
-            kind: Kind::Shown,
+            kind: FigureKind::Shown,
             known_miss: false,
         }
     }
 
     /// The same of another kind.
     #[must_use]
-    pub fn kind(self, kind: Kind) -> Row {
+    pub fn kind(self, kind: FigureKind) -> Row {
         Row { kind, role: kind.role(), ..self }
     }
 
     /// The same of this kind and with a verdict.
     #[must_use]
-    pub fn judged(self, kind: Kind, ok: bool) -> Row {
+    pub fn judged(self, kind: FigureKind, ok: bool) -> Row {
         Row { ok, ..self.kind(kind) }
     }
 
     /// The same of this kind, ok where the error is at most `part` (0.06 is 6 %) to either side.
     #[must_use]
-    pub fn within(self, kind: Kind, part: f64) -> Row {
+    pub fn within(self, kind: FigureKind, part: f64) -> Row {
         let ok = self.error.is_some_and(|e| e.abs() <= part);
         self.judged(kind, ok)
     }
 
     /// The same of this kind, ok where ours has the printed digits.
     #[must_use]
-    pub fn digits(self, kind: Kind, printed: &str) -> Row {
+    pub fn digits(self, kind: FigureKind, printed: &str) -> Row {
         let decimals = printed.split_once('.').map_or(0, |(_, decimals)| decimals.len());
         let ok = self.ours.is_some_and(|ours| format!("{ours:.decimals$}") == printed);
         self.judged(kind, ok)
@@ -219,7 +219,7 @@ impl Row {
         debug_assert!(self.column.starts_with(ORDER), "the column of an order: {}", self.column);
         let above = self.published.is_none_or(|published| published > 1.0);
         let ok = self.ours.is_some_and(|ours| if above { ours > 1.0 } else { ours < 1.0 });
-        self.judged(Kind::Order, ok)
+        self.judged(FigureKind::Order, ok)
     }
 
     /// The same, whose miss is on record: it was seen before, and what was then done about the check is in the reason.
@@ -262,7 +262,7 @@ impl Reproduction {
 
     /// How many rows are of the kind.
     #[must_use]
-    pub fn count_kind(&self, kind: Kind) -> usize {
+    pub fn count_kind(&self, kind: FigureKind) -> usize {
         self.rows().filter(|r| r.kind == kind).count()
     }
 
@@ -298,14 +298,14 @@ mod tests {
 
     #[test]
     fn digits_are_those_printed() {
-        let row = |ours: f64, printed: &str| Row::new("", "", None, Some(ours)).digits(Kind::Formula, printed).ok;
+        let row = |ours: f64, printed: &str| Row::new("", "", None, Some(ours)).digits(FigureKind::Formula, printed).ok;
         assert!(row(29.622, "29.6") && row(122.51, "123") && row(8.04, "8.04"));
         assert!(!row(29.66, "29.6") && !row(8.046, "8.04"));
     }
 
     #[test]
     fn only_a_miss_can_be_known() {
-        let row = |ours: f64| Row::new("a", "b", Some(10.0), Some(ours)).within(Kind::Blind, 0.1).known();
+        let row = |ours: f64| Row::new("a", "b", Some(10.0), Some(ours)).within(FigureKind::Blind, 0.1).known();
         assert!(!row(10.5).known_miss && row(12.0).known_miss && !row(12.0).ok);
         let tables = vec![Table::new(Paper::Wu2010a, "t", vec![row(10.5), row(12.0)])];
         let done = Reproduction::new(tables);

@@ -3,7 +3,7 @@
 //! Never: a verdict, or a figure that is not an outcome of a run.
 
 use super::{Options, ReproduceError};
-use crate::compare::{self, Plan, Where};
+use crate::compare::{self, CompareOn, ComparePlan};
 use crate::report::{Progress, Table};
 use foreread_core::policy::PolicyDraft;
 use foreread_sim::device::array::ArrayModel;
@@ -65,15 +65,15 @@ impl<'a> Runs<'a> {
     /// Whatever `compare` refuses.
     pub fn table(&mut self, ask: &Ask<'_>) -> Result<Table, ReproduceError> {
         let draft = |text: &&str| PolicyDraft::parse(text).map_err(|error| ReproduceError::Asked(error.to_string()));
-        let plan = Plan {
+        let plan = ComparePlan {
             workload: Some(ask.workload.to_string()),
-            on: Some(Where::Preset(ask.preset.map_or_else(|| self.preset(ask.model), Ok)?)),
+            on: Some(CompareOn::Preset(ask.preset.map_or_else(|| self.preset(ask.model), Ok)?)),
             policies: ask.policies.iter().map(draft).collect::<Result<_, _>>()?,
             runs: Some(self.runs(ask.runs)),
             cache_bytes: ask.cache_bytes,
             size_bytes: ask.size_bytes,
             seed: 1,
-            ..Plan::default()
+            ..ComparePlan::default()
         };
         let tables = compare::run(&plan, self.progress)?;
         tables.into_iter().next().ok_or_else(|| ReproduceError::Asked(format!("no table of {}", ask.workload)))

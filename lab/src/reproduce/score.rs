@@ -9,14 +9,14 @@
 //! Kinds are never added up: a formula that is met says nothing of a prediction. An order without a published size has
 //! no error; [`Score::sized`] says how many rows have one.
 
-use super::{Kind, Row};
+use super::{FigureKind, Row};
 use serde::{Deserialize, Serialize};
 
 /// What the rows of one kind come to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// Which kind.
-    pub kind: Kind,
+    pub kind: FigureKind,
     /// How many rows.
     pub rows: usize,
     /// How many of them are within their bounds. Input and shown rows mostly have none.
@@ -33,10 +33,10 @@ pub struct Score {
     pub worst: Option<String>,
 }
 
-/// One for each kind of which there are rows, in the order of [`Kind::ALL`].
+/// One for each kind of which there are rows, in the order of [`FigureKind::ALL`].
 #[must_use]
 pub fn of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Vec<Score> {
-    let one = |kind: Kind| {
+    let one = |kind: FigureKind| {
         let all: Vec<&Row> = rows.clone().filter(|row| row.kind == kind).collect();
         let mut errors: Vec<(f64, &Row)> = all.iter().filter_map(|row| Some((row.error?.abs(), *row))).collect();
         errors.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -52,7 +52,7 @@ pub fn of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Vec<Score> {
             worst: errors.last().map(|e| e.1.id.clone()),
         }
     };
-    Kind::ALL.into_iter().map(one).filter(|score| score.rows > 0).collect()
+    FigureKind::ALL.into_iter().map(one).filter(|score| score.rows > 0).collect()
 }
 
 #[cfg(test)]
@@ -63,14 +63,14 @@ mod tests {
     fn each_kind_has_its_own_errors() {
         let row = |ours: f64| Row::new("a", "b", Some(10.0), Some(ours));
         let rows = [
-            row(11.0).within(Kind::Blind, 0.2),
-            row(14.0).within(Kind::Blind, 0.2),
-            row(9.5).within(Kind::Blind, 0.2),
+            row(11.0).within(FigureKind::Blind, 0.2),
+            row(14.0).within(FigureKind::Blind, 0.2),
+            row(9.5).within(FigureKind::Blind, 0.2),
             Row::new("a", "of c", None, Some(1.5)).ordered(),
             Row::new("a", "of d", Some(2.0), Some(1.1)).ordered(),
         ];
         let [blind, order] = &of(rows.iter())[..] else { panic!("two kinds") };
-        assert_eq!((blind.kind, blind.rows, blind.ok, blind.missed, blind.sized), (Kind::Blind, 3, 2, 1, 3));
+        assert_eq!((blind.kind, blind.rows, blind.ok, blind.missed, blind.sized), (FigureKind::Blind, 3, 2, 1, 3));
         assert!((blind.median_error.expect("errors") - 0.1).abs() < 1e-9);
         assert!((blind.worst_error.expect("errors") - 0.4).abs() < 1e-9);
         // The order without a size counts as a row and has no error; the other's is that of its ratio.

@@ -20,7 +20,7 @@
 //! Never: a knee that is moved to fit, or a fit under the script's labels other than the preset's in a row `fit`.
 
 use super::published::wu_2010b::{DD_BYTES, Labels, Run, Sweep};
-use super::{Kind, Row};
+use super::{FigureKind, Row};
 use crate::report::number;
 use foreread_sim::device::disk::DiskModel;
 use foreread_sim::device::fit::{Form, relative_least_squares};
@@ -90,7 +90,7 @@ impl<'a> Modelled<'a> {
             match again {
                 Some(_) if self.is_alone(kib) => row.because(ONE_PAGE),
                 Some(why) => row.because(why),
-                None => row.within(Kind::Fit, most),
+                None => row.within(FigureKind::Fit, most),
             }
         });
         let left_out = self.points.iter().enumerate().map(|(at, &(kib, published))| {
@@ -111,10 +111,10 @@ impl<'a> Modelled<'a> {
             let ours = self.left_out(at).map(|mb_per_s| DD_BYTES / mb_per_s / 1e6);
             for (number, (&seconds, printed)) in run.seconds.iter().zip(run.printed).enumerate() {
                 let label = format!("{}, run {}", number::size(kib << 10), number + 1);
-                let row = Row::new(&label, "s, left out", Some(seconds), ours).within(Kind::LeftOut, LEFT_OUT);
+                let row = Row::new(&label, "s, left out", Some(seconds), ours).within(FigureKind::LeftOut, LEFT_OUT);
                 rows.push(if self.is_known(kib) { row.because(SMALLEST).known() } else { row });
                 let rate = Row::new(&label, "MB/s, printed", printed.parse().ok(), Some(DD_BYTES / seconds / 1e6));
-                rows.push(rate.digits(Kind::Formula, printed));
+                rows.push(rate.digits(FigureKind::Formula, printed));
             }
         }
         rows

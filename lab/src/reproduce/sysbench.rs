@@ -14,7 +14,7 @@
 
 use super::published::wu_2013::{SYSBENCH, SYSBENCH_BYTES, SYSBENCH_MIB, SYSBENCH_READS, SYSBENCH_RECORD, Sysbench};
 use super::runs::{Ask, Runs, bytes_per_s, mean, over};
-use super::{Kind, Paper, ReproduceError, Row, Table};
+use super::{FigureKind, Paper, ReproduceError, Row, Table};
 
 const PAPER: Paper = Paper::Wu2013;
 /// How far a rate may be off: as for the queries.
@@ -53,7 +53,9 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
         for (column, published, ours) in
             [("MB/s before", line.before, gave.mib_per_s[0]), ("MB/s after", line.after, gave.mib_per_s[1])]
         {
-            rates.push(Row::new(&label, column, Some(published), ours).within(Kind::Blind, CHECK).because(why).known());
+            rates.push(
+                Row::new(&label, column, Some(published), ours).within(FigureKind::Blind, CHECK).because(why).known(),
+            );
         }
         if rates.len() == 2 {
             rates.splice(0..0, inputs(&gave));
@@ -70,8 +72,10 @@ fn inputs(gave: &Gave) -> [Row; 2] {
     let mib = gave.reads.map(|reads| reads * SYSBENCH_RECORD as f64 / f64::from(1 << 20));
     let why = "26 %, a whole per cent of the records, are read at least once: it takes about that number of reads";
     [
-        Row::new("all", "requests", Some(SYSBENCH_READS as f64), gave.reads).within(Kind::Input, READS).because(why),
-        Row::new("all", "MB read", Some(SYSBENCH_MIB as f64), mib).within(Kind::Input, READS).because(why),
+        Row::new("all", "requests", Some(SYSBENCH_READS as f64), gave.reads)
+            .within(FigureKind::Input, READS)
+            .because(why),
+        Row::new("all", "MB read", Some(SYSBENCH_MIB as f64), mib).within(FigureKind::Input, READS).because(why),
     ]
 }
 

@@ -13,7 +13,7 @@
 //! Never: a figure that is not in the JSON, or a question to the terminal.
 
 use super::score::{self, Score};
-use super::{Kind, Reproduction, Role, Row, Table};
+use super::{FigureKind, Reproduction, Role, Row, Table};
 use crate::report::number;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
 use std::ops::Range;
@@ -71,7 +71,7 @@ fn missed(table: &Table, row: &Row) -> String {
 fn score_grid(score: &[Score]) -> Vec<String> {
     let heads = ["kind", "rows", "ok", "missed/off", "sized", "median", "worst"].map(String::from);
     let line = |s: &Score| {
-        let verdict = |count: usize| if s.kind == Kind::Shown { "-".to_string() } else { count.to_string() };
+        let verdict = |count: usize| if s.kind == FigureKind::Shown { "-".to_string() } else { count.to_string() };
         let (ok, missed) = (verdict(s.ok), verdict(s.missed));
         let [median, worst] = [s.median_error, s.worst_error].map(|e| number::or_dash(e, unsigned));
         [s.kind.title().to_string(), s.rows.to_string(), ok, missed, s.sized.to_string(), median, worst]
@@ -102,7 +102,7 @@ fn lines_of(heads: [String; 7], rows: impl Iterator<Item = [String; 7]>, right: 
 
 fn cells(row: &Row) -> [String; 7] {
     let mark = match (row.kind, row.ok) {
-        (Kind::Shown | Kind::Input, true) => "",
+        (FigureKind::Shown | FigureKind::Input, true) => "",
         (_, true) => "ok",
         (_, false) if row.known_miss => "missed",
         (kind, false) if kind.is_check() => "MISSED",
@@ -187,8 +187,8 @@ pub fn summary(done: &Reproduction) -> String {
 
 fn tally(score: &[Score]) -> String {
     let part = |s: &Score| {
-        let ok = if s.kind == Kind::Shown { String::new() } else { format!(", {} ok", s.ok) };
-        let errors = s.median_error.zip(s.worst_error).filter(|_| s.kind != Kind::Shown);
+        let ok = if s.kind == FigureKind::Shown { String::new() } else { format!(", {} ok", s.ok) };
+        let errors = s.median_error.zip(s.worst_error).filter(|_| s.kind != FigureKind::Shown);
         let errors = errors.map_or(String::new(), |(m, w)| format!(" ({}, worst {})", unsigned(m), unsigned(w)));
         format!("{} {}{ok}{errors}", s.rows, s.kind.name())
     };

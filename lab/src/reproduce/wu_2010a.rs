@@ -9,7 +9,7 @@ use super::published::wu_2010a::{
 use super::published::wu_2010b::Labels;
 use super::runs::{Ask, Runs, bytes_per_s, mean, over, time_s};
 use super::sweep::Modelled;
-use super::{Kind, Paper, ReproduceError, Row, Table, hits};
+use super::{FigureKind, Paper, ReproduceError, Row, Table, hits};
 use crate::report::number;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
@@ -56,7 +56,7 @@ fn theory(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
     let mut rows = Vec::new();
     for (kib, transfer, latency, util, throughput) in THEORY {
         let ms = read_ns(preset, kib << 10) as f64 / 1e6;
-        rows.push(Row::new(number::size(kib << 10), "access, ms", Some(access), Some(access)).kind(Kind::Input));
+        rows.push(Row::new(number::size(kib << 10), "access, ms", Some(access), Some(access)).kind(FigureKind::Input));
         for (column, printed, ours) in [
             ("transfer, ms", transfer, ms - access),
             ("latency, ms", latency, ms),
@@ -65,7 +65,7 @@ fn theory(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
         ] {
             let text = format!("{ours:.2}");
             let row = Row::new(number::size(kib << 10), column, printed.parse().ok(), text.parse().ok());
-            rows.push(row.judged(Kind::Formula, text == printed));
+            rows.push(row.judged(FigureKind::Formula, text == printed));
         }
     }
     Ok(Table::new(PAPER, "theory: a disk of 8 ms and 100 MB/s, by I/O size", rows))
@@ -96,12 +96,12 @@ fn defaults() -> Result<Table, ReproduceError> {
         let at = spec.info.params.iter().position(|param| param.key == key);
         let ours = at.map(|at| spec.values[at] as f64 / 1024.0);
         let row = Row::new(format!("{label} {key}"), "KiB", Some(kib as f64), ours);
-        rows.push(row.kind(Kind::Input).because(format!("the default of {policy}")));
+        rows.push(row.kind(FigureKind::Input).because(format!("the default of {policy}")));
     }
     let ours = Some(buffer_kib("linux-thrashsafe")?);
     let row = Row::new("buffer of a stream", "KiB", Some(STREAM_BUFFER_KIB as f64), ours);
     rows.push(
-        row.within(Kind::Blind, BUFFER).because("most that was read ahead and not read yet, one reader in order"),
+        row.within(FigureKind::Blind, BUFFER).because("most that was read ahead and not read yet, one reader in order"),
     );
     let row = Row::new("buffer of a stream, 128K", "KiB", None, Some(buffer_kib("linux-2.6.31:max=128K")?));
     rows.push(row.because("no figure published: the same with the window that was the default before"));
@@ -156,7 +156,7 @@ fn array(runs: &mut Runs<'_>, name: &str, model: &str, published: &[Readers]) ->
         for ((policy, ours), (window, (kb_per_s, max_us))) in policies.into_iter().zip(longest).zip(columns(line)) {
             let label = format!("{}, {window}", readers(line.readers));
             let rate = bytes_per_s(&served, policy).map(|rate| rate / 1024.0);
-            rows.push(Row::new(&label, "KB/s", Some(kb_per_s as f64), rate).within(Kind::Fit, ARRAYS));
+            rows.push(Row::new(&label, "KB/s", Some(kb_per_s as f64), rate).within(FigureKind::Fit, ARRAYS));
             let row = Row::new(&label, "max. latency, us", Some(max_us), ours);
             rows.push(row.because(if line.readers == 1 { ALONE } else { SLICES }));
         }
@@ -226,9 +226,9 @@ fn thrash(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         let judged = |row: Row, most: f64, why: &str| match row.ours {
             Some(_) if fits => row.because(FITS),
             Some(ratio) if refused.is_some_and(|part| part > REFUSED) => {
-                row.judged(Kind::Order, ratio < most).because(HARDLY).known()
+                row.judged(FigureKind::Order, ratio < most).because(HARDLY).known()
             }
-            ours => row.judged(Kind::Order, ours.is_some_and(|ratio| ratio < most)).because(why),
+            ours => row.judged(FigureKind::Order, ours.is_some_and(|ratio| ratio < most)).because(why),
         };
         rows.push(row("refused, 2.6.31", refused).because("part of its readahead that found no room"));
         let ours = over(bytes(safe), bytes(plain));

@@ -10,7 +10,7 @@
 use super::published::wu_2010b::{LIMITS, LIMITS_LATER, Labels, Run, SWEEPS, Sweep};
 use super::runs::{Runs, over};
 use super::sweep::{Modelled, PLATEAU, part_of_marks, plateau};
-use super::{Kind, Paper, ReproduceError, Row, Table, blkid};
+use super::{FigureKind, Paper, ReproduceError, Row, Table, blkid};
 use crate::report::number;
 use foreread_core::policy::capacity::Cap;
 
@@ -29,8 +29,8 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
     }
     tables.push(labels(runs)?);
     tables.push(marks(runs)?);
-    tables.push(limits("size limits, first posting", Cap::First, &LIMITS, Kind::Formula));
-    tables.push(limits("size limits, later posting", Cap::Later, &LIMITS_LATER, Kind::Shown));
+    tables.push(limits("size limits, first posting", Cap::First, &LIMITS, FigureKind::Formula));
+    tables.push(limits("size limits, later posting", Cap::Later, &LIMITS_LATER, FigureKind::Shown));
     tables.push(hints(runs)?);
     tables.push(blkid::table(runs)?);
     Ok(tables)
@@ -67,9 +67,9 @@ fn marks(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
         let means = means(sweep);
         let others = SWEEPS.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, sweep)| sweep);
         let mark = part_of_marks(others).and_then(|part| plateau(&means, part));
-        rows.push(judge("==> KiB, runs", Kind::LeftOut, mark).because(MARK));
+        rows.push(judge("==> KiB, runs", FigureKind::LeftOut, mark).because(MARK));
         let model = modelled(runs, sweep, Labels::Printed)?.model();
-        let row = judge("==> KiB, model", Kind::Fit, plateau(&model, PLATEAU));
+        let row = judge("==> KiB, model", FigureKind::Fit, plateau(&model, PLATEAU));
         rows.push(if row.ok { row } else { row.because("the model is a little low before its plateau") });
         if let Some(second) = sweep.second_mark_kib {
             let row = Row::new(sweep.device, "--> KiB", Some(second as f64), second_mark(&means));
@@ -113,12 +113,12 @@ fn share(sweep: &Sweep, kib: u64) -> Row {
     Row::new(sweep.device, format!("% of best at {}", number::size(kib << 10)), None, percent)
 }
 
-fn limits(name: &str, cap: Cap, published: &[(u64, u64)], kind: Kind) -> Table {
+fn limits(name: &str, cap: Cap, published: &[(u64, u64)], kind: FigureKind) -> Table {
     let row = |&(capacity, kib): &(u64, u64)| {
         let ours = cap.bytes(capacity).map(|bytes| bytes / 1024);
         let row = Row::new(number::size(capacity), "readahead, KiB", Some(kib as f64), ours.map(|k| k as f64));
         match kind {
-            Kind::Shown => row.because("of a later posting of the same patch, which is none of the five"),
+            FigureKind::Shown => row.because("of a later posting of the same patch, which is none of the five"),
             kind => row.judged(kind, ours == Some(kib)),
         }
     };

@@ -16,7 +16,7 @@
 
 use super::published::wu_2013::{QPS, STARTS};
 use super::runs::{Ask, Runs, mean, over, time_s};
-use super::{Kind, Paper, ReproduceError, Row, Table, sysbench};
+use super::{FigureKind, Paper, ReproduceError, Row, Table, sysbench};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
@@ -70,8 +70,10 @@ fn queries(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     for (at, (context, qps)) in QPS.into_iter().enumerate().skip(1) {
         let row = Row::new(context, "queries / off", Some(qps / QPS[0].1), ours[at]);
         rows.push(match context {
-            FITTED => row.within(Kind::Fit, FIT).because("the density, in whole per cents, was fitted to this ratio"),
-            _ => row.within(Kind::LeftOut, CHECK).because(FOLLOWS),
+            FITTED => {
+                row.within(FigureKind::Fit, FIT).because("the density, in whole per cents, was fitted to this ratio")
+            }
+            _ => row.within(FigureKind::LeftOut, CHECK).because(FOLLOWS),
         });
     }
     for at in 1..QPS.len() {
@@ -93,7 +95,7 @@ fn densities(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
             let row =
                 Row::new(format!("density {density} %"), context, Some(qps / QPS[0].1), over(rates[at], rates[0]));
             rows.push(match (density, context) {
-                (FIRST_DENSITY, FITTED) => row.within(Kind::LeftOut, CHECK).because(FIRST).known(),
+                (FIRST_DENSITY, FITTED) => row.within(FigureKind::LeftOut, CHECK).because(FIRST).known(),
                 _ => row.because("a sweep: the density of the load is not published"),
             });
         }
@@ -107,7 +109,9 @@ fn starts() -> Result<Table, ReproduceError> {
     let mut first = Vec::new();
     for (context, published) in STARTS {
         let (read, pages) = start(context)?;
-        rows.push(Row::new(context, "read that starts it", Some(published), Some(read)).within(Kind::Formula, 0.0));
+        rows.push(
+            Row::new(context, "read that starts it", Some(published), Some(read)).within(FigureKind::Formula, 0.0),
+        );
         let row = Row::new(context, "first window, pages", None, Some(pages));
         rows.push(row.because("\"slower size rampup\" has no figure; the order is below"));
         first.push((context, pages));
@@ -184,7 +188,7 @@ fn words(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         let names = policies(&["original", "conservative"]);
         let ours = over(time_s(&table, &names[1]), time_s(&table, &names[0]));
         let row = Row::new(format!("interleaved, {model}"), "of times, small", None, ours);
-        rows.push(row.judged(Kind::Order, ours.is_some_and(|r| (r - 1.0).abs() <= SMALL)).because(INTERLEAVED));
+        rows.push(row.judged(FigureKind::Order, ours.is_some_and(|r| (r - 1.0).abs() <= SMALL)).because(INTERLEAVED));
     }
     rows.extend(clustered(runs)?);
     Ok(Table::new(PAPER, "what the post says of the rules in words", rows))

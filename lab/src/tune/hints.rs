@@ -6,7 +6,7 @@
 //! already in the trace: its author knew better.
 
 use super::{Gain, MIN_GAIN, TuneError};
-use crate::compare::{self, OracleRow, Plan};
+use crate::compare::{self, ComparePlan, OracleRow};
 use crate::explain;
 use crate::replay::Mode;
 use crate::report::{Judge, PolicyRuns, Progress, Table};
@@ -29,18 +29,22 @@ const HINTS: [(Advice, &str); 2] =
 
 /// The best hint under the policy `today`, and the files that it is for.
 pub(super) fn best(
-    plan: &Plan,
+    plan: &ComparePlan,
     today: &str,
     progress: &mut dyn Progress,
 ) -> Result<(Option<Gain>, Vec<String>), TuneError> {
     let Some(replay) = &plan.replay else { return Ok((None, Vec::new())) };
     let Ok(policy) = PolicyDraft::parse(today) else { return Ok((None, Vec::new())) };
-    let asked = explain::Asked { plan: plan.clone(), policy: policy.clone(), against: Vec::new() };
+    let asked = explain::ExplainOptions { plan: plan.clone(), policy: policy.clone(), against: Vec::new() };
     let explained = explain::explain(&asked, progress)?;
     let rows = |workload: Workload, progress: &mut dyn Progress| -> Result<Option<PolicyRuns>, TuneError> {
         let replay = Arc::new(crate::replay::Replay { workload, ..(**replay).clone() });
-        let plan =
-            Plan { replay: Some(replay), policies: vec![policy.clone()], oracle: OracleRow::Usual, ..plan.clone() };
+        let plan = ComparePlan {
+            replay: Some(replay),
+            policies: vec![policy.clone()],
+            oracle: OracleRow::Usual,
+            ..plan.clone()
+        };
         let tables: Vec<Table> = compare::run(&plan, progress)?;
         Ok(tables.into_iter().flat_map(|t| t.policies).find(|row| row.policy == today))
     };
@@ -113,7 +117,7 @@ fn gain(name: &str, by: Judge, base: &PolicyRuns, with: &PolicyRuns) -> Option<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreread_sim::workload::{Job, Kind};
+    use foreread_sim::workload::{Job, RequestKind};
 
     #[test]
     fn each_open_description_is_hinted_once() {
@@ -121,7 +125,7 @@ mod tests {
         let jobs = vec![Job::new(0, 0, read()), Job::new(0, 0, read()), Job::new(0, 1, read()), Job::new(1, 2, read())];
         let workload = Workload { name: String::new(), files: vec![9999, 9999], page_bytes: 4096, jobs };
         let with = hinted(&workload, &BTreeSet::from([0]), Advice::Random);
-        let hints = |job: &Job| job.requests.iter().filter(|r| r.kind == Kind::Hint(Advice::Random)).count();
+        let hints = |job: &Job| job.requests.iter().filter(|r| r.kind == RequestKind::Hint(Advice::Random)).count();
         assert_eq!(with.jobs.iter().map(hints).collect::<Vec<_>>(), [1, 0, 1, 0]);
         assert_eq!((with.reads(), with.bytes()), (workload.reads(), workload.bytes()));
     }

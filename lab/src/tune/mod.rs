@@ -17,10 +17,10 @@ mod settings;
 mod storage;
 mod text;
 
-pub use storage::{Chosen, Found, NoStorage, OnDisk, find};
+pub use storage::{Chosen, NoStorage, OnDisk, StorageFound, find};
 pub use text::render;
 
-use crate::compare::{self, CompareError, OracleRow, Plan, Where};
+use crate::compare::{self, CompareError, CompareOn, ComparePlan, OracleRow};
 use crate::explain::ExplainError;
 use crate::probe::{self, Probe, ProbeError, Setting};
 use crate::report::{Progress, Report, RowKind};
@@ -45,9 +45,9 @@ const OURS: [&str; 3] = ["rbd-plain", "rbd-plain:trigger=2,max=2M", "linux-6.18:
 
 /// What is to be tuned.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct TuneOptions {
     /// The trace, the cache, the seed and the runs. Its policies and its place are passed over.
-    pub plan: Plan,
+    pub plan: ComparePlan,
     /// Where the files live.
     pub storage: Storage,
     /// Why it is this one, where it was found by the trace.
@@ -151,12 +151,12 @@ impl Gain {
 ///
 /// # Errors
 /// See [`TuneError`].
-pub fn tune(asked: &Asked, progress: &mut dyn Progress) -> Result<Tuned, TuneError> {
+pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, TuneError> {
     let (probe, preset) = match &asked.storage {
         Storage::Model(preset) => (None, *preset),
         Storage::Probe(path) => {
-            let source = probe::Where::File(path.clone());
-            let wanted = probe::Asked { source, seconds: asked.seconds, size_bytes: None, buffered: false };
+            let source = probe::ProbeTarget::File(path.clone());
+            let wanted = probe::ProbeOptions { source, seconds: asked.seconds, size_bytes: None, buffered: false };
             let found = probe::probe(&wanted, progress)?;
             (Some(found.probe), found.model.preset("measured"))
         }
@@ -165,8 +165,8 @@ pub fn tune(asked: &Asked, progress: &mut dyn Progress) -> Result<Tuned, TuneErr
     let today_bytes = known.unwrap_or(KERNEL_DEFAULT_BYTES);
     let today = kernel(today_bytes);
     let plateau = probe.as_ref().and_then(|p| p.advice.plateau_bytes);
-    let plan = Plan {
-        on: Some(Where::Preset(preset)),
+    let plan = ComparePlan {
+        on: Some(CompareOn::Preset(preset)),
         policies: candidates(today_bytes, plateau),
         oracle: OracleRow::OnModels,
         runs: Some(asked.plan.runs.unwrap_or(RUNS)),

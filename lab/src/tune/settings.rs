@@ -2,7 +2,7 @@
 //!
 //! Never: text for what gains nothing.
 
-use super::{Asked, Storage, Tuned};
+use super::{Storage, TuneOptions, Tuned};
 use crate::probe::Setting;
 use crate::report::number::{percent, size_b};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 const NAMED: usize = 3;
 
 /// Everything there is to paste.
-pub(super) fn for_paste(tuned: &Tuned, asked: &Asked) -> Vec<Setting> {
+pub(super) fn for_paste(tuned: &Tuned, asked: &TuneOptions) -> Vec<Setting> {
     let path = match &asked.storage {
         Storage::Probe(path) => Some(path.as_path()),
         Storage::Model(_) => None,
@@ -23,7 +23,7 @@ pub(super) fn for_paste(tuned: &Tuned, asked: &Asked) -> Vec<Setting> {
     all
 }
 
-fn kernel(tuned: &Tuned, path: Option<&Path>, asked: &Asked) -> Option<Setting> {
+fn kernel(tuned: &Tuned, path: Option<&Path>, asked: &TuneOptions) -> Option<Setting> {
     let gain = tuned.kernel.as_ref()?;
     let bytes = max_of(&gain.what)?;
     let kib = bytes / 1024;

@@ -36,7 +36,7 @@ pub struct NoStorage {
 
 /// The storage that was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct StorageFound {
     /// What to probe.
     pub path: PathBuf,
     /// Why it is this one.
@@ -100,7 +100,7 @@ struct Candidate {
 ///
 /// # Errors
 /// No file of it is here, or their disk has nothing that can be measured.
-pub fn find(replay: &Replay) -> Result<Found, NoStorage> {
+pub fn find(replay: &Replay) -> Result<StorageFound, NoStorage> {
     let error = |what: &str| NoStorage { what: what.to_string(), trace: replay.workload.name.clone() };
     let mut disks: BTreeMap<String, Candidate> = BTreeMap::new();
     let mut not_here = OnDisk::default();
@@ -138,7 +138,7 @@ pub fn find(replay: &Replay) -> Result<Found, NoStorage> {
         others: disks.into_iter().map(|one| one.sum).collect(),
         not_here,
     };
-    Ok(Found { path, chosen, names: first.files.into_iter().map(|(name, ..)| name).collect() })
+    Ok(StorageFound { path, chosen, names: first.files.into_iter().map(|(name, ..)| name).collect() })
 }
 
 /// The device of `inode 12 of 7:0`, as `record` names a file whose name it did not find.

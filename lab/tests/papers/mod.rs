@@ -1,19 +1,19 @@
 //! What the tests of published figures share: a table from a model, and figures out of it.
 
 use foreread_core::policy::PolicyDraft;
-use foreread_lab::compare::{self, Plan, Where};
+use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::{PolicyRuns, Silent, Table};
 
 /// Runs the workload on a model.
 pub fn table(workload: &str, model: &str, policies: &[&str], runs: u32, cache_bytes: Option<u64>) -> Table {
-    let plan = Plan {
+    let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(Where::Model(model.to_string())),
+        on: Some(CompareOn::Model(model.to_string())),
         policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
         runs: Some(runs),
         seed: 1,
         cache_bytes,
-        ..Plan::default()
+        ..ComparePlan::default()
     };
     compare::run(&plan, &mut Silent).expect("a table").remove(0)
 }

@@ -19,7 +19,7 @@ use super::future::begin_ns;
 use super::path;
 use crate::device::presets::Preset;
 use crate::simulator::copy_ns;
-use crate::workload::{Job, Kind, Request, Workload};
+use crate::workload::{Job, Request, RequestKind, Workload};
 use foreread_core::machine::Config;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,13 +73,13 @@ fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64
         let clipped = |start: u64, len: u64| start.saturating_add(len).min(size).saturating_sub(start);
         // What each request gets; the first touch of a page is known where no other reader can have been there.
         let mut bytes = |r: &Request| match r.kind {
-            Kind::Read => Some(clipped(r.offset, r.len)),
-            Kind::Touch if shared.contains(&job.open) => None,
-            Kind::Touch => {
+            RequestKind::Read => Some(clipped(r.offset, r.len)),
+            RequestKind::Touch if shared.contains(&job.open) => None,
+            RequestKind::Touch => {
                 let page = r.offset / page_bytes;
                 touched.insert((job.open, page)).then(|| clipped(page * page_bytes, page_bytes))
             }
-            Kind::Hint(_) => None,
+            RequestKind::Hint(_) => None,
         };
         let got: Vec<Option<u64>> = job.requests.iter().map(&mut bytes).collect();
         let begin = begin_ns(job, &starts, &ends);
@@ -107,9 +107,10 @@ fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64
 fn job_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
     let requests = || job.requests.iter().zip(got);
     let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add);
-    let of_reads = requests().filter(|(r, _)| r.kind == Kind::Read).map(|(_, bytes)| bytes.unwrap_or(0));
+    let of_reads = requests().filter(|(r, _)| r.kind == RequestKind::Read).map(|(_, bytes)| bytes.unwrap_or(0));
     let reads = sum(&mut of_reads.map(|bytes| copy_ns(bytes, host_ns_per_kib)));
-    let touches = sum(&mut requests().filter(|(r, _)| r.kind == Kind::Touch).map(|(_, bytes)| bytes.unwrap_or(0)));
+    let touches =
+        sum(&mut requests().filter(|(r, _)| r.kind == RequestKind::Touch).map(|(_, bytes)| bytes.unwrap_or(0)));
     let depth = u64::from(job.depth.max(1));
     let mut thinks = requests().map(|(r, _)| r.think_ns).filter(|&think| think > 0);
     let think = if depth == 1 {
@@ -124,7 +125,7 @@ fn job_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
 /// When the last request of a timed job that surely is one can be served at the earliest. A touch may turn out to be of
 /// a page mapped by another request: requests overtake each other.
 fn timed_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
-    let reads = job.requests.iter().zip(got).filter(|(r, _)| r.kind == Kind::Read);
+    let reads = job.requests.iter().zip(got).filter(|(r, _)| r.kind == RequestKind::Read);
     let served = reads.map(|(r, bytes)| r.think_ns.saturating_add(copy_ns(bytes.unwrap_or(0), host_ns_per_kib)));
     served.max().unwrap_or(0)
 }
@@ -217,7 +218,7 @@ mod tests {
         let of = |w: &Workload| Bound::of(w, preset, 512).readers_ns;
         assert_eq!(of(&workload(2, &[0, 300, 5000])), 300);
         let mut hinted = workload(1, &[100, 300]);
-        hinted.jobs[0].requests[1].kind = Kind::Hint(foreread_core::event::Advice::Random);
+        hinted.jobs[0].requests[1].kind = RequestKind::Hint(foreread_core::event::Advice::Random);
         assert_eq!(of(&hinted), 100);
         hinted.jobs.push(Job { after: Some(0), ..workload(1, &[7]).jobs.remove(0) });
         assert_eq!(of(&hinted), 407);

@@ -16,7 +16,7 @@
 use crate::device::presets::{Model, Preset};
 use crate::rng;
 use crate::simulator::copy_ns;
-use crate::workload::{Job, Kind, Request, Workload};
+use crate::workload::{Job, Request, RequestKind, Workload};
 use foreread_core::machine::Config;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -83,7 +83,7 @@ fn ranges(workload: &Workload, page: u64) -> Ranges {
 fn pages(r: &Request, page: u64, size: u64) -> Option<(u64, u64)> {
     let (start, end) =
         (r.offset / page * page, (r.offset + r.len.max(1)).div_ceil(page).saturating_mul(page).min(size));
-    (r.demands() && (r.len > 0 || r.kind == Kind::Touch) && start < end).then_some((start, end))
+    (r.demands() && (r.len > 0 || r.kind == RequestKind::Touch) && start < end).then_some((start, end))
 }
 
 /// The longest such path of any job that is not timed and keeps one request going.
@@ -101,10 +101,10 @@ fn of_job(workload: &Workload, job: &Job, preset: &Preset, config: &Config, firs
     }
     let reads: Vec<&Request> = job.requests.iter().collect();
     // What is left from each request on, to the last read. A touch may be of a mapped page, which costs nothing.
-    let Some(last) = reads.iter().rposition(|r| r.kind == Kind::Read && r.len > 0) else { return 0 };
+    let Some(last) = reads.iter().rposition(|r| r.kind == RequestKind::Read && r.len > 0) else { return 0 };
     let own = |r: &Request| {
         let bytes = r.offset.saturating_add(r.len).min(size).saturating_sub(r.offset);
-        if r.kind == Kind::Read { copy_ns(bytes, preset.host_ns_per_kib) } else { 0 }
+        if r.kind == RequestKind::Read { copy_ns(bytes, preset.host_ns_per_kib) } else { 0 }
     };
     let (mut left, mut tails) = (0_u64, vec![0; last + 1]);
     for (i, r) in reads[..=last].iter().enumerate().rev() {

@@ -22,7 +22,7 @@ pub use result::RunResult;
 use crate::device::{Arrival, Command, Device};
 use crate::scheduler::{Issue, JobScheduler, Step};
 use crate::stats::record_latency;
-use crate::workload::{Job, Kind, Workload};
+use crate::workload::{Job, RequestKind, Workload};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine, Note};
 use foreread_core::policy::PolicySpec;
@@ -243,9 +243,9 @@ impl<'a> Sim<'a> {
         }
         self.slots[slot as usize] = Slot { job: number, issued_at, lease: None, last: false, touch: false };
         match request.kind {
-            Kind::Read => self.tell(now, Event::Read { read, open, range, random: false }),
-            Kind::Touch => return self.touch(now, slot, request.offset),
-            Kind::Hint(advice) => {
+            RequestKind::Read => self.tell(now, Event::Read { read, open, range, random: false }),
+            RequestKind::Touch => return self.touch(now, slot, request.offset),
+            RequestKind::Hint(advice) => {
                 self.tell(now, Event::Advise { open, advice, range });
                 return false;
             }

@@ -32,14 +32,14 @@ pub static INFO: Info = Info {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{Kind, parse};
+    use crate::workload::{RequestKind, parse};
 
     #[test]
     fn every_page_is_touched_at_most_once() {
         let workload = parse("mmap-desktop").expect("valid").build(1 << 30, 1).expect("fits");
         assert_eq!(workload.files.iter().sum::<u64>(), 245 << 20);
         let requests = || workload.jobs.iter().flat_map(|j| &j.requests);
-        assert!(requests().all(|r| r.kind == Kind::Touch && r.len == 1 && r.offset % 4096 == 0));
+        assert!(requests().all(|r| r.kind == RequestKind::Touch && r.len == 1 && r.offset % 4096 == 0));
         assert_eq!(workload.distinct_bytes(4096), workload.reads() * 4096);
         let share = workload.distinct_bytes(4096) as f64 / (245 << 20) as f64;
         assert!((0.3..0.6).contains(&share), "{share}");

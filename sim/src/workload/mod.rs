@@ -22,7 +22,7 @@ use foreread_core::notation::Spec;
 use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
 
-pub use model::{Job, Kind, Request, Workload};
+pub use model::{Job, Request, RequestKind, Workload};
 pub use waits::Link;
 
 /// The page of a workload whose reads are those of a program above a page cache.

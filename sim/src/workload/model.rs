@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestKind {
     /// These bytes, by a read call.
     Read,
     /// One byte through the job's mapping: a page fault, unless the page is mapped already.
@@ -41,32 +41,32 @@ pub struct Request {
     /// nanoseconds. Of a job that is [`Job::timed`], since the run began.
     pub think_ns: u64,
     /// Read, touch or hint.
-    pub kind: Kind,
+    pub kind: RequestKind,
 }
 
 impl Request {
     /// A read without a pause before it.
     #[must_use]
     pub fn read(offset: u64, len: u64) -> Request {
-        Request { offset, len, think_ns: 0, kind: Kind::Read }
+        Request { offset, len, think_ns: 0, kind: RequestKind::Read }
     }
 
     /// A touch of the byte at `offset` without a pause before it.
     #[must_use]
     pub fn touch(offset: u64) -> Request {
-        Request { offset, len: 1, think_ns: 0, kind: Kind::Touch }
+        Request { offset, len: 1, think_ns: 0, kind: RequestKind::Touch }
     }
 
     /// A hint about `len` bytes from `offset` on.
     #[must_use]
     pub fn hint(advice: Advice, offset: u64, len: u64) -> Request {
-        Request { offset, len, think_ns: 0, kind: Kind::Hint(advice) }
+        Request { offset, len, think_ns: 0, kind: RequestKind::Hint(advice) }
     }
 
     /// Whether the job waits for bytes: every request but a hint.
     #[must_use]
     pub fn demands(&self) -> bool {
-        !matches!(self.kind, Kind::Hint(_))
+        !matches!(self.kind, RequestKind::Hint(_))
     }
 }
 
@@ -166,7 +166,7 @@ impl Workload {
     /// Whether any request is a touch.
     #[must_use]
     pub fn touches(&self) -> bool {
-        self.jobs.iter().flat_map(|job| &job.requests).any(|r| r.kind == Kind::Touch)
+        self.jobs.iter().flat_map(|job| &job.requests).any(|r| r.kind == RequestKind::Touch)
     }
 
     /// How many bytes lie in pages of `page_bytes` that are read or touched at least once: the divisor of overfetch.

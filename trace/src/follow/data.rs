@@ -3,7 +3,7 @@
 //! Never: a record of a pipe, a socket or a terminal, or of a file that the kernel never named.
 
 use super::call::Call;
-use super::event::Place;
+use super::event::FileKey;
 use super::{Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, Seen, UNKNOWN, UNMAPPED, UNREAD};
 use crate::check::MAX_END;
 use crate::formats::step::Fault;
@@ -14,7 +14,7 @@ use foreread_core::event::Advice;
 use std::collections::VecDeque;
 
 /// What a call asked for.
-struct Asked {
+struct RequestedCall {
     op: Op,
     descriptor: i32,
     /// Where the offset is from.
@@ -33,9 +33,9 @@ enum From {
     Memory,
 }
 
-fn asked(call: Call, args: [u64; 6]) -> Asked {
+fn asked(call: Call, args: [u64; 6]) -> RequestedCall {
     let [a, b, c, d, e, _] = args;
-    let of = |op, from, len| Asked { op, descriptor: a as i32, from, len };
+    let of = |op, from, len| RequestedCall { op, descriptor: a as i32, from, len };
     let at = |offset, minus_one| if minus_one && offset == u64::MAX { From::Position } else { From::At(offset) };
     let pointed = |pointer| if pointer == 0 { From::Position } else { From::Memory };
     match call {
@@ -48,7 +48,7 @@ fn asked(call: Call, args: [u64; 6]) -> Asked {
         Call::WriteVector => of(Op::Write, From::Position, None),
         Call::WriteVectorAt => of(Op::Write, at(d, false), None),
         Call::WriteVectorAt2 => of(Op::Write, at(d, true), None),
-        Call::Sendfile => Asked { descriptor: b as i32, ..of(Op::Read, pointed(c), Some(d)) },
+        Call::Sendfile => RequestedCall { descriptor: b as i32, ..of(Op::Read, pointed(c), Some(d)) },
         Call::Copy => of(Op::Read, pointed(b), Some(e)),
         Call::Readahead => of(Op::Hint(Advice::WillNeed), From::At(b), Some(c)),
         Call::Advise => of(Op::Hint(advice(d).unwrap_or(Advice::Normal)), From::At(b), Some(c)),
@@ -193,14 +193,14 @@ impl Follow {
     fn bind(
         &mut self,
         thread: u32,
-        asked: &Asked,
+        asked: &RequestedCall,
         open: u32,
         before: Description,
         seen: Option<Seen>,
         came: u64,
         out: &mut VecDeque<Item>,
     ) -> Option<u32> {
-        let learned: Option<Place> = self.known.get(&open).copied();
+        let learned: Option<FileKey> = self.known.get(&open).copied();
         let file = before.name.or_else(|| learned.map(|place| self.file(place, out)));
         let Some(seen) = seen.filter(|_| asked.op == Op::Read) else {
             // A file of the page cache is asked there for every byte: a call that got bytes without it had another file.

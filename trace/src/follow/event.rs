@@ -6,7 +6,7 @@ use super::call::Call;
 
 /// A file as the kernel names it: the number of its device (major << 20 | minor) and of its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct FileKey {
     /// The device.
     pub dev: u32,
     /// The inode.
@@ -32,17 +32,17 @@ pub enum What {
     /// It returned.
     Exit(Call, i64),
     /// A read looks for these pages, from the first to the last, in the page cache.
-    Pages(Place, u64, u64),
+    Pages(FileKey, u64, u64),
     /// A fault found these pages there and mapped them.
-    Mapped(Place, u64, u64),
+    Mapped(FileKey, u64, u64),
     /// A fault of this page went to the file.
-    Fault(Place, u64),
+    Fault(FileKey, u64),
     /// A folio of several pages came into the page cache: its first page, its pages.
-    Folio(Place, u64, u64),
+    Folio(FileKey, u64, u64),
     /// A fault of this address begins.
     Address(u64),
     /// Bytes past the page cache: offset, length; the size of the file.
-    Direct(Place, u64, u64, u64),
+    Direct(FileKey, u64, u64, u64),
     /// A thread was begun, with these flags of clone(2).
     Born(u32, u64),
     /// The thread ended.
@@ -50,9 +50,9 @@ pub enum What {
     /// It runs another program; before that it was this thread.
     Exec(u32),
     /// The kernel reads ahead: first page, pages.
-    Ahead(Place, u64, u64),
+    Ahead(FileKey, u64, u64),
     /// It does so page by page: by its own decision, or because the file system has no other way to carry out the last one.
-    AheadByPage(Place, u64, u64),
+    AheadByPage(FileKey, u64, u64),
     /// Events were lost here.
     Lost,
 }

@@ -24,7 +24,7 @@ use crate::formats::strace::fds::{Description, Tables};
 use crate::order::Held;
 use crate::{FileInfo, Flags, Item, LeftOut, Op, Record};
 use call::Call;
-use event::{CLONE_FILES, CLONE_VM, Event, Place, What};
+use event::{CLONE_FILES, CLONE_VM, Event, FileKey, What};
 use maps::Spaces;
 use std::collections::{HashMap, HashSet, VecDeque};
 use touch::Touches;
@@ -36,9 +36,9 @@ const MAPPING: u32 = 1 << 31;
 const BY_KERNEL: u32 = 1 << 30;
 
 /// Which file each open description turned out to be, by its number.
-pub type Learned = HashMap<u32, Place>;
+pub type Learned = HashMap<u32, FileKey>;
 /// What a file is called, and how large it is.
-pub type Names = Box<dyn Fn(Place) -> FileInfo + Send>;
+pub type Names = Box<dyn Fn(FileKey) -> FileInfo + Send>;
 
 /// A descriptor that was open before the first event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Inherited {
     /// Its number.
     pub descriptor: i32,
     /// Its file, where it is one.
-    pub place: Option<Place>,
+    pub place: Option<FileKey>,
     /// Where the next read begins.
     pub position: Option<u64>,
     /// Past the page cache.
@@ -90,7 +90,7 @@ struct Pending {
 /// What the page cache said during a call.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
-    place: Place,
+    place: FileKey,
     /// Byte of the first page, and behind the last.
     start: u64,
     end: u64,
@@ -105,9 +105,9 @@ pub struct Follow {
     pending: HashMap<u32, Pending>,
     touches: Touches,
     /// What the kernel has decided in a thread's latest event: the file, its first page, the one behind.
-    decided: HashMap<u32, (Place, u64, u64)>,
-    files: HashMap<Place, u32>,
-    places: Vec<Place>,
+    decided: HashMap<u32, (FileKey, u64, u64)>,
+    files: HashMap<FileKey, u32>,
+    places: Vec<FileKey>,
     /// Files that the page cache was asked for: their reads are always seen there.
     paged: HashSet<u32>,
     pub(super) held: Held<Option<Record>>,
@@ -194,7 +194,7 @@ impl Follow {
 
     /// What was learned, for the second time.
     #[must_use]
-    pub fn learned(self) -> (Learned, Vec<Place>, Counts) {
+    pub fn learned(self) -> (Learned, Vec<FileKey>, Counts) {
         (self.learned, self.places, self.counts)
     }
 
@@ -301,7 +301,7 @@ impl Follow {
     }
 
     /// A decision of the kernel.
-    fn ahead(&mut self, thread: u32, place: Place, first: u64, pages: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+    fn ahead(&mut self, thread: u32, place: FileKey, first: u64, pages: u64, at_ns: u64, out: &mut VecDeque<Item>) {
         self.counts.decisions += 1;
         let file = self.file(place, out);
         let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD);
@@ -336,7 +336,7 @@ impl Follow {
     }
 
     /// The number of a file; its item goes out with its first record.
-    pub(super) fn file(&mut self, place: Place, out: &mut VecDeque<Item>) -> u32 {
+    pub(super) fn file(&mut self, place: FileKey, out: &mut VecDeque<Item>) -> u32 {
         if let Some(number) = self.files.get(&place) {
             return *number;
         }
@@ -419,7 +419,7 @@ impl Follow {
     }
 
     /// A touch of a mapped page: a fault that found its page there.
-    fn mapped(&mut self, thread: u32, place: Place, first: u64, last: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+    fn mapped(&mut self, thread: u32, place: FileKey, first: u64, last: u64, at_ns: u64, out: &mut VecDeque<Item>) {
         if self.touches.again(thread, place, first, last, at_ns, &mut self.held, &mut self.counts) {
             return;
         }
@@ -435,7 +435,7 @@ impl Follow {
 
     /// The page that a thread's fault is about, where its address is in a mapping that is known and the page is `right`:
     /// then it is known which file that is.
-    fn mapped_page(&mut self, thread: u32, place: Place, right: impl Fn(u64) -> bool) -> Option<u64> {
+    fn mapped_page(&mut self, thread: u32, place: FileKey, right: impl Fn(u64) -> bool) -> Option<u64> {
         let address = self.touches.address_of(thread)?;
         let piece = *self.spaces.pieces(thread, address - address % PAGE_BYTES, PAGE_BYTES).first()?;
         let page = piece.offset / PAGE_BYTES;
@@ -447,7 +447,7 @@ impl Follow {
     }
 
     /// A fault that went to the file.
-    fn fault(&mut self, thread: u32, place: Place, page: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+    fn fault(&mut self, thread: u32, place: FileKey, page: u64, at_ns: u64, out: &mut VecDeque<Item>) {
         if self.touches.went(thread, place, page) {
             return;
         }
@@ -457,7 +457,7 @@ impl Follow {
         self.touches.begin(thread, place, page, self.held.open(Some(record)));
     }
 
-    fn touch(&mut self, thread: u32, place: Place, page: u64, at_ns: u64, out: &mut VecDeque<Item>) -> Record {
+    fn touch(&mut self, thread: u32, place: FileKey, page: u64, at_ns: u64, out: &mut VecDeque<Item>) -> Record {
         let file = self.file(place, out);
         self.paged.insert(file);
         let (op, open, time) = (Op::Fault, MAPPING | file, Some(at_ns));

@@ -11,7 +11,7 @@
 //! the touched one are in no record. What of the range was read is `replay/scans.rs`'s to say.
 //! Never: a page as the touched one that the address does not name.
 
-use super::event::Place;
+use super::event::FileKey;
 use super::{Counts, PAGE_BYTES};
 use crate::Record;
 use crate::check::MAX_END;
@@ -43,7 +43,7 @@ struct Touch {
 /// A fault that is not done.
 #[derive(Clone, Copy)]
 struct Open {
-    place: Place,
+    place: FileKey,
     page: u64,
     /// The page behind the last that was mapped with it.
     end: u64,
@@ -53,12 +53,12 @@ struct Open {
 /// Folios of several pages, by their first page: how many.
 #[derive(Default)]
 struct Folios {
-    files: HashMap<Place, BTreeMap<u64, u64>>,
+    files: HashMap<FileKey, BTreeMap<u64, u64>>,
     count: usize,
 }
 
 impl Folios {
-    fn add(&mut self, place: Place, first: u64, pages: u64) {
+    fn add(&mut self, place: FileKey, first: u64, pages: u64) {
         if self.count >= MAX_FOLIOS {
             *self = Folios::default();
         }
@@ -66,7 +66,7 @@ impl Folios {
     }
 
     /// The page behind the folio that this page is in.
-    fn end(&self, place: Place, page: u64) -> Option<u64> {
+    fn end(&self, place: FileKey, page: u64) -> Option<u64> {
         let (first, pages) = self.files.get(&place)?.range(..=page).next_back()?;
         first.checked_add(*pages).filter(|end| *end > page)
     }
@@ -86,7 +86,7 @@ impl Touches {
     }
 
     /// A folio of several pages came into the page cache.
-    pub fn folio(&mut self, place: Place, first: u64, pages: u64) {
+    pub fn folio(&mut self, place: FileKey, first: u64, pages: u64) {
         self.folios.add(place, first, pages);
     }
 
@@ -111,19 +111,19 @@ impl Touches {
     }
 
     /// A fault that found its page, and mapped those up to `last` with it.
-    pub fn found(&mut self, thread: u32, place: Place, page: u64, last: u64, ticket: u64) {
+    pub fn found(&mut self, thread: u32, place: FileKey, page: u64, last: u64, ticket: u64) {
         let end = last.saturating_add(1);
         self.threads.entry(thread).or_default().open = Some(Open { place, page, end, ticket });
     }
 
     /// A fault that went to the file.
-    pub fn begin(&mut self, thread: u32, place: Place, page: u64, ticket: u64) {
+    pub fn begin(&mut self, thread: u32, place: FileKey, page: u64, ticket: u64) {
         let touch = self.threads.entry(thread).or_default();
         (touch.open, touch.went) = (Some(Open { place, page, end: page.saturating_add(1), ticket }), true);
     }
 
     /// Whether the open fault of a thread now goes to the file for its page, or does so again.
-    pub fn went(&mut self, thread: u32, place: Place, page: u64) -> bool {
+    pub fn went(&mut self, thread: u32, place: FileKey, page: u64) -> bool {
         let Some(touch) = self.threads.get_mut(&thread) else { return false };
         let same = touch.open.is_some_and(|open| open.place == place && open.page == page);
         touch.went |= same;
@@ -135,7 +135,7 @@ impl Touches {
     pub fn again(
         &mut self,
         thread: u32,
-        place: Place,
+        place: FileKey,
         first: u64,
         last: u64,
         at_ns: u64,
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_fault_reaches_to_the_end_of_what_was_mapped() {
-        let place = Place { dev: 1, ino: 2 };
+        let place = FileKey { dev: 1, ino: 2 };
         let mut counts = Counts::default();
         let (mut touches, mut held) = (Touches::default(), Slots::default());
         let record = |page: u64| Some(Record::read(0, page * PAGE_BYTES, PAGE_BYTES));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(len(&mut touches, 64, &brought), Some(32));
         assert_eq!(len(&mut touches, 95, &|t, ticket, _, _| t.begin(1, place, 95, ticket)), Some(1));
         assert_eq!(len(&mut touches, 96, &|t, ticket, _, _| t.begin(1, place, 96, ticket)), Some(1), "behind it");
-        let elsewhere = Place { dev: 1, ino: 3 };
+        let elsewhere = FileKey { dev: 1, ino: 3 };
         assert_eq!(len(&mut touches, 64, &|t, ticket, _, _| t.begin(1, elsewhere, 64, ticket)), Some(1));
         (0..MAX_FOLIOS as u64).for_each(|n| touches.folio(elsewhere, 2 * n, 2));
         assert_eq!((touches.folios.count, touches.folios.end(place, 64)), (1, None), "all were forgotten at the limit");

@@ -5,7 +5,7 @@
 
 use super::scan::number;
 use super::step::Fault;
-use super::table::{Plan, Row, SECTOR, import as table, lines_fit, words};
+use super::table::{ColumnPlan, Row, SECTOR, import as table, lines_fit, words};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Record, TraceError};
@@ -45,7 +45,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         level: Level::Unknown,
         notes: vec!["Everything is one file; every request counts as a read.".to_string()],
     };
-    table(inputs, &pairs, header, Plan { row, name: |_| "blocks".to_string(), sort: false })
+    table(inputs, &pairs, header, ColumnPlan { row, name: |_| "blocks".to_string(), sort: false })
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {

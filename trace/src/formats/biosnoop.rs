@@ -11,7 +11,7 @@
 
 use super::scan::{self, number};
 use super::step::Fault;
-use super::table::{Plan, Row, RowFn, SECTOR, decimal_ns, import as table};
+use super::table::{ColumnPlan, Row, RowFn, SECTOR, decimal_ns, import as table};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError, order};
@@ -65,7 +65,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     };
     let name = |disk: &[u8]| String::from_utf8_lossy(disk).into_owned();
     let row: RowFn = if queued { row::<true> } else { row::<false> };
-    table(vec![input], &pairs, about, Plan { row, name, sort: true })
+    table(vec![input], &pairs, about, ColumnPlan { row, name, sort: true })
 }
 
 fn row<const QUEUED: bool>(line: &[u8]) -> Result<Row<'_>, Fault> {

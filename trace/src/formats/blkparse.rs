@@ -16,7 +16,7 @@ use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{Import, Item, LeftOut};
-use super::block::{self, Action, Device, Event, Kind, Requests, SECTOR};
+use super::block::{self, Action, BlockKind, Device, Event, Requests, SECTOR};
 use super::scan;
 use super::step::{self, Fault, Lines, Text};
 use std::collections::VecDeque;
@@ -98,14 +98,14 @@ fn device(text: &[u8]) -> Option<Device> {
 }
 
 /// The kind of a request, and whether it is readahead: `R`, `WS`, `RAM`, `FWFS`.
-fn rwbs(text: &[u8]) -> (Kind, bool) {
+fn rwbs(text: &[u8]) -> (BlockKind, bool) {
     let ahead = text.contains(&b'A');
     let after_flush = text.strip_prefix(b"F").unwrap_or(text);
     let kind = match after_flush.first() {
-        Some(b'R') => Kind::Read,
-        Some(b'W') => Kind::Write,
-        Some(b'D') => Kind::Discard,
-        _ => Kind::Nothing,
+        Some(b'R') => BlockKind::Read,
+        Some(b'W') => BlockKind::Write,
+        Some(b'D') => BlockKind::Discard,
+        _ => BlockKind::Nothing,
     };
     (kind, ahead)
 }
@@ -144,15 +144,15 @@ fn extent(mut event: Event, rest: &[u8]) -> Result<Event, Fault> {
     let mut tail = rest;
     let Some(sector) = scan::number(scan::word(&mut tail)) else {
         // A flush has none: the process or the errno follows at once.
-        event.kind = Kind::Nothing;
+        event.kind = BlockKind::Nothing;
         return if rest.starts_with(b"[") { Ok(event) } else { Err(CUT) };
     };
     event.sector = sector;
     match scan::word(&mut tail) {
         b"+" => {}
         // The bytes of a command stand in parentheses.
-        [b'(', ..] => return Ok(Event { kind: Kind::Command, sector: 0, ..event }),
-        [b'[', ..] => return Ok(Event { kind: Kind::Nothing, ..event }),
+        [b'(', ..] => return Ok(Event { kind: BlockKind::Command, sector: 0, ..event }),
+        [b'[', ..] => return Ok(Event { kind: BlockKind::Nothing, ..event }),
         _ => return Err(CUT),
     }
     let sectors = scan::number(scan::word(&mut tail)).ok_or(CUT)?;

@@ -9,12 +9,12 @@
 //! files are merged by time, and time begins with the first event. Never: a version other than 7 (its records may be
 //! longer), or the names and messages among the events.
 
-use super::super::error::{Place, TraceError};
+use super::super::error::{TraceError, TracePosition};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter, TOO_LATE, TooLate};
 use super::super::{Import, Item, LeftOut};
-use super::block::{self, Action, Event, Kind, Requests};
+use super::block::{self, Action, BlockKind, Event, Requests};
 use super::step::{self, Step};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -67,7 +67,7 @@ fn detect(head: &[u8]) -> Fit {
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let path = inputs.first().map_or_else(|| "-".into(), |input| input.path().to_path_buf());
     if inputs.len() > MAX_CPUS {
-        return Err(TraceError::new(&path, Place::Whole, "over 8192 files", "name the files of one device"));
+        return Err(TraceError::new(&path, TracePosition::Whole, "over 8192 files", "name the files of one device"));
     }
     let (mut sources, mut first) = (Vec::new(), Vec::new());
     for mut input in inputs {
@@ -132,11 +132,11 @@ impl Fields<'_> {
             return None;
         }
         let kind = match () {
-            () if is(category::COMMAND) => Kind::Command,
-            () if is(category::DISCARD) => Kind::Discard,
-            () if is(category::WRITE) => Kind::Write,
-            () if bytes > 0 => Kind::Read,
-            () => Kind::Nothing,
+            () if is(category::COMMAND) => BlockKind::Command,
+            () if is(category::DISCARD) => BlockKind::Discard,
+            () if is(category::WRITE) => BlockKind::Write,
+            () if bytes > 0 => BlockKind::Read,
+            () => BlockKind::Nothing,
         };
         let action = match action & 0xffff {
             1 => Action::Queue,

@@ -11,7 +11,7 @@
 //! below it were both traced, the request of the lower one is passed over. Never: a request without bytes, one that
 //! failed, or one twice.
 
-use super::super::error::{Place, TraceError};
+use super::super::error::{TraceError, TracePosition};
 use super::super::format::Pairs;
 use super::super::order::Held;
 use super::super::{FileInfo, Flags, Header, Item, Lacks, LeftOut, Level, Op, Record};
@@ -55,7 +55,7 @@ pub enum Action {
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BlockKind {
     /// Reads bytes.
     Read,
     /// Writes bytes.
@@ -78,7 +78,7 @@ pub struct Event {
     /// What.
     pub action: Action,
     /// Of what kind of request.
-    pub kind: Kind,
+    pub kind: BlockKind,
     /// The request is readahead.
     pub ahead: bool,
     /// First sector.
@@ -127,7 +127,12 @@ pub fn wanted(pairs: &mut Pairs, format: &str, path: &Path, first: &[Action]) ->
         None if first.contains(&Action::Issue) => Ok(Wanted::Issue),
         None => {
             let what = "neither queued (Q) nor issued (D) requests at the beginning";
-            Err(TraceError::new(path, Place::Whole, what, format!("say {format}:action=Q or {format}:action=D")))
+            Err(TraceError::new(
+                path,
+                TracePosition::Whole,
+                what,
+                format!("say {format}:action=Q or {format}:action=D"),
+            ))
         }
     }
 }
@@ -223,10 +228,10 @@ impl Requests {
 
     fn request(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
         let op = match event.kind {
-            Kind::Read if event.bytes > 0 => Op::Read,
-            Kind::Write if event.bytes > 0 => Op::Write,
-            Kind::Discard => return self.pass("discards"),
-            Kind::Command => return self.pass("commands of the device's own"),
+            BlockKind::Read if event.bytes > 0 => Op::Read,
+            BlockKind::Write if event.bytes > 0 => Op::Write,
+            BlockKind::Discard => return self.pass("discards"),
+            BlockKind::Command => return self.pass("commands of the device's own"),
             _ => return self.pass("requests without bytes (flushes)"),
         };
         let offset = event.sector.checked_mul(SECTOR).ok_or(FAR)?;
@@ -261,7 +266,7 @@ impl Requests {
     /// Each byte that completes is taken off one request only: of two for the same sectors, the earlier one's.
     fn complete(&mut self, event: &Event, failed: bool) -> Result<(), Fault> {
         let Some(&device) = self.devices.get(&event.device) else { return Ok(()) };
-        let write = event.kind == Kind::Write;
+        let write = event.kind == BlockKind::Write;
         let first = event.sector.checked_mul(SECTOR).ok_or(FAR)?;
         let last = first.checked_add(event.bytes).ok_or(FAR)?;
         if last == first {
@@ -301,7 +306,7 @@ impl Requests {
     fn requeue(&mut self, event: &Event) {
         let Some(&device) = self.devices.get(&event.device) else { return };
         let Some(offset) = event.sector.checked_mul(SECTOR) else { return };
-        let (device, write) = (device, event.kind == Kind::Write);
+        let (device, write) = (device, event.kind == BlockKind::Write);
         let mut same = self.open.range((device, write, offset, 0)..=(device, write, offset, u64::MAX));
         if let Some((&key, _)) = same.next() {
             self.open.remove(&key);

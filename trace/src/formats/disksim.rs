@@ -12,7 +12,7 @@
 use super::scan::{Names, choice, number};
 use super::step::{Fault, Lines, Text, items};
 use super::table::{SECTOR, decimal_ns, lines_fit, words};
-use crate::error::Place;
+use crate::error::TracePosition;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record, TraceError, order};
@@ -55,7 +55,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
             let what = "two dialects of DiskSim have five columns, with other units";
             let remedy = "name disksim:dialect=ascii (ms, bit 0 of the flags set: a read) or \
                           disksim:dialect=mqsim (ns, 1: a read)";
-            return Err(TraceError::new(input.path(), Place::Whole, what, remedy));
+            return Err(TraceError::new(input.path(), TracePosition::Whole, what, remedy));
         }
         None | Some(0) => Dialect::Validate,
         Some(1) => Dialect::Ascii,

@@ -13,7 +13,7 @@
 //!
 //! Never: names with spaces, empty requests (fio 3.33 ends its replay at one), or a time that is not in the log.
 
-use super::super::error::{Place, TraceError};
+use super::super::error::{TraceError, TracePosition};
 use super::super::format::{Exported, Fit, Format, Output, Pairs};
 use super::super::input::Input;
 use super::super::{FileInfo, Flags, Header, Import, Item, Items, Lacks, LeftOut, Level, Op, Record};
@@ -255,7 +255,7 @@ struct Writer {
 
 impl Writer {
     fn refuse(&self, what: impl Into<String>, remedy: &str) -> TraceError {
-        TraceError::new(&self.path, Place::Record(self.done.records + 1), what, remedy)
+        TraceError::new(&self.path, TracePosition::Record(self.done.records + 1), what, remedy)
     }
 
     fn put(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), TraceError> {
@@ -288,8 +288,9 @@ impl Writer {
         if self.names.get(name.as_bytes()).is_some() {
             self.leave("files with the name of another one");
         } else {
-            let many =
-                || TraceError::new(&self.path, Place::Whole, "file names of over 64 MiB together", "cut the trace");
+            let many = || {
+                TraceError::new(&self.path, TracePosition::Whole, "file names of over 64 MiB together", "cut the trace")
+            };
             self.names.add(name.as_bytes()).ok_or_else(many)?;
             self.of_file(&name, "add")?;
             self.of_file(&name, "open")?;

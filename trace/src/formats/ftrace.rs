@@ -17,7 +17,7 @@ use super::super::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
 use super::step::{self, Fault, Lines};
 use crate::follow::call::ENTRIES;
-use crate::follow::event::{Event, Place, What};
+use crate::follow::event::{Event, FileKey, What};
 use crate::follow::{Follow, Learned, PAGE_BYTES};
 use std::collections::VecDeque;
 
@@ -69,7 +69,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
             "of vectors of buffers the length is what came".to_string(),
         ],
     };
-    let name = |place: Place| {
+    let name = |place: FileKey| {
         let (major, minor) = (place.dev >> 20, place.dev & 0xf_ffff);
         FileInfo { name: format!("inode {} of {major}:{minor}", place.ino), size: None }
     };
@@ -230,13 +230,13 @@ fn field<'a>(fields: &'a [u8], key: &str) -> Option<&'a [u8]> {
     }
 }
 
-fn place(fields: &[u8]) -> Option<Place> {
+fn place(fields: &[u8]) -> Option<FileKey> {
     let dev = field(fields, "dev")?;
     let colon = dev.iter().position(|b| *b == b':')?;
     let (major, minor) = (scan::number(&dev[..colon])?, scan::number(&dev[colon + 1..])?);
     let ino = field(fields, "ino")?;
     let ino = hex(ino.strip_prefix(b"0x").unwrap_or(ino))?;
-    Some(Place { dev: u32::try_from(major.checked_mul(1 << 20)?.checked_add(minor)?).ok()?, ino })
+    Some(FileKey { dev: u32::try_from(major.checked_mul(1 << 20)?.checked_add(minor)?).ok()?, ino })
 }
 
 /// The pages of `ofs=4096-12287`.
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(of("sh-5880  ( 5880) [001] ..... 24756.942056: sys_read -> 0xfffffffffffffffe"), left);
         assert_eq!(of("sh 5880/5880 [001] 24756.942056: syscalls:sys_exit_read: 0xfffffffffffffffe"), left);
         let pages = "sh-1 [000] ..... 1.0: mm_filemap_get_pages: dev=254:0 ino=4fa7d ofs=4096-98303";
-        let file = Place { dev: 254 << 20, ino: 0x4fa7d };
+        let file = FileKey { dev: 254 << 20, ino: 0x4fa7d };
         assert_eq!(of(pages), Some((1, 1_000_000_000, Some(What::Pages(file, 1, 23)))));
         let added = "sh-1 [000] ..... 1.0: mm_filemap_add_to_page_cache: dev 254:0 ino 4fa7d pfn=0x1 ofs=8192 order=2";
         assert_eq!(of(added), Some((1, 1_000_000_000, Some(What::Ahead(file, 2, 4)))));

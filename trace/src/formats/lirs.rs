@@ -7,7 +7,7 @@
 use super::scan::number;
 use super::step::{Fault, Lines, Text, items};
 use super::table::lines_fit;
-use crate::error::Place;
+use crate::error::TracePosition;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Record, TraceError};
@@ -55,7 +55,7 @@ pub fn block(pairs: &mut Pairs, key: &str, input: &Input) -> Result<Option<u64>,
     let block = number(text.as_bytes()).filter(|block| (1..=MAX_BLOCK).contains(block));
     block.map(Some).ok_or_else(|| {
         let what = format!("'{key}={text}' is no number of bytes");
-        TraceError::new(input.path(), Place::Whole, what, format!("{key} is from 1 to {MAX_BLOCK}"))
+        TraceError::new(input.path(), TracePosition::Whole, what, format!("{key} is from 1 to {MAX_BLOCK}"))
     })
 }
 

@@ -5,7 +5,7 @@
 
 use super::scan::number;
 use super::step::Fault;
-use super::table::{Plan, Row, import as table, lines_fit, split};
+use super::table::{ColumnPlan, Row, import as table, lines_fit, split};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};
@@ -33,7 +33,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         notes: vec!["Taken below the file cache of a server; a volume is a file.".to_string()],
     };
     let name = |volume: &[u8]| String::from_utf8_lossy(volume).replace(',', ".");
-    table(inputs, &pairs, header, Plan { row, name, sort: true })
+    table(inputs, &pairs, header, ColumnPlan { row, name, sort: true })
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {

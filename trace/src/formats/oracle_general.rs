@@ -14,7 +14,7 @@
 use super::lirs::block;
 use super::scan::{Names, choice};
 use super::step::{Step, items};
-use crate::error::{Place, TraceError};
+use crate::error::{TraceError, TracePosition};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Record};
@@ -68,7 +68,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let unit = block(&mut pairs, "unit", &input)?;
     let size = choice(&mut pairs, "record", &["24", "27"], input.path())?;
     pairs.finish(input.path(), FORMAT.name, &["unit", "record"])?;
-    let refuse = |what: &str, remedy: &str| Err(TraceError::new(input.path(), Place::Whole, what, remedy));
+    let refuse = |what: &str, remedy: &str| Err(TraceError::new(input.path(), TracePosition::Whole, what, remedy));
     let Some(unit) = unit else {
         let remedy = "say oracle-general:unit=BYTES (512 where an object was a sector)";
         return refuse("its objects are no offsets", remedy);
@@ -84,11 +84,16 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
                 _ if head.is_empty() => SIZES[0],
                 [true, true] => {
                     let what = "records of 24 and of 27 bytes both make sense of it";
-                    return Err(TraceError::new(&path, Place::Whole, what, "say record=24 or record=27"));
+                    return Err(TraceError::new(&path, TracePosition::Whole, what, "say record=24 or record=27"));
                 }
                 [false, false] => {
                     let what = "records neither of 24 nor of 27 bytes make sense of it";
-                    return Err(TraceError::new(&path, Place::Whole, what, "it is damaged, or of another format"));
+                    return Err(TraceError::new(
+                        &path,
+                        TracePosition::Whole,
+                        what,
+                        "it is damaged, or of another format",
+                    ));
                 }
             }
         }

@@ -41,7 +41,7 @@ const POINTER: &str = "reads from a position that perf does not show (behind a p
 
 /// How an argument is put into strace's words.
 #[derive(Clone, Copy)]
-enum Kind {
+enum ArgumentKind {
     /// A number: 0 where it is not shown.
     Number,
     /// A descriptor, with its name where there is one; 0 where it is not shown.
@@ -60,10 +60,10 @@ enum Kind {
     Advice,
 }
 
-use Kind::{Advice, Any, Descriptor, Flags, MaybeDescriptor, Number, Path, Position};
+use ArgumentKind::{Advice, Any, Descriptor, Flags, MaybeDescriptor, Number, Path, Position};
 
 /// The arguments of a call, in strace's order: perf's name of each, and what it is.
-type Arguments = &'static [(&'static str, Kind)];
+type Arguments = &'static [(&'static str, ArgumentKind)];
 
 const COPY: Arguments =
     &[("fd_in", Descriptor), ("off_in", Position), ("fd_out", Descriptor), ("off_out", Position), ("len", Number)];

@@ -55,7 +55,7 @@ pub fn seconds(text: &[u8]) -> Option<u64> {
 /// There are several, or none.
 pub fn one(mut inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
     let last = inputs.pop();
-    let whole = super::super::error::Place::Whole;
+    let whole = super::super::error::TracePosition::Whole;
     match last {
         Some(input) if inputs.is_empty() => Ok(input),
         Some(input) => {
@@ -74,7 +74,12 @@ pub fn choice(pairs: &mut Pairs, key: &str, of: &[&str], path: &std::path::Path)
     let Some(value) = pairs.take(key) else { return Ok(None) };
     of.iter().position(|known| *known == value).map(Some).ok_or_else(|| {
         let what = format!("'{key}={value}' is not known");
-        TraceError::new(path, super::super::error::Place::Whole, what, format!("one of {key}={}", of.join(", ")))
+        TraceError::new(
+            path,
+            super::super::error::TracePosition::Whole,
+            what,
+            format!("one of {key}={}", of.join(", ")),
+        )
     })
 }
 

@@ -5,8 +5,8 @@
 
 use super::scan::number;
 use super::step::Fault;
-use super::table::{Plan, Row, SECTOR, decimal_ns, import as table, lines_fit, split};
-use crate::error::Place;
+use super::table::{ColumnPlan, Row, SECTOR, decimal_ns, import as table, lines_fit, split};
+use crate::error::TracePosition;
 use crate::format::{Exported, Fit, Format, Output, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Item, Items, Lacks, Level, Op, Record, TraceError};
@@ -44,7 +44,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         notes: vec!["Requests to storage units, below whatever cache was above them; a unit is a file.".to_string()],
     };
     let name = |volume: &[u8]| format!("ASU {}", String::from_utf8_lossy(volume));
-    table(inputs, &pairs, header, Plan { row, name, sort: true })
+    table(inputs, &pairs, header, ColumnPlan { row, name, sort: true })
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
@@ -94,7 +94,7 @@ fn export(_header: &Header, pairs: Pairs, items: Items, output: Output) -> Resul
             let remedy = "write it as csv or in the own format";
             return Err(TraceError::new(
                 &output.path,
-                Place::Record(all),
+                TracePosition::Record(all),
                 "spc needs times, and this has none",
                 remedy,
             ));

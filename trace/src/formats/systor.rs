@@ -5,7 +5,7 @@
 
 use super::scan::number;
 use super::step::Fault;
-use super::table::{Plan, Row, decimal_ns, import as table, lines_fit, split};
+use super::table::{ColumnPlan, Row, decimal_ns, import as table, lines_fit, split};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};
@@ -36,7 +36,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         ],
     };
     let name = |volume: &[u8]| format!("LUN {}", String::from_utf8_lossy(volume));
-    table(inputs, &pairs, header, Plan { row, name, sort: true })
+    table(inputs, &pairs, header, ColumnPlan { row, name, sort: true })
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {

@@ -114,7 +114,7 @@ impl Lines for Table {
 }
 
 /// How a table is read.
-pub struct Plan {
+pub struct ColumnPlan {
     /// What a line means.
     pub row: RowFn,
     /// What the name of a volume becomes.
@@ -127,7 +127,7 @@ pub struct Plan {
 ///
 /// # Errors
 /// A key is given, or several files.
-pub fn import(inputs: Vec<Input>, pairs: &Pairs, header: Header, plan: Plan) -> Result<Import, TraceError> {
+pub fn import(inputs: Vec<Input>, pairs: &Pairs, header: Header, plan: ColumnPlan) -> Result<Import, TraceError> {
     let input = Input::only(inputs, &header.format)?;
     pairs.finish(input.path(), &header.format, &[])?;
     Ok(read(input, header, plan))
@@ -135,7 +135,7 @@ pub fn import(inputs: Vec<Input>, pairs: &Pairs, header: Header, plan: Plan) -> 
 
 /// The same, once the keys are taken.
 #[must_use]
-pub fn read(input: Input, header: Header, plan: Plan) -> Import {
+pub fn read(input: Input, header: Header, plan: ColumnPlan) -> Import {
     let left_out = LeftOut::default();
     let path = input.path().to_path_buf();
     let volumes = Names::default();

@@ -9,7 +9,7 @@
 //! first record. A response of version 2 has no unit that is written down anywhere: it is left open, unless `response=us`
 //! says so. Never: commands that neither read nor write.
 
-use super::super::error::{Place, TraceError};
+use super::super::error::{TraceError, TracePosition};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter, TOO_LATE, TooLate};
@@ -66,7 +66,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         (Some(_), ..) | (None, 0, 1..) => 2,
         _ => {
             let remedy = "if it is one, say vscsi:version=1 or vscsi:version=2";
-            return Err(TraceError::new(&path, Place::Whole, "no version of vscsi at its beginning", remedy));
+            return Err(TraceError::new(&path, TracePosition::Whole, "no version of vscsi at its beginning", remedy));
         }
     };
     let mut notes = vec!["taken below a guest's cache: hits are missing, its readahead is in it".to_string()];

@@ -39,7 +39,7 @@ const AFTER: u8 = 16;
 
 /// The values that the next item of a block is coded relative to. A block begins with zeros.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct State {
+pub struct CodecState {
     file: u32,
     open: u32,
     thread: u32,
@@ -50,7 +50,7 @@ pub struct State {
     shape: u8,
 }
 
-impl State {
+impl CodecState {
     fn follow(&mut self, record: &Record) {
         (self.file, self.open, self.thread) = (record.file, record.open, record.thread);
         (self.end, self.len) = (record.offset.wrapping_add(record.len), record.len);
@@ -59,7 +59,7 @@ impl State {
 }
 
 /// Adds an item that has passed [`crate::check`] to a block; `number` is a record's, counted from 0.
-pub fn put(to: &mut Vec<u8>, state: &mut State, item: &Item, number: u64) {
+pub fn put(to: &mut Vec<u8>, state: &mut CodecState, item: &Item, number: u64) {
     match item {
         Item::File(file) => {
             to.push(if file.size.is_some() { HAS_SIZE } else { 0 });
@@ -71,7 +71,7 @@ pub fn put(to: &mut Vec<u8>, state: &mut State, item: &Item, number: u64) {
     }
 }
 
-fn put_record(to: &mut Vec<u8>, state: &mut State, record: &Record, number: u64) {
+fn put_record(to: &mut Vec<u8>, state: &mut CodecState, record: &Record, number: u64) {
     let bit = |there: bool, bit: u8| if there { bit } else { 0 };
     let shape = bit(record.start_ns.is_some(), START)
         | bit(record.end_ns.is_some(), END)
@@ -144,7 +144,7 @@ type Fault = &'static str;
 
 impl Bytes<'_> {
     /// Takes the next item; `number` is the one that a record gets, counted from 0.
-    pub fn item(&mut self, state: &mut State, number: u64) -> Result<Item, Fault> {
+    pub fn item(&mut self, state: &mut CodecState, number: u64) -> Result<Item, Fault> {
         let first = self.byte()?;
         match first & WHAT {
             0 => self.file(first).map(Item::File),
@@ -170,7 +170,7 @@ impl Bytes<'_> {
         Ok(FileInfo { name, size })
     }
 
-    fn record(&mut self, op: Op, first: u8, state: &mut State, number: u64) -> Result<Record, Fault> {
+    fn record(&mut self, op: Op, first: u8, state: &mut CodecState, number: u64) -> Result<Record, Fault> {
         if first & NEW_SHAPE != 0 {
             state.shape = self.byte()?;
             if state.shape >= AFTER << 1 || state.shape & (START | END) == END {

@@ -7,10 +7,10 @@
 //! ```
 //! Never: holds more than one block, or reads on after an error.
 
-use super::codec::{Bytes, State};
+use super::codec::{Bytes, CodecState};
 use super::head::{BLOCK, BlockHead, DONE, End, HEAD_BYTES, from_json};
 use super::{MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES, MAX_STORED_BYTES, VERSION};
-use crate::error::{Place, TraceError};
+use crate::error::{TraceError, TracePosition};
 use crate::format::Pairs;
 use crate::input::Input;
 use crate::{Import, Item, LeftOut};
@@ -24,7 +24,8 @@ const DAMAGED: &str = "the file is damaged: copy it again, or import the trace a
 pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, super::FORMAT.name)?;
     pairs.finish(input.path(), super::FORMAT.name, &[])?;
-    let whole = |input: &Input, what: String, remedy: &str| TraceError::new(input.path(), Place::Whole, what, remedy);
+    let whole =
+        |input: &Input, what: String, remedy: &str| TraceError::new(input.path(), TracePosition::Whole, what, remedy);
     let mut magic = [0; MAGIC.len()];
     if input.fill(&mut magic)? < magic.len() || magic[..7] != MAGIC[..7] {
         return Err(whole(&input, "this is no foreread trace".to_string(), "see --format"));
@@ -59,7 +60,7 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         plain: Vec::new(),
         at: 0,
         items: 0,
-        state: State::default(),
+        state: CodecState::default(),
         files: 0,
         records: 0,
         left_out: left_out.clone(),
@@ -78,7 +79,7 @@ struct Reader {
     at: usize,
     /// Items of the block that are still to come.
     items: u32,
-    state: State,
+    state: CodecState,
     files: u64,
     records: u64,
     left_out: LeftOut,
@@ -87,7 +88,7 @@ struct Reader {
 
 impl Reader {
     fn error(&self, what: impl Into<String>) -> TraceError {
-        TraceError::new(self.input.path(), Place::Record(self.records + 1), what, DAMAGED)
+        TraceError::new(self.input.path(), TracePosition::Record(self.records + 1), what, DAMAGED)
     }
 
     /// The next block, with at least one item in it; false at the end of the file.
@@ -130,7 +131,7 @@ impl Reader {
             // The usual reason is that it yields more than it claims, and nothing beyond that is ever unpacked.
             Err(error) => return Err(self.error(format!("a block that does not unpack ({error})"))),
         }
-        (self.at, self.items, self.state) = (0, head.items, State::default());
+        (self.at, self.items, self.state) = (0, head.items, CodecState::default());
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Never: holds more than one block, or leaves the counts out (a file without its end is a cut one).
 
-use super::codec::{State, put};
+use super::codec::{CodecState, put};
 use super::head::{BLOCK, BlockHead, DONE, End, to_json};
 use super::{MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES};
 use crate::check::Checked;
@@ -56,7 +56,7 @@ struct Writer {
     packer: zstd::bulk::Compressor<'static>,
     plain: Vec<u8>,
     items: u32,
-    state: State,
+    state: CodecState,
     files: u64,
     records: u64,
     cut_notes: u64,
@@ -67,7 +67,7 @@ impl Writer {
         let packer = zstd::bulk::Compressor::new(LEVEL);
         let packer = packer.map_err(|error| TraceError::not_written(&output.path, &error))?;
         let plain = Vec::with_capacity(FULL_BYTES + (64 << 10));
-        Ok(Writer { output, packer, plain, items: 0, state: State::default(), files: 0, records: 0, cut_notes: 0 })
+        Ok(Writer { output, packer, plain, items: 0, state: CodecState::default(), files: 0, records: 0, cut_notes: 0 })
     }
 
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
@@ -83,7 +83,7 @@ impl Writer {
         }
         if json.len() > MAX_JSON_BYTES {
             let (what, remedy) = ("a header of over 64 KiB", "this is a fault of the importer: please report it");
-            return Err(TraceError::new(&self.output.path, crate::error::Place::Whole, what, remedy));
+            return Err(TraceError::new(&self.output.path, crate::error::TracePosition::Whole, what, remedy));
         }
         let mut crc = flate2::Crc::new();
         crc.update(&json);
@@ -111,7 +111,7 @@ impl Writer {
         self.bytes(&head.bytes())?;
         self.bytes(&packed)?;
         self.plain.clear();
-        (self.items, self.state) = (0, State::default());
+        (self.items, self.state) = (0, CodecState::default());
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 
 use foreread_sim::rng::Rng;
 use foreread_trace::check::Checked;
-use foreread_trace::error::{Place, TraceError};
+use foreread_trace::error::{TraceError, TracePosition};
 use foreread_trace::format::{self, ALL, Fit, Format, Pairs};
 use foreread_trace::fuzz::{Outcome, by_name, one, sealed};
 use foreread_trace::input::{HEAD_BYTES, Input};
@@ -276,7 +276,7 @@ fn broken(inputs: Vec<Input>, careless: fn(u8) -> Result<(), String>) -> Result<
     let mut input = Input::only(inputs, "broken")?;
     while let Some(line) = input.line()? {
         let first = line.first().copied().unwrap_or(b'0');
-        careless(first).map_err(|what| TraceError::new(input.path(), Place::Whole, what, "mend it"))?;
+        careless(first).map_err(|what| TraceError::new(input.path(), TracePosition::Whole, what, "mend it"))?;
     }
     let items = vec![Ok(Item::Record(Record::read(0, 0, 1)))];
     Ok(Import { header: Header::default(), items: Box::new(items.into_iter()), left_out: LeftOut::default() })

@@ -74,7 +74,7 @@ impl Cell {
 
 /// What one combination came to.
 #[derive(Clone, Debug, Serialize)]
-pub struct Found {
+pub struct CellOutcome {
     /// As on the command line: `ext4`, `ext4-journal`, `xfs-16k`.
     pub file_system: &'static str,
     /// Its block.
@@ -113,7 +113,7 @@ pub struct Found {
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// Each combination.
-    pub cells: Vec<Found>,
+    pub cells: Vec<CellOutcome>,
     /// What was wanted and could not be asked, and why.
     pub left_out: Vec<String>,
 }
@@ -208,7 +208,7 @@ fn compare(
     wanted: &Wanted,
     stop: &AtomicBool,
     progress: &mut dyn Progress,
-) -> Result<Found, LiveError> {
+) -> Result<CellOutcome, LiveError> {
     let (began, done) = (Instant::now(), AtomicU64::new(0));
     let mut found = std::thread::scope(|scope| {
         let recorder = scope.spawn(|| {
@@ -235,7 +235,7 @@ fn one<'scope>(
     cell: Cell,
     wanted: &Wanted,
     tell: &dyn Fn(u64) -> Result<(), LiveError>,
-) -> Result<Found, LiveError> {
+) -> Result<CellOutcome, LiveError> {
     let Cell { file_system, read_ahead_kib, mmap } = cell;
     let (any, one) = (affinity(None)?, one_cpu());
     // The helper plays where this thread does: pages under way in another CPU's batches could not be dropped.
@@ -246,7 +246,7 @@ fn one<'scope>(
     disk.set_read_ahead(128)?;
     let large_folios = recorder.large_folios(file_system.min_order())?;
     let ra_pages = disk.set_read_ahead(read_ahead_kib)?;
-    let mut found = Found {
+    let mut found = CellOutcome {
         file_system: file_system.name(),
         block_bytes: file_system.block_bytes(),
         read_ahead_kb: read_ahead_kib,
@@ -286,7 +286,7 @@ fn one<'scope>(
     Ok(found)
 }
 
-fn header(disk: &Disk, cell: Cell, wanted: &Wanted, found: &Found, ra_pages: u64) -> Result<Header, LiveError> {
+fn header(disk: &Disk, cell: Cell, wanted: &Wanted, found: &CellOutcome, ra_pages: u64) -> Result<Header, LiveError> {
     Ok(Header {
         v: 1,
         kernel: kernel(),
@@ -302,7 +302,7 @@ fn header(disk: &Disk, cell: Cell, wanted: &Wanted, found: &Found, ra_pages: u64
     })
 }
 
-impl Found {
+impl CellOutcome {
     /// What the checks of one recording found. A check that failed is why the writing did.
     fn take_in(
         &mut self,

@@ -35,7 +35,7 @@ mod table;
 mod tee;
 mod trace;
 
-pub use cell::{Cell, Checked, Found, Wanted, check};
+pub use cell::{Cell, CellOutcome, Checked, Wanted, check};
 pub use disk::FileSystem;
 pub use record::kernel;
 pub use table::table;

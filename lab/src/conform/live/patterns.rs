@@ -6,7 +6,7 @@
 use super::disk::SIZES;
 use super::faults;
 use super::player::LONGEST;
-use super::steps::{Plan, Step};
+use super::steps::{Step, StepPlan};
 use foreread_sim::rng::Rng;
 
 /// Request sizes in bytes: within a page, around it, odd ones, and up to the largest.
@@ -93,25 +93,25 @@ impl Story {
 }
 
 /// The next episode of reads and hints.
-pub(super) fn reads(rng: &mut Rng) -> Plan {
+pub(super) fn reads(rng: &mut Rng) -> StepPlan {
     let (kind, draw) = READS[rng.below(READS.len() as u64) as usize];
     episode(rng, kind, draw)
 }
 
 /// The next episode that needs the helper: page faults, or readahead(2).
-pub(super) fn faults(rng: &mut Rng) -> Plan {
+pub(super) fn faults(rng: &mut Rng) -> StepPlan {
     let kinds: Vec<(&str, Episode)> = faults::KINDS.into_iter().chain([("ra2", readahead as Episode)]).collect();
     let (kind, draw) = kinds[rng.below(kinds.len() as u64) as usize];
     episode(rng, kind, draw)
 }
 
-fn episode(rng: &mut Rng, kind: &'static str, draw: Episode) -> Plan {
+fn episode(rng: &mut Rng, kind: &'static str, draw: Episode) -> StepPlan {
     let file = rng.below(SIZES.len() as u64) as usize;
     let wanted = 30 + rng.below(60) as usize;
     let mut story = Story { size: SIZES[file], fds: 1, steps: Vec::new(), wanted, least: 0 };
     draw(rng, &mut story);
     story.steps.truncate(wanted.max(story.least));
-    Plan { kind, file, fds: story.fds, steps: story.steps }
+    StepPlan { kind, file, fds: story.fds, steps: story.steps }
 }
 
 /// A request size; long ones are rarer than the list has them, as they cost the most.

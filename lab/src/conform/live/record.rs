@@ -12,11 +12,11 @@ use super::events::{Event, Line, parse};
 use super::marks::Marks;
 use super::player::{Helper, Native, advise};
 use super::pressure::Pressure;
-use super::steps::{Plan, Step};
+use super::steps::{Step, StepPlan};
 use super::trace::{Heard, Trace};
 use super::{LiveError, RETRY};
 use crate::conform::recording::PAGE;
-use crate::conform::world::{Call, State};
+use crate::conform::world::{Call, StreamState};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -70,7 +70,7 @@ struct Op<'a> {
     marks: Option<&'a [u64]>,
     evicted: &'a [(u64, u32)],
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<State>,
+    state: Option<StreamState>,
     /// The kernel was short of memory in this episode up to here.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pressure: bool,
@@ -129,7 +129,7 @@ impl<'a> Recorder<'a> {
     pub fn large_folios(&mut self, min_order: u32) -> Result<bool, LiveError> {
         let file = 3;
         let steps = (0..64).map(|nth| Step::Pread { fd: 0, off: nth * 4 * PAGE, len: 4 * PAGE }).collect();
-        let plan = Plan { kind: "probe", file, fds: 1, steps };
+        let plan = StepPlan { kind: "probe", file, fds: 1, steps };
         self.begin(&plan, false)?;
         let mut large = false;
         for step in &plan.steps {
@@ -146,7 +146,7 @@ impl<'a> Recorder<'a> {
         out: &mut dyn Write,
         header: &Header,
         wanted: u64,
-        mut next: impl FnMut() -> Plan,
+        mut next: impl FnMut() -> StepPlan,
         tell: &mut dyn FnMut(u64) -> Result<(), LiveError>,
     ) -> Result<Written, LiveError> {
         let mut written = Written::default();
@@ -166,10 +166,10 @@ impl<'a> Recorder<'a> {
     }
 
     /// Plays an episode; how many of its steps were written.
-    fn episode(&mut self, out: &mut dyn Write, plan: &Plan, helped: bool) -> Result<u64, LiveError> {
+    fn episode(&mut self, out: &mut dyn Write, plan: &StepPlan, helped: bool) -> Result<u64, LiveError> {
         self.begin(plan, helped)?;
         self.pressure.begin()?;
-        let mut states = vec![State { prev_pos: -1, ..State::default() }; plan.fds as usize];
+        let mut states = vec![StreamState { prev_pos: -1, ..StreamState::default() }; plan.fds as usize];
         let mut done = 0;
         for (i, step) in plan.steps.iter().enumerate() {
             let (ret, answer) = self.step(plan, step, helped)?;
@@ -198,7 +198,7 @@ impl<'a> Recorder<'a> {
         Ok(done)
     }
 
-    fn begin(&mut self, plan: &Plan, helped: bool) -> Result<(), LiveError> {
+    fn begin(&mut self, plan: &StepPlan, helped: bool) -> Result<(), LiveError> {
         if let (true, Some(helper)) = (helped, &mut self.helper) {
             return helper.begin(&self.disk.path(plan.file), plan.fds);
         }
@@ -210,7 +210,7 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    fn step(&mut self, plan: &Plan, step: &Step, helped: bool) -> Result<(u64, Answer), LiveError> {
+    fn step(&mut self, plan: &StepPlan, step: &Step, helped: bool) -> Result<(u64, Answer), LiveError> {
         if step.wants_quiet() {
             self.disk.settle()?;
         }
@@ -222,7 +222,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// What happened to the file since the last call.
-    fn listen(&mut self, plan: &Plan) -> Result<Answer, LiveError> {
+    fn listen(&mut self, plan: &StepPlan) -> Result<Answer, LiveError> {
         let Some((trace, _)) = &mut self.ears else { return self.look() };
         self.text.clear();
         trace.read(&mut self.text)?;
@@ -270,7 +270,7 @@ impl<'a> Recorder<'a> {
 
     /// Closes the episode's descriptors and drops all pages of its file. A page that another thread holds for a moment stays,
     /// so what the trace says has gone decides, not what was asked for.
-    fn drop_all(&mut self, plan: &Plan) -> Result<(), LiveError> {
+    fn drop_all(&mut self, plan: &StepPlan) -> Result<(), LiveError> {
         self.native.begin(Vec::new());
         if let Some(helper) = &mut self.helper {
             helper.begin(&self.disk.path(plan.file), 0)?;
@@ -293,10 +293,10 @@ impl<'a> Recorder<'a> {
 }
 
 /// The descriptor's state, as far as the kernel told it: its last window, and where its last read ended.
-fn follow(state: &mut State, step: &Step, ret: u64, calls: &[Call]) {
+fn follow(state: &mut StreamState, step: &Step, ret: u64, calls: &[Call]) {
     for call in calls {
         if let Call::Window { start, size, async_size, .. } = *call {
-            *state = State { start, size, async_size, ..*state };
+            *state = StreamState { start, size, async_size, ..*state };
         }
     }
     if let (Step::Pread { off, .. }, true) = (step, ret > 0) {

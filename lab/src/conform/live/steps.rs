@@ -39,7 +39,7 @@ impl Step {
 
 /// A file with an empty cache and fresh descriptors, and what is done to it.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct StepPlan {
     /// The name of the pattern.
     pub kind: &'static str,
     /// Which file: an index into [`super::disk::SIZES`].

@@ -2,7 +2,7 @@
 //!
 //! Never: says less than the JSON about a difference.
 
-use super::{Checked, Found, Heard};
+use super::{CellOutcome, Checked, Heard};
 use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
 use std::fmt::Write;
 
@@ -35,7 +35,7 @@ pub fn table(kernel: &str, seed: u64, checked: &Checked) -> String {
     for one in cells {
         grid.add_row(row(one));
     }
-    let sum = |of: fn(&Found) -> u64| cells.iter().map(of).sum::<u64>().to_string();
+    let sum = |of: fn(&CellOutcome) -> u64| cells.iter().map(of).sum::<u64>().to_string();
     let seconds: f64 = cells.iter().map(|one| one.seconds).sum();
     grid.add_row([
         format!("{} cells", cells.len()),
@@ -75,7 +75,7 @@ pub fn table(kernel: &str, seed: u64, checked: &Checked) -> String {
     text
 }
 
-fn row(one: &Found) -> [String; 9] {
+fn row(one: &CellOutcome) -> [String; 9] {
     let levels = match (one.heard, one.pages) {
         (Heard::Presence, _) => "pages",
         (_, true) => "full, pages",
@@ -95,7 +95,7 @@ fn row(one: &Found) -> [String; 9] {
 }
 
 /// What reached into the recordings from outside.
-fn outside(cells: &[Found]) -> String {
+fn outside(cells: &[CellOutcome]) -> String {
     let mut text = String::new();
     let cut: u64 = cells.iter().map(|one| one.cut_episodes).sum();
     if cut > 0 {

@@ -25,7 +25,7 @@ pub enum Fill {
 }
 
 /// What a part is: a colour, a fill and a name, the same in every bar.
-pub struct Kind {
+pub struct BarKind {
     pub colour: usize,
     pub fill: Fill,
     pub name: &'static str,
@@ -51,7 +51,7 @@ pub struct Bars {
     pub about: String,
     /// What is shown, with its unit.
     pub head: String,
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<BarKind>,
     pub bars: Vec<Bar>,
 }
 
@@ -104,7 +104,7 @@ impl Bars {
     }
 }
 
-fn fill(svg: &mut Svg, kind: &Kind, place: [f64; 4], tip: &str) {
+fn fill(svg: &mut Svg, kind: &BarKind, place: [f64; 4], tip: &str) {
     svg.open_colour(kind.colour);
     match kind.fill {
         Fill::Solid => svg.boxes("point", &[place], tip),
@@ -143,7 +143,7 @@ mod tests {
             interval,
             limit: false,
         };
-        let kind = |fill| Kind { colour: 3, fill, name: "kind" };
+        let kind = |fill| BarKind { colour: 3, fill, name: "kind" };
         let bars = Bars {
             title: "t".to_string(),
             about: "&".to_string(),

@@ -2,7 +2,7 @@
 //!
 //! Never: a map of a run that was not simulated; a file's reads are not watched one by one, and the page says so.
 
-use super::bars::{Bar, Bars, Fill, Kind};
+use super::bars::{Bar, BarKind, Bars, Fill};
 use super::curves::{Axis, CurvePoint, Curves, Line, decades};
 use super::{Figure, Grid, Maps, Page, Section, WHAT_TO_DO, about, map};
 use crate::report::MappedRun;
@@ -115,7 +115,7 @@ fn times(report: &Report) -> Figure {
         title: format!("Time by policy: {}", title(report)),
         about: about("A bar for each policy, as long as its mean time"),
         head: head.to_string(),
-        kinds: vec![Kind { colour: 1, fill: Fill::Solid, name: "time" }],
+        kinds: vec![BarKind { colour: 1, fill: Fill::Solid, name: "time" }],
         bars: report.rows.iter().map(bar).collect(),
     };
     Figure::new(bars.draw(), "")
@@ -134,7 +134,7 @@ fn bytes(report: &Report) -> Option<Figure> {
         Some(Bar { name: row.policy.clone(), figure, parts: parts(row)?, interval: None, limit: row.limit })
     };
     let bars: Vec<Bar> = report.rows.iter().filter_map(bar).collect();
-    let kind = |colour, fill, name| Kind { colour, fill, name };
+    let kind = |colour, fill, name| BarKind { colour, fill, name };
     let drawn = Bars {
         title: format!("Bytes read from the source by policy: {}", title(report)),
         about: about("A bar for each policy, in four parts"),

@@ -2,7 +2,7 @@
 //!
 //! Never: takes room that something wanted sooner needs, unless a reader waits for it.
 
-use super::{Fetch, Oracle, Place};
+use super::{ExtentPlace, Fetch, Oracle};
 use crate::device::presets::{Model, Preset};
 use crate::device::{Arrival, Command};
 use crate::limits::future::NEVER;
@@ -27,7 +27,7 @@ impl Oracle<'_> {
         while next < end {
             let extent = self.future.extents[next as usize];
             let state = &mut self.states[next as usize];
-            if state.place != Place::Flying || u64::from(state.fetch) != id {
+            if state.place != ExtentPlace::Flying || u64::from(state.fetch) != id {
                 next += 1;
                 continue;
             }
@@ -35,7 +35,7 @@ impl Oracle<'_> {
             // A page is there when all of it is.
             state.arrived = if whole { extent.len() } else { reached.saturating_sub(extent.start) / page * page };
             if whole {
-                state.place = Place::Present;
+                state.place = ExtentPlace::Present;
                 self.settle(next);
             }
             self.wake(now, next);
@@ -140,7 +140,7 @@ impl Oracle<'_> {
         self.absent_places.remove(&extent);
         self.absent_bytes -= self.future.extents[extent as usize].len();
         let state = &mut self.states[extent as usize];
-        (state.place, state.fetch) = (Place::Flying, self.fetches.len() as u32);
+        (state.place, state.fetch) = (ExtentPlace::Flying, self.fetches.len() as u32);
         true
     }
 
@@ -200,7 +200,7 @@ impl Oracle<'_> {
         let next = self.future.next_use(end);
         let gap = self.future.extents[end as usize].start - self.future.extents[end as usize - 1].end;
         let pages = gap.div_ceil(self.setup.config.page.bytes());
-        let absent = self.states[end as usize].place == Place::Absent && next != NEVER;
+        let absent = self.states[end as usize].place == ExtentPlace::Absent && next != NEVER;
         let bytes = self.future.extents[end as usize].start - self.future.extents[first as usize].start;
         if !absent || bytes > self.setup.config.max_fetch_bytes || !self.take_pages(pages, next) {
             return 0;
@@ -223,7 +223,7 @@ impl Oracle<'_> {
         let edge = if extent == first { self.member_behind(extent, last) } else { self.member_before(extent, first) };
         let page = self.setup.config.page.bytes();
         let gap_pages = edge.div_ceil(page);
-        let absent = self.states[extent as usize].place == Place::Absent;
+        let absent = self.states[extent as usize].place == ExtentPlace::Absent;
         let due = self.rule.ahead || self.states[extent as usize].asked;
         let next = self.future.next_use(extent);
         if !(fits && absent && due && next != NEVER && self.is_due(extent)) {
@@ -244,7 +244,7 @@ impl Oracle<'_> {
     fn member_before(&self, extent: u32, first: u32) -> u64 {
         let id = self.fetches.len() as u32;
         let is_member =
-            |e: &u32| self.states[*e as usize].place == Place::Flying && self.states[*e as usize].fetch == id;
+            |e: &u32| self.states[*e as usize].place == ExtentPlace::Flying && self.states[*e as usize].fetch == id;
         let before = (first..extent).rev().find(is_member);
         before.map_or(0, |b| self.future.extents[extent as usize].start - self.future.extents[b as usize].end)
     }
@@ -253,7 +253,7 @@ impl Oracle<'_> {
     fn member_behind(&self, extent: u32, last: u32) -> u64 {
         let id = self.fetches.len() as u32;
         let is_member =
-            |e: &u32| self.states[*e as usize].place == Place::Flying && self.states[*e as usize].fetch == id;
+            |e: &u32| self.states[*e as usize].place == ExtentPlace::Flying && self.states[*e as usize].fetch == id;
         let behind = (extent + 1..=last).find(is_member);
         behind.map_or(0, |b| self.future.extents[b as usize].start - self.future.extents[extent as usize].end)
     }
@@ -278,7 +278,7 @@ impl Oracle<'_> {
         let (mut ahead, mut wanted) = (0, 0);
         for extent in first..end {
             let state = &mut self.states[extent as usize];
-            if state.place != Place::Flying || state.fetch != id {
+            if state.place != ExtentPlace::Flying || state.fetch != id {
                 continue;
             }
             let len = self.future.extents[extent as usize].len();

@@ -33,7 +33,7 @@ use crate::simulator::RunResult;
 use crate::simulator::mapped::Mapped;
 use crate::simulator::{self, copy_ns};
 use crate::stats::latency_histogram;
-use crate::workload::{Kind, Request, Workload};
+use crate::workload::{Request, RequestKind, Workload};
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -101,7 +101,7 @@ impl<'a> Search<'a> {
         let page = setup.config.page.bytes();
         let most = (setup.config.max_fetch_bytes / page).min(setup.config.capacity_pages / 4);
         let cost_of = |r: &Request| {
-            let bytes = if r.kind == Kind::Touch { page } else { r.len };
+            let bytes = if r.kind == RequestKind::Touch { page } else { r.len };
             copy_ns(bytes, setup.preset.host_ns_per_kib) + bytes
         };
         let merged = Future::of(setup.workload, page, most, Order::Merged, cost_of)?;
@@ -169,7 +169,7 @@ fn timed(workload: &Workload) -> bool {
 
 /// Where an extent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ExtentPlace {
     Absent,
     Flying,
     Present,
@@ -177,8 +177,8 @@ enum Place {
 
 /// What is known of an extent beside its future.
 #[derive(Clone, Copy, Debug)]
-struct State {
-    place: Place,
+struct ExtentState {
+    place: ExtentPlace,
     /// A reader has asked for it while it was absent.
     asked: bool,
     /// Not demanded when it was fetched, nor since.
@@ -234,7 +234,7 @@ struct Oracle<'a> {
     /// Commands that it works on at once.
     lanes: u32,
     future: Future,
-    states: Vec<State>,
+    states: Vec<ExtentState>,
     scheduler: JobScheduler<'a>,
     slots: Vec<Slot>,
     mapped: Mapped,
@@ -271,7 +271,8 @@ struct Oracle<'a> {
 
 impl<'a> Oracle<'a> {
     fn new(setup: Setup<'a>, rule: Rule, future: Future) -> Oracle<'a> {
-        let state = State { place: Place::Absent, asked: false, ahead: false, pins: 0, arrived: 0, fetch: 0 };
+        let state =
+            ExtentState { place: ExtentPlace::Absent, asked: false, ahead: false, pins: 0, arrived: 0, fetch: 0 };
         let mut oracle = Oracle {
             states: vec![state; future.extents.len()],
             absent: (0..future.extents.len() as u32).map(|e| (future.next_use(e), e)).collect(),
@@ -369,8 +370,8 @@ impl<'a> Oracle<'a> {
 
     /// A present extent that no read copies from stays for its next use, or leaves when there is none.
     fn settle(&mut self, extent: u32) {
-        let State { place, pins, .. } = self.states[extent as usize];
-        if place != Place::Present || pins > 0 {
+        let ExtentState { place, pins, .. } = self.states[extent as usize];
+        if place != ExtentPlace::Present || pins > 0 {
             return;
         }
         match self.future.next_use(extent) {
@@ -388,7 +389,7 @@ impl<'a> Oracle<'a> {
         self.mapped.unmap(file, page / 64, 1 << (page % 64));
         let next = self.future.next_use(extent);
         let state = &mut self.states[extent as usize];
-        (state.place, state.arrived) = (Place::Absent, 0);
+        (state.place, state.arrived) = (ExtentPlace::Absent, 0);
         if std::mem::take(&mut state.ahead) {
             self.stats.unused_bytes += bytes;
         }

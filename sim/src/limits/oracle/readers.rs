@@ -10,12 +10,12 @@
 //!
 //! This file starts no fetch: it lists what readers ask for, and `fetches.rs` takes that list first.
 
-use super::{Met, Oracle, Place, Slot};
+use super::{ExtentPlace, Met, Oracle, Slot};
 use crate::limits::future::Extent;
 use crate::scheduler::{Issue, Step};
 use crate::simulator::copy_ns;
 use crate::stats::record_latency;
-use crate::workload::{Job, Kind, Request};
+use crate::workload::{Job, Request, RequestKind};
 
 impl<'a> Oracle<'a> {
     /// Everything that the scheduler wants done now.
@@ -44,8 +44,8 @@ impl<'a> Oracle<'a> {
         let Request { offset, len, kind, .. } = job.requests[self.slots[slot as usize].request];
         let page = self.setup.config.page.bytes();
         let (start, end) = match kind {
-            Kind::Touch => (offset / page * page, (offset / page + 1) * page),
-            Kind::Read | Kind::Hint(_) => (offset, offset.saturating_add(len)),
+            RequestKind::Touch => (offset / page * page, (offset / page + 1) * page),
+            RequestKind::Read | RequestKind::Hint(_) => (offset, offset.saturating_add(len)),
         };
         let size = self.setup.workload.files[job.file as usize];
         (start.min(size), end.min(size))
@@ -55,7 +55,7 @@ impl<'a> Oracle<'a> {
     fn is_mapped(&mut self, slot: u32, request: &Request, touch: u32) -> bool {
         let Job { file, open, .. } = *self.job(slot);
         let page = self.setup.config.page.page_of(request.offset);
-        if request.kind != Kind::Touch || !self.mapped.has(file, open, page) {
+        if request.kind != RequestKind::Touch || !self.mapped.has(file, open, page) {
             return false;
         }
         let extent = self.future.extent_of(touch);
@@ -95,9 +95,9 @@ impl<'a> Oracle<'a> {
             let bytes = self.future.extents[extent as usize].len();
             let state = &mut self.states[extent as usize];
             let met = match state.place {
-                Place::Present => Met::Hit,
-                Place::Flying => Met::Late,
-                Place::Absent => Met::Miss,
+                ExtentPlace::Present => Met::Hit,
+                ExtentPlace::Flying => Met::Late,
+                ExtentPlace::Absent => Met::Miss,
             };
             if std::mem::take(&mut state.ahead) {
                 self.stats.used_bytes += bytes;
@@ -127,7 +127,7 @@ impl<'a> Oracle<'a> {
         if there <= at {
             s.waiting_since = Some(now);
             self.waiting.push((extent, slot));
-            if self.states[extent as usize].place == Place::Absent && !self.states[extent as usize].asked {
+            if self.states[extent as usize].place == ExtentPlace::Absent && !self.states[extent as usize].asked {
                 self.states[extent as usize].asked = true;
                 self.asked.push_back(extent);
             }
@@ -145,7 +145,7 @@ impl<'a> Oracle<'a> {
     /// A touch is served: its page is mapped.
     fn map(&mut self, slot: u32, at: u64) {
         let Job { file, open, ref requests, .. } = *self.job(slot);
-        if requests[self.slots[slot as usize].request].kind == Kind::Touch {
+        if requests[self.slots[slot as usize].request].kind == RequestKind::Touch {
             self.mapped.map(file, open, self.setup.config.page.page_of(at));
         }
     }

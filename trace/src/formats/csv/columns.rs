@@ -11,7 +11,7 @@
 
 use super::super::scan::number;
 use super::super::table::SECTOR;
-use crate::error::{Place, TraceError};
+use crate::error::{TraceError, TracePosition};
 use crate::format::{Fit, Pairs};
 use std::path::Path;
 
@@ -226,7 +226,7 @@ pub fn fit(names: &[String]) -> Fit {
 /// # Errors
 /// A name is not there, or a unit is missing or unknown.
 pub fn by_keys(pairs: &mut Pairs, names: &[String], path: &Path) -> Result<Option<Columns>, TraceError> {
-    let refuse = |what: String, remedy: &str| TraceError::new(path, Place::Whole, what, remedy);
+    let refuse = |what: String, remedy: &str| TraceError::new(path, TracePosition::Whole, what, remedy);
     let unit = |pairs: &mut Pairs, key: &str| match pairs.take(key) {
         None => Ok(None),
         Some(text) if text == "bytes" => Ok(Some(1)),

@@ -13,7 +13,7 @@ use self::columns::{Columns, MAX_COLUMNS, Role, TIMES, by_keys, by_names, remedy
 use self::read::{Table, Words};
 use super::scan::{Names, choice};
 use super::step::{Text, items};
-use crate::error::{Place, TraceError};
+use crate::error::{TraceError, TracePosition};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, LeftOut, Level, order};
@@ -86,7 +86,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     } else {
         input.head()?.split(|b| *b == b'\n').next().unwrap_or(b"").to_vec()
     };
-    let whole = |what: String, remedy: &str| TraceError::new(&path, Place::Line(1), what, remedy);
+    let whole = |what: String, remedy: &str| TraceError::new(&path, TracePosition::Line(1), what, remedy);
     let mut names = names(&first, delimiter)
         .ok_or_else(|| whole("a first line that names no columns".to_string(), "see --format csv:header=no"))?;
     if !header {

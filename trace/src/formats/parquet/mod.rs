@@ -49,7 +49,7 @@ pub static FORMAT: Format = Format {
 /// Says what to do where the feature is not built in.
 #[cfg(not(feature = "parquet"))]
 mod absent {
-    use crate::error::{Place, TraceError};
+    use crate::error::{TraceError, TracePosition};
     use crate::format::{Exported, Output, Pairs};
     use crate::input::Input;
     use crate::{Header, Import, Items};
@@ -57,7 +57,7 @@ mod absent {
 
     fn refuse(path: &Path) -> TraceError {
         let what = "Parquet is not built into this foreread";
-        TraceError::new(path, Place::Whole, what, "build it with --features parquet")
+        TraceError::new(path, TracePosition::Whole, what, "build it with --features parquet")
     }
 
     pub fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {

@@ -7,7 +7,7 @@ use super::footer::{self, Refused};
 use super::pages;
 use super::quiet::quiet;
 use crate::check::MAX_END;
-use crate::error::{Place, TraceError};
+use crate::error::{TraceError, TracePosition};
 use crate::format::Pairs;
 use crate::formats::csv::read::after as parse_after;
 use crate::formats::scan::Names;
@@ -63,7 +63,7 @@ const FLAGS: usize = 11;
 const AFTER: usize = 12;
 
 fn refuse(path: &Path, what: impl Into<String>, remedy: &str) -> TraceError {
-    TraceError::new(path, Place::Whole, what, remedy)
+    TraceError::new(path, TracePosition::Whole, what, remedy)
 }
 
 /// What the library says, on one line of bounded length.
@@ -78,7 +78,7 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     pairs.finish(&path, super::FORMAT.name, &[])?;
     let file = input.into_file(MAX_COPY_BYTES)?;
     check(&file, &path)?;
-    let clone = file.try_clone().map_err(|error| TraceError::io(&path, Place::Whole, &error))?;
+    let clone = file.try_clone().map_err(|error| TraceError::io(&path, TracePosition::Whole, &error))?;
     let damaged = |error: ::parquet::errors::ParquetError| {
         refuse(
             &path,
@@ -112,7 +112,7 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
 
 /// Looks at the list of contents before the library reads it.
 fn check(mut file: &File, path: &Path) -> Result<(), TraceError> {
-    let io = |error: std::io::Error| TraceError::io(path, Place::Whole, &error);
+    let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
     let damaged = || refuse(path, "no whole Parquet file", "copy it again; its list of contents is at its end");
     let mut tail = [0; 8];
     let len = file.metadata().map_err(io)?.len();
@@ -299,7 +299,7 @@ impl Step for Table {
 impl Table {
     fn error(&self, what: String) -> TraceError {
         let remedy = "the file is damaged, or its columns mean something else";
-        TraceError::new(&self.path, Place::Record(self.rows.max(1)), what, remedy)
+        TraceError::new(&self.path, TracePosition::Record(self.rows.max(1)), what, remedy)
     }
 
     fn open(&self) -> Result<Group, String> {

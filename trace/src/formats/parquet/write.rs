@@ -3,7 +3,7 @@
 //! Never: more than one group in memory.
 
 use super::columns::{SCHEMA, SCHEMA_VERSION, code, lacks_text};
-use crate::error::{Place, TraceError};
+use crate::error::{TraceError, TracePosition};
 use crate::format::{Exported, Output, Pairs};
 use crate::formats::csv::write::after_text;
 use crate::{FileInfo, Header, Item, Items, Record};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub const GROUP_ROWS: usize = 1 << 17;
 
 fn failed(path: &Path, record: u64, error: &ParquetError) -> TraceError {
-    TraceError::new(path, Place::Record(record), format!("cannot be written ({error})"), "check the disk")
+    TraceError::new(path, TracePosition::Record(record), format!("cannot be written ({error})"), "check the disk")
 }
 
 /// Writes `items`.

@@ -12,7 +12,7 @@
 //! An image is opened when it is first read. Never: an id that happens twice, or one that never does.
 
 use super::read::BANNER;
-use crate::error::{Place, TraceError};
+use crate::error::{TraceError, TracePosition};
 use crate::format::{Exported, Output, Pairs};
 use crate::{After, Header, Item, Items, Op, Record};
 use std::collections::{BTreeMap, HashMap};
@@ -88,7 +88,7 @@ impl Writer {
     }
 
     fn refuse(&self, what: &str, remedy: &str) -> TraceError {
-        TraceError::new(&self.path, Place::Record(self.records), what, remedy)
+        TraceError::new(&self.path, TracePosition::Record(self.records), what, remedy)
     }
 
     /// The next id that is not one of a record.

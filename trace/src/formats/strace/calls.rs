@@ -95,25 +95,25 @@ pub fn shares(arguments: &[u8]) -> bool {
 
 /// What a name with `-y` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum NameKind {
     File,
     Pseudo,
     Stream,
 }
 
-fn kind(name: &[u8], decoration: bool) -> Kind {
+fn kind(name: &[u8], decoration: bool) -> NameKind {
     let device = name.strip_prefix(b"/dev/").unwrap_or_default();
     const STREAMS: [&[u8]; 9] =
         [b"null", b"zero", b"full", b"random", b"urandom", b"tty", b"pts/", b"console", b"ptmx"];
     match name {
         // `-yy` says it of any device.
-        _ if name.windows(6).any(|part| part == b"<char ") => Kind::Stream,
-        _ if STREAMS.iter().any(|stream| device.starts_with(stream)) => Kind::Stream,
-        _ if name.starts_with(b"/proc/") || name.starts_with(b"/sys/") => Kind::Pseudo,
-        _ if !decoration => Kind::File,
-        [b'/', ..] if !name.starts_with(b"/memfd:") => Kind::File,
+        _ if name.windows(6).any(|part| part == b"<char ") => NameKind::Stream,
+        _ if STREAMS.iter().any(|stream| device.starts_with(stream)) => NameKind::Stream,
+        _ if name.starts_with(b"/proc/") || name.starts_with(b"/sys/") => NameKind::Pseudo,
+        _ if !decoration => NameKind::File,
+        [b'/', ..] if !name.starts_with(b"/memfd:") => NameKind::File,
         // pipe:[1], socket:[1], TCP:[...], anon_inode:[eventfd], and shared memory of no file.
-        _ => Kind::Stream,
+        _ => NameKind::Stream,
     }
 }
 
@@ -229,9 +229,9 @@ impl Strace {
         }
         let number = self.names.add(name).ok_or(("file names of over 64 MiB together", "cut the trace in parts"))?;
         self.files.push(match kind(name, decoration) {
-            Kind::File => Name::Waiting(String::from_utf8_lossy(name).into()),
-            Kind::Pseudo => Name::Not(PSEUDO),
-            Kind::Stream => Name::Not(STREAMS),
+            NameKind::File => Name::Waiting(String::from_utf8_lossy(name).into()),
+            NameKind::Pseudo => Name::Not(PSEUDO),
+            NameKind::Stream => Name::Not(STREAMS),
         });
         Ok(number)
     }

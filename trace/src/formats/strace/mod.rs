@@ -14,7 +14,7 @@ pub(crate) mod fds;
 mod numbers;
 mod text;
 
-use super::super::error::{Place, TraceError};
+use super::super::error::{TraceError, TracePosition};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::{Input, MAX_LINE_BYTES};
 use super::super::order::Held;
@@ -70,7 +70,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let path = input.path().to_path_buf();
     let head = input.head()?;
     let Some((first, _)) = entries(head).next() else {
-        return Err(TraceError::new(&path, Place::Line(1), "no call of strace at its beginning", TIMES.1));
+        return Err(TraceError::new(&path, TracePosition::Line(1), "no call of strace at its beginning", TIMES.1));
     };
     let timed = first.at_ns.is_some();
     let took = |(_, entry)| match entry {
