@@ -64,8 +64,7 @@ fn time(ns: u64) -> String {
 
 /// What a command alone takes, for people.
 fn alone(disk: &DiskModel) -> String {
-    let most = disk.max_transfer_bytes;
-    let of = if most < u64::MAX { format!(" of at most {}", size(most)) } else { String::new() };
+    let of = disk.max_transfer_bytes.map_or_else(String::new, |most| format!(" of at most {}", size(most)));
     let slope = |(n, s): (usize, &Slope)| {
         let from = if n > 0 { format!(" from {} on", size(s.from_bytes)) } else { String::new() };
         format!("{} us/KiB{from}", per(s.ps_per_kib, 1e6))
@@ -97,8 +96,8 @@ fn words(model: Model) -> String {
                 us(hdd.command_ns),
                 ms(seek.root_ns),
                 hdd.rpm,
-                mb(hdd.bytes_per_s.0),
-                mb(hdd.bytes_per_s.1),
+                mb(hdd.bytes_per_s.outer),
+                mb(hdd.bytes_per_s.inner),
                 hdd.buffer.segments,
                 size(hdd.buffer.segment_bytes),
                 hdd.queue_depth,
@@ -136,11 +135,9 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
     match model {
         Model::Disk(disk) => {
             let slope = |s: &Slope| json!({ "from_bytes": s.from_bytes, "ps_per_kib": s.ps_per_kib });
-            // u64::MAX means no limit.
-            let most = Some(disk.max_transfer_bytes).filter(|bytes| *bytes < u64::MAX);
             vec![
                 ("command_ns", json!(disk.command_ns)),
-                ("max_transfer_bytes", json!(most)),
+                ("max_transfer_bytes", json!(disk.max_transfer_bytes)),
                 ("slopes", disk.slopes.iter().map(slope).collect()),
             ]
         }
@@ -157,8 +154,8 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
             ("seek_root_ns", json!(hdd.seek.root_ns)),
             ("seek_linear_from", json!(hdd.seek.linear_from)),
             ("seek_full_ns", json!(hdd.seek.full_ns)),
-            ("outer_bytes_per_s", json!(hdd.bytes_per_s.0)),
-            ("inner_bytes_per_s", json!(hdd.bytes_per_s.1)),
+            ("outer_bytes_per_s", json!(hdd.bytes_per_s.outer)),
+            ("inner_bytes_per_s", json!(hdd.bytes_per_s.inner)),
             ("buffer_segments", json!(hdd.buffer.segments)),
             ("buffer_segment_bytes", json!(hdd.buffer.segment_bytes)),
             ("buffer_hit_ns", json!(hdd.buffer.hit_ns)),

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod compare;
 pub mod conform;
+mod device_number;
 pub mod explain;
 pub mod import_bench;
 pub mod live;

@@ -131,7 +131,7 @@ fn a_wrong_constant_fails_a_check() {
     static SLOPES: [Slope; 1] = [Slope { from_bytes: 0, ps_per_kib: 9_765_625 }];
     static SLOW: std::sync::OnceLock<Preset> = std::sync::OnceLock::new();
     let slow = SLOW.get_or_init(|| {
-        let disk = DiskModel { command_ns: 9_000_000, max_transfer_bytes: u64::MAX, slopes: &SLOPES };
+        let disk = DiskModel { command_ns: 9_000_000, max_transfer_bytes: None, slopes: &SLOPES };
         Preset { model: Model::Disk(disk), ..*presets::find("hdd-theory").expect("a preset") }
     });
     let done = reproduced(Paper::Wu2010a, vec![slow]);

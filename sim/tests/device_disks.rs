@@ -15,7 +15,7 @@
 //! `NAME.trace.gz`, also in a directory `disksim` below it). A cut of one is, with bounds as loose as so few requests
 //! need. Never: reads near the last request, which a drive's buffer answers, or writes.
 
-use foreread_sim::device::hdd::{BufferModel, Hdd, HddModel, Seek};
+use foreread_sim::device::hdd::{BufferModel, Hdd, HddModel, Seek, TrackRates};
 use foreread_sim::device::{Command, Device};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ fn device(fit: &Fit, rpm: u32, seed: u64) -> Hdd {
         rpm,
         command_ns: (fit.o_us * 1e3) as u64,
         seek: Seek { settle_ns: 0, root_ns: (fit.k_us * 1e3) as u64, linear_from: 1.0, full_ns: 0 },
-        bytes_per_s: (rate, rate),
+        bytes_per_s: TrackRates { outer: rate, inner: rate },
         buffer: BufferModel { segments: 0, segment_bytes: 0, hit_ns: 0, interface_bytes_per_s: 1 },
         queue_depth: 1,
         patience_ns: u64::MAX,

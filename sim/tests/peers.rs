@@ -138,7 +138,7 @@ fn shuffled(slots: u64, count: usize, seed: u64) -> Vec<u64> {
 
 /// The storage in memory of the nbdkit measurements: next to no latency.
 const MEMORY: NetModel = NetModel {
-    chunk_bytes: foreread_sim::device::net::CHUNK_BYTES,
+    chunk_bytes: Some(foreread_sim::device::net::CHUNK_BYTES),
     rtt_ns: 10_000,
     rtt_p99_ns: None,
     connection_bytes_per_s: 4_000_000_000,
@@ -168,7 +168,7 @@ fn nbdkit_rows() {
 
 /// The simulated store of the fsspec measurements.
 const STORE: NetModel = NetModel {
-    chunk_bytes: foreread_sim::device::net::CHUNK_BYTES,
+    chunk_bytes: Some(foreread_sim::device::net::CHUNK_BYTES),
     rtt_ns: 30_000_000,
     rtt_p99_ns: None,
     connection_bytes_per_s: 200_000_000,

@@ -38,7 +38,7 @@ use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
 use place::OpenTarget;
 use reads::Reads;
-use rows::{ReadBy, Row};
+use rows::{OnPage, ReadBy, Row};
 pub use site::Site;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -324,7 +324,7 @@ impl<'a> Case<'a> {
             (OpenTarget::Model(preset), read_by) => return Ok(self.simulate(preset, read_by, row.page, workload, seed)),
             (OpenTarget::File(_) | OpenTarget::Source(_), ReadBy::Policy(spec)) => {
                 let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
-                self.live((spec, row.page), workload, seed, event_log)?
+                self.live(OnPage { policy: spec, page: row.page }, workload, seed, event_log)?
             }
             (OpenTarget::File(file), ReadBy::Kernel) => live::kernel(&file.path, workload)?,
             #[cfg(feature = "rbd")]
@@ -344,7 +344,7 @@ impl<'a> Case<'a> {
     /// A run of the engine on the place, which is no model.
     fn live(
         &self,
-        (policy, page): (&PolicySpec, PageSize),
+        OnPage { policy, page }: OnPage<'_>,
         workload: &Workload,
         seed: u64,
         event_log: Option<PathBuf>,

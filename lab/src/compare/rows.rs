@@ -35,6 +35,13 @@ impl ReadBy {
     }
 }
 
+/// A policy and the cache page that it runs with.
+#[derive(Clone, Copy)]
+pub(super) struct OnPage<'a> {
+    pub policy: &'a PolicySpec,
+    pub page: PageSize,
+}
+
 /// A row of a table to be.
 pub(super) struct Row {
     pub policy: String,

@@ -8,7 +8,7 @@
 //! Never: another way to set up a run than [`super::Case`]'s, or a live run slowed by the observer: it works
 //! when it is over.
 
-use super::{Case, CompareError, ComparePlan, ReadBy, place, possible, reads};
+use super::{Case, CompareError, ComparePlan, OnPage, ReadBy, place, possible, reads};
 use crate::live::LiveError;
 use crate::replay::bases;
 use crate::report::Silent;
@@ -80,12 +80,12 @@ pub fn run<W: Watch>(
     let mut notes: Vec<String> = place.notes().into_iter().chain(case.notes.clone()).collect();
     let (result, watch) = if let OpenTarget::Model(preset) = place {
         let mut watch = watch(&Scene { workload: &workload, page: row.page, bases: Vec::new() });
-        (case.watch(preset, (spec, row.page), &workload, &mut watch), watch)
+        (case.watch(preset, OnPage { policy: spec, page: row.page }, &workload, &mut watch), watch)
     } else {
         notes.push(BY_ITS_LOG.to_string());
         let apart = plan.replay.as_ref().map_or(&workload, |replay| &replay.workload);
         let mut watch = watch(&Scene { workload: apart, page: row.page, bases: bases(&apart.files).0 });
-        (case.watch_live((spec, row.page), &workload, &mut watch)?, watch)
+        (case.watch_live(OnPage { policy: spec, page: row.page }, &workload, &mut watch)?, watch)
     };
     let (source, source_about, cache_bytes) = (place.name(), place.about(), case.cache_bytes);
     Ok((Watched { result, policy: spec.clone(), source, source_about, cache_bytes, page: row.page, notes }, watch))
@@ -95,7 +95,7 @@ impl Case<'_> {
     fn watch(
         &self,
         preset: &Preset,
-        (policy, page): (&PolicySpec, PageSize),
+        OnPage { policy, page }: OnPage<'_>,
         workload: &Workload,
         watch: &mut dyn Watch,
     ) -> RunResult {
@@ -107,7 +107,7 @@ impl Case<'_> {
     /// Lives it first, and looks at its log then.
     fn watch_live(
         &self,
-        policy: (&PolicySpec, PageSize),
+        policy: OnPage<'_>,
         workload: &Workload,
         watch: &mut dyn Watch,
     ) -> Result<RunResult, CompareError> {

@@ -100,14 +100,13 @@ type Family = Vec<Fitter>;
 
 fn families(several: bool) -> Vec<Family> {
     let knees: Vec<u64> = (1..9).map(|n| grid::MIN_BYTES << n).collect();
-    let none = u64::MAX;
-    let plain = vec![AloneForm { max_transfer_bytes: none, knees: Vec::new() }];
-    let split = TRANSFERS.iter().map(|most| AloneForm { max_transfer_bytes: *most, knees: Vec::new() }).collect();
-    let one = |most: u64| knees.iter().map(move |k| AloneForm { max_transfer_bytes: most, knees: vec![*k] });
-    let two_slopes: Vec<AloneForm> = one(none).collect();
-    let split_slopes: Vec<AloneForm> = TRANSFERS.iter().flat_map(|most| one(*most)).collect();
+    let plain = vec![AloneForm { max_transfer_bytes: None, knees: Vec::new() }];
+    let split = TRANSFERS.iter().map(|most| AloneForm { max_transfer_bytes: Some(*most), knees: Vec::new() }).collect();
+    let one = |most: Option<u64>| knees.iter().map(move |k| AloneForm { max_transfer_bytes: most, knees: vec![*k] });
+    let two_slopes: Vec<AloneForm> = one(None).collect();
+    let split_slopes: Vec<AloneForm> = TRANSFERS.iter().flat_map(|most| one(Some(*most))).collect();
     let pairs = knees.iter().enumerate().flat_map(|(n, a)| knees[n + 1..].iter().map(|b| vec![*a, *b]));
-    let three_slopes: Vec<AloneForm> = pairs.map(|knees| AloneForm { max_transfer_bytes: none, knees }).collect();
+    let three_slopes: Vec<AloneForm> = pairs.map(|knees| AloneForm { max_transfer_bytes: None, knees }).collect();
     let curves: [Vec<AloneForm>; 5] = [plain, split, two_slopes, split_slopes, three_slopes];
     let mut families: Vec<Family> = Vec::new();
     if !several {
@@ -252,8 +251,8 @@ fn figures(shape: &Shape) -> String {
         let place = if *from > 0 { format!(" from {}K on", from >> 10) } else { String::new() };
         text += &format!(" + {:.3} us/KiB{place}", cost / 1e3);
     }
-    if shape.alone.form.max_transfer_bytes < u64::MAX {
-        text += &format!(", transfers of {}K", shape.alone.form.max_transfer_bytes >> 10);
+    if let Some(most) = shape.alone.form.max_transfer_bytes {
+        text += &format!(", transfers of {}K", most >> 10);
     }
     if shape.random_ns > 0.0 {
         text += &format!("; at random {} more", us(shape.random_ns));
@@ -274,7 +273,7 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
     let whole = |ns: f64| ns.round().max(0.0) as u64;
     let ps = |ns_per_kib: f64| whole(ns_per_kib * 1000.0);
     let command_ns = whole(alone.command_ns);
-    let max_transfer_bytes = Some(alone.form.max_transfer_bytes).filter(|b| *b < u64::MAX);
+    let max_transfer_bytes = alone.form.max_transfer_bytes;
     let starts = std::iter::once(0).chain(alone.form.knees.iter().copied());
     let slope = |(from_bytes, cost): (u64, &f64)| SlopeFile { from_bytes, ps_per_kib: ps(*cost) };
     let slopes: Vec<SlopeFile> = starts.zip(&alone.ns_per_kib).map(slope).collect();

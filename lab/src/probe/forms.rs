@@ -83,7 +83,7 @@ impl Shape {
             n => format!(", {} slopes", n + 1),
         };
         let most = self.alone.form.max_transfer_bytes;
-        let transfers = if most == u64::MAX { String::new() } else { format!(", transfers of {}K", most >> 10) };
+        let transfers = most.map_or_else(String::new, |most| format!(", transfers of {}K", most >> 10));
         let kind = match self.kind {
             DeviceKind::Disk => "disk",
             DeviceKind::Array => "array",
@@ -112,13 +112,13 @@ pub(super) fn alone(form: &AloneForm, points: &[&Point]) -> Option<Alone> {
 /// One after the other.
 pub(super) fn disk(form: &AloneForm, points: &[&Point]) -> Option<Shape> {
     let alone = alone(form, points)?;
-    let parameters = 2 + 2 * form.knees.len() as u32 + u32::from(form.max_transfer_bytes < u64::MAX);
+    let parameters = 2 + 2 * form.knees.len() as u32 + u32::from(form.max_transfer_bytes.is_some());
     Some(Shape { alone, random_ns: 0.0, deep: None, kind: DeviceKind::Disk, parameters })
 }
 
 /// One after the other, with an overhead for reads at random.
 pub(super) fn array(points: &[&Point]) -> Option<Shape> {
-    let form = AloneForm { max_transfer_bytes: u64::MAX, knees: Vec::new() };
+    let form = AloneForm { max_transfer_bytes: None, knees: Vec::new() };
     let shallow: Vec<&Point> = points.iter().copied().filter(|p| p.depth == 1).collect();
     let row = |p: &&Point| {
         let random = f64::from(u8::from(p.pattern == Pattern::Random));
@@ -133,7 +133,7 @@ pub(super) fn array(points: &[&Point]) -> Option<Shape> {
 
 /// Several at once over a link. Only for sources that deliver the bytes of a read in parts.
 pub(super) fn net(points: &[&Point]) -> Option<Shape> {
-    let form = AloneForm { max_transfer_bytes: u64::MAX, knees: Vec::new() };
+    let form = AloneForm { max_transfer_bytes: None, knees: Vec::new() };
     let alone = alone(&form, points)?;
     let smallest =
         points.iter().filter(|p| p.depth == 1 && p.pattern == Pattern::Random).min_by_key(|p| p.request_bytes)?;

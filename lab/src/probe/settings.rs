@@ -5,9 +5,10 @@
 
 use super::advice::Context;
 use super::{Advice, Setting};
+use crate::device_number::DeviceNumber;
 use crate::report::number::size;
 use foreread::source::default_readahead_bytes;
-use rustix::fs::{FileType, major, minor, stat};
+use rustix::fs::{FileType, stat};
 use std::path::Path;
 
 /// The disk that a source is, or is on.
@@ -27,12 +28,12 @@ pub(crate) fn disk_of(path: &Path) -> Option<Disk> {
     let stat = stat(path).ok()?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let device = if is_device { stat.st_rdev } else { stat.st_dev };
-    Some(disk_of_number((major(device), minor(device))))
+    Some(disk_of_number(DeviceNumber::of(device)))
 }
 
 /// The disk of a device's number.
-pub(crate) fn disk_of_number((major, minor): (u32, u32)) -> Disk {
-    let number = format!("{major}:{minor}");
+pub(crate) fn disk_of_number(number: DeviceNumber) -> Disk {
+    let number = number.to_string();
     let real = std::fs::canonicalize(format!("/sys/dev/block/{number}")).ok();
     // A partition has no queue: its disk is one up.
     let disk = real.map(|real| {

@@ -44,10 +44,19 @@ const SEQUENTIAL: [(&str, &str); 2] = [("files read whole", "tree"), ("streams a
 /// "Regardless": the ratio at the largest size is at most so far from that at the smallest.
 const REGARDLESS: f64 = 0.01;
 
+/// What was booted, the workload for it, and why its hit ratios are no prediction.
+struct Machine {
+    name: &'static str,
+    workload: &'static str,
+    reason: &'static str,
+}
+
 /// The tables of both machines and of sequential reads.
 pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
-    let desktop = around(runs, ("X", "mmap-desktop", SESSIONS), &HITS_DESKTOP)?;
-    let console = around(runs, ("console", "mmap-console", FITTED), &HITS_CONSOLE)?;
+    let x = Machine { name: "X", workload: "mmap-desktop", reason: SESSIONS };
+    let desktop = around(runs, &x, &HITS_DESKTOP)?;
+    let console = Machine { name: "console", workload: "mmap-console", reason: FITTED };
+    let console = around(runs, &console, &HITS_CONSOLE)?;
     Ok(vec![desktop, console, sequential(runs)?])
 }
 
@@ -77,11 +86,8 @@ fn amounts(runs: &mut Runs<'_>, workload: &str, sizes: &[u64]) -> Result<Vec<Amo
 }
 
 /// Read-around of a machine: the fit, then the order of the ratios where nothing was fitted.
-fn around(
-    runs: &mut Runs<'_>,
-    (name, workload, reason): (&str, &str, &str),
-    published: &[(u64, u64, u64)],
-) -> Result<Table, ReproduceError> {
+fn around(runs: &mut Runs<'_>, machine: &Machine, published: &[(u64, u64, u64)]) -> Result<Table, ReproduceError> {
+    let Machine { name, workload, reason } = *machine;
     let percent = |used: u64, read: u64| used as f64 / read as f64 * 100.0;
     let sizes: Vec<u64> = published.iter().map(|row| row.0).collect();
     let fitted = amounts(runs, workload, &sizes)?;

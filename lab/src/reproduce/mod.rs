@@ -155,7 +155,7 @@ impl Table {
     /// How text cites the paper of the table.
     #[must_use]
     pub fn citation(&self) -> &str {
-        Paper::parse(&self.seed).map_or(&self.seed, Paper::citation)
+        Paper::parse(&self.seed).map_or(self.seed.as_str(), |paper| paper.citation())
     }
 }
 

@@ -148,10 +148,7 @@ impl<'a> Modelled<'a> {
     fn terms(&self, kib: u64) -> Vec<f64> {
         let half = if self.labels == Labels::Printed { 2 } else { 1 };
         let knees = self.disk.slopes.iter().skip(1).map(|s| s.from_bytes / half).collect();
-        let max_transfer_bytes = match self.disk.max_transfer_bytes {
-            u64::MAX => u64::MAX,
-            bytes => bytes / half,
-        };
+        let max_transfer_bytes = self.disk.max_transfer_bytes.map(|bytes| bytes / half);
         let mut terms = Form { max_transfer_bytes, knees }.terms(kib << 10);
         if self.labels == Labels::Printed {
             terms.push(f64::from(u8::from(self.is_alone(kib))));

@@ -11,6 +11,7 @@
 //! because 95 % of the time is spent there. One disk is tuned at a time; files that are elsewhere are counted and left out.
 //! Never: reads a byte; the probe does.
 
+use crate::device_number::DeviceNumber;
 use crate::probe::{Disk, disk_of, disk_of_number};
 use crate::replay::Replay;
 use foreread::source::FileSource;
@@ -142,11 +143,10 @@ pub fn find(replay: &Replay) -> Result<StorageFound, NoStorage> {
 }
 
 /// The device of `inode 12 of 7:0`, as `record` names a file whose name it did not find.
-fn number_of(name: &str) -> Option<(u32, u32)> {
+fn number_of(name: &str) -> Option<DeviceNumber> {
     let (inode, device) = name.strip_prefix("inode ")?.split_once(" of ")?;
     inode.parse::<u64>().ok()?;
-    let (major, minor) = device.split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+    DeviceNumber::parse(device)
 }
 
 /// What to measure of a disk, and why that.
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_file_without_a_name_has_its_device() {
-        assert_eq!(number_of("inode 12 of 7:0"), Some((7, 0)));
+        assert_eq!(number_of("inode 12 of 7:0"), Some(DeviceNumber { major: 7, minor: 0 }));
         assert_eq!((number_of("inode of 7:0"), number_of("/inode 12 of 7:0")), (None, None));
     }
 

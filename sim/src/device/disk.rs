@@ -32,8 +32,8 @@ pub(super) const PS_KIB: u128 = 1000 * 1024;
 pub struct DiskModel {
     /// `c`, in nanoseconds.
     pub command_ns: u64,
-    /// `M`, in bytes; `u64::MAX` where no limit is known. Not 0.
-    pub max_transfer_bytes: u64,
+    /// `M`, in bytes, not 0; none where no limit is known.
+    pub max_transfer_bytes: Option<u64>,
     /// `seg`, in rising order of `from_bytes`; the first begins at 0.
     pub slopes: &'static [Slope],
 }
@@ -51,8 +51,13 @@ impl DiskModel {
     /// Nanoseconds from the start of a command until its first `bytes` are there, if they end a transfer.
     #[must_use]
     pub fn time_ns(&self, bytes: u64) -> u64 {
-        let transfers = bytes.div_ceil(self.max_transfer_bytes).max(1);
+        let transfers = self.transfers(bytes);
         transfers.saturating_mul(self.command_ns).saturating_add(self.seg_ns(bytes))
+    }
+
+    /// How many transfers a command of so many bytes takes.
+    fn transfers(&self, bytes: u64) -> u64 {
+        self.max_transfer_bytes.map_or(1, |most| bytes.div_ceil(most).max(1))
     }
 
     /// No device of this kind brings in `bytes` bytes faster. Where a slope never rises, one command for all of them is
@@ -64,7 +69,7 @@ impl DiskModel {
         }
         let cheapest = self.slopes.iter().map(|s| s.ps_per_kib).min().unwrap_or(0);
         let ns = u128::from(bytes) * u128::from(cheapest) / PS_KIB;
-        let transfers = bytes.div_ceil(self.max_transfer_bytes).max(1);
+        let transfers = self.transfers(bytes);
         transfers.saturating_mul(self.command_ns).saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
@@ -105,7 +110,8 @@ impl Disk {
     /// The end of the transfer that the head of the queue is at: when, and how many bytes are there then.
     fn next_part(&self) -> Option<(u64, u64)> {
         let head = self.queue.front()?;
-        let bytes = head.arrived_bytes.saturating_add(self.model.max_transfer_bytes).min(head.command.len);
+        let end = self.model.max_transfer_bytes.map(|most| head.arrived_bytes.saturating_add(most));
+        let bytes = end.map_or(head.command.len, |end| end.min(head.command.len));
         Some((head.start_ns.saturating_add(self.model.time_ns(bytes)), bytes))
     }
 }
@@ -142,7 +148,7 @@ mod tests {
     /// 100 us for each transfer of at most 8 KiB, 1 us for each KiB up to 4 KiB and half of that from there on.
     const MODEL: DiskModel = DiskModel {
         command_ns: 100_000,
-        max_transfer_bytes: 8192,
+        max_transfer_bytes: Some(8192),
         slopes: &[Slope { from_bytes: 0, ps_per_kib: 1_000_000 }, Slope { from_bytes: 4096, ps_per_kib: 500_000 }],
     };
 
@@ -157,7 +163,7 @@ mod tests {
         {
             assert_eq!(MODEL.time_ns(bytes), ns, "{bytes}");
         }
-        assert_eq!(DiskModel { max_transfer_bytes: 1, ..MODEL }.time_ns(u64::MAX), u64::MAX);
+        assert_eq!(DiskModel { max_transfer_bytes: Some(1), ..MODEL }.time_ns(u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -20,8 +20,8 @@ const SINGULAR: f64 = 1e-10;
 /// What is fixed: the shape of the formula.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// `M`, in bytes; `u64::MAX` where no limit is known. Not 0.
-    pub max_transfer_bytes: u64,
+    /// `M`, in bytes, not 0; none where no limit is known.
+    pub max_transfer_bytes: Option<u64>,
     /// Where a new slope begins, in bytes, rising; the slope from 0 on is not among them.
     pub knees: Vec<u64>,
 }
@@ -53,7 +53,8 @@ impl Form {
         let starts = std::iter::once(0).chain(self.knees.iter().copied());
         let ends = self.knees.iter().copied().chain(std::iter::once(u64::MAX));
         let kib = starts.zip(ends).map(|(start, end)| bytes.min(end).saturating_sub(start) as f64 / 1024.0);
-        std::iter::once(bytes.div_ceil(self.max_transfer_bytes).max(1) as f64).chain(kib).collect()
+        let transfers = self.max_transfer_bytes.map_or(1, |most| bytes.div_ceil(most).max(1));
+        std::iter::once(transfers as f64).chain(kib).collect()
     }
 
     /// The coefficients for the points. None where these do not determine them, as when a slope has no point on it.
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_was_put_in_comes_out() {
-        let form = Form { max_transfer_bytes: 120 << 10, knees: vec![16 << 10, 256 << 10] };
+        let form = Form { max_transfer_bytes: Some(120 << 10), knees: vec![16 << 10, 256 << 10] };
         let put_in = [410_000.0, 48_250.0, 39_220.0, 30_000.0];
         let fit = form.fit(&points(&form, &put_in, &[4, 16, 32, 64, 128, 256, 512, 1024])).expect("determined");
         let got: Vec<f64> = std::iter::once(fit.command_ns).chain(fit.ns_per_kib.clone()).collect();
@@ -173,7 +174,7 @@ mod tests {
     /// A straight line through points that would put its foot below 0 goes through 0.
     #[test]
     fn no_coefficient_is_negative() {
-        let form = Form { max_transfer_bytes: u64::MAX, knees: Vec::new() };
+        let form = Form { max_transfer_bytes: None, knees: Vec::new() };
         let below = points(&form, &[-3_000.0, 1_000.0], &[4, 8, 16, 64]);
         let fit = form.fit(&below).expect("determined");
         assert_eq!(fit.command_ns, 0.0);
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_the_points_leave_open_is_not_answered() {
-        let form = Form { max_transfer_bytes: u64::MAX, knees: vec![64 << 10] };
+        let form = Form { max_transfer_bytes: None, knees: vec![64 << 10] };
         assert_eq!(form.fit(&points(&form, &[1.0, 2.0, 3.0], &[4, 8, 64])), None, "no point on the second slope");
         assert_eq!(form.fit(&points(&form, &[1.0, 2.0, 3.0], &[4, 128])), None, "fewer points than coefficients");
         assert_eq!(form.fit(&[]), None);

@@ -121,7 +121,7 @@ mod tests {
     const MODEL: LanesModel = LanesModel {
         alone: DiskModel {
             command_ns: 50 * US,
-            max_transfer_bytes: u64::MAX,
+            max_transfer_bytes: None,
             slopes: &[Slope { from_bytes: 0, ps_per_kib: 1_000_000 }],
         },
         lanes: 3,

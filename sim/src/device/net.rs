@@ -45,9 +45,9 @@ pub struct NetModel {
     pub link_bytes_per_s: u64,
     /// Commands worked on at once; the rest wait. Not 0.
     pub connections: u32,
-    /// Bytes of a chunk, not 0: [`CHUNK_BYTES`] where transfers take turns, `u64::MAX` where an answer is one message
-    /// that comes whole and behind the one before it.
-    pub chunk_bytes: u64,
+    /// Bytes of a chunk, not 0: [`CHUNK_BYTES`] where transfers take turns; none where an answer is one message that
+    /// comes whole and behind the one before it.
+    pub chunk_bytes: Option<u64>,
 }
 
 impl NetModel {
@@ -158,7 +158,7 @@ impl Net {
             self.start_waiting(now_ns);
             return;
         }
-        transfer.chunk_bytes = model.chunk_bytes.min(len - arrived);
+        transfer.chunk_bytes = model.chunk_bytes.unwrap_or(u64::MAX).min(len - arrived);
         // Differences of rounded sums: the chunks of a transfer add up to its time without a rounding error each.
         let end = arrived + transfer.chunk_bytes;
         let span = |bytes_per_s| span_ns(end, bytes_per_s) - span_ns(arrived, bytes_per_s);
@@ -204,7 +204,7 @@ mod tests {
         connection_bytes_per_s: 100_000_000,
         link_bytes_per_s: 200_000_000,
         connections: 4,
-        chunk_bytes: CHUNK_BYTES,
+        chunk_bytes: Some(CHUNK_BYTES),
     };
 
     fn command(id: u64, len: u64) -> Command {
@@ -268,7 +268,7 @@ mod tests {
     /// As one message each: the short read waits for all of the long one, and nothing of that comes early.
     #[test]
     fn whole_answers_do_not_take_turns() {
-        let model = NetModel { link_bytes_per_s: 100_000_000, chunk_bytes: u64::MAX, ..MODEL };
+        let model = NetModel { link_bytes_per_s: 100_000_000, chunk_bytes: None, ..MODEL };
         let mut net = Net::new(model, 0);
         let long = 64 * CHUNK_BYTES;
         net.submit(0, command(1, long));

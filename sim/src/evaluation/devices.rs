@@ -55,7 +55,7 @@ pub fn find(name: &str) -> Result<Chosen, SpecError> {
         connection_bytes_per_s: 100_000_000,
         link_bytes_per_s: 200_000_000,
         connections: 32,
-        chunk_bytes: CHUNK_BYTES,
+        chunk_bytes: Some(CHUNK_BYTES),
     };
     let with = |model: NetModel, change| {
         let preset = presets::find("object-near")?;

@@ -44,13 +44,13 @@ pub(super) fn commands_ns(workload: &Workload, preset: &Preset, config: &Config)
     };
     match preset.model {
         // Where a long command is several transfers, a cut may cost nothing.
-        Model::Disk(m) if m.max_transfer_bytes == u64::MAX => {
+        Model::Disk(m) if m.max_transfer_bytes.is_none() => {
             serial(m.command_ns, m.slopes.iter().map(|s| s.ps_per_kib).min().unwrap_or(0))
         }
         Model::Array(m) => serial(m.overhead_ns.iter().map(|o| o.1).min().unwrap_or(0), m.ps_per_kib),
         // The drive reads on by itself, so a further command may cost no more than a hit of its buffer.
         Model::Hdd(m) => {
-            let pass_ns = |gap: u64| (u128::from(gap) * 1_000_000_000 / u128::from(m.bytes_per_s.0)) as u64;
+            let pass_ns = |gap: u64| (u128::from(gap) * 1_000_000_000 / u128::from(m.bytes_per_s.outer)) as u64;
             gaps().map(|gap| pass_ns(gap).min(m.command_ns)).sum()
         }
         _ => 0,

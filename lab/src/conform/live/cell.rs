@@ -144,7 +144,7 @@ pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) ->
                 nth += 1;
                 let cell = Cell { file_system, read_ahead_kib, mmap };
                 progress.stage(&format!("{nth} of {cells}: {}", cell.name()));
-                all.cells.push(compare((&disk, heard), cell, wanted, stop, progress)?);
+                all.cells.push(compare(Listened { disk: &disk, heard }, cell, wanted, stop, progress)?);
             }
         }
     }
@@ -201,9 +201,16 @@ fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
     Ok(heard)
 }
 
+/// A disk and the events of it that are recorded.
+#[derive(Clone, Copy)]
+struct Listened<'a> {
+    disk: &'a Disk,
+    heard: Heard,
+}
+
 /// Records in another thread, on one CPU, and watches it.
 fn compare(
-    disk: (&Disk, Heard),
+    listened: Listened<'_>,
     cell: Cell,
     wanted: &Wanted,
     stop: &AtomicBool,
@@ -216,7 +223,7 @@ fn compare(
                 done.store(operations, Ordering::Relaxed);
                 if stop.load(Ordering::Relaxed) { Err(LiveError::Ended) } else { Ok(()) }
             };
-            one(scope, disk, cell, wanted, &tell)
+            one(scope, listened, cell, wanted, &tell)
         });
         while !recorder.is_finished() {
             sleep(Duration::from_millis(50));
@@ -231,7 +238,7 @@ fn compare(
 /// The recording of a cell.
 fn one<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    (disk, heard): (&Disk, Heard),
+    Listened { disk, heard }: Listened<'_>,
     cell: Cell,
     wanted: &Wanted,
     tell: &dyn Fn(u64) -> Result<(), LiveError>,

@@ -9,6 +9,7 @@
 
 use super::{LiveError, RETRY, began};
 use crate::conform::recording::PAGE;
+use crate::device_number::DeviceNumber;
 use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
@@ -156,8 +157,8 @@ pub(super) struct Disk {
     _device: File,
     /// `loop7`.
     name: String,
-    /// Major and minor number.
-    pub number: (u32, u32),
+    /// Its number.
+    pub number: DeviceNumber,
     /// Inode of each file of [`SIZES`].
     pub inodes: [u64; SIZES.len()],
 }
@@ -186,10 +187,11 @@ impl Disk {
         let mount = mount(kind, &path, true)?;
         let stat = format!("/sys/block/{name}/stat");
         let stat = File::open(&stat).map_err(|e| LiveError::io(stat, e))?;
-        let mut disk = Disk { mount, stat, _device: device, name, number: (0, 0), inodes: [0; SIZES.len()] };
+        let mut disk =
+            Disk { mount, stat, _device: device, name, number: DeviceNumber::default(), inodes: [0; SIZES.len()] };
         for nth in 0..SIZES.len() {
             let stat = fstat(disk.open(nth)?).map_err(|e| LiveError::io("fstat", e))?;
-            disk.number = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+            disk.number = DeviceNumber::of(stat.st_dev);
             disk.inodes[nth] = stat.st_ino;
         }
         Ok(disk)

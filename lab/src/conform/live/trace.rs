@@ -5,6 +5,7 @@
 //! ```
 
 use super::{LiveError, RETRY};
+use crate::device_number::DeviceNumber;
 use crate::tracefs::{self, Instance, Root, TracefsError};
 use rustix::fs::OFlags;
 use serde::Serialize;
@@ -54,14 +55,14 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// Listens to one device, by its major and minor number.
-    pub fn new(device: (u32, u32), heard: Heard) -> Result<Trace, LiveError> {
+    /// Listens to one device.
+    pub fn new(device: DeviceNumber, heard: Heard) -> Result<Trace, LiveError> {
         let root = tracefs::root().map_err(refused)?;
         let instance = Instance::create(&root).map_err(refused)?;
         let set = |name: &str, value: &str| instance.set(name, value).map_err(refused);
         set("buffer_size_kb", BUFFER_KIB)?;
         // The kernel writes device numbers with 20 bits for the minor one.
-        let filter = format!("s_dev == {}", u64::from(device.0) << 20 | u64::from(device.1));
+        let filter = format!("s_dev == {}", u64::from(device.major) << 20 | u64::from(device.minor));
         for event in heard.events() {
             set(&format!("events/{event}/filter"), &filter)?;
             set(&format!("events/{event}/enable"), "1")?;

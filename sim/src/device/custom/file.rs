@@ -3,7 +3,7 @@
 use super::SCHEMA;
 use crate::device::array::ArrayModel;
 use crate::device::disk::{DiskModel, Slope};
-use crate::device::hdd::{BufferModel, HddModel, Seek};
+use crate::device::hdd::{BufferModel, HddModel, Seek, TrackRates};
 use crate::device::lanes::LanesModel;
 use crate::device::net::{CHUNK_BYTES, NetModel};
 use crate::device::presets::{Model, Preset};
@@ -311,11 +311,6 @@ impl ModelFile {
     }
 }
 
-/// u64::MAX means no limit.
-fn no_limit(bytes: u64) -> Option<u64> {
-    Some(bytes).filter(|b| *b < u64::MAX)
-}
-
 fn slopes_of(slopes: &[Slope]) -> Vec<SlopeFile> {
     slopes.iter().map(|s| SlopeFile { from_bytes: s.from_bytes, ps_per_kib: s.ps_per_kib }).collect()
 }
@@ -328,11 +323,11 @@ fn slopes(files: &[SlopeFile]) -> &'static [Slope] {
 impl DiskFile {
     fn of(model: &DiskModel) -> DiskFile {
         let DiskModel { command_ns, max_transfer_bytes, slopes } = *model;
-        DiskFile { command_ns, max_transfer_bytes: no_limit(max_transfer_bytes), slopes: slopes_of(slopes) }
+        DiskFile { command_ns, max_transfer_bytes, slopes: slopes_of(slopes) }
     }
 
     fn model(&self) -> DiskModel {
-        let max_transfer_bytes = self.max_transfer_bytes.unwrap_or(u64::MAX);
+        let max_transfer_bytes = self.max_transfer_bytes;
         DiskModel { command_ns: self.command_ns, max_transfer_bytes, slopes: slopes(&self.slopes) }
     }
 }
@@ -345,7 +340,7 @@ impl LanesFile {
     }
 
     fn model(&self) -> LanesModel {
-        let max_transfer_bytes = self.max_transfer_bytes.unwrap_or(u64::MAX);
+        let max_transfer_bytes = self.max_transfer_bytes;
         let alone = DiskModel { command_ns: self.command_ns, max_transfer_bytes, slopes: slopes(&self.slopes) };
         LanesModel { alone, lanes: self.lanes, gate_ns: self.gate_ns, gate_ps_per_kib: self.gate_ps_per_kib }
     }
@@ -360,8 +355,8 @@ impl HddFile {
             seek_root_ns: model.seek.root_ns,
             seek_linear_from: model.seek.linear_from,
             seek_full_ns: model.seek.full_ns,
-            outer_bytes_per_s: model.bytes_per_s.0,
-            inner_bytes_per_s: model.bytes_per_s.1,
+            outer_bytes_per_s: model.bytes_per_s.outer,
+            inner_bytes_per_s: model.bytes_per_s.inner,
             buffer_segments: model.buffer.segments,
             buffer_segment_bytes: model.buffer.segment_bytes,
             buffer_hit_ns: model.buffer.hit_ns,
@@ -382,7 +377,7 @@ impl HddFile {
                 linear_from: self.seek_linear_from,
                 full_ns: self.seek_full_ns,
             },
-            bytes_per_s: (self.outer_bytes_per_s, self.inner_bytes_per_s),
+            bytes_per_s: TrackRates { outer: self.outer_bytes_per_s, inner: self.inner_bytes_per_s },
             buffer: BufferModel {
                 segments: self.buffer_segments,
                 segment_bytes: self.buffer_segment_bytes,
@@ -457,7 +452,7 @@ impl NetFile {
             connection_bytes_per_s: model.connection_bytes_per_s,
             link_bytes_per_s: model.link_bytes_per_s,
             server_connections: model.connections,
-            whole_answers: model.chunk_bytes > CHUNK_BYTES,
+            whole_answers: model.chunk_bytes.is_none(),
         }
     }
 
@@ -468,7 +463,7 @@ impl NetFile {
             connection_bytes_per_s: self.connection_bytes_per_s,
             link_bytes_per_s: self.link_bytes_per_s,
             connections: self.server_connections,
-            chunk_bytes: if self.whole_answers { u64::MAX } else { CHUNK_BYTES },
+            chunk_bytes: (!self.whole_answers).then_some(CHUNK_BYTES),
         }
     }
 }

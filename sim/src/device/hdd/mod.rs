@@ -32,7 +32,7 @@ use crate::rng;
 use buffer::Buffer;
 pub use buffer::BufferModel;
 use platter::Platter;
-pub use platter::Seek;
+pub use platter::{Seek, TrackRates};
 use std::collections::VecDeque;
 
 /// Files lie on blocks of this size.
@@ -49,8 +49,8 @@ pub struct HddModel {
     pub command_ns: u64,
     /// The arm.
     pub seek: Seek,
-    /// Bytes per second under the head at the outer and at the inner edge; not 0, outer not below inner.
-    pub bytes_per_s: (u64, u64),
+    /// Bytes per second under the head, not 0.
+    pub bytes_per_s: TrackRates,
     /// The drive's buffer.
     pub buffer: BufferModel,
     /// Commands among which the next is chosen. Not 0.
@@ -64,7 +64,7 @@ impl HddModel {
     /// outer edge.
     #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
-        self.command_ns.saturating_add(super::span_ns(bytes, self.bytes_per_s.0))
+        self.command_ns.saturating_add(super::span_ns(bytes, self.bytes_per_s.outer))
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
         rpm: 6_000,
         command_ns: 100_000,
         seek: Seek { settle_ns: MS, root_ns: 10 * MS, linear_from: 1.0, full_ns: 0 },
-        bytes_per_s: (100_000_000, 100_000_000),
+        bytes_per_s: TrackRates { outer: 100_000_000, inner: 100_000_000 },
         buffer: BufferModel { segments: 0, segment_bytes: 0, hit_ns: 0, interface_bytes_per_s: 1 },
         queue_depth: 1,
         patience_ns: u64::MAX,

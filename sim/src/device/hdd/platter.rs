@@ -20,6 +20,15 @@ const ZONES: u64 = 16;
 const TICKS_PER_NS: u64 = 1024 * 1000;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
+/// Bytes per second under the head.
+#[derive(Clone, Copy, Debug)]
+pub struct TrackRates {
+    /// At the outer edge, where offset 0 is.
+    pub outer: u64,
+    /// At the inner edge; not above `outer`.
+    pub inner: u64,
+}
+
 /// How long the arm moves.
 #[derive(Clone, Copy, Debug)]
 pub struct Seek {
@@ -72,8 +81,8 @@ impl Platter {
     /// A platter of `capacity_bytes` that turns `rpm` times a minute. Rates are linear from the outer to the inner
     /// edge; `phase` decides its angle at time 0.
     #[must_use]
-    pub fn new(capacity_bytes: u64, rpm: u32, bytes_per_s: (u64, u64), seek: Seek, phase: u64) -> Platter {
-        let (outer, inner) = bytes_per_s;
+    pub fn new(capacity_bytes: u64, rpm: u32, bytes_per_s: TrackRates, seek: Seek, phase: u64) -> Platter {
+        let TrackRates { outer, inner } = bytes_per_s;
         let zone_bytes = capacity_bytes.div_ceil(ZONES).max(1);
         let turn = 60 * PS_PER_S as u64 * 1024 / u64::from(rpm);
         let mut pass = 0;
@@ -150,7 +159,7 @@ mod tests {
 
     /// 1.6 GB, 10 ms a turn, 100 MB/s outside and 25 MB/s inside.
     fn platter(phase: u64) -> Platter {
-        Platter::new(1_600_000_000, 6_000, (100_000_000, 25_000_000), SEEK, phase)
+        Platter::new(1_600_000_000, 6_000, TrackRates { outer: 100_000_000, inner: 25_000_000 }, SEEK, phase)
     }
 
     #[test]
@@ -199,7 +208,8 @@ mod tests {
         assert!(wait_ns(&platter, platter.transfer_ns(0, 250_000_000) - 1, 250_000_000) <= 1);
         assert_eq!(platter.wait_ns(platter.angle_at(13 * MS), 31 * MS, platter.angle(0)), 6 * MS);
         let quarter = 25 * MS / 10 * TICKS_PER_NS;
-        let turned = Platter::new(1_600_000_000, 6_000, (100_000_000, 25_000_000), SEEK, quarter);
+        let turned =
+            Platter::new(1_600_000_000, 6_000, TrackRates { outer: 100_000_000, inner: 25_000_000 }, SEEK, quarter);
         assert_eq!(wait_ns(&turned, 0, 0), 25 * MS / 10);
     }
 }

@@ -5,7 +5,7 @@
 use super::{HOST_NOW, KIB, MB_PER_S, MS, Model, NCQ, NO_HOST, Preset, UNCALIBRATED};
 use crate::device::array::ArrayModel;
 use crate::device::disk::{DiskModel, Slope};
-use crate::device::hdd::{BufferModel, HddModel, Seek};
+use crate::device::hdd::{BufferModel, HddModel, Seek, TrackRates};
 
 /// "100MB/s" is 102,400 KiB/s: with 10^8 bytes/s the last row of the table would be 3.9 % off.
 pub(super) const HDD_THEORY: Preset = Preset {
@@ -20,7 +20,7 @@ pub(super) const HDD_THEORY: Preset = Preset {
     connections: NCQ,
     model: Model::Disk(DiskModel {
         command_ns: 8 * MS,
-        max_transfer_bytes: u64::MAX,
+        max_transfer_bytes: None,
         slopes: &[Slope { from_bytes: 0, ps_per_kib: 9_765_625 }],
     }),
 };
@@ -45,7 +45,7 @@ pub(super) const DISK_2003: Preset = Preset {
         rpm: 7_200,
         command_ns: 50_000,
         seek: Seek { settle_ns: 0, root_ns: 17_370_000, linear_from: 1.0, full_ns: 0 },
-        bytes_per_s: (52_000_000, 31_000_000),
+        bytes_per_s: TrackRates { outer: 52_000_000, inner: 31_000_000 },
         buffer: BufferModel {
             segments: 8,
             segment_bytes: 256 * KIB,
@@ -106,7 +106,7 @@ pub(super) const HDD_7200: Preset = Preset {
         rpm: 7_200,
         command_ns: 300_000,
         seek: Seek { settle_ns: MS, root_ns: 12_780_000, linear_from: 0.3, full_ns: 16 * MS },
-        bytes_per_s: (250 * MB_PER_S, 120 * MB_PER_S),
+        bytes_per_s: TrackRates { outer: 250 * MB_PER_S, inner: 120 * MB_PER_S },
         buffer: BufferModel {
             segments: 32,
             segment_bytes: 4096 * KIB,

@@ -20,7 +20,7 @@ pub(super) const X25_M: Preset = Preset {
     connections: NCQ,
     model: Model::Disk(DiskModel {
         command_ns: 9_390,
-        max_transfer_bytes: u64::MAX,
+        max_transfer_bytes: None,
         slopes: &[
             Slope { from_bytes: 0, ps_per_kib: 6_018_000 },
             Slope { from_bytes: 64 * KIB, ps_per_kib: 4_267_000 },
@@ -43,7 +43,7 @@ pub(super) const SANDISK_5000: Preset = Preset {
     connections: NCQ,
     model: Model::Disk(DiskModel {
         command_ns: 85_900,
-        max_transfer_bytes: u64::MAX,
+        max_transfer_bytes: None,
         slopes: &[Slope { from_bytes: 0, ps_per_kib: 13_720_000 }],
     }),
 };
@@ -60,7 +60,7 @@ pub(super) const USB_TECLAST: Preset = Preset {
     connections: HOST_QUEUE,
     model: Model::Disk(DiskModel {
         command_ns: 410_000,
-        max_transfer_bytes: USB_TRANSFER_BYTES,
+        max_transfer_bytes: Some(USB_TRANSFER_BYTES),
         slopes: &[Slope { from_bytes: 0, ps_per_kib: 29_260_000 }],
     }),
     ..SANDISK_5000
@@ -74,7 +74,7 @@ pub(super) const USB_CRUZER: Preset = Preset {
     capacity_bytes: 4_000_000_000,
     model: Model::Disk(DiskModel {
         command_ns: 446_000,
-        max_transfer_bytes: USB_TRANSFER_BYTES,
+        max_transfer_bytes: Some(USB_TRANSFER_BYTES),
         slopes: &[
             Slope { from_bytes: 0, ps_per_kib: 48_250_000 },
             Slope { from_bytes: 16 * KIB, ps_per_kib: 39_220_000 },
@@ -90,7 +90,7 @@ pub(super) const USB_2G: Preset = Preset {
     capacity_bytes: 2_000_000_000,
     model: Model::Disk(DiskModel {
         command_ns: 310_000,
-        max_transfer_bytes: USB_TRANSFER_BYTES,
+        max_transfer_bytes: Some(USB_TRANSFER_BYTES),
         slopes: &[Slope { from_bytes: 0, ps_per_kib: 71_520_000 }],
     }),
     ..USB_TECLAST
@@ -109,7 +109,7 @@ pub(super) const TINY_USB: Preset = Preset {
     connections: HOST_QUEUE,
     model: Model::Disk(DiskModel {
         command_ns: 0,
-        max_transfer_bytes: USB_TRANSFER_BYTES,
+        max_transfer_bytes: Some(USB_TRANSFER_BYTES),
         slopes: &[Slope { from_bytes: 0, ps_per_kib: 68_266_666_667 }],
     }),
 };

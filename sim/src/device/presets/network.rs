@@ -25,7 +25,7 @@ pub(super) const RBD: Preset = Preset {
         connection_bytes_per_s: 62_500_000,
         link_bytes_per_s: 62_500_000,
         connections: 16,
-        chunk_bytes: u64::MAX,
+        chunk_bytes: None,
     }),
 };
 
@@ -48,7 +48,7 @@ pub(super) const NVME: Preset = Preset {
         connection_bytes_per_s: 3_000 * MB_PER_S,
         link_bytes_per_s: 6_500 * MB_PER_S,
         connections: 64,
-        chunk_bytes: CHUNK_BYTES,
+        chunk_bytes: Some(CHUNK_BYTES),
     }),
 };
 
@@ -69,7 +69,7 @@ pub(super) const OBJECT_NEAR: Preset = Preset {
         connection_bytes_per_s: 100 * MB_PER_S,
         link_bytes_per_s: 1_250 * MB_PER_S,
         connections: 32,
-        chunk_bytes: CHUNK_BYTES,
+        chunk_bytes: Some(CHUNK_BYTES),
     }),
 };
 
@@ -84,7 +84,7 @@ pub(super) const OBJECT_FAR: Preset = Preset {
         connection_bytes_per_s: 100 * MB_PER_S,
         link_bytes_per_s: 1_250 * MB_PER_S,
         connections: 32,
-        chunk_bytes: CHUNK_BYTES,
+        chunk_bytes: Some(CHUNK_BYTES),
     }),
     ..OBJECT_NEAR
 };

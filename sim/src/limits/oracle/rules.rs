@@ -87,7 +87,7 @@ fn gap_worth(preset: &Preset) -> u64 {
         Model::Disk(model) => bytes(model.command_ns, model.slopes.last().map_or(1, |s| s.ps_per_kib)),
         Model::Array(model) => bytes(model.overhead_ns.last().map_or(0, |o| o.1), model.ps_per_kib),
         // A quarter of a turn.
-        Model::Hdd(model) => model.bytes_per_s.0 / u64::from(model.rpm.max(1)) * 15,
+        Model::Hdd(model) => model.bytes_per_s.outer / u64::from(model.rpm.max(1)) * 15,
         Model::Net(model) => {
             (u128::from(model.rtt_ns) * u128::from(model.link_bytes_per_s) / 1_000_000_000) as u64
                 / u64::from(model.connections.max(1))
