@@ -25,6 +25,7 @@ fn entry(info: &Info) -> Entry {
     let (scope, whose) = match info.scope {
         Scope::Open => ("open", "State: one for each open description."),
         Scope::File => ("file", "State: one for all readers of the file together."),
+        Scope::Source => ("source", "State: one for all files of the source."),
     };
     let (group, lab_only) = match peer::is_one(info) {
         true => ("peer", Some("An imitation: for 'foreread compare' on models only.".to_string())),

@@ -9,6 +9,7 @@
 //!      └──────────── doomed (pages gone) ────────────────┘  bytes discarded on arrival
 //! ```
 
+use super::meter::Sent;
 use super::{Machine, Note};
 use crate::cache::mask_of;
 use crate::event::{Action, Class, Error};
@@ -47,6 +48,8 @@ pub struct Fetch {
     pub doomed: bool,
     /// Distinguishes this use of the slot from earlier ones.
     serial: u32,
+    /// For the meter.
+    sent: Sent,
 }
 
 impl Fetch {
@@ -63,6 +66,7 @@ impl Fetch {
             submitted_at: Nanos(0),
             doomed: false,
             serial: 0,
+            sent: Sent::default(),
         }
     }
 
@@ -108,6 +112,9 @@ impl Machine {
         let serial = (self.stats.source_reads as u32).wrapping_add(1);
         let fetch = &mut self.fetches[slot];
         (fetch.submitted, fetch.submitted_at, fetch.serial) = (true, now, serial);
+        if let Some(meter) = &self.meter {
+            fetch.sent = meter.sent(self.in_flight);
+        }
         let (file, class, pages, planner) = (fetch.file, fetch.class, fetch.pages, fetch.planner);
         let range = self.clip(file, pages);
         self.in_flight += 1;
@@ -174,6 +181,7 @@ impl Machine {
         if fresh.is_empty() {
             return;
         }
+        self.measure_arrival(slot, fresh);
         // Pages that landed may be evicted and fetched again by another: only the rest is owned.
         self.owners.remove(&(file.0, fresh.first));
         self.fetches[slot].landed = fresh.end;
@@ -186,6 +194,14 @@ impl Machine {
             waiters.into_iter().partition(|&w| self.reads[w].piece.end.min(pages.end) > fresh.end);
         self.fetches[slot].waiters = waiting;
         served.into_iter().for_each(|w| self.waited_enough(w));
+    }
+
+    /// Tells the meter what has arrived.
+    fn measure_arrival(&mut self, slot: u32, fresh: PageRange) {
+        let fetch = &mut self.fetches[slot];
+        if let Some(meter) = &mut self.meter {
+            meter.arrived(&mut fetch.sent, fresh.len() * self.config.page.bytes(), self.now.since(fetch.submitted_at));
+        }
     }
 
     fn waited_enough(&mut self, read: u32) {
@@ -204,6 +220,9 @@ impl Machine {
         }
         let fetch = self.take_fetch(slot);
         let took_ns = self.now.since(fetch.submitted_at);
+        if let Some(meter) = &mut self.meter {
+            meter.ended(&fetch.sent, took_ns);
+        }
         if fetch.planner.is_some() && !fetch.doomed {
             let range = self.clip(fetch.file, fetch.pages);
             self.tell(fetch.planner, Outcome::Arrived { range, took_ns });

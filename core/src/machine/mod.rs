@@ -18,11 +18,13 @@
 //! | `reads.rs` | the life of a demand read |
 //! | `plans.rs` | asking a policy, admitting what it planned, eviction |
 //! | `fetches.rs` | the life of a fetch |
+//! | `meter.rs` | what the source delivers, for policies that ask |
 //! | `changes.rs` | invalidation, new versions, hints, pressure |
 //! | `watching.rs` | notes for a report that explains a run |
 
 mod changes;
 mod fetches;
+mod meter;
 mod plans;
 mod reads;
 mod slab;
@@ -42,6 +44,7 @@ use reads::Read;
 use slab::Slab;
 
 pub use fetches::FetchView;
+pub use meter::Meter;
 pub use watching::{Note, Verdict};
 
 /// Files and open descriptions are numbered below this by their owner; a higher number is refused.
@@ -185,6 +188,12 @@ pub struct Machine {
     decisions: Option<Vec<Decision>>,
     notes: Option<Vec<Note>>,
     stats: Stats,
+    /// Fed only when the policy wants it.
+    meter: Option<Meter>,
+    /// The state of a policy of [`Scope::Source`], while a file is open.
+    source_stream: Option<u32>,
+    /// The longest fetch that the plan of this event allows, in pages.
+    unit_pages: u64,
 }
 
 impl Machine {
@@ -216,6 +225,9 @@ impl Machine {
             decisions: None,
             notes: None,
             stats: Stats::default(),
+            meter: None,
+            source_stream: None,
+            unit_pages: u64::MAX,
         }
     }
 
@@ -346,11 +358,17 @@ impl Machine {
         grow_to(&mut self.opens, open.0);
         let entry = self.files[file.0 as usize].get_or_insert(File { size, opens: 0, stream: None });
         entry.opens += 1;
-        let shared = entry.stream;
+        let shared = entry.stream.or(self.source_stream);
         let stream = shared.unwrap_or_else(|| {
             let policy = self.spec.build();
             self.streams.insert(Stream { wants: policy.wants(), mode: policy.demand_mode(), policy })
         });
+        if self.spec.info.scope == Scope::Source {
+            self.source_stream = Some(stream);
+        }
+        if self.streams[stream].wants.meter {
+            self.meter.get_or_insert_default();
+        }
         let shared = self.spec.info.scope == Scope::File || self.streams[stream].wants.shared;
         if shared && let Some(entry) = self.files[file.0 as usize].as_mut() {
             entry.stream = Some(stream);
@@ -364,7 +382,11 @@ impl Machine {
         };
         let Some(entry) = self.files[file.0 as usize].as_mut() else { return };
         entry.opens -= 1;
-        if entry.stream.is_none() || entry.opens == 0 {
+        if self.source_stream.is_some() {
+            if entry.opens == 0 {
+                self.streams[stream].policy.on_file_closed(file);
+            }
+        } else if entry.stream.is_none() || entry.opens == 0 {
             entry.stream = None;
             self.streams.remove(stream);
             self.timers.retain(|&(_, s), ()| s != stream);

@@ -13,7 +13,7 @@ use super::fetches::Fetch;
 use super::{Machine, Note, Verdict};
 use crate::cache::{Touched, mask_of};
 use crate::event::{Action, Class};
-use crate::policy::{Ask, Outcome, Plan, Policy, Probe, Window};
+use crate::policy::{Ask, Outcome, Plan, Policy, Probe, SourceView, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
@@ -64,7 +64,16 @@ impl Machine {
         let file_size = self.size_of(file);
         let Some(stream) = self.streams.get_mut(stream) else { return };
         let probe = Probe { cache: &self.cache, file };
-        let ask = Ask { now: self.now, request, at, random, file_size, probe };
+        let source = self.meter.as_ref().map_or_else(SourceView::default, |meter| SourceView {
+            latency_ns: meter.latency_ns(),
+            rate: meter.rate(),
+            busy: meter.busy(),
+            demand_bytes: self.stats.demand_bytes,
+            room: self.config.capacity_pages * self.config.page.bytes(),
+            max_fetch: self.config.max_fetch_bytes,
+            ahead_slots: self.config.max_ahead_in_flight,
+        });
+        let ask = Ask { now: self.now, file, source, request, at, random, file_size, probe };
         stream.turn_to(open);
         question(&mut *stream.policy, &ask, &mut self.plan);
     }
@@ -84,6 +93,9 @@ impl Machine {
             self.commit(read);
             let dropped = core::mem::take(&mut self.plan.drop);
             dropped.into_iter().for_each(|range| self.invalidate(file, self.clip_range(file, range)));
+        }
+        if self.plan.max_fetch > 0 {
+            self.unit_pages = (self.plan.max_fetch / self.config.page.bytes()).max(1);
         }
         let windows = core::mem::take(&mut self.plan.windows);
         for window in &windows {
@@ -217,8 +229,10 @@ impl Machine {
         unassigned.sort_by_key(|f| (f.file, f.pages.first));
         let most = (self.config.max_fetch_bytes / self.config.page.bytes()).max(1);
         let mut group: Vec<Unassigned> = Vec::new();
-        for one in unassigned.iter().flat_map(|f| split_to(*f, most)) {
-            if !group.is_empty() && !self.may_join(&group, &one, most) {
+        let unit = most.min(core::mem::replace(&mut self.unit_pages, u64::MAX));
+        let longest = |ahead| if ahead { unit } else { most };
+        for one in unassigned.iter().flat_map(|f| split_to(*f, longest(f.ahead))) {
+            if !group.is_empty() && !self.may_join(&group, &one, longest(one.ahead)) {
                 self.make_fetch(&group, read);
                 group.clear();
             }
@@ -316,7 +330,9 @@ impl Machine {
             stats.late_bytes += late;
         });
         if late > 0 {
-            self.tell(touched.planner, Outcome::Late { bytes: late });
+            let first = number * crate::cache::GROUP_PAGES + u64::from(touched.late.trailing_zeros());
+            let at = self.config.page.start_of(first);
+            self.tell(touched.planner, Outcome::Late { file, at, bytes: late });
         }
         if bytes > late {
             self.tell(touched.planner, Outcome::Used { bytes: bytes - late });
@@ -326,7 +342,8 @@ impl Machine {
     /// Reports the outcome of a plan to its policy, if the policy wants it and is still open.
     pub(super) fn tell(&mut self, open: Option<OpenId>, outcome: Outcome) {
         let Some(open) = open else { return };
-        let Some(stream) = self.opens.get(open.0 as usize).and_then(Option::as_ref).map(|o| o.stream) else { return };
+        let of_open = self.opens.get(open.0 as usize).and_then(Option::as_ref).map(|o| o.stream);
+        let Some(stream) = of_open.or(self.source_stream) else { return };
         if let Some(stream) = self.streams.get_mut(stream)
             && stream.wants.outcome
         {

@@ -142,7 +142,7 @@ fn fetch_placed(placed: &Placed, plan: &mut Plan) {
 
 impl Policy for Large {
     fn wants(&self) -> Wants {
-        Wants { read: true, read_end: true, outcome: true, shared: true }
+        Wants { read: true, read_end: true, outcome: true, shared: true, meter: false }
     }
 
     fn on_turn(&mut self, open: OpenId) {

@@ -52,7 +52,7 @@ pub mod rbd_plain;
 
 use crate::cache::Cache;
 use crate::event::{Advice, Error, Mapping};
-use crate::units::{ByteRange, FileId, Nanos, OpenId};
+use crate::units::{ByteRange, FileId, Nanos, OpenId, PageRange};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -107,6 +107,9 @@ pub trait Policy: Send {
     /// A hint about `ask.request`.
     fn on_advice(&mut self, _ask: &Ask<'_>, _advice: Advice, _plan: &mut Plan) {}
 
+    /// No open description of this file is left ([`Scope::Source`]).
+    fn on_file_closed(&mut self, _file: FileId) {}
+
     /// What became of something this policy planned.
     fn on_outcome(&mut self, _outcome: &Outcome) {}
 
@@ -140,6 +143,8 @@ pub struct Wants {
     pub outcome: bool,
     /// One state for all readers of the file whatever [`Info::scope`] says, told by [`Policy::on_turn`] whose turn it is.
     pub shared: bool,
+    /// Measure the source, for [`Ask::source`].
+    pub meter: bool,
 }
 
 /// A question: the read it is about, and what may be looked at to answer it.
@@ -147,6 +152,10 @@ pub struct Wants {
 pub struct Ask<'a> {
     /// Now.
     pub now: Nanos,
+    /// Which file.
+    pub file: FileId,
+    /// What is known of its source; all zero unless [`Wants::meter`].
+    pub source: SourceView,
     /// The bytes asked for, **not** clipped to the end of the file.
     pub request: ByteRange,
     /// Start of the page that raised the question; the start of the request for `on_read` and `on_advice`.
@@ -157,6 +166,25 @@ pub struct Ask<'a> {
     pub file_size: u64,
     /// The cache, through its three questions.
     pub probe: Probe<'a>,
+}
+
+/// What a policy may know of the source that it reads from, and how much of it the machine allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceView {
+    /// Time from a fetch to its first bytes on an idle source in nanoseconds; 0: not known.
+    pub latency_ns: u64,
+    /// The greatest rate of the last rounds in bytes a second; 0: not known.
+    pub rate: u64,
+    /// Fetches that ended while four or more were in flight.
+    pub busy: u32,
+    /// Bytes that all demand reads asked for.
+    pub demand_bytes: u64,
+    /// Size of the cache in bytes.
+    pub room: u64,
+    /// Largest fetch in bytes.
+    pub max_fetch: u64,
+    /// Fetches that may be in flight with no read waiting for them.
+    pub ahead_slots: u32,
 }
 
 /// What a policy may know of the cache. Present and in flight are the same to it.
@@ -177,6 +205,13 @@ impl Probe<'_> {
     #[must_use]
     pub fn is_cached(&self, offset: u64) -> bool {
         self.cache.is_cached(self.file, self.cache.page_size().page_of(offset))
+    }
+
+    /// True when the page that holds `offset` is present, so that a read of it does not wait.
+    #[must_use]
+    pub fn is_present(&self, offset: u64) -> bool {
+        let page = self.cache.page_size().page_of(offset);
+        self.cache.present_run(self.file, PageRange { first: page, end: page + 1 }) == 1
     }
 
     /// Start of the first page that is not cached, looking at the pages of `[from, from + limit)` in order.
@@ -204,6 +239,8 @@ pub struct Plan {
     pub refresh: Vec<ByteRange>,
     /// Ranges whose pages are to leave first of all, also those in flight; reads that wait for them fetch anew.
     pub drop: Vec<ByteRange>,
+    /// No fetch for this plan is longer; 0: as long as the machine allows.
+    pub max_fetch: u64,
     /// Ask [`Policy::on_timer`] at this time.
     pub wake_at: Option<Nanos>,
     /// Leave the mark that raised this question where it is.
@@ -218,6 +255,7 @@ impl Plan {
         self.windows.clear();
         self.refresh.clear();
         self.drop.clear();
+        self.max_fetch = 0;
         self.wake_at = None;
         self.keep_mark = false;
         self.why = None;
@@ -255,8 +293,8 @@ pub enum Outcome {
     Arrived { range: ByteRange, took_ns: u64 },
     /// Bytes of it were demanded after they had arrived.
     Used { bytes: u64 },
-    /// Bytes of it were demanded while they were in flight.
-    Late { bytes: u64 },
+    /// Bytes of it, in the 64 pages around `at`, were demanded while they were in flight.
+    Late { file: FileId, at: u64, bytes: u64 },
     /// Bytes of it were evicted or dropped without ever being demanded.
     Unused { bytes: u64 },
     /// It failed. `demand`: a read was waiting for part of it.
@@ -270,6 +308,8 @@ pub enum Scope {
     Open,
     /// All readers of the file together (librbd: one detector for each open image).
     File,
+    /// All readers of all files of the source.
+    Source,
 }
 
 /// The unit of a parameter's value.

@@ -1,0 +1,149 @@
+//! The meter: what a source delivers, measured on every fetch, demand included.
+//!
+//! It outlives a stream and a file, because latency and rate belong to the source. It is fed only when the policy wants it
+//! ([`crate::policy::Wants::meter`]). Three figures:
+//!
+//! ```text
+//!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
+//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was on its way / the time that it took
+//!   busy      fetches that ended while four or more were in flight: only these show what the source can do at most
+//! ```
+//! Example: four fetches of 1 MiB go out together and arrive after 15, 20, 25, 30 ms. Their samples are 67, 100, 120 and 133
+//! MB/s, so the rate is 133 MB/s. The first of them alone was submitted to an idle source: its 15 ms are the latency.
+//!
+//! The latency of an idle source does not contain the queue that readahead itself makes. A source that is never idle still
+//! updates it: every 64 fetches the least first-byte time counts as such a sample.
+//!
+//! Source: delivery-rate samples as in BBR (Cardwell et al., ACM Queue 2016), the greatest of the last rounds.
+
+/// Samples of the latency that are kept. Chosen: the median of fewer follows single slow requests.
+const LATENCIES: usize = 16;
+/// Fetches after which the least first-byte time counts as one of an idle source.
+const IDLE_EVERY: u32 = 64;
+/// Fetches of a round of the rate; the greatest of the last two rounds counts.
+const ROUND: u32 = 128;
+/// Requests in flight from which on a source counts as busy.
+const BUSY: u32 = 4;
+
+/// What a source delivers. Zero is: not known.
+#[derive(Clone, Debug, Default)]
+pub struct Meter {
+    latencies: [u64; LATENCIES],
+    next: usize,
+    known: usize,
+    latency_ns: u64,
+    least_ns: u64,
+    since_idle: u32,
+    rates: [u64; 2],
+    in_round: u32,
+    delivered: u64,
+    busy: u32,
+}
+
+/// What is noted of a fetch when it is submitted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sent {
+    delivered: u64,
+    in_flight: u32,
+    /// Its first bytes have arrived.
+    answered: bool,
+}
+
+impl Meter {
+    /// Median time from a fetch to its first bytes, of an idle source, in nanoseconds.
+    #[must_use]
+    pub fn latency_ns(&self) -> u64 {
+        self.latency_ns
+    }
+
+    /// The greatest rate of the last rounds in bytes a second.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.rates[0].max(self.rates[1])
+    }
+
+    /// Fetches that ended while the source was busy.
+    #[must_use]
+    pub fn busy(&self) -> u32 {
+        self.busy
+    }
+
+    /// A fetch goes out while `in_flight` others are on their way.
+    pub fn sent(&self, in_flight: u32) -> Sent {
+        Sent { delivered: self.delivered, in_flight, answered: false }
+    }
+
+    /// Bytes of a fetch have arrived, `after_ns` after it went out.
+    pub fn arrived(&mut self, sent: &mut Sent, bytes: u64, after_ns: u64) {
+        self.delivered = self.delivered.saturating_add(bytes);
+        if bytes > 0 && !sent.answered {
+            sent.answered = true;
+            self.latency_sample(sent.in_flight == 0, after_ns);
+        }
+    }
+
+    /// A fetch is over, `after_ns` after it went out.
+    pub fn ended(&mut self, sent: &Sent, after_ns: u64) {
+        let bytes = u128::from(self.delivered - sent.delivered);
+        let rate = bytes * 1_000_000_000 / u128::from(after_ns.max(1));
+        self.rates[0] = self.rates[0].max(u64::try_from(rate).unwrap_or(u64::MAX));
+        self.busy = self.busy.saturating_add(u32::from(sent.in_flight >= BUSY));
+        self.in_round += 1;
+        if self.in_round == ROUND {
+            self.in_round = 0;
+            self.rates = [0, self.rates[0]];
+        }
+    }
+
+    fn latency_sample(&mut self, idle: bool, ns: u64) {
+        self.least_ns = if self.since_idle == 0 { ns } else { self.least_ns.min(ns) };
+        self.since_idle += 1;
+        if !idle && self.since_idle < IDLE_EVERY {
+            return;
+        }
+        let sample = if idle { ns } else { self.least_ns };
+        self.since_idle = 0;
+        self.latencies[self.next] = sample;
+        self.next = (self.next + 1) % LATENCIES;
+        self.known = (self.known + 1).min(LATENCIES);
+        let mut sorted = self.latencies;
+        sorted[..self.known].sort_unstable();
+        self.latency_ns = sorted[self.known / 2];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// The example of the header.
+    #[test]
+    fn four_fetches_together() {
+        let mut meter = Meter::default();
+        let mut sent: [Sent; 4] = core::array::from_fn(|n| meter.sent(n as u32));
+        for (n, sent) in sent.iter_mut().enumerate() {
+            let after = (15 + 5 * n as u64) * MS;
+            meter.arrived(sent, 1_000_000, after);
+            meter.ended(sent, after);
+        }
+        assert_eq!((meter.latency_ns(), meter.rate() / 1_000_000, meter.busy()), (15 * MS, 133, 0));
+    }
+
+    /// A rate that is not reached again is forgotten after two rounds, and a busy source changes its latency.
+    #[test]
+    fn old_figures_are_forgotten() {
+        let mut meter = Meter::default();
+        let mut fetch = |in_flight, bytes, after| {
+            let mut sent = meter.sent(in_flight);
+            meter.arrived(&mut sent, bytes, after);
+            meter.ended(&sent, after);
+            (meter.latency_ns(), meter.rate())
+        };
+        assert_eq!(fetch(0, 1 << 20, MS), (MS, 1_048_576_000));
+        let mut last = (0, 0);
+        (0..64 * 20).for_each(|_| last = fetch(8, 1 << 20, 100 * MS));
+        assert_eq!(last, (100 * MS, 10_485_760));
+    }
+}
