@@ -3,6 +3,8 @@
 use crate::common::{FILE, World};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::{Config, Decision, Question};
+use foreread_core::policy::PolicySpec;
+use foreread_core::policy::auto::AUTO;
 use foreread_core::units::{ByteRange, OpenId, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
@@ -111,11 +113,20 @@ fn in_pages(decision: &Decision) -> String {
     format!("{question} {}: {}", decision.at / PAGE, windows.join(", "))
 }
 
+/// A world with a policy of the list, or with `auto`, which is in no list yet.
+fn world(policy: &str, size: u64) -> World {
+    if policy == AUTO.name {
+        let page = PageSize::new(PAGE).expect("a page size");
+        return World::of(PolicySpec::of(&AUTO), Config::new(page, 1 << 30), size);
+    }
+    World::new(policy, PAGE, 1 << 30, size)
+}
+
 /// Every case of a table of the `linux-*` policies; returns how many decisions it holds.
 fn linux(table: &str) -> usize {
     let (mut checked, mut wrong) = (0, Vec::new());
     for (name, policy, size, lines) in cases(table) {
-        let mut world = World::new(&policy, PAGE, 1 << 30, size);
+        let mut world = world(&policy, size);
         world.machine.watch();
         let mut open = OpenId(0);
         let (expected, steps): (Vec<&String>, Vec<&String>) = lines.iter().partition(|l| l.starts_with('>'));
@@ -194,6 +205,7 @@ golden! {
     rbd_plain: rbd, "rbd-plain.txt", 60;
     rbd_aligned: rbd, "rbd-aligned.txt", 110;
     rbd_eager: rbd, "rbd-eager.txt", 11;
+    auto: linux, "auto.txt", 12;
 }
 
 /// Section 1.3, property (d): a request of 16 pages that finds readahead off is 16 reads of one page, each waited for,

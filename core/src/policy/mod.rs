@@ -37,6 +37,7 @@ mod two_windows;
 pub mod why;
 
 // Plain lines, not a macro's: what looks for code without compiling it (cargo-mutants) finds the files by them.
+pub mod auto;
 pub mod linux_2_6_0;
 pub mod linux_2_6_0_mm;
 pub mod linux_2_6_0_mm_fix;

@@ -80,7 +80,18 @@ pub fn simulate(workload: &Workload, device: &devices::Chosen, key: &Key, policy
     let setup = Setup { workload, policy, config, host_ns_per_kib: device.preset.host_ns_per_kib };
     let mut watcher = Watcher::new(config.page.bytes(), workloads::antagonist(&key.cell.workload));
     let result = simulator::run_watched(&setup, device.build(key.seed, workload.bytes()), &mut watcher);
-    figures(&result, &watcher, device.latency_ns())
+    let figures = figures(&result, &watcher, device.latency_ns());
+    let judged = policy.info.name == super::verdict::JUDGED;
+    assert!(!judged || is_within_credit(&figures, key.cell.cache), "more in vain than the credit: {key:?} {figures:?}");
+    figures
+}
+
+/// Whether `auto` read no more in vain than its credit allows: a quarter of what was used, a 64th of what was demanded, the
+/// debt (at most an eighth of the cache, at least 4 MiB), and what streams may hold at one time (half of the cache).
+#[must_use]
+pub fn is_within_credit(figures: &Figures, cache: u64) -> bool {
+    let earned = figures.used_bytes / 4 + figures.demand_bytes / 64;
+    figures.unused_bytes <= earned + (cache / 8).max(4 << 20) + cache / 2
 }
 
 fn config(cell: &Cell, device: &devices::Chosen, page: u64) -> Config {
@@ -126,6 +137,29 @@ mod tests {
         assert_eq!((none.requests, none.unused_bytes, none.overfetch), (256, 0, Some(1.0)));
         assert!(linux.held_byte_s > 0.0 && none.held_byte_s == 0.0);
         assert!(none.t95_round_trips.is_some_and(|t| t < 3.0) && linux.flaps <= 2, "{linux:?}");
+    }
+
+    /// Reads that readahead cannot help cost next to nothing, and what is lost stays within the credit.
+    #[test]
+    fn auto_loses_no_more_than_its_credit() {
+        for (workload, most) in [("random", 1.02), ("dense-random", 1.05), ("limit", 1.6), ("phases", 1.25)] {
+            for device in ["nvme", "http-30ms", "step"] {
+                let figures = measure(&key("auto", workload, device)).expect("valid").expect("a run");
+                let overfetch = figures.overfetch.expect("demanded");
+                assert!(overfetch <= most, "{workload} on {device}: {overfetch}");
+                assert!(is_within_credit(&figures, 16 << 20), "{workload} on {device}: {figures:?}");
+                assert!(!is_within_credit(&Figures { unused_bytes: 1 << 40, ..figures }, 16 << 20));
+            }
+        }
+    }
+
+    #[test]
+    fn auto_follows_strides_and_backward_reads() {
+        for workload in ["fsspec-strided", "fsspec-backward", "fsspec-pairs", "fsspec-streams"] {
+            let run = |policy| measure(&key(policy, workload, "http-30ms")).expect("valid").expect("a run");
+            let (none, auto) = (run("none"), run("auto"));
+            assert!(auto.time_s < none.time_s / 4.0, "{workload}: {} beside {}", auto.time_s, none.time_s);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! A policy whose value depends on the capacity of the device gets the capacity of the model.
 
 use crate::peer;
-use foreread_core::policy::{self, Info, PolicySpec, SpecError};
+use foreread_core::policy::{self, Info, PolicyDraft, PolicySpec, SpecError};
 
 /// Settings of the baseline.
 pub const TWELVE: [&str; 12] = [
@@ -57,9 +57,10 @@ pub fn all() -> Vec<String> {
 /// The policy of this name on a device of `capacity` bytes.
 ///
 /// # Errors
-/// Those of [`peer::parse`].
+/// Those of [`PolicyDraft::parse_among`].
 pub fn build(name: &str, capacity: u64) -> Result<PolicySpec, SpecError> {
-    peer::parse(name)?.ready(Some(capacity))
+    let lists: [&[&Info]; 3] = [policy::ALL, peer::ALL, &[&policy::auto::AUTO]];
+    PolicyDraft::parse_among(name, &lists)?.ready(Some(capacity))
 }
 
 #[cfg(test)]
