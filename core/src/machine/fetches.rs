@@ -196,7 +196,7 @@ impl Machine {
         served.into_iter().for_each(|w| self.waited_enough(w));
     }
 
-    /// Tells the meter what has arrived.
+    /// Counts in the meter what has arrived.
     fn measure_arrival(&mut self, slot: u32, fresh: PageRange) {
         let fetch = &mut self.fetches[slot];
         if let Some(meter) = &mut self.meter {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
-//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was on its way / the time that it took
+//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took
 //!   busy      fetches that ended while four or more were in flight: only these show what the source can do at most
 //! ```
 //! Example: four fetches of 1 MiB go out together and arrive after 15, 20, 25, 30 ms. Their samples are 67, 100, 120 and 133
@@ -68,7 +68,7 @@ impl Meter {
         self.busy
     }
 
-    /// A fetch goes out while `in_flight` others are on their way.
+    /// A fetch goes out while `in_flight` others are in flight.
     pub fn sent(&self, in_flight: u32) -> Sent {
         Sent { delivered: self.delivered, in_flight, answered: false }
     }

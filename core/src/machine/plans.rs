@@ -231,8 +231,8 @@ impl Machine {
         let mut group: Vec<Unassigned> = Vec::new();
         let unit = most.min(core::mem::replace(&mut self.unit_pages, u64::MAX));
         let longest = |ahead| if ahead { unit } else { most };
-        for one in unassigned.iter().flat_map(|f| split_to(*f, longest(f.ahead))) {
-            if !group.is_empty() && !self.may_join(&group, &one, longest(one.ahead)) {
+        for one in unassigned.iter().flat_map(|f| split_to(*f, longest(f.planner.is_some()))) {
+            if !group.is_empty() && !self.may_join(&group, &one, longest(one.planner.is_some())) {
                 self.make_fetch(&group, read);
                 group.clear();
             }

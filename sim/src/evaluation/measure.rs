@@ -82,11 +82,14 @@ pub fn simulate(workload: &Workload, device: &devices::Chosen, key: &Key, policy
     let result = simulator::run_watched(&setup, device.build(key.seed, workload.bytes()), &mut watcher);
     let figures = figures(&result, &watcher, device.latency_ns());
     let judged = policy.info.name == super::verdict::JUDGED;
-    assert!(!judged || is_within_credit(&figures, key.cell.cache), "more in vain than the credit: {key:?} {figures:?}");
+    assert!(
+        !judged || is_within_credit(&figures, key.cell.cache),
+        "more wasted than the credit allows: {key:?} {figures:?}"
+    );
     figures
 }
 
-/// Whether `auto` read no more in vain than its credit allows: a quarter of what was used, a 64th of what was demanded, the
+/// Whether `auto` wasted no more than its credit allows: a quarter of what was used, a 64th of what was demanded, the
 /// debt (at most an eighth of the cache, at least 4 MiB), and what streams may hold at one time (half of the cache).
 #[must_use]
 pub fn is_within_credit(figures: &Figures, cache: u64) -> bool {

@@ -1,4 +1,4 @@
-//! What may be read in vain: a bound for each source on the bytes that no read ever wanted.
+//! What may be wasted: a bound for each source on the bytes that no read ever wanted.
 //!
 //! ```text
 //!   unused <= used / 4 + demand / 64 + d + room      d = 2 x rate x latency, at least 4 MiB and at most an eighth of the cache
@@ -16,7 +16,7 @@
 /// The debt limit while rate and latency are not known, and at least: 4 MiB, one largest fetch.
 const MIN_DEBT: u64 = 4 << 20;
 
-/// What has been read in vain and what has been earned.
+/// What has been wasted and what has been earned.
 #[derive(Default)]
 pub struct Credit {
     used: u64,
@@ -41,7 +41,7 @@ impl Credit {
         self.bets = self.bets.saturating_sub(before) + after;
     }
 
-    /// A stream ends with so many bytes unread.
+    /// A stream ends with `bytes` bytes unread.
     pub fn leave(&mut self, bytes: u64) {
         self.left += bytes;
     }

@@ -8,7 +8,7 @@
 //! ```text
 //!   W / (V + W) = len / (len + rate x latency)
 //! ```
-//! because a byte in vain costs its transfer, and a byte of use saves its part of the latency of the read that would have
+//! because a wasted byte costs its transfer, and a byte of use saves its part of the latency of the read that would have
 //! fetched it. Example: reads of 128 KiB from a store of 15 ms and 256 MB/s. The product is 3.8 MB, the chance that is wanted
 //! 1/31. After 256 KiB four octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead. After eight
 //! runs of ten that ended at 512 KiB, one octave with 1/4 and nothing known behind it: three octaves, 1.8 MB.
@@ -75,7 +75,7 @@ impl Survival {
         }
     }
 
-    /// A run has ended in this octave, and not for want of file.
+    /// A run has ended in this octave, and not at the end of its file.
     pub fn ended(&mut self, class: Class, at: u32) {
         self.classes[class as usize][at as usize].ended += 1;
     }

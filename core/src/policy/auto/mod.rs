@@ -1,7 +1,7 @@
 //! `auto`: readahead that sets itself from what it measures. One state serves all files of a source.
 //!
 //! ```text
-//!   miss ──► streams: does it go on? ──► gate: how far is it worth it? ──► credit: may it be in vain? ──► window
+//!   miss ──► streams: does it go on? ──► gate: how far is it worth it? ──► credit: may it be wasted? ──► window
 //!   mark ──► the stream goes on       ──► distance: was it late? then twice as far ──► top up
 //! ```
 //! A window is several chunks with a mark at the start of each, so that a stream is asked about when an eighth of its distance
@@ -15,11 +15,11 @@
 //! |---|---|
 //! | `streams.rs` | which read goes on with which run |
 //! | `gate.rs` | what runs of a length have done before |
-//! | `credit.rs` | what may be read in vain |
+//! | `credit.rs` | what may be wasted |
 //! | `distance.rs` | how far ahead, in which requests |
 //!
 //! It does not follow a program from file to file, and it keeps nothing between processes.
-//! Source: the project's own design; what each part is from stands in its file.
+//! Source: the project's own design; each file names the sources of its part.
 
 mod credit;
 mod distance;
@@ -38,11 +38,11 @@ use streams::{Found, Stream, Streams};
 
 /// A stream may be ahead by this part of what it made use of without credit.
 const PROVEN: u64 = 8;
-/// Runs are few among so many births: then a run needs one read more.
+/// Runs are few among the births: then a run needs one read more.
 const RARE: u64 = 16;
 /// Births before that is judged.
 const BIRTHS: u64 = 32;
-/// A stream that went on within so many decisions is active.
+/// A stream that went on within this number of decisions is active.
 const ACTIVE: u64 = 64;
 /// Blocks of a stride that are read ahead at first.
 const FIRST_BLOCKS: u64 = 8;
@@ -141,7 +141,7 @@ impl Auto {
         }
     }
 
-    /// Bytes of a read are neither here nor on their way.
+    /// Bytes of a read are neither here nor in flight.
     fn miss(&mut self, ask: &Ask<'_>, start: u64, end: u64, plan: &mut Plan) {
         let file = self.files.entry(ask.file.0).or_default();
         file.size = ask.file_size;
@@ -196,7 +196,7 @@ impl Auto {
             }
         };
         if inside && stream.ahead() > 0 {
-            // Evicted before use, or refused for want of room.
+            // Evicted before use, or refused because there was no room.
             stream.distance = (stream.distance / 2).max(end - start);
             let had = stream.ahead();
             stream.end = end;

@@ -22,10 +22,10 @@ use alloc::vec::Vec;
 const MAX_STREAMS: usize = 16;
 /// Candidates of a file.
 const MAX_CANDIDATES: usize = 32;
-/// How near to a run a read must be, as a multiple of its own length, and within which bounds.
+/// How near to a run a read must be, as a multiple of its length, and within which bounds.
 const NEAR_READS: u64 = 4;
 const NEAR: (u64, u64) = (64 << 10, 16 << 20);
-/// A stride is at most so many times the read, or this, whichever is more: interleaved readers are far apart.
+/// A stride is at most this multiple of the read, or this, whichever is more: interleaved readers are far apart.
 const MAX_STRIDE_READS: u64 = 32;
 const MAX_STRIDE: u64 = 1 << 20;
 /// Misses of the file after which a stream that went on nowhere has ended.
@@ -126,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// A read that ends at `end` lies behind it.
+    /// A read that ends at `end` is behind it.
     pub fn is_past(&self, end: u64) -> bool {
         self.stride.is_none() && end <= self.pos
     }
