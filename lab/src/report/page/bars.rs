@@ -94,7 +94,7 @@ impl Bars {
             from += value;
             if right > left {
                 let tip = format!("{}: {} {}", bar.name, kind.name, number::three(*value));
-                let hatched = Kind { fill: Fill::Hatched, ..*kind };
+                let hatched = BarKind { fill: Fill::Hatched, ..*kind };
                 fill(svg, if bar.limit { &hatched } else { kind }, [left, y, right - left, THICK], &tip);
             }
         }
@@ -126,7 +126,7 @@ mod tests {
     fn a_limit_is_hatched() {
         let draw = |limit| {
             let bars = vec![Bar { name: "oracle".to_string(), parts: vec![1.0], limit, ..Bar::default() }];
-            let kinds = vec![Kind { colour: 1, fill: Fill::Solid, name: "time" }];
+            let kinds = vec![BarKind { colour: 1, fill: Fill::Solid, name: "time" }];
             let about = String::new;
             Bars { title: about(), about: about(), head: about(), kinds, bars }.draw()
         };
