@@ -55,7 +55,7 @@ impl DiskModel {
         transfers.saturating_mul(self.command_ns).saturating_add(self.seg_ns(bytes))
     }
 
-    /// How many transfers a command of so many bytes takes.
+    /// How many transfers a command of this many bytes takes.
     fn transfers(&self, bytes: u64) -> u64 {
         self.max_transfer_bytes.map_or(1, |most| bytes.div_ceil(most).max(1))
     }
