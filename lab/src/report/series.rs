@@ -387,7 +387,7 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         table.policies[0].runs[0].kernel = true;
         let series = of(&[table.clone(), table], &[1, 2]);
         let text = series.render();
-        assert!(text.contains("   1  2.000     - 2.05\n") && text.contains("   1        -         -\n"), "{text}");
+        assert!(text.contains("   1  2.000     - 2.05\n") && text.contains("   1        -          -\n"), "{text}");
         assert!(text.contains("\nNothing is marked: no test was possible.\n"), "{text}");
         let svg = series.to_svg();
         // One marker in the legend, two in the first panel, none in the second; no bar, and no word of bars.
