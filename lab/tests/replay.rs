@@ -263,7 +263,7 @@ fn limits_hold_in_every_mode() {
         for mode in Mode::ALL {
             let table = compared(replay(&loaded, mode, None), model, OracleRow::Asked);
             let report = Report::of(&table);
-            assert_eq!(report.mode.as_deref(), Some(mode.name()));
+            assert_eq!(report.mode.as_deref(), Some(mode.json_name()));
             let row = |policy: &str| table.policies.iter().find(|p| p.policy == policy);
             let mean = |policy: &str| row(policy).expect("a row").times_s();
             if mode == Mode::Open {

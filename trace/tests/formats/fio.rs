@@ -39,7 +39,7 @@ fn what_is_wrong_is_named_by_its_line() {
     assert_eq!(read_bytes("fio", format!("fio version 3 iolog\n2 {} add", "x".repeat(255))).clean().files().len(), 1);
     // As fio 3.33 writes it with numjobs=2, or with one write_iolog for two jobs.
     let several =
-        "a second log in the file: fio wrote those of several jobs to it: t, line 4; give each job a write_iolog";
+        "a second log in the file: fio wrote those of several jobs to it: t, line 4; give each job its own write_iolog";
     starts(v3("2 a read 0 4096\nfio version 3 iolog\n1 a add\n"), several);
     starts(v2("a read 0 4096\nfio version 2 iolog\na add\n"), several);
     starts(v3(&"x".repeat(10 << 20)), "a line of over 64 KiB: t, line 3; ");
