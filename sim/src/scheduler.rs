@@ -145,6 +145,7 @@ impl<'a> JobScheduler<'a> {
 
     /// Makes the slot ready whose time is earliest, if that time is there: one slot, so that the caller can look at its
     /// device between two. False when there is none.
+    #[inline]
     pub fn expire(&mut self, now: u64) -> bool {
         let Some(&Reverse((at, _, slot))) = self.due.peek().filter(|due| due.0.0 <= now) else { return false };
         self.due.pop();
@@ -153,26 +154,47 @@ impl<'a> JobScheduler<'a> {
         true
     }
 
-    /// The caller's next step at `now`; nothing when it has to wait.
+    /// The caller's next step at `now`; nothing when it has to wait. The two usual answers, a wake-up and nothing, are
+    /// found here so that the caller's loop has them inline.
+    #[inline]
     pub fn poll(&mut self, now: u64) -> Option<Step> {
+        if self.steps.is_empty() && self.clock_of.is_none() {
+            let slot = *self.ready.front()?;
+            if self.slots[slot as usize].in_service {
+                self.ready.pop_front();
+                return Some(Step::Wake { slot });
+            }
+        }
+        self.decide(now)
+    }
+
+    /// The next step where a job goes on, begins or ends.
+    fn decide(&mut self, now: u64) -> Option<Step> {
         if let Some(job) = self.clock_of.take() {
             self.pass_clock(now, job);
         }
-        while self.steps.is_empty() {
+        let issue = loop {
+            match self.steps.pop_front() {
+                Some(Step::Issue(issue)) => break issue,
+                Some(step) => return Some(step),
+                None => {}
+            }
             let slot = self.ready.pop_front()?;
             if self.slots[slot as usize].in_service {
                 return Some(Step::Wake { slot });
             }
-            self.go_on(now, slot);
-        }
-        let step = self.steps.pop_front();
-        if let Some(Step::Issue(issue)) = step {
-            self.clock_of = Some(issue.job).filter(|job| self.jobs[*job as usize].timed);
-        }
-        step
+            match self.go_on(now, slot) {
+                Some(issue) if self.steps.is_empty() => break issue,
+                // Behind the jobs that begin with it.
+                issue => self.steps.extend(issue.map(Step::Issue)),
+            }
+        };
+        self.clock_of = Some(issue.job).filter(|job| self.jobs[*job as usize].timed);
+        Some(Step::Issue(issue))
     }
 
     /// The request of a slot has been served.
+    #[inline]
     pub fn served(&mut self, now: u64, slot: u32) {
         let Slot { job: number, .. } = self.slots[slot as usize];
         (self.slots[slot as usize].in_service, self.slots[slot as usize].due_ns) = (false, now);
@@ -202,6 +224,7 @@ impl<'a> JobScheduler<'a> {
     }
 
     /// Gives [`Step::Wake`] for a slot whose request is issued and not served, at this time.
+    #[inline]
     pub fn wake_at(&mut self, at: u64, slot: u32) {
         self.order += 1;
         self.due.push(Reverse((at, self.order, slot)));
@@ -225,13 +248,15 @@ impl<'a> JobScheduler<'a> {
     }
 
     /// A slot takes the next request of its job, waits for the think time of it, or ends.
-    fn go_on(&mut self, now: u64, slot: u32) {
+    #[inline]
+    fn go_on(&mut self, now: u64, slot: u32) -> Option<Issue> {
         let Slot { job: number, due_ns, .. } = self.slots[slot as usize];
         let Job { ref requests, timed, .. } = self.jobs[number as usize];
         let next = self.progress[number as usize].next;
         let Some(request) = requests.get(next) else {
             self.progress[number as usize].has_clock = timed;
-            return self.end(now, slot);
+            self.end(now, slot);
+            return None;
         };
         let rested = std::mem::take(&mut self.slots[slot as usize].rested);
         let from = if timed { 0 } else { due_ns };
@@ -240,7 +265,8 @@ impl<'a> JobScheduler<'a> {
             // The request is not taken yet: the first slot that has waited issues it.
             self.slots[slot as usize].rested = true;
             self.progress[number as usize].has_clock = timed;
-            return self.wake_at(from.saturating_add(request.think_ns), slot);
+            self.wake_at(from.saturating_add(request.think_ns), slot);
+            return None;
         }
         self.progress[number as usize].next += 1;
         if next == 0 {
@@ -249,7 +275,7 @@ impl<'a> JobScheduler<'a> {
         }
         self.slots[slot as usize].in_service = true;
         let due_ns = if timed { request.think_ns } else { due_ns };
-        self.steps.push_back(Step::Issue(Issue { slot, job: number, request: next, due_ns }));
+        Some(Issue { slot, job: number, request: next, due_ns })
     }
 
     /// A request of a timed job is issued: another slot waits for the next one, if the depth allows one more. Otherwise
