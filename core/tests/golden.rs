@@ -206,6 +206,9 @@ golden! {
     rbd_aligned: rbd, "rbd-aligned.txt", 110;
     rbd_eager: rbd, "rbd-eager.txt", 11;
     auto: linux, "auto.txt", 12;
+    amp: linux, "amp.txt", 31;
+    zfetch: linux, "zfetch.txt", 45;
+    read_stream: linux, "read-stream.txt", 29;
 }
 
 /// Section 1.3, property (d): a request of 16 pages that finds readahead off is 16 reads of one page, each waited for,

@@ -1,7 +1,7 @@
 //! The notation `NAME:key=value,...`: what is read, what is refused and with which words, and that what is written
 //! reads back as the same policy.
 
-use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
+use foreread_core::policy::{ALL, OPPONENTS, PolicyDraft, PolicySpec, SpecError};
 
 fn values(text: &str) -> Vec<u64> {
     PolicySpec::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).values
@@ -85,6 +85,23 @@ fn what_is_written_reads_back() {
         "no whole number of a unit"
     );
     assert!(readable("rbd-plain:trigger=1024").contains("trigger=1024,"), "a count is no size");
+}
+
+/// Policies of the evaluation are understood by name and listed nowhere, not even in the error of an unknown name.
+#[test]
+fn opponents_are_understood_and_not_listed() {
+    assert_eq!(values("amp"), [64 << 20]);
+    assert_eq!(values("zfetch:max=1M"), [1 << 20, 4 << 20]);
+    assert_eq!(values("read-stream:combine=64K"), [2 << 20, 64 << 10]);
+    for info in OPPONENTS {
+        assert!(ALL.iter().all(|listed| listed.name != info.name), "{}", info.name);
+        assert_eq!(PolicySpec::of(info).canonical(), PolicySpec::parse(info.name).expect("a policy").canonical());
+    }
+    assert!(refused("amp:min=1K").contains("'amp' has no parameter 'min'"));
+    assert!(refused("zfetch:max=2G").contains("zfetch: max=2G is not between"));
+    let error = PolicySpec::parse("apm").err().expect("unknown");
+    let SpecError::UnknownName { known, .. } = error else { panic!("{error:?}") };
+    assert_eq!(known.len(), ALL.len());
 }
 
 /// One line that says what is missing, and numbers once it is there.

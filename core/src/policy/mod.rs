@@ -37,6 +37,7 @@ mod two_windows;
 pub mod why;
 
 // Plain lines, not a macro's: what looks for code without compiling it (cargo-mutants) finds the files by them.
+pub mod amp;
 pub mod auto;
 pub mod linux_2_6_0;
 pub mod linux_2_6_0_mm;
@@ -50,6 +51,8 @@ pub mod none;
 pub mod rbd_aligned;
 pub mod rbd_eager;
 pub mod rbd_plain;
+pub mod read_stream;
+pub mod zfetch;
 
 use crate::cache::Cache;
 use crate::event::{Advice, Error, Mapping};
@@ -383,3 +386,7 @@ pub static ALL: &[&Info] = &[
     &rbd_aligned::INFO,
     &rbd_eager::INFO,
 ];
+
+/// Policies that `auto` is compared with and no command lists: a text that names one is understood, see
+/// [`PolicyDraft::parse`].
+pub static OPPONENTS: &[&Info] = &[&amp::AMP, &zfetch::ZFETCH, &read_stream::READ_STREAM];
