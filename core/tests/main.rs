@@ -10,6 +10,6 @@ mod tidy;
 mod tidy_docs;
 mod tidy_graph;
 mod tidy_names;
-mod tidy_rooms;
 mod tidy_words;
+mod tree;
 mod worlds;

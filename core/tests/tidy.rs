@@ -1,58 +1,27 @@
 //! The rules of the house (docs/architecture.md), held by a test: what each room may do, how its files look.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::tree::{self, File, read, sources};
 
 /// Lines of a file before it has to be two; the house asks to look again at 500.
 const MAX_LINES: usize = 500;
 /// Lines of a function.
 const MAX_FN_LINES: usize = 70;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
-}
-
-/// Rust files below a folder of the workspace, with their names from its root.
-fn sources(below: &str) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut folders = vec![root().join(below)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
-                found.push((name, fs::read_to_string(&path).expect("readable")));
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-fn all_sources() -> Vec<(String, String)> {
+fn all_sources() -> Vec<File> {
     ["core/src", "engine/src", "trace/src", "sim/src", "lab/src", "capi/src", "cli/src"]
         .into_iter()
         .flat_map(sources)
         .collect()
 }
 
-/// Code without comments and without the tests at its end.
-fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]").next().unwrap_or(text);
-    let lines = text.lines().map(|l| l.split("//").next().unwrap_or(l));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
 fn forbid(below: &str, words: &[&str], why: &str, except: &[&str]) {
-    for (name, text) in sources(below) {
-        if except.iter().any(|e| name.contains(e)) {
+    for file in sources(below) {
+        if except.iter().any(|e| file.name.contains(e)) {
             continue;
         }
-        for (number, line) in code(&text).lines().enumerate() {
+        for (number, line) in file.code().lines().enumerate() {
             if let Some(word) = words.iter().find(|w| line.contains(**w)) {
-                panic!("{name}:{}: '{word}': {why}", number + 1);
+                panic!("{}:{}: '{word}': {why}", file.name, number + 1);
             }
         }
     }
@@ -63,27 +32,28 @@ fn core_decides_and_nothing_else() {
     let why = "core may not wait, hold bytes, do I/O, ask the time or use floating point";
     let words = ["std::", "unsafe", "f64", "f32", "Instant", "SystemTime", "println!", "HashMap"];
     forbid("core/src", &words, why, &[]);
-    let manifest = fs::read_to_string(root().join("core/Cargo.toml")).expect("a manifest");
+    let manifest = read("core/Cargo.toml");
     let dependencies = manifest.split("[dependencies]").nth(1).expect("a section").split('[').next().expect("its text");
     assert_eq!(dependencies.trim(), "", "core depends on nothing");
-    assert!(sources("core/src").len() > 10, "the rule must meet files");
+    assert!(sources("core/src").len() > 10, "the rule must reach files");
 }
 
 #[test]
 fn a_policy_knows_neither_the_cache_nor_another_policy() {
-    for (name, text) in sources("core/src/policy") {
+    for file in sources("core/src/policy") {
+        let (name, code) = (&file.name, file.code());
         if name.ends_with("mod.rs") || name.ends_with("spec.rs") {
             continue;
         }
-        assert!(!code(&text).contains("crate::cache"), "{name}: a policy sees the cache through Probe only");
-        let others = code(&text).matches("super::").count();
+        assert!(!code.contains("crate::cache"), "{name}: a policy sees the cache through Probe only");
+        let others = code.matches("super::").count();
         assert!(others <= 1, "{name}: one use of super, for the trait and what several policies share");
         for info in foreread_core::policy::ALL {
             let module = info.name.replace(['-', '.'], "_");
             let itself = name.ends_with(&format!("/{module}.rs"));
-            assert!(itself || !code(&text).contains(&format!("{module}::")), "{name}: knows the policy {module}");
+            assert!(itself || !code.contains(&format!("{module}::")), "{name}: knows the policy {module}");
         }
-        assert!(text.lines().count() <= 300, "{name}: a policy is a file of at most about 250 lines");
+        assert!(file.text.lines().count() <= 300, "{name}: a policy is a file of at most about 250 lines");
     }
 }
 
@@ -127,7 +97,7 @@ fn imports_run_one_way() {
         ("capi", &above[1..]),
     ];
     for (room, forbidden) in rooms {
-        let manifest = fs::read_to_string(root().join(room).join("Cargo.toml")).expect("a manifest");
+        let manifest = read(&format!("{room}/Cargo.toml"));
         let dependencies =
             manifest.split("[dependencies]").nth(1).expect("a section").split("\n[").next().expect("text");
         for word in forbidden {
@@ -140,11 +110,11 @@ fn imports_run_one_way() {
 fn unsafe_has_its_rooms() {
     let rooms = ["engine/src/source/uring/", "engine/src/source/rbd/"];
     forbid("engine/src", &["unsafe "], "unsafe only in the io_uring and librbd rooms", &rooms);
-    for (name, text) in rooms.into_iter().chain(["capi/src"]).flat_map(sources) {
-        let lines: Vec<&str> = text.lines().collect();
+    for file in rooms.into_iter().chain(["capi/src"]).flat_map(sources) {
+        let lines: Vec<&str> = file.text.lines().collect();
         for (i, line) in lines.iter().enumerate().filter(|(_, l)| l.contains("unsafe {")) {
             let reason = lines[i.saturating_sub(6)..=i].iter().any(|l| l.contains("SAFETY"));
-            assert!(reason, "{name}:{}: an unsafe block without its SAFETY line: {line}", i + 1);
+            assert!(reason, "{}:{}: an unsafe block without its SAFETY line: {line}", file.name, i + 1);
         }
     }
     for room in ["trace/src", "sim/src", "lab/src"] {
@@ -155,17 +125,18 @@ fn unsafe_has_its_rooms() {
 
 #[test]
 fn every_file_says_what_it_is_for() {
-    for (name, text) in all_sources() {
+    for File { name, text } in all_sources() {
         assert!(text.starts_with("//!"), "{name}: opens with what it is for");
     }
 }
 
 #[test]
 fn files_and_functions_are_short() {
-    for (name, text) in all_sources() {
-        let lines = code(&text).lines().count();
+    for file in all_sources() {
+        let name = &file.name;
+        let lines = file.code().trim_end().lines().count();
         assert!(lines <= MAX_LINES, "{name}: {lines} lines before its tests");
-        for (line, length) in functions(&text) {
+        for (line, length) in functions(&file.text) {
             assert!(length <= MAX_FN_LINES, "{name}:{line}: a function of {length} lines");
         }
     }
@@ -193,10 +164,10 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
 
 #[test]
 fn every_policy_has_a_row_and_a_golden_table() {
-    let page = fs::read_to_string(root().join("docs/policies.md")).expect("docs/policies.md");
+    let page = read("docs/policies.md");
     for info in foreread_core::policy::ALL {
         assert!(page.contains(&format!("| `{}` |", info.name)), "docs/policies.md has no row for {}", info.name);
-        let golden = root().join("core/tests/golden").join(format!("{}.txt", info.name));
+        let golden = tree::root().join("core/tests/golden").join(format!("{}.txt", info.name));
         assert!(info.name == "none" || golden.exists(), "no golden table for {}", info.name);
     }
 }
@@ -205,37 +176,25 @@ fn every_policy_has_a_row_and_a_golden_table() {
 #[test]
 fn every_policy_is_in_the_list() {
     let files = sources("core/src/policy");
-    let policies = files.iter().filter(|(_, text)| text.contains("pub static INFO")).count();
+    let policies = files.iter().filter(|file| file.text.contains("pub static INFO")).count();
     assert_eq!(policies, foreread_core::policy::ALL.len(), "a file with an INFO is a policy of policy::ALL");
 }
 
 #[test]
-fn no_path_of_somebodys_machine() {
-    let mut folders = vec![root()];
-    let mut seen = 0;
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let (path, name) = (entry.path(), entry.file_name());
-            if path.is_dir() {
-                if name != "target" && name != ".git" {
-                    folders.push(path);
-                }
-                continue;
-            }
-            let Ok(text) = fs::read_to_string(&path) else { continue };
-            seen += 1;
-            for home in [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")] {
-                assert!(!text.contains(home), "{}: names {home}", path.display());
-            }
+fn no_path_of_a_home_folder() {
+    let files = tree::files("");
+    assert!(files.len() > 100, "the rule must reach files");
+    for File { name, text } in files {
+        for home in [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")] {
+            assert!(!text.contains(home), "{name}: names {home}");
         }
     }
-    assert!(seen > 20, "the rule must meet files");
 }
 
 /// SEMANTICS.md says so; a test build checks it anyway, so only the setting can be looked at.
 #[test]
 fn a_release_build_checks_arithmetic() {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let manifest = read("Cargo.toml");
     for package in ["foreread-core", "foreread"] {
         let section = manifest.split(&format!("[profile.release.package.{package}]\n")).nth(1);
         let checks = section.and_then(|text| text.lines().next());

@@ -3,34 +3,12 @@
 //! A citation is a page and, behind it, numbers of its headings: `docs/spec/linux-readahead.md 2.7` needs a heading that
 //! begins `### 2.7 `. Several numbers go with commas, "and" and "to". A citation may go on in the next line of a comment.
 
+use crate::tree::{self, File, read};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
-/// Folders without texts of ours.
-const SKIPPED: [&str; 4] = ["target", ".git", "traces", "recordings"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
-}
-
-/// Every text of the tree, with its name from the root. Not this file.
-fn texts() -> Vec<(String, String)> {
-    let (mut found, mut folders) = (Vec::new(), vec![root()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-            if path.is_dir() {
-                folders.extend((!SKIPPED.contains(&name.as_str())).then_some(path));
-            } else if let Ok(text) = fs::read_to_string(&path)
-                && name != "tidy_docs.rs"
-            {
-                found.push((path.strip_prefix(root()).expect("below it").display().to_string(), text));
-            }
-        }
-    }
-    assert!(found.len() > 100, "the rule must reach files");
-    found
+/// Every text of the tree but this file, whose examples cite what does not exist.
+fn texts() -> impl Iterator<Item = File> {
+    tree::texts().into_iter().filter(|file| !file.name.ends_with("/tidy_docs.rs"))
 }
 
 /// Words of a text, without the signs that open a line of a comment.
@@ -76,12 +54,12 @@ fn sections(page: &str) -> BTreeSet<String> {
 #[test]
 fn every_cited_section_exists() {
     let mut checked = 0;
-    for (name, text) in texts() {
+    for File { name, text } in texts() {
         for (page, section) in citations(&text) {
-            let path = root().join("docs/spec").join(format!("{page}.md"));
-            let cited = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name} cites {}: {e}", path.display()));
+            let path = format!("docs/spec/{page}.md");
+            assert!(tree::root().join(&path).is_file(), "{name} cites {path}, which does not exist");
             let Some(section) = section else { continue };
-            assert!(sections(&cited).contains(&section), "{name} cites section {section} of docs/spec/{page}.md");
+            assert!(sections(&read(&path)).contains(&section), "{name} cites section {section} of docs/spec/{page}.md");
             checked += 1;
         }
     }
@@ -90,7 +68,7 @@ fn every_cited_section_exists() {
 
 #[test]
 fn specifications_are_cited_by_path() {
-    for (name, text) in texts() {
+    for File { name, text } in texts() {
         let words = words(&text).join(" ");
         for page in ["linux-readahead", "rbd-readahead", "section", "sections"] {
             assert!(!words.contains(&format!("spec {page}")), "{name}: cite docs/spec/PAGE.md N, not \"spec {page}\"");
@@ -101,11 +79,10 @@ fn specifications_are_cited_by_path() {
 
 #[test]
 fn every_decision_is_in_the_index_once() {
-    let folder = root().join("docs/decisions");
-    let index = fs::read_to_string(folder.join("README.md")).expect("the index");
+    let index = read("docs/decisions/README.md");
     let mut files = 0;
-    for entry in fs::read_dir(&folder).expect("decisions").flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
+    for file in tree::files("docs/decisions") {
+        let name = file.name.strip_prefix("docs/decisions/").expect("in the folder");
         if name != "README.md" {
             assert_eq!(index.matches(&format!("({name})")).count(), 1, "docs/decisions/README.md lists {name} once");
             files += 1;
@@ -117,7 +94,7 @@ fn every_decision_is_in_the_index_once() {
 /// README is what a newcomer sees first: short, within 120 columns, and with the install line before anything is explained.
 #[test]
 fn the_readme_is_one_screen_and_a_half() {
-    let text = fs::read_to_string(root().join("README.md")).expect("README.md");
+    let text = read("README.md");
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.len() <= 130, "README.md has {} lines, 130 are allowed", lines.len());
     for (i, line) in lines.iter().enumerate() {
@@ -132,7 +109,7 @@ fn the_readme_is_one_screen_and_a_half() {
 #[test]
 fn tools_are_installed_at_a_version() {
     for name in ["setup", "test", "test-long", ".ci/run"] {
-        let text = fs::read_to_string(root().join(name)).expect("a script");
+        let text = read(name);
         assert!(!text.contains("@latest"), "{name}: installs what changes under it; name a version");
     }
 }

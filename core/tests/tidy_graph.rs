@@ -1,104 +1,62 @@
-//! The import graph that the compiler does not hold: no circle among the files of the driver.
+//! The imports that the compiler does not check: no circle among the rooms of a crate, and none among the files of the driver.
 //!
-//! Example: `use super::queue::Reaper` in `reads.rs` is an edge from `reads` to `queue`. `queue.rs` imports `super::reads`,
-//! so the test prints `reads -> queue -> reads` and fails. `mod.rs` composes: every file is below it, none imports it.
+//! A room is a folder or file directly below the `src` of a crate. Example: `use crate::queue::Reaper` in `reads.rs` is an import
+//! of `queue` by `reads`. If `queue.rs` imports `reads`, the test fails and prints both imports with their files.
+//! `lib.rs` and the driver's `mod.rs` compose: they import every file, and no file of the driver imports from its `mod.rs`.
 
+use crate::tree::{self, Graph};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
-}
+/// Crates whose rooms are checked.
+const CRATES: [&str; 3] = ["core", "sim", "lab"];
 
-/// Code without comments and without the tests at its end.
-fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    let text = text.split("#[cfg(test)]\npub mod tests {").next().unwrap_or(text);
-    let lines = text.lines().map(|line| line.split("//").next().unwrap_or(line));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// The first names after `prefix`: one, or those of a list in braces.
-fn names_after(code: &str, prefix: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let first = |text: &str| text.trim_start().chars().take_while(|&c| is_part(c)).collect::<String>();
-    for (at, _) in code.match_indices(prefix) {
-        if code[..at].chars().next_back().is_some_and(|c| is_part(c) || c == ':') {
-            continue;
-        }
-        let rest = &code[at + prefix.len()..];
-        match rest.strip_prefix('{').and_then(|list| list.split("};").next()) {
-            Some(list) => found.extend(list.split(',').map(first)),
-            None => _ = found.insert(first(rest)),
-        }
-    }
-    found.retain(|name| !name.is_empty());
-    found
-}
-
-type Graph = BTreeMap<String, BTreeSet<String>>;
-
-/// Which file of the folder imports which.
-fn imports(folder: &Path) -> Graph {
-    let mut texts = BTreeMap::new();
-    for entry in fs::read_dir(folder).expect("a folder").flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some(stem) = name.strip_suffix(".rs").filter(|stem| *stem != "mod") {
-            texts.insert(stem.to_string(), code(&fs::read_to_string(entry.path()).expect("readable")));
-        }
-    }
-    let files: BTreeSet<String> = texts.keys().cloned().collect();
-    let module = folder.file_name().expect("a name").to_string_lossy().into_owned();
-    let edges = |(name, text): (String, String)| {
-        let prefixes = ["super::".to_string(), format!("crate::{module}::")];
-        let used: BTreeSet<String> = prefixes.iter().flat_map(|prefix| names_after(&text, prefix)).collect();
-        let of_mod: Vec<&String> = used.difference(&files).collect();
-        assert!(of_mod.is_empty(), "{name}.rs imports {of_mod:?} from mod.rs, which composes: name the file instead");
-        (name, used)
+/// The rooms of a folder of modules, with what each imports from the others. Names that are no room are in the second result.
+fn graph(folder: &str, source: &str) -> (Graph, BTreeSet<String>) {
+    let files = tree::sources(folder);
+    let room_of = |name: &str| {
+        let room = name[folder.len() + 1..].split('/').next().expect("a name");
+        room.trim_end_matches(".rs").to_string()
     };
-    texts.into_iter().map(edges).collect()
+    let mut graph: Graph = files.iter().map(|file| (room_of(&file.name), BTreeMap::new())).collect();
+    graph.retain(|room, _| !["lib", "mod"].contains(&room.as_str()));
+    let above: Vec<String> = folder[source.len()..].split('/').skip(1).map(str::to_string).collect();
+    let mut no_rooms = BTreeSet::new();
+    for file in &files {
+        let room = room_of(&file.name);
+        for path in tree::imports(file, source) {
+            let Some(to) = path.strip_prefix(above.as_slice()).and_then(|inner| inner.first()) else { continue };
+            if !graph.contains_key(&room) || *to == room {
+                continue;
+            }
+            if graph.contains_key(to) {
+                graph.get_mut(&room).expect("a room").insert(to.clone(), file.name.clone());
+            } else {
+                no_rooms.insert(format!("{}: {}", file.name, path.join("::")));
+            }
+        }
+    }
+    (graph, no_rooms)
 }
 
-/// A circle, if there is one: the names in its order, the first again at its end.
-fn circle(graph: &Graph) -> Option<Vec<String>> {
-    fn visit(graph: &Graph, at: &str, path: &mut Vec<String>, done: &mut BTreeSet<String>) -> Option<Vec<String>> {
-        if let Some(start) = path.iter().position(|name| name == at) {
-            return Some(path[start..].iter().map(String::as_str).chain([at]).map(str::to_string).collect());
-        }
-        if !done.insert(at.to_string()) {
-            return None;
-        }
-        path.push(at.to_string());
-        let found = graph.get(at).into_iter().flatten().find_map(|next| visit(graph, next, path, done));
-        path.pop();
-        found
-    }
-    let mut done = BTreeSet::new();
-    graph.keys().find_map(|name| visit(graph, name, &mut Vec::new(), &mut done))
+fn edges(graph: &Graph) -> usize {
+    graph.values().map(BTreeMap::len).sum()
 }
 
 #[test]
 fn no_circle_among_the_files_of_the_driver() {
-    let graph = imports(&root().join("engine/src/driver"));
-    let edges: usize = graph.values().map(BTreeSet::len).sum();
-    assert!(graph.len() > 15 && edges > 30, "the rule must meet files: {graph:?}");
-    if let Some(circle) = circle(&graph) {
-        panic!("engine/src/driver: {}", circle.join(" -> "));
-    }
+    let (graph, no_files) = graph("engine/src/driver", "engine/src");
+    assert!(graph.len() > 15 && edges(&graph) > 30, "the rule must reach files: {graph:?}");
+    assert!(no_files.is_empty(), "mod.rs composes, name the file instead of it: {no_files:?}");
+    let found = tree::circle(&graph);
+    assert!(found.is_none(), "the driver has a circle of imports:\n{}", found.unwrap_or_default());
 }
 
 #[test]
-fn a_circle_is_found() {
-    let graph = |edges: &[(&str, &[&str])]| -> Graph {
-        let names = |names: &&[&str]| names.iter().map(|name| (*name).to_string()).collect();
-        edges.iter().map(|(name, to)| ((*name).to_string(), names(to))).collect()
-    };
-    assert_eq!(circle(&graph(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])])), None);
-    let found = circle(&graph(&[("a", &["b"]), ("b", &["c"]), ("c", &["b"])]));
-    assert_eq!(found, Some(["b", "c", "b"].map(str::to_string).to_vec()));
-    let of = |code: &str| names_after(code, "super::").into_iter().collect::<Vec<_>>();
-    assert_eq!(of("use super::queue::{Reaper, Batch};\nlet x = super::jobs::Job;"), ["jobs", "queue"]);
-    assert_eq!(of("use super::{lock::Guard, reads};\nsuper::super::x"), ["lock", "reads", "super"]);
+fn no_circle_among_the_rooms_of_a_crate() {
+    for name in CRATES {
+        let (graph, _) = graph(&format!("{name}/src"), &format!("{name}/src"));
+        assert!(graph.len() > 5 && edges(&graph) > 8, "{name}: the rule must reach rooms and imports");
+        let found = tree::circle(&graph);
+        assert!(found.is_none(), "{name} has a circle of imports:\n{}", found.unwrap_or_default());
+    }
 }

@@ -4,21 +4,9 @@
 //! say which at the place of use. They are `NbdSettings` and `FuseSettings`. A type that is re-exported under a second path is
 //! one type.
 
+use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
-}
-
-/// Code without comments and without the tests at its end.
-fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    let text = text.split("#[cfg(test)]\npub mod tests {").next().unwrap_or(text);
-    let lines = text.lines().map(|line| line.split("//").next().unwrap_or(line));
-    lines.collect::<Vec<_>>().join("\n")
-}
+use std::path::Path;
 
 /// Public names with two meanings that stay, each with its reason.
 const TWO_MEANINGS: [(&str, &str); 0] = [];
@@ -32,7 +20,7 @@ struct Module {
 
 /// The modules of a crate, from `lib.rs` on.
 fn modules(src: &Path, path: &[String], file: &Path, is_public: bool, found: &mut Vec<Module>) {
-    let text = code(&fs::read_to_string(file).expect("readable"));
+    let text = tree::code(&std::fs::read_to_string(file).expect("readable"));
     let lines: Vec<String> = text.lines().map(str::to_string).collect();
     for line in lines {
         let (public, line) = match line.strip_prefix("pub ") {
@@ -81,7 +69,7 @@ fn reexports(code: &str) -> Vec<(String, String)> {
 fn public_types() -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, src) in [("foreread_core", "core/src"), ("foreread", "engine/src")] {
-        let (src, mut all) = (root().join(src), Vec::new());
+        let (src, mut all) = (tree::root().join(src), Vec::new());
         modules(&src, &[], &src.join("lib.rs"), true, &mut all);
         let reexported: BTreeSet<(String, String)> = all.iter().flat_map(|module| reexports(&module.code)).collect();
         for module in &all {
@@ -99,7 +87,7 @@ fn public_types() -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn a_public_type_name_has_one_meaning() {
     let all = public_types();
-    assert!(all.len() > 100, "the rule must meet types: {:?}", all.keys());
+    assert!(all.len() > 100, "the rule must reach types: {:?}", all.keys());
     let allowed = |name: &str| TWO_MEANINGS.iter().any(|(of, _)| *of == name);
     let doubles: Vec<_> = all.iter().filter(|(name, at)| at.len() > 1 && !allowed(name)).collect();
     assert!(doubles.is_empty(), "a public name with two meanings, rename one: {doubles:?}");

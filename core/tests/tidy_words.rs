@@ -4,34 +4,16 @@
 //! in Markdown) and without the list itself. Example: a comment with one word of the list twice counts twice. Lower ALLOWED
 //! when the printed count is lower.
 
+use crate::tree::{self, File};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-
-/// Folders without texts of ours.
-const SKIPPED: [&str; 4] = ["target", ".git", "traces", "recordings"];
 
 /// Endings of files with texts of ours.
 const ENDINGS: [&str; 9] = [".rs", ".md", ".py", ".sh", ".toml", ".c", ".h", ".html", ".css"];
 
 /// Whether a file is read: by its ending, or as a script (no ending, `#!` in front).
-fn has_texts(path: &Path, name: &str) -> bool {
-    if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
-        return true;
-    }
-    !name.contains('.') && fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!"))
-}
-
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if path.is_dir() && !SKIPPED.contains(&name.as_str()) {
-            files(&path, found);
-        } else if has_texts(&path, &name) {
-            found.push(path);
-        }
-    }
+fn has_texts(file: &File) -> bool {
+    let is_script = !file.name.rsplit('/').next().unwrap_or_default().contains('.') && file.text.starts_with("#!");
+    ENDINGS.iter().any(|ending| file.name.ends_with(ending)) || is_script
 }
 
 /// How often `words` occur in `line` as whole words.
@@ -55,18 +37,15 @@ fn list() -> (usize, Vec<String>) {
 
 #[test]
 fn words_that_are_going_do_not_come_back() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let (allowed, words) = list();
-    let mut found = Vec::new();
-    files(root, &mut found);
     let (mut counts, mut by_file) = (BTreeMap::new(), BTreeMap::new());
-    for path in found.iter().filter(|path| !path.ends_with("tidy_words.rs")) {
-        let text = String::from_utf8_lossy(&fs::read(path).expect("a file")).to_lowercase();
+    for file in tree::texts().iter().filter(|file| has_texts(file) && !file.name.ends_with("/tidy_words.rs")) {
+        let text = file.text.to_lowercase();
         for line in text.lines().filter(|line| !line.starts_with('>')) {
             for word in &words {
                 let n = occurrences(line, word);
                 *counts.entry(word.as_str()).or_insert(0) += n;
-                *by_file.entry(path.strip_prefix(root).expect("below it").display().to_string()).or_insert(0) += n;
+                *by_file.entry(file.name.clone()).or_insert(0) += n;
             }
         }
     }
