@@ -91,6 +91,34 @@ fn every_decision_is_in_the_index_once() {
     assert_eq!(index.matches(".md)").count(), files, "docs/decisions/README.md lists a file that is not there");
 }
 
+/// "decision 152", "docs/decisions/0106" and links to a page: the page is there.
+#[test]
+fn every_cited_decision_exists() {
+    let pages: Vec<String> = tree::files("docs/decisions").into_iter().map(|file| file.name).collect();
+    let mut checked = 0;
+    for File { name, text } in texts() {
+        for number in decisions(&text) {
+            let page = format!("docs/decisions/{number:04}-");
+            assert!(pages.iter().any(|name| name.starts_with(&page)), "{name} cites decision {number}, which is gone");
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "{checked} citations: the rule must reach them");
+}
+
+/// The numbers of the decisions that a text cites. No decision has a number from 1000 on.
+fn decisions(text: &str) -> Vec<u32> {
+    let words = words(text);
+    let number = |word: &str| {
+        let digits: String = word.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok().filter(|number| *number < 1000)
+    };
+    let after_word = words.windows(2).filter(|pair| pair[0].trim_matches(['[', '(']) == "decision");
+    let paths = words.iter().flat_map(|word| word.split("decisions/").skip(1).chain(word.split("](").skip(1)));
+    let in_paths = paths.filter(|path| path.starts_with("0"));
+    after_word.filter_map(|pair| number(pair[1])).chain(in_paths.filter_map(number)).collect()
+}
+
 /// README is what a newcomer sees first: short, within 120 columns, and with the install line before anything is explained.
 #[test]
 fn the_readme_is_one_screen_and_a_half() {
@@ -112,6 +140,12 @@ fn tools_are_installed_at_a_version() {
         let text = read(name);
         assert!(!text.contains("@latest"), "{name}: installs what changes under it; name a version");
     }
+}
+
+#[test]
+fn cited_decisions_are_found() {
+    let text = "//! as by decision\n//! 152; (docs/decisions/0106), [0109](0109-a.md), [x](decisions/0007-b.md), decision 1028";
+    assert_eq!(decisions(text), [152, 106, 109, 7]);
 }
 
 #[test]
