@@ -11,14 +11,15 @@
 //!
 //!   the last page of a part is read, nothing of it was evicted   p += size of the read
 //!   a read waits for the first page of a part                    g += size of the read
-//!   unread pages are evicted                                     p -= them, and g stays below p
+//!   unread pages are evicted                                     p -= them, down to the size of a read; g stays below p
 //! ```
 //! Example: reads of 128 KiB in order. The second one starts the stream: p = 128 KiB, tag 12 KiB before the end. The third reads
 //! the tag and the end of the part: p = 256 KiB. It waits for the part, so g = 136 KiB: from then on half of a part is left
 //! when the next one is asked for.
 //!
 //! Differs from the publication: an unread page that reaches the end of the LRU list is not given a second turn, for a policy
-//! cannot see it there; that it was evicted lowers `p` instead. `p` and `g` are kept by stream and not by page, for at most 256
+//! cannot see it there; that it was evicted lowers `p` instead. Our cache evicts up to 64 pages together, so a read is the floor:
+//! without it one eviction would leave requests of a page. `p` and `g` are kept by stream and not by page, for at most 256
 //! streams of a file. The publication says "increment" of `g`; the size of the read is our reading, the faster one.
 //!
 //! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007, section "AMP Algorithm".
@@ -53,6 +54,8 @@ struct Stream {
     end: u64,
     p: u64,
     g: u64,
+    /// Size of the latest read.
+    len: u64,
     parts: VecDeque<Part>,
     /// When it was last read.
     clock: u64,
@@ -70,6 +73,7 @@ impl Stream {
     /// A read from `start` to `end` goes on with it; `waiting`: its first byte is in flight.
     fn advance(&mut self, start: u64, end: u64, waiting: bool, max: u64) {
         let len = end - start;
+        self.len = len;
         if let Some(part) = self.parts.iter_mut().find(|part| (start..end).contains(&part.start)) {
             if waiting && !part.late {
                 self.g += len;
@@ -91,7 +95,7 @@ impl Stream {
 
     /// Unread pages of it were evicted.
     fn shrink(&mut self, bytes: u64) {
-        self.p = self.p.saturating_sub(bytes.next_multiple_of(PAGE)).max(PAGE);
+        self.p = self.p.saturating_sub(bytes.next_multiple_of(PAGE)).max(self.len.min(self.p)).max(PAGE);
         self.g = self.g.min(self.p - PAGE);
         if let Some(last) = self.parts.back_mut() {
             last.old = true;
@@ -228,6 +232,10 @@ mod tests {
         // The part is old now, so its end raises nothing.
         stream.advance(128 * KIB, 192 * KIB, false, 64 << 20);
         assert_eq!((stream.p, stream.g), (48 * KIB, 44 * KIB));
+        // No less than a read.
+        stream.shrink(1 << 30);
+        assert_eq!((stream.p, stream.g), (48 * KIB, 44 * KIB));
+        stream.len = PAGE;
         stream.shrink(1 << 30);
         assert_eq!((stream.p, stream.g), (PAGE, 0));
         assert!(!stream.is_tagged(u64::MAX), "no tag at or below the threshold");
