@@ -18,10 +18,11 @@
 //! | `cells.rs` | the 290 cells of `baseline`, the fractional and the full design, which workloads are predictable |
 //! | `workloads.rs` | workloads that only this evaluation has, beside those of [`crate::workload`] |
 //! | `devices.rs` | devices whose figures change while they work, beside the presets |
-//! | `opponents.rs` | published settings and imitations |
+//! | `opponents.rs` | published settings, three policies that adapt, imitations |
 //! | `watcher.rs` | what is read off a run while it goes on: bytes held, start-up, flaps |
 //! | `measure.rs` | one run |
 //! | `schedule.rs` | all runs on several threads, without those that a file has already |
+//! | `streams.rs` | AMP's experiment: 100 streams by cache and think time |
 //! | `verdict.rs` | cells and totals from runs |
 //!
 //! It does not print and does not know a file: the runs come in and go out as values.
@@ -31,6 +32,7 @@ pub mod devices;
 pub mod measure;
 pub mod opponents;
 pub mod schedule;
+pub mod streams;
 pub mod verdict;
 pub mod watcher;
 pub mod workloads;

@@ -280,7 +280,7 @@ mod tests {
             ("none", [8.0, 8.0, 8.0], 1.0),
             ("linux-6.18", [2.0, 2.5, 2.5], 1.1),
             ("linux-6.18:max=4M", [2.1, 2.0, 2.0], 1.0),
-            ("rbd-plain", [1.0, 1.0, 1.0], 3.0),
+            ("peer-mountpoint-s3", [1.0, 1.0, 1.0], 3.0),
             (JUDGED, [9.0, 3.0, 3.0], 1.0),
             (ORACLE, [1.0, 1.0, 1.0], 1.0),
         ]);
@@ -288,7 +288,10 @@ mod tests {
         let first = &report.rows[0];
         assert_eq!((first.policy.as_str(), first.lost), ("none", true), "the worst lost row comes first");
         let judged = report.rows.iter().find(|r| r.policy == JUDGED).expect("a row");
-        assert_eq!((judged.best.as_deref(), judged.unrestricted.as_deref()), (Some("linux-6.18"), Some("rbd-plain")));
+        assert_eq!(
+            (judged.best.as_deref(), judged.unrestricted.as_deref()),
+            (Some("linux-6.18"), Some("peer-mountpoint-s3"))
+        );
         assert!((judged.ratio.expect("a ratio") - 1.2).abs() < 1e-9 && judged.lost);
         assert!((judged.unrestricted_ratio.expect("a ratio") - 3.0).abs() < 1e-9);
         let share = judged.oracle_share.expect("predictable");

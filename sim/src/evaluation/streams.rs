@@ -1,0 +1,127 @@
+//! AMP's experiment: 100 readers in order at once, by size of the cache and by think time.
+//!
+//! With 100 streams a cache holds some hundred KiB of each. Readahead that is too long evicts what the other streams have not
+//! read yet; readahead that is too short turns the disk into a random reader. AMP was made for this, so its throughput is the
+//! measure: `auto` has to reach at least [`TARGET`] of it in each cell.
+//!
+//! ```text
+//!   9 cells = caches of 16, 64 and 256 MiB  x  pauses of 0, 20 and 200 ms between reads of 32 KiB
+//!             164, 655, 2621 KiB a stream     wanted: all that the disk gives, 164 MB/s, 16 MB/s
+//! ```
+//! Example: with 16 MiB and no pause, windows of 4 MiB do not fit 100 times: they are refused, or evicted unread.
+//!
+//! The disk is `hdd-7200`; the publication had five SCSI disks. 100 files of 4 MiB: long enough for AMP's degree, which grows by
+//! the size of a read for each part, to reach its end in the two smaller caches.
+//! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007 (100 concurrent streams); sizes chosen.
+
+use super::measure::{Figures, Key, simulate};
+use super::{Cell, devices, opponents};
+use crate::workload;
+use foreread_core::policy::SpecError;
+
+/// The device.
+pub const DEVICE: &str = "hdd-7200";
+/// Sizes of the cache in bytes.
+pub const CACHES: [u64; 3] = [16 << 20, 64 << 20, 256 << 20];
+/// Pauses between two reads of a reader in microseconds.
+pub const THINKS_US: [u64; 3] = [0, 20_000, 200_000];
+/// The policy that is the measure, and the least share of its throughput.
+pub const MEASURE: &str = "amp";
+/// See [`MEASURE`].
+pub const TARGET: f64 = 0.98;
+
+const STREAMS: u64 = 100;
+const FILE_BYTES: u64 = 4 << 20;
+
+/// One policy in one cell.
+#[derive(Clone, Debug)]
+pub struct StreamsRow {
+    /// The cell.
+    pub cell: Cell,
+    /// Its policy.
+    pub policy: String,
+    /// What the run came to.
+    pub figures: Figures,
+    /// Throughput, in that of [`MEASURE`] in the same cell.
+    pub share: f64,
+}
+
+impl StreamsRow {
+    /// 10^6 bytes for each second.
+    #[must_use]
+    pub fn mb_per_s(&self) -> f64 {
+        (STREAMS * FILE_BYTES) as f64 / 1e6 / self.figures.time_s
+    }
+}
+
+/// The cells, by cache and think time.
+#[must_use]
+pub fn cells() -> Vec<Cell> {
+    let workload = |think: u64| format!("readers:streams={STREAMS},record=32K,bytes={FILE_BYTES},think={think}");
+    let of = |cache: u64| THINKS_US.map(|think| Cell { workload: workload(think), device: DEVICE.to_string(), cache });
+    CACHES.iter().flat_map(|cache| of(*cache)).collect()
+}
+
+/// [`MEASURE`] and `policies` in one cell.
+///
+/// # Errors
+/// A name that does not exist or a value that does not fit.
+pub fn measure(cell: &Cell, policies: &[&str], seed: u64) -> Result<Vec<StreamsRow>, SpecError> {
+    let workload = workload::parse(&cell.workload)?.build(STREAMS * FILE_BYTES, seed)?;
+    let device = devices::find(&cell.device)?;
+    let mut rows: Vec<StreamsRow> = Vec::new();
+    for name in [MEASURE].iter().chain(policies) {
+        let policy = opponents::build(name, device.preset.capacity_bytes)?;
+        let key = Key { cell: cell.clone(), policy: (*name).to_string(), seed };
+        let figures = simulate(&workload, &device, &key, &policy);
+        let measure_s = rows.first().map_or(figures.time_s, |row| row.figures.time_s);
+        let share = measure_s / figures.time_s;
+        rows.push(StreamsRow { cell: key.cell, policy: key.policy, figures, share });
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One cell: AMP is itself the measure, and clearly faster than no readahead.
+    #[test]
+    fn amp_is_the_measure() {
+        let cells = cells();
+        assert_eq!(cells.len(), 9);
+        let rows = measure(&cells[3], &["none", MEASURE], 1).expect("valid");
+        assert_eq!(rows.iter().map(|r| r.policy.as_str()).collect::<Vec<_>>(), [MEASURE, "none", MEASURE]);
+        assert!((rows[0].share - 1.0).abs() < 1e-9 && (rows[2].share - 1.0).abs() < 1e-9, "the same run twice");
+        assert!(rows[1].share < 0.7, "none reaches {} of it", rows[1].share);
+        assert!((rows[1].mb_per_s() / rows[0].mb_per_s() - rows[1].share).abs() < 1e-9);
+    }
+
+    /// The table: `cargo test --release -p foreread-sim --lib -- --ignored streams --nocapture`. A run of `auto` that wastes more
+    /// than its credit allows panics; its row says so, and the rest is printed.
+    #[test]
+    #[ignore = "a minute"]
+    fn the_table_of_100_streams() {
+        let policies = ["none", "linux-6.18", "linux-6.18:max=4M", "zfetch", "read-stream"];
+        println!("| cache | think | policy | MB/s | of AMP | overfetch |\n|---|---|---|---|---|---|");
+        let (mut missed, mut broken) = (0, 0);
+        for cell in cells() {
+            let mut rows = measure(&cell, &policies, 1).expect("valid");
+            let judged = std::panic::catch_unwind(|| measure(&cell, &["auto"], 1).expect("valid"));
+            let think = cell.workload.rsplit('=').next().unwrap_or("");
+            let place = format!("{} MiB | {think} us", cell.cache >> 20);
+            match judged {
+                Ok(judged) => rows.extend(judged.into_iter().filter(|row| row.policy == "auto")),
+                Err(_) => println!("| {place} | `auto` | wastes more than its credit allows | | |"),
+            }
+            for row in &rows {
+                let (rate, share, overfetch) = (row.mb_per_s(), row.share, row.figures.overfetch.unwrap_or(1.0));
+                println!("| {place} | `{}` | {rate:.1} | {share:.2} | {overfetch:.2} |", row.policy);
+            }
+            let judged = rows.iter().find(|row| row.policy == "auto");
+            missed += usize::from(judged.is_some_and(|row| row.share < TARGET));
+            broken += usize::from(judged.is_none());
+        }
+        println!("of 9 cells, auto is below {TARGET} of {MEASURE} in {missed} and breaks its credit in {broken}");
+    }
+}
