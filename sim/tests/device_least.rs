@@ -76,7 +76,8 @@ fn no_mix_of_commands_is_faster() {
 #[test]
 fn the_bound_is_worth_something() {
     for preset in PRESETS {
-        let bytes = (1 << 30).min(preset.capacity_bytes);
+        // Eight commands for each that is in the device at once.
+        let bytes = (1 << 30).max(u64::from(preset.connections) << 26).min(preset.capacity_bytes);
         let pieces: Vec<_> = (0..bytes.div_ceil(8 << 20)).map(|n| n * (8 << 20)).collect();
         let commands: Vec<_> = pieces.iter().map(|&at| (0, at, (8 << 20).min(bytes - at))).collect();
         let times = (0..3).map(|seed| time_ns(preset, seed, &commands, preset.connections as usize));

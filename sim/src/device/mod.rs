@@ -30,6 +30,7 @@ pub mod net;
 pub mod presets;
 pub mod sliced;
 pub mod ssd;
+pub mod throttle;
 
 /// A read of `len` bytes from byte `start` of `file`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,16 +16,15 @@
 
 use crate::device::net::{CHUNK_BYTES, NetModel};
 use crate::device::presets::{self, Model, Preset};
+use crate::device::throttle::Throttle;
 use crate::device::{Arrival, Command, Device};
 use foreread_core::policy::SpecError;
-use std::collections::VecDeque;
 
 /// The devices that are no preset.
 pub const NAMES: [&str; 5] = ["http-30ms", "step", "collapse", "tail", "throttle"];
 
-/// Requests a second of `throttle`, and how many may come at once.
-const THROTTLE_PER_S: u64 = 100;
-const THROTTLE_BURST: u64 = 50;
+/// `throttle`: requests of any length.
+const THROTTLE: Throttle = Throttle { requests_per_s: 100, request_bytes: u64::MAX, burst_requests: 50 };
 const MS: u64 = 1_000_000;
 
 /// A device to measure on.
@@ -41,7 +40,6 @@ enum Change {
     Never,
     /// Another model after half of the bytes.
     Half(NetModel),
-    Throttled,
 }
 
 /// The device called `name`.
@@ -69,7 +67,10 @@ pub fn find(name: &str) -> Result<Chosen, SpecError> {
             with(net(15, None), Change::Half(slow))
         }
         "tail" => with(net(15, Some(300)), Change::Never),
-        "throttle" => with(net(15, None), Change::Throttled),
+        "throttle" => {
+            let chosen = with(net(15, None), Change::Never)?;
+            Ok(Chosen { preset: Preset { throttle: Some(THROTTLE), ..chosen.preset }, ..chosen })
+        }
         _ => Ok(Chosen { preset: *presets::find(name)?, change: Change::Never }),
     }
 }
@@ -84,14 +85,13 @@ impl Chosen {
                 let second = Preset { model: Model::Net(model), ..self.preset }.build(seed);
                 Box::new(Changing { first: self.preset.build(seed), second, left: bytes / 2 })
             }
-            Change::Throttled => Box::new(Throttled::new(self.preset.build(seed), THROTTLE_PER_S, THROTTLE_BURST)),
         }
     }
 
-    /// The preset if the device is one and nothing else: the oracle knows only those.
+    /// The preset if the device neither changes nor is throttled: the oracle knows only those.
     #[must_use]
     pub fn steady(&self) -> Option<&Preset> {
-        matches!(self.change, Change::Never).then_some(&self.preset)
+        (matches!(self.change, Change::Never) && self.preset.throttle.is_none()).then_some(&self.preset)
     }
 
     /// The median time to the first byte in nanoseconds, that of a 4 KiB read where the model has no such figure.
@@ -133,53 +133,6 @@ impl Device for Changing {
         while let Some(at) = self.next_time().filter(|at| *at <= now_ns) {
             self.first.advance(at, out);
             self.second.advance(at, out);
-        }
-    }
-}
-
-/// A device behind a token bucket: commands that find no token wait in order.
-struct Throttled {
-    inner: Box<dyn Device>,
-    waiting: VecDeque<Command>,
-    interval_ns: u64,
-    /// How far `full_ns` may be ahead of the clock for a command to go on: a burst less one command.
-    burst_ns: u64,
-    /// When the bucket would be full again if nothing more came.
-    full_ns: u64,
-}
-
-impl Throttled {
-    fn new(inner: Box<dyn Device>, per_s: u64, burst: u64) -> Throttled {
-        let interval_ns = 1_000_000_000 / per_s;
-        let waiting = VecDeque::new();
-        Throttled { inner, waiting, interval_ns, burst_ns: (burst - 1) * interval_ns, full_ns: 0 }
-    }
-
-    /// Commands whose token is free by now go on.
-    fn release(&mut self, now_ns: u64) {
-        while self.full_ns <= now_ns + self.burst_ns {
-            let Some(command) = self.waiting.pop_front() else { return };
-            self.full_ns = self.full_ns.max(now_ns) + self.interval_ns;
-            self.inner.submit(now_ns, command);
-        }
-    }
-}
-
-impl Device for Throttled {
-    fn submit(&mut self, now_ns: u64, command: Command) {
-        self.waiting.push_back(command);
-        self.release(now_ns);
-    }
-
-    fn next_time(&self) -> Option<u64> {
-        let token = (!self.waiting.is_empty()).then(|| self.full_ns.saturating_sub(self.burst_ns));
-        [token, self.inner.next_time()].into_iter().flatten().min()
-    }
-
-    fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
-        while let Some(at) = self.next_time().filter(|at| *at <= now_ns) {
-            self.inner.advance(at, out);
-            self.release(at);
         }
     }
 }

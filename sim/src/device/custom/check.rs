@@ -3,6 +3,7 @@
 
 use super::SCHEMA;
 use super::file::{ArrayFile, HddFile, LanesFile, ModelFile, NetFile, SlopeFile, SsdFile};
+use super::throttle::ThrottleFile;
 use foreread_core::units::MAX_OFFSET;
 
 /// Longest text, in characters.
@@ -76,6 +77,7 @@ impl ModelFile {
         self.array.as_ref().map_or(Ok(()), array)?;
         self.ssd.as_ref().map_or(Ok(()), ssd)?;
         self.net.as_ref().map_or(Ok(()), net)?;
+        self.throttle.as_ref().map_or(Ok(()), throttle)?;
         self.words_for_people()
     }
 
@@ -111,6 +113,16 @@ impl ModelFile {
             None => Ok(()),
         }
     }
+}
+
+fn throttle(file: &ThrottleFile) -> Result<(), Refusal> {
+    let bytes = file.request_bytes.unwrap_or(MAX_OFFSET);
+    let rows = [
+        ("requests_per_s", file.requests_per_s, (1, 1_000_000_000)),
+        ("request_bytes", bytes, (512, MAX_OFFSET)),
+        ("burst_requests", file.burst_requests, (1, 1 << 32)),
+    ];
+    ranges("throttle", &rows)
 }
 
 fn max_transfer(table: &str, bytes: Option<u64>) -> Result<(), Refusal> {

@@ -1,6 +1,7 @@
 //! The keys of a model file, to and from a preset. Never: a key without its unit in the name, or a range (`check.rs`).
 
 use super::SCHEMA;
+use super::throttle::ThrottleFile;
 use crate::device::array::ArrayModel;
 use crate::device::disk::{DiskModel, Slope};
 use crate::device::hdd::{BufferModel, HddModel, Seek, TrackRates};
@@ -10,7 +11,7 @@ use crate::device::presets::{Model, Preset};
 use crate::device::ssd::{SsdModel, Tail};
 use serde::{Deserialize, Serialize};
 
-/// A model file. Exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net` is there.
+/// A model file. Exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net` is there; `throttle` may be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFile {
@@ -53,6 +54,9 @@ pub struct ModelFile {
     /// Many at once over a shared link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub net: Option<NetFile>,
+    /// A limit of requests for each second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<ThrottleFile>,
     /// How well it fits; for people, the simulator does not look at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<FitFile>,
@@ -268,6 +272,7 @@ impl ModelFile {
             commands_at_once: preset.connections,
             host_ns_per_kib: preset.host_ns_per_kib,
             host_origin: preset.host_origin.to_string(),
+            throttle: preset.throttle.map(ThrottleFile::of),
             ..ModelFile::default()
         };
         match preset.model {
@@ -306,6 +311,7 @@ impl ModelFile {
             host_ns_per_kib: self.host_ns_per_kib,
             host_origin: text(&self.host_origin),
             connections: self.commands_at_once,
+            throttle: self.throttle.as_ref().map(ThrottleFile::model),
             model,
         }))
     }

@@ -15,10 +15,12 @@
 
 mod check;
 mod file;
+mod throttle;
 
 pub use file::{
     ArrayFile, DiskFile, FitFile, LanesFile, ModelFile, NetFile, OverheadFile, Pattern, PointFile, SlopeFile,
 };
+pub use throttle::ThrottleFile;
 
 use super::presets::{self, Preset};
 use foreread_core::policy::SpecError;
@@ -221,6 +223,9 @@ mod tests {
             ("ssd-sata", "queue_depth = 32", "queue_depth = 65537", "ssd.queue_depth"),
             ("ssd-sata", "collisions_per_million = 1000", "collisions_per_million = 1000001", "collisions_per_million"),
             ("hdd-7200", "seek_linear_from = 0.3", "seek_linear_from = nan", "hdd.seek_linear_from"),
+            ("ebs-gp3", "requests_per_s = 3000", "requests_per_s = 0", "throttle.requests_per_s"),
+            ("ebs-gp3", "request_bytes = 262144", "request_bytes = 511", "throttle.request_bytes"),
+            ("nfs", "burst_requests = 1", "burst_requests = 0", "throttle.burst_requests"),
             ("hdd-7200", "rpm = 7200", "rpm = 59", "hdd.rpm"),
             ("hdd-7200", "inner_bytes_per_s = 120000000", "inner_bytes_per_s = 250000001", "hdd.outer_bytes_per_s"),
         ] {

@@ -1,12 +1,14 @@
 //! Devices with names: the figures of each, where they are from, and how far they are off.
 //!
-//! A preset that was fitted to measurements says so, with its error; one that was not is marked as uncalibrated and
-//! good for shapes and orders of magnitude only. Its numbers must not be quoted as those of a product.
+//! A preset that was fitted to measurements says so, with its error; one that was not is marked as generic and good for
+//! shapes and orders of magnitude only. Its numbers must not be quoted as those of a product. `cited.rs` compares generic
+//! presets, and those made from documentation, with published figures.
 //!
 //! Never: a figure without an origin.
 //!
 //! Units: KiB is 1024 bytes, MB/s is 10^6 bytes per second.
 
+pub mod cited;
 mod disks;
 mod flash;
 mod network;
@@ -19,6 +21,7 @@ use super::lanes::{Lanes, LanesModel};
 use super::net::{Net, NetModel};
 use super::sliced::Sliced;
 use super::ssd::{Ssd, SsdModel};
+use super::throttle::{Throttle, Throttled};
 use foreread_core::policy::spec::SpecError;
 
 /// A device with a name.
@@ -42,6 +45,8 @@ pub struct Preset {
     pub host_origin: &'static str,
     /// How many commands an owner should have in it at once, unless told otherwise.
     pub connections: u32,
+    /// A limit of requests for each second, in front of the model.
+    pub throttle: Option<Throttle>,
     /// How it behaves.
     pub model: Model,
 }
@@ -67,6 +72,14 @@ impl Preset {
     /// An idle device of this kind, whose random numbers (if any) come from `seed`.
     #[must_use]
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
+        let device = self.build_model(seed);
+        match self.throttle {
+            None => device,
+            Some(throttle) => Box::new(Throttled::new(device, throttle)),
+        }
+    }
+
+    fn build_model(&self, seed: u64) -> Box<dyn Device> {
         match self.model {
             Model::Disk(model) => Box::new(Disk::new(model)),
             Model::Hdd(model) => Box::new(Hdd::new(model, seed)),
@@ -82,7 +95,7 @@ impl Preset {
 
     /// A time that no choice of commands beats: the least that this device needs to bring in `bytes` different bytes,
     /// however they are cut, ordered and overlapped, from its first command on. A lower bound, which need not be
-    /// reached; what the host spends is not in it.
+    /// reached; what the host spends is not in it, nor a throttle, which lets one long command through at once.
     #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
         match self.model {
@@ -115,7 +128,6 @@ const HOST_QUEUE: u32 = 32;
 const MS: u64 = 1_000_000;
 const MB_PER_S: u64 = 1_000_000;
 const KIB: u64 = 1024;
-const UNCALIBRATED: &str = "uncalibrated: not compared with any measurement";
 const NO_HOST: &str = "0: the published figures that it was fitted to include the host";
 const HOST_NOW: &str = "assumption: 0.05 to 0.1 us/KiB on a present CPU, its middle";
 
@@ -137,6 +149,9 @@ pub static PRESETS: &[Preset] = &[
     network::NVME,
     network::OBJECT_NEAR,
     network::OBJECT_FAR,
+    network::EBS_GP3,
+    network::NFS,
+    network::S3_REGION,
 ];
 
 #[cfg(test)]
@@ -157,7 +172,7 @@ mod tests {
             assert!(PRESETS[..i].iter().all(|p| p.name != preset.name), "{} is listed twice", preset.name);
             assert!(std::ptr::eq(find(preset.name).expect("found by its name"), preset));
             assert!(preset.capacity_bytes > 0 && preset.connections > 0, "{}", preset.name);
-            assert_eq!(preset.calibrated, preset.fit_error != UNCALIBRATED, "{}", preset.name);
+            assert_eq!(preset.calibrated, !preset.fit_error.starts_with("generic: "), "{}", preset.name);
             if let Model::Net(net) = preset.model {
                 assert!(net.connection_bytes_per_s <= net.link_bytes_per_s, "{}", preset.name);
                 assert!(net.rtt_p99_ns.is_none_or(|p99| net.rtt_ns > 0 && p99 >= net.rtt_ns), "{}", preset.name);

@@ -1,0 +1,115 @@
+//! A limit of requests for each second, in front of any device: a cloud volume, or a store that slows its clients down.
+//!
+//! A token bucket. A command takes a token for each `request_bytes` of its length, one at least; where there is none it waits, in
+//! order, and reaches the device when there is one. The bucket holds `burst_requests` tokens and is full at the start.
+//!
+//! ```text
+//!   command ──► waiting (FIFO) ──token──► device          tokens: requests_per_s, no more than burst_requests at rest
+//! ```
+//! Example: 3,000 requests a second, 256 KiB each, no burst. Reads of 4 KiB go in every 333 us; after a read of 1 MiB, which takes
+//! four tokens, the next one waits 1.33 ms.
+//!
+//! It does not model a server that answers "slow down" instead of waiting: the simulator has no failures.
+
+use super::{Arrival, Command, Device};
+use std::collections::VecDeque;
+
+/// The figures of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttle {
+    /// Tokens that the bucket gets in a second, at least 1 and at most 10^9.
+    pub requests_per_s: u64,
+    /// A longer command takes a token for each of these, not 0.
+    pub request_bytes: u64,
+    /// Tokens that the bucket holds, not 0.
+    pub burst_requests: u64,
+}
+
+/// A device behind such a limit.
+pub struct Throttled {
+    inner: Box<dyn Device>,
+    waiting: VecDeque<Command>,
+    interval_ns: u64,
+    request_bytes: u64,
+    /// How far `full_ns` may be ahead of the clock for a command to go on: a burst less one request.
+    burst_ns: u64,
+    /// When the bucket would be full again if nothing more came.
+    full_ns: u64,
+}
+
+impl Throttled {
+    /// `inner` behind a full bucket.
+    #[must_use]
+    pub fn new(inner: Box<dyn Device>, throttle: Throttle) -> Throttled {
+        let interval_ns = 1_000_000_000 / throttle.requests_per_s;
+        let burst_ns = (throttle.burst_requests - 1).saturating_mul(interval_ns);
+        let request_bytes = throttle.request_bytes;
+        Throttled { inner, waiting: VecDeque::new(), interval_ns, request_bytes, burst_ns, full_ns: 0 }
+    }
+
+    /// Commands whose token is free by now go on.
+    fn release(&mut self, now_ns: u64) {
+        while self.full_ns <= now_ns.saturating_add(self.burst_ns) {
+            let Some(command) = self.waiting.pop_front() else { return };
+            let tokens = command.len.div_ceil(self.request_bytes).max(1);
+            self.full_ns = self.full_ns.max(now_ns).saturating_add(self.interval_ns.saturating_mul(tokens));
+            self.inner.submit(now_ns, command);
+        }
+    }
+}
+
+impl Device for Throttled {
+    fn submit(&mut self, now_ns: u64, command: Command) {
+        self.waiting.push_back(command);
+        self.release(now_ns);
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        let token = (!self.waiting.is_empty()).then(|| self.full_ns.saturating_sub(self.burst_ns));
+        [token, self.inner.next_time()].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
+        while let Some(at) = self.next_time().filter(|at| *at <= now_ns) {
+            self.inner.advance(at, out);
+            self.release(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::net::{Net, NetModel};
+    use crate::device::run_dry;
+
+    const US: u64 = 1000;
+
+    /// When each of `kib`, all given at 0, is done, in microseconds and without the time of the device itself.
+    fn ends(throttle: Throttle, kib: &[u64]) -> Vec<u64> {
+        let model = NetModel {
+            rtt_ns: 1_000_000_000,
+            rtt_p99_ns: None,
+            connection_bytes_per_s: 1_000_000_000_000_000,
+            link_bytes_per_s: 1_000_000_000_000_000,
+            connections: 64,
+            chunk_bytes: None,
+        };
+        let mut device = Throttled::new(Box::new(Net::new(model, 0)), throttle);
+        for (id, kib) in kib.iter().enumerate() {
+            device.submit(0, Command { id: id as u64, file: 0, start: 0, len: kib << 10 });
+        }
+        run_dry(&mut device).into_iter().filter(|(_, a)| a.done).map(|(at, _)| (at - model.rtt_ns) / US).collect()
+    }
+
+    /// The example of the header, and a bucket of two tokens.
+    #[test]
+    fn a_command_waits_for_its_tokens() {
+        let volume = Throttle { requests_per_s: 3000, request_bytes: 256 << 10, burst_requests: 1 };
+        assert_eq!(ends(volume, &[4, 4, 4]), [0, 333, 666]);
+        assert_eq!(ends(volume, &[4, 1024, 4]), [0, 333, 1666]);
+        assert_eq!(ends(volume, &[0, 256, 257, 4]), [0, 333, 666, 1333]);
+        let burst = Throttle { burst_requests: 2, ..volume };
+        assert_eq!(ends(burst, &[4, 4, 4]), [0, 0, 333]);
+    }
+}
