@@ -10,7 +10,8 @@ use crate::progress::Bar;
 use foreread_lab::report::Progress;
 use foreread_lab::report::number::count;
 use foreread_trace::atomic_file::AtomicFile;
-use foreread_trace::format::{self, Exported, Fit, Output};
+use foreread_trace::catalog;
+use foreread_trace::format::{Exported, Fit, Output};
 use foreread_trace::input::Input;
 use foreread_trace::open::{Watch, open_watched};
 use foreread_trace::{Import, Item, Items, TraceError, own};
@@ -46,9 +47,9 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
 
 /// Converts to any format that is written.
 pub fn export(args: &ExportArgs) -> Result<(), Fail> {
-    let (format, pairs) = format::parse(&args.format, &args.out).map_err(refused)?;
+    let (format, pairs) = catalog::parse(&args.format, &args.out).map_err(refused)?;
     let Some(export) = format.export else {
-        let written: Vec<&str> = format::ALL.iter().filter(|f| f.export.is_some()).map(|f| f.name).collect();
+        let written: Vec<&str> = catalog::ALL.iter().filter(|f| f.export.is_some()).map(|f| f.name).collect();
         return Err(Fail::input("a format that is only read", format.name, &format!("one of {}", written.join(", "))));
     };
     let trace = open(&args.files, args.from.as_deref())?;

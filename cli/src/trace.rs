@@ -6,7 +6,8 @@ use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use foreread_lab::report::number::wrap;
 use foreread_lab::report::{trace_info, width};
-use foreread_trace::format::{ALL, Format};
+use foreread_trace::catalog::ALL;
+use foreread_trace::format::Format;
 use foreread_trace::info;
 use serde_json::{Value, json};
 

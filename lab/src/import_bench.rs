@@ -7,7 +7,8 @@
 //! One thread, everything in the page cache. Never: a test.
 
 use foreread_sim::rng::Rng;
-use foreread_trace::format::{ALL, Format, Output, Pairs};
+use foreread_trace::catalog::ALL;
+use foreread_trace::format::{Format, Output, Pairs};
 use foreread_trace::open::open;
 use foreread_trace::{FileInfo, Flags, Header, Item, Items, Lacks, LeftOut, Op, Record, TraceError, own};
 use std::fs::File;

@@ -33,6 +33,9 @@ impl std::fmt::Display for TracePosition {
     }
 }
 
+/// What is wrong with a line or an event, and what to do about it.
+pub type Fault = (&'static str, &'static str);
+
 /// A trace that cannot be read or written: `WHAT: FILE, record N; REMEDY`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {}{place}; {remedy}", path.display())]

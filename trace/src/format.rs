@@ -1,14 +1,12 @@
-//! The formats: what each is called, how it is recognised, and the functions that read and write it.
+//! What a format of traces is: its name, its keys, how it is recognised, and the functions that read and write it.
 //!
-//! A format is written `NAME` or `NAME:key=value,...`, as policies and workloads are. Recognition is by content alone
-//! and refuses what would be a guess. Adding a format is one file and one row of [`ALL`]. Recognition sees the head of a
-//! file alone.
+//! A file of `formats/` has a `static FORMAT: Format`; `catalog` lists them all. Example: the row of `csv` has the name
+//! "csv", its keys, a `detect` that says [`Fit::Maybe`] for a line of numbers, and an importer. An importer takes the keys
+//! that it knows out of its [`Pairs`] and refuses the rest.
 
 use super::error::{TraceError, TracePosition};
-use super::formats;
 use super::input::Input;
 use super::{Header, Import, Items};
-use foreread_core::notation::Spec;
 use std::io::Write;
 use std::path::Path;
 
@@ -28,6 +26,11 @@ pub enum Fit {
 pub struct Pairs(Vec<(String, String)>);
 
 impl Pairs {
+    /// Those of a parsed `NAME:key=value,...`.
+    pub(crate) fn of(pairs: Vec<(String, String)>) -> Pairs {
+        Pairs(pairs)
+    }
+
     /// Takes `key` out, if it is there.
     pub fn take(&mut self, key: &str) -> Option<String> {
         let at = self.0.iter().position(|(k, _)| k == key)?;
@@ -85,85 +88,4 @@ pub struct Format {
     pub import: Option<ImportFn>,
     /// Writes it.
     pub export: Option<ExportFn>,
-}
-
-/// Every format. A file is asked in this order; the order decides nothing but the order of lists.
-pub static ALL: &[&Format] = &[
-    &super::own::FORMAT, // one row a line
-    &formats::blkparse::FORMAT,
-    &formats::blktrace::FORMAT,
-    &formats::fio::FORMAT,
-    &formats::ftrace::FORMAT,
-    &formats::strace::FORMAT,
-    &formats::vscsi::FORMAT,
-    &super::formats::alibaba::FORMAT,
-    &super::formats::arc::FORMAT,
-    &super::formats::biosnoop::FORMAT,
-    &super::formats::csv::FORMAT,
-    &super::formats::darshan::FORMAT,
-    &super::formats::disksim::FORMAT,
-    &super::formats::lirs::FORMAT,
-    &super::formats::msr::FORMAT,
-    &super::formats::oracle_general::FORMAT,
-    &super::formats::parquet::FORMAT,
-    &super::formats::perf_trace::FORMAT,
-    &super::formats::rbd_replay::FORMAT,
-    &super::formats::spc::FORMAT,
-    &super::formats::systor::FORMAT,
-    &super::formats::tencent::FORMAT,
-];
-
-/// A format by its name, and the pairs behind it.
-///
-/// # Errors
-/// It does not exist, or a pair is not one. `path` is what the error is about.
-pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
-    let whole = |what: String, remedy: String| TraceError::new(path, TracePosition::Whole, what, remedy);
-    let spec = Spec::parse(text).map_err(|error| whole(error.to_string(), "write NAME:key=value,...".to_string()))?;
-    let name = spec.name;
-    let names = || ALL.iter().map(|f| f.name).collect::<Vec<_>>().join(", ");
-    let format = ALL.iter().find(|f| f.name == name);
-    let format = *format.ok_or_else(|| whole(format!("unknown format '{name}'"), format!("one of {}", names())))?;
-    Ok((format, Pairs(spec.pairs)))
-}
-
-/// The format of what begins with `head`.
-///
-/// # Errors
-/// None fits, or several might.
-pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
-    let fits = |least: Fit| ALL.iter().copied().filter(move |f| (f.detect)(head) >= least).collect::<Vec<_>>();
-    let names = |formats: &[&Format]| formats.iter().map(|f| f.name).collect::<Vec<_>>().join(" or ");
-    match (fits(Fit::Sure).as_slice(), fits(Fit::Maybe).as_slice()) {
-        ([one], _) => Ok(one),
-        ([], []) => {
-            let known: Vec<&str> = ALL.iter().filter(|f| f.import.is_some()).map(|f| f.name).collect();
-            let remedy = format!("name its format with --format, one of {}", known.join(", "));
-            Err(TraceError::new(path, TracePosition::Whole, "no known format of traces", remedy))
-        }
-        (_, may) => {
-            let what = format!("it could be {}", names(may));
-            Err(TraceError::new(path, TracePosition::Whole, what, "say which with --format, since their units differ"))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_format_is_named_with_its_pairs() {
-        let path = Path::new("t");
-        let (format, mut pairs) = parse("csv: unit = us ,", path).expect("a format");
-        assert_eq!((format.name, pairs.take("unit").as_deref(), pairs.take("unit")), ("csv", Some("us"), None));
-        for (text, words) in [
-            ("csv:unit", "'unit' in 'csv:unit' is not key=value: t; write NAME:key=value,..."),
-            ("csv:a=1,a=2", "'a=2' in 'csv:a=1,a=2' sets 'a' a second time: t; write NAME:key=value,..."),
-            ("cvs", "unknown format 'cvs': t; one of foreread, blkparse, "),
-        ] {
-            let error = parse(text, path).err().expect(text).to_string();
-            assert!(error.starts_with(words), "{error}");
-        }
-    }
 }

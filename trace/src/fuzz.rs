@@ -3,7 +3,8 @@
 //! The mutations of `tests/formats/mutants.rs` and the fuzz target in `fuzz/` both come in here. Never: judges what
 //! the items mean; that is the golden files' matter.
 
-use super::format::{self, Format, Pairs};
+use super::catalog;
+use super::format::{Format, Pairs};
 use super::input::Input;
 use super::own;
 use super::{Import, check::Checked};
@@ -48,7 +49,7 @@ pub fn one(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String
 /// # Errors
 /// It names none.
 pub fn by_name(text: &str) -> Result<(&'static Format, Pairs), String> {
-    format::parse(text, Path::new("t")).map_err(|error| error.to_string())
+    catalog::parse(text, Path::new("t")).map_err(|error| error.to_string())
 }
 
 fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {

@@ -5,7 +5,7 @@
 //! them: a trace may be larger than memory.
 //!
 //! ```text
-//!   input (unpacked)        ──► format::detect ──► importer ──items──► check ──► exporter, info, replay
+//!   input (unpacked)        ──► catalog::detect ─► importer ──items──► check ──► exporter, info, replay
 //!                               by content          one file a format   limits, order
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! changed without a note in the [`Header`].
 
 pub mod atomic_file;
+pub mod catalog;
 pub mod check;
 pub mod error;
 pub mod follow;

@@ -7,9 +7,10 @@
 //! Never: mixes formats, or takes several files where one would do (each importer says whether it takes several).
 
 use super::Import;
+use super::catalog;
 use super::check::Checked;
 use super::error::{TraceError, TracePosition};
-use super::format::{self, Format, Pairs};
+use super::format::{Format, Pairs};
 use super::input::Input;
 use std::fs::File;
 use std::io::Read;
@@ -54,7 +55,7 @@ pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, Trac
     };
     let path = first.path().to_path_buf();
     let (format, pairs) = match format {
-        Some(text) => format::parse(text, &path)?,
+        Some(text) => catalog::parse(text, &path)?,
         None => (detected(&mut inputs)?, Pairs::default()),
     };
     let Some(import) = format.import else {
@@ -70,7 +71,7 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
     let mut found: Option<&'static Format> = None;
     for input in inputs {
         let path = input.path().to_path_buf();
-        let this = format::detect(input.head()?, &path)?;
+        let this = catalog::detect(input.head()?, &path)?;
         match found {
             Some(first) if !std::ptr::eq(first, this) => {
                 let what = format!("it is {}, and the file before it is {}", this.name, first.name);

@@ -1,6 +1,7 @@
 //! Memory has a cap, whatever a trace holds. Alone in its binary: it looks at the process as a whole.
 
-use foreread_trace::format::{ALL, Output, Pairs};
+use foreread_trace::catalog::ALL;
+use foreread_trace::format::{Output, Pairs};
 use foreread_trace::fuzz::{Outcome, one};
 use foreread_trace::{FileInfo, Header, Item, Items, Record, info, open, own};
 use std::io::{BufWriter, Write};

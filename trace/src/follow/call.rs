@@ -4,6 +4,9 @@
 //! never read there, and what io_uring reads is seen in the page cache. Never: a row without which the trace is the same
 //! (`tests.rs` leaves out each in turn).
 
+/// Linux transfers at most this with one call, whatever the program asks for: `MAX_RW_COUNT` with pages of 4 KiB.
+pub const MAX_CALL_BYTES: u64 = 0x7fff_f000;
+
 /// A call that matters, with the places of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {

@@ -3,12 +3,12 @@
 //! Never: a record of a pipe, a socket or a terminal, or of a file that the kernel never named.
 
 use super::call::Call;
+use super::call::MAX_CALL_BYTES;
 use super::event::FileKey;
+use super::fds::Description;
 use super::{Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, Seen, UNKNOWN, UNMAPPED, UNREAD};
 use crate::check::MAX_END;
-use crate::formats::step::Fault;
-use crate::formats::strace::calls::MAX_CALL_BYTES;
-use crate::formats::strace::fds::Description;
+use crate::error::Fault;
 use crate::{Flags, Item, Op, Record};
 use foreread_core::event::Advice;
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@
 //! Never: a mapping that was made before the recording, or that a lost event may have changed.
 
 use super::PAGE_BYTES;
-use crate::formats::step::Fault;
+use crate::error::Fault;
 use std::collections::{BTreeMap, HashMap};
 
 /// Mappings of all processes together.

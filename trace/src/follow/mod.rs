@@ -13,18 +13,19 @@
 pub mod call;
 mod data;
 pub mod event;
+pub(crate) mod fds;
 mod maps;
 mod state;
 pub mod touch;
 
 pub use state::O_DIRECT;
 
-use crate::formats::step::Fault;
-use crate::formats::strace::fds::{Description, Tables};
+use crate::error::Fault;
 use crate::order::Held;
 use crate::{FileInfo, Flags, Item, LeftOut, Op, Record};
 use call::Call;
 use event::{CLONE_FILES, CLONE_VM, Event, FileKey, What};
+use fds::{Description, Tables};
 use maps::Spaces;
 use std::collections::{HashMap, HashSet, VecDeque};
 use touch::Touches;

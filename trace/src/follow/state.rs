@@ -3,9 +3,9 @@
 //! Never: a position after a call that failed; those have moved nothing.
 
 use super::call::Call;
+use super::fds::Description;
 use super::{Follow, Pending};
-use crate::formats::step::Fault;
-use crate::formats::strace::fds::Description;
+use crate::error::Fault;
 
 /// `O_CLOEXEC` and `O_DIRECT` of x86-64 and of arm64, as open(2) has them in the headers of each.
 const O_CLOEXEC: u64 = 0o2_000_000;

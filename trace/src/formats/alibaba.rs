@@ -4,8 +4,8 @@
 //! too, so only stamps of our century and whole sectors count as sure. Never: the later table with other columns.
 
 use super::scan::number;
-use super::step::Fault;
 use super::table::{ColumnPlan, Row, SECTOR, import as table, lines_fit, split};
+use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};

@@ -4,8 +4,8 @@
 //! another number in P2, P3, P6 and P12; it has no meaning here. Never: a block of another size.
 
 use super::scan::number;
-use super::step::Fault;
 use super::table::{ColumnPlan, Row, SECTOR, import as table, lines_fit, words};
+use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Record, TraceError};

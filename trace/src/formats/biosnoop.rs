@@ -10,8 +10,8 @@
 //! without a sector or without bytes (flushes) are left out. Source: the example files of bcc.
 
 use super::scan::{self, number};
-use super::step::Fault;
 use super::table::{ColumnPlan, Row, RowFn, SECTOR, decimal_ns, import as table};
+use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError, order};

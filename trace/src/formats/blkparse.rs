@@ -11,14 +11,14 @@
 //! Empty lines and lines that begin with `#` are comments, as published traces have them. The first other line that does
 //! not begin with a device ends the trace: a summary follows. A line that does begin with one has to be whole. Never: the name of a process (it may hold anything).
 
-use super::super::error::TraceError;
+use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{Import, Item, LeftOut};
 use super::block::{self, Action, BlockKind, Device, Event, Requests, SECTOR};
 use super::scan;
-use super::step::{self, Fault, Lines, Text};
+use super::step::{self, Lines, Text};
 use std::collections::VecDeque;
 
 /// Text of blkparse.

@@ -11,12 +11,11 @@
 //! below it were both traced, the request of the lower one is passed over. Never: a request without bytes, one that
 //! failed, or one twice.
 
-use super::super::error::{TraceError, TracePosition};
+use super::super::error::{Fault, TraceError, TracePosition};
 use super::super::format::Pairs;
 use super::super::order::Held;
 use super::super::{FileInfo, Flags, Header, Item, Lacks, LeftOut, Level, Op, Record};
 use super::scan;
-use super::step::Fault;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 

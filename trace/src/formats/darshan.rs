@@ -13,8 +13,9 @@
 //! Source: the darshan-util documentation, "darshan-dxt-parser".
 
 use super::scan::{self, Names};
-use super::step::{Fault, Step, items};
+use super::step::{Step, items};
 use super::table::{decimal_ns, lines_fit};
+use crate::error::Fault;
 use crate::error::TraceError;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;

@@ -10,8 +10,9 @@
 //! to be said. Never: a guess at that.
 
 use super::scan::{Names, choice, number};
-use super::step::{Fault, Lines, Text, items};
+use super::step::{Lines, Text, items};
 use super::table::{SECTOR, decimal_ns, lines_fit, words};
+use crate::error::Fault;
 use crate::error::TracePosition;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;

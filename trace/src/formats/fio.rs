@@ -13,12 +13,12 @@
 //!
 //! Never: names with spaces, empty requests (fio 3.33 ends its replay at one), or a time that is not in the log.
 
-use super::super::error::{TraceError, TracePosition};
+use super::super::error::{Fault, TraceError, TracePosition};
 use super::super::format::{Exported, Fit, Format, Output, Pairs};
 use super::super::input::Input;
 use super::super::{FileInfo, Flags, Header, Import, Item, Items, Lacks, LeftOut, Level, Op, Record};
 use super::scan::{self, Names};
-use super::step::{self, Fault, Lines, Text};
+use super::step::{self, Lines, Text};
 use std::collections::VecDeque;
 use std::io::{BufWriter, Write};
 

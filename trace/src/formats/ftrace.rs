@@ -9,13 +9,13 @@
 //! has more. Pages that were put into the page cache are the kernel's doing, and have the flag of readahead. Never: a
 //! unit by guess (`ofs` is bytes, inodes are hexadecimal, arguments of calls too where they begin with 0x).
 
-use super::super::error::TraceError;
+use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter};
 use super::super::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
-use super::step::{self, Fault, Lines};
+use super::step::{self, Lines};
 use crate::follow::call::ENTRIES;
 use crate::follow::event::{Event, FileKey, What};
 use crate::follow::{Follow, Learned, PAGE_BYTES};

@@ -5,8 +5,9 @@
 //! to be named, unless there are marks in it. Never: two blocks made one request.
 
 use super::scan::number;
-use super::step::{Fault, Lines, Text, items};
+use super::step::{Lines, Text, items};
 use super::table::lines_fit;
+use crate::error::Fault;
 use crate::error::TracePosition;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;

@@ -1,4 +1,4 @@
-//! One file for each format of traces, and what several of them share. Never: known by name outside `trace::format`.
+//! One file for each format of traces, and what several of them share. Never: known by name outside `trace::catalog`.
 
 pub mod alibaba;
 pub mod arc;

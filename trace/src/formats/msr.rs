@@ -4,8 +4,8 @@
 //! need 57 bits. The file is in the order of completion, so it is sorted by start. Never: a time as a float.
 
 use super::scan::number;
-use super::step::Fault;
 use super::table::{ColumnPlan, Row, import as table, lines_fit, split};
+use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};

@@ -13,12 +13,12 @@
 //!
 //! Record with `perf trace -o FILE -- COMMAND`. Source: perf-trace(1), and the output of perf 6.1.
 
-use super::super::error::TraceError;
+use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
-use super::step::{self, Fault, Lines};
+use super::step::{self, Lines};
 use super::strace::Entry;
 use super::strace::Strace;
 use super::table::decimal_ns;

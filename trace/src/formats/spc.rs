@@ -4,8 +4,8 @@
 //! decimals. The form needs times, so a trace without them is not written. Never: names, which it has no place for.
 
 use super::scan::number;
-use super::step::Fault;
 use super::table::{ColumnPlan, Row, SECTOR, decimal_ns, import as table, lines_fit, split};
+use crate::error::Fault;
 use crate::error::TracePosition;
 use crate::format::{Exported, Fit, Format, Output, Pairs};
 use crate::input::Input;

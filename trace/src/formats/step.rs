@@ -6,7 +6,7 @@
 //!
 //! Never: takes a step while there are items, so the queue stays as short as one step makes it.
 
-use super::super::error::TraceError;
+use super::super::error::{Fault, TraceError};
 use super::super::format::Pairs;
 use super::super::input::Input;
 use super::super::{Header, Import, Item, Items, LeftOut};
@@ -55,9 +55,6 @@ impl<S: Step> Iterator for Steps<S> {
         }
     }
 }
-
-/// What is wrong with a line, and what to do about it.
-pub type Fault = (&'static str, &'static str);
 
 /// An importer of lines of text.
 pub trait Lines: Send {

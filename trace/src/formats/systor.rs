@@ -4,8 +4,8 @@
 //! and bytes. A blank IOType is a request whose reply was not seen: it is left out. Never: a time as a float.
 
 use super::scan::number;
-use super::step::Fault;
 use super::table::{ColumnPlan, Row, decimal_ns, import as table, lines_fit, split};
+use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};

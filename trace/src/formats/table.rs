@@ -3,7 +3,8 @@
 //! Never: a float; quotes (the tables have none; `csv` has).
 
 use super::scan::{Names, number};
-use super::step::{Fault, Lines, Text, items};
+use super::step::{Lines, Text, items};
+use crate::error::Fault;
 use crate::format::{Fit, Pairs};
 use crate::input::Input;
 use crate::{FileInfo, Header, Import, Item, LeftOut, Record, TraceError, order};

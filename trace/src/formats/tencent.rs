@@ -5,8 +5,8 @@
 //! numbers could be anything: the format has to be named. Never: spacing that was not recorded.
 
 use super::scan::number;
-use super::step::Fault;
 use super::table::{ColumnPlan, Row, SECTOR, import as table, lines_fit, split};
+use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};

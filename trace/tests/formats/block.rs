@@ -2,7 +2,7 @@
 
 use super::traces::{Read, fixture, golden, read, read_bytes, read_files, refusal, shown};
 use foreread_trace::input::Input;
-use foreread_trace::{Flags, Item, Op, Record, format};
+use foreread_trace::{Flags, Item, Op, Record, catalog};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,7 +38,7 @@ fn formats_are_seen_by_their_first_bytes() {
     let seen = |name: &str| {
         let mut head = Vec::new();
         std::fs::File::open(fixture(name)).expect("there").read_to_end(&mut head).expect("readable");
-        format::detect(&head, Path::new(name)).map_or_else(|e| e.to_string(), |f| f.name.to_string())
+        catalog::detect(&head, Path::new(name)).map_or_else(|e| e.to_string(), |f| f.name.to_string())
     };
     for (name, format) in [
         ("blk/le.blktrace.0", "blktrace"),
@@ -60,7 +60,7 @@ fn comments_of_blkparse_are_passed_over() {
     let commented = text.lines().map(|line| format!("# a comment\n\n{line}\n")).collect::<String>();
     let of = |text: String| read_bytes("blkparse", text).clean();
     assert_eq!(of(commented.clone()).items, of(text).items);
-    assert_eq!(format::detect(commented.as_bytes(), Path::new("t")).map(|f| f.name), Ok("blkparse"));
+    assert_eq!(catalog::detect(commented.as_bytes(), Path::new("t")).map(|f| f.name), Ok("blkparse"));
 }
 
 const LINE: &str = "  8,16   5        1     0.000001850 18615  Q   R 1444645666 + 256 [java]\n";

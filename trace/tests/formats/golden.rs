@@ -7,7 +7,7 @@
 //!
 //! `FOREREAD_BLESS=1` writes the second from the first: look at every line of it before it is committed.
 
-use foreread_trace::format::ALL;
+use foreread_trace::catalog::ALL;
 use foreread_trace::input::Input;
 use foreread_trace::{Header, Import, Item, Record, open};
 use std::fmt::Write;

@@ -4,9 +4,10 @@
 //! Two importers that are broken on purpose must be found, or this test is worth nothing. Longer: `./test-long fuzz`.
 
 use foreread_sim::rng::Rng;
+use foreread_trace::catalog::{self, ALL};
 use foreread_trace::check::Checked;
 use foreread_trace::error::{TraceError, TracePosition};
-use foreread_trace::format::{self, ALL, Fit, Format, Pairs};
+use foreread_trace::format::{Fit, Format, Pairs};
 use foreread_trace::fuzz::{Outcome, by_name, one, sealed};
 use foreread_trace::input::{HEAD_BYTES, Input};
 use foreread_trace::{Header, Import, Item, LeftOut, Record};
@@ -122,7 +123,7 @@ fn each_fixture_is_detected_as_itself_or_refused() {
         let mut input = Input::of(Path::new(&name), Box::new(std::io::Cursor::new(bytes))).expect("unpacks");
         let head = input.head().expect("unpacks").to_vec();
         assert!(head.len() <= HEAD_BYTES);
-        match format::detect(&head, Path::new(&name)) {
+        match catalog::detect(&head, Path::new(&name)) {
             Ok(found) if found.name == format.name => detected += 1,
             Ok(found) => wrong.push(format!("{name} is taken for {}", found.name)),
             Err(error) => {

@@ -7,7 +7,7 @@ use foreread_trace::Header;
 #[cfg(not(feature = "parquet"))]
 #[test]
 fn without_the_feature_it_is_known_and_refused_with_a_remedy() {
-    let found = foreread_trace::format::detect(b"PAR1", std::path::Path::new("t")).expect("its magic");
+    let found = foreread_trace::catalog::detect(b"PAR1", std::path::Path::new("t")).expect("its magic");
     assert_eq!(found.name, "parquet");
     let want =
         |path: &str| format!("Parquet is not built into this foreread: {path}; build it with --features parquet");

@@ -4,8 +4,8 @@
 //! thread, so that a loaded machine says the same. Each line is the median of five.
 
 use super::traces::fixture;
+use foreread_trace::catalog;
 use foreread_trace::check::Checked;
-use foreread_trace::format;
 use foreread_trace::input::Input;
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn speed(name: &str, bytes: &[u8], expected: u64) {
     for _ in 0..5 {
         let path = Path::new(name);
         let input = Input::of(path, Box::new(std::io::Cursor::new(bytes.to_vec()))).expect("memory");
-        let (format, pairs) = format::parse(name, path).expect("a format");
+        let (format, pairs) = catalog::parse(name, path).expect("a format");
         let began = busy_seconds();
         let import = format.import.expect("read")(vec![input], pairs).expect("a trace");
         let items = Checked::new(import.items, path).inspect(|item| assert!(item.is_ok(), "{item:?}")).count() as u64;

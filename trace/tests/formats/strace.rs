@@ -1,7 +1,7 @@
 //! strace's text: golden files, what is refused, and the real strace on programs of which we know what they read.
 
 use super::traces::{Read, fixture, golden, read_bytes, read_files, refusal};
-use foreread_trace::{Flags, Op, format};
+use foreread_trace::{Flags, Op, catalog};
 use std::path::Path;
 use std::process::Command;
 
@@ -10,7 +10,7 @@ fn golden_traces() {
     for name in ["full", "plain", "terminal"] {
         let path = fixture(&format!("strace/{name}.strace"));
         let text = std::fs::read(&path).expect("there");
-        assert_eq!(format::detect(&text, &path).map(|f| f.name), Ok("strace"), "{name}");
+        assert_eq!(catalog::detect(&text, &path).map(|f| f.name), Ok("strace"), "{name}");
         golden(&format!("strace/{name}.txt"), &read_files("strace", &[path]));
     }
 }

@@ -243,7 +243,7 @@ fn time_goes_backwards_by_the_window_and_no_more() {
 fn what_could_be_several_formats_is_in_no_list_of_sure_ones() {
     let detected = |text: &str| {
         let path = PathBuf::from("t");
-        foreread_trace::format::detect(text.as_bytes(), &path).map(|f| f.name).map_err(|e| e.to_string())
+        foreread_trace::catalog::detect(text.as_bytes(), &path).map(|f| f.name).map_err(|e| e.to_string())
     };
     for unsure in
         ["1,2,3,0,5\n", "1,R,3,4,5\n", "1,2,3,r,4\n", "1 2 3 4 1\n", "17\n", "1 8 0 1\n", "timestamp,offset,len\n"]

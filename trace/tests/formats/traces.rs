@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use super::bytes::Shared;
+use foreread_trace::catalog;
 use foreread_trace::check::Checked;
-use foreread_trace::format::{self, Output};
+use foreread_trace::format::Output;
 use foreread_trace::input::Input;
 use foreread_trace::{FileInfo, Flags, Header, Item, Items, Op, Record};
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub fn fixture(name: &str) -> PathBuf {
 pub fn read(format: &str, inputs: Vec<Input>) -> Read {
     let none = |error: String| Read { header: Header::default(), items: vec![], error: Some(error), left_out: vec![] };
     let path = inputs.first().map_or_else(PathBuf::new, |input| input.path().to_path_buf());
-    let (format, pairs) = match format::parse(format, &path) {
+    let (format, pairs) = match catalog::parse(format, &path) {
         Ok(known) => known,
         Err(error) => return none(error.to_string()),
     };
@@ -82,7 +83,7 @@ pub type Written = (Vec<u8>, Vec<(&'static str, u64)>);
 pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, String> {
     let to = Shared::default();
     let path = Path::new("out");
-    let (format, pairs) = format::parse(format, path).map_err(|e| e.to_string())?;
+    let (format, pairs) = catalog::parse(format, path).map_err(|e| e.to_string())?;
     let owned: Items = Box::new(items.iter().cloned().map(Ok).collect::<Vec<_>>().into_iter());
     let output = Output { path: path.to_path_buf(), to: Box::new(to.clone()) };
     let done = format.export.expect("it can be written")(header, pairs, owned, output).map_err(|e| e.to_string())?;

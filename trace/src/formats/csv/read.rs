@@ -4,10 +4,11 @@
 //! several lines. Never: a row of over 64 KiB, a float, or a row that has another number of columns than the first.
 
 use super::super::scan::{Names, number};
-use super::super::step::{Fault, Lines};
+use super::super::step::Lines;
 use super::super::table::decimal_ns;
 use super::columns::{Column, Columns, Role};
 use crate::check::MAX_AFTER;
+use crate::error::Fault;
 use crate::input::MAX_LINE_BYTES;
 use crate::{After, FileInfo, Flags, Item, Op, Record};
 use foreread_core::event::Advice;

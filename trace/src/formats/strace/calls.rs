@@ -7,10 +7,11 @@
 use super::super::super::check::MAX_END;
 use super::super::super::{FileInfo, Flags, Item, Op, Record};
 use super::super::scan;
-use super::super::step::Fault;
-use super::fds::Description;
 use super::text;
 use super::{Strace, Whole};
+use crate::error::Fault;
+use crate::follow::call::MAX_CALL_BYTES;
+use crate::follow::fds::Description;
 use foreread_core::event::Advice;
 use std::collections::VecDeque;
 
@@ -122,10 +123,6 @@ const PSEUDO: &str = "calls on files of /proc and /sys";
 const UNKNOWN: &str = "reads and writes from an unknown position (opened before the trace, or not in it)";
 const FAILED: &str = "calls that failed";
 const NO_HINT: &str = "hints that mean nothing to readahead";
-
-/// Linux moves no more with one call, whatever is asked for (`MAX_RW_COUNT` with pages of 4 KiB): programs ask for all
-/// that there may be.
-pub const MAX_CALL_BYTES: u64 = 0x7fff_f000;
 
 /// Bytes of a file: where from, how many were asked for, whether the position moves.
 struct Extent {

@@ -5,24 +5,23 @@
 //!                  unfinished: it waits for its rest, and keeps its place                           in order of start
 //! ```
 //!
-//! A read has no offset: [`fds`] follows each open description, so a read is known from the `openat` on that is in the
+//! A read has no offset: `follow/fds.rs` follows each open description, so a read is known from the `openat` on that is in the
 //! trace. Record with `strace -f -ttt -T -y -o FILE`. strace slows what it watches (2 to 10 times) and does not see the
 //! page faults of mappings. Never: a position that is a guess, or the bytes of a buffer.
 
-pub(crate) mod calls;
-pub(crate) mod fds;
+mod calls;
 mod numbers;
 mod text;
 
-use super::super::error::{TraceError, TracePosition};
+use super::super::error::{Fault, TraceError, TracePosition};
+use super::super::follow::fds::Tables;
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::{Input, MAX_LINE_BYTES};
 use super::super::order::Held;
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level, Record};
 use super::scan::{self, Names};
-use super::step::{self, Fault, Lines, Text};
+use super::step::{self, Lines, Text};
 use calls::{Call, Name};
-use fds::Tables;
 use numbers::{Numbers, announcement};
 use std::collections::{HashMap, VecDeque};
 use text::Arguments;

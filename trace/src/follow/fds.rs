@@ -7,7 +7,7 @@
 //!
 //! Never: more threads or descriptors than the limits say; a guessed position.
 
-use super::super::step::Fault;
+use crate::error::Fault;
 use std::collections::HashMap;
 
 /// Threads at one time.
