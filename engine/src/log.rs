@@ -19,9 +19,9 @@ const MAX_LINES: usize = 64;
 
 /// What was reported of late.
 #[derive(Default)]
-struct Recent(Vec<Line>);
+struct Recent(Vec<Message>);
 
-struct Line {
+struct Message {
     text: String,
     reported: Instant,
     left_out: u64,
@@ -42,7 +42,7 @@ impl Recent {
             let oldest = (0..MAX_LINES).min_by_key(|&at| self.0[at].reported);
             self.0.swap_remove(oldest.unwrap_or(0));
         }
-        self.0.push(Line { text: text.to_string(), reported: now, left_out: 0 });
+        self.0.push(Message { text: text.to_string(), reported: now, left_out: 0 });
         Some(1)
     }
 }

@@ -4,7 +4,7 @@
 //! The detectors and the clock are this file's own: what the policies and the simulator make of the same reads is
 //! then a check of them, not of this. Never: a cache that forgets.
 
-use foreread_lab::reproduce::published::crume_2014::{Line, WORKLOADS};
+use foreread_lab::reproduce::published::crume_2014::{PublishedRow, WORKLOADS};
 use foreread_sim::device::{Arrival, Command, Device, presets};
 use foreread_sim::workload::{Request, parse};
 
@@ -174,7 +174,7 @@ fn assert_near(value: f64, expected: f64, part: f64) {
 }
 
 /// A published line of the workload: none, plain, aligned, eager.
-fn published(line: usize) -> Line {
+fn published(line: usize) -> PublishedRow {
     WORKLOADS.iter().find(|w| w.name == "boot-ide").expect("a workload").lines[line]
 }
 

@@ -123,7 +123,7 @@ fn grep_virtio_loses_by_eager() {
 
 /// The published margins, by the statistics of `foreread-sim`.
 mod margins {
-    use foreread_lab::reproduce::published::crume_2014::{Line, SIGMAS, STRATEGIES, WORKLOADS};
+    use foreread_lab::reproduce::published::crume_2014::{PublishedRow, SIGMAS, STRATEGIES, WORKLOADS};
     use foreread_sim::stats::{ALPHA, Published, holm, z_test};
 
     fn near(got: f64, want: f64, within: f64) {
@@ -131,7 +131,7 @@ mod margins {
     }
 
     /// A published time of [Crume 2014] and its margin.
-    fn published(line: &Line) -> Published {
+    fn published(line: &PublishedRow) -> Published {
         Published { mean: line.time_s, margin: line.margin_s }
     }
 

@@ -1,6 +1,6 @@
 //! Pages: well-formed, complete, harmless whatever the names are, and fit for a phone and the night in a real browser.
 
-use crate::chromium::{Look, Seen};
+use crate::chromium::{Look, RenderedPage};
 use foreread_core::stats::Stats;
 use foreread_core::units::ByteRange;
 use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, Tried};
@@ -383,7 +383,7 @@ fn framed(width: u32) -> String {
 }
 
 /// What the copy says.
-fn said(seen: &Seen) -> serde_json::Value {
+fn said(seen: &RenderedPage) -> serde_json::Value {
     let title = seen.dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next()).expect("a title");
     serde_json::from_str(&title.replace("&quot;", "\"")).unwrap_or_else(|e| panic!("{e}: {title}"))
 }

@@ -10,7 +10,7 @@
 //! ```
 
 use super::link::{Link, PIECE_BYTES};
-use super::range_server::{Seen, parse_range, request};
+use super::range_server::{ServedRequest, parse_range, request};
 use crate::source::object::decoded;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -165,7 +165,7 @@ fn text(coded: &str) -> String {
 }
 
 /// A part of an object, or why not.
-fn part(stream: &TcpStream, seen: &Seen, object: Option<&Object>, link: &Link) -> std::io::Result<()> {
+fn part(stream: &TcpStream, seen: &ServedRequest, object: Option<&Object>, link: &Link) -> std::io::Result<()> {
     let refused = |status: &str, code: &str| {
         send(stream, status, "", format!("<Error><Code>{code}</Code></Error>").as_bytes(), link)
     };

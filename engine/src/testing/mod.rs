@@ -37,4 +37,4 @@ pub use hanging::{Gate, Hanging, Method};
 pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};
 pub use queued::Queued;
-pub use range_server::{Lie, RangeServer, Seen};
+pub use range_server::{Lie, RangeServer, ServedRequest};

@@ -69,7 +69,7 @@ pub enum Lie {
 
 /// A request, as far as tests ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ServedRequest {
     /// GET or HEAD.
     pub method: String,
     /// Path and query.
@@ -95,7 +95,7 @@ struct Object {
 struct State {
     object: Object,
     wrong: Vec<(Lie, u64)>,
-    seen: Vec<Seen>,
+    seen: Vec<ServedRequest>,
     link: Link,
 }
 
@@ -166,7 +166,7 @@ impl RangeServer {
 
     /// Every request so far, the first 65,536 of them.
     #[must_use]
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ServedRequest> {
         lock(&self.state).seen.clone()
     }
 }
@@ -212,15 +212,18 @@ fn next(wrong: &mut Vec<(Lie, u64)>) -> Option<Lie> {
 }
 
 /// Reads the head of a request; nothing when the client has gone.
-pub(super) fn request(reader: &mut impl BufRead) -> std::io::Result<Option<Seen>> {
+pub(super) fn request(reader: &mut impl BufRead) -> std::io::Result<Option<ServedRequest>> {
     let mut head = reader.take(MAX_HEAD);
     let mut line = String::new();
     if head.read_line(&mut line)? == 0 {
         return Ok(None);
     }
     let mut words = line.split_whitespace().map(str::to_string);
-    let mut seen =
-        Seen { method: words.next().unwrap_or_default(), target: words.next().unwrap_or_default(), ..Seen::default() };
+    let mut seen = ServedRequest {
+        method: words.next().unwrap_or_default(),
+        target: words.next().unwrap_or_default(),
+        ..ServedRequest::default()
+    };
     loop {
         line.clear();
         if head.read_line(&mut line)? == 0 {
@@ -241,7 +244,7 @@ pub(super) fn request(reader: &mut impl BufRead) -> std::io::Result<Option<Seen>
 /// Answers one request. False when the connection is over.
 fn answer(
     stream: &TcpStream,
-    seen: &Seen,
+    seen: &ServedRequest,
     object: &Object,
     lie: Option<&Lie>,
     link: &Link,
@@ -281,7 +284,12 @@ fn answer(
 }
 
 /// Answers that are none. Nothing when the answer is to begin as it should.
-fn strange(stream: &TcpStream, seen: &Seen, lie: Option<&Lie>, stop: &AtomicBool) -> std::io::Result<Option<bool>> {
+fn strange(
+    stream: &TcpStream,
+    seen: &ServedRequest,
+    lie: Option<&Lie>,
+    stop: &AtomicBool,
+) -> std::io::Result<Option<bool>> {
     let mut out = stream;
     match lie {
         Some(Lie::Silence) => hold(stream, stop)?,

@@ -133,7 +133,7 @@ pub fn check(
 /// One line of predictions.
 fn predict(out: &mut dyn Write, op: &Op, done: &Done) -> std::io::Result<()> {
     #[derive(Serialize)]
-    struct Line<'a> {
+    struct PredictedOp<'a> {
         t: &'static str,
         i: u64,
         op: &'a str,
@@ -143,7 +143,7 @@ fn predict(out: &mut dyn Write, op: &Op, done: &Done) -> std::io::Result<()> {
     // The state before a call is the kernel's to tell.
     let calls = done.calls.iter().map(|call| call.without_pre()).collect();
     let done = &Done { calls, ..done.clone() };
-    serde_json::to_writer(&mut *out, &Line { t: "op", i: op.i, op: &op.op, done })?;
+    serde_json::to_writer(&mut *out, &PredictedOp { t: "op", i: op.i, op: &op.op, done })?;
     out.write_all(b"\n")
 }
 

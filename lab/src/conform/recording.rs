@@ -175,7 +175,7 @@ pub enum Act {
 /// One line.
 #[derive(Deserialize)]
 #[serde(tag = "t", rename_all = "lowercase")]
-enum Line {
+enum RecordingLine {
     Header(Header),
     Episode(Episode),
     Op(Box<Op>),
@@ -232,9 +232,9 @@ impl<R: BufRead> Lines<R> {
         }
         let line = serde_json::from_slice(&text).map_err(|error| self.wrong(error.to_string()))?;
         let item = match line {
-            Line::Header(header) => self.header(header).map(|()| Item::Header(header)),
-            Line::Episode(episode) => self.episode(episode).map(|()| Item::Episode(episode)),
-            Line::Op(op) => self.act(&op).map(|act| Item::Op(op, act)),
+            RecordingLine::Header(header) => self.header(header).map(|()| Item::Header(header)),
+            RecordingLine::Episode(episode) => self.episode(episode).map(|()| Item::Episode(episode)),
+            RecordingLine::Op(op) => self.act(&op).map(|act| Item::Op(op, act)),
         };
         item.map(Some).map_err(|what| self.wrong(what))
     }

@@ -7,7 +7,7 @@ use super::pattern::{Pattern, Tally, at_once};
 use super::reason::{Because, Context};
 use super::recorded::Recorded;
 use super::share::Share;
-use super::streams::{MIN_READS, Seen, Shape};
+use super::streams::{MIN_READS, Shape, StreamSummary};
 use super::watcher::{Reasons, Watcher};
 use super::{ExplainError, Explained, File, SCHEMA, Stream};
 use crate::compare::ComparePlan;
@@ -129,7 +129,7 @@ fn parts(seen: &Watcher, size: u64, streams: &[u32]) -> (Vec<Part>, Tally) {
     }
     let (mut parts, mut tally) = (Vec::new(), Tally::default());
     let mut alone: BTreeMap<u32, Part> = BTreeMap::new();
-    let mut beside: BTreeMap<u32, Vec<&Seen>> = BTreeMap::new();
+    let mut beside: BTreeMap<u32, Vec<&StreamSummary>> = BTreeMap::new();
     let mut most_strided = 0;
     for (number, (share, reasons)) in shares {
         let stream = seen.streams.get(number);
@@ -162,7 +162,7 @@ fn parts(seen: &Watcher, size: u64, streams: &[u32]) -> (Vec<Part>, Tally) {
     (parts, tally)
 }
 
-fn shape_of(stream: &Seen, size: u64) -> (&'static str, Option<i64>) {
+fn shape_of(stream: &StreamSummary, size: u64) -> (&'static str, Option<i64>) {
     if stream.reads < MIN_READS {
         let whole = stream.from == 0 && stream.end >= size && stream.shape != Shape::Backward;
         return (if whole { "whole" } else { "random" }, None);

@@ -2,7 +2,7 @@
 //!
 //! Never: what a policy took it for.
 
-use super::streams::Seen;
+use super::streams::StreamSummary;
 use crate::report::number;
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,7 @@ impl Pattern {
 /// How many of these streams of one open description were under way at once, at most. One that has ended before another
 /// begins is not beside it.
 #[must_use]
-pub fn at_once(streams: &[&Seen]) -> u64 {
+pub fn at_once(streams: &[&StreamSummary]) -> u64 {
     let mut edges: Vec<(u64, i64)> = streams.iter().flat_map(|s| [(s.first, 1), (s.last + 1, -1)]).collect();
     edges.sort_unstable();
     let (mut now, mut most) = (0_i64, 0);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn streams_are_beside_each_other_while_both_go_on() {
-        let seen = |first, last| Seen { first, last, ..Seen::default() };
+        let seen = |first, last| StreamSummary { first, last, ..StreamSummary::default() };
         assert_eq!(at_once(&[&seen(0, 9), &seen(10, 19)]), 1);
         assert_eq!(at_once(&[&seen(0, 10), &seen(9, 19), &seen(10, 11)]), 3);
         assert_eq!(at_once(&[]), 0);

@@ -39,7 +39,7 @@ pub enum Shape {
 
 /// A stream, as far as offsets tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct StreamSummary {
     /// The file.
     pub file: u32,
     /// The open description.
@@ -76,7 +76,7 @@ struct Open {
 #[derive(Default)]
 pub struct Streams {
     opens: HashMap<u32, Open>,
-    seen: Vec<Seen>,
+    seen: Vec<StreamSummary>,
     /// What a stream became a part of; itself where it did not.
     part_of: Vec<u32>,
 }
@@ -98,7 +98,7 @@ impl Streams {
             state.tails.push(Tail { stream, start: offset, end });
             self.part_of.push(stream);
             let (from, first, last, reads) = (offset, number, number, 1);
-            seen.push(Seen { file, open, shape: Shape::Single, reads, from, end, first, last });
+            seen.push(StreamSummary { file, open, shape: Shape::Single, reads, from, end, first, last });
             return stream;
         };
         let Tail { stream, .. } = state.tails.remove(at);
@@ -153,7 +153,7 @@ impl Streams {
     }
 
     /// A stream by its number.
-    pub fn get(&self, stream: u32) -> &Seen {
+    pub fn get(&self, stream: u32) -> &StreamSummary {
         &self.seen[stream as usize]
     }
 

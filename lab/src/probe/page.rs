@@ -4,7 +4,7 @@
 
 use super::{Pattern, Point, Probe, Spread, Tried};
 use crate::report::number::{self, or_dash};
-use crate::report::page::curves::{Axis, CurvePoint, Curves, Line};
+use crate::report::page::curves::{Axis, Curve, CurvePoint, Curves};
 use crate::report::page::{Figure, Grid, Page, Section, WHAT_TO_DO, about};
 
 /// The page of a probe.
@@ -62,15 +62,15 @@ fn lines<'a>(
     points: impl Iterator<Item = &'a Point> + Clone,
     x: fn(&Point) -> f64,
     plateau: Option<f64>,
-) -> Vec<Line> {
+) -> Vec<Curve> {
     let sorted = |mut points: Vec<CurvePoint>| {
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         points
     };
     let measured = sorted(points.clone().map(|p| at(x(p), p.throughput_mb_s)).collect());
     let model = points.filter_map(|p| p.model_mb_s.map(|y| CurvePoint { x: x(p), y, interval: [y, y], marked: false }));
-    let model = Line { name: format!("{name}, model"), points: sorted(model.collect()), twin: true, plateau: None };
-    let line = Line { name: name.to_string(), points: measured, twin: false, plateau };
+    let model = Curve { name: format!("{name}, model"), points: sorted(model.collect()), twin: true, plateau: None };
+    let line = Curve { name: name.to_string(), points: measured, twin: false, plateau };
     [line, model].into_iter().filter(|l| !l.points.is_empty()).collect()
 }
 
@@ -81,7 +81,7 @@ fn ticks<'a>(points: impl Iterator<Item = &'a Point>, x: fn(&Point) -> u64) -> V
     all.into_iter().map(|v| (v as f64, number::size(v))).collect()
 }
 
-fn plot(of: &Probe, y_title: &str, x_title: &str, x_ticks: Vec<(f64, String)>, lines: Vec<Line>) -> String {
+fn plot(of: &Probe, y_title: &str, x_title: &str, x_ticks: Vec<(f64, String)>, lines: Vec<Curve>) -> String {
     let curves = Curves {
         title: format!("{y_title}: {}", of.source),
         about: about("Medians of the rounds, with their quartiles, and the model's lines"),
@@ -120,7 +120,7 @@ fn by_latency(of: &Probe) -> Figure {
         let points = single().filter(|p| p.pattern == pattern).map(|p| at(p.request_bytes as f64, p.latency_us));
         let mut points: Vec<CurvePoint> = points.collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Line { name: name(pattern).to_string(), points, ..Line::default() }
+        Curve { name: name(pattern).to_string(), points, ..Curve::default() }
     };
     let lines = PATTERNS.map(line).into_iter().filter(|l| !l.points.is_empty()).collect();
     let ticks = ticks(single(), |p| p.request_bytes);
@@ -139,7 +139,7 @@ fn by_depth(of: &Probe) -> Option<Figure> {
         let name = format!("{} {}", name(kind.0), number::size(kind.1));
         lines(&name, like(*kind), |p| f64::from(p.depth), None)
     });
-    let lines: Vec<Line> = all.collect();
+    let lines: Vec<Curve> = all.collect();
     let ticks = ticks(deep.iter().flat_map(|kind| like(*kind)), |p| u64::from(p.depth));
     let caption = of.advice.depth_90.map_or_else(String::new, |depth| {
         let bytes = or_dash(of.advice.depth_90_bytes, number::size);

@@ -5,7 +5,7 @@
 use super::score::Score;
 use super::{Reproduction, Role, Row, Table, text};
 use crate::report::number::{self, or_dash};
-use crate::report::page::curves::{Axis, CurvePoint, Curves, Line};
+use crate::report::page::curves::{Axis, Curve, CurvePoint, Curves};
 use crate::report::page::{Figure, Grid, Page, Section, about};
 use foreread_core::units::parse_size;
 
@@ -109,7 +109,7 @@ fn figure(table: &Table, column: &str) -> Option<Figure> {
         let at = |(x, row): (&f64, &Row)| of(row).map(|y| CurvePoint { x: *x, y, interval: [y, y], marked: true });
         let mut points: Vec<CurvePoint> = sizes.iter().zip(rows()).filter_map(at).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Line { name: name.to_string(), points, ..Line::default() }
+        Curve { name: name.to_string(), points, ..Curve::default() }
     };
     let curves = Curves {
         title: format!("{column}: {}", table.table),

@@ -19,7 +19,7 @@ pub struct Look {
 }
 
 /// What the browser said of a page.
-pub struct Seen {
+pub struct RenderedPage {
     /// The document after it was laid out.
     pub dom: String,
     /// Lines that reached the console.
@@ -39,7 +39,7 @@ pub fn find() -> Option<&'static str> {
 }
 
 /// Loads a page.
-pub fn see(browser: &str, page: &Path, look: Look) -> Seen {
+pub fn see(browser: &str, page: &Path, look: Look) -> RenderedPage {
     let profile = tempfile::tempdir().expect("a scratch directory");
     let mut command = Command::new(browser);
     command.args([
@@ -63,7 +63,7 @@ pub fn see(browser: &str, page: &Path, look: Look) -> Seen {
     let output = run(command, profile.path());
     let errors = String::from_utf8_lossy(&output.stderr);
     let console = errors.lines().filter(|l| l.contains("CONSOLE")).map(ToString::to_string).collect();
-    Seen { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console }
+    RenderedPage { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console }
 }
 
 /// Runs it to its end, into files: a pipe without a reader would stop it.

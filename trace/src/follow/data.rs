@@ -6,7 +6,7 @@ use super::call::Call;
 use super::call::MAX_CALL_BYTES;
 use super::event::FileKey;
 use super::fds::Description;
-use super::{Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, Seen, UNKNOWN, UNMAPPED, UNREAD};
+use super::{CacheAccess, Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, UNKNOWN, UNMAPPED, UNREAD};
 use crate::check::MAX_END;
 use crate::error::Fault;
 use crate::{Flags, Item, Op, Record};
@@ -196,7 +196,7 @@ impl Follow {
         asked: &RequestedCall,
         open: u32,
         before: Description,
-        seen: Option<Seen>,
+        seen: Option<CacheAccess>,
         came: u64,
         out: &mut VecDeque<Item>,
     ) -> Option<u32> {
@@ -247,7 +247,7 @@ impl Follow {
 
 /// Pages that hold `came` bytes of which the page cache told pages only: the first of them are not told where a later
 /// one had to be waited for, so they are counted from the end too.
-fn by_page(counts: &mut Counts, seen: Seen, came: u64) -> (u64, u64, Option<u64>) {
+fn by_page(counts: &mut Counts, seen: CacheAccess, came: u64) -> (u64, u64, Option<u64>) {
     if seen.direct {
         return (seen.start, seen.end - seen.start, Some(came));
     }

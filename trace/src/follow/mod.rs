@@ -85,12 +85,12 @@ struct Pending {
     /// It began while descriptors were still being looked at.
     early: bool,
     ticket: Option<u64>,
-    seen: Option<Seen>,
+    seen: Option<CacheAccess>,
 }
 
 /// What the page cache said during a call.
 #[derive(Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct CacheAccess {
     place: FileKey,
     /// Byte of the first page, and behind the last.
     start: u64,
@@ -264,10 +264,10 @@ impl Follow {
             What::Pages(place, first, last) => {
                 let (start, end) =
                     (first.saturating_mul(PAGE_BYTES), last.saturating_add(1).saturating_mul(PAGE_BYTES));
-                self.saw(thread, Seen { place, start, end, direct: false }, at_ns, out);
+                self.saw(thread, CacheAccess { place, start, end, direct: false }, at_ns, out);
             }
             What::Direct(place, offset, len, _) => {
-                let seen = Seen { place, start: offset, end: offset.saturating_add(len), direct: true };
+                let seen = CacheAccess { place, start: offset, end: offset.saturating_add(len), direct: true };
                 self.saw(thread, seen, at_ns, out);
             }
             What::Address(address) => self.touches.address(thread, address),
@@ -374,7 +374,7 @@ impl Follow {
     }
 
     /// The page cache was asked, or passed.
-    fn saw(&mut self, thread: u32, seen: Seen, at_ns: u64, out: &mut VecDeque<Item>) {
+    fn saw(&mut self, thread: u32, seen: CacheAccess, at_ns: u64, out: &mut VecDeque<Item>) {
         if let Some(pending) = self.pending.get_mut(&thread)
             && pending.call.is_data()
         {

@@ -112,7 +112,7 @@ const CALLS: &[(&str, Arguments)] = &[
 const ADVICE: [&str; 6] = ["NORMAL", "RANDOM", "SEQUENTIAL", "WILLNEED", "DONTNEED", "NOREUSE"];
 
 /// A line, taken apart.
-struct Line<'a> {
+struct CallLine<'a> {
     /// Nothing where perf wrote `?`.
     at_ns: Option<u64>,
     took_ns: Option<u64>,
@@ -125,7 +125,7 @@ struct Line<'a> {
 }
 
 /// Nothing where it is no line of perf trace.
-fn parse(line: &[u8]) -> Option<Line<'_>> {
+fn parse(line: &[u8]) -> Option<CallLine<'_>> {
     let mut rest = line.trim_ascii();
     let time = scan::word(&mut rest);
     let at_ns = if time == b"?" { None } else { Some(decimal_ns(time, MS_NS)?) };
@@ -143,19 +143,19 @@ fn parse(line: &[u8]) -> Option<Line<'_>> {
         let open = continued.iter().position(|b| *b == b'(')?;
         let returned = continued[open..].strip_prefix(b"())")?.trim_ascii().strip_prefix(b"=")?;
         let name = &continued[..open];
-        return Some(Line { at_ns, took_ns, thread, name, arguments: None, returned: Some(returned.trim_ascii()) });
+        return Some(CallLine { at_ns, took_ns, thread, name, arguments: None, returned: Some(returned.trim_ascii()) });
     }
     let open = call.iter().position(|b| *b == b'(')?;
     let (name, text) = (&call[..open], &call[open + 1..]);
     if let Some(begun) = text.strip_suffix(b"...") {
         let arguments = begun.trim_ascii_end().strip_suffix(b")")?;
-        return Some(Line { at_ns, took_ns, thread, name, arguments: Some(arguments), returned: None });
+        return Some(CallLine { at_ns, took_ns, thread, name, arguments: Some(arguments), returned: None });
     }
     // The last parenthesis before ` = `: a path may hold both.
     let equals = (0..text.len()).rev().find(|&at| text[at] == b'=' && text[..at].trim_ascii_end().ends_with(b")"))?;
     let arguments = text[..equals].trim_ascii_end().strip_suffix(b")")?;
     let returned = text[equals + 1..].trim_ascii();
-    Some(Line { at_ns, took_ns, thread, name, arguments: Some(arguments), returned: Some(returned) })
+    Some(CallLine { at_ns, took_ns, thread, name, arguments: Some(arguments), returned: Some(returned) })
 }
 
 /// `a b/c/742 read(...`: the thread, and what follows it.

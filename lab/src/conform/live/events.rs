@@ -22,9 +22,9 @@ pub(super) enum Event {
     Lost,
 }
 
-/// A line, with its thread and its file.
+/// The event of a line, with its thread and its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct TracedEvent {
     pub pid: u32,
     pub inode: u64,
     pub event: Event,
@@ -34,17 +34,17 @@ pub(super) struct Line {
 ///
 /// # Errors
 /// It has another form, and is returned.
-pub(super) fn parse(line: &str) -> Result<Option<Line>, String> {
+pub(super) fn parse(line: &str) -> Result<Option<TracedEvent>, String> {
     if line.trim().is_empty() {
         return Ok(None);
     }
     if line.contains("[LOST ") {
-        return Ok(Some(Line { pid: 0, inode: 0, event: Event::Lost }));
+        return Ok(Some(TracedEvent { pid: 0, inode: 0, event: Event::Lost }));
     }
     read(line).map(Some).ok_or_else(|| line.to_string())
 }
 
-fn read(line: &str) -> Option<Line> {
+fn read(line: &str) -> Option<TracedEvent> {
     // The command's name may hold anything, so the name of the event is looked for first, and the process before it.
     let at = line.find(": page_cache_").or_else(|| line.find(": mm_filemap_"))?;
     let (head, rest) = (&line[..at], &line[at + 2..]);
@@ -89,7 +89,7 @@ fn read(line: &str) -> Option<Line> {
         "mm_filemap_delete_from_page_cache" => Event::Deleted(page()?, order()?),
         _ => return None,
     };
-    Some(Line { pid, inode, event })
+    Some(TracedEvent { pid, inode, event })
 }
 
 /// The value behind `key`, which is at the front or behind a space.
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn odd_lines() {
         let line = " a-b [1] c: d-77  [000] d..2.  1.5: mm_filemap_delete_from_page_cache: dev 7:1 ino 1f pfn=0x1 ofs=0 order=0";
-        assert_eq!(parse(line), Ok(Some(Line { pid: 77, inode: 31, event: Event::Deleted(0, 0) })));
+        assert_eq!(parse(line), Ok(Some(TracedEvent { pid: 77, inode: 31, event: Event::Deleted(0, 0) })));
         assert_eq!(parse("\n"), Ok(None));
         for line in ["what?", &line.replace("ofs=0", "ofs=x"), &line.replace("-77", ""), &line[..line.len() - 8]] {
             assert!(parse(line).is_err(), "{line}");

@@ -8,7 +8,7 @@
 //! and counted. Never: writes a line that is not wholly the kernel's own answer.
 
 use super::disk::{Disk, SIZES};
-use super::events::{Event, Line, parse};
+use super::events::{Event, TracedEvent, parse};
 use super::marks::Marks;
 use super::player::{Helper, Native, advise};
 use super::pressure::Pressure;
@@ -232,7 +232,7 @@ impl<'a> Recorder<'a> {
         for text in text.lines() {
             let wrong =
                 |text| LiveError::Cannot(format!("a line of the trace is in another form: {text}; see --check"));
-            let Some(Line { pid, inode, event }) = parse(text).map_err(wrong)? else { continue };
+            let Some(TracedEvent { pid, inode, event }) = parse(text).map_err(wrong)? else { continue };
             if event == Event::Lost {
                 answer.foreign = true;
             } else if inode != self.disk.inodes[plan.file] {

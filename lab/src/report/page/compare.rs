@@ -3,7 +3,7 @@
 //! Never: a map of a run that was not simulated; a file's reads are not watched one by one, and the page says so.
 
 use super::bars::{Bar, BarKind, Bars, Fill};
-use super::curves::{Axis, CurvePoint, Curves, Line, decades};
+use super::curves::{Axis, Curve, CurvePoint, Curves, decades};
 use super::{Figure, Grid, Maps, Page, Section, WHAT_TO_DO, about, map};
 use crate::report::MappedRun;
 use crate::report::number::{self, or_dash};
@@ -166,9 +166,9 @@ fn latency(report: &Report) -> Option<Figure> {
             points.extend([at(longer, false), at(next, marked)]);
             longer = next;
         }
-        Line { name: row.policy.clone(), points, ..Line::default() }
+        Curve { name: row.policy.clone(), points, ..Curve::default() }
     };
-    let lines: Vec<Line> = report.rows.iter().map(line).filter(|l| !l.points.is_empty()).collect();
+    let lines: Vec<Curve> = report.rows.iter().map(line).filter(|l| !l.points.is_empty()).collect();
     let all = || lines.iter().flat_map(|l| &l.points).map(|p| p.x);
     let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
     let name = |us: f64| if us <= MIN_US { "≤0.1us".to_string() } else { decade_us(us) };

@@ -35,9 +35,9 @@ pub struct CurvePoint {
     pub marked: bool,
 }
 
-/// A line.
+/// One curve of a plot.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct Curve {
     pub name: String,
     /// From the lowest `x` to the highest.
     pub points: Vec<CurvePoint>,
@@ -69,7 +69,7 @@ pub struct Curves {
     /// Equal factors are equal steps; without it where the values are not all above zero.
     pub log: bool,
     pub y: Axis,
-    pub lines: Vec<Line>,
+    pub lines: Vec<Curve>,
 }
 
 impl Curves {
@@ -112,7 +112,7 @@ impl Curves {
     /// The look of each line: its own number, or the one of the line before it as it is in the next round of colours.
     fn looks(&self) -> Vec<usize> {
         let mut own = 0;
-        let look = |line: &Line| {
+        let look = |line: &Curve| {
             own += usize::from(!line.twin);
             let last = own.saturating_sub(1);
             if line.twin { last + COLOURS } else { last }
@@ -156,7 +156,7 @@ impl Curves {
         svg.text("soft", [WIDTH / 2.0, bottom + 31.0], Anchor::Middle, &title);
     }
 
-    fn line(&self, svg: &mut Svg, i: usize, line: &Line, (x, y): (Scale, Scale), bottom: f64) {
+    fn line(&self, svg: &mut Svg, i: usize, line: &Curve, (x, y): (Scale, Scale), bottom: f64) {
         let points = || line.points.iter().filter(|p| p.y.is_finite() && p.x.is_finite());
         let at = |p: &CurvePoint| [x.place(p.x), y.place(p.y)];
         for p in points().filter(|p| p.interval[0] < p.interval[1]) {
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn an_odd_plot_is_still_a_picture() {
         let wild = [(0.0, 1.0), (-3.0, f64::INFINITY), (f64::NAN, 2.0), (1e300, 1e300), (2.0, -5.0)];
-        for lines in [vec![], vec![Line::default()], vec![Line { points: line(&wild), ..Line::default() }]] {
+        for lines in [vec![], vec![Curve::default()], vec![Curve { points: line(&wild), ..Curve::default() }]] {
             let curves = Curves {
                 title: "<t>".to_string(),
                 about: String::new(),

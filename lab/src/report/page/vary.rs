@@ -2,7 +2,7 @@
 //!
 //! Never: a plateau of a parameter that is a word, or of a line without a slope.
 
-use super::curves::{Axis, CurvePoint, Curves, Line, plateau};
+use super::curves::{Axis, Curve, CurvePoint, Curves, plateau};
 use super::{Figure, Grid, Page, Section, about};
 use crate::report::number::{self, or_dash};
 use crate::report::row::Row;
@@ -45,14 +45,14 @@ fn is_numeric(series: &Series) -> bool {
 }
 
 /// A line for each policy.
-fn lines(series: &Series, of: impl Fn(&Row) -> Option<CurvePoint>, marked: bool) -> Vec<Line> {
+fn lines(series: &Series, of: impl Fn(&Row) -> Option<CurvePoint>, marked: bool) -> Vec<Curve> {
     let places = places(series);
     let line = |(i, name): (usize, &String)| {
         let at = |(n, x): (usize, &f64)| Some(CurvePoint { x: *x, ..of(series.reports.get(n)?.rows.get(i)?)? });
         let mut points: Vec<CurvePoint> = places.iter().enumerate().filter_map(at).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         let plateau = (marked && is_numeric(series)).then(|| plateau(&points)).flatten();
-        Line { name: name.clone(), points, twin: false, plateau }
+        Curve { name: name.clone(), points, twin: false, plateau }
     };
     series.policies.iter().enumerate().map(line).collect()
 }
@@ -70,7 +70,7 @@ fn source(row: &Row) -> Option<CurvePoint> {
 
 /// A sentence for each policy that has a plateau.
 fn plateaus(series: &Series) -> Vec<String> {
-    let said = |line: &Line| {
+    let said = |line: &Curve| {
         let from = line.plateau?;
         let best = line.points.iter().map(|p| p.y).reduce(f64::max)?;
         let here = line.points.iter().find(|p| p.x == from)?.y;
@@ -86,7 +86,7 @@ fn section(series: &Series) -> Section {
     let labels: Vec<String> = series.vary.values.iter().map(|v| series.vary.label(v)).collect();
     let unit = if series.vary.bytes { ", bytes (K = 1024)" } else { "" };
     let places = places(series);
-    let plot = |what: &str, y_title: &str, lines: Vec<Line>| {
+    let plot = |what: &str, y_title: &str, lines: Vec<Curve>| {
         let curves = Curves {
             title: format!("{what}: {}", series.title()),
             about: about("A line for each policy over the values"),

@@ -4,7 +4,7 @@
 
 /// One line of the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
+pub struct PublishedRow {
     /// Mean seconds.
     pub time_s: f64,
     /// "the margin of error with 99.7% confidence".
@@ -25,7 +25,7 @@ pub struct Workload {
     /// "read MB".
     pub mb: u64,
     /// none, plain, aligned, eager.
-    pub lines: [Line; 4],
+    pub lines: [PublishedRow; 4],
 }
 
 /// The strategies, and the policies that they are here.
@@ -35,8 +35,8 @@ pub const STRATEGIES: [(&str, &str); 4] =
 /// How many standard errors a margin holds: 99.7 % is the rule of three sigma (inference; n is not stated).
 pub const SIGMAS: f64 = 3.0;
 
-const fn line(time_s: f64, margin_s: f64, ra_ops: f64, ra_mb: f64) -> Line {
-    Line { time_s, margin_s, ra_ops, ra_mb }
+const fn line(time_s: f64, margin_s: f64, ra_ops: f64, ra_mb: f64) -> PublishedRow {
+    PublishedRow { time_s, margin_s, ra_ops, ra_mb }
 }
 
 /// The whole table.
