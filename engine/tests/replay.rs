@@ -227,8 +227,8 @@ fn feed(head: &[&str], events: &[&str]) {
     let config = Config::new(PageSize::new(4096).expect("a page"), 256 << 10);
     let mut machine = Machine::new(config, policy);
     for event in events {
-        let (now, event) = eventlog::parse_event(event).expect("an event");
-        machine.handle(now, event);
+        let logged = eventlog::parse_event(event).expect("an event");
+        machine.handle(logged.at, logged.event);
         while machine.poll().is_some() {}
     }
 }

@@ -42,6 +42,15 @@ pub struct Touched {
     pub planner: Option<OpenId>,
 }
 
+/// A group that pages were removed from.
+#[derive(Clone, Copy)]
+pub struct Removed {
+    /// Where the bytes of the group are.
+    pub slot: GroupSlot,
+    /// The group before the removal.
+    pub before: Group,
+}
+
 /// The page index.
 pub struct Cache {
     page: PageSize,
@@ -253,8 +262,8 @@ impl Cache {
         }
     }
 
-    /// Pages of one group are gone. Returns the group as it was, and its slot.
-    pub fn leave(&mut self, file: FileId, number: u64, mask: u64) -> Option<(GroupSlot, Group)> {
+    /// Removes pages of one group; nothing where the group is not known.
+    pub fn leave(&mut self, file: FileId, number: u64, mask: u64) -> Option<Removed> {
         let slot = self.find(file, number)?;
         let group = &mut self.groups[slot as usize];
         let before = *group;
@@ -262,7 +271,7 @@ impl Cache {
         self.pages -= u64::from((before.cached() & mask).count_ones());
         self.flight -= u64::from((before.flight() & mask).count_ones());
         self.give_up_if_idle(slot);
-        Some((GroupSlot(slot), before))
+        Some(Removed { slot: GroupSlot(slot), before })
     }
 
     /// Keeps the groups of the range from being evicted as a whole.

@@ -11,7 +11,7 @@
 
 use super::meter::Sent;
 use super::{Machine, Note};
-use crate::cache::mask_of;
+use crate::cache::{Removed, mask_of};
 use crate::event::{Action, Class, Error};
 use crate::policy::Outcome;
 use crate::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageRange};
@@ -302,7 +302,7 @@ impl Machine {
         self.owners.remove(&(file.0, rest.first));
         for number in rest.first / 64..rest.end.div_ceil(64) {
             let mask = mask_of(number, rest.first, rest.end);
-            let Some((_, before)) = self.cache.leave(file, number, mask) else { continue };
+            let Some(Removed { before, .. }) = self.cache.leave(file, number, mask) else { continue };
             let ahead = before.ahead() & mask;
             let used = self.bytes_in(file, number, ahead & before.used());
             let failed = if submitted { self.bytes_in(file, number, ahead) } else { 0 };

@@ -11,7 +11,7 @@
 
 use super::fetches::Fetch;
 use super::{Machine, Note, Verdict};
-use crate::cache::{Touched, mask_of};
+use crate::cache::{Removed, Touched, mask_of};
 use crate::event::{Action, Class};
 use crate::policy::{Ask, Outcome, Plan, Policy, Probe, SourceView, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
@@ -305,7 +305,7 @@ impl Machine {
 
     /// Present pages leave: unused ones are counted and remembered, and the bytes are dropped.
     pub(super) fn drop_present(&mut self, file: FileId, number: u64, mask: u64) {
-        let Some((slot, before)) = self.cache.leave(file, number, mask) else { return };
+        let Some(Removed { slot, before }) = self.cache.leave(file, number, mask) else { return };
         let unused = before.untouched() & mask;
         self.tell_watcher(|| Note::Left { file, number, pages: mask, unused });
         if unused != 0 {

@@ -55,14 +55,15 @@ impl Policy for Pages {
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let (i, req) = wanted(ask);
-        let todo = self.0.sync(&ask, i, req);
+        let pages = wanted(ask);
+        let todo = self.0.sync(&ask, pages.first, pages.len());
         self.carry_out(todo, ask, plan);
     }
 
     fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let (first, req) = wanted(ask);
-        let todo = self.0.follow(&ask, Folio { first, order: 0, marked: true }, first, req);
+        let pages = wanted(ask);
+        let folio = Folio { first: pages.first, order: 0, marked: true };
+        let todo = self.0.follow(&ask, folio, pages.first, pages.len());
         self.carry_out(todo, ask, plan);
     }
 

@@ -162,8 +162,8 @@ impl Policy for Large {
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let (i, req) = wanted(ask);
-        self.decide((ask, i), plan, |reader, sight| reader.sync(sight, i, req));
+        let pages = wanted(ask);
+        self.decide((ask, pages.first), plan, |reader, sight| reader.sync(sight, pages.first, pages.len()));
     }
 
     fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {

@@ -20,6 +20,7 @@ use super::{
     ondemand::{self, MMAP_LOTSAMISS, PAGE, init, next},
 };
 use crate::event::{Advice, Mapping};
+use crate::units::PageRange;
 
 /// Where the miss counter stops (4.10).
 const MMAP_MISS_TOP: u64 = 1000;
@@ -171,15 +172,15 @@ impl KernelReader {
     }
 
     /// 4.8: a hint; `wanted` are the first page and the pages that WILLNEED is about.
-    pub fn hint(&mut self, advice: Advice, wanted: Option<(u64, u64)>) -> Todo {
+    pub fn hint(&mut self, advice: Advice, hinted: Option<PageRange>) -> Todo {
         match advice {
             Advice::Normal => (self.max, self.random) = (self.device_max, false),
             Advice::Sequential => (self.max, self.random) = (2 * self.device_max, false),
             Advice::Random => self.random = true,
             Advice::WillNeed => {
-                if let Some((i, nr)) = wanted {
+                if let Some(pages) = hinted {
                     self.why = Some(Why::Asked);
-                    return self.force(i, nr);
+                    return self.force(pages.first, pages.len());
                 }
             }
             Advice::DontNeed => {}

@@ -227,13 +227,13 @@ impl<R: Rule> Policy for Stream<R> {
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let (off, req) = wanted(ask);
-        self.sync(off, req, ask, plan);
+        let pages = wanted(ask);
+        self.sync(pages.first, pages.len(), ask, plan);
     }
 
     fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let (off, req) = wanted(ask);
-        self.follow(off, req, ask, plan);
+        let pages = wanted(ask);
+        self.follow(pages.first, pages.len(), ask, plan);
     }
 
     fn on_read_end(&mut self, end: u64) {
@@ -275,9 +275,9 @@ impl<R: Rule> Policy for Stream<R> {
             Advice::Random if R::QUIRKS.random_is_off => state.max = 0,
             Advice::Random => state.random = true,
             Advice::WillNeed => {
-                if let Some((first, pages)) = hinted(ask) {
+                if let Some(pages) = hinted(ask) {
                     plan.why = Some(Why::Asked);
-                    force(ask, first, pages, plan);
+                    force(ask, pages.first, pages.len(), plan);
                 }
             }
             Advice::DontNeed => {}

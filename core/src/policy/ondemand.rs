@@ -10,6 +10,7 @@
 //! Source: docs/spec/linux-readahead.md 0 and 0.1. Everything here counts in pages of 4 KiB.
 
 use super::{Ask, Param, Plan, Unit};
+use crate::units::PageRange;
 
 /// The policy's own page, whatever the cache's.
 pub const PAGE: u64 = 4096;
@@ -50,10 +51,10 @@ pub fn next(cur: u64, max: u64) -> u64 {
     }
 }
 
-/// The page of `ask.at`, and the pages wanted from it; a request counts beyond the end of the file (4.2).
-pub fn wanted(ask: &Ask<'_>) -> (u64, u64) {
-    let i = ask.at / PAGE;
-    (i, ask.request.end().div_ceil(PAGE).saturating_sub(i).max(1))
+/// The pages wanted from that of `ask.at` on, at least one; a request counts beyond the end of the file (4.2).
+pub fn wanted(ask: &Ask<'_>) -> PageRange {
+    let first = ask.at / PAGE;
+    PageRange { first, end: ask.request.end().div_ceil(PAGE).max(first + 1) }
 }
 
 /// `nr` pages from `k`, clipped to the file. `mark` is a page; it is dropped where the end of the file cuts it off.
@@ -77,10 +78,10 @@ pub fn force(ask: &Ask<'_>, i: u64, nr: u64, plan: &mut Plan) {
     }
 }
 
-/// The first page and the number of pages of a WILLNEED hint; one from the end of the file on has none.
-pub fn hinted(ask: &Ask<'_>) -> Option<(u64, u64)> {
-    let first = ask.request.start() / PAGE;
-    (!ask.request.is_empty()).then(|| (first, ask.request.end().div_ceil(PAGE) - first))
+/// The pages of a WILLNEED hint; one from the end of the file on has none.
+pub fn hinted(ask: &Ask<'_>) -> Option<PageRange> {
+    let pages = || PageRange { first: ask.request.start() / PAGE, end: ask.request.end().div_ceil(PAGE) };
+    (!ask.request.is_empty()).then(pages)
 }
 
 /// The first absent page after page `x`, looking at `max` pages.

@@ -246,9 +246,9 @@ impl<T: Telling> Policy for Reader<T> {
     }
 
     fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
-        if let (Advice::WillNeed, Some((first, pages))) = (advice, hinted(ask)) {
+        if let (Advice::WillNeed, Some(pages)) = (advice, hinted(ask)) {
             plan.why = Some(Why::Asked);
-            force(ask, first, pages, plan);
+            force(ask, pages.first, pages.len(), plan);
         }
     }
 }

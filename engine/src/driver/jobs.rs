@@ -27,6 +27,13 @@ pub struct Job {
     pub version: u64,
 }
 
+/// A job that was taken out of the queues.
+pub struct NextJob {
+    pub job: Job,
+    /// Demand where a caller waits for it.
+    pub class: Class,
+}
+
 /// Part of a fetch: its pages in one group.
 pub struct Part {
     /// First byte.
@@ -117,10 +124,10 @@ impl Jobs {
         self.take_demand(file, range, alone)
     }
 
-    /// The next job of a worker, and whether a caller waits for it.
-    pub fn take_any(&mut self) -> Option<(Job, Class)> {
-        let demand = self.demand.pop_front().map(|job| (job, Class::Demand));
-        demand.or_else(|| self.ahead.pop_front().map(|job| (job, Class::Ahead)))
+    /// The next job of a worker: demand first.
+    pub fn take_any(&mut self) -> Option<NextJob> {
+        let demand = self.demand.pop_front().map(|job| NextJob { job, class: Class::Demand });
+        demand.or_else(|| self.ahead.pop_front().map(|job| NextJob { job, class: Class::Ahead }))
     }
 
     /// Offers every job, demand first; takes out those that are accepted.
@@ -212,7 +219,7 @@ pub mod tests {
         assert_eq!(take(&mut jobs, 9), None, "no readahead of another");
         assert!(!jobs.has_for(FileId(1), mine(2), true) && jobs.has_for(FileId(0), mine(2), false));
         jobs.push(Job { fetch: FetchId(8), file: FileId(0), range: mine(8), version: 0 }, Class::Demand);
-        assert_eq!(jobs.take_any().map(|(job, _)| job.fetch.0), Some(8), "a worker takes demand first");
+        assert_eq!(jobs.take_any().map(|next| next.job.fetch.0), Some(8), "a worker takes demand first");
         assert!(jobs.cancel(FetchId(7)).is_none() && jobs.cancel(FetchId(2)).is_some() && jobs.is_empty());
     }
 }

@@ -4,6 +4,7 @@
 //! is left; the next thread that gives up the lock with a job left wakes one. A reaper thread lives as long as tasks read
 //! its file, and for a second or two more.
 
+use super::jobs::NextJob;
 use super::lock::WAKEUP_TIMEOUT;
 use super::notifications::QueueKey;
 use super::queue::Reaper;
@@ -44,7 +45,7 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
             state.tell_size(file);
             continue;
         }
-        if let Some((job, class)) = state.jobs.take_any() {
+        if let Some(NextJob { job, class }) = state.jobs.take_any() {
             let bytes = job.range.len();
             let claim = match class {
                 Class::Demand => Some(shared.budget.demand(bytes)),

@@ -196,17 +196,26 @@ fn number<T: TryFrom<u64>>(text: &str, what: &'static str) -> Result<T, LineErro
     value.and_then(|n| T::try_from(n).ok()).ok_or_else(|| bad(text, what))
 }
 
+/// An event and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedEvent {
+    /// When it reached the machine.
+    pub at: Nanos,
+    /// What happened.
+    pub event: Event,
+}
+
 /// Reads an event's line.
 ///
 /// # Errors
 /// It is not exactly one.
-pub fn parse_event(line: &str) -> Result<(Nanos, Event), LineError> {
+pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
     let mut f = Fields(line.split_ascii_whitespace());
     match f.text("E")? {
         "E" => {}
         text => return Err(bad(text, "E")),
     }
-    let now = Nanos(f.number("a time")?);
+    let at = Nanos(f.number("a time")?);
     let event = match f.text("an event")? {
         "open" => Event::Open { open: f.open()?, file: f.file()?, size: f.number("a size")? },
         "close" => Event::Close { open: f.open()? },
@@ -231,7 +240,7 @@ pub fn parse_event(line: &str) -> Result<(Nanos, Event), LineError> {
         "timer" => Event::Timer,
         text => return Err(bad(text, "an event")),
     };
-    f.end((now, event))
+    f.end(TimedEvent { at, event })
 }
 
 /// Reads an action's line.
@@ -369,7 +378,7 @@ mod tests {
         for (i, event) in events().into_iter().enumerate() {
             let mut line = String::new();
             write_event(&mut line, Nanos(i as u64), &event);
-            assert_eq!(parse_event(&line), Ok((Nanos(i as u64), event)), "{line}");
+            assert_eq!(parse_event(&line), Ok(TimedEvent { at: Nanos(i as u64), event }), "{line}");
             assert!(parse_event(&format!("{} more", line.trim_end())).is_err());
             assert!(parse_event(line.trim_end().rsplit_once(' ').expect("fields").0).is_err());
         }

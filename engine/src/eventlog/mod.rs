@@ -24,7 +24,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::units::Nanos;
 use std::io::{self, BufWriter, Write};
 
-pub use line::{LineError, parse_action, parse_event, write_action, write_event};
+pub use line::{LineError, TimedEvent, parse_action, parse_event, write_action, write_event};
 pub use replay::{MAX_LINE_BYTES, Replay, ReplayError, replay, replay_watched};
 
 /// The first line of a log of this version.

@@ -10,7 +10,7 @@
 //! ```
 
 use super::line::{self, LineError};
-use super::{HEADER, parse_action, parse_event, write_action};
+use super::{HEADER, TimedEvent, parse_action, parse_event, write_action};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine, Note};
 use foreread_core::policy::PolicySpec;
@@ -125,12 +125,12 @@ fn run(log: impl BufRead, mut look: Option<Look<'_>>) -> Result<Replay, ReplayEr
             done.actions += 1;
             continue;
         }
-        let (now, event) = parse_event(text).map_err(|error| ReplayError::Line { line: number, error })?;
+        let TimedEvent { at, event } = parse_event(text).map_err(|error| ReplayError::Line { line: number, error })?;
         if let Some(ours) = answers.pop_front() {
             return Err(differs(number, None, Some(ours)));
         }
         within_limits(&event, number)?;
-        machine.handle(now, event);
+        machine.handle(at, event);
         if let Some(look) = &mut look {
             look(&event, machine.take_notes());
         }

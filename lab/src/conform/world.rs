@@ -16,6 +16,7 @@ use foreread_core::event::Advice;
 use foreread_core::policy::kernel::{
     Called, Cursor, Folio, FolioWindow, Folios, KernelReader, Placed, Raw, Shape, Sight, Todo, Touch,
 };
+use foreread_core::units::PageRange;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -179,7 +180,7 @@ impl World {
             Act::WillNeed => {
                 let first = op.off / PAGE;
                 let end = if op.len == 0 { self.end().max(first) } else { (op.off + op.len).div_ceil(PAGE) };
-                self.decide(fd, |reader, _| reader.hint(Advice::WillNeed, Some((first, end - first))));
+                self.decide(fd, |reader, _| reader.hint(Advice::WillNeed, Some(PageRange { first, end })));
             }
             Act::Other => {}
             Act::Map { advice, huge, executable } => {
