@@ -3,38 +3,47 @@
 //! Example: today takes 4 s, 512K takes 2.08 s, 8M takes 2 s: 512K, which is within 5 %. Today itself is no choice: what
 //! saves less than 10 % of its time is no gain.
 
-use super::settings::max_of;
+use super::candidates::{Candidate, Choice};
 use super::{Gain, MIN_GAIN};
 use crate::report::{Report, Row};
 
 /// Within this of the best a smaller window is taken: a larger one costs memory, and other readers' share of the cache, and
 /// a model is not exact.
 const AS_GOOD: f64 = 0.05;
-/// The window of a policy whose name has none: librbd's.
-const USUAL_BYTES: u64 = 512 << 10;
+
+/// A candidate that gains.
+struct Gaining {
+    gain: Gain,
+    window_bytes: u64,
+}
 
 /// The best maximum of the kernel that is better than today; of those as good, the smallest.
-pub(super) fn kernel(report: &Report, today: &str) -> Option<Gain> {
-    let is_kernel = |row: &&Row| row.policy.starts_with("linux-6.18:max=") && !row.policy.contains("folios");
-    best(report, today, is_kernel)
+pub(super) fn kernel(report: &Report, today: &str, candidates: &[Candidate]) -> Option<Gain> {
+    best(report, today, candidates.iter().filter(|candidate| matches!(candidate.choice, Choice::Kernel { .. })))
 }
 
 /// The best policy at all that is better than today, `none` among them.
-pub(super) fn ours(report: &Report, today: &str) -> Option<Gain> {
-    best(report, today, |row| !row.limit)
+pub(super) fn any(report: &Report, today: &str, candidates: &[Candidate]) -> Option<Gain> {
+    best(report, today, candidates.iter())
 }
 
-fn best(report: &Report, today: &str, of: impl Fn(&&Row) -> bool) -> Option<Gain> {
-    let gains: Vec<Gain> = report.rows.iter().filter(of).filter_map(|row| gain(report, today, row)).collect();
-    let least = gains.iter().map(|g| g.ratio).min_by(f64::total_cmp)?;
-    let as_good = gains.into_iter().filter(|g| g.ratio <= least * (1.0 + AS_GOOD));
-    let bytes = |gain: &Gain| gain.bytes_ratio.unwrap_or(1.0);
-    as_good.min_by(|a, b| window(a).cmp(&window(b)).then(bytes(a).total_cmp(&bytes(b))))
-}
-
-/// The largest window of a policy.
-fn window(gain: &Gain) -> u64 {
-    if gain.is_off() { 0 } else { max_of(&gain.what).unwrap_or(USUAL_BYTES) }
+fn best<'a>(report: &Report, today: &str, candidates: impl Iterator<Item = &'a Candidate>) -> Option<Gain> {
+    let gaining = |candidate: &Candidate| {
+        let name = candidate.policy.to_string();
+        let row = report.rows.iter().find(|row| row.policy == name && !row.limit)?;
+        let max_bytes = match candidate.choice {
+            Choice::Kernel { max_bytes } => Some(max_bytes),
+            Choice::NoReadahead | Choice::Ours { .. } => None,
+        };
+        let gain = Gain { max_bytes, ..gain(report, today, row)? };
+        Some(Gaining { gain, window_bytes: candidate.choice.window_bytes() })
+    };
+    let all: Vec<Gaining> = candidates.filter_map(gaining).collect();
+    let least = all.iter().map(|one| one.gain.ratio).min_by(f64::total_cmp)?;
+    let as_good = all.into_iter().filter(|one| one.gain.ratio <= least * (1.0 + AS_GOOD));
+    let bytes = |one: &Gaining| one.gain.bytes_ratio.unwrap_or(1.0);
+    let order = |a: &Gaining, b: &Gaining| a.window_bytes.cmp(&b.window_bytes).then(bytes(a).total_cmp(&bytes(b)));
+    as_good.min_by(order).map(|one| one.gain)
 }
 
 /// What a row gains over today, if a test calls it a gain.
@@ -54,6 +63,7 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
     Some(Gain {
         what: row.policy.clone(),
         kind: Some(row.kind),
+        max_bytes: None,
         ratio,
         ratio_ci95: compared.ratio_ci95.map(turned),
         today_s,
@@ -64,6 +74,7 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::candidates;
     use super::*;
     use crate::report::{PolicyRuns, RowKind, Table};
     use foreread_core::stats::Stats;
@@ -92,6 +103,11 @@ mod tests {
 
     const TODAY: &str = "linux-6.18:max=128K";
 
+    fn chosen(report: &Report) -> [Option<Gain>; 2] {
+        let candidates = candidates::all(128 << 10, Some(256 << 10));
+        [kernel(report, TODAY, &candidates), any(report, TODAY, &candidates)]
+    }
+
     #[test]
     fn the_smallest_that_is_as_good_is_chosen() {
         let all = report(&[
@@ -102,21 +118,30 @@ mod tests {
             ("linux-6.18:max=256K", [2.2, 2.3, 2.1], 115),
             ("rbd-plain", [1.0, 1.1, 0.9], 300),
         ]);
-        let kernel = kernel(&all, TODAY).expect("a gain");
-        assert_eq!(kernel.what, "linux-6.18:max=512K");
+        let [kernel, any] = chosen(&all);
+        let kernel = kernel.expect("a gain");
+        assert_eq!((kernel.what.as_str(), kernel.max_bytes), ("linux-6.18:max=512K", Some(512 << 10)));
         assert!((kernel.ratio - 0.52).abs() < 1e-9 && kernel.ratio_ci95.is_some_and(|[low, high]| low <= high));
-        assert_eq!(ours(&all, TODAY).map(|g| g.what).as_deref(), Some("rbd-plain"));
+        assert_eq!(any.map(|g| (g.what, g.max_bytes)), Some(("rbd-plain".to_string(), None)));
+    }
+
+    /// Large folios are no setting of the kernel, however the policy is called.
+    #[test]
+    fn a_row_is_the_kernels_by_its_candidate_and_not_by_its_name() {
+        let folios = report(&[(TODAY, [4.0, 4.1, 3.9], 1), ("linux-6.18:max=2M,folios=on", [1.0, 1.1, 0.9], 1)]);
+        let [kernel, any] = chosen(&folios);
+        assert_eq!((kernel, any.map(|g| g.max_bytes)), (None, Some(None)));
     }
 
     #[test]
     fn what_no_test_calls_a_gain_is_none() {
         let noise = report(&[(TODAY, [4.0, 5.0, 3.0], 1), ("linux-6.18:max=8M", [3.9, 3.0, 5.0], 1)]);
-        assert_eq!((kernel(&noise, TODAY), ours(&noise, TODAY)), (None, None));
+        assert_eq!(chosen(&noise), [None, None]);
         let worse = report(&[(TODAY, [1.0, 1.1, 0.9], 1), ("linux-6.18:max=8M", [2.0, 2.1, 1.9], 1)]);
-        assert_eq!(kernel(&worse, TODAY), None);
+        assert_eq!(chosen(&worse), [None, None]);
         let small = report(&[(TODAY, [1.0, 1.001, 0.999], 1), ("linux-6.18:max=8M", [0.92, 0.921, 0.919], 1)]);
-        assert_eq!((kernel(&small, TODAY), ours(&small, TODAY)), (None, None), "8 % is no reason to change a system");
+        assert_eq!(chosen(&small), [None, None], "8 % is no reason to change a system");
         let enough = report(&[(TODAY, [1.0, 1.001, 0.999], 1), ("linux-6.18:max=8M", [0.89, 0.891, 0.889], 1)]);
-        assert!(kernel(&enough, TODAY).is_some());
+        assert!(chosen(&enough).iter().all(Option::is_some));
     }
 }

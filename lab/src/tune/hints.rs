@@ -104,6 +104,7 @@ fn gain(name: &str, by: Judge, base: &PolicyRuns, with: &PolicyRuns) -> Option<(
     let (today_s, with_s) = (Summary::of(&before)?.mean, Summary::of(&after)?.mean);
     let gain = Gain {
         kind: None,
+        max_bytes: None,
         what: name.to_string(),
         ratio: ratio(with_s, today_s)?,
         ratio_ci95: ratio_ci95(&before, &after),

@@ -11,6 +11,7 @@
 //!
 //! Schema `foreread.tune/1`: keys are only ever added. What is not defined is null.
 
+mod candidates;
 mod choose;
 mod hints;
 mod settings;
@@ -24,7 +25,6 @@ use crate::compare::{self, CompareError, CompareOn, ComparePlan, OracleRow};
 use crate::explain::ExplainError;
 use crate::probe::{self, Probe, ProbeError, Setting};
 use crate::report::{Progress, Report, RowKind};
-use foreread_core::policy::PolicyDraft;
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -35,13 +35,8 @@ pub const SCHEMA: &str = "foreread.tune/1";
 pub const RUNS: u32 = 10;
 /// The kernel's maximum where it is unknown: what it sets for nearly every device.
 pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
-/// Maxima of the kernel that are tried, besides today's and the plateau of a probe: from less than usual to what the widest
-/// windows in use are.
-const MAXIMA: [u64; 5] = [32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20];
 /// Part of today's time that a change has to save: less is within what a model is off, and no reason to touch a system.
 const MIN_GAIN: f64 = 0.10;
-/// Policies of ours that are tried beside the kernel's.
-const OURS: [&str; 3] = ["rbd-plain", "rbd-plain:trigger=2,max=2M", "linux-6.18:max=2M,folios=on"];
 
 /// What is to be tuned.
 #[derive(Clone, Debug)]
@@ -127,6 +122,9 @@ pub struct Gain {
     /// What the row of a policy is. Null for a hint.
     #[serde(default)]
     pub kind: Option<RowKind>,
+    /// The kernel's maximum that it sets, in bytes. Null for all but a setting of the kernel.
+    #[serde(default)]
+    pub max_bytes: Option<u64>,
     /// Its mean time (in mode open: latency) / that of today.
     pub ratio: f64,
     /// Ends of the 95 % interval of it, by bootstrap over the pairs. Null with one run.
@@ -163,11 +161,12 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, T
     };
     let known = probe.as_ref().and_then(|p| p.readahead_bytes);
     let today_bytes = known.unwrap_or(KERNEL_DEFAULT_BYTES);
-    let today = kernel(today_bytes);
+    let today = candidates::kernel(today_bytes);
     let plateau = probe.as_ref().and_then(|p| p.advice.plateau_bytes);
+    let candidates = candidates::all(today_bytes, plateau);
     let plan = ComparePlan {
         on: Some(CompareOn::Preset(preset)),
-        policies: candidates(today_bytes, plateau),
+        policies: candidates.iter().map(|candidate| candidate.policy.clone()).collect(),
         oracle: OracleRow::OnModels,
         runs: Some(asked.plan.runs.unwrap_or(RUNS)),
         ..asked.plan.clone()
@@ -182,8 +181,8 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, T
         storage: probe.as_ref().map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
         chosen: asked.chosen.clone(),
         today_is_known: known.is_some(),
-        kernel: choose::kernel(&report, &today),
-        policy: choose::ours(&report, &today),
+        kernel: choose::kernel(&report, &today, &candidates),
+        policy: choose::any(&report, &today, &candidates),
         probe,
         today,
         today_bytes,
@@ -196,38 +195,4 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, T
     tuned.verdict = text::verdict(&tuned);
     tuned.settings = settings::for_paste(&tuned, asked);
     Ok(tuned)
-}
-
-/// The kernel's policy with this maximum.
-fn kernel(max: u64) -> String {
-    format!("linux-6.18:max={}", crate::report::number::size(max))
-}
-
-/// What is compared: none, today, the kernel with other maxima, ours.
-fn candidates(today: u64, plateau: Option<u64>) -> Vec<PolicyDraft> {
-    let mut maxima: Vec<u64> = MAXIMA.into_iter().chain(plateau).chain([today]).filter(|max| *max > 0).collect();
-    maxima.sort_unstable();
-    maxima.dedup();
-    let names = ["none".to_string()].into_iter().chain(maxima.into_iter().map(kernel));
-    let names = names.chain(OURS.iter().map(|name| (*name).to_string()));
-    let off = (today == 0).then(|| "linux-6.18:max=0".to_string());
-    names.chain(off).filter_map(|name| PolicyDraft::parse(&name).ok()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_candidate_is_a_policy_and_occurs_once() {
-        for (today, plateau) in [(128 << 10, None), (4 << 20, Some(1 << 20)), (0, Some(128 << 10))] {
-            let all: Vec<String> = candidates(today, plateau).iter().map(ToString::to_string).collect();
-            let mut distinct = all.clone();
-            distinct.sort_unstable();
-            distinct.dedup();
-            assert_eq!(distinct.len(), all.len());
-            assert!(all.contains(&kernel(today)) && all[0] == "none", "{all:?}");
-            assert!(OURS.iter().all(|name| all.contains(&(*name).to_string())), "{all:?}");
-        }
-    }
 }

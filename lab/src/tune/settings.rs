@@ -25,8 +25,7 @@ pub(super) fn for_paste(tuned: &Tuned, asked: &TuneOptions) -> Vec<Setting> {
 
 fn kernel(tuned: &Tuned, path: Option<&Path>, asked: &TuneOptions) -> Option<Setting> {
     let gain = tuned.kernel.as_ref()?;
-    let bytes = max_of(&gain.what)?;
-    let kib = bytes / 1024;
+    let kib = gain.max_bytes? / 1024;
     let disk = path.and_then(crate::probe::disk_of);
     let file = match disk {
         Some(disk) => match disk.name {
@@ -66,12 +65,6 @@ fn reach(tuned: &Tuned, partial: bool) -> String {
     said
 }
 
-/// The value of `max` in the text of a policy.
-pub(super) fn max_of(policy: &str) -> Option<u64> {
-    let value = policy.split([':', ',']).find_map(|part| part.strip_prefix("max="))?;
-    foreread_core::units::parse_size(value).ok()
-}
-
 fn hint(tuned: &Tuned) -> Option<Setting> {
     let gain = tuned.hint.as_ref()?;
     let named: Vec<&str> = tuned.hint_files.iter().take(NAMED).map(String::as_str).collect();
@@ -90,7 +83,7 @@ fn ours(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
     let gain = tuned.policy.as_ref().filter(|gain| !gain.is_off())?;
     let source = path.map_or_else(|| "SOURCE".to_string(), |path| quoted(&path.to_string_lossy()));
     let policy = &gain.what;
-    let is_kernels = tuned.kernel.as_ref().is_some_and(|kernel| kernel.what == gain.what);
+    let is_kernels = tuned.kernel.as_ref() == Some(gain);
     let same =
         if is_kernels { "Gains as much as the kernel's setting above; use it if you cannot change that. " } else { "" };
     Some(Setting {
@@ -120,8 +113,6 @@ mod tests {
 
     #[test]
     fn values_and_paths_are_written_for_pasting() {
-        assert_eq!(max_of("linux-6.18:max=512K"), Some(512 << 10));
-        assert_eq!((max_of("linux-6.18:io=1M,max=2M"), max_of("none")), (Some(2 << 20), None));
         assert_eq!((quoted("/a/b.img").as_str(), quoted("it's").as_str()), ("/a/b.img", "'it'\\''s'"));
     }
 }

@@ -52,12 +52,12 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
 fn ways(tuned: &Tuned) -> Vec<(String, &Gain)> {
     let mut ways: Vec<(String, &Gain)> = Vec::new();
     ways.extend(tuned.kernel.as_ref().map(|gain| {
-        let max = super::settings::max_of(&gain.what).map_or_else(|| gain.what.clone(), size_in_words);
+        let max = gain.max_bytes.map_or_else(|| gain.what.clone(), size_in_words);
         (format!("Set the kernel's readahead to {max}"), gain)
     }));
     ways.extend(tuned.hint.as_ref().map(|gain| (format!("Call posix_fadvise({}) in the program", gain.what), gain)));
     // A policy of the kernel needs no foreread.
-    let more = |gain: &&Gain| tuned.kernel.as_ref().is_none_or(|kernel| kernel.what != gain.what) && !gain.is_off();
+    let more = |gain: &&Gain| tuned.kernel.as_ref() != Some(*gain) && !gain.is_off();
     ways.extend(tuned.policy.as_ref().filter(more).map(|gain| (format!("Use foreread with {}", gain.what), gain)));
     let least = ways.iter().map(|(_, gain)| gain.ratio).fold(f64::INFINITY, f64::min);
     ways.sort_by_key(|(_, gain)| gain.ratio > least * (1.0 + AS_GOOD));

@@ -1,0 +1,95 @@
+//! The policies that `tune` compares, and what each one is for the user: no readahead, a setting of the kernel, or a policy
+//! that only foreread runs.
+//!
+//! Example: `linux-6.18:max=2M` is the kernel with `read_ahead_kb` at 2048, so it can be pasted into `/sys`;
+//! `linux-6.18:max=2M,folios=on` has the same maximum, but large folios are no setting, so foreread has to run it.
+
+use foreread_core::policy::PolicyDraft;
+
+/// Maxima of the kernel that are tried, besides today's and the plateau of a probe: from less than usual to what the widest
+/// windows in use are.
+const MAXIMA: [u64; 5] = [32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20];
+
+/// Policies of ours that are tried beside the kernel's, each with the window that it ranks by.
+const OURS: [(&str, u64); 3] = [
+    ("rbd-plain", 512 << 10), // librbd's usual maximum
+    ("rbd-plain:trigger=2,max=2M", 2 << 20),
+    ("linux-6.18:max=2M,folios=on", 2 << 20),
+];
+
+/// What a candidate is for the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// No readahead at all.
+    NoReadahead,
+    /// A maximum of the kernel.
+    Kernel { max_bytes: u64 },
+    /// A policy that foreread runs, with its largest window.
+    Ours { window_bytes: u64 },
+}
+
+impl Choice {
+    /// Of candidates that are as good, the smallest window is taken.
+    pub(super) fn window_bytes(self) -> u64 {
+        match self {
+            Choice::NoReadahead => 0,
+            Choice::Kernel { max_bytes } => max_bytes,
+            Choice::Ours { window_bytes } => window_bytes,
+        }
+    }
+}
+
+/// A policy that is compared.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) policy: PolicyDraft,
+    pub(super) choice: Choice,
+}
+
+impl Candidate {
+    fn new(policy: &str, choice: Choice) -> Candidate {
+        let policy = PolicyDraft::parse(policy).unwrap_or_else(|error| unreachable!("{policy} is a policy: {error}"));
+        Candidate { policy, choice }
+    }
+
+    fn kernel(max_bytes: u64) -> Candidate {
+        Candidate::new(&kernel(max_bytes), Choice::Kernel { max_bytes })
+    }
+}
+
+/// The kernel's policy with this maximum.
+pub(super) fn kernel(max_bytes: u64) -> String {
+    format!("linux-6.18:max={}", crate::report::number::size(max_bytes))
+}
+
+/// None, today, the kernel with other maxima, ours.
+pub(super) fn all(today: u64, plateau: Option<u64>) -> Vec<Candidate> {
+    let mut maxima: Vec<u64> = MAXIMA.into_iter().chain(plateau).chain([today]).filter(|max| *max > 0).collect();
+    maxima.sort_unstable();
+    maxima.dedup();
+    let none = Candidate::new("none", Choice::NoReadahead);
+    let ours = OURS.map(|(name, window_bytes)| Candidate::new(name, Choice::Ours { window_bytes }));
+    let off = (today == 0).then(|| Candidate::kernel(0));
+    [none].into_iter().chain(maxima.into_iter().map(Candidate::kernel)).chain(ours).chain(off).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_candidate_is_a_policy_and_occurs_once() {
+        for (today, plateau) in [(128 << 10, None), (4 << 20, Some(1 << 20)), (0, Some(128 << 10))] {
+            let all = all(today, plateau);
+            let names: Vec<String> = all.iter().map(|candidate| candidate.policy.to_string()).collect();
+            let mut distinct = names.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            assert_eq!(distinct.len(), names.len());
+            assert!(names.contains(&kernel(today)) && names[0] == "none", "{names:?}");
+            assert!(OURS.iter().all(|(name, _)| names.contains(&(*name).to_string())), "{names:?}");
+            let kernels = all.iter().filter(|candidate| matches!(candidate.choice, Choice::Kernel { .. })).count();
+            assert_eq!(kernels, all.len() - 1 - OURS.len(), "large folios are no setting of the kernel");
+        }
+    }
+}
