@@ -1,4 +1,5 @@
-//! The notation `NAME:key=value,...` in which policies, workloads, device models and trace formats are written.
+//! The notation `NAME:key=value,...` in which policies, workloads, device models and trace formats are written, and the
+//! list `key=value,...` alone, as in a price.
 //!
 //! This file splits the text and checks its form; which names and keys exist, and what a value means, is for the caller.
 //! Spaces around names, keys and values are dropped, and so are empty parts.
@@ -28,21 +29,8 @@ impl Spec {
     /// # Errors
     /// A part after the colon is not `key=value`, or repeats a key.
     pub fn parse(text: &str) -> Result<Spec, NotationError> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let mut pairs: Vec<(String, String)> = Vec::new();
-        for part in rest.split(',').filter(|part| !part.trim().is_empty()) {
-            let error = |repeated| NotationError { text: text.to_string(), part: part.trim().to_string(), repeated };
-            let (key, value) = part.split_once('=').ok_or_else(|| error(false))?;
-            let (key, value) = (key.trim(), value.trim());
-            if key.is_empty() {
-                return Err(error(false));
-            }
-            if pairs.iter().any(|(k, _)| k == key) {
-                return Err(error(true));
-            }
-            pairs.push((key.to_string(), value.to_string()));
-        }
-        Ok(Spec { name: name.trim().to_string(), pairs })
+        let (name, list) = text.split_once(':').unwrap_or((text, ""));
+        Ok(Spec { name: name.trim().to_string(), pairs: split(list, text)? })
     }
 
     /// The value of a key, if it is written.
@@ -52,12 +40,38 @@ impl Spec {
     }
 }
 
+/// Splits `key=value,...`, a list without a name.
+///
+/// # Errors
+/// A part is not `key=value`, or repeats a key.
+pub fn pairs(text: &str) -> Result<Vec<(String, String)>, NotationError> {
+    split(text, text)
+}
+
+/// The pairs of `list`, which is a part of `text`.
+fn split(list: &str, text: &str) -> Result<Vec<(String, String)>, NotationError> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for part in list.split(',').filter(|part| !part.trim().is_empty()) {
+        let error = |repeated| NotationError { text: text.to_string(), part: part.trim().to_string(), repeated };
+        let (key, value) = part.split_once('=').ok_or_else(|| error(false))?;
+        let (key, value) = (key.trim(), value.trim());
+        if key.is_empty() {
+            return Err(error(false));
+        }
+        if pairs.iter().any(|(k, _)| k == key) {
+            return Err(error(true));
+        }
+        pairs.push((key.to_string(), value.to_string()));
+    }
+    Ok(pairs)
+}
+
 /// Why a text is not `NAME:key=value,...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotationError {
     /// The whole text.
     pub text: String,
-    /// The part after the colon that is wrong.
+    /// The part that is wrong.
     pub part: String,
     /// Its key was written before; otherwise the part is not `key=value`.
     pub repeated: bool,
@@ -96,6 +110,8 @@ mod tests {
         assert_eq!(parsed("name:a=x=y:z"), (name(), [pair("a", "x=y:z")].to_vec()), "a value may hold = and :");
         let spec = Spec::parse("name:a=,b=2").expect("the notation");
         assert_eq!((spec.get("a"), spec.get("b"), spec.get("c")), (Some(""), Some("2"), None));
+        assert_eq!(pairs("a=1, b = 2:3,"), Ok([pair("a", "1"), pair("b", "2:3")].to_vec()), "a list has no name");
+        assert_eq!(pairs("a=1,b").expect_err("no pair").to_string(), "'b' in 'a=1,b' is not key=value");
     }
 
     #[test]

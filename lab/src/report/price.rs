@@ -5,6 +5,7 @@
 //!
 //! Never: a currency but the US dollar, tiers, minimum charges or the price of storing.
 
+use foreread_core::notation;
 use serde::{Deserialize, Serialize};
 
 const REQUESTS_PER_UNIT: f64 = 1e6;
@@ -50,7 +51,7 @@ const LIST_PRICES: &[ListPrice] = &[
     },
 ];
 
-/// Why a price could not be read: what is wrong, and what could stand there.
+/// Why a price could not be read: what is wrong, and what can be written instead.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{what}; write requests=USD,gb=USD (a million requests, 10^9 bytes) or {known}")]
 pub struct PriceError {
@@ -74,30 +75,21 @@ impl Price {
         }
         let known = || LIST_PRICES.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
         let refuse = |what: String| PriceError { what, known: known() };
-        let (mut requests, mut gb) = (None, None);
-        for part in text.split(',').map(str::trim) {
-            let Some((key, value)) = part.split_once('=') else {
-                let what =
-                    if part.is_empty() { "nothing written".to_string() } else { format!("unknown name '{part}'") };
-                return Err(refuse(what));
-            };
-            let place = match key {
-                "requests" => &mut requests,
-                "gb" => &mut gb,
-                _ => return Err(refuse(format!("unknown key '{key}'"))),
-            };
-            if place.is_some() {
-                return Err(refuse(format!("'{key}' is given twice")));
-            }
-            let number = value.parse().ok().filter(|n: &f64| (0.0..=HIGHEST).contains(n) && n.is_sign_positive());
-            *place = Some(number.ok_or_else(|| refuse(format!("'{value}' is not a number from 0 to {HIGHEST:e}")))?);
+        if !text.contains('=') {
+            let is_empty = text.trim().is_empty();
+            return Err(refuse(if is_empty { "no price is given".into() } else { format!("unknown name '{text}'") }));
         }
-        Ok(Price {
-            name: text.to_string(),
-            usd_per_million_requests: requests.unwrap_or(0.0),
-            usd_per_gb: gb.unwrap_or(0.0),
-            origin: String::new(),
-        })
+        let (mut usd_per_million_requests, mut usd_per_gb) = (0.0, 0.0);
+        for (key, value) in notation::pairs(text).map_err(|error| refuse(error.to_string()))? {
+            let number = value.parse().ok().filter(|n: &f64| (0.0..=HIGHEST).contains(n) && n.is_sign_positive());
+            let number = number.ok_or_else(|| refuse(format!("'{value}' is not a number from 0 to {HIGHEST:e}")))?;
+            match key.as_str() {
+                "requests" => usd_per_million_requests = number,
+                "gb" => usd_per_gb = number,
+                _ => return Err(refuse(format!("unknown key '{key}'"))),
+            }
+        }
+        Ok(Price { name: text.to_string(), usd_per_million_requests, usd_per_gb, origin: String::new() })
     }
 
     /// What this many requests and bytes cost, in USD.
@@ -144,18 +136,18 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_is_known() {
         for (text, part) in [
-            ("", "nothing written"),
-            ("requests=1,", "nothing written"),
+            ("", "no price is given"),
+            ("requests=1,gb", "'gb' in 'requests=1,gb' is not key=value"),
             ("s3", "unknown name 's3'"),
             ("reqests=1", "unknown key 'reqests'"),
-            ("=1", "unknown key ''"),
+            ("=1", "'=1' in '=1' is not key=value"),
             ("requests=", "'' is not a number"),
             ("requests=-1", "'-1' is not a number"),
             ("requests=-0", "'-0' is not a number"),
             ("gb=NaN", "'NaN' is not a number"),
             ("gb=inf", "'inf' is not a number"),
             ("gb=1e300", "'1e300' is not a number"),
-            ("gb=1,gb=1", "'gb' is given twice"),
+            ("gb=1,gb=1", "'gb=1' in 'gb=1,gb=1' sets 'gb' a second time"),
         ] {
             let error = Price::parse(text).expect_err(text).to_string();
             assert!(error.contains(part) && error.contains("s3-2026-11, s3-internet-2026-11"), "{error}");
