@@ -87,32 +87,21 @@ pub struct Args {
     pub log: Option<LogLevel>,
 }
 
-/// The commands.
+/// The commands. The help of each is the comment of its arguments: a comment here would replace the long text of `--help`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measure readahead policies on a file, a disk or a model
     Compare(Box<CompareArgs>),
-    /// Show file by file what readahead did in a trace, and why
     Explain(Box<ExplainArgs>),
-    /// Record a program, measure its storage, advise settings
     Tune(Box<TuneArgs>),
-    /// Measure a storage, fit a model to it, advise settings
     Probe(ProbeArgs),
-    /// Record the reads of a program as a trace
     Record(RecordArgs),
-    /// Reproduce published tables beside the printed figures
     Reproduce(ReproduceArgs),
     #[cfg(feature = "nbd")]
-    /// Serve a source over NBD, with readahead and a cache
     Serve(ServeArgs),
     #[cfg(feature = "fuse")]
-    /// Mount a source as files, with readahead and a cache
     Mount(MountArgs),
-    /// Convert a trace of any known format to foreread's format
     Import(ImportArgs),
-    /// Write a trace in another format
     Export(ExportArgs),
-    /// Describe a trace, list the trace formats
     Trace(TraceArgs),
     /// List the policies: parameters, defaults, units, origin
     #[command(after_help = "\
@@ -121,7 +110,6 @@ Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 Example:
   foreread compare --policy linux-6.18:max=1M,rbd-plain:trigger=3,max=1M")]
     Policies(ListArgs),
-    /// List the device models: figures, origin, error
     Models(ModelsArgs),
     /// List the workloads: parameters, defaults, units, origin
     #[command(after_help = "\
@@ -130,16 +118,11 @@ Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 Example:
   foreread compare random:record=16K --on model:nvme")]
     Workloads(ListArgs),
-    /// Check foreread's decisions against the kernel's or librbd's
     Conform(ConformArgs),
-    /// Replay an event log on a fresh core, compare the actions
     ReplayLog(ReplayLogArgs),
-    /// Measure foreread itself
     Bench(BenchArgs),
-    /// Print a completion script for a shell
     #[command(hide = true)]
     Completions(CompletionsArgs),
-    /// Print the manual page, or write all of them
     #[command(hide = true)]
     Man(ManArgs),
 }

@@ -1,6 +1,6 @@
 //! The arguments of `foreread models`. Never: looks at a file or a registry.
 
-/// List the device models: what they are, origin, error
+/// List the device models: figures, origin, error
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

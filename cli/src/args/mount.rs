@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Mount a source as files, read-only, with readahead and a cache
+/// Mount a source as files, with readahead and a cache
 ///
-/// A folder is shown as it is, any other source as a folder with one file in it. Every open file has its own
+/// Files can only be read. A folder is shown as it is, any other source as a folder with one file in it. Every open file has its own
 /// readahead state; all share one cache. A file that changes becomes a new file: a process that has it open reads the version it
 /// opened, or gets an error, and the next open gets the new one (seen after --attr-ttl at the latest).
 ///
