@@ -26,13 +26,14 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     if let Some(text) = &args.vary {
         let files = Files { json, svg: args.svg.as_deref(), html: args.html.as_deref() };
-        return vary::run(text, &plan, &files);
+        return vary::run(text, &plan, &files, args.details);
     }
     let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
     out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref())])?;
     let (tables, printed) = {
         let words = json != Some(JsonTo::Stdout);
-        let mut printing = Printing { bar: Bar::new(), words, price: args.price.as_deref(), printed: Ok(()) };
+        let style = table::Style { bold: out::may_style(), details: args.details };
+        let mut printing = Printing { bar: Bar::new(), words, style, price: args.price.as_deref(), printed: Ok(()) };
         (measure(&plan, &mut printing)?, printing.printed)
     };
     printed?;
@@ -48,6 +49,7 @@ struct Printing<'a> {
     bar: Bar,
     /// Whether stdout is for words.
     words: bool,
+    style: table::Style,
     price: Option<&'a Price>,
     /// The first error there was in it.
     printed: Result<(), Fail>,
@@ -65,7 +67,7 @@ impl Progress for Printing<'_> {
     fn measured(&mut self, table: &Table) {
         if self.words && self.printed.is_ok() {
             let report = Report::of(table).priced(self.price);
-            let text = in_words(&report, table::Style { bold: out::may_style() });
+            let text = in_words(&report, self.style);
             self.printed = self.bar.aside(|| out::print(text));
         }
     }
@@ -205,6 +207,6 @@ mod tests {
         assert!(places.is_sorted(), "{places:?}");
         assert_eq!(text.matches("For all: ").count(), 2);
         assert!(text.ends_with('\n') && !text.contains('\u{1b}'));
-        assert!(in_words(&reports[0], table::Style { bold: true }).contains('\u{1b}'));
+        assert!(in_words(&reports[0], table::Style { bold: true, ..table::Style::default() }).contains('\u{1b}'));
     }
 }

@@ -24,7 +24,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
         let mut bar = Bar::new();
         explain::explain(&asked, &mut bar).map_err(broken)?
     };
-    let view = View { file: args.file.clone(), rows: args.limit as usize };
+    let view = View { file: args.file.clone(), rows: args.limit as usize, details: args.details };
     if let Some(pattern) = view.file.as_ref().filter(|_| !explained.files.iter().any(|f| view.shows(&f.name))) {
         let remedy = "a part of a name, with * for any text ('foreread trace info TRACE' lists files)";
         return Err(Fail::input("no file of the trace has such a name", format!("--file '{pattern}'"), remedy));

@@ -63,7 +63,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         tune::tune(&asked, &mut bar).map_err(broken)?
     };
     if json != Some(JsonTo::Stdout) {
-        out::print(tune::render(&tuned, Style { bold: out::may_style() }))?;
+        out::print(tune::render(&tuned, Style { bold: out::may_style(), details: args.details }))?;
     }
     if let Some(to) = json {
         let text = serde_json::to_string_pretty(&tuned).expect("a struct of numbers and strings can always be written");

@@ -13,7 +13,7 @@ use foreread_lab::report::page;
 use std::ffi::OsStr;
 
 /// Measures, prints and draws.
-pub fn run(text: &str, plan: &ComparePlan, files: &Files<'_>) -> Result<(), Fail> {
+pub fn run(text: &str, plan: &ComparePlan, files: &Files<'_>, details: bool) -> Result<(), Fail> {
     let asked = Vary::parse(text, plan).map_err(refused)?;
     let writable = |option, path: Option<&OsStr>| path.map(|path| out::writable(option, path)).transpose();
     let (svg, html) = (writable("svg", files.svg)?, writable("html", files.html)?);
@@ -24,7 +24,7 @@ pub fn run(text: &str, plan: &ComparePlan, files: &Files<'_>) -> Result<(), Fail
         vary::run(&asked, &mut bar).map_err(refused)?
     };
     if json != Some(&JsonTo::Stdout) {
-        out::print(series.render())?;
+        out::print(series.render(details))?;
     }
     json.map_or(Ok(()), |to| to.write(&series.to_json()))?;
     svg.map_or(Ok(()), |path| out::write("svg", &path, &series.to_svg()))?;

@@ -218,7 +218,7 @@ fn decisions_are_counted_by_pattern() {
     assert_eq!((of("/b/wanted"), of("/b/wanted").hint), (only("hint", 1), 1));
     let all = explained.total.decisions;
     assert_eq!((all.initial, all.random, all.hint, all.all), (2, 50, 1, 53 + seq.subsequent));
-    let text = render(&explained, &View { file: None, rows: 12 });
+    let text = render(&explained, &View { rows: 12, details: true, ..View::default() });
     let line = format!(
         "Decisions by pattern: 2 initial, {} subsequent, 1 hint, 50 random; {} in all.",
         seq.subsequent, all.all
@@ -236,7 +236,7 @@ fn what_the_recorded_system_did_is_said() {
     let explained = under(&plan(&[("/data/file", 4 << 20)], records), "linux-6.18", &[]);
     let recorded = explained.recorded.as_ref().expect("two records of it");
     assert_eq!((recorded.ra_ops, recorded.ra_bytes, recorded.wanted_bytes), (2, 8 * PAGE, 3 * PAGE));
-    let text = render(&explained, &View { file: None, rows: 12 });
+    let text = render(&explained, &View { rows: 12, details: true, ..View::default() });
     assert!(text.contains("The recorded system itself read ahead 2 times"), "{text}");
     assert_eq!(under(&pages(0..9), "none", &[]).recorded, None);
 }
@@ -260,10 +260,13 @@ fn others_are_measured_and_the_verdict_is_one_sentence() {
 #[test]
 fn the_text_fits_and_hides_nothing_from_the_sums() {
     let explained = under(&mixed(), "linux-6.18", &["none"]);
-    let all = render(&explained, &View { file: None, rows: 12 });
+    let all = render(&explained, &View { rows: 12, details: true, ..View::default() });
     assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
     assert!(all.lines().count() < 50, "{} lines", all.lines().count());
-    let one = render(&explained, &View { file: Some("/b/".to_string()), rows: 1 });
+    let plain = render(&explained, &View { rows: 12, ..View::default() });
+    assert!(all.contains("Statistics: paired t tests") && all.contains("95 %"), "{all}");
+    assert!(!plain.contains("Statistics") && !plain.contains("95 %"), "{plain}");
+    let one = render(&explained, &View { file: Some("/b/".to_string()), rows: 1, ..View::default() });
     assert!(one.contains("1 more") && one.contains("2 not asked for") && !one.contains("/a/seq ("), "{one}");
     let line = |text: &str| {
         text.lines().find(|l| l.starts_with("all ")).expect("a sum").split_whitespace().collect::<String>()

@@ -41,7 +41,7 @@ fn a_parameter_of_the_workload() {
     }
     // What the sweep is for: one state for each open description cannot follow eight streams.
     let ratio = |value: usize, row: usize| got.reports[value].rows[row].ratio_to_none.expect("measured");
-    assert!(ratio(0, 1) < 0.3 && ratio(1, 1) > 0.9 && ratio(1, 2) < 0.3, "{}", got.render());
+    assert!(ratio(0, 1) < 0.3 && ratio(1, 1) > 0.9 && ratio(1, 2) < 0.3, "{}", got.render(false));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_parameter_of_the_policies_that_have_it() {
     let policies = names.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect();
     assert_eq!(got.reports[1], alone(&ComparePlan { policies, ..plan.clone() }));
     let time = |value: usize, row: usize| got.reports[value].rows[row].time_s.as_ref().expect("measured").mean;
-    assert!(time(1, 0) < time(0, 0) / 2.0, "larger windows, fewer of the disk's 8 ms: {}", got.render());
+    assert!(time(1, 0) < time(0, 0) / 2.0, "larger windows, fewer of the disk's 8 ms: {}", got.render(false));
     assert_eq!(time(0, 1), time(1, 1));
 }
 
@@ -77,7 +77,7 @@ fn the_cache() {
     assert_eq!((sizes, got.vary.bytes), (vec![16 << 20, 1 << 20], true));
     assert_eq!(got.reports[1], alone(&ComparePlan { cache_bytes: Some(1 << 20), ..plan }));
     let overfetch = |value: usize| got.reports[value].rows[1].overfetch.expect("demand");
-    assert!(overfetch(1) > overfetch(0), "64 windows do not fit in 1 MiB: {}", got.render());
+    assert!(overfetch(1) > overfetch(0), "64 windows do not fit in 1 MiB: {}", got.render(false));
 }
 
 /// On a file the kernel's row comes last, without bytes of ours.

@@ -26,7 +26,7 @@ pub enum ReplayMode {
 ///
 /// Without arguments it makes a scratch file, removes it again, and runs four workloads on it and on two models.
 /// The runs are paired and interleaved: run i of every policy has the same reads and, on a model, the same random numbers.
-/// A policy is called the fastest only if the difference is statistically significant (paired t tests, Holm's correction).
+/// A policy is called the fastest only if the difference is more than noise; --details shows how that was tested.
 ///
 /// On a file the storage is read past the page cache (O_DIRECT), and a row 'kernel' reads the same through it, at
 /// the device's own read_ahead_kb, with the file's pages dropped before each run.
@@ -120,11 +120,16 @@ pub struct CompareArgs {
     /// Prints a row for each value and a column for each policy, with the fastest of each row marked.
     #[arg(long, value_name = "KEY=V,...")]
     pub vary: Option<String>,
+    /// Print how differences were tested
+    ///
+    /// A line below the table: the test, its correction, how many pairs of rows, and the level.
+    #[arg(long)]
+    pub details: bool,
     /// Draw the results of --vary to this file
     ///
     /// Throughput with 95 % intervals and bytes from the source over the values, as an SVG picture that needs nothing
     /// else. An existing file is replaced when the picture is complete.
-    #[arg(long, value_name = "FILE", requires = "vary")]
+    #[arg(long, value_name = "FILE", requires = "vary", hide_short_help = true)]
     pub svg: Option<OsString>,
     /// Write a page with charts to this file
     ///

@@ -49,7 +49,9 @@ pub struct ExplainArgs {
     /// All files are replayed and count in the sums. To replay only some, use --only.
     #[arg(long, value_name = "PATTERN")]
     pub file: Option<String>,
-    /// Rows of the table of files, the longest stall first
+    /// Rows of the table of files
+    ///
+    /// The file with the longest stall comes first.
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
     /// Size of the cache, such as 64M
@@ -63,6 +65,11 @@ pub struct ExplainArgs {
     /// Seed of the run
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     pub seed: u64,
+    /// Print intervals, and how differences were tested
+    ///
+    /// In the table of the other policies: the 95 % interval of each ratio, and a line with the test and its correction.
+    #[arg(long)]
+    pub details: bool,
     /// Write JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.explain/1, with every file and stream whatever --file and --limit show. With '-' the JSON takes the

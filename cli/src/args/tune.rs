@@ -34,7 +34,7 @@ pub struct TuneArgs {
     /// Its children are recorded too.
     #[arg(long, value_name = "N", conflicts_with = "command")]
     pub pid: Option<u32>,
-    /// Its storage: PATH, model:NAME [default: found by the trace]
+    /// Storage: PATH, model:NAME [default: found by the trace]
     ///
     /// A file or block device is probed; its reads bypass the page cache. A model is taken as it is, also model:FILE.toml.
     /// By default the disk that the reads of the trace took longest on: the file there that most was read of, or the disk
@@ -58,6 +58,11 @@ pub struct TuneArgs {
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     pub seed: u64,
+    /// Print how differences were tested
+    ///
+    /// A line below the table: the test, its correction, how many pairs of rows, and the level.
+    #[arg(long)]
+    pub details: bool,
     /// Write JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.tune/1. With '-' the JSON takes the place of the text.

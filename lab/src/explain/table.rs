@@ -9,6 +9,7 @@ use crate::replay::Mode;
 use crate::report::number::{self, TIE, count, cut, or_dash, percent, printable, three, wrap};
 use crate::report::{RowKind, width};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
+use foreread_sim::stats::ALPHA;
 
 /// Files whose streams are shown, and streams of each.
 const WORST_FILES: usize = 3;
@@ -23,6 +24,8 @@ pub struct View {
     pub file: Option<String>,
     /// Rows of the table of files, and files whose streams are shown where that is fewer than usual.
     pub rows: usize,
+    /// Show intervals, and how differences were tested.
+    pub details: bool,
 }
 
 impl View {
@@ -59,7 +62,7 @@ pub fn render(explained: &Explained, view: &View) -> String {
     told.for_each(|file| lines.extend(streams(file)));
     lines.extend(recorded(explained));
     if !explained.others.is_empty() {
-        lines.extend(others(explained));
+        lines.extend(others(explained, view.details));
         lines.push(String::new());
     }
     for note in &explained.notes {
@@ -267,13 +270,16 @@ fn recorded(explained: &Explained) -> Vec<String> {
     lines
 }
 
-fn others(explained: &Explained) -> Vec<String> {
+/// The column of [`others`] with the interval of the ratio.
+const INTERVAL: usize = 3;
+
+fn others(explained: &Explained, details: bool) -> Vec<String> {
     let by = if explained.mode.as_deref().and_then(Mode::of_json) == Some(Mode::Open) { "wait\ns" } else { "time\ns" };
-    let header = ["\n  policy", by, "to\nthis", "\n95 %", "stall\ns", "read\nMB", "RA\nMB", "un-\nused"];
+    let mut header = vec!["\n  policy", by, "to\nthis", "\n95 %", "stall\ns", "read\nMB", "RA\nMB", "un-\nused"];
     let rows = explained.others.iter().map(|o| {
         let mark = if o.explained { "* " } else { "  " };
         let interval = o.ratio_ci95.filter(|_| !o.explained);
-        vec![
+        let mut cells = vec![
             format!("{mark}{}", o.policy),
             or_dash(o.time_s, |s| number::span_s(s, None)),
             or_dash(o.ratio, number::times),
@@ -282,11 +288,26 @@ fn others(explained: &Explained) -> Vec<String> {
             or_dash(o.source_bytes, mb),
             or_dash(o.ra_bytes, mb),
             or_dash(o.in_vain_bytes, mb),
-        ]
+        ];
+        if !details {
+            cells.remove(INTERVAL);
+        }
+        cells
     });
     let mut lines =
         vec![format!("The same reads under other policies ({} runs of each, * is this one):", explained.other_runs)];
-    lines.extend(grid(&header, &[0], rows.collect()));
+    let rows: Vec<Vec<String>> = rows.collect();
+    if !details {
+        header.remove(INTERVAL);
+    }
+    lines.extend(grid(&header, &[0], rows));
+    if details && explained.others.iter().any(|o| o.differs.is_some()) {
+        let text = format!(
+            "Statistics: paired t tests of the runs, Holm's correction over all pairs of rows, alpha {ALPHA}. 95 %: \
+             interval of the ratio, by bootstrap over the pairs of runs."
+        );
+        lines.extend(wrap(&text, width::columns()));
+    }
     if explained.others.iter().any(|o| o.kind == RowKind::Kernel) {
         lines.push("kernel: through the page cache, at the device's read_ahead_kb; it has no counters.".to_string());
     }
@@ -319,7 +340,7 @@ mod tests {
     fn names_are_picked_by_their_parts() {
         assert!(contains("/usr/lib/a.so", "lib") && contains("/usr/lib/a.so", "usr*.so"));
         assert!(!contains("/usr/lib/a.so", "so*lib") && contains("x", ""));
-        let view = View { file: Some("*.so".to_string()), rows: 3 };
+        let view = View { file: Some("*.so".to_string()), rows: 3, ..View::default() };
         assert!(view.shows("a.so.1") && !view.shows("a.py") && View::default().shows(""));
         assert_eq!(tail("short"), "short");
         assert_eq!(tail(&"x".repeat(40)).chars().count(), NAME_WIDTH);

@@ -184,11 +184,10 @@ impl<'a> SourceTables<'a> {
             );
         }
         format!(
-            "Leave readahead off (none) for {workloads} on {}: no policy differs significantly from it (all are \
-             within {} %, corrected alpha {}).",
+            "Leave readahead off (none) for {workloads} on {}: no policy differs from it by more than noise (all are \
+             within {} %).",
             self.source,
-            (spread * 100.0).ceil().max(1.0),
-            self.reports[0].alpha
+            (spread * 100.0).ceil().max(1.0)
         )
     }
 
@@ -402,8 +401,8 @@ mod tests {
         );
         assert_eq!(
             advice(&[noise]),
-            "Leave readahead off (none) for random on model:rbd: no policy differs significantly from it (all are \
-             within 5 %, corrected alpha 0.05). No policy took significantly longer than none or read more than 1.1 \
+            "Leave readahead off (none) for random on model:rbd: no policy differs from it by more than noise (all are \
+             within 5 %). No policy took significantly longer than none or read more than 1.1 \
              times the bytes asked for."
         );
     }

@@ -75,9 +75,9 @@ impl Series {
     }
 
     /// The series as text, at most [`width::columns`] wide: a title, a row of times and a row of bytes for each value, a legend,
-    /// the notes. Ends with a newline.
+    /// the notes; with `details` how the marks were found. Ends with a newline.
     #[must_use]
-    pub fn render(&self) -> String {
+    pub fn render(&self, details: bool) -> String {
         let mut lines = number::wrap(&format!("{}: {}", self.title(), self.how()), width::columns());
         lines.push(String::new());
         lines.extend(self.block(&["s", "ratio", "MB/s"], times));
@@ -90,7 +90,8 @@ impl Series {
             .push("s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.".into());
         lines.push("read ampl.: read amplification, bytes read / distinct bytes asked for.".into());
         lines.extend(self.notes().iter().flat_map(|note| number::wrap(&format!("Note: {note}."), width::columns())));
-        lines.extend(self.statistics().iter().flat_map(|line| number::wrap(line, width::columns())));
+        let statistics = self.statistics().filter(|_| details);
+        lines.extend(statistics.iter().flat_map(|line| number::wrap(line, width::columns())));
         lines.join("\n") + "\n"
     }
 
@@ -163,7 +164,7 @@ impl Series {
         }
     }
 
-    /// How the marks were found: the last line, for the readers that check it.
+    /// How the marks were found, for the readers that check it.
     fn statistics(&self) -> Option<String> {
         let (most, report) = (self.tests(), self.reports.first()?);
         let pairs = if most == 1 { "1 pair".to_string() } else { format!("{most} pairs") };
@@ -322,8 +323,10 @@ read ampl.: read amplification, bytes read / distinct bytes asked for.
 Note: cache=1M: The cache was small.
 Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row, alpha 0.05.
 ";
-        let got = series().render();
+        let got = series().render(true);
         assert_eq!(got, want, "\n{got}");
+        let plain = series().render(false);
+        assert!(want.starts_with(&plain) && !plain.contains("Statistics"), "{plain}");
     }
 
     #[test]
@@ -337,7 +340,7 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         table.notes = (0..7).map(|i| format!("note {i}")).collect();
         let mut other = table.clone();
         other.notes = vec!["note 3".to_string()];
-        let text = of(&[table, other], &[1, u64::MAX]).render();
+        let text = of(&[table, other], &[1, u64::MAX]).render(true);
         for line in text.lines() {
             assert!(line.chars().count() <= width::DEFAULT, "{} columns: {line}", line.chars().count());
         }
@@ -386,7 +389,7 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         let mut table = samples::table("w", "s", vec![samples::runs("kernel", &[2.0], 0, 0, 0)]);
         table.policies[0].runs[0].kernel = true;
         let series = of(&[table.clone(), table], &[1, 2]);
-        let text = series.render();
+        let text = series.render(false);
         assert!(text.contains("   1  2.000     - 2.05\n") && text.contains("   1        -          -\n"), "{text}");
         assert!(text.contains("\nNothing is marked: no test was possible.\n"), "{text}");
         let svg = series.to_svg();

@@ -20,6 +20,8 @@ const LEFT_OUT_FIRST: [usize; 11] = [4, 6, 5, 9, 11, 7, 10, 12, 8, 3, 2];
 pub struct Style {
     /// Print the best row in bold.
     pub bold: bool,
+    /// Print how the marks were found: tests, correction, pairs.
+    pub details: bool,
 }
 
 const HEADER: [&str; 13] = [
@@ -41,7 +43,7 @@ const HEADER: [&str; 13] = [
 /// Which column gives way to money where there are prices: throughput, which is the size over the time. JSON has both.
 const MONEY_AT: usize = 3;
 
-/// The report as text: a title, the table, the legend, the limits, the notes. Ends with a newline.
+/// The report as text: a title, the table, the legend, the limits, the notes, with details the tests. Ends with a newline.
 #[must_use]
 pub fn render(report: &Report, style: Style) -> String {
     render_in(report, style, width::columns())
@@ -62,7 +64,8 @@ fn render_in(report: &Report, style: Style, width: usize) -> String {
     for note in &report.notes {
         lines.extend(number::wrap(&format!("Note: {note}."), width));
     }
-    lines.extend(statistics(report).iter().flat_map(|line| number::wrap(line, width)));
+    let statistics = statistics(report).filter(|_| style.details);
+    lines.extend(statistics.iter().flat_map(|line| number::wrap(line, width)));
     lines.join("\n") + "\n"
 }
 
@@ -226,7 +229,7 @@ fn legend(report: &Report) -> Vec<String> {
     ]
 }
 
-/// How the marks were found: the last line, for the readers that check it.
+/// How the marks were found, for the readers that check it.
 fn statistics(report: &Report) -> Option<String> {
     let tests = report.comparisons.iter().filter(|c| c.p_value.is_some()).count();
     let pairs = if tests == 1 { "1 pair".to_string() } else { format!("{tests} pairs") };
@@ -286,17 +289,19 @@ boot-ide on model:rbd (0.690 ms a read, 62.5 MB/s): 5 runs, cache 64M, page 4K, 
 * fastest. MB = 10^6 bytes.
 time: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes.
 read ampl.: read amplification, bytes read from the source / distinct bytes asked for.
-Statistics: paired t tests of the runs, Holm's correction over 3 pairs, alpha 0.05.
 ";
         let got = plain(&samples::boot());
         assert_eq!(got, want, "\n{got}");
+        let tests = "Statistics: paired t tests of the runs, Holm's correction over 3 pairs, alpha 0.05.\n";
+        let detailed = render(&Report::of(&samples::boot()), Style { details: true, ..Style::default() });
+        assert_eq!(detailed, want.to_string() + tests, "\n{detailed}");
     }
 
     #[test]
     fn a_tie_is_shown_as_one_and_nothing_is_bold() {
         let mut table = samples::boot();
         table.policies[1] = samples::runs("linux-6.18", &[11.2, 11.6, 11.3, 11.5, 11.4], 0, 0, 4_096_000);
-        let text = render(&Report::of(&table), Style { bold: true });
+        let text = render(&Report::of(&table), Style { bold: true, ..Style::default() });
         assert!(
             text.contains("\n= linux-6.18 ")
                 && text.contains("\n= rbd-plain ")
@@ -312,13 +317,13 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs, alpha 0.
         table.policies[1].policy = "linux-6.18:max=1M,second=8K".to_string();
         table.policies[2].policy =
             "rbd-plain:trigger=3,max=1M,min=128K,disable-after=50M,page=512,object=4M".to_string();
-        let text = render(&Report::of(&table), Style { bold: true });
+        let text = render(&Report::of(&table), Style { bold: true, ..Style::default() });
         let bold: Vec<&str> = text.lines().filter(|l| l.contains('\x1b')).collect();
         assert_eq!(bold.len(), 3, "{text}");
         assert!(text.lines().any(|l| l.starts_with("  linux-6.18:max=1M,second=8K ")), "there is room for it: {text}");
         assert!(bold[0].starts_with("\x1b[1m* rbd-plain:") && bold[1].contains("disable-after=50M,"), "{text}");
         assert!(bold.iter().all(|l| l.ends_with("\x1b[0m")), "{text}");
-        assert!(!render(&Report::of(&table), Style { bold: false }).contains('\x1b'));
+        assert!(!render(&Report::of(&table), Style::default()).contains('\x1b'));
     }
 
     #[test]
