@@ -1,7 +1,7 @@
 //! The truth check: the same workloads and policies on the real source and on the model that was fitted to it.
 //!
 //! ```text
-//!   compare on FILE ────► report ──┐  pairs that differ significantly, measured
+//!   compare on FILE ────► report ──┐  pairs that differ by more than noise, measured
 //!                                  ├─► ranked alike? by how much are the times off?
 //!   compare on model: ──► report ──┘
 //! ```
@@ -12,7 +12,7 @@
 
 use super::settings;
 use crate::compare::{self, CompareError, CompareOn, ComparePlan};
-use crate::report::{Progress, Report};
+use crate::report::{Progress, Report, number, width};
 use foreread_core::policy::PolicyDraft;
 use foreread_sim::device::custom;
 use serde::{Deserialize, Serialize};
@@ -181,30 +181,45 @@ impl Verified {
     #[must_use]
     pub fn render(&self) -> String {
         let ms = |s: f64| format!("{:.1}", s * 1e3);
-        let mut text = format!("{} and {}, median times in ms:\n\n", self.source, self.model);
+        let mut text = number::wrap(&self.verdict(), width::columns()).join("\n") + "\n\n";
+        text += &format!("{} and {}, median times in ms:\n\n", self.source, self.model);
         text += &format!("{:<13}{:<22}{:>11}{:>11}{:>8}\n", "workload", "policy", "measured", "simulated", "error");
         for row in &self.rows {
-            let policy = crate::report::number::cut(&row.policy, 21);
+            let policy = number::cut(&row.policy, 21);
             let (m, s) = (ms(row.measured_s), ms(row.simulated_s));
             text += &format!("{:<13}{policy:<22}{m:>11}{s:>11}{:>+7.0}%\n", row.workload, row.error * 100.0);
         }
-        text += "\nPairs that differ significantly, slower / faster:\n\n";
+        if !self.pairs.is_empty() {
+            text += "\nPairs that differ by more than noise, time of the slower / time of the faster:\n\n";
+        }
         for pair in &self.pairs {
             let word = if pair.agrees { "agree" } else { "DISAGREE" };
-            let names = crate::report::number::cut(&format!("{} < {}", pair.faster, pair.slower), 37);
+            let names = number::cut(&format!("{} < {}", pair.faster, pair.slower), 37);
             let (m, s) = (pair.measured_ratio, pair.simulated_ratio);
             text += &format!("{:<13}{names:<38}{m:>8.2}{s:>8.2}  {word}\n", pair.workload);
         }
-        let percent = |part: Option<f64>| part.map_or("-".to_string(), |p| format!("{:.0} %", p * 100.0));
-        let alike = self.pairs.iter().filter(|p| p.agrees).count();
-        text += &format!(
-            "\n{alike} of {} pairs ranked alike, {} undecided; times {} off in the median, {} at worst\n",
-            self.pairs.len(),
-            self.undecided,
-            percent(self.median_error),
-            percent(self.worst_error)
-        );
         text
+    }
+
+    /// Whether the model can be used to choose a policy, and how far off its times are.
+    fn verdict(&self) -> String {
+        let (alike, all) = (self.pairs.iter().filter(|pair| pair.agrees).count(), self.pairs.len());
+        let ranks = match (alike, all) {
+            (_, 0) => {
+                "No two policies differ on this storage by more than noise, so the model's ranking was not checked."
+                    .into()
+            }
+            (alike, all) if alike == all => {
+                format!("The model ranks policies as the storage does: {alike} of {all} pairs agree.")
+            }
+            (alike, all) => format!(
+                "The model ranks some policies wrongly: {alike} of {all} pairs agree. Do not choose a policy by it."
+            ),
+        };
+        let close = if self.undecided == 1 { "1 pair was".into() } else { format!("{} pairs were", self.undecided) };
+        let percent = |part: Option<f64>| part.map_or("-".to_string(), |p| format!("{:.0} %", p * 100.0));
+        let (median, worst) = (percent(self.median_error), percent(self.worst_error));
+        format!("{ranks} Its times are {median} off in the median, {worst} at worst; {close} too close to compare.")
     }
 }
 
@@ -249,6 +264,7 @@ mod tests {
         let good = report("model:y", &[("none", 5.0), ("rbd-plain", 2.5), ("linux-6.18", 2.0)]);
         let checked = compared(std::slice::from_ref(&real), &[good]);
         assert!(checked.agrees, "{checked:?}");
+        assert!(checked.render().starts_with("The model ranks policies as the storage does: 2 of 2 pairs agree."));
         assert_eq!((checked.pairs.len(), checked.undecided, checked.rows.len()), (2, 1, 3));
         assert!((checked.worst_error.expect("rows") - 0.25).abs() < 1e-9);
         let bad = report("model:y", &[("none", 5.0), ("rbd-plain", 5.1), ("linux-6.18", 2.0)]);
@@ -256,6 +272,8 @@ mod tests {
         assert!(!checked.agrees);
         let pair = checked.pairs.iter().find(|p| !p.agrees).expect("one");
         assert_eq!((pair.faster.as_str(), pair.slower.as_str()), ("rbd-plain", "none"));
-        assert!(checked.render().contains("DISAGREE") && checked.render().contains("1 of 2 pairs"));
+        let text = checked.render();
+        assert!(text.starts_with("The model ranks some policies wrongly: 1 of 2 pairs agree."), "{text}");
+        assert!(text.contains("DISAGREE"), "{text}");
     }
 }
