@@ -16,7 +16,7 @@ use std::path::Path;
 const SEQUENCES: u64 = 200;
 const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
 
-/// Checks and prints `decisions N divergences M`; a divergence is a failed check, and the first one is printed.
+/// Checks, prints the verdict and `decisions N divergences M`; a divergence is a failed check, and the first one is printed.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     match args.what {
         ConformWhat::Linux if args.cluster.is_some() || args.sequences.is_some() => {
@@ -63,7 +63,12 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
     if verdict.operations == 0 {
         return Err(Fail::input("nothing to check", format!("{place} has no operation"), "record something first"));
     }
-    out::print(format!("decisions {} divergences {}\n", verdict.decisions, verdict.divergences))?;
+    let said = match (verdict.divergences, verdict.pressure_differences) {
+        (0, 0) => "The policy linux-6.18 does what the recorded kernel did.",
+        (0, _) => "No verdict: the recorded kernel was short of memory.",
+        _ => "The policy linux-6.18 differs from the recorded kernel.",
+    };
+    out::print(format!("{said}\ndecisions {} divergences {}\n", verdict.decisions, verdict.divergences))?;
     let Verdict { first, first_under_pressure, pressure_differences, .. } = verdict;
     conform_live::judge(
         first.map(|first| format!("{place}: {first}")),
@@ -113,6 +118,9 @@ fn on_cluster(args: &ConformArgs, conf: &Path, ceph: foreread_lab::conform::rbd:
         all.first = all.first.or(found.first);
     }
     let Verdict { decisions, divergences, reads, first } = all;
-    out::print(format!("decisions {decisions} divergences {divergences} (reads {reads})\n"))?;
+    let said = if divergences == 0 { "does what librbd does" } else { "differs from librbd" };
+    out::print(format!(
+        "The policy rbd-aligned {said}.\ndecisions {decisions} divergences {divergences} (reads {reads})\n"
+    ))?;
     first.map_or(Ok(()), |first| Err(Fail::Check(first)))
 }

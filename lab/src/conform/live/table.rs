@@ -26,7 +26,7 @@ const NO_DECISIONS: &str =
 const NO_EVENTS: &str =
     "\nNot compared, for lack of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.\n";
 
-/// The table with its sums, a line for each first difference, and what was left out.
+/// The verdict, the table with its sums, each first difference, and what was left out.
 #[must_use]
 pub fn table(kernel: &str, seed: u64, checked: &Checked) -> String {
     let Checked { cells, left_out } = checked;
@@ -53,7 +53,7 @@ pub fn table(kernel: &str, seed: u64, checked: &Checked) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut text = format!("Linux {kernel} beside linux-6.18, seed {seed}\n\n");
+    let mut text = format!("{}\n\nLinux {kernel} and the policy linux-6.18, seed {seed}:\n\n", verdict(cells));
     grid.to_string().lines().for_each(|line| text.extend([line.trim_end(), "\n"]));
     for one in cells {
         for (first, pressure) in [(&one.first, ""), (&one.first_under_pressure, ", under memory pressure")] {
@@ -73,6 +73,19 @@ pub fn table(kernel: &str, seed: u64, checked: &Checked) -> String {
         let _ = writeln!(text, "\nLeft out: {why}.");
     }
     text
+}
+
+/// Whether they agree.
+fn verdict(cells: &[CellOutcome]) -> String {
+    let operations: u64 = cells.iter().map(|one| one.operations).sum();
+    let differ = cells.iter().filter(|one| one.first.is_some()).count();
+    if differ > 0 {
+        return format!("The policy linux-6.18 differs from this kernel in {differ} of {} cells.", cells.len());
+    }
+    if cells.iter().any(|one| one.pressure_differences > 0) {
+        return "No verdict: the kernel was short of memory. Repeat the check with more memory free.".to_string();
+    }
+    format!("The policy linux-6.18 does what this kernel does: {operations} operations without a difference.")
 }
 
 fn row(one: &CellOutcome) -> [String; 9] {
