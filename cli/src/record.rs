@@ -158,9 +158,15 @@ impl Told {
 
     fn in_words(&self, bytes: u64, args: &RecordArgs) -> String {
         let c = &self.counts;
-        let mut text = format!("{}: {}\n", self.out.display(), size_of(bytes));
+        let mut text = String::new();
+        if self.lost > 0 {
+            let buffer = size_of(args.buffer);
+            text.push_str(&format!("events were lost, so the trace has gaps: use a --buffer larger than {buffer}\n"));
+        }
         text.push_str(&format!(
-            "  {} reads of {} files ({}), {} faults, {} hints, {} writes in {:.3} s\n",
+            "{} ({}) has {} reads of {} files ({}), {} faults, {} hints, {} writes in {:.3} s\n",
+            self.out.display(),
+            size_of(bytes),
             count(c.reads),
             count(self.files),
             size_of(c.read_bytes),
@@ -169,21 +175,17 @@ impl Told {
             count(c.writes),
             self.spent.seconds
         ));
+        text.push_str(&format!("next: foreread compare {} --on model:nvme\n", self.out.display()));
+        self.notes.iter().for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
         let (events, size) = (count(self.events), size_of(self.event_bytes));
         let Spent { seconds, event_ns, drain_cpu_seconds } = self.spent;
-        text.push_str(&format!("  {events} events ({size}), {} lost; ", count(self.lost)));
+        text.push_str(&format!("cost: {events} events ({size}), {} lost; ", count(self.lost)));
         if let Some(event_ns) = event_ns {
             let cost = self.events as f64 * event_ns / 1e9;
             let share = cost / seconds * 100.0;
-            text.push_str(&format!("at {event_ns:.0} ns each they cost {:.1} ms ({share:.1} %), ", cost * 1e3));
+            text.push_str(&format!("they took {:.1} ms at {event_ns:.0} ns each ({share:.1} %), ", cost * 1e3));
         }
-        text.push_str(&format!("reading them {:.1} ms\n", drain_cpu_seconds * 1e3));
-        if self.lost > 0 {
-            let buffer = size_of(args.buffer);
-            text.push_str(&format!("lost events leave gaps: record with a --buffer larger than {buffer}\n"));
-        }
-        self.notes.iter().for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
-        text.push_str(&format!("next: foreread compare {} --on model:nvme\n", self.out.display()));
+        text.push_str(&format!("and saving them took {:.1} ms\n", drain_cpu_seconds * 1e3));
         text
     }
 

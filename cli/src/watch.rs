@@ -122,7 +122,7 @@ pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>
 pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
     let Defaults { kind, requests, .. } = defaults;
     let policy = engine.policy().readable();
-    format!("readahead {policy}, {requests} requests at once (as for kind {kind}); {origins}")
+    format!("policy {policy}; at most {requests} requests at once (default for kind {kind}); {origins}")
 }
 
 /// One line on how it goes, since the start.
@@ -130,7 +130,7 @@ pub fn line(stats: &Stats, front: &Front) -> String {
     let part =
         |of: u64, whole: u64| if whole == 0 { "-".to_string() } else { percent(of as f64 / whole as f64) + " %" };
     format!(
-        "{} {} (of {}), reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
+        "{} {} now, {} in all; reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
         front.what,
         front.open,
         front.opened,

@@ -103,7 +103,7 @@ fn serve_says_where_its_settings_are_from() {
     let user = User::new("min = \"64K\"\nmax = \"1M+capacity\"\nhint = \"random\"\n");
     let said = serves(&user, &["--policy", "linux-thrashsafe"], 0);
     // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
-    assert!(said.contains("readahead linux-thrashsafe:max=4K,min=64K,"), "{said}");
+    assert!(said.contains("policy linux-thrashsafe:max=4K,min=64K;"), "{said}");
     for part in ["policy: --policy; ", "min: ", "config.toml line 1; ", "hint random: ", "config.toml line 3"] {
         assert!(said.contains(part), "{part} is not in: {said}");
     }

@@ -46,7 +46,7 @@ impl Mounted {
             panic!("not mounted: {line}{err}");
         }
         // The last line before that says what the policy is.
-        while !mounted.begin.contains("foreread: readahead ") {
+        while !mounted.begin.contains("foreread: policy ") {
             assert!(mounted.err.read_line(&mut mounted.begin).expect("a line") > 0, "{}", mounted.begin);
         }
         mounted
@@ -104,7 +104,7 @@ fn mounted_read_and_unmounted_by_a_signal() {
         let dir = mounted.dir.path().to_path_buf();
         let (status, err) = mounted.ended();
         assert!(status.success(), "{status}: {err}");
-        assert!(err.contains("files 0 (of 1), reads ") && err.contains("sent 3.00MB"), "{err}");
+        assert!(err.contains("files 0 now, 1 in all; reads ") && err.contains("sent 3.00MB"), "{err}");
         assert!(!dir.exists(), "the folder could be removed, so nothing is mounted there");
     }
 }
@@ -236,7 +236,7 @@ fn odd_keys_are_named_once() {
     }
     let mounted = Mounted::with(Path::new("s3://bucket/"), &["--attr-ttl", "0s"], server.variables());
     assert!(mounted.begin.contains("linux-6.18:max=24M,"), "{}", mounted.begin);
-    assert!(mounted.begin.contains("24 requests at once (as for kind object)"), "{}", mounted.begin);
+    assert!(mounted.begin.contains("at most 24 requests at once (default for kind object)"), "{}", mounted.begin);
     for _ in 0..2 {
         let names: Vec<_> =
             fs::read_dir(mounted.dir.path().join("dir")).expect("listed").map(|e| e.expect("one").path()).collect();
