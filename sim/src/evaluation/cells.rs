@@ -12,6 +12,7 @@
 //! Weights: every cell counts once in the geometric means. Source of the lists: issue 18 and its evaluation plan.
 
 use super::{devices, opponents, workloads};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Which set of cells.
@@ -26,9 +27,9 @@ pub enum Design {
 }
 
 /// A workload on a device with a cache.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
-    /// As [`workloads::build`] reads it.
+    /// As [`workloads::build`] reads it, or [`TRACE`] and the name of a recorded workload.
     pub workload: String,
     /// As [`devices::find`] reads it.
     pub device: String,
@@ -74,6 +75,9 @@ pub const BASELINE_WORKLOADS: [&str; 21] = [
 /// Sizes of the cache: one that holds a workload of 128 MiB, and one that does not.
 pub const CACHES: [u64; 2] = [256 << 20, 16 << 20];
 
+/// What the name of a recorded workload begins with. Its reads are not known beforehand, so its cells are not predictable.
+pub const TRACE: &str = "trace:";
+
 /// Workloads whose next read follows from the ones before it.
 const PREDICTABLE: [&str; 7] = ["sequential", "interleaved", "readers", "out-of-order", "skip", "strided", "backward"];
 
@@ -96,29 +100,46 @@ impl Cell {
 }
 
 impl Design {
+    /// Every design.
+    pub const ALL: [Design; 3] = [Design::Baseline, Design::Fractional, Design::Full];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Design::Baseline => "baseline",
+            Design::Fractional => "fractional",
+            Design::Full => "full",
+        }
+    }
+
     /// Its cells, those that do not fit their device left out.
     #[must_use]
     pub fn cells(self) -> Vec<Cell> {
-        let all = |workloads: &[&str], devices: &[&str]| {
-            let mut cells = Vec::new();
-            for workload in workloads {
-                for device in devices {
-                    cells.extend(CACHES.map(|cache| cell(workload, device, cache)));
-                }
-            }
-            cells
-        };
         let mut workloads: Vec<&str> = BASELINE_WORKLOADS.to_vec();
         workloads.extend(workloads::NAMES);
-        let mut devices: Vec<&str> = BASELINE_DEVICES.to_vec();
-        devices.extend(devices::NAMES);
+        let devices = self.devices();
         let mut cells = match self {
-            Design::Baseline => all(&BASELINE_WORKLOADS, &BASELINE_DEVICES),
+            Design::Baseline => all(&BASELINE_WORKLOADS, &devices),
             Design::Full => all(&workloads, &devices),
             Design::Fractional => fraction(&workloads, &devices),
         };
         cells.retain(|c| workloads::fits(&c.workload, &c.device));
         cells
+    }
+
+    /// A recorded workload on each of its devices with each cache.
+    #[must_use]
+    pub fn cells_of_trace(self, name: &str) -> Vec<Cell> {
+        all(&[&format!("{TRACE}{name}")], &self.devices())
+    }
+
+    fn devices(self) -> Vec<&'static str> {
+        let mut devices = BASELINE_DEVICES.to_vec();
+        if self != Design::Baseline {
+            devices.extend(devices::NAMES);
+        }
+        devices
     }
 
     /// Seeds on which the best opponent of a cell is chosen, and those on which all are judged.
@@ -141,6 +162,17 @@ impl Design {
         };
         names.iter().map(|name| (*name).to_string()).collect()
     }
+}
+
+/// Every combination, with both caches.
+fn all(workloads: &[&str], devices: &[&str]) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for workload in workloads {
+        for device in devices {
+            cells.extend(CACHES.map(|cache| cell(workload, device, cache)));
+        }
+    }
+    cells
 }
 
 fn cell(workload: &str, device: &str, cache: u64) -> Cell {
@@ -170,6 +202,14 @@ mod tests {
         let different: BTreeSet<&Cell> = cells.iter().collect();
         assert_eq!((cells.len(), different.len()), (290, 290));
         assert_eq!(cells.iter().filter(|c| c.predictable()).count(), 11 * 7 * 2);
+    }
+
+    /// A name chosen by a user makes no cell predictable.
+    #[test]
+    fn a_trace_is_on_each_device_of_the_design() {
+        let cells = |design: Design| design.cells_of_trace("sequential");
+        assert_eq!((cells(Design::Baseline).len(), cells(Design::Fractional).len()), (14, 24));
+        assert!(cells(Design::Full).iter().all(|c| c.workload == "trace:sequential" && !c.predictable()));
     }
 
     /// Ten minutes hold 3,000 runs; every workload and every device is there.

@@ -16,9 +16,10 @@ use crate::workload::Workload;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::PageSize;
+use serde::{Deserialize, Serialize};
 
 /// Which run.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// Workload, device, cache.
     pub cell: Cell,
@@ -28,8 +29,8 @@ pub struct Key {
     pub seed: u64,
 }
 
-/// What a run came to. Undefined is none.
-#[derive(Clone, Debug, PartialEq)]
+/// What a run came to. Undefined is none. Fractions have 15 digits, so that a file of JSON gives back the same number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Virtual seconds.
     pub time_s: f64,
@@ -60,17 +61,24 @@ pub struct Figures {
 /// # Errors
 /// A name that does not exist or a value that does not fit.
 pub fn measure(key: &Key) -> Result<Option<Figures>, SpecError> {
-    let workload = workloads::build(&key.cell.workload, key.seed)?;
+    measure_workload(key, &workloads::build(&key.cell.workload, key.seed)?)
+}
+
+/// The same of a workload that the caller has built, such as a recorded one.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_workload(key: &Key, workload: &Workload) -> Result<Option<Figures>, SpecError> {
     let device = devices::find(&key.cell.device)?;
     if key.policy == ORACLE {
         let config = config(&key.cell, &device, workload.page_bytes);
         let Some(preset) = device.steady() else { return Ok(None) };
-        let bound = Bound::of_run(&workload, preset, &config, key.seed);
-        let found = oracle::run(&oracle::Setup { workload: &workload, config, preset, seed: key.seed, bound });
+        let bound = Bound::of_run(workload, preset, &config, key.seed);
+        let found = oracle::run(&oracle::Setup { workload, config, preset, seed: key.seed, bound });
         return Ok(found.map(|result| figures(&result, &Watcher::new(config.page.bytes(), None), 1)));
     }
     let policy = opponents::build(&key.policy, device.preset.capacity_bytes)?;
-    Ok(Some(simulate(&workload, &device, key, &policy)))
+    Ok(Some(simulate(workload, &device, key, &policy)))
 }
 
 /// One run of a policy that need not be in a list.
@@ -109,18 +117,23 @@ fn figures(result: &RunResult, watcher: &Watcher, latency_ns: u64) -> Figures {
     let stats = &result.stats;
     let p99_ns = watcher.antagonist_p99_ns().or_else(|| percentile_ns(&result.latency, 99.0));
     Figures {
-        time_s: result.time_s,
-        stall_s: stats.stall_ns as f64 / 1e9,
-        overfetch: crate::stats::ratio(stats.source_bytes as f64, result.distinct_bytes as f64),
+        time_s: digits(result.time_s),
+        stall_s: digits(stats.stall_ns as f64 / 1e9),
+        overfetch: crate::stats::ratio(stats.source_bytes as f64, result.distinct_bytes as f64).map(digits),
         requests: stats.source_reads,
         unused_bytes: stats.unused_bytes + stats.unresolved_bytes,
-        p99_us: p99_ns.map(|ns| ns as f64 / 1e3),
-        held_byte_s: watcher.held_byte_s(),
-        t95_round_trips: watcher.start_up_ns().map(|ns| ns as f64 / latency_ns as f64),
+        p99_us: p99_ns.map(|ns| digits(ns as f64 / 1e3)),
+        held_byte_s: digits(watcher.held_byte_s()),
+        t95_round_trips: watcher.start_up_ns().map(|ns| digits(ns as f64 / latency_ns as f64)),
         flaps: watcher.flaps(),
         demand_bytes: stats.demand_bytes,
         used_bytes: stats.used_bytes,
     }
+}
+
+/// The number with 15 significant digits: as many as a decimal fraction keeps through a number of 53 bits.
+fn digits(value: f64) -> f64 {
+    format!("{value:.14e}").parse().unwrap_or(value)
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@
 //! | `schedule.rs` | all runs on several threads, without those that a file has already |
 //! | `streams.rs` | AMP's experiment: 100 streams by cache and think time |
 //! | `verdict.rs` | cells and totals from runs |
+//! | `targets.rs` | what a policy must reach, beside what it reaches |
 //!
 //! It does not print and does not know a file: the runs come in and go out as values.
 
@@ -33,12 +34,14 @@ pub mod measure;
 pub mod opponents;
 pub mod schedule;
 pub mod streams;
+pub mod targets;
 pub mod verdict;
 pub mod watcher;
 pub mod workloads;
 
 pub use cells::{Cell, Design};
 pub use measure::{Figures, Key};
+pub use targets::Target;
 pub use verdict::{Report, Row};
 
 /// Name and version of the JSON of a report.

@@ -15,7 +15,7 @@
 use super::measure::{Figures, Key};
 use super::{Cell, Design};
 use crate::limits::ORACLE;
-use crate::stats::{ALPHA, holm, paired_t_test};
+use crate::stats::{ALPHA, difference_ci95, holm, paired_t_test};
 use std::collections::BTreeMap;
 
 /// The policy that is judged.
@@ -44,6 +44,8 @@ pub struct Row {
     pub best: Option<String>,
     /// Against it.
     pub ratio: Option<f64>,
+    /// 95 % interval of the ratio, not corrected for the number of cells; none with one judging seed.
+    pub ratio_ci95: Option<[f64; 2]>,
     /// The best of all on the same seeds, and the ratio against it.
     pub unrestricted: Option<String>,
     /// Against that one.
@@ -73,6 +75,8 @@ pub struct Total {
     pub lost: usize,
     /// Mean share of the oracle's gain over predictable cells.
     pub oracle_share: Option<f64>,
+    /// Geometric mean of the bytes fetched a distinct byte demanded.
+    pub overfetch: Option<f64>,
 }
 
 /// Everything that the runs say.
@@ -133,6 +137,11 @@ impl View<'_> {
         times.filter(|t| !t.is_empty()).map(|t| mean(&t))
     }
 
+    /// The logarithms of the times on the judging seeds.
+    fn log_times(&self, policy: &str) -> Vec<f64> {
+        self.judge.iter().filter_map(|s| self.get(policy, *s)).map(|f| f.time_s.ln()).collect()
+    }
+
     fn overfetch(&self, policy: &str, seeds: &[u64]) -> f64 {
         let all: Vec<f64> = seeds.iter().filter_map(|s| self.get(policy, *s)?.overfetch).collect();
         mean(&all)
@@ -164,8 +173,19 @@ fn row(view: &View<'_>, policy: &str, best: Option<String>, unrestricted: Option
     };
     let oracle_share = share().filter(|_| view.cell.predictable());
     let figures = average(view, policy, own);
-    let (cell, policy) = (view.cell.clone(), policy.to_string());
-    Some(Row { cell, policy, figures, best, ratio, unrestricted, unrestricted_ratio, oracle_share, lost: false })
+    let ratio_ci95 = best.as_deref().and_then(|best| difference_ci95(&view.log_times(best), &view.log_times(policy)));
+    Some(Row {
+        cell: view.cell.clone(),
+        policy: policy.to_string(),
+        figures,
+        best,
+        ratio,
+        ratio_ci95: ratio_ci95.map(|ends| ends.map(f64::exp)),
+        unrestricted,
+        unrestricted_ratio,
+        oracle_share,
+        lost: false,
+    })
 }
 
 fn average(view: &View<'_>, policy: &str, log_time: f64) -> Figures {
@@ -200,10 +220,9 @@ fn mark_lost(rows: &mut [Row], runs: &Runs, judge: &[u64]) {
         let chance = |at: &usize| {
             let row = &rows[*at];
             let view = View { runs, cell: &row.cell, judge };
-            let logs =
-                |p: &str| -> Vec<f64> { judge.iter().filter_map(|s| view.get(p, *s)).map(|f| f.time_s.ln()).collect() };
-            let limit = logs(row.best.as_deref()?).iter().map(|t| t + MAX_RATIO.ln()).collect::<Vec<f64>>();
-            paired_t_test(&logs(&row.policy), &limit)
+            let best = view.log_times(row.best.as_deref()?);
+            let limit = best.iter().map(|t| t + MAX_RATIO.ln()).collect::<Vec<f64>>();
+            paired_t_test(&view.log_times(&row.policy), &limit)
         };
         let chances = holm(&rows_of.iter().map(chance).collect::<Vec<_>>());
         for (at, chance) in rows_of.iter().zip(chances) {
@@ -225,6 +244,7 @@ fn totals(rows: &[Row]) -> Vec<Total> {
             (!logs.is_empty()).then(|| mean(&logs).exp())
         };
         let shares: Vec<f64> = rows.iter().filter_map(|r| r.oracle_share).collect();
+        let fetched: Vec<f64> = rows.iter().filter_map(|r| r.figures.overfetch).map(f64::ln).collect();
         Total {
             policy: (*policy).to_string(),
             mean: mean(&open).exp(),
@@ -234,6 +254,7 @@ fn totals(rows: &[Row]) -> Vec<Total> {
             worst_ratio: rows.iter().filter_map(|r| r.ratio).max_by(f64::total_cmp),
             lost: rows.iter().filter(|r| r.lost).count(),
             oracle_share: (!shares.is_empty()).then(|| mean(&shares)),
+            overfetch: (!fetched.is_empty()).then(|| mean(&fetched).exp()),
         }
     };
     let mut totals: Vec<Total> = of_policy.iter().map(total).collect();
@@ -296,7 +317,11 @@ mod tests {
         assert!((judged.unrestricted_ratio.expect("a ratio") - 3.0).abs() < 1e-9);
         let share = judged.oracle_share.expect("predictable");
         assert!((share - (8.0_f64 / 3.0).ln() / 8.0_f64.ln()).abs() < 1e-9);
+        let ends = judged.ratio_ci95.expect("two seeds");
+        assert!(ends.iter().all(|end| (end - 1.2).abs() < 1e-9), "both seeds have the same ratio: {ends:?}");
         let total = report.totals.iter().find(|t| t.policy == JUDGED).expect("a total");
+        let plain = report.totals.iter().find(|t| t.policy == "peer-mountpoint-s3").expect("a total");
+        assert_eq!((total.overfetch, plain.overfetch.map(|o| (o * 1e6).round())), (Some(1.0), Some(3e6)));
         assert!((total.against_one.expect("measured") - 1.5).abs() < 1e-9);
         assert_eq!(total.lost, 1);
     }
@@ -307,5 +332,6 @@ mod tests {
         let report = report(&runs, Design::Fractional);
         let judged = report.rows.iter().find(|r| r.policy == JUDGED).expect("a row");
         assert!(judged.ratio.is_some_and(|r| r > MAX_RATIO) && !judged.lost);
+        assert!(judged.ratio_ci95.is_some_and(|[low, high]| low < 1.0 && high > 3.0), "{:?}", judged.ratio_ci95);
     }
 }
