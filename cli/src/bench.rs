@@ -1,6 +1,7 @@
 //! `foreread bench`: foreread measures itself. The numbers are the lab's.
 
 use crate::args::{BenchArgs, BenchWhat};
+use crate::bench_policies;
 use crate::fail::Fail;
 use crate::out::{self, json_to};
 use foreread_lab::report::number::{or_dash, three};
@@ -10,37 +11,45 @@ type Figures = Vec<(String, Option<f64>)>;
 
 /// Measures and prints: `name: number` lines, or JSON.
 pub fn run(args: &BenchArgs) -> Result<(), Fail> {
+    let (args, measure): (_, fn() -> Result<Figures, Fail>) = match &args.what {
+        BenchWhat::Sim(args) => (args, sim),
+        BenchWhat::Hit(args) => (args, hit),
+        BenchWhat::Import(args) => (args, import),
+        BenchWhat::Policies(args) => return bench_policies::run(args),
+    };
     let json = json_to(args.json.as_ref())?;
-    let figures = measure(args.what)?;
+    let figures = measure()?;
     match json {
         Some(to) => to.write(&to_json(&figures)),
         None => out::print(in_words(&figures)),
     }
 }
 
-/// The one place that calls the lab.
-fn measure(what: BenchWhat) -> Result<Figures, Fail> {
-    let named = |figures: &[(&str, Option<f64>)]| figures.iter().map(|(name, n)| ((*name).to_string(), *n)).collect();
-    match what {
-        BenchWhat::Import => foreread_lab::import_bench::import().map_err(|error| Fail::Input(error.to_string())),
-        BenchWhat::Sim => {
-            let figures = foreread_lab::bench::sim().map_err(|error| Fail::Input(error.to_string()))?;
-            Ok(named(&[
-                ("hit_reads_per_s", Some(figures.hit_reads_per_s)),
-                ("timed_reads_per_s", Some(figures.timed_reads_per_s)),
-                ("bytes_per_page_dense", Some(figures.bytes_per_page_dense)),
-                ("bytes_per_page_sparse", Some(figures.bytes_per_page_sparse)),
-            ]))
-        }
-        BenchWhat::Hit => {
-            let figures = foreread_lab::bench::hit().map_err(|error| Fail::Input(error.to_string()))?;
-            Ok(named(&[
-                ("ours_reads_per_s", Some(figures.ours_reads_per_s)),
-                ("pread_reads_per_s", Some(figures.pread_reads_per_s)),
-                ("ratio", Some(figures.ratio)),
-            ]))
-        }
-    }
+fn named(figures: &[(&str, Option<f64>)]) -> Figures {
+    figures.iter().map(|(name, n)| ((*name).to_string(), *n)).collect()
+}
+
+fn import() -> Result<Figures, Fail> {
+    foreread_lab::import_bench::import().map_err(|error| Fail::Input(error.to_string()))
+}
+
+fn sim() -> Result<Figures, Fail> {
+    let figures = foreread_lab::bench::sim().map_err(|error| Fail::Input(error.to_string()))?;
+    Ok(named(&[
+        ("hit_reads_per_s", Some(figures.hit_reads_per_s)),
+        ("timed_reads_per_s", Some(figures.timed_reads_per_s)),
+        ("bytes_per_page_dense", Some(figures.bytes_per_page_dense)),
+        ("bytes_per_page_sparse", Some(figures.bytes_per_page_sparse)),
+    ]))
+}
+
+fn hit() -> Result<Figures, Fail> {
+    let figures = foreread_lab::bench::hit().map_err(|error| Fail::Input(error.to_string()))?;
+    Ok(named(&[
+        ("ours_reads_per_s", Some(figures.ours_reads_per_s)),
+        ("pread_reads_per_s", Some(figures.pread_reads_per_s)),
+        ("ratio", Some(figures.ratio)),
+    ]))
 }
 
 fn to_json(figures: &Figures) -> String {

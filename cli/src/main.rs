@@ -12,6 +12,7 @@
 
 mod args;
 mod bench;
+mod bench_policies;
 mod catalog;
 mod compare;
 mod completions;

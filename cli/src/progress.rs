@@ -8,42 +8,58 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
 /// A bar that is gone when it is dropped.
-pub struct Bar(ProgressBar);
+pub struct Bar {
+    bar: ProgressBar,
+    /// Whether a step of this stage was seen.
+    begun: bool,
+}
 
 impl Bar {
     /// A bar on stderr, or a hidden one.
     pub fn new() -> Bar {
+        Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}")
+    }
+
+    /// The same with the time that is left, for steps of about the same length.
+    pub fn with_time_left() -> Bar {
+        Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}, {eta} left")
+    }
+
+    fn styled(template: &str) -> Bar {
         let target =
             if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template("{msg} [{bar:24}] {pos}/{len} {elapsed}");
+        let style = ProgressStyle::with_template(template);
         let bar = ProgressBar::with_draw_target(None, target);
-        Bar(bar.with_style(style.expect("the template is well formed").progress_chars("=> ")))
+        Bar { bar: bar.with_style(style.expect("the template is well formed").progress_chars("=> ")), begun: false }
     }
-}
 
-impl Bar {
     /// Takes the bar away while something else is written.
     pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
-        self.0.suspend(write)
+        self.bar.suspend(write)
     }
 }
 
 impl Progress for Bar {
     fn stage(&mut self, text: &str) {
-        self.0.unset_length();
-        self.0.set_position(0);
-        self.0.set_message(text.to_string());
+        self.bar.unset_length();
+        self.bar.set_position(0);
+        self.bar.set_message(text.to_string());
+        self.begun = false;
     }
 
     fn step(&mut self, done: u64, total: u64) {
-        self.0.set_length(total);
-        self.0.set_position(done);
-        self.0.tick();
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+        // Steps that were done before say nothing of the speed.
+        if !std::mem::replace(&mut self.begun, true) {
+            self.bar.reset_eta();
+        }
+        self.bar.tick();
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }

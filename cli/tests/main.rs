@@ -1,5 +1,6 @@
 //! The tests of the command `foreread`, as one binary: linking is the slow part of a test build.
 
+mod bench_policies;
 mod common;
 mod configuration;
 mod conform;

@@ -4,6 +4,7 @@
 //! rows; traces come from `foreread-trace`. Never: prints.
 
 pub mod bench;
+pub mod bench_policies;
 pub mod compare;
 pub mod conform;
 mod device_number;

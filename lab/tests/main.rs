@@ -1,5 +1,6 @@
 //! The lab's tests, as one binary: linking is the slow part of a test build.
 
+mod bench_policies;
 mod bhattacharya_2003;
 mod boot_ide;
 mod chart;

@@ -3,6 +3,7 @@
 //! `-h` shows the first paragraph of each comment and fits 24 lines of 80 columns; `--help` shows all of it.
 //! Never: looks at a file or a registry. What an argument means is its command's matter.
 
+mod bench;
 mod compare;
 mod conform;
 mod explain;
@@ -19,6 +20,7 @@ mod trace;
 mod tune;
 mod values;
 
+pub use bench::{BenchArgs, BenchCells, BenchPoliciesArgs, BenchWhat};
 pub use compare::{CompareArgs, ReplayMode};
 pub use conform::{ALL_FS, ConformArgs, ConformLevel, ConformMmap, ConformWhat};
 pub use explain::ExplainArgs;
@@ -38,9 +40,8 @@ use crate::fail::Fail;
 use crate::log::LogLevel;
 use crate::names;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 macro_rules! examples {
@@ -151,32 +152,6 @@ pub struct ReplayLogArgs {
     pub log: PathBuf,
 }
 
-/// What to measure of foreread itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BenchWhat {
-    /// Simulated reads a second
-    Sim,
-    /// Cached reads a second, against pread from the page cache
-    Hit,
-    /// Trace records a second, imported and exported, and the memory they take
-    Import,
-}
-
-/// Measure foreread itself
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  foreread bench sim
-  foreread bench hit --json -")]
-pub struct BenchArgs {
-    /// What to measure
-    #[arg(value_name = "WHAT")]
-    pub what: BenchWhat,
-    /// Write JSON to a file, or '-' for stdout
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<OsString>,
-}
-
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -212,7 +187,8 @@ pub fn refuse(error: &clap::Error) -> Result<(), Fail> {
             let _ = error.print();
             Err(Fail::Said)
         }
-        ErrorKind::InvalidSubcommand => {
+        // Below a command the parser's own line names what there is.
+        ErrorKind::InvalidSubcommand if command_asked().is_empty() => {
             let name = match error.get(ContextKind::InvalidSubcommand) {
                 Some(ContextValue::String(name)) => name.as_str(),
                 _ => "",

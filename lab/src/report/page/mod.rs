@@ -4,7 +4,8 @@
 //!   Report, Series, Reproduction, Probe ──► Page: facts, sections of figures and tables ──template──► HTML
 //!        └──────────────────────────────────► the same JSON that --json writes, inside the page
 //! ```
-//! The pages of comparisons and series are here; `probe/page.rs` and `reproduce/page.rs` make theirs of the same parts.
+//! The pages of comparisons and series are here; `probe/page.rs`, `reproduce/page.rs` and `bench_policies/page.rs` make theirs of
+//! the same parts.
 //! The page holds no script that runs and loads nothing; its own policy (CSP) forbids both. It is XML as well as HTML,
 //! so that a test can read it. Every figure has its values in a table, and every value of the JSON is on the page.
 //! Never: a text that is not escaped, a reference to anything outside the file, a number that is not in the report.
@@ -12,6 +13,7 @@
 mod bars;
 mod compare;
 pub(crate) mod curves;
+pub(crate) mod heat;
 mod map;
 mod text;
 mod values;

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// From this many keys on an element is a column and not a row: columns scroll on a phone, rows do not.
 const MANY_KEYS: usize = 12;
+/// Unless there are more elements than this: thousands of columns are no table.
+const MAX_COLUMNS: usize = 100;
 
 /// The tables of `value`, named from `name` on.
 pub fn tables(name: &str, value: &Value) -> Vec<Grid> {
@@ -50,7 +52,7 @@ fn list(name: &str, items: &[Value], grids: &mut Vec<Grid>) {
     let cell = |row: &[(String, &Value)], key: &str| {
         row.iter().find(|(k, _)| k == key).map_or_else(String::new, |(_, value)| text(value))
     };
-    let grid = if keys.len() >= MANY_KEYS {
+    let grid = if keys.len() >= MANY_KEYS && items.len() <= MAX_COLUMNS {
         let heads = std::iter::once("key".to_string()).chain((1..=items.len()).map(|i| i.to_string()));
         let line = |key: &&str| {
             let cells = rows.iter().map(|row| cell(row, key));

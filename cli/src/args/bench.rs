@@ -1,0 +1,108 @@
+//! The arguments of `foreread bench` and its commands. No file is looked at here.
+
+use clap::{Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Measure foreread itself
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread bench sim
+  foreread bench hit --json -
+  foreread bench policies --resume runs.jsonl --html policies.html")]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: BenchWhat,
+}
+
+/// What to measure of foreread itself.
+#[derive(Debug, Subcommand)]
+pub enum BenchWhat {
+    /// Simulated reads a second
+    Sim(BenchJson),
+    /// Cached reads a second, against pread from the page cache
+    Hit(BenchJson),
+    /// Trace records a second, imported and exported, and their memory
+    Import(BenchJson),
+    /// Policies beside each other in many cells, lost cells first
+    Policies(Box<BenchPoliciesArgs>),
+}
+
+/// Where the figures go.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  foreread bench hit --json -")]
+pub struct BenchJson {
+    /// Write JSON to a file, or '-' for stdout
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+}
+
+/// Which cells `bench policies` measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchCells {
+    /// 7 devices, 21 workloads, 2 caches, 12 settings
+    Baseline,
+    /// 12 devices, 37 workloads, each workload on 3 devices; 8 opponents
+    Fractional,
+    /// Every combination of those, every policy, 10 seeds: takes hours
+    Full,
+}
+
+/// Policies beside each other in many cells, lost cells first
+///
+/// A cell is a workload on a simulated device with a cache. The best opponent of each cell is chosen on other seeds than it is
+/// judged on, and fetches at most 1.25 times the demanded bytes. A cell is lost where the judged policy takes more than 1.05
+/// times as long, beyond chance. docs/evaluation.md explains how to read the result.
+///
+/// Ctrl-C ends the runs that have begun and reports the cells whose runs are all done; the exit code is then 128 and the number of
+/// the signal.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread bench policies --resume runs.jsonl --html policies.html
+  foreread bench policies --cells baseline --policy linux-6.18:max=4M
+  foreread bench policies --trace app.frt --only @nvme")]
+pub struct BenchPoliciesArgs {
+    /// Which cells [default: fractional]
+    #[arg(long, value_name = "DESIGN", conflicts_with = "full")]
+    pub cells: Option<BenchCells>,
+    /// The same as --cells full
+    #[arg(long)]
+    pub full: bool,
+    /// Only these cells: WORKLOAD, @DEVICE or WORKLOAD@DEVICE
+    ///
+    /// May be given several times. A workload without parameters also means the same workload with any.
+    #[arg(long, value_name = "CELLS")]
+    pub only: Vec<String>,
+    /// Run a recorded workload on each device and cache instead
+    ///
+    /// A trace in any known format, replayed as 'foreread compare' replays it by default.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// The policy to judge [default: auto]
+    ///
+    /// May be given several times. The opponents are those of the design.
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Vec<String>,
+    /// Keep finished runs in this file, and use those in it
+    ///
+    /// One line of JSON a run. A file of another design, trace or version is refused. After a new build of foreread the judged
+    /// policies run again, and one run of each opponent is repeated: the file is refused if a figure differs.
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<OsString>,
+    /// Runs at once [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Write a page with heat maps and reasons to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<OsString>,
+    /// Write JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.policies/1 with the key 'cells'. With '-' the JSON takes the place of the text.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+}
