@@ -48,7 +48,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     html.map_or(Ok(()), |path| out::write("html", &path, &results.to_html()))?;
     let [done, all] = results.runs();
     if done == all {
-        return Ok(());
+        return results.broken_credit().map_or(Ok(()), |why| Err(Fail::Check(why)));
     }
     note(match &plan.runs_file {
         Some(path) => format!("stopped after {done} of {all} runs; the same command continues from {}", path.display()),

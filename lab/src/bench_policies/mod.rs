@@ -128,6 +128,24 @@ impl Results {
         self.runs
     }
 
+    /// What is wrong with `auto`, if a run wasted more than its credit allows.
+    #[must_use]
+    pub fn broken_credit(&self) -> Option<String> {
+        let over = &self.report.over_credit;
+        let first = over.first()?;
+        Some(format!(
+            "more wasted than the credit allows: {} of {} runs, first {} in {}, seed {}; 'foreread bench policies --only \
+             {}@{}' repeats it",
+            over.len(),
+            self.runs[0],
+            first.policy,
+            cell_name(&first.cell),
+            first.seed,
+            first.cell.workload,
+            first.cell.device
+        ))
+    }
+
     /// JSON of the schema [`foreread_sim::evaluation::SCHEMA`]. Ends with a newline.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -311,6 +329,44 @@ fn notes(plan: &BenchPlan, runs: [usize; 2], cells: [usize; 2], all: &BTreeSet<&
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run that wasted 1 GiB is reported, and its target is missed.
+    #[test]
+    fn a_run_beyond_the_credit_is_reported() {
+        let plan = BenchPlan {
+            design: Design::Baseline,
+            judged: vec!["auto".to_string()],
+            only: vec![CellFilter::parse("sequential:depth=4@rbd")],
+            trace: None,
+            threads: 1,
+            runs_file: None,
+            build: String::new(),
+        };
+        let keys = schedule::keys(&cells(&plan).expect("cells"), plan.design, &plan.judged);
+        let results = |unused_bytes| {
+            let figures = |key: &Key| Figures {
+                time_s: 1.0,
+                stall_s: 1.0,
+                overfetch: Some(1.0),
+                requests: 1,
+                unused_bytes: if key.policy == "auto" { unused_bytes } else { 0 },
+                p99_us: Some(1.0),
+                held_byte_s: 0.0,
+                t95_round_trips: None,
+                flaps: 0,
+                demand_bytes: 1,
+                used_bytes: 0,
+            };
+            let runs = keys.iter().map(|key| (key.clone(), Some(figures(key)))).collect();
+            super::results(&plan, &keys, &runs)
+        };
+        assert_eq!(results(0).broken_credit(), None);
+        let over = results(1 << 30);
+        let why = over.broken_credit().expect("two caches");
+        assert!(why.contains("2 of 52 runs, first auto in sequential:depth=4 on rbd, cache 16M, seed 4"), "{why}");
+        assert!(over.to_text(120).contains("MISSED: runs that waste more than the credit allows: 2 (at most 0"));
+        assert!(results(0).to_text(120).contains("met: runs that waste more than the credit allows: 0 (at most 0)"));
+    }
 
     #[test]
     fn filters_name_workloads_devices_or_both() {

@@ -6,7 +6,7 @@
 //! The page holds the JSON. Of a design with more than [`MAX_ROWS`] rows it holds those of judged policies and of best opponents, and
 //! says so; `--json` writes all of them.
 
-use super::text::{notes, why};
+use super::text::{notes, value, why};
 use super::{Results, cell_name, json};
 use crate::report::number::{self, or_dash, three};
 use crate::report::page::heat::{self, HeatRow};
@@ -206,7 +206,7 @@ fn targets(policy: &str, targets: &[Target]) -> Grid {
         vec![
             target.what.to_string(),
             format!("{bound} {}", target.limit),
-            or_dash(target.value, |value| format!("{value:.3}")),
+            value(target),
             verdict.to_string(),
             or_dash(target.cell.as_ref(), cell_name),
         ]

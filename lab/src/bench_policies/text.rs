@@ -93,6 +93,12 @@ pub fn why(results: &Results, row: &Row) -> String {
     best.map_or_else(String::new, |best| reason(&row.policy, &row.figures, &best.policy, &best.figures))
 }
 
+/// The number of a target: a count where none is allowed, otherwise a ratio.
+pub fn value(target: &Target) -> String {
+    let digits = if target.limit == 0.0 { 0 } else { 3 };
+    or_dash(target.value, |value| format!("{value:.digits$}"))
+}
+
 /// `MISSED: geometric mean ...: 0.953 (at most 0.75)`.
 fn verdict(target: &Target) -> String {
     let word = match target.met() {
@@ -101,7 +107,7 @@ fn verdict(target: &Target) -> String {
         None => "not measured",
     };
     let bound = if target.at_least { "at least" } else { "at most" };
-    let value = target.value.map_or_else(String::new, |value| format!(": {value:.3}"));
+    let value = target.value.map_or_else(String::new, |_| format!(": {}", value(target)));
     let cell = target.cell.as_ref().map_or_else(String::new, |cell| format!("; {}", cell_name(cell)));
     format!("{word}: {}{value} ({bound} {}{cell})", target.what, target.limit)
 }

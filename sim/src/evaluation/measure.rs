@@ -88,13 +88,7 @@ pub fn simulate(workload: &Workload, device: &devices::Chosen, key: &Key, policy
     let setup = Setup { workload, policy, config, host_ns_per_kib: device.preset.host_ns_per_kib };
     let mut watcher = Watcher::new(config.page.bytes(), workloads::antagonist(&key.cell.workload));
     let result = simulator::run_watched(&setup, device.build(key.seed, workload.bytes()), &mut watcher);
-    let figures = figures(&result, &watcher, device.latency_ns());
-    let judged = policy.info.name == super::verdict::JUDGED;
-    assert!(
-        !judged || is_within_credit(&figures, key.cell.cache),
-        "more wasted than the credit allows: {key:?} {figures:?}"
-    );
-    figures
+    figures(&result, &watcher, device.latency_ns())
 }
 
 /// Whether `auto` wasted no more than its credit allows: a quarter of what was used, a 64th of what was demanded, the

@@ -10,7 +10,7 @@
 //! sources are not here: a simulation cannot judge them.
 
 use super::Cell;
-use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row};
+use super::verdict::{JUDGED, MAX_RATIO, ONE_SETTING, Report, Row};
 use std::collections::BTreeMap;
 
 /// A target, and what the runs say.
@@ -74,7 +74,7 @@ pub fn targets(report: &Report, policy: &str) -> Vec<Target> {
     let worst = |what, limit, about: &dyn Fn(&Row) -> bool, value: &dyn Fn(&Row) -> Option<f64>| {
         Target::worst(what, limit, view.worst(about, value))
     };
-    vec![
+    let mut targets = vec![
         worst("worst cell against its best opponent", MAX_RATIO, &|_| true, &|r| r.ratio),
         Target::at_most("geometric mean of the times against linux-6.18:max=4M", 0.75, mean),
         Target::at_most("the same without strided and backward reads", 0.84, less),
@@ -91,7 +91,15 @@ pub fn targets(report: &Report, policy: &str) -> Vec<Target> {
         }),
         worst("unused bytes of the same against rbd-plain", 0.5, &recorded, &unused),
         worst("time of both greps on rbd against none", 1.0, &grep, &|r| view.time(r, "none")),
-    ]
+    ];
+    if policy.split(':').next() == Some(JUDGED) && total.is_some() {
+        let over: Vec<Cell> =
+            report.over_credit.iter().filter(|key| key.policy == policy).map(|key| key.cell.clone()).collect();
+        let value = Some(over.len() as f64);
+        let what = "runs that waste more than the credit allows";
+        targets.push(Target { cell: over.into_iter().next(), ..Target::at_most(what, 0.0, value) });
+    }
+    targets
 }
 
 /// The rows of a policy, and those of the others by cell.
@@ -185,6 +193,8 @@ mod tests {
         assert!(close(unused, 0.4) && unused.met() == Some(true), "{unused:?}");
         let grep = find("time of both greps");
         assert!(close(grep, 1.0) && grep.met() == Some(true), "{grep:?}");
+        let credit = find("runs that waste");
+        assert!(close(credit, 0.0) && credit.met() == Some(true), "{credit:?}");
         for what in ["mean share", "p99 of a random reader beside a scan", "geometric mean"] {
             assert_eq!((find(what).value, find(what).met()), (None, None), "{what}");
         }

@@ -12,7 +12,7 @@
 //! The unrestricted best, chosen on the judging seeds themselves, is given beside it: it may read any number of useless bytes,
 //! and is what the totals of `baseline` are of.
 
-use super::measure::{Figures, Key};
+use super::measure::{Figures, Key, is_within_credit};
 use super::{Cell, Design};
 use crate::limits::ORACLE;
 use crate::stats::{ALPHA, difference_ci95, holm, paired_t_test};
@@ -86,6 +86,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The best mean first.
     pub totals: Vec<Total>,
+    /// Runs of [`JUDGED`] that wasted more than its credit allows, on any seed.
+    pub over_credit: Vec<Key>,
 }
 
 type Runs = BTreeMap<Key, Figures>;
@@ -112,7 +114,11 @@ pub fn report(runs: &Runs, design: Design) -> Report {
     mark_lost(&mut rows, runs, &judge);
     let totals = totals(&rows);
     rows.sort_by(|a, b| b.lost.cmp(&a.lost).then(if a.lost { order(b.ratio, a.ratio) } else { a.cell.cmp(&b.cell) }));
-    Report { rows, totals }
+    let is_over = |(key, figures): &(&Key, &Figures)| {
+        key.policy.split(':').next() == Some(JUDGED) && !is_within_credit(figures, key.cell.cache)
+    };
+    let over_credit = runs.iter().filter(is_over).map(|(key, _)| key.clone()).collect();
+    Report { rows, totals, over_credit }
 }
 
 fn order(a: Option<f64>, b: Option<f64>) -> std::cmp::Ordering {
@@ -324,6 +330,16 @@ mod tests {
         assert_eq!((total.overfetch, plain.overfetch.map(|o| (o * 1e6).round())), (Some(1.0), Some(3e6)));
         assert!((total.against_one.expect("measured") - 1.5).abs() < 1e-9);
         assert_eq!(total.lost, 1);
+    }
+
+    /// 1 GiB of a cache of 1 MiB was never used; the same waste of another policy breaks no rule.
+    #[test]
+    fn a_run_beyond_the_credit_is_named() {
+        let mut runs = runs(&[("none", [8.0, 8.0, 8.0], 1.0), (JUDGED, [4.0, 4.0, 4.0], 1.0)]);
+        assert_eq!(report(&runs, Design::Fractional).over_credit, []);
+        runs.iter_mut().filter(|(key, _)| key.seed == 5).for_each(|(_, figures)| figures.unused_bytes = 1 << 30);
+        let over = report(&runs, Design::Fractional).over_credit;
+        assert_eq!(over.iter().map(|k| (k.policy.as_str(), k.seed)).collect::<Vec<_>>(), [(JUDGED, 5)]);
     }
 
     #[test]

@@ -116,6 +116,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Few elements with many keys are columns, many elements are rows.
+    #[test]
+    fn hundreds_of_elements_are_rows() {
+        let element: serde_json::Map<String, Value> = (0..12).map(|i| (format!("k{i}"), json!(i))).collect();
+        let size = |count: usize| {
+            let grids = tables("", &json!({ "cells": vec![element.clone(); count] }));
+            (grids[0].heads.len(), grids[0].rows.len())
+        };
+        assert_eq!((size(2), size(101)), ((3, 12), (12, 101)));
+    }
+
     #[test]
     fn every_value_has_its_place() {
         let wide: serde_json::Map<String, Value> = (0..12).map(|i| (format!("k{i}"), json!(i))).collect();
