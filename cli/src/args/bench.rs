@@ -26,7 +26,7 @@ pub enum BenchWhat {
     Hit(BenchJson),
     /// Trace records a second, imported and exported, and their memory
     Import(BenchJson),
-    /// Policies beside each other in many cells, lost cells first
+    // The comment of its arguments is its help: one here would replace the long text.
     Policies(Box<BenchPoliciesArgs>),
 }
 
