@@ -92,6 +92,12 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Readahead bytes that are submitted, not touched, not dropped and not failed: those present or in flight.
+    #[must_use]
+    pub fn unread_bytes(&self) -> u64 {
+        self.ra_bytes.saturating_sub(self.used_bytes + self.unused_bytes + self.ra_failed_bytes)
+    }
+
     /// The counters that `set` sets, the others 0. Counters are added with minor versions, so other crates have no literal.
     ///
     /// ```

@@ -151,6 +151,19 @@ impl Cache {
         (page - at).min(limit)
     }
 
+    /// Absent pages of the range.
+    pub fn absent(&self, file: FileId, pages: PageRange) -> u64 {
+        let (mut at, mut absent) = (pages.first, 0);
+        while at < pages.end {
+            let shift = at % GROUP_PAGES;
+            let count = (GROUP_PAGES - shift).min(pages.end - at);
+            let mask = (u64::MAX >> (GROUP_PAGES - count)) << shift;
+            absent += u64::from((!self.group(file, at / GROUP_PAGES).cached() & mask).count_ones());
+            at += count;
+        }
+        absent
+    }
+
     /// Absent pages in a row from the start of the range.
     pub fn absent_run(&self, file: FileId, pages: PageRange) -> u64 {
         self.run_of(file, pages, |g| !g.cached())

@@ -1,15 +1,19 @@
 //! The meter: what a source delivers, measured on every fetch, demand included.
 //!
 //! It outlives a stream and a file, because latency and rate belong to the source. It is fed only when the policy wants it
-//! ([`crate::policy::Wants::meter`]). Three figures:
+//! ([`crate::policy::Wants::meter`]). Four figures:
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
 //!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took
+//!   single    greatest rate of one fetch after its first bytes, of sources that deliver in parts
 //!   busy      fetches that ended while four or more were in flight: only these show what the source can do at most
 //! ```
 //! Example: four fetches of 1 MiB go out together and arrive after 15, 20, 25, 30 ms. Their samples are 67, 100, 120 and 133
 //! MB/s, so the rate is 133 MB/s. The first of them alone was submitted to an idle source: its 15 ms are the latency.
+//!
+//! Eight fetches in a row of a source that is not busy that took more than twice the latency, or less than half of it, replace
+//! all samples: the latency itself has changed, as when a path is routed anew.
 //!
 //! The latency of an idle source does not contain the queue that readahead itself makes. A source that is never idle still
 //! updates it: every 64 fetches the least first-byte time counts as such a sample.
@@ -20,6 +24,9 @@
 const LATENCIES: usize = 16;
 /// Fetches after which the least first-byte time counts as one of an idle source.
 const IDLE_EVERY: u32 = 64;
+/// Fetches in a row that show another latency. Chosen: eight slow requests of a store with a long tail are rare, and a step of
+/// the latency is known after two windows.
+const CHANGED_AFTER: u32 = 8;
 /// Fetches of a round of the rate; the greatest of the last two rounds counts.
 const ROUND: u32 = 128;
 /// Requests in flight from which on a source counts as busy.
@@ -34,7 +41,12 @@ pub struct Meter {
     latency_ns: u64,
     least_ns: u64,
     since_idle: u32,
+    /// Least and greatest first-byte time of the latest fetches of a source that was not busy, and how many these are.
+    quiet: (u64, u64),
+    quiet_count: u32,
     rates: [u64; 2],
+    /// The same of one fetch alone, from its first bytes to its last.
+    singles: [u64; 2],
     in_round: u32,
     delivered: u64,
     busy: u32,
@@ -45,8 +57,12 @@ pub struct Meter {
 pub struct Sent {
     delivered: u64,
     in_flight: u32,
-    /// Its first bytes have arrived.
+    /// Its first bytes have arrived: how many, and when.
     answered: bool,
+    first: u64,
+    first_ns: u64,
+    /// All that has arrived of it.
+    own: u64,
 }
 
 impl Meter {
@@ -62,6 +78,12 @@ impl Meter {
         self.rates[0].max(self.rates[1])
     }
 
+    /// The greatest rate of one fetch after its first bytes, in bytes a second; 0 where fetches arrive whole.
+    #[must_use]
+    pub fn single_rate(&self) -> u64 {
+        self.singles[0].max(self.singles[1])
+    }
+
     /// Fetches that ended while the source was busy.
     #[must_use]
     pub fn busy(&self) -> u32 {
@@ -70,28 +92,48 @@ impl Meter {
 
     /// A fetch goes out while `in_flight` others are in flight.
     pub fn sent(&self, in_flight: u32) -> Sent {
-        Sent { delivered: self.delivered, in_flight, answered: false }
+        Sent { delivered: self.delivered, in_flight, ..Sent::default() }
     }
 
     /// Bytes of a fetch have arrived, `after_ns` after it went out.
     pub fn arrived(&mut self, sent: &mut Sent, bytes: u64, after_ns: u64) {
         self.delivered = self.delivered.saturating_add(bytes);
+        sent.own = sent.own.saturating_add(bytes);
         if bytes > 0 && !sent.answered {
-            sent.answered = true;
+            if sent.in_flight < BUSY {
+                self.quiet_sample(after_ns);
+            }
+            (sent.answered, sent.first, sent.first_ns) = (true, bytes, after_ns);
             self.latency_sample(sent.in_flight == 0, after_ns);
         }
     }
 
     /// A fetch is over, `after_ns` after it went out.
     pub fn ended(&mut self, sent: &Sent, after_ns: u64) {
-        let bytes = u128::from(self.delivered - sent.delivered);
-        let rate = bytes * 1_000_000_000 / u128::from(after_ns.max(1));
-        self.rates[0] = self.rates[0].max(u64::try_from(rate).unwrap_or(u64::MAX));
+        self.rates[0] = self.rates[0].max(rate(self.delivered - sent.delivered, after_ns));
+        if sent.own > sent.first && after_ns > sent.first_ns {
+            self.singles[0] = self.singles[0].max(rate(sent.own - sent.first, after_ns - sent.first_ns));
+        }
         self.busy = self.busy.saturating_add(u32::from(sent.in_flight >= BUSY));
         self.in_round += 1;
         if self.in_round == ROUND {
             self.in_round = 0;
             self.rates = [0, self.rates[0]];
+            self.singles = [0, self.singles[0]];
+        }
+    }
+
+    /// The latency itself has changed when several fetches in a row took more than twice or less than half of it.
+    fn quiet_sample(&mut self, ns: u64) {
+        let (least, greatest) = if self.quiet_count == 0 { (ns, ns) } else { self.quiet };
+        self.quiet = (least.min(ns), greatest.max(ns));
+        self.quiet_count += 1;
+        if self.quiet_count == CHANGED_AFTER {
+            self.quiet_count = 0;
+            if self.quiet.0 > 2 * self.latency_ns || self.quiet.1 < self.latency_ns / 2 {
+                (self.known, self.next) = (0, 0);
+                self.latency_sample(true, self.quiet.0);
+            }
         }
     }
 
@@ -102,6 +144,9 @@ impl Meter {
             return;
         }
         let sample = if idle { ns } else { self.least_ns };
+        if !idle && sample > 2 * self.latency_ns {
+            (self.known, self.next) = (0, 0);
+        }
         self.since_idle = 0;
         self.latencies[self.next] = sample;
         self.next = (self.next + 1) % LATENCIES;
@@ -110,6 +155,10 @@ impl Meter {
         sorted[..self.known].sort_unstable();
         self.latency_ns = sorted[self.known / 2];
     }
+}
+
+fn rate(bytes: u64, ns: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -129,6 +178,36 @@ mod tests {
             meter.ended(sent, after);
         }
         assert_eq!((meter.latency_ns(), meter.rate() / 1_000_000, meter.busy()), (15 * MS, 133, 0));
+    }
+
+    /// 1 MiB in four parts: the first after 10 ms, the others 10 ms later.
+    #[test]
+    fn the_rate_of_one_fetch_counts_from_its_first_bytes() {
+        let mut meter = Meter::default();
+        let mut sent = meter.sent(0);
+        meter.arrived(&mut sent, 1 << 18, 10 * MS);
+        meter.arrived(&mut sent, 3 << 18, 20 * MS);
+        meter.ended(&sent, 20 * MS);
+        assert_eq!(meter.single_rate(), (3 << 18) * 100);
+        assert_eq!(meter.rate(), (1 << 20) * 50);
+    }
+
+    /// Eight fetches in a row that take 30 times as long are another latency; seven may be chance. So are eight quick ones.
+    #[test]
+    fn a_step_of_the_latency_is_followed() {
+        let mut meter = Meter::default();
+        let mut fetch = |after| {
+            let mut sent = meter.sent(1);
+            meter.arrived(&mut sent, 4096, after);
+            meter.ended(&sent, after);
+            meter.latency_ns()
+        };
+        assert_eq!(fetch(MS), 0, "not idle");
+        (0..7).for_each(|_| _ = fetch(MS));
+        assert_eq!(fetch(30 * MS), MS);
+        (0..6).for_each(|_| _ = fetch(30 * MS));
+        assert_eq!(fetch(30 * MS), 30 * MS);
+        assert_eq!((0..8).map(|_| fetch(2 * MS)).last(), Some(2 * MS));
     }
 
     /// A rate that is not reached again is forgotten after two rounds, and a busy source changes its latency.

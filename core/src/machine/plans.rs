@@ -67,8 +67,12 @@ impl Machine {
         let source = self.meter.as_ref().map_or_else(SourceView::default, |meter| SourceView {
             latency_ns: meter.latency_ns(),
             rate: meter.rate(),
+            single_rate: meter.single_rate(),
             busy: meter.busy(),
             demand_bytes: self.stats.demand_bytes,
+            used_bytes: self.stats.used_bytes,
+            unused_bytes: self.stats.unused_bytes,
+            unread_bytes: self.stats.unread_bytes(),
             room: self.config.capacity_pages * self.config.page.bytes(),
             max_fetch: self.config.max_fetch_bytes,
             ahead_slots: self.config.max_ahead_in_flight,
@@ -324,18 +328,21 @@ impl Machine {
         }
         let bytes = self.bytes_in(file, number, touched.first);
         let late = self.bytes_in(file, number, touched.late);
+        let at = |mask: u64| {
+            let first = number * crate::cache::GROUP_PAGES + u64::from(mask.trailing_zeros());
+            self.config.page.start_of(first)
+        };
+        let (at_late, at_used) = (at(touched.late), at(touched.first & !touched.late));
         self.tell_watcher(|| Note::Touched { file, number, first: touched.first, late: touched.late });
         self.count(touched.planner, |stats| {
             stats.used_bytes += bytes;
             stats.late_bytes += late;
         });
         if late > 0 {
-            let first = number * crate::cache::GROUP_PAGES + u64::from(touched.late.trailing_zeros());
-            let at = self.config.page.start_of(first);
-            self.tell(touched.planner, Outcome::Late { file, at, bytes: late });
+            self.tell(touched.planner, Outcome::Late { file, at: at_late, bytes: late });
         }
         if bytes > late {
-            self.tell(touched.planner, Outcome::Used { bytes: bytes - late });
+            self.tell(touched.planner, Outcome::Used { file, at: at_used, bytes: bytes - late });
         }
     }
 

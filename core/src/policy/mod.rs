@@ -179,10 +179,19 @@ pub struct SourceView {
     pub latency_ns: u64,
     /// The greatest rate of the last rounds in bytes a second; 0: not known.
     pub rate: u64,
+    /// The greatest rate of one fetch alone; 0: not known, or fetches arrive whole.
+    pub single_rate: u64,
     /// Fetches that ended while four or more were in flight.
     pub busy: u32,
     /// Bytes that all demand reads asked for.
     pub demand_bytes: u64,
+    /// Bytes of readahead that reads made use of, that left the cache without use, and that are present or in flight and
+    /// unread.
+    pub used_bytes: u64,
+    /// The second of these.
+    pub unused_bytes: u64,
+    /// The third.
+    pub unread_bytes: u64,
     /// Size of the cache in bytes.
     pub room: u64,
     /// Largest fetch in bytes.
@@ -216,6 +225,13 @@ impl Probe<'_> {
     pub fn is_present(&self, offset: u64) -> bool {
         let page = self.cache.page_size().page_of(offset);
         self.cache.present_run(self.file, PageRange { first: page, end: page + 1 }) == 1
+    }
+
+    /// Bytes of the pages of `range` that are not cached.
+    #[must_use]
+    pub fn missing(&self, range: ByteRange) -> u64 {
+        let size = self.cache.page_size();
+        self.cache.absent(self.file, size.cover(range)) * size.bytes()
     }
 
     /// Start of the first page that is not cached, looking at the pages of `[from, from + limit)` in order.
@@ -295,8 +311,8 @@ pub enum Outcome {
     Started { range: ByteRange },
     /// It arrived whole, `took_ns` after it was submitted.
     Arrived { range: ByteRange, took_ns: u64 },
-    /// Bytes of it were demanded after they had arrived.
-    Used { bytes: u64 },
+    /// Bytes of it, in the 64 pages around `at`, were demanded after they had arrived.
+    Used { file: FileId, at: u64, bytes: u64 },
     /// Bytes of it, in the 64 pages around `at`, were demanded while they were in flight.
     Late { file: FileId, at: u64, bytes: u64 },
     /// Bytes of it were evicted or dropped without ever being demanded.
