@@ -2,60 +2,73 @@
 //!
 //! ```text
 //!   unused <= used / 4 + demand / 64 + d + room      d = 2 x rate x latency, at least 4 MiB and at most an eighth of the cache
+//!   wasted =  unused + unread - held                 what left the cache unread, and what no live stream holds any more
+//!   free   =  used / 4 + demand / 64 + d - wasted - bets
 //! ```
-//! Each byte of use earns an eighth, each byte of demand a 64th. What a stream reads ahead beyond an eighth of
-//! what it made use of is a bet: it needs credit when it is made, and holds it until it is used or given up. That eighth needs none. So all
-//! that can be lost beyond the credit is what streams hold at one time: the room of readahead in the cache.
+//! What a stream has read ahead is wasted with some chance (`gate.rs`). That part of it is its *bet*, and it is made only while
+//! there is free credit. All that can be lost beyond the credit is what streams hold at one time: the room of readahead.
 //!
-//! Example: 100 random files of which the first 64 KiB are read, with a bet of 1 MiB at each start. After four the 4 MiB of `d`
-//! are gone; each further file earns 1 KiB of credit, so bets of 1 KiB go on. A source with latency has the larger `d`: one
-//! round trip of waste at its full rate, twice.
+//! Example: 100 files of which the first 64 KiB are read, with 1 MiB read ahead at each start, half of it as a bet. After four files
+//! 3.75 MiB are wasted, and of the 4 MiB of `d` next to nothing is left; each further file earns 17 KiB.
 //!
 //! Source: the design of `auto`; competitive prefetching for one latency x bandwidth as the price of a bet.
+
+use crate::policy::SourceView;
 
 /// The debt limit while rate and latency are not known, and at least: 4 MiB, one largest fetch.
 const MIN_DEBT: u64 = 4 << 20;
 
-/// What has been wasted and what has been earned.
+/// What streams hold and what of it is expected to be wasted.
 #[derive(Default)]
 pub struct Credit {
-    used: u64,
-    /// Evicted or dropped without use.
-    unused: u64,
-    /// Left behind by streams that ended, and not evicted yet.
-    left: u64,
-    /// Held by bets.
+    /// Bytes that live streams have read ahead and that were not read.
+    held: u64,
+    /// Bytes of these that are expected to be wasted.
     bets: u64,
 }
 
 impl Credit {
-    /// Bytes that a bet may have now; `product` is rate x latency, `room` the size of the cache.
-    pub fn available(&self, demand: u64, product: u64, room: u64) -> u64 {
-        let debt = product.saturating_mul(2).min(room / 8).max(MIN_DEBT);
-        let earned = self.used / 8 + demand / 64;
-        earned.saturating_add(debt).saturating_sub(self.unused + self.left + self.bets)
+    /// The debt limit; `product` is rate x latency, `room` the size of the cache.
+    pub fn debt(product: u64, room: u64) -> u64 {
+        product.saturating_mul(2).min(room / 8).max(MIN_DEBT)
     }
 
-    /// A stream's bet changes from `before` to `after` bytes.
-    pub fn bet(&mut self, before: u64, after: u64) {
-        self.bets = self.bets.saturating_sub(before) + after;
+    /// Bytes that were wasted: those that left the cache unread, and those unread that no live stream holds.
+    pub fn wasted(&self, source: &SourceView) -> u64 {
+        source.unused_bytes + source.unread_bytes.saturating_sub(self.held)
     }
 
-    /// A stream ends with `bytes` bytes unread.
-    pub fn leave(&mut self, bytes: u64) {
-        self.left += bytes;
+    /// Bytes that may be expected to be wasted now.
+    pub fn available(&self, source: &SourceView, debt: u64) -> u64 {
+        Credit::allowed(source, debt).saturating_sub(self.wasted(source) + self.bets)
     }
 
-    /// Readahead was demanded.
-    pub fn used(&mut self, bytes: u64) {
-        self.used += bytes;
+    /// Bytes that may be wasted altogether.
+    pub fn allowed(source: &SourceView, debt: u64) -> u64 {
+        (source.used_bytes / 4 + source.demand_bytes / 64).saturating_add(debt)
     }
 
-    /// Readahead left the cache unread. What a stream had left behind was counted already.
-    pub fn unused(&mut self, bytes: u64) {
-        self.unused += bytes;
-        self.left = self.left.saturating_sub(bytes);
+    /// A stream's part changes.
+    pub fn change(&mut self, before: Holding, after: Holding) {
+        self.held = self.held.saturating_sub(before.held) + after.held;
+        self.bets = self.bets.saturating_sub(before.bet) + after.bet;
     }
+
+    /// Readahead that a stream holds was read.
+    pub fn read(&mut self, stream: &mut Holding, bytes: u64) {
+        let bytes = bytes.min(stream.held);
+        stream.held -= bytes;
+        self.held = self.held.saturating_sub(bytes);
+    }
+}
+
+/// The part of one stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Holding {
+    /// Unread bytes.
+    pub held: u64,
+    /// Those expected to be wasted.
+    pub bet: u64,
 }
 
 #[cfg(test)]
@@ -63,18 +76,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bet_needs_credit_and_gives_it_back_when_used() {
+    fn what_is_wasted_and_what_is_held_reduce_the_credit() {
         let mut credit = Credit::default();
-        assert_eq!(credit.available(0, 0, 1 << 30), 4 << 20);
-        credit.bet(0, 3 << 20);
-        assert_eq!(credit.available(0, 0, 1 << 30), 1 << 20);
-        credit.bet(3 << 20, 0);
-        credit.used(3 << 20);
-        assert_eq!(credit.available(6 << 20, 0, 1 << 30), (4 << 20) + (3 << 17) + (6 << 14));
-        // What a stream leaves counts once, though it is evicted later.
-        credit.leave(4 << 20);
-        credit.unused(4 << 20);
-        assert_eq!(credit.available(6 << 20, 0, 1 << 30), (3 << 17) + (6 << 14));
-        assert_eq!(credit.available(0, 30 << 20, 1 << 30), (60 << 20) + (3 << 17) - (4 << 20));
+        let mut source = SourceView { room: 1 << 30, ..SourceView::default() };
+        let debt = Credit::debt(0, source.room);
+        assert_eq!(credit.available(&source, debt), 4 << 20);
+        // A stream holds 3 MiB and expects to lose one of them.
+        let mut stream = Holding { held: 3 << 20, bet: 1 << 20 };
+        credit.change(Holding::default(), stream);
+        source.unread_bytes = 3 << 20;
+        assert_eq!((credit.wasted(&source), credit.available(&source, debt)), (0, 3 << 20));
+        // Two are read; the stream ends and leaves one, which is evicted later.
+        credit.read(&mut stream, 2 << 20);
+        (source.unread_bytes, source.used_bytes, source.demand_bytes) = (1 << 20, 2 << 20, 2 << 20);
+        assert_eq!(credit.wasted(&source), 0);
+        credit.change(stream, Holding::default());
+        assert_eq!(credit.wasted(&source), 1 << 20);
+        (source.unread_bytes, source.unused_bytes) = (0, 1 << 20);
+        assert_eq!(credit.wasted(&source), 1 << 20);
+        assert_eq!(credit.available(&source, debt), (4 << 20) + (2 << 18) + (2 << 14) - (1 << 20));
+        assert_eq!(Credit::debt(30 << 20, source.room), 60 << 20);
     }
 }

@@ -1,20 +1,25 @@
 //! How far ahead a run of reads is worth reading: what runs of its length have done before.
 //!
 //! For each octave of length the table counts the runs that reached it and those that ended in it. A run that reached an octave
-//! leaves it alive with the chance `1 - (ended + 1) / (reached + 2)`: one half while nothing is known, so that a run of
-//! unknown kind goes on for as long again. Reading ahead to the end of an octave pays as long as the chance that the run
+//! ends in it with the chance `(ended + 2 x below) / (reached + 2)`, where `below` is that of the octave below and 1/2 at
+//! first: a run of unknown kind goes on for as long again, and one that has passed many octaves passes the next one, too. Reading ahead to the end of an octave pays as long as the chance that the run
 //! gets there is at least
 //!
 //! ```text
-//!   W / (V + W) = len / (len + rate x latency)
+//!   least = len / (len + rate x latency)                         a wasted byte costs its transfer, a byte of use saves latency
+//!   price = least + (4/5 - least) x wasted / allowed             4/5: use earns a quarter, so such bets pay for themselves
 //! ```
-//! because a wasted byte costs its transfer, and a byte of use saves its part of the latency of the read that would have
-//! fetched it. Example: reads of 128 KiB from a store of 15 ms and 256 MB/s. The product is 3.8 MB, the chance that is wanted
-//! 1/31. After 256 KiB four octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead. After eight
-//! runs of ten that ended at 512 KiB, one octave with 1/4 and nothing known behind it: three octaves, 1.8 MB.
+//! What a run leaves unread may be read by others. The part of it that is found, the *density*, counts like the chance of
+//! the run itself where it is at least 3/4: near reads of one directory or of one boot are not in order, but nearly all
+//! bytes there are wanted.
+//!
+//! Example: reads of 128 KiB from a store of 15 ms and 256 MB/s. The product is 3.8 MB, the least chance 1/31. After 256 KiB four
+//! octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead. After eight runs of ten that
+//! ended in this octave it and all above are passed with 1/4: two octaves, 768 KiB. When all that may be wasted is wasted, the
+//! chance must be 4/5: nothing.
 //!
 //! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of
-//! succession for the prior.
+//! succession for the prior; the figures chosen on the baseline of the evaluation.
 
 /// Octaves from 512 bytes up.
 const OCTAVES: usize = 40;
@@ -22,8 +27,20 @@ const OCTAVES: usize = 40;
 const HALVED_AT: u32 = 256;
 /// Octaves that one decision may look ahead: 31 times the run.
 const MAX_AHEAD: u32 = 5;
+/// Bytes left by streams after which their counts are halved, and how many without use are assumed at first.
+const LEFT_HALVED_AT: u64 = 64 << 20;
+const LEFT_PRIOR: u64 = 1 << 20;
+/// The least density that counts. At a half, readers of random blocks of a quarter of a file fetch 1.1 times its bytes.
+const MIN_DENSITY: u64 = ONE * 2 / 3;
+/// The least chance for a single read behind cached bytes: three ends are enough to stop such bets.
+const MIN_NEXT: u64 = ONE / 4;
+/// Runs in an octave after which its chance is known, and the least chance that is then worth a bet.
+const KNOWN_AFTER: u32 = 4;
+const MIN_KNOWN: u64 = ONE / 5;
+/// The chance to end that is assumed at least of an octave that no run has reached.
+const MIN_GONE: u64 = ONE / 16;
 /// One in fixed point.
-const ONE: u64 = 1 << 16;
+pub const ONE: u64 = 1 << 16;
 /// The least chance that is ever enough is one in 33: see [`threshold`].
 const MAX_PRODUCT: u64 = 32;
 
@@ -32,6 +49,8 @@ const MAX_PRODUCT: u64 = 32;
 pub enum Class {
     /// With the first bytes of its file.
     Start,
+    /// Behind bytes that are cached.
+    Next,
     /// Anywhere else.
     Elsewhere,
 }
@@ -44,7 +63,10 @@ struct Octave {
 
 /// What runs have done.
 pub struct Survival {
-    classes: [[Octave; OCTAVES]; 2],
+    classes: [[Octave; OCTAVES]; 3],
+    /// Bytes that streams had read ahead when they ended, and those of them that other reads made use of.
+    left: u64,
+    found: u64,
 }
 
 /// The octave of a run of `bytes` bytes.
@@ -52,16 +74,18 @@ pub fn octave(bytes: u64) -> u32 {
     (bytes >> 9).checked_ilog2().unwrap_or(0).min(OCTAVES as u32 - 1)
 }
 
-/// The chance from which on a byte is worth reading ahead, in 1/65536. `product` is rate x latency in bytes.
-pub fn threshold(len: u64, product: u64) -> u64 {
+/// The chance from which on a byte is worth reading ahead, in 1/65536. `product` is rate x latency in bytes, `wasted` what was
+/// wasted of the `allowed` bytes.
+pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
     let len = len.max(1);
     let product = product.clamp(len, len.saturating_mul(MAX_PRODUCT));
-    ONE * len / (len + product)
+    let least = ONE * len / (len + product);
+    least + (ONE * 4 / 5).saturating_sub(least) * (wasted.min(allowed) >> 9) / (allowed >> 9).max(1)
 }
 
 impl Survival {
     pub fn new() -> Survival {
-        Survival { classes: [[Octave::default(); OCTAVES]; 2] }
+        Survival { classes: [[Octave::default(); OCTAVES]; 3], left: 0, found: 0 }
     }
 
     /// A run has grown from one octave into another; `from` is none at its birth.
@@ -80,20 +104,71 @@ impl Survival {
         self.classes[class as usize][at as usize].ended += 1;
     }
 
+    /// Chance that a run which reached the octave `at` leaves it alive. What an octave has not shown yet is as in the one below.
+    fn survives(&self, class: Class, at: u32) -> u64 {
+        let below = &self.classes[class as usize][..=(at as usize).min(OCTAVES - 1)];
+        let gone = below.iter().fold(ONE / 2, |gone, octave| {
+            (ONE * u64::from(octave.ended.min(octave.reached)) + 2 * gone.max(MIN_GONE)) / u64::from(octave.reached + 2)
+        });
+        ONE - gone
+    }
+
+    /// Enough runs have reached the octave `at`.
+    fn is_known(&self, class: Class, at: u32) -> bool {
+        self.classes[class as usize][(at as usize).min(OCTAVES - 1)].reached >= KNOWN_AFTER
+    }
+
     /// Bytes beyond a run of `run` bytes that are worth reading.
     pub fn ahead(&self, class: Class, run: u64, threshold: u64) -> u64 {
         let (first, mut chance, mut octaves) = (octave(run), ONE, 0);
+        let threshold = if class == Class::Next { threshold.max(MIN_NEXT) } else { threshold };
+        let density = self.density();
+        let or_found = |chance: u64| chance + (ONE - chance) * density / ONE;
         while octaves < MAX_AHEAD {
-            let at = (first + octaves).min(OCTAVES as u32 - 1) as usize;
-            let Octave { reached, ended } = self.classes[class as usize][at];
-            let gone = ONE * u64::from(ended.min(reached) + 1) / u64::from(reached + 2);
-            chance = chance * (ONE - gone) / ONE;
-            if chance < threshold {
+            let survives = self.survives(class, first + octaves);
+            chance = chance * survives / ONE;
+            let is_unlikely = self.is_known(class, first + octaves) && or_found(survives) < MIN_KNOWN;
+            if is_unlikely || or_found(chance) < threshold {
                 break;
             }
             octaves += 1;
         }
         run.saturating_mul((1 << octaves) - 1)
+    }
+
+    /// The part of `ahead` bytes beyond a run of `run` bytes that is expected to be wasted, in 1/65536: the chance that the run
+    /// ends before them.
+    pub fn waste(&self, class: Class, run: u64, ahead: u64) -> u64 {
+        let (mut at, mut chance) = (octave(run), ONE);
+        let (mut reach, goal) = (run.max(1), run.saturating_add(ahead));
+        while reach < goal && at < OCTAVES as u32 {
+            let gone = ONE - self.survives(class, at);
+            let part = (goal - reach).min(reach);
+            let gone = u64::try_from(u128::from(gone) * u128::from(part) / u128::from(reach)).unwrap_or(gone);
+            chance = chance * (ONE - gone) / ONE;
+            (reach, at) = (reach.saturating_mul(2), at + 1);
+        }
+        (ONE - chance) * (ONE - self.density()) / ONE
+    }
+
+    /// A stream ended with `unread` bytes read ahead and not read, and `found` that were read since it last went on.
+    pub fn left(&mut self, unread: u64, found: u64) {
+        self.left += unread + found;
+        self.found += found;
+        if self.left > LEFT_HALVED_AT {
+            (self.left, self.found) = (self.left / 2, self.found / 2);
+        }
+    }
+
+    /// A read made use of `bytes` that a stream had left.
+    pub fn found(&mut self, bytes: u64) {
+        self.found = (self.found + bytes).min(self.left);
+    }
+
+    /// The part of what a stream leaves that other reads make use of.
+    fn density(&self) -> u64 {
+        let part = ONE * (self.found >> 9) / ((self.left + LEFT_PRIOR) >> 9);
+        if part >= MIN_DENSITY { part } else { 0 }
     }
 }
 
@@ -105,7 +180,7 @@ mod tests {
     #[test]
     fn octaves_that_are_worth_it() {
         let mut table = Survival::new();
-        let wanted = threshold(128 << 10, 3_840_000);
+        let wanted = threshold(128 << 10, 3_840_000, 0, 4 << 20);
         assert_eq!(wanted, 65_536 * 131_072 / (131_072 + 3_840_000));
         assert_eq!(table.ahead(Class::Elsewhere, 256 << 10, wanted), (256 << 10) * 15);
         for run in 0..10 {
@@ -114,15 +189,50 @@ mod tests {
                 table.ended(Class::Elsewhere, octave(256 << 10));
             }
         }
-        assert_eq!(table.ahead(Class::Elsewhere, 256 << 10, wanted), (256 << 10) * 7);
+        assert_eq!(table.ahead(Class::Elsewhere, 256 << 10, wanted), (256 << 10) * 3);
         assert_eq!(table.ahead(Class::Start, 256 << 10, wanted), (256 << 10) * 15, "another class");
+        let dear = threshold(128 << 10, 3_840_000, 4 << 20, 4 << 20);
+        assert_eq!(dear, ONE * 4 / 5);
+        assert_eq!(table.ahead(Class::Start, 256 << 10, dear), 0);
+        // What runs leave is found by others: 9 MiB of 10.
+        table.left(10 << 20, 0);
+        table.found(9 << 20);
+        assert!(table.ahead(Class::Start, 256 << 10, dear) > 0);
+    }
+
+    /// A run of 1 MiB with the prior: half of it more is wasted with a chance of 1/4, as much again with 1/2.
+    #[test]
+    fn expected_waste() {
+        let mut table = Survival::new();
+        assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 19), ONE / 4);
+        assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 20), ONE / 2);
+        assert_eq!(table.waste(Class::Start, 1 << 20, 3 << 20), ONE * 3 / 4);
+        table.left(7 << 20, 1 << 20);
+        assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 20), ONE / 2, "too little was found");
+        table.found(7 << 20);
+        let part = ONE * 8 / 9;
+        assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 20), ONE / 2 * (ONE - part) / ONE);
+    }
+
+    /// Random blocks that happen to follow cached ones: after three ends there are no more bets.
+    #[test]
+    fn a_single_read_behind_cached_bytes_must_be_likely() {
+        let mut table = Survival::new();
+        let wanted = threshold(4096, 1 << 30, 0, 1);
+        assert_eq!(table.ahead(Class::Next, 4096, wanted), 4096 * 3);
+        (0..3).for_each(|_| {
+            table.grew(Class::Next, None, octave(4096));
+            table.ended(Class::Next, octave(4096));
+        });
+        assert_eq!(table.ahead(Class::Next, 4096, wanted), 0);
+        assert_eq!(table.ahead(Class::Start, 4096, wanted), 4096 * 31);
     }
 
     /// A fast source wants one half: as much again while nothing is known, nothing when most runs end.
     #[test]
     fn without_latency_it_must_be_likely() {
         let mut table = Survival::new();
-        let wanted = threshold(128 << 10, 0);
+        let wanted = threshold(128 << 10, 0, 0, 1);
         assert_eq!(wanted, ONE / 2);
         assert_eq!(table.ahead(Class::Start, 4096, wanted), 4096);
         (0..3).for_each(|_| {

@@ -7,20 +7,23 @@
 //! A window is several chunks with a mark at the start of each, so that a stream is asked about when an eighth of its distance
 //! has been read. A read of cached bytes asks nothing.
 //!
-//! Example: a file of 128 MiB in a store of 15 ms, read in order by 128 KiB. The first read is at the start of its file: nothing
-//! is known, so as much again is read ahead. The second reaches the mark; latency is known now, so 4 MiB are worth it. The
-//! mark of each chunk that is still in flight doubles the distance, up to four times rate x latency: 64 MiB.
+//! Example: a file of 128 MiB in a store of 15 ms and 1.25 GB/s, read in order by 128 KiB. The first read is at the start of its
+//! file: nothing is known, so as much again is read ahead. The second reaches the mark; latency is known now, so 31 times
+//! what was read is worth it: 8 MiB. The mark of each window that is still in flight doubles the distance, up to
+//! four times rate x latency: 64 MiB after four round trips.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `streams.rs` | which read goes on with which run |
-//! | `gate.rs` | what runs of a length have done before |
+//! | `gate.rs` | what runs of a length have done before, and what of their readahead other reads found |
 //! | `credit.rs` | what may be wasted |
-//! | `distance.rs` | how far ahead, in which requests |
+//! | `distance.rs` | how far ahead at most, in which requests |
+//! | `ahead.rs` | the windows of a stream that went on |
 //!
 //! It does not follow a program from file to file, and it keeps nothing between processes.
 //! Source: the project's own design; each file names the sources of its part.
 
+mod ahead;
 mod credit;
 mod distance;
 mod gate;
@@ -31,21 +34,30 @@ use crate::policy::{Ask, Info, Outcome, Plan, Policy, Scope, Wants, Why};
 use crate::units::FileId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use credit::Credit;
+use credit::{Credit, Holding};
 use distance::Effort;
 use gate::{Class, Survival};
 use streams::{Found, Stream, Streams};
 
-/// A stream may be ahead by this part of what it made use of without credit.
-const PROVEN: u64 = 8;
-/// Runs are few among the births: then a run needs one read more.
+/// Runs are few among the births: then a run needs one read more, and cached bytes before a read show nothing.
 const RARE: u64 = 16;
 /// Births before that is judged.
 const BIRTHS: u64 = 32;
 /// A stream that went on within this number of decisions is active.
 const ACTIVE: u64 = 64;
-/// Blocks of a stride that are read ahead at first.
+/// Blocks of a stride that are read ahead at first, and reads that it takes to see one.
 const FIRST_BLOCKS: u64 = 8;
+const STRIDE_READS: u64 = 4;
+
+/// What a run is when it is found.
+struct Birth {
+    class: Class,
+    stride: Option<i64>,
+    /// Where its next read is expected; for a stride the start of its latest.
+    pos: u64,
+    /// Bytes that it has run.
+    run: u64,
+}
 
 /// All of a source.
 struct Auto {
@@ -106,23 +118,22 @@ impl Policy for Auto {
 
     fn on_outcome(&mut self, outcome: &Outcome) {
         match outcome {
-            Outcome::Used { bytes } => self.credit.used(*bytes),
+            Outcome::Used { file, at, bytes } => self.used(*file, *at, *bytes),
             Outcome::Late { file, at, bytes } => {
-                self.credit.used(*bytes);
+                self.used(*file, *at, *bytes);
                 if let Some(file) = self.files.get_mut(&file.0)
                     && let Some(stream) = file.find(*at, 0)
                 {
                     file.all[stream].late = true;
                 }
             }
-            Outcome::Unused { bytes } => self.credit.unused(*bytes),
             _ => {}
         }
     }
 
     fn on_file_closed(&mut self, file: FileId) {
         if let Some(Streams { all, size, .. }) = self.files.remove(&file.0) {
-            all.into_iter().for_each(|stream| self.ends(stream, size));
+            all.iter().for_each(|stream| self.ends(stream, size));
         }
     }
 }
@@ -141,6 +152,20 @@ impl Auto {
         }
     }
 
+    /// Readahead was demanded: by the reader of its stream, or by others after that has ended.
+    fn used(&mut self, file: FileId, at: u64, bytes: u64) {
+        let streams = self.files.get_mut(&file.0).map_or(&mut [][..], |file| &mut file.all[..]);
+        match streams.iter_mut().find(|stream| stream.holds(at)) {
+            Some(stream) => {
+                if at >= stream.pos || stream.stride.is_some() {
+                    self.credit.read(&mut stream.holding, bytes);
+                    stream.touched += bytes;
+                }
+            }
+            None => self.survival.found(bytes),
+        }
+    }
+
     /// Bytes of a read are neither here nor in flight.
     fn miss(&mut self, ask: &Ask<'_>, start: u64, end: u64, plan: &mut Plan) {
         let file = self.files.entry(ask.file.0).or_default();
@@ -155,7 +180,7 @@ impl Auto {
         }
         self.clock += 1;
         if let Some(idle) = file.take_idle() {
-            self.ends(idle, ask.file_size);
+            self.ends(&idle, ask.file_size);
         }
         let Some(file) = self.files.get_mut(&ask.file.0) else { return };
         let gap = distance::measured(&ask.source).max(4 * (end - start));
@@ -168,14 +193,21 @@ impl Auto {
         self.births += 1;
         if start == 0 {
             file.misses += 1;
-            return self.begin(ask, Class::Start, None, (start, end), end, plan);
+            return self.begin(ask, Birth { class: Class::Start, stride: None, pos: end, run: end }, plan);
         }
         let careful = self.births >= BIRTHS && self.runs * RARE < self.births;
+        if !careful && ask.probe.is_cached(start - 1) {
+            file.misses += 1;
+            return self.begin(ask, Birth { class: Class::Next, stride: None, pos: end, run: end - start }, plan);
+        }
         match file.look(start, end, careful) {
             Found::Nothing => plan.why = Some(Why::NoHistory),
-            Found::Run { high, run } => self.begin(ask, Class::Elsewhere, None, (high, high), run, plan),
+            Found::Run { high, run } => {
+                self.begin(ask, Birth { class: Class::Elsewhere, stride: None, pos: high, run }, plan);
+            }
             Found::Stride(stride) => {
-                self.begin(ask, Class::Elsewhere, Some(stride), (start, end), 4 * (end - start), plan);
+                let run = STRIDE_READS * (end - start);
+                self.begin(ask, Birth { class: Class::Elsewhere, stride: Some(stride), pos: start, run }, plan);
             }
         }
     }
@@ -187,22 +219,16 @@ impl Auto {
         let stream = &mut file.all[at];
         let inside = match stream.stride {
             None => start < stream.end,
-            Some(stride) => {
-                if stride > 0 {
-                    start <= stream.end
-                } else {
-                    start >= stream.end
-                }
-            }
+            Some(stride) if stride > 0 => start <= stream.end,
+            Some(_) => start >= stream.end,
         };
         if inside && stream.ahead() > 0 {
             // Evicted before use, or refused because there was no room.
             stream.distance = (stream.distance / 2).max(end - start);
-            let had = stream.ahead();
             stream.end = end;
-            self.credit.bet(core::mem::take(&mut stream.bet), 0);
-            self.credit.leave(had);
+            self.credit.change(core::mem::take(&mut stream.holding), Holding::default());
             stream.advance(start, end);
+            self.effort.thrashed(self.clock);
             return self.go_on(ask, at, Why::Thrashed, plan);
         }
         stream.late = true;
@@ -211,44 +237,30 @@ impl Auto {
     }
 
     /// A run begins.
-    fn begin(
-        &mut self,
-        ask: &Ask<'_>,
-        class: Class,
-        stride: Option<i64>,
-        (start, end): (u64, u64),
-        run: u64,
-        plan: &mut Plan,
-    ) {
+    fn begin(&mut self, ask: &Ask<'_>, birth: Birth, plan: &mut Plan) {
+        let Birth { class, stride, pos, run } = birth;
         let len = ask.request.end().min(ask.file_size).saturating_sub(ask.request.start()).max(1);
         self.runs += u64::from(class == Class::Elsewhere);
-        let octave = gate::octave(run);
-        self.survival.grew(class, None, octave);
-        let pos = if stride.is_some() { start } else { end };
+        self.survival.grew(class, None, gate::octave(run));
         let Some(file) = self.files.get_mut(&ask.file.0) else { return };
-        let (seen, clock) = (file.misses, self.clock);
-        let distance = if stride.is_some() { FIRST_BLOCKS * len } else { 0 };
-        let (hit, late, hold, bet, used) = (false, false, 0, 0, 0);
-        let stream = Stream {
-            class,
-            stride,
-            len,
-            pos,
-            end: pos,
-            run,
-            used,
-            distance,
-            hold,
-            bet,
-            octave,
-            late,
-            hit,
-            seen,
-            clock,
-        };
+        let mut stream = Stream::new(class, stride, pos, run, len);
+        if stride.is_some() {
+            stream.distance = FIRST_BLOCKS * len;
+        } else {
+            // It may have begun inside what another one has read ahead: then it takes that over.
+            for other in file.all.iter_mut().filter(|s| s.stride.is_none() && s.pos <= pos && pos < s.end) {
+                stream.end = stream.end.max(other.end);
+                other.end = pos;
+                other.touched = other.touched.min(other.ahead());
+                let held = other.holding.held.min(other.ahead());
+                stream.holding.held += other.holding.held - held;
+                self.credit.change(other.holding, Holding { held: other.holding.held, bet: 0 });
+                other.holding = Holding { held, bet: 0 };
+            }
+        }
         let (at, gone) = file.add(stream);
         if let Some(gone) = gone {
-            self.ends(gone, ask.file_size);
+            self.ends(&gone, ask.file_size);
         }
         let why = match (class, stride) {
             (Class::Start, _) => Why::FileStart,
@@ -258,59 +270,6 @@ impl Auto {
         self.go_on(ask, at, why, plan);
     }
 
-    /// The stream has advanced: its distance is set and its readahead topped up.
-    fn go_on(&mut self, ask: &Ask<'_>, at: usize, why: Why, plan: &mut Plan) {
-        let active = self.active();
-        let clock = self.clock;
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
-        let misses = file.misses;
-        let stream = &mut file.all[at];
-        (stream.seen, stream.clock) = (misses, clock);
-        let octave = gate::octave(stream.run);
-        if octave > stream.octave {
-            self.survival.grew(stream.class, Some(stream.octave), octave);
-            stream.octave = octave;
-        }
-        let most = distance::most(&ask.source, stream.len, active, self.effort.raised());
-        let wanted = gate::threshold(stream.len, distance::product(&ask.source));
-        let worth = self.survival.ahead(stream.class, stream.run, wanted);
-        let forward = stream.stride.is_none_or(|s| s > 0);
-        let passed = if forward { stream.pos >= stream.hold } else { stream.pos <= stream.hold };
-        if passed || stream.hold == 0 {
-            if core::mem::take(&mut stream.late) && stream.distance > 0 {
-                if stream.distance >= most {
-                    self.effort.late(ask.source.rate, clock, active);
-                }
-                stream.distance *= 2;
-                stream.hold = stream.end;
-            }
-        } else {
-            stream.late = false;
-        }
-        stream.distance = stream.distance.max(worth.min(most)).min(most);
-        // An eighth of what it made use of a stream may always be ahead; more is a bet. What it holds is not asked for again.
-        let safe = stream.used / PROVEN;
-        let held = core::mem::take(&mut stream.bet);
-        self.credit.bet(held, 0);
-        let product = distance::product(&ask.source);
-        let free = self.credit.available(ask.source.demand_bytes, product, ask.source.room);
-        let ahead = stream.distance.min(worth.max(safe)).min(safe + free);
-        plan.max_fetch = distance::request(ahead, ask.source.max_fetch);
-        match stream.stride {
-            None => top_up(stream, ahead, (ask.file_size, ask.probe.page_bytes()), plan),
-            Some(stride) => step_up(stream, stride, ahead, ask.file_size, plan),
-        }
-        let bet = stream.ahead().saturating_sub(safe);
-        self.credit.bet(core::mem::replace(&mut stream.bet, bet), bet);
-        plan.why = Some(if !plan.windows.is_empty() {
-            why
-        } else if forward && stream.end >= ask.file_size {
-            Why::EndOfFile
-        } else {
-            Why::NotYet
-        });
-    }
-
     /// Streams that went on lately.
     fn active(&self) -> u64 {
         let streams = self.files.values().flat_map(|file| &file.all);
@@ -318,46 +277,12 @@ impl Auto {
     }
 
     /// A stream is over. At the end of its file it did not end, the file did.
-    fn ends(&mut self, stream: Stream, file_size: u64) {
+    fn ends(&mut self, stream: &Stream, file_size: u64) {
         if stream.end < file_size && stream.pos < file_size {
             self.survival.ended(stream.class, stream.octave);
         }
-        self.credit.bet(stream.bet, 0);
-        self.credit.leave(stream.ahead());
-    }
-}
-
-/// Reads ahead of a stream in order, in chunks of an eighth of `ahead` or a request with a mark each, when half of a chunk
-/// is missing.
-fn top_up(stream: &mut Stream, ahead: u64, (file_size, page): (u64, u64), plan: &mut Plan) {
-    let eighth = (ahead / 8).checked_next_multiple_of(plan.max_fetch).unwrap_or(ahead);
-    let chunk = eighth.min(ahead / 2).max(1).next_multiple_of(page);
-    let mut at = stream.end.next_multiple_of(page);
-    let to = stream.pos.saturating_add(ahead).next_multiple_of(page).min(file_size);
-    let missing = to.saturating_sub(at);
-    if missing == 0 || (2 * missing < chunk && at > stream.pos && to < file_size) {
-        return;
-    }
-    while at < to {
-        // A last part that is less than half of a chunk goes with the one before it.
-        let len = if to - at < chunk + chunk / 2 { to - at } else { chunk };
-        plan.read(at, len, Some(at));
-        at += len;
-    }
-    stream.end = to;
-}
-
-/// Reads ahead the next blocks of a stride, with a mark each.
-fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, plan: &mut Plan) {
-    let blocks = (ahead / stream.len).max(1);
-    let planned = stream.end.abs_diff(stream.pos) / stride.unsigned_abs().max(1);
-    if planned + blocks / 8 >= blocks.max(2) {
-        return;
-    }
-    for _ in planned..blocks {
-        let Some(next) = stream.end.checked_add_signed(stride).filter(|next| *next < file_size) else { return };
-        plan.read(next, stream.len, Some(next));
-        stream.end = next;
+        self.survival.left(stream.holding.held, stream.touched);
+        self.credit.change(stream.holding, Holding::default());
     }
 }
 

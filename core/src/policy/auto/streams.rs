@@ -10,12 +10,15 @@
 //!        ──► three equal distances?     a strided stream          -64K, -64K, -64K: backwards
 //!        ──► a new candidate            the oldest of 32 goes
 //! ```
+//! A read beyond the next bytes of a stream goes on with it only if what it jumps over has been read: at least two thirds of that.
+//! A stream whose readahead covers much of a file would otherwise take every random read for its own.
+//!
 //! Example: reads at 128K, 0, 384K, 256K of 128 KiB. The second joins the first below, the third joins above and leaves a hole of
 //! a quarter: a stream at 512K. Only a promotion displaces a stream, so random reads displace none.
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates, Leap (ATC 2020) for strides, ZFS for holes and never-hit first.
 
-use super::gate::Class;
+use super::{Class, Holding, gate};
 use alloc::vec::Vec;
 
 /// Streams of a file.
@@ -24,7 +27,7 @@ const MAX_STREAMS: usize = 16;
 const MAX_CANDIDATES: usize = 32;
 /// How near to a run a read must be, as a multiple of its length, and within which bounds.
 const NEAR_READS: u64 = 4;
-const NEAR: (u64, u64) = (64 << 10, 16 << 20);
+const NEAR: (u64, u64) = (16 << 10, 16 << 20);
 /// A stride is at most this multiple of the read, or this, whichever is more: interleaved readers are far apart.
 const MAX_STRIDE_READS: u64 = 32;
 const MAX_STRIDE: u64 = 1 << 20;
@@ -47,12 +50,14 @@ pub struct Stream {
     pub run: u64,
     /// Bytes of readahead that it made use of.
     pub used: u64,
+    /// Bytes between `pos` and `end` that reads made use of since `pos` was set.
+    pub touched: u64,
     /// How far it reads ahead.
     pub distance: u64,
     /// It does not grow again before this place.
     pub hold: u64,
-    /// Bytes of credit that it holds.
-    pub bet: u64,
+    /// Its part of the credit.
+    pub holding: Holding,
     /// The octave of its run that is counted.
     pub octave: u32,
     /// A read waited for what was read ahead.
@@ -104,6 +109,34 @@ fn near(len: u64) -> u64 {
 }
 
 impl Stream {
+    /// A run of `run` bytes with reads of `len` bytes.
+    pub fn new(class: Class, stride: Option<i64>, pos: u64, run: u64, len: u64) -> Stream {
+        Stream {
+            class,
+            stride,
+            len,
+            pos,
+            end: pos,
+            run,
+            used: 0,
+            touched: 0,
+            distance: 0,
+            hold: 0,
+            holding: Holding::default(),
+            octave: gate::octave(run),
+            late: false,
+            hit: false,
+            seen: 0,
+            clock: 0,
+        }
+    }
+
+    /// Its reader has passed what was ahead when its distance last grew.
+    pub fn is_past_hold(&self) -> bool {
+        let forward = self.stride.is_none_or(|s| s > 0);
+        self.hold == 0 || if forward { self.pos >= self.hold } else { self.pos <= self.hold }
+    }
+
     /// Bytes that are read ahead and not read yet.
     pub fn ahead(&self) -> u64 {
         match self.stride {
@@ -115,7 +148,13 @@ impl Stream {
     /// Whether a read of `len` bytes at `start` goes on with it, at most `gap` beyond what was read ahead.
     fn takes(&self, start: u64, gap: u64) -> bool {
         match self.stride {
-            None => start + near(self.len) >= self.pos && start <= self.end.max(self.pos) + gap,
+            None => {
+                let read = self.touched + self.touched / 2;
+                let jump = start.saturating_sub(self.pos.min(self.end)).min(self.end.saturating_sub(self.pos));
+                start + near(self.len) >= self.pos
+                    && start <= self.end.max(self.pos) + gap
+                    && jump <= read + near(self.len)
+            }
             Some(stride) => {
                 let step = stride.unsigned_abs();
                 let onward = if stride > 0 { start > self.pos } else { start < self.pos };
@@ -138,6 +177,7 @@ impl Stream {
                 self.used += end.min(self.end).saturating_sub(self.pos);
                 // Cached reads are not seen: all up to here has been read, but for what is beyond the readahead.
                 let from = if start > self.end { start } else { self.pos };
+                self.touched = self.touched.saturating_sub(end.saturating_sub(self.pos));
                 self.run += end.saturating_sub(from);
                 self.pos = self.pos.max(end);
                 self.end = self.end.max(self.pos);
@@ -146,6 +186,7 @@ impl Stream {
                 let planned = if stride > 0 { start <= self.end } else { start >= self.end };
                 self.used += if planned { end - start } else { 0 };
                 self.run += end - start;
+                self.touched = self.touched.saturating_sub(self.len);
                 self.pos = start;
                 let behind = if stride > 0 { self.end < start } else { self.end > start };
                 if behind {
@@ -154,6 +195,12 @@ impl Stream {
             }
         }
         self.hit = true;
+    }
+
+    /// Whether readahead at `at` is one of its, or was a few reads ago.
+    pub fn holds(&self, at: u64) -> bool {
+        let (low, high) = if self.stride.is_some_and(|s| s < 0) { (self.end, self.pos) } else { (self.pos, self.end) };
+        (low.saturating_sub(near(self.len))..=high).contains(&at)
     }
 }
 

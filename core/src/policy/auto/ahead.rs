@@ -1,0 +1,136 @@
+//! The windows of a stream that went on: how far it may be ahead now, and what is missing up to there.
+//!
+//! ```text
+//!   distance   doubles when a read waited for readahead; at least what the gate finds worth it; at most distance::most
+//!   safe       used / 8 + run / 64: a stream that has proved itself needs no credit for that
+//!   ahead      the distance, but no more than what is worth it or safe, than half of the cache for all streams, and than
+//!              safe + free credit / expected waste of a byte
+//! ```
+//! What is missing goes out as several windows with a mark at the start of each, so that the stream is asked about again when the
+//! first of them is reached. A run that is short beside what is missing gets a first window of an eighth: its distance
+//! is about to grow.
+//!
+//! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead. Windows of 1 MiB, 4 MiB and 3 MiB. The read that reaches
+//! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
+
+use super::{Auto, Credit, Holding, Stream, distance, gate};
+use crate::policy::{Ask, Plan, SourceView, Why};
+
+/// A stream may be ahead by this part of what it made use of without credit, and by this part of its run. Without it a stream
+/// that runs while there is no credit would never earn any. Both are parts of what the inequality of `credit.rs` allows.
+const PROVEN: u64 = 8;
+const UNPROVEN: u64 = 64;
+/// Bytes that may be ahead for each byte of free credit, however likely they are to be read.
+const MAX_LEVERAGE: u64 = 16;
+/// The first window of a short run, as a part of what is missing, and how much longer the next one may be.
+const FIRST_PART: u64 = 8;
+const GROWTH: u64 = 8;
+
+/// How far a stream may be ahead.
+struct Reach {
+    ahead: u64,
+    /// Bytes that need no credit.
+    safe: u64,
+    /// Part of the others that is expected to be wasted, in 1/65536.
+    waste: u64,
+}
+
+impl Auto {
+    /// The stream has advanced: its distance is set and its readahead topped up.
+    pub(super) fn go_on(&mut self, ask: &Ask<'_>, at: usize, why: Why, plan: &mut Plan) {
+        let (active, clock) = (self.active(), self.clock);
+        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+        let mut stream = file.all[at].clone();
+        (stream.seen, stream.clock) = (file.misses, clock);
+        let octave = gate::octave(stream.run);
+        if octave > stream.octave {
+            self.survival.grew(stream.class, Some(stream.octave), octave);
+            stream.octave = octave;
+        }
+        let had = core::mem::take(&mut stream.holding);
+        self.credit.change(had, Holding::default());
+        let unread = had.held.min(stream.ahead());
+        self.effort.calm(clock);
+        let reach = self.reach(&mut stream, &ask.source, (active, unread));
+        plan.max_fetch = distance::request(reach.ahead, &ask.source);
+        match stream.stride {
+            None => top_up(&mut stream, reach.ahead, (ask.file_size, ask.probe.page_bytes()), plan),
+            Some(stride) => step_up(&mut stream, stride, reach.ahead, ask.file_size, plan),
+        }
+        let planned: u64 = plan.windows.iter().map(|window| ask.probe.missing(window.range)).sum();
+        let bet = stream.ahead().saturating_sub(reach.safe).saturating_mul(reach.waste) / gate::ONE;
+        stream.holding = Holding { held: unread + planned, bet };
+        self.credit.change(Holding::default(), stream.holding);
+        plan.why = Some(if !plan.windows.is_empty() {
+            why
+        } else if stream.stride.is_none_or(|s| s > 0) && stream.end >= ask.file_size {
+            Why::EndOfFile
+        } else {
+            Why::NotYet
+        });
+        if let Some(file) = self.files.get_mut(&ask.file.0) {
+            file.all[at] = stream;
+        }
+    }
+
+    /// Sets the distance of a stream, and says how much of that it may be ahead now.
+    fn reach(&mut self, stream: &mut Stream, source: &SourceView, (active, unread): (u64, u64)) -> Reach {
+        let most = distance::most(source, stream.len, active, &self.effort);
+        let product = distance::product(source);
+        let debt = Credit::debt(product, source.room);
+        let (allowed, wasted) = (Credit::allowed(source, debt), self.credit.wasted(source));
+        let threshold = gate::threshold(stream.len, product, wasted, allowed);
+        let worth = self.survival.ahead(stream.class, stream.run, threshold);
+        let late = core::mem::take(&mut stream.late);
+        if stream.is_past_hold() && late && stream.distance > 0 {
+            if stream.distance >= most {
+                self.effort.late(source.rate, self.clock, active);
+            }
+            stream.distance *= 2;
+            stream.hold = stream.end;
+        }
+        stream.distance = stream.distance.max(worth).min(most);
+        let safe = stream.used / PROVEN + stream.run / UNPROVEN;
+        let room = unread + (source.room / 2).saturating_sub(source.unread_bytes);
+        let ahead = stream.distance.min(worth.max(safe)).min(room);
+        let waste = self.survival.waste(stream.class, stream.run, ahead).max(gate::ONE / MAX_LEVERAGE);
+        let free = self.credit.available(source, debt).saturating_mul(gate::ONE) / waste;
+        Reach { ahead: ahead.min(safe.saturating_add(free)), safe, waste }
+    }
+}
+
+/// Reads ahead of a stream in order when half of a window is missing.
+fn top_up(stream: &mut Stream, ahead: u64, (file_size, page): (u64, u64), plan: &mut Plan) {
+    let eighth = (ahead / 8).checked_next_multiple_of(plan.max_fetch).unwrap_or(ahead);
+    let whole = eighth.min(ahead / 2).max(1).next_multiple_of(page);
+    let mut at = stream.end.next_multiple_of(page);
+    let to = stream.pos.saturating_add(ahead).next_multiple_of(page).min(file_size);
+    let missing = to.saturating_sub(at);
+    if missing == 0 || (2 * missing < whole && at > stream.pos && to < file_size) {
+        return;
+    }
+    let is_short = stream.run < missing;
+    let mut window = if is_short { (missing / FIRST_PART).max(page).next_multiple_of(page) } else { whole };
+    while at < to {
+        // A last part that is less than half of a window goes with the one before it.
+        let len = if to - at < window + window / 2 { to - at } else { window };
+        plan.read(at, len, Some(at));
+        at += len;
+        window = (GROWTH * window).min(whole);
+    }
+    stream.end = to;
+}
+
+/// Reads ahead the next blocks of a stride, with a mark each.
+fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, plan: &mut Plan) {
+    let blocks = (ahead / stream.len).max(1);
+    let planned = stream.end.abs_diff(stream.pos) / stride.unsigned_abs().max(1);
+    if planned + blocks / 8 >= blocks.max(2) {
+        return;
+    }
+    for _ in planned..blocks {
+        let Some(next) = stream.end.checked_add_signed(stride).filter(|next| *next < file_size) else { return };
+        plan.read(next, stream.len, Some(next));
+        stream.end = next;
+    }
+}
