@@ -156,11 +156,9 @@ impl Stream {
                     && jump <= read + near(self.len)
             }
             Some(stride) => {
-                let step = stride.unsigned_abs();
+                let (step, away) = (stride.unsigned_abs(), start.abs_diff(self.pos));
                 let onward = if stride > 0 { start > self.pos } else { start < self.pos };
-                let away = start.abs_diff(self.pos);
-                let planned = self.end.abs_diff(self.pos) + 2 * step;
-                onward && away.is_multiple_of(step) && away <= planned
+                onward && away.is_multiple_of(step) && away <= self.end.abs_diff(self.pos) + 2 * step
             }
         }
     }
@@ -188,10 +186,7 @@ impl Stream {
                 self.run += end - start;
                 self.touched = self.touched.saturating_sub(self.len);
                 self.pos = start;
-                let behind = if stride > 0 { self.end < start } else { self.end > start };
-                if behind {
-                    self.end = start;
-                }
+                self.end = if stride > 0 { self.end.max(start) } else { self.end.min(start) };
             }
         }
         self.hit = true;
@@ -199,8 +194,7 @@ impl Stream {
 
     /// Whether readahead at `at` is one of its, or was a few reads ago.
     pub fn holds(&self, at: u64) -> bool {
-        let (low, high) = if self.stride.is_some_and(|s| s < 0) { (self.end, self.pos) } else { (self.pos, self.end) };
-        (low.saturating_sub(near(self.len))..=high).contains(&at)
+        (self.pos.min(self.end).saturating_sub(near(self.len))..=self.pos.max(self.end)).contains(&at)
     }
 }
 
@@ -287,5 +281,20 @@ impl Streams {
     pub fn take_idle(&mut self) -> Option<Stream> {
         let at = self.all.iter().position(|s| s.seen + IDLE_MISSES < self.misses)?;
         Some(self.all.swap_remove(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Read ahead from 64K to 1M: a read at 512K is another one's unless the bytes before it were read.
+    #[test]
+    fn a_jump_over_unread_bytes_is_no_continuation() {
+        let mut stream = Stream::new(Class::Start, None, 64 << 10, 64 << 10, 4096);
+        stream.end = 1 << 20;
+        assert!(stream.takes(64 << 10, 0) && !stream.takes(512 << 10, 0));
+        stream.touched = 300 << 10;
+        assert!(stream.takes(512 << 10, 0) && !stream.takes(900 << 10, 0));
     }
 }
