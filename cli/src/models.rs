@@ -22,7 +22,8 @@ pub fn run(args: &ModelsArgs) -> Result<(), Fail> {
 
 fn entry(preset: &Preset) -> Entry {
     let fit = format!("Fit: {}.", preset.fit_error);
-    let figures_text = format!("Figures: {}.", words(preset.model));
+    let limit = preset.throttle.map_or(String::new(), |t| format!("; at most {} requests/s", t.requests_per_s));
+    let figures_text = format!("Figures: {}{limit}.", words(preset.model));
     let mut facts = vec![
         ("kind", json!(kind(preset.model)), Some(figures_text)),
         ("calibrated", json!(preset.calibrated), None),
@@ -32,6 +33,7 @@ fn entry(preset: &Preset) -> Entry {
         ("host_ns_per_kib", json!(preset.host_ns_per_kib), None),
         ("host_origin", json!(preset.host_origin), None),
     ];
+    facts.extend(preset.throttle.map(|t| ("requests_per_s", json!(t.requests_per_s), None)));
     facts.extend(figures(preset.model).into_iter().map(|(key, value)| (key, value, None)));
     Entry {
         name: preset.name.to_string(),

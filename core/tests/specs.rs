@@ -99,7 +99,7 @@ fn opponents_are_understood_and_not_listed() {
     }
     assert!(refused("amp:min=1K").contains("'amp' has no parameter 'min'"));
     assert!(refused("zfetch:max=2G").contains("zfetch: max=2G is not between"));
-    let error = PolicySpec::parse("apm").err().expect("unknown");
+    let error = PolicySpec::parse("apm").expect_err("unknown");
     let SpecError::UnknownName { known, .. } = error else { panic!("{error:?}") };
     assert_eq!(known.len(), ALL.len());
 }

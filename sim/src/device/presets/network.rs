@@ -102,7 +102,7 @@ pub(super) const OBJECT_FAR: Preset = Preset {
 /// milliseconds": 1 ms is the least of that, and an assumption.
 pub(super) const EBS_GP3: Preset = Preset {
     name: "ebs-gp3",
-    summary: "AWS EBS volume gp3 at its baseline: 3,000 requests/s of up to 256 KiB, 125 MiB/s, no burst",
+    summary: "AWS EBS gp3 at its baseline: 3,000 requests/s of up to 256 KiB, 125 MiB/s",
     origin: "AWS, documentation of EBS volume types: gp3 baseline; first byte after 1 ms is an assumption",
     calibrated: true,
     fit_error: "median error 0.0 % beside four documented figures: 3,000 reads/s of 4 and of 16 KiB, 125 MiB/s of 256 KiB and of 1 MiB",
@@ -124,7 +124,7 @@ pub(super) const EBS_GP3: Preset = Preset {
 /// A managed NFS server. Requests of any length count as one against the limit.
 pub(super) const NFS: Preset = Preset {
     name: "nfs",
-    summary: "NFS by AWS EFS, General Purpose, bursting: 250 us, 500 MiB/s a client, 35,000 requests/s",
+    summary: "NFS by AWS EFS, bursting: 250 us, 500 MiB/s a client, 35,000 requests/s",
     origin: "AWS, documentation of EFS: performance summary, reads, bursting throughput; no tail is published",
     calibrated: true,
     fit_error: "median error 0.2 % beside three documented figures: 250 us (the least), 500 MiB/s a client, 35,000 reads/s",
