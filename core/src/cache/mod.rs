@@ -153,15 +153,11 @@ impl Cache {
 
     /// Absent pages of the range.
     pub fn absent(&self, file: FileId, pages: PageRange) -> u64 {
-        let (mut at, mut absent) = (pages.first, 0);
-        while at < pages.end {
-            let shift = at % GROUP_PAGES;
-            let count = (GROUP_PAGES - shift).min(pages.end - at);
-            let mask = (u64::MAX >> (GROUP_PAGES - count)) << shift;
-            absent += u64::from((!self.group(file, at / GROUP_PAGES).cached() & mask).count_ones());
-            at += count;
-        }
-        absent
+        let absent = |number| {
+            let mask = mask_of(number, pages.first, pages.end);
+            u64::from((mask & !self.group(file, number).cached()).count_ones())
+        };
+        (pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES)).map(absent).sum()
     }
 
     /// Absent pages in a row from the start of the range.

@@ -57,8 +57,7 @@ pub struct Meter {
 pub struct Sent {
     delivered: u64,
     in_flight: u32,
-    /// Its first bytes have arrived: how many, and when.
-    answered: bool,
+    /// How many bytes arrived first, 0 until they have, and when.
     first: u64,
     first_ns: u64,
     /// All that has arrived of it.
@@ -99,11 +98,11 @@ impl Meter {
     pub fn arrived(&mut self, sent: &mut Sent, bytes: u64, after_ns: u64) {
         self.delivered = self.delivered.saturating_add(bytes);
         sent.own = sent.own.saturating_add(bytes);
-        if bytes > 0 && !sent.answered {
+        if bytes > 0 && sent.first == 0 {
             if sent.in_flight < BUSY {
                 self.quiet_sample(after_ns);
             }
-            (sent.answered, sent.first, sent.first_ns) = (true, bytes, after_ns);
+            (sent.first, sent.first_ns) = (bytes, after_ns);
             self.latency_sample(sent.in_flight == 0, after_ns);
         }
     }

@@ -328,22 +328,24 @@ impl Machine {
         }
         let bytes = self.bytes_in(file, number, touched.first);
         let late = self.bytes_in(file, number, touched.late);
-        let at = |mask: u64| {
-            let first = number * crate::cache::GROUP_PAGES + u64::from(mask.trailing_zeros());
-            self.config.page.start_of(first)
-        };
-        let (at_late, at_used) = (at(touched.late), at(touched.first & !touched.late));
         self.tell_watcher(|| Note::Touched { file, number, first: touched.first, late: touched.late });
         self.count(touched.planner, |stats| {
             stats.used_bytes += bytes;
             stats.late_bytes += late;
         });
         if late > 0 {
-            self.tell(touched.planner, Outcome::Late { file, at: at_late, bytes: late });
+            let at = self.first_of(number, touched.late);
+            self.tell(touched.planner, Outcome::Late { file, at, bytes: late });
         }
         if bytes > late {
-            self.tell(touched.planner, Outcome::Used { file, at: at_used, bytes: bytes - late });
+            let at = self.first_of(number, touched.first & !touched.late);
+            self.tell(touched.planner, Outcome::Used { file, at, bytes: bytes - late });
         }
+    }
+
+    /// Where the first page of `mask` in a group begins.
+    fn first_of(&self, number: u64, mask: u64) -> u64 {
+        self.config.page.start_of(number * crate::cache::GROUP_PAGES + u64::from(mask.trailing_zeros()))
     }
 
     /// Reports the outcome of a plan to its policy, if the policy wants it and is still open.

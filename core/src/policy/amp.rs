@@ -122,11 +122,7 @@ impl Policy for Amp {
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
-        if ask.random || self.max == 0 || start >= end {
-            plan.why = Some(if self.max == 0 { Why::Off } else { Why::HintRandom });
-            return;
-        }
+        let Some((start, end)) = ask.readable(self.max, plan) else { return };
         self.clock += 1;
         let Some(mut stream) = self.streams.remove(&start) else {
             plan.why = Some(Why::NoHistory);

@@ -200,6 +200,19 @@ pub struct SourceView {
     pub ahead_slots: u32,
 }
 
+impl Ask<'_> {
+    /// The bytes asked for, up to the end of the file. Nothing where a policy with windows of at most `max` bytes reads none
+    /// ahead, whatever came before; then the plan has the reason.
+    pub(crate) fn readable(&self, max: u64, plan: &mut Plan) -> Option<(u64, u64)> {
+        let (start, end) = (self.request.start(), self.request.end().min(self.file_size));
+        if self.random || max == 0 || start >= end {
+            plan.why = Some(if max == 0 { Why::Off } else { Why::HintRandom });
+            return None;
+        }
+        Some((start, end))
+    }
+}
+
 /// What a policy may know of the cache. Present and in flight are the same to it.
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {

@@ -101,11 +101,7 @@ impl Policy for ReadStream {
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
-        if ask.random || self.max == 0 || start >= end {
-            plan.why = Some(if self.max == 0 { Why::Off } else { Why::HintRandom });
-            return;
-        }
+        let Some((start, end)) = ask.readable(self.max, plan) else { return };
         let goes_on = start == self.pos;
         if !goes_on {
             (self.combine, self.distance, self.hold_off, self.end) = (1, 1, 0, end);

@@ -79,11 +79,7 @@ impl Policy for Zfetch {
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
-        if ask.random || self.max == 0 || start >= end {
-            plan.why = Some(if self.max == 0 { Why::Off } else { Why::HintRandom });
-            return;
-        }
+        let Some((start, end)) = ask.readable(self.max, plan) else { return };
         self.streams.retain(|s| ask.now.since(s.at) <= MAX_REAP_NS);
         let Some(stream) = self.streams.iter_mut().find(|s| s.pos == start) else {
             plan.why = Some(Why::NoHistory);

@@ -6,7 +6,7 @@
 //! The page holds the JSON. Of a design with more than [`MAX_ROWS`] rows it holds those of judged policies and of best opponents, and
 //! says so; `--json` writes all of them.
 
-use super::text::{notes, value, why};
+use super::text::{figures, notes, value, why};
 use super::{Results, cell_name, json};
 use crate::report::number::{self, or_dash, three};
 use crate::report::page::heat::{self, HeatRow};
@@ -219,17 +219,7 @@ fn targets(policy: &str, targets: &[Target]) -> Grid {
 fn totals(results: &Results) -> Grid {
     let heads = ["policy", "mean against max=4M", "worst against best", "lost cells", "oracle's gain %", "overfetch"];
     let totals = &results.report.totals;
-    let line = |total: &Total| {
-        let limit = total.policy == ORACLE;
-        vec![
-            total.policy.clone(),
-            or_dash(total.against_one, |mean| format!("{mean:.3}")),
-            or_dash(total.worst_ratio.filter(|_| !limit), number::times),
-            if limit { number::UNDEFINED.to_string() } else { total.lost.to_string() },
-            or_dash(total.oracle_share, |share| format!("{:.1}", share * 100.0)),
-            or_dash(total.overfetch.filter(|_| !limit), |o| format!("{o:.3}")),
-        ]
-    };
+    let line = |total: &Total| std::iter::once(total.policy.clone()).chain(figures(total)).collect();
     let mut grid = Grid::new("Totals", heads).with(totals.iter().map(line));
     grid.strong = (0..totals.len()).filter(|i| results.judged.contains(&totals[*i].policy)).collect();
     grid

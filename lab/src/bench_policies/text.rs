@@ -112,22 +112,27 @@ fn verdict(target: &Target) -> String {
     format!("{word}: {}{value} ({bound} {}{cell})", target.what, target.limit)
 }
 
+/// The figures of a total, as the table and the page have them. The oracle is a limit: it loses nothing and fetches what no
+/// policy could.
+pub fn figures(total: &Total) -> [String; 5] {
+    let is_limit = total.policy == ORACLE;
+    [
+        or_dash(total.against_one, |mean| format!("{mean:.3}")),
+        or_dash(total.worst_ratio.filter(|_| !is_limit), number::times),
+        if is_limit { number::UNDEFINED.to_string() } else { total.lost.to_string() },
+        or_dash(total.oracle_share, |share| format!("{:.1}", share * 100.0)),
+        or_dash(total.overfetch.filter(|_| !is_limit), |overfetch| format!("{overfetch:.3}")),
+    ]
+}
+
 fn totals(results: &Results, width: usize) -> Vec<String> {
     let heads = ["policy", "mean against max=4M", "worst against best", "lost", "oracle's gain %", "read ampl."];
     let mut totals: Vec<&Total> = results.report.totals.iter().collect();
     let against = |total: &Total| total.against_one.unwrap_or(f64::MAX);
     totals.sort_by(|a, b| (a.policy == ORACLE).cmp(&(b.policy == ORACLE)).then(against(a).total_cmp(&against(b))));
     let line = |total: &&Total| {
-        let limit = total.policy == ORACLE;
-        let name = if limit { format!("{ORACLE} (a limit)") } else { total.policy.clone() };
-        vec![
-            name,
-            or_dash(total.against_one, |mean| format!("{mean:.3}")),
-            or_dash(total.worst_ratio.filter(|_| !limit), number::times),
-            if limit { number::UNDEFINED.to_string() } else { total.lost.to_string() },
-            or_dash(total.oracle_share, |share| format!("{:.1}", share * 100.0)),
-            or_dash(total.overfetch.filter(|_| !limit), |overfetch| format!("{overfetch:.3}")),
-        ]
+        let name = if total.policy == ORACLE { format!("{ORACLE} (a limit)") } else { total.policy.clone() };
+        std::iter::once(name).chain(figures(total)).collect()
     };
     let mut lines = vec!["Totals".to_string()];
     lines.extend(grid(&heads, totals.iter().map(line), &[1, 2, 3, 4, 5], width));

@@ -75,9 +75,11 @@ impl Price {
         }
         let known = || LIST_PRICES.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
         let refuse = |what: String| PriceError { what, known: known() };
+        if text.split(',').any(|part| part.trim().is_empty()) {
+            return Err(refuse("no price is given".into()));
+        }
         if !text.contains('=') {
-            let is_empty = text.trim().is_empty();
-            return Err(refuse(if is_empty { "no price is given".into() } else { format!("unknown name '{text}'") }));
+            return Err(refuse(format!("unknown name '{text}'")));
         }
         let (mut usd_per_million_requests, mut usd_per_gb) = (0.0, 0.0);
         for (key, value) in notation::pairs(text).map_err(|error| refuse(error.to_string()))? {
@@ -137,6 +139,7 @@ mod tests {
     fn what_is_wrong_is_said_with_what_is_known() {
         for (text, part) in [
             ("", "no price is given"),
+            ("requests=1,", "no price is given"),
             ("requests=1,gb", "'gb' in 'requests=1,gb' is not key=value"),
             ("s3", "unknown name 's3'"),
             ("reqests=1", "unknown key 'reqests'"),

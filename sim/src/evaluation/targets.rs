@@ -10,7 +10,7 @@
 //! sources are not here: a simulation cannot judge them.
 
 use super::Cell;
-use super::verdict::{JUDGED, MAX_RATIO, ONE_SETTING, Report, Row};
+use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row, is_judged};
 use std::collections::BTreeMap;
 
 /// A target, and what the runs say.
@@ -92,7 +92,7 @@ pub fn targets(report: &Report, policy: &str) -> Vec<Target> {
         worst("unused bytes of the same against rbd-plain", 0.5, &recorded, &unused),
         worst("time of both greps on rbd against none", 1.0, &grep, &|r| view.time(r, "none")),
     ];
-    if policy.split(':').next() == Some(JUDGED) && total.is_some() {
+    if is_judged(policy) && total.is_some() {
         let over: Vec<Cell> =
             report.over_credit.iter().filter(|key| key.policy == policy).map(|key| key.cell.clone()).collect();
         let value = Some(over.len() as f64);

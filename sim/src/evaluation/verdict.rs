@@ -20,6 +20,13 @@ use std::collections::BTreeMap;
 
 /// The policy that is judged.
 pub const JUDGED: &str = "auto";
+
+/// Whether a policy is [`JUDGED`], with whatever parameters.
+#[must_use]
+pub fn is_judged(policy: &str) -> bool {
+    policy.split(':').next() == Some(JUDGED)
+}
+
 /// The single setting that the geometric mean is also taken against.
 pub const ONE_SETTING: &str = "linux-6.18:max=4M";
 /// An opponent may read at most this many times the demanded bytes.
@@ -114,9 +121,8 @@ pub fn report(runs: &Runs, design: Design) -> Report {
     mark_lost(&mut rows, runs, &judge);
     let totals = totals(&rows);
     rows.sort_by(|a, b| b.lost.cmp(&a.lost).then(if a.lost { order(b.ratio, a.ratio) } else { a.cell.cmp(&b.cell) }));
-    let is_over = |(key, figures): &(&Key, &Figures)| {
-        key.policy.split(':').next() == Some(JUDGED) && !is_within_credit(figures, key.cell.cache)
-    };
+    let is_over =
+        |(key, figures): &(&Key, &Figures)| is_judged(&key.policy) && !is_within_credit(figures, key.cell.cache);
     let over_credit = runs.iter().filter(is_over).map(|(key, _)| key.clone()).collect();
     Report { rows, totals, over_credit }
 }

@@ -21,12 +21,12 @@
 //! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of
 //! succession for the prior; the figures chosen on the baseline of the evaluation.
 
-/// Octaves from 512 bytes up.
-const OCTAVES: usize = 40;
+/// Octaves from 512 bytes up: more than any run has.
+const OCTAVES: usize = 64;
 /// Counts are halved when they reach this, so that old runs are forgotten.
 const HALVED_AT: u32 = 256;
 /// Octaves that one decision may look ahead: 31 times the run.
-const MAX_AHEAD: u32 = 5;
+const MAX_AHEAD: usize = 5;
 /// Bytes left by streams after which their counts are halved, and how many without use are assumed at first.
 const LEFT_HALVED_AT: u64 = 64 << 20;
 const LEFT_PRIOR: u64 = 1 << 20;
@@ -71,7 +71,7 @@ pub struct Survival {
 
 /// The octave of a run of `bytes` bytes.
 pub fn octave(bytes: u64) -> u32 {
-    (bytes >> 9).checked_ilog2().unwrap_or(0).min(OCTAVES as u32 - 1)
+    (bytes >> 9).checked_ilog2().unwrap_or(0)
 }
 
 /// The chance from which on a byte is worth reading ahead, in 1/65536. `product` is rate x latency in bytes, `wasted` what was
@@ -104,31 +104,26 @@ impl Survival {
         self.classes[class as usize][at as usize].ended += 1;
     }
 
-    /// Chance that a run which reached the octave `at` leaves it alive. What an octave has not shown yet is as in the one below.
-    fn survives(&self, class: Class, at: u32) -> u64 {
-        let below = &self.classes[class as usize][..=(at as usize).min(OCTAVES - 1)];
-        let gone = below.iter().fold(ONE / 2, |gone, octave| {
-            (ONE * u64::from(octave.ended.min(octave.reached)) + 2 * gone.max(MIN_GONE)) / u64::from(octave.reached + 2)
-        });
-        ONE - gone
-    }
-
-    /// Enough runs have reached the octave `at`.
-    fn is_known(&self, class: Class, at: u32) -> bool {
-        self.classes[class as usize][(at as usize).min(OCTAVES - 1)].reached >= KNOWN_AFTER
+    /// The octaves from `first` on: the chance that a run which reached one leaves it alive, and whether enough runs have
+    /// reached it to know. What an octave has not shown yet is as in the one below.
+    fn octaves(&self, class: Class, first: u32) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let step = |gone: &mut u64, octave: &Octave| {
+            let ended = ONE * u64::from(octave.ended.min(octave.reached));
+            *gone = (ended + 2 * MIN_GONE.max(*gone)) / u64::from(octave.reached + 2);
+            Some((ONE - *gone, octave.reached >= KNOWN_AFTER))
+        };
+        self.classes[class as usize].iter().scan(ONE / 2, step).skip(first as usize)
     }
 
     /// Bytes beyond a run of `run` bytes that are worth reading.
     pub fn ahead(&self, class: Class, run: u64, threshold: u64) -> u64 {
-        let (first, mut chance, mut octaves) = (octave(run), ONE, 0);
+        let (mut chance, mut octaves) = (ONE, 0);
         let threshold = if class == Class::Next { threshold.max(MIN_NEXT) } else { threshold };
         let density = self.density();
         let or_found = |chance: u64| chance + (ONE - chance) * density / ONE;
-        while octaves < MAX_AHEAD {
-            let survives = self.survives(class, first + octaves);
+        for (survives, is_known) in self.octaves(class, octave(run)).take(MAX_AHEAD) {
             chance = chance * survives / ONE;
-            let is_unlikely = self.is_known(class, first + octaves) && or_found(survives) < MIN_KNOWN;
-            if is_unlikely || or_found(chance) < threshold {
+            if or_found(chance) < threshold || (is_known && or_found(survives) < MIN_KNOWN) {
                 break;
             }
             octaves += 1;
@@ -139,14 +134,15 @@ impl Survival {
     /// The part of `ahead` bytes beyond a run of `run` bytes that is expected to be wasted, in 1/65536: the chance that the run
     /// ends before them.
     pub fn waste(&self, class: Class, run: u64, ahead: u64) -> u64 {
-        let (mut at, mut chance) = (octave(run), ONE);
-        let (mut reach, goal) = (run.max(1), run.saturating_add(ahead));
-        while reach < goal && at < OCTAVES as u32 {
-            let gone = ONE - self.survives(class, at);
+        let (mut chance, mut reach, goal) = (ONE, run.max(1), run.saturating_add(ahead));
+        for (survives, _) in self.octaves(class, octave(run)) {
+            if reach >= goal {
+                break;
+            }
             let part = (goal - reach).min(reach);
-            let gone = u64::try_from(u128::from(gone) * u128::from(part) / u128::from(reach)).unwrap_or(gone);
-            chance = chance * (ONE - gone) / ONE;
-            (reach, at) = (reach.saturating_mul(2), at + 1);
+            let gone = u128::from(ONE - survives) * u128::from(part) / u128::from(reach);
+            chance = chance * (ONE - u64::try_from(gone).unwrap_or(ONE)) / ONE;
+            reach = reach.saturating_mul(2);
         }
         (ONE - chance) * (ONE - self.density()) / ONE
     }
