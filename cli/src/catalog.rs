@@ -7,6 +7,7 @@
 use crate::fail::Fail;
 use crate::out;
 use foreread_core::policy::capacity::Cap;
+use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, Unit};
 use foreread_lab::report::number::{size, wrap};
 use foreread_lab::report::width;
@@ -73,7 +74,7 @@ impl Serialize for Entry {
 #[derive(serde::Serialize)]
 struct ParamEntry {
     key: &'static str,
-    /// `bytes`, `count` or `word`.
+    /// `bytes`, `count`, `thousandths` (written as a decimal number) or `word`.
     unit: &'static str,
     /// In the notation of a value.
     default: &'static str,
@@ -91,6 +92,7 @@ impl ParamEntry {
             Unit::Bytes => ("bytes", None),
             Unit::Capped => ("bytes", Some(Cap::WORDS)),
             Unit::Count => ("count", None),
+            Unit::Ratio => ("thousandths", None),
             Unit::Word(words) => ("word", Some(words)),
         };
         let limit = |value| (unit != "word").then_some(value);
@@ -135,6 +137,7 @@ fn range(param: &Param) -> String {
         Unit::Bytes => format!("bytes, {} to {}", size(low), size(high)),
         Unit::Capped => format!("bytes, {} to {}, {}", size(low), size(high), Cap::WORDS[0]),
         Unit::Count => format!("count, {low} to {high}"),
+        Unit::Ratio => format!("ratio, {} to {}", decimal(low), decimal(high)),
         Unit::Word(words) => words.join(" | "),
     }
 }

@@ -43,4 +43,5 @@ pub mod machine;
 pub mod notation;
 pub mod policy;
 pub mod stats;
+pub mod storage;
 pub mod units;

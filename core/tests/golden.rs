@@ -4,7 +4,6 @@ use crate::common::{FILE, World};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::{Config, Decision, Question};
 use foreread_core::policy::PolicySpec;
-use foreread_core::policy::auto::AUTO;
 use foreread_core::units::{ByteRange, OpenId, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
@@ -113,20 +112,11 @@ fn in_pages(decision: &Decision) -> String {
     format!("{question} {}: {}", decision.at / PAGE, windows.join(", "))
 }
 
-/// A world with a policy of the list, or with `auto`, which is in no list yet.
-fn world(policy: &str, size: u64) -> World {
-    if policy == AUTO.name {
-        let page = PageSize::new(PAGE).expect("a page size");
-        return World::of(PolicySpec::of(&AUTO), Config::new(page, 1 << 30), size);
-    }
-    World::new(policy, PAGE, 1 << 30, size)
-}
-
 /// Every case of a table of the `linux-*` policies; returns how many decisions it holds.
 fn linux(table: &str) -> usize {
     let (mut checked, mut wrong) = (0, Vec::new());
     for (name, policy, size, lines) in cases(table) {
-        let mut world = world(&policy, size);
+        let mut world = World::new(&policy, PAGE, 1 << 30, size);
         world.machine.watch();
         let mut open = OpenId(0);
         let (expected, steps): (Vec<&String>, Vec<&String>) = lines.iter().partition(|l| l.starts_with('>'));

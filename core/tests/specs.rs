@@ -20,6 +20,12 @@ fn values_stand_in_the_order_of_the_parameters() {
     assert_eq!(values("linux-3.12:context=off,max=1M"), [1 << 20, 0]);
     assert_eq!(values("rbd-plain:max=8K,trigger=3"), [3, 0, 8 << 10, 0]);
     assert_eq!(values("rbd-aligned:stripe-count=65536")[6], 65536);
+    assert_eq!(
+        (values("auto"), values("auto:max-overfetch=1.1"), values("auto:max-overfetch=2")),
+        (vec![1265], vec![1100], vec![2000])
+    );
+    let written = PolicySpec::parse("auto:max-overfetch=1.10").expect("a ratio").canonical();
+    assert_eq!(written, "auto:max-overfetch=1.1");
 }
 
 /// One line: what, where, and what would do.
@@ -36,6 +42,11 @@ fn what_does_not_fit_is_refused() {
         ("linux-2.6.0:min=4095", "linux-2.6.0: min=4095 is not between 4096 and 1073741824"),
         ("linux-2.6.0:min=1073741825", "min=1073741825 is not between 4096 and 1073741824"),
         ("rbd-plain:trigger=1K", "rbd-plain: trigger=1K is not a whole number"),
+        ("auto:max-overfetch=1.", "auto: max-overfetch=1. is not a number such as 1.25"),
+        ("auto:max-overfetch=1.0001", "is not a number such as 1.25"),
+        ("auto:max-overfetch=0.999", "auto: max-overfetch=0.999 is not between 1 and 100"),
+        ("auto:max-overfetch=100.001", "is not between 1 and 100"),
+        ("auto:max-overfetch=99999999999999999999", "is not a number such as 1.25"),
         ("rbd-aligned:stripe-count=65537", "stripe-count=65537 is not between 1 and 65536"),
     ] {
         assert!(refused(text).contains(words), "{text}: {}", refused(text));

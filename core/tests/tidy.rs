@@ -58,9 +58,9 @@ fn a_policy_knows_neither_the_cache_nor_another_policy() {
 }
 
 #[test]
-fn a_source_knows_only_units() {
+fn a_source_knows_only_units_and_limits() {
     let words = ["core::machine", "core::event", "core::policy", "core::cache", "crate::driver", "crate::store"];
-    forbid("engine/src/source", &words, "a source knows only core::units", &[]);
+    forbid("engine/src/source", &words, "a source knows only core::units and core::storage", &[]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::fetches::Fetch;
 use super::{Machine, Note, Verdict};
 use crate::cache::{Removed, Touched, mask_of};
 use crate::event::{Action, Class};
-use crate::policy::{Ask, Outcome, Plan, Policy, Probe, SourceView, Window};
+use crate::policy::{Ask, Outcome, Plan, Policy, Probe, SourceView, Tuning, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
@@ -62,9 +62,18 @@ impl Machine {
     ) {
         self.plan.clear();
         let file_size = self.size_of(file);
+        let source = self.source_view();
         let Some(stream) = self.streams.get_mut(stream) else { return };
         let probe = Probe { cache: &self.cache, file };
-        let source = self.meter.as_ref().map_or_else(SourceView::default, |meter| SourceView {
+        let ask = Ask { now: self.now, file, source, request, at, random, file_size, probe };
+        stream.turn_to(open);
+        question(&mut *stream.policy, &ask, &mut self.plan);
+    }
+
+    /// What is known of the source; all zero where it is not measured.
+    fn source_view(&self) -> SourceView {
+        let Some(meter) = self.meter.as_ref() else { return SourceView::default() };
+        SourceView {
             latency_ns: meter.latency_ns(),
             rate: meter.rate(),
             single_rate: meter.single_rate(),
@@ -76,10 +85,14 @@ impl Machine {
             room: self.config.capacity_pages * self.config.page.bytes(),
             max_fetch: self.config.max_fetch_bytes,
             ahead_slots: self.config.max_ahead_in_flight,
-        });
-        let ask = Ask { now: self.now, file, source, request, at, random, file_size, probe };
-        stream.turn_to(open);
-        question(&mut *stream.policy, &ask, &mut self.plan);
+        }
+    }
+
+    /// What a policy of [`crate::policy::Scope::Source`] has set itself to; none for other policies, and before the first file is open.
+    #[must_use]
+    pub fn tuning(&self) -> Option<Tuning> {
+        let stream = self.streams.get(self.source_stream?)?;
+        stream.policy.tuning(&self.source_view())
     }
 
     /// Sets the plan in motion for a read of `piece` (empty for hints). `request` is what the reader asked for.

@@ -10,7 +10,7 @@
 //! ```
 
 use super::{Machine, Question};
-use crate::policy::{Pattern, Why, Window};
+use crate::policy::{Pattern, Tuning, Why, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange, ReadId};
 use alloc::vec::Vec;
 
@@ -30,8 +30,16 @@ pub enum Verdict {
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Note {
     /// A policy answered: with windows, or with the rule by which there are none. `read` raised the question; a hint has
-    /// none.
-    Answer { open: OpenId, read: Option<ReadId>, question: Question, at: u64, why: Option<Why>, windows: Vec<Window> },
+    /// none. With what the policy has set itself to, where it does that.
+    Answer {
+        open: OpenId,
+        read: Option<ReadId>,
+        question: Question,
+        at: u64,
+        why: Option<Why>,
+        windows: Vec<Window>,
+        tuning: Option<Tuning>,
+    },
     /// This many bytes of the latest answer's windows lie outside the read they were planned at; `refused` of them found no
     /// room.
     Window { open: OpenId, bytes: u64, refused: u64 },
@@ -74,12 +82,13 @@ impl Machine {
         if let Some(pattern) = question.pattern(self.plan.why, !self.plan.windows.is_empty()) {
             self.count(Some(open), |stats| stats.decisions.count(pattern));
         }
+        let tuning = if self.notes.is_some() { self.tuning() } else { None };
         let (windows, why) = (&self.plan.windows, self.plan.why);
         if let Some(decisions) = self.decisions.as_mut().filter(|_| !windows.is_empty()) {
             decisions.push(super::Decision { open, question, at, windows: windows.clone() });
         }
         if let Some(notes) = self.notes.as_mut().filter(|_| why.is_some() || !windows.is_empty()) {
-            notes.push(Note::Answer { open, read, question, at, why, windows: windows.clone() });
+            notes.push(Note::Answer { open, read, question, at, why, windows: windows.clone(), tuning });
         }
     }
 }

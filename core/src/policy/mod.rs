@@ -19,7 +19,7 @@
 //! Adding a policy: write the file, name it in both lists of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. Code that several policies share is in a file that
 //! is none itself (`capacity`, `detector`, `folios`, `folios_cursor`, `folios_index`, `linux_6_18_large`,
-//! `linux_6_18_reader`, `linux_6_18_todo`, `marks`, `ondemand`, `pattern`, `two_windows`, `why`); no policy knows another.
+//! `linux_6_18_reader`, `linux_6_18_todo`, `marks`, `ondemand`, `pattern`, `tuning`, `two_windows`, `why`); no policy knows another.
 
 pub mod capacity;
 mod detector;
@@ -33,6 +33,7 @@ mod marks;
 mod ondemand;
 pub mod pattern;
 pub mod spec;
+pub mod tuning;
 mod two_windows;
 pub mod why;
 
@@ -73,6 +74,7 @@ pub mod kernel {
 
 pub use pattern::Pattern;
 pub use spec::{PolicyDraft, PolicySpec, SpecError};
+pub use tuning::{Limit, Tuning};
 pub use why::Why;
 
 /// One algorithm with the state of one stream owner.
@@ -122,6 +124,11 @@ pub trait Policy: Send {
 
     /// This open description is gone ([`Wants::shared`]).
     fn on_close(&mut self, _open: OpenId) {}
+
+    /// What it has set itself to, for reports; none where its settings are fixed.
+    fn tuning(&self, _source: &SourceView) -> Option<Tuning> {
+        None
+    }
 
     /// A time this policy asked for with [`Plan::wake_at`] has come.
     fn on_timer(&mut self, _now: Nanos) {}
@@ -354,6 +361,8 @@ pub enum Unit {
     Capped,
     /// A plain number.
     Count,
+    /// A decimal number such as 1.25, kept in thousandths.
+    Ratio,
     /// One of the words.
     Word(&'static [&'static str]),
 }
@@ -400,8 +409,12 @@ impl Info {
     }
 }
 
-/// Every policy, in the order of `foreread policies`.
+/// The policy where none is named.
+pub const DEFAULT: &str = "auto";
+
+/// Every policy, in the order of `foreread policies`; the first one is the default.
 pub static ALL: &[&Info] = &[
+    &auto::INFO,
     &none::INFO,
     &linux_2_6_0::INFO,
     &linux_2_6_0_mm::INFO,

@@ -61,13 +61,37 @@ fn read_value(param: &Param, text: &str) -> Result<u64, String> {
             (SizeError::NotASize, _) => "is not a size such as 128K".to_string(),
         })?,
         Unit::Count => text.parse::<u64>().map_err(|_| "is not a whole number".to_string())?,
+        Unit::Ratio => thousandths(text).ok_or_else(|| "is not a number such as 1.25".to_string())?,
         Unit::Word(words) => {
             let found = words.iter().position(|w| *w == text);
             return found.map(|i| i as u64).ok_or_else(|| format!("is not one of {}", words.join(", ")));
         }
     };
     let (low, high) = param.range;
-    if (low..=high).contains(&number) { Ok(number) } else { Err(format!("is not between {low} and {high}")) }
+    if (low..=high).contains(&number) {
+        return Ok(number);
+    }
+    match param.unit {
+        Unit::Ratio => Err(format!("is not between {} and {}", decimal(low), decimal(high))),
+        _ => Err(format!("is not between {low} and {high}")),
+    }
+}
+
+/// A decimal number with at most three digits behind the point, in thousandths.
+fn thousandths(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    if part.is_empty() || part.len() > 3 || !part.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let part = part.parse::<u64>().ok()? * 10_u64.pow(3 - part.len() as u32);
+    whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(part)
+}
+
+/// Thousandths as a decimal number without zeros at its end.
+#[must_use]
+pub fn decimal(thousandths: u64) -> String {
+    let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
 /// One value of a policy as it was written.
@@ -257,6 +281,7 @@ impl PolicySpec {
             Unit::Word(words) => format!("{}={}", param.key, words[value as usize]),
             Unit::Bytes | Unit::Capped => format!("{}={}", param.key, size(value)),
             Unit::Count => format!("{}={value}", param.key),
+            Unit::Ratio => format!("{}={}", param.key, decimal(value)),
         };
         let pairs: Vec<String> = self.info.params.iter().zip(&self.values).map(value).collect();
         if pairs.is_empty() { self.info.name.to_string() } else { format!("{}:{}", self.info.name, pairs.join(",")) }

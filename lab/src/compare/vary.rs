@@ -14,6 +14,7 @@ use crate::replay::{Mode, Replay};
 use crate::report::series::{SCHEMA, Series, Value, Varied};
 use crate::report::{Progress, Report};
 use foreread_core::notation::Spec;
+use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, SpecError, Unit};
 use foreread_core::units::parse_size;
 use foreread_sim::peer;
@@ -285,6 +286,7 @@ fn find<'a>(params: &'a [Param], key: &str) -> Option<(usize, &'a Param)> {
 fn value_of(param: &Param, value: u64) -> Value {
     match param.unit {
         Unit::Word(words) => Value::Word(words[value as usize].to_string()),
+        Unit::Ratio => Value::Word(decimal(value)),
         Unit::Bytes | Unit::Capped | Unit::Count => Value::Number(value),
     }
 }

@@ -63,7 +63,7 @@ pub fn all() -> Vec<String> {
 /// # Errors
 /// Those of [`PolicyDraft::parse_among`].
 pub fn build(name: &str, capacity: u64) -> Result<PolicySpec, SpecError> {
-    let lists: [&[&Info]; 4] = [policy::ALL, policy::OPPONENTS, peer::ALL, &[&policy::auto::AUTO]];
+    let lists: [&[&Info]; 3] = [policy::ALL, policy::OPPONENTS, peer::ALL];
     PolicyDraft::parse_among(name, &lists)?.ready(Some(capacity))
 }
 

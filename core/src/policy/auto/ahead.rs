@@ -78,7 +78,7 @@ impl Auto {
         let most = distance::most(source, stream.len, active, &self.effort);
         let product = distance::product(source);
         let debt = Credit::debt(product, source.room);
-        let (allowed, wasted) = (Credit::allowed(source, debt), self.credit.wasted(source));
+        let (allowed, wasted) = (self.credit.allowed(source, debt), self.credit.wasted(source));
         let threshold = gate::threshold(stream.len, product, wasted, allowed);
         let worth = self.survival.ahead(stream.class, stream.run, threshold);
         let late = core::mem::take(&mut stream.late);

@@ -91,6 +91,11 @@ impl Default for Effort {
 }
 
 impl Effort {
+    /// Part of the room of readahead that is used, in 64ths.
+    pub fn share(&self) -> u64 {
+        self.share
+    }
+
     /// What was read ahead has left the cache before its reader came: an eighth less for all.
     pub fn thrashed(&mut self, clock: u64) {
         if clock > self.changed {

@@ -67,6 +67,8 @@ pub struct Survival {
     /// Bytes that streams had read ahead when they ended, and those of them that other reads made use of.
     left: u64,
     found: u64,
+    /// Runs that are over, and those of them that went on after they had been found. Halved like the octaves.
+    pub over: (u32, u32),
 }
 
 /// The octave of a run of `bytes` bytes.
@@ -85,7 +87,7 @@ pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
 
 impl Survival {
     pub fn new() -> Survival {
-        Survival { classes: [[Octave::default(); OCTAVES]; 3], left: 0, found: 0 }
+        Survival { classes: [[Octave::default(); OCTAVES]; 3], left: 0, found: 0, over: (0, 0) }
     }
 
     /// A run has grown from one octave into another; `from` is none at its birth.
@@ -96,6 +98,15 @@ impl Survival {
             if octave.reached >= HALVED_AT {
                 (octave.reached, octave.ended) = (octave.reached / 2, octave.ended / 2);
             }
+        }
+    }
+
+    /// A run is over; `went_on`: after it had been found.
+    pub fn is_over(&mut self, went_on: bool) {
+        let (all, on) = self.over;
+        self.over = (all + 1, on + u32::from(went_on));
+        if self.over.0 >= HALVED_AT {
+            self.over = (self.over.0 / 2, self.over.1 / 2);
         }
     }
 

@@ -19,6 +19,7 @@
 //! | `credit.rs` | what may be wasted |
 //! | `distance.rs` | how far ahead at most, in which requests |
 //! | `ahead.rs` | the windows of a stream that went on |
+//! | `view.rs` | its figures, for reports |
 //!
 //! It does not follow a program from file to file, and it keeps nothing between processes.
 //! Source: the project's own design; each file names the sources of its part.
@@ -28,9 +29,10 @@ mod credit;
 mod distance;
 mod gate;
 mod streams;
+mod view;
 
 use crate::event::{Advice, Mapping};
-use crate::policy::{Ask, Info, Outcome, Plan, Policy, Scope, Wants, Why};
+use crate::policy::{Ask, Info, Outcome, Param, Plan, Policy, Scope, SourceView, Tuning, Unit, Wants, Why};
 use crate::units::FileId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -131,6 +133,10 @@ impl Policy for Auto {
         }
     }
 
+    fn tuning(&self, source: &SourceView) -> Option<Tuning> {
+        Some(self.view(source))
+    }
+
     fn on_file_closed(&mut self, file: FileId) {
         if let Some(Streams { all, size, .. }) = self.files.remove(&file.0) {
             all.iter().for_each(|stream| self.ends(stream, size));
@@ -139,11 +145,11 @@ impl Policy for Auto {
 }
 
 impl Auto {
-    fn new() -> Auto {
+    fn new(max_overfetch: u64) -> Auto {
         Auto {
             files: BTreeMap::new(),
             survival: Survival::new(),
-            credit: Credit::default(),
+            credit: Credit::new(max_overfetch),
             effort: Effort::default(),
             clock: 0,
             births: 0,
@@ -281,18 +287,28 @@ impl Auto {
         if stream.end < file_size && stream.pos < file_size {
             self.survival.ended(stream.class, stream.octave);
         }
+        self.survival.is_over(stream.hit);
         self.survival.left(stream.holding.held, stream.touched);
         self.credit.change(stream.holding, Holding::default());
     }
 }
 
-/// See the head of this file. Not in [`crate::policy::ALL`] yet: the evaluation runs it, no command does.
-pub static AUTO: Info = Info {
+/// Default: a quarter of what was used and a 64th of what was demanded.
+const MAX_OVERFETCH: Param = Param {
+    key: "max-overfetch",
+    unit: Unit::Ratio,
+    default: "1.265",
+    range: (1000, 100_000),
+    help: "bytes fetched for a byte demanded, at most, beside a debt",
+};
+
+/// See the head of this file.
+pub static INFO: Info = Info {
     name: "auto",
     summary: "sets itself: measures latency, rate, runs and waste, and reads ahead as far as that is worth",
     origin: "foreread, 2026: PostgreSQL 19, ZFS, BBR, STEP and others combined; see docs/policies.md",
     scope: Scope::Source,
     page_bytes: None,
-    params: &[],
-    build: |_| Box::new(Auto::new()),
+    params: &[MAX_OVERFETCH],
+    build: |values| Box::new(Auto::new(values[0])),
 };

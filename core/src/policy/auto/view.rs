@@ -1,0 +1,55 @@
+//! What `auto` has come to, for reports: see [`Tuning`].
+//!
+//! ```text
+//!   streams ──► the farthest active one ──► distance ──► its limit:   credit used up   ──► Credit
+//!                                                                     at the most      ──► Source, or Cache where that is less
+//!                                                                     not to it        ──► Evidence, or else Reader
+//! ```
+//! Example: a stream that the gate lets go 8 MiB ahead, with a limit of 64 MiB, whose reader was never late: `Reader`. Its
+//! readahead ends 1 MiB ahead because runs of its length end half of the time: `Evidence`.
+
+use super::{ACTIVE, Auto, Credit, Stream, distance};
+use crate::policy::SourceView;
+use crate::policy::tuning::{Limit, Tuning};
+
+impl Auto {
+    pub(super) fn view(&self, source: &SourceView) -> Tuning {
+        let active = self.active();
+        let all = self.files.values().flat_map(|file| &file.all);
+        let farthest = all.filter(|s| s.clock + ACTIVE > self.clock).max_by_key(|s| s.distance);
+        let debt = Credit::debt(distance::product(source), source.room);
+        let credit_bytes = self.credit.available(source, debt);
+        let len = farthest.map_or(1, |s| s.len);
+        let max_distance_bytes = distance::most(source, len, active, &self.effort);
+        let distance_bytes = farthest.map_or(0, |s| s.distance);
+        let (runs, runs_went_on) = self.survival.over;
+        Tuning {
+            latency_ns: source.latency_ns,
+            rate: source.rate,
+            distance_bytes,
+            max_distance_bytes,
+            request_bytes: distance::request(distance_bytes, source),
+            streams: active,
+            wasted_bytes: self.credit.wasted(source),
+            credit_bytes,
+            cache_share: self.effort.share(),
+            runs: runs.into(),
+            runs_went_on: runs_went_on.into(),
+            limit: farthest.map_or(Limit::Idle, |stream| limit(stream, source, max_distance_bytes, credit_bytes)),
+        }
+    }
+}
+
+fn limit(stream: &Stream, source: &SourceView, most: u64, credit_bytes: u64) -> Limit {
+    // An eighth of what is missing waits for the next mark.
+    let falls_short = stream.ahead() < stream.distance / 4;
+    if credit_bytes == 0 && falls_short {
+        Limit::Credit
+    } else if stream.distance >= most {
+        if most < distance::product(source) { Limit::Cache } else { Limit::Source }
+    } else if falls_short {
+        Limit::Evidence
+    } else {
+        Limit::Reader
+    }
+}
