@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let policy = args.next().unwrap_or_else(|| "linux-6.18".to_string());
     let mut options = Options::default().policy(policy);
     if let Some(kib) = args.next() {
-        options.limits.max_fetch_bytes = kib.parse::<u64>()? << 10;
+        options.limits.max_fetch_bytes = Some(kib.parse::<u64>()? << 10);
     }
     let begin = Instant::now();
     let reader = Reader::open(name, options)?;

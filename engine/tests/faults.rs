@@ -234,7 +234,7 @@ fn a_reaper_that_leaves_wakes_the_next() {
         let queued = Arc::new(Queued::new(named(SIZE), seed));
         let mut options = Options::default().policy("none").threads(0);
         // Two fetches for each read: a lone one would be read without the queue.
-        options.limits.max_fetch_bytes = 64 << 10;
+        options.limits.max_fetch_bytes = Some(64 << 10);
         let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
         let together = Barrier::new(3);
         std::thread::scope(|scope| {

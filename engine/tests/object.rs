@@ -332,8 +332,10 @@ fn a_stream_over_a_bad_link_is_right() {
     let soon = Duration::from_millis(150);
     let settings = ObjectSettings { first_byte: soon, stall: soon, retries: 20, ..settings() };
     let source: Arc<dyn Source> = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
-    let options =
-        Options { limits: foreread::Limits { max_fetch_bytes: 256 * KIB, ..Default::default() }, ..Options::default() };
+    let options = Options {
+        limits: foreread::Limits { max_fetch_bytes: Some(256 * KIB), ..Default::default() },
+        ..Options::default()
+    };
     let reader = Reader::open(Arc::clone(&source), options.cache_bytes(4 * MIB)).expect("opened");
     let wrong_answers =
         [Lie::Status(503, None), Lie::Reset(5000), Lie::Close(40_000), Lie::Stall(100), Lie::Status(429, Some(0))];

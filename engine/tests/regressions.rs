@@ -147,7 +147,7 @@ fn mountpoint_136() {
         };
         let options = Options::default().cache_bytes(64 * MIB).policy("none").threads(1);
         let mut options = options;
-        options.limits.max_fetch_bytes = 256 << 10;
+        options.limits.max_fetch_bytes = Some(256 << 10);
         let reader = Reader::open(Arc::new(Faulty::new(source, replace)), options).expect("opened");
         let mut buf = vec![0; 4 << 20];
         let first = reader.read_at(&mut buf, 0);

@@ -368,7 +368,7 @@ impl<'a> Case<'a> {
     fn live_limits(&self, preset: &Preset, page: PageSize) -> (Limits, u32) {
         let config = self.config(preset, page);
         let limits = Limits {
-            max_fetch_bytes: config.max_fetch_bytes,
+            max_fetch_bytes: Some(config.max_fetch_bytes),
             max_in_flight: config.max_in_flight,
             max_ahead_in_flight: Some(config.max_ahead_in_flight),
             max_piggyback_bytes: config.max_piggyback_bytes,
@@ -408,7 +408,7 @@ impl<'a> Case<'a> {
         config.max_ahead_in_flight = preset.connections / 2;
         if matches!(preset.model, Model::Lanes(_)) {
             // It models a device that the engine would read: in the engine's pieces.
-            config.max_fetch_bytes = foreread::Limits::default().max_fetch_bytes;
+            config.max_fetch_bytes = foreread::source::Defaults::FILE.max_fetch_bytes;
         }
         config.bounded()
     }

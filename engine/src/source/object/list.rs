@@ -324,7 +324,7 @@ impl Tree for Prefix {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults::OBJECT.with_requests(self.settings.requests)
+        self.settings.defaults()
     }
 
     fn left_out(&self) -> u64 {

@@ -183,7 +183,7 @@ impl Source for Object {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults::OBJECT.with_requests(self.settings.requests)
+        self.settings.defaults()
     }
 }
 

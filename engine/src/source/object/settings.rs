@@ -36,7 +36,8 @@ pub struct ObjectSettings {
     pub pause: Duration,
     /// Requests that should be under way at once, from 1 to 256. Default that of [`Defaults::OBJECT`].
     pub requests: u32,
-    /// Reads longer than this are several requests at once. Default 1 MiB, at least 64 KiB.
+    /// Reads longer than this are several requests at once. Default the largest fetch,
+    /// so that a fetch is one request; at least 64 KiB.
     pub part_bytes: u64,
     /// Names and values of `AWS_*`. Default those of the environment.
     pub variables: Vec<(String, String)>,
@@ -61,7 +62,7 @@ impl Default for ObjectSettings {
             retries: 4,
             pause: Duration::from_millis(100),
             requests: Defaults::OBJECT.requests,
-            part_bytes: 1 << 20,
+            part_bytes: Defaults::OBJECT.max_fetch_bytes,
             variables: variables(),
         }
     }
@@ -105,6 +106,11 @@ impl ObjectSettings {
             }
         }
         Ok(self)
+    }
+
+    /// How objects with these settings are read: a fetch is one part.
+    pub fn defaults(&self) -> Defaults {
+        Defaults { max_fetch_bytes: self.part_bytes, ..Defaults::OBJECT.with_requests(self.requests) }
     }
 
     /// The time that a read of `bytes` may take in all.

@@ -5,6 +5,7 @@
 use super::{HOST_NOW, KIB, MB_PER_S, MS, Model, NO_HOST, Preset};
 use crate::device::net::{CHUNK_BYTES, NetModel};
 use crate::device::throttle::Throttle;
+use foreread_core::storage::KindLimits;
 
 /// An answer comes whole: the client delivers nothing of an object read that has arrived in part, and a reply is one
 /// message. With answers that take turns on the link useless reads do not cost what was published.
@@ -67,14 +68,14 @@ pub(super) const OBJECT_NEAR: Preset = Preset {
     capacity_bytes: 5 << 40,
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
-    connections: 32,
+    connections: KindLimits::OBJECT.requests,
     throttle: None,
     model: Model::Net(NetModel {
         rtt_ns: 15 * MS,
         rtt_p99_ns: Some(75 * MS),
         connection_bytes_per_s: 100 * MB_PER_S,
         link_bytes_per_s: 1_250 * MB_PER_S,
-        connections: 32,
+        connections: KindLimits::OBJECT.requests,
         chunk_bytes: Some(CHUNK_BYTES),
     }),
 };
@@ -91,7 +92,7 @@ pub(super) const OBJECT_FAR: Preset = Preset {
         rtt_p99_ns: Some(600 * MS),
         connection_bytes_per_s: 100 * MB_PER_S,
         link_bytes_per_s: 1_250 * MB_PER_S,
-        connections: 32,
+        connections: KindLimits::OBJECT.requests,
         chunk_bytes: Some(CHUNK_BYTES),
     }),
     ..OBJECT_NEAR
