@@ -8,7 +8,7 @@
 //! understood is an error with its line. Example of a file, all keys (docs/policies.md explains them):
 //!
 //! ```text
-//!   policy = "linux-6.18"        # where no --policy is named
+//!   policy = "linux-6.18"        # where no --policy is named; without this line auto
 //!   max = "512K+capacity"        # of policies that leave their max open
 //!   min = "32K"                  # of policies that leave their min open
 //!   hint = "normal"              # serve and mount: normal, sequential or random
@@ -36,7 +36,7 @@ const SYSTEM: &str = "/etc/foreread.toml";
 /// The file of a user, below the folder for settings.
 const OF_USER: &str = "foreread/config.toml";
 /// The policy where nothing is set.
-pub const POLICY: &str = "linux-6.18";
+pub const POLICY: &str = foreread_core::policy::DEFAULT;
 /// Most bytes of a file: a long one is not ours.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -136,6 +136,25 @@ impl Config {
             (None, Some(set)) => set.clone(),
             (None, None) => Set { value: POLICY.to_string(), from: "default".to_string() },
         }
+    }
+
+    /// The same with a bound on what `auto` may waste, which takes no other policy.
+    #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take it"))]
+    pub fn bounded(&self, asked: Option<&str>, max_overfetch: Option<&str>) -> Result<Set<String>, Fail> {
+        let set = self.policy(asked);
+        let Some(ratio) = max_overfetch else { return Ok(set) };
+        let draft = PolicyDraft::parse(&set.value);
+        let bounded = draft.and_then(|draft| draft.with_setting("max-overfetch", ratio));
+        let value = bounded.map_err(|error| names::refused("policy", &error, "foreread policies"))?.to_string();
+        if value == set.value {
+            let place = format!("--max-overfetch {ratio} with the policy {value} ({})", set.from);
+            return Err(Fail::input(
+                "cannot bound",
+                place,
+                "only auto without max-overfetch takes it; leave one of both out",
+            ));
+        }
+        Ok(Set { value, from: format!("{}, --max-overfetch", set.from) })
     }
 
     /// The hint that every open description begins with.
@@ -306,6 +325,25 @@ mod tests {
         let nothing = config(None, None, None).expect("valid");
         assert_eq!(ends(&nothing.policy(None)), (POLICY, "default"));
         assert!(nothing.readahead().is_empty() && nothing.site(false).notes.is_empty());
+    }
+
+    #[test]
+    fn a_bound_on_waste_is_of_auto_alone() {
+        let config = config(None, None, None).expect("valid");
+        let set = config.bounded(None, Some("1.1")).expect("auto takes it");
+        assert_eq!((set.value.as_str(), set.from.as_str()), ("auto:max-overfetch=1.1", "default, --max-overfetch"));
+        for (policy, ratio, why) in [
+            (Some("linux-6.18"), "1.1", "only auto"),
+            (Some("auto:max-overfetch=2"), "1.1", "only auto"),
+            (None, "0.5", "is not between 1 and 100"),
+        ] {
+            let refused = config.bounded(policy, Some(ratio));
+            assert!(
+                matches!(&refused, Err(Fail::Input(line)) if line.contains(why)),
+                "{policy:?} {ratio}: {refused:?}"
+            );
+        }
+        assert_eq!(config.bounded(Some("none"), None).map(|set| set.value).ok().as_deref(), Some("none"));
     }
 
     #[test]

@@ -18,7 +18,8 @@ use signal_hook::iterator::Signals;
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let tree = tree::open(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
     let config = config::load()?;
-    let (policy, hint) = (config.policy(args.policy.as_deref()), config.hint(args.hint));
+    let (policy, hint) =
+        (config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?, config.hint(args.hint));
     let options = watch::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
     let engine = Engine::for_tree(options, &*tree).map_err(|error| Fail::Input(error.to_string()))?;
     watch::note_cache(&engine, args.cache);

@@ -15,7 +15,8 @@ use foreread::front::nbd::{self, Listen, NbdSettings, NbdStop, Server, ServerCou
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let config = config::load()?;
-    let (policy, hint) = (config.policy(args.policy.as_deref()), config.hint(args.hint));
+    let (policy, hint) =
+        (config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?, config.hint(args.hint));
     let options = watch::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
     let reader = Reader::open(args.source.clone(), options).map_err(|error| Fail::Input(error.to_string()))?;
     let (engine, defaults) = (reader.engine().clone(), reader.defaults());

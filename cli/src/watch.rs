@@ -7,8 +7,9 @@ use crate::fail::{Fail, note, say};
 #[cfg(feature = "metrics")]
 use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::source::Defaults;
-use foreread::{Advice, Engine, Options, Stats, why_no_readahead};
+use foreread::{Advice, Engine, Options, Stats, Tuning, why_no_readahead};
 use foreread_lab::report::number::{percent, size_b, three};
+use foreread_lab::report::tuning;
 #[cfg(feature = "metrics")]
 use std::net::SocketAddr;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -88,6 +89,7 @@ impl Reporter {
                 let stats = engine.stats();
                 if every.is_some() {
                     say(line(&stats, &front()));
+                    engine.gauges().tuning.iter().for_each(|tuning| say(tuned(tuning)));
                 }
                 // Once for each reason: it is a warning, not a log.
                 let why = why_no_readahead(engine.policy().info.name, &stats);
@@ -123,6 +125,11 @@ pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
     let Defaults { kind, requests, .. } = defaults;
     let policy = engine.policy().readable();
     format!("policy {policy}; at most {requests} requests at once (default for kind {kind}); {origins}")
+}
+
+/// One line on what the policy has set itself to.
+fn tuned(now: &Tuning) -> String {
+    format!("auto {}", tuning::words(now))
 }
 
 /// One line on how it goes, since the start.

@@ -1,7 +1,7 @@
 //! One cache, one set of limits and one crew of worker threads for any number of sources.
 //!
 //! A file is known from its first reader to its last: then its pages are dropped and its number is used again, so a program
-//! may open a million files one after the other. Never: shares more with another engine than the
+//! may open a million files one after the other. The policy `auto` measures one source: give each kind of storage an engine. Never: shares more with another engine than the
 //! budget they were given.
 //!
 //! ```text

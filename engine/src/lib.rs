@@ -98,7 +98,7 @@ pub use error::{OpenError, Place, ReadError, WriteError};
 pub use foreread_core::event::Advice;
 /// How to write a policy; see the example `custom_policy`.
 pub use foreread_core::policy;
-pub use foreread_core::policy::PolicySpec;
+pub use foreread_core::policy::{PolicySpec, Tuning};
 pub use foreread_core::stats::Stats;
 pub use health::{ReadaheadState, readahead_state, why_no_readahead};
 pub use latency::Latencies;

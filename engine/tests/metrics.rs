@@ -14,6 +14,11 @@ fn engine() -> Engine {
     Engine::new(Options::default().policy("linux-6.18:max=128K").cache_bytes(4 << 20)).expect("an engine")
 }
 
+/// The same with the policy that sets itself.
+fn auto() -> Engine {
+    Engine::new(Options::default().policy("auto").cache_bytes(4 << 20)).expect("an engine")
+}
+
 /// Every sample by its name and labels. Strict: whatever OpenMetrics forbids is a failure.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
@@ -120,12 +125,39 @@ fn they_say_what_the_counters_say() {
     );
 }
 
+/// What `auto` has set itself to is exported while a file is open, and with no other policy.
+#[test]
+fn auto_says_what_it_has_set_itself_to() {
+    let engine = auto();
+    assert!(engine.gauges().tuning.is_none(), "no file is open");
+    let reader = engine.open(Arc::new(named(1 << 20))).expect("opened");
+    for at in 0..16 {
+        read_and_check(&reader, &mut [0; 16384], at * 16384, 0);
+    }
+    quiet(&reader);
+    let tuning = engine.gauges().tuning.expect("it is auto");
+    assert!(tuning.streams == 1 && tuning.distance_bytes > 0 && tuning.latency_ns > 0, "{tuning:?}");
+    let got = parse(&text(&engine, FrontView::default()));
+    let is = |name: &str, want: u64| assert_eq!(got.get(name), Some(&(want as f64)), "{name} of {tuning:?}");
+    is("foreread_auto_streams", 1);
+    is("foreread_auto_distance_bytes", tuning.distance_bytes);
+    is("foreread_auto_credit_bytes", tuning.credit_bytes);
+    is("foreread_auto_cache_share_ratios", 1);
+    is(&format!("foreread_auto_limit{{limit=\"{}\"}}", tuning.limit.name()), 1);
+    let limits: f64 = got.iter().filter(|(name, _)| name.starts_with("foreread_auto_limit{")).map(|(_, n)| n).sum();
+    assert_eq!(limits, 1.0, "one of them");
+    let other = Engine::new(Options::default().policy("linux-6.18")).expect("an engine");
+    let _reader = other.open(Arc::new(named(1 << 20))).expect("opened");
+    assert!(!text(&other, FrontView::default()).contains("foreread_auto"));
+}
+
 /// docs/metrics.md has a row for each metric, and for no other.
 #[test]
 fn the_page_lists_every_metric() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
     let page = std::fs::read_to_string(page).expect("docs/metrics.md");
-    let text = text(&engine(), FrontView::default());
+    let reader = auto().open(Arc::new(named(1 << 20))).expect("opened");
+    let text = text(reader.engine(), FrontView::default());
     let given: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
@@ -138,7 +170,7 @@ fn the_page_lists_every_metric() {
 fn the_dashboard_names_what_is_exported() {
     let board = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/grafana/foreread.json");
     let board = std::fs::read_to_string(board).expect("a dashboard");
-    let reader = engine().open(Arc::new(named(1 << 20))).expect("opened");
+    let reader = auto().open(Arc::new(named(1 << 20))).expect("opened");
     read_and_check(&reader, &mut [0; 4096], 0, 0);
     let text = text(reader.engine(), FrontView::default());
     let exported: BTreeSet<&str> =
@@ -167,7 +199,7 @@ print(len(families), sum(len(f.samples) for f in families))";
     let Some(python) = ["/usr/bin/python3", "python3"].into_iter().find(runs) else {
         return println!("skipped: needs python3-prometheus-client");
     };
-    let engine = engine();
+    let engine = auto();
     let reader = engine.open(Arc::new(named(1 << 20))).expect("opened");
     read_and_check(&reader, &mut [0; 100_000], 0, 0);
     let text = text(&engine, FrontView::default());

@@ -33,9 +33,9 @@ pub struct ExplainArgs {
     /// lists the models; 'foreread probe PATH -o FILE.toml' makes one of a storage.
     #[arg(long, value_name = "SOURCE", default_value = "model:rbd")]
     pub on: SourceName,
-    /// Policy to explain [default: linux-6.18]
+    /// Policy to explain [default: auto]
     ///
-    /// Without it FOREREAD_POLICY, then what a configuration file sets ('foreread serve --help'), then linux-6.18.
+    /// Without it FOREREAD_POLICY, then what a configuration file sets ('foreread serve --help'), then auto.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Policies to compare it with: a,b:k=v [default: five]

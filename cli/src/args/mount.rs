@@ -28,12 +28,17 @@ pub struct MountArgs {
     /// An empty folder to mount on
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// NAME[:key=value,...] [default: linux-6.18]
+    /// NAME[:key=value,...] [default: auto]
     ///
     /// Without it FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml, then that of
     /// /etc/foreread.toml. docs/policies.md has all keys of these files.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
+    /// Bytes fetched for a byte demanded, at most, such as 1.1
+    ///
+    /// A bound for auto, beside a debt of a few MB; the same as --policy auto:max-overfetch=R. Default 1.265.
+    #[arg(long, value_name = "R", hide_short_help = true)]
+    pub max_overfetch: Option<String>,
     /// A hint for every open description: normal, sequential, random
     ///
     /// Like posix_fadvise, for all reads of the mount. Policies of librbd take no hints.

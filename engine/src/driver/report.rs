@@ -10,6 +10,7 @@ use super::state::State;
 use crate::error::Fault;
 use crate::latency::Latencies;
 use crate::source::Source;
+use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
 use foreread_core::units::{FileId, OpenId};
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct Gauges {
     /// Times a sleeper found by itself that there was something to do. Counted since the beginning; each is a call that
     /// was forgotten, or a machine that stood still for a second.
     pub missed_calls: u64,
+    /// What a policy that sets itself has come to; none for a policy with fixed settings, and before the first file is open.
+    pub tuning: Option<Tuning>,
 }
 
 /// One open description, for reports.
@@ -78,6 +81,7 @@ fn count(shared: &Shared, state: &State) -> Gauges {
         files: state.files.len() as u64,
         opens: state.files.opens() as u64,
         missed_calls: state.reads.missed_calls(),
+        tuning: machine.tuning(),
         held_bytes: meter.held_bytes(),
         spare_bytes: meter.spare_bytes(),
     }

@@ -4,11 +4,11 @@
 
 use super::ComparePlan;
 use super::place::OpenTarget;
-use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread_core::policy::{DEFAULT, PolicyDraft, PolicySpec};
 
-/// What people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
+/// The default, and what people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
 /// the oracle comes below them, as a limit.
-pub const USUAL_POLICIES: [&str; 3] = ["none", "linux-6.18", "rbd-plain"];
+pub const USUAL_POLICIES: [&str; 4] = ["none", DEFAULT, "linux-6.18", "rbd-plain"];
 /// Larger windows of the kernel, tried beside [`USUAL_POLICIES`] on a model and on a source over a network: a store with a
 /// round trip of 20 ms and 100 MB/s for each of many connections wants megabytes in flight. On the scratch file they
 /// would take time that the 90 seconds do not have.

@@ -9,7 +9,7 @@ use super::recorded::Recorded;
 use super::share::Share;
 use super::streams::{MIN_READS, Shape, StreamSummary};
 use super::watcher::{Reasons, Watcher};
-use super::{ExplainError, Explained, File, SCHEMA, Stream};
+use super::{AutoState, ExplainError, Explained, File, SCHEMA, Stream};
 use crate::compare::ComparePlan;
 use crate::compare::watched::Watched;
 use crate::report::RowKind;
@@ -59,6 +59,7 @@ pub(super) fn explained(plan: &ComparePlan, (looked, mut seen): (Watched, Watche
         time_s: looked.result.time_s,
         notes: looked.notes,
         total,
+        auto: seen.tuning.map(AutoState::from),
         files,
         recorded: plan.replay.as_ref().and_then(|replay| Recorded::of(replay)),
         others: Vec::new(),

@@ -14,6 +14,7 @@
 //!
 //! Schema `foreread.explain/1`: keys are only ever added. What is not defined is null. MB is 10^6 bytes.
 
+mod auto;
 mod build;
 mod decisions;
 mod others;
@@ -25,6 +26,7 @@ mod streams;
 mod table;
 mod watcher;
 
+pub use auto::AutoState;
 pub use decisions::Decisions;
 pub use others::Other;
 pub use pattern::Pattern;
@@ -36,14 +38,14 @@ pub use table::{View, render};
 
 use crate::compare::{self, CompareError, ComparePlan};
 use crate::report::Progress;
-use foreread_core::policy::PolicyDraft;
+use foreread_core::policy::{DEFAULT, PolicyDraft};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.explain/1";
-/// What it is compared with by default: no readahead, the kernel's default and larger windows, librbd's.
+/// What it is compared with by default: no readahead, ours, the kernel's default and a larger window, librbd's.
 /// On a model the oracle is added as a limit.
-pub const USUAL_OTHERS: [&str; 5] = ["none", "linux-6.18", "linux-6.18:max=1M", "linux-6.18:max=4M", "rbd-plain"];
+pub const USUAL_OTHERS: [&str; 5] = ["none", DEFAULT, "linux-6.18", "linux-6.18:max=4M", "rbd-plain"];
 /// Pairs of runs behind the table of other policies: a test needs several, and these are for a glance.
 pub const OTHER_RUNS: u32 = 5;
 
@@ -112,6 +114,9 @@ pub struct Explained {
     pub notes: Vec<String>,
     /// All files together: the machine's own counters.
     pub total: Share,
+    /// What a policy that sets itself came to. Null for others.
+    #[serde(default)]
+    pub auto: Option<AutoState>,
     /// Its files, the longest stall first.
     pub files: Vec<File>,
     /// What the recorded system had read ahead. Null where the trace says nothing of it.

@@ -209,6 +209,7 @@ mod tests {
             time_s: 0.0,
             notes: Vec::new(),
             total: crate::explain::Share::default(),
+            auto: None,
             files: Vec::new(),
             recorded: None,
             others: vec![row("none", none, differs), row("linux-6.18", 1.0, None)],

@@ -54,6 +54,9 @@ pub fn render(explained: &Explained, view: &View) -> String {
     let mut lines = wrap(&title(explained), width::columns());
     lines.push(String::new());
     lines.extend(wrap(&format!("{}.", explained.verdict), width::columns()));
+    if let Some(auto) = &explained.auto {
+        lines.extend(wrap(&format!("{} at its farthest: {}.", explained.policy, auto.words), width::columns()));
+    }
     let shown: Vec<&File> = explained.files.iter().filter(|f| view.shows(&f.name)).collect();
     lines.push(String::new());
     lines.extend(files(explained, &shown, view));

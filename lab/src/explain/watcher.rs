@@ -15,7 +15,7 @@ use super::streams::Streams;
 use crate::compare::watched::Scene;
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
-use foreread_core::policy::{Pattern, Why};
+use foreread_core::policy::{Pattern, Tuning, Why};
 use foreread_core::units::{ByteRange, PageRange, PageSize};
 use foreread_sim::simulator::Watch;
 use foreread_sim::simulator::outcomes::bits;
@@ -78,6 +78,8 @@ pub struct Watcher {
     pub hints: Vec<u64>,
     /// Touches of mapped pages among the reads, of each file.
     pub faults: Vec<u64>,
+    /// What the policy had set itself to when it read farthest ahead.
+    pub tuning: Option<Tuning>,
     /// The stream of each read that is under way.
     reads: HashMap<u64, u32>,
     /// The stream of the latest answer, its rule, and its file.
@@ -103,6 +105,7 @@ impl Watcher {
             reasons: Vec::new(),
             hints: vec![0; files],
             faults: vec![0; files],
+            tuning: None,
             reads: HashMap::new(),
             asked_by: (NO_STREAM, None, 0),
             pages: HashMap::new(),
@@ -246,9 +249,18 @@ impl Watcher {
         }
     }
 
+    /// The latest of those with the largest distance.
+    fn tuned(&mut self, now: Option<Tuning>) {
+        let distance = |tuning: Option<Tuning>| tuning.map(|t| t.distance_bytes);
+        if distance(now) >= distance(self.tuning) {
+            self.tuning = now;
+        }
+    }
+
     fn note(&mut self, note: &Note) {
         match *note {
-            Note::Answer { open, read, question, why, ref windows, .. } => {
+            Note::Answer { open, read, question, why, ref windows, tuning, .. } => {
+                self.tuned(tuning);
                 let stream = read.and_then(|read| self.reads.get(&read.0).copied()).unwrap_or(NO_STREAM);
                 let pattern = question.pattern(why, !windows.is_empty());
                 self.answered(open.0, stream, (why, pattern), !windows.is_empty());

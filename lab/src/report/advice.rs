@@ -3,8 +3,10 @@
 //! A gain or a loss is named only where the corrected test of its table calls it one. Where one policy is as good as any for
 //! every workload, the first sentence names it. Else it names the best **for each workload**, and the one to take if a
 //! single setting has to serve all: that is chosen by the geometric mean of its times over the workloads, each as a ratio
-//! to no readahead; a policy not significantly different from no readahead counts as no gain. Never: advice from a single run, and never one
+//! to no readahead. Where the default policy is within 5 % of the best for each, nothing has to be set, and the sentence says so. A policy not significantly different from no readahead counts as no gain. Never: advice from a single run, and never one
 //! for all workloads that is not in every table.
+
+mod default;
 
 use super::row::{Report, Row};
 use super::verdict::WORTH_SAYING;
@@ -42,8 +44,11 @@ pub fn advise(reports: &[Report]) -> String {
             place.source, "Add policies with --policy, or --policy all."
         );
     };
-    let warning = place.warning(&choice);
     let best = place.best_of_each();
+    if let Some(choice) = place.default_is_enough(&best).filter(|choice| !place.kernel_does_as_well(choice)) {
+        return format!("{} {}", place.nothing_to_set(), place.warning(&choice));
+    }
+    let warning = place.warning(&choice);
     if reports.len() > 1 && !place.serves_all(&choice, &best) {
         return format!("{} {warning}", place.each(&choice, &best));
     }
@@ -225,6 +230,11 @@ impl<'a> SourceTables<'a> {
             list(as_good),
             choice.policy
         )
+    }
+
+    /// The kernel's own readahead gains as much as the choice.
+    fn kernel_does_as_well(&self, choice: &Choice<'_>) -> bool {
+        choice.score <= -WORTH_SAYING && self.as_good_as(choice).iter().any(|policy| policy == "kernel")
     }
 
     /// Policies not significantly different from the choice in any table, the kernel's page cache among them.

@@ -22,6 +22,7 @@ pub mod row;
 pub mod series;
 pub mod table;
 pub mod trace_info;
+pub mod tuning;
 pub mod verdict;
 pub mod width;
 

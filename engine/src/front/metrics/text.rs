@@ -7,8 +7,8 @@
 //!   Stats, Gauges, Latencies, BudgetUse, streams, FrontView ──► rows ──► prometheus-client ──► text ... # EOF
 //! ```
 
-use crate::{Engine, Latencies, Stats, readahead_state};
-use foreread_core::policy::Pattern;
+use crate::{Engine, Gauges, Latencies, Stats, Tuning, readahead_state};
+use foreread_core::policy::{Limit, Pattern};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -88,7 +88,9 @@ impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.engine.stats();
         reads_and_readahead(&mut encoder, &stats)?;
-        held(&mut encoder, &self.engine)?;
+        let gauges = self.engine.gauges();
+        held(&mut encoder, &self.engine, &gauges)?;
+        gauges.tuning.map_or(Ok(()), |tuning| tuned(&mut encoder, &tuning))?;
         latencies(&mut encoder, &self.engine.latencies())?;
         streams(&mut encoder, &self.engine)?;
         let front = &self.front;
@@ -149,8 +151,8 @@ fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fm
     plain(encoder, MetricType::Gauge, &unresolved)
 }
 
-fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fmt::Result {
-    let (gauges, budget) = (engine.gauges(), engine.budget());
+fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges) -> fmt::Result {
+    let budget = engine.budget();
     let (used, limits) = (budget.usage(), budget.limits());
     let bytes = || Some(Unit::Bytes);
     let rows = [
@@ -179,6 +181,35 @@ fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fmt::Result {
         ("budget_short_engines", "Engines that got less memory than they wanted", None, used.short_engines),
     ];
     plain(encoder, MetricType::Counter, &counters)
+}
+
+/// What a policy that sets itself has come to.
+fn tuned(encoder: &mut DescriptorEncoder<'_>, tuning: &Tuning) -> fmt::Result {
+    let bytes = || Some(Unit::Bytes);
+    let rows = [
+        ("auto_rate", "Greatest rate of the source lately, in bytes a second", None, tuning.rate),
+        ("auto_distance", "How far the farthest stream reads ahead", bytes(), tuning.distance_bytes),
+        ("auto_distance_limit", "How far one stream may read ahead", bytes(), tuning.max_distance_bytes),
+        ("auto_request", "Length of a request of the farthest stream", bytes(), tuning.request_bytes),
+        ("auto_streams", "Streams that went on lately", None, tuning.streams),
+        ("auto_wasted", "Readahead wasted since the start", bytes(), tuning.wasted_bytes),
+        ("auto_credit", "Readahead that may be expected to be wasted now", bytes(), tuning.credit_bytes),
+        ("auto_runs", "Runs that are over, the older ones forgotten", None, tuning.runs),
+        ("auto_runs_went_on", "Of these, runs that went on after they were found", None, tuning.runs_went_on),
+    ];
+    plain(encoder, MetricType::Gauge, &rows)?;
+    let help = "Latency of the source while it is idle";
+    let mut latency = encoder.encode_descriptor("auto_latency", help, Some(&Unit::Seconds), MetricType::Gauge)?;
+    latency.encode_gauge(&(tuning.latency_ns as f64 / 1e9))?;
+    let help = "Part of the cache's room for readahead that is used; below 1 after readahead was evicted unread";
+    let mut share = encoder.encode_descriptor("auto_cache_share", help, Some(&Unit::Ratios), MetricType::Gauge)?;
+    share.encode_gauge(&(tuning.cache_share as f64 / 64.0))?;
+    let help = "1 for what limits the distance, 0 for the others";
+    let mut family = encoder.encode_descriptor("auto_limit", help, None, MetricType::Gauge)?;
+    for limit in Limit::ALL {
+        family.encode_family(&[("limit", limit.name())])?.encode_gauge(&u64::from(limit == tuning.limit))?;
+    }
+    Ok(())
 }
 
 fn latencies(encoder: &mut DescriptorEncoder<'_>, both: &[Latencies; 2]) -> fmt::Result {

@@ -1,0 +1,88 @@
+//! Whether nothing has to be set: the default policy `auto` is as good as the best that was measured, or nearly.
+//!
+//! Example: on `model:object-near` the fastest policy reads `sequential` in 0.33 s and `auto` in 0.34 s, and for `random` no
+//! policy gains. `auto` is within 5 % in both tables: the advice is to set nothing.
+
+use super::{AS_GOOD, Choice, SourceTables, as_good, change, faster, list, row_of};
+use crate::report::Row;
+use foreread_core::policy::DEFAULT;
+
+impl<'a> SourceTables<'a> {
+    /// The default policy, where it is within 5 % of the best one in every table.
+    pub(super) fn default_is_enough(&self, best: &[Option<&Row>]) -> Option<Choice<'a>> {
+        let enough = self.reports.iter().zip(best).all(|(report, best)| {
+            let Some(row) = row_of(report, DEFAULT) else { return false };
+            match best {
+                Some(best) => as_good(report, best, row),
+                None => change(row) <= 1.0 + AS_GOOD,
+            }
+        });
+        if enough { self.choice(DEFAULT) } else { None }
+    }
+
+    /// The advice that follows from it.
+    pub(super) fn nothing_to_set(&self) -> String {
+        let rows = self.reports.iter().filter_map(|report| Some((report, row_of(report, DEFAULT)?)));
+        let (mut gains, mut level) = (Vec::new(), Vec::new());
+        for (report, row) in rows {
+            match change(row) {
+                ratio if ratio < 1.0 => gains.push(format!("{} {}", report.workload, faster(ratio, report, row))),
+                _ => level.push(report.workload.clone()),
+            }
+        }
+        let percent = AS_GOOD * 100.0;
+        let gain = match (gains.is_empty(), level.is_empty()) {
+            (true, _) => format!("it makes no difference for {}", list(level)),
+            (false, true) => format!("it makes {}", list(gains)),
+            (false, false) => format!("it makes {}, and no difference for {}", list(gains), list(level)),
+        };
+        format!(
+            "Nothing to set on {}: {DEFAULT}, the default, is within {percent:.0} % of the best policy measured; {gain}.",
+            self.source
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::advise;
+    use crate::report::Report;
+    use crate::report::samples::{boot, runs, table};
+
+    fn with_auto(times: &[f64]) -> crate::report::Table {
+        let mut table = boot();
+        table.policies.push(runs("auto", times, 3_932_160, 3_801_088, 4_096_000));
+        table
+    }
+
+    fn advice(tables: &[crate::report::Table]) -> String {
+        advise(&tables.iter().map(Report::of).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn nothing_has_to_be_set_where_the_default_is_within_5_percent() {
+        let text = advice(&[with_auto(&[11.6, 11.8, 11.7, 11.6, 11.9])]);
+        assert_eq!(
+            text,
+            "Nothing to set on model:rbd: auto, the default, is within 5 % of the best policy measured; it makes boot-ide \
+             3.94 times as fast (11.72 s instead of 46.20 s). Beware: linux-6.18 reads 1.34 times the bytes that boot-ide asks for."
+        );
+        let text = advice(&[with_auto(&[12.6, 12.8, 12.7, 12.6, 12.9])]);
+        assert!(text.starts_with("Use rbd-plain on model:rbd"), "{text}");
+    }
+
+    #[test]
+    fn a_workload_without_a_gain_must_not_lose_either() {
+        let random = |auto: f64| {
+            let rows = [("none", 1.0), ("linux-6.18", 1.0), ("rbd-plain", 1.2), ("auto", auto)];
+            let run = |(name, mean): (&str, f64)| runs(name, &[mean, mean * 1.1, mean * 0.9], 0, 0, 4_096_000);
+            table("random", "model:rbd", rows.map(run).to_vec())
+        };
+        let good = with_auto(&[11.3, 11.5, 11.4, 11.3, 11.6]);
+        let text = advice(&[good.clone(), random(1.001)]);
+        assert!(text.contains("instead of 46.20 s), and no difference for random. "), "{text}");
+        let text = advice(&[good, random(1.2)]);
+        assert!(text.starts_with("On model:rbd use "), "{text}");
+        assert!(advice(&[random(1.0)]).starts_with("Nothing to set on model:rbd: auto, the default, is within 5 % of the best policy measured; it makes no difference for random."));
+    }
+}
