@@ -41,7 +41,9 @@ fn a_trace_is_explained_on_one_screen() {
         // Three of the 40 happen to lie at equal steps.
         "by the hint RANDOM (37 times)",
         "first by a read at the start of the file, then by the mark of its window",
-        "* linux-6.18",
+        "* auto",
+        "auto at its farthest: reads",
+        "linux-6.18:max=4M",
         "oracle",
     ] {
         assert!(flat.contains(part), "{part} is missing:\n{text}");

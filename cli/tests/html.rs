@@ -25,7 +25,11 @@ fn the_page_has_the_json_and_a_map_of_each_policy() {
         serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
     assert_eq!(inside(&page), written);
     let html = std::fs::read_to_string(&page).expect("written");
-    assert_eq!(html.matches("Reads of the first run of ").count(), 5, "none, linux-6.18 with three windows, rbd-plain");
+    assert_eq!(
+        html.matches("Reads of the first run of ").count(),
+        6,
+        "none, auto, linux-6.18 with three windows, rbd-plain"
+    );
     let vary = ["--vary", "policy.max=16K,1M", "--html", &page_text];
     foreread(COMPARE.iter().copied().chain(vary)).is_done();
     assert_eq!(inside(&page)["schema"], "foreread.vary/1");

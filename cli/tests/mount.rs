@@ -235,8 +235,8 @@ fn odd_keys_are_named_once() {
         server.put(key, b"bytes".to_vec());
     }
     let mounted = Mounted::with(Path::new("s3://bucket/"), &["--attr-ttl", "0s"], server.variables());
-    assert!(mounted.begin.contains("linux-6.18:max=24M,"), "{}", mounted.begin);
-    assert!(mounted.begin.contains("at most 24 requests at once (default for kind object)"), "{}", mounted.begin);
+    assert!(mounted.begin.contains("policy auto:max-overfetch=1.265;"), "{}", mounted.begin);
+    assert!(mounted.begin.contains("at most 16 requests at once (default for kind object)"), "{}", mounted.begin);
     for _ in 0..2 {
         let names: Vec<_> =
             fs::read_dir(mounted.dir.path().join("dir")).expect("listed").map(|e| e.expect("one").path()).collect();

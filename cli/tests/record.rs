@@ -301,7 +301,7 @@ fn explained_on(trace: &Path, (name, file): (&str, &Path), row: (u64, u64)) {
     let json: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
     assert_eq!(
         (json["source"].as_str(), json["policy"].as_str()),
-        (Some(&*format!("file:{}", file.display())), Some("linux-6.18"))
+        (Some(&*format!("file:{}", file.display())), Some("auto"))
     );
     let total = &json["total"];
     let number = |key: &str| total[key].as_u64().unwrap_or_else(|| panic!("{key}: {total}"));

@@ -3,7 +3,6 @@
 use crate::common::{FILE, World};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::{Config, Decision, Question};
-use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, OpenId, PageSize, ReadId};
 
 const PAGE: u64 = 4096;

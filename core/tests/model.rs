@@ -227,6 +227,11 @@ proptest! {
     }
 
     #[test]
+    fn auto(ops in prop::collection::vec(op(), 1..60), apart: bool) {
+        story("auto", 4096, &ops, apart);
+    }
+
+    #[test]
     fn rbd(ops in prop::collection::vec(op(), 1..60), apart: bool) {
         story("rbd-plain:trigger=2,max=64K", 512, &ops, apart);
     }
@@ -240,6 +245,7 @@ proptest! {
     fn the_cache_is_never_over_its_limit(ops in prop::collection::vec(op(), 1..80), pages in 4u64..20) {
         crowded("linux-6.18:max=1M", pages, &ops);
         crowded("rbd-plain:trigger=1", pages, &ops);
+        crowded("auto", pages, &ops);
     }
 
     #[test]

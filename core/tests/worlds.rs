@@ -78,9 +78,14 @@ fn depth() -> usize {
 
 #[test]
 fn every_small_world() {
-    for policy in
-        ["none", "linux-2.6.0:max=16K", "linux-2.6.31:max=16K", "linux-6.18:max=16K", "rbd-plain:trigger=1,max=16K"]
-    {
+    for policy in [
+        "none",
+        "auto",
+        "linux-2.6.0:max=16K",
+        "linux-2.6.31:max=16K",
+        "linux-6.18:max=16K",
+        "rbd-plain:trigger=1,max=16K",
+    ] {
         let count = walk(policy, depth());
         println!("{policy}: {count} paths of {} choices", depth());
         assert!(count > 200_000, "{policy}: only {count}");

@@ -53,10 +53,14 @@ const ROWS: &[(&str, Defaults, Make)] = &[
     }),
     ("nbd", Defaults::NBD, nbd),
     #[cfg(feature = "object")]
-    ("http", Defaults::OBJECT, object::http),
+    ("http", PARTS, object::http),
     #[cfg(feature = "object")]
-    ("s3", Defaults::OBJECT, object::s3),
+    ("s3", PARTS, object::s3),
 ];
+
+/// Of objects that are read in parts of 64 KiB.
+#[cfg(feature = "object")]
+const PARTS: Defaults = Defaults { max_fetch_bytes: 64 << 10, ..Defaults::OBJECT };
 
 type Check = fn(&Subject);
 

@@ -73,7 +73,9 @@ fn settings_that_do_not_fit() {
     assert!(open(Options::default().policy("linux-9")).contains("there is no 'linux-9'"));
     assert!(open(Options::default().policy("none:x=1")).contains("foreread policies"));
     assert!(open(Options::default().page_bytes(1000)).contains("page of 1000 bytes"));
-    assert!(open(Options::default().page_bytes(8192)).contains("linux-6.18 counts in pages of 4096"));
+    assert!(
+        open(Options::default().policy("linux-6.18").page_bytes(8192)).contains("linux-6.18 counts in pages of 4096")
+    );
     assert!(open(Options::default().event_log("/no/such/place/log")).contains("/no/such/place/log"));
 }
 

@@ -394,7 +394,7 @@ fn which_tables_have_an_oracle() {
         table.policies.into_iter().map(|p| p.policy).collect::<Vec<_>>()
     };
     let none = || vec![PolicyDraft::from(PolicySpec::none())];
-    let usual = ["none", "linux-6.18", "rbd-plain", "linux-6.18:max=4M", "linux-6.18:max=64M", "oracle"];
+    let usual = ["none", "auto", "linux-6.18", "rbd-plain", "linux-6.18:max=4M", "linux-6.18:max=64M", "oracle"];
     assert_eq!(rows(OracleRow::Usual, Vec::new()), usual);
     assert_eq!(rows(OracleRow::Usual, none()), ["none"]);
     assert_eq!(rows(OracleRow::OnModels, none()), ["none", "oracle"]);

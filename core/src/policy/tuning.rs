@@ -61,7 +61,7 @@ impl Limit {
 pub struct Tuning {
     /// Time from a fetch to its first bytes on an idle source, in nanoseconds.
     pub latency_ns: u64,
-    /// The greatest rate of the last rounds, in bytes a second.
+    /// The greatest rate of the last rounds, in bytes a second; not known until the source was busy.
     pub rate: u64,
     /// How far the farthest active stream reads ahead.
     pub distance_bytes: u64,

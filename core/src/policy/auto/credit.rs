@@ -105,7 +105,7 @@ mod tests {
         (source.unread_bytes, source.unused_bytes) = (0, 1 << 20);
         assert_eq!(credit.wasted(&source), 1 << 20);
         assert_eq!(credit.available(&source, debt), (4 << 20) + 266 * 2 * ((2 << 20) * 17 / 2) / 17_000 - (1 << 20));
-        assert_eq!(Credit::new(1000).available(&source, debt), 4 << 20, "the debt alone");
+        assert_eq!(Credit::new(1000).allowed(&source, debt), 4 << 20, "the debt alone");
         assert_eq!(Credit::debt(30 << 20, source.room), 60 << 20);
     }
 }

@@ -49,6 +49,11 @@ pub fn product(source: &SourceView) -> u64 {
     bytes(rate, source.latency_ns)
 }
 
+/// The rate, once the source has been busy for long enough to show it; else 0.
+pub fn known_rate(source: &SourceView) -> u64 {
+    if source.busy < KNOWN_AFTER { 0 } else { source.rate }
+}
+
 fn bytes(rate: u64, ns: u64) -> u64 {
     u64::try_from(u128::from(rate) * u128::from(ns) / 1_000_000_000).unwrap_or(u64::MAX)
 }

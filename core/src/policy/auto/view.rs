@@ -25,7 +25,7 @@ impl Auto {
         let (runs, runs_went_on) = self.survival.over;
         Tuning {
             latency_ns: source.latency_ns,
-            rate: source.rate,
+            rate: distance::known_rate(source),
             distance_bytes,
             max_distance_bytes,
             request_bytes: distance::request(distance_bytes, source),
