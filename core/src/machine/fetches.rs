@@ -112,8 +112,8 @@ impl Machine {
         let serial = (self.stats.source_reads as u32).wrapping_add(1);
         let fetch = &mut self.fetches[slot];
         (fetch.submitted, fetch.submitted_at, fetch.serial) = (true, now, serial);
-        if let Some(meter) = &self.meter {
-            fetch.sent = meter.sent(self.in_flight);
+        if let Some(meter) = &mut self.meter {
+            fetch.sent = meter.sent(self.in_flight, fetch.pages.len() * self.config.page.bytes());
         }
         let (file, class, pages, planner) = (fetch.file, fetch.class, fetch.pages, fetch.planner);
         let range = self.clip(file, pages);

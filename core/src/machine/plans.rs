@@ -65,7 +65,7 @@ impl Machine {
         let source = self.source_view();
         let Some(stream) = self.streams.get_mut(stream) else { return };
         let probe = Probe { cache: &self.cache, file };
-        let ask = Ask { now: self.now, file, source, request, at, random, file_size, probe };
+        let ask = Ask { now: self.now, file, open, source, request, at, random, file_size, probe };
         stream.turn_to(open);
         question(&mut *stream.policy, &ask, &mut self.plan);
     }

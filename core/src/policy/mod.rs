@@ -165,6 +165,8 @@ pub struct Ask<'a> {
     pub now: Nanos,
     /// Which file.
     pub file: FileId,
+    /// Which open description reads.
+    pub open: OpenId,
     /// What is known of its source; all zero unless [`Wants::meter`].
     pub source: SourceView,
     /// The bytes asked for, **not** clipped to the end of the file.

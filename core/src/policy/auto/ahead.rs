@@ -4,7 +4,8 @@
 //!   distance   doubles when a read waited for readahead; at least what the gate finds worth it; at most distance::most
 //!   safe       used / 8 + run / 64: a stream that has proved itself needs no credit for that
 //!   ahead      the distance, but no more than what is worth it or safe, than half of the cache for all streams, and than
-//!              safe + free credit / expected waste of a byte
+//!              safe + free credit / expected waste of a byte; a run that began elsewhere than at the start of its file: a quarter of it
+//!   beside a reader at random   no more than rate x latency, in two requests: each waits behind at most one latency of readahead
 //! ```
 //! What is missing goes out as several windows with a mark at the start of each, so that the stream is asked about again when the
 //! first of them is reached. A run that is short beside what is missing gets a first window of an eighth: its distance
@@ -13,7 +14,7 @@
 //! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead. Windows of 1 MiB, 4 MiB and 3 MiB. The read that reaches
 //! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
 
-use super::{Auto, Credit, Holding, Stream, distance, gate};
+use super::{Auto, Class, Holding, Stream, distance, gate};
 use crate::policy::{Ask, Plan, SourceView, Why};
 
 /// A stream may be ahead by this part of what it made use of without credit, and by this part of its run. Without it a stream
@@ -25,6 +26,20 @@ const MAX_LEVERAGE: u64 = 16;
 /// The first window of a short run, as a part of what is missing, and how much longer the next one may be.
 const FIRST_PART: u64 = 8;
 const GROWTH: u64 = 8;
+
+/// One bet of a run that did not begin at the start of its file takes at most this part of the free credit. A whole one was spent
+/// on the first runs of a boot, and those after it had none.
+const BET_PART: u64 = 4;
+
+/// What else reads from the source.
+struct Others {
+    /// Streams that went on lately.
+    active: u64,
+    /// Bytes that this stream has read ahead and not read.
+    unread: u64,
+    /// A reader that no stream serves waits for its own reads: see [`Auto::disturbs`].
+    are_disturbed: bool,
+}
 
 /// How far a stream may be ahead.
 struct Reach {
@@ -48,11 +63,15 @@ impl Auto {
             stream.octave = octave;
         }
         let had = core::mem::take(&mut stream.holding);
-        self.credit.change(had, Holding::default());
+        self.credit.change(had, Holding { held: had.held, bet: 0 });
         let unread = had.held.min(stream.ahead());
         self.effort.calm(clock);
-        let reach = self.reach(&mut stream, &ask.source, (active, unread));
+        let others = Others { active, unread, are_disturbed: self.disturbs(ask.open) };
+        let reach = self.reach(&mut stream, &ask.source, &others);
         plan.max_fetch = distance::request(reach.ahead, &ask.source);
+        if others.are_disturbed {
+            plan.max_fetch = plan.max_fetch.min((reach.ahead / 2).max(stream.len));
+        }
         match stream.stride {
             None => top_up(&mut stream, reach.ahead, (ask.file_size, ask.probe.page_bytes()), plan),
             Some(stride) => step_up(&mut stream, stride, reach.ahead, ask.file_size, plan),
@@ -60,7 +79,7 @@ impl Auto {
         let planned: u64 = plan.windows.iter().map(|window| ask.probe.missing(window.range)).sum();
         let bet = stream.ahead().saturating_sub(reach.safe).saturating_mul(reach.waste) / gate::ONE;
         stream.holding = Holding { held: unread + planned, bet };
-        self.credit.change(Holding::default(), stream.holding);
+        self.credit.change(Holding { held: had.held, bet: 0 }, stream.holding);
         plan.why = Some(if !plan.windows.is_empty() {
             why
         } else if stream.stride.is_none_or(|s| s > 0) && stream.end >= ask.file_size {
@@ -74,27 +93,31 @@ impl Auto {
     }
 
     /// Sets the distance of a stream, and says how much of that it may be ahead now.
-    fn reach(&mut self, stream: &mut Stream, source: &SourceView, (active, unread): (u64, u64)) -> Reach {
-        let most = distance::most(source, stream.len, active, &self.effort);
+    fn reach(&mut self, stream: &mut Stream, source: &SourceView, others: &Others) -> Reach {
         let product = distance::product(source);
-        let debt = Credit::debt(product, source.room);
+        let mut most = distance::most(source, stream.len, others.active, &self.effort);
+        if others.are_disturbed {
+            most = most.min(product.max(stream.len));
+        }
+        let debt = self.credit.debt_of(product, source.room);
         let (allowed, wasted) = (self.credit.allowed(source, debt), self.credit.wasted(source));
         let threshold = gate::threshold(stream.len, product, wasted, allowed);
         let worth = self.survival.ahead(stream.class, stream.run, threshold);
         let late = core::mem::take(&mut stream.late);
         if stream.is_past_hold() && late && stream.distance > 0 {
             if stream.distance >= most {
-                self.effort.late(source.rate, self.clock, active);
+                self.effort.late(source.rate, self.clock, others.active);
             }
             stream.distance *= 2;
             stream.hold = stream.end;
         }
         stream.distance = stream.distance.max(worth).min(most);
         let safe = stream.used / PROVEN + stream.run / UNPROVEN;
-        let room = unread + (source.room / 2).saturating_sub(source.unread_bytes);
+        let room = others.unread + (source.room / 2).saturating_sub(source.unread_bytes);
         let ahead = stream.distance.min(worth.max(safe)).min(room);
         let waste = self.survival.waste(stream.class, stream.run, ahead).max(gate::ONE / MAX_LEVERAGE);
-        let free = self.credit.available(source, debt).saturating_mul(gate::ONE) / waste;
+        let part = if stream.class == Class::Start { 1 } else { BET_PART };
+        let free = (self.credit.available(source, debt) / part).saturating_mul(gate::ONE) / waste;
         Reach { ahead: ahead.min(safe.saturating_add(free)), safe, waste }
     }
 }

@@ -1,7 +1,7 @@
 //! What may be wasted: a bound for each source on the bytes that no read ever wanted.
 //!
 //! ```text
-//!   unused <= used / 4 + demand / 64 + d + room      d = 2 x rate x latency, at least 4 MiB and at most an eighth of the cache
+//!   unused <= used / 4 + demand / 64 + d + room      d = 2 x rate x latency, the greatest so far, 4 MiB to an eighth of the cache
 //!   wasted =  unused + unread - held                 what left the cache unread, and what no live stream holds any more
 //!   free   =  used / 4 + demand / 64 + d - wasted - bets
 //! ```
@@ -28,17 +28,26 @@ pub struct Credit {
     bets: u64,
     /// What may be wasted of 1000 bytes that are used and demanded.
     part: u64,
+    /// The largest debt limit so far.
+    debt: u64,
 }
 
 impl Credit {
     /// Nothing held; at most `max_overfetch` thousandths may be fetched for each 1000 bytes, beside the debt.
     pub fn new(max_overfetch: u64) -> Credit {
-        Credit { held: 0, bets: 0, part: max_overfetch.saturating_sub(1000) }
+        Credit { held: 0, bets: 0, debt: 0, part: max_overfetch.saturating_sub(1000) }
     }
 
     /// The debt limit; `product` is rate x latency, `room` the size of the cache.
     pub fn debt(product: u64, room: u64) -> u64 {
         product.saturating_mul(2).min(room / 8).max(MIN_DEBT)
+    }
+
+    /// The largest debt limit so far. A source that is not busy shows a low rate; with a debt that falls again what was wasted
+    /// before would have been too much, and no stream would get any credit.
+    pub fn debt_of(&mut self, product: u64, room: u64) -> u64 {
+        self.debt = self.debt.max(Credit::debt(product, room));
+        self.debt
     }
 
     /// Bytes that were wasted: those that left the cache unread, and those unread that no live stream holds.

@@ -4,8 +4,10 @@
 //! distance doubles, and does not double again before the reader has passed what was read ahead by then. It ends at
 //!
 //! ```text
-//!   most    = 4 x rate x latency, at least 512 KiB and 4 reads, shared by the streams that are active; half of the cache at most
-//!   request = rate of one fetch x latency, between an eighth and a half of the distance, at least 128 KiB
+//!   most    = 4 x rate x latency, at least 512 KiB and 4 reads, shared by the streams that are active where fetches run beside
+//!             each other; half of the cache at most
+//!   request = rate of one fetch x latency, 8 times that where one fetch gets the whole rate; between an eighth and a half of the
+//!             distance, at least 128 KiB
 //! ```
 //! Twice the product keeps the source busy; four times covers requests that take longer than the median. A request of `rate of
 //! one fetch x latency` spends as long on its bytes as on its latency: shorter ones waste latency, longer ones concurrency.
@@ -42,6 +44,9 @@ const MIN_READS: u64 = 4;
 const MAX_REQUESTS: u64 = 8;
 const MIN_REQUESTS: u64 = 2;
 const MIN_REQUEST: u64 = 128 << 10;
+/// Length of a request in products, where one fetch alone gets the whole rate: then others in flight hide no latency, and an
+/// eighth of the time is spent on it.
+const SERIAL_PRODUCTS: u64 = 8;
 
 /// Rate x latency in bytes, with the prior while the rate is not known.
 pub fn product(source: &SourceView) -> u64 {
@@ -67,7 +72,9 @@ pub fn measured(source: &SourceView) -> u64 {
 pub fn most(source: &SourceView, len: u64, active: u64, effort: &Effort) -> u64 {
     let active = active.max(1);
     let product = product(source);
-    let link = (PRODUCTS * product / active).max(product);
+    // What one fetch after the other keeps busy (a disk) loses a seek at each change of the stream: no sharing.
+    let shared = if source.single_rate == 0 { 1 } else { active };
+    let link = (PRODUCTS * product / shared).max(product);
     let least = MIN_MOST.max(MIN_READS * len);
     let room = source.room / 2 * effort.share / ALL / active;
     (link.max(least) << effort.raised).min(room).max(len)
@@ -135,10 +142,16 @@ impl Effort {
     }
 }
 
+/// Whether one fetch alone gets all that the source delivers.
+fn is_serial(source: &SourceView) -> bool {
+    source.single_rate == 0 || source.busy >= KNOWN_AFTER && source.rate < 2 * source.single_rate
+}
+
 /// Length of a request of a window.
 pub fn request(distance: u64, source: &SourceView) -> u64 {
     let single = if source.single_rate > 0 { source.single_rate } else { source.rate };
     let even = bytes(single, source.latency_ns);
+    let even = if is_serial(source) { SERIAL_PRODUCTS * even } else { even };
     let part = even.clamp(distance / MAX_REQUESTS, distance / MIN_REQUESTS).max(1);
     (part / MIN_REQUEST * MIN_REQUEST).clamp(MIN_REQUEST, source.max_fetch.max(MIN_REQUEST))
 }

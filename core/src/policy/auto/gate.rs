@@ -14,7 +14,8 @@
 //! bytes there are wanted.
 //!
 //! Example: reads of 128 KiB from a store of 15 ms and 256 MB/s. The product is 3.8 MB, the least chance 1/31. After 256 KiB four
-//! octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead. After eight runs of ten that
+//! octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead of a run from the start of its file, 1.8 MB of another once one of that
+//! kind has grown. After eight runs of ten that
 //! ended in this octave it and all above are passed with 1/4: two octaves, 768 KiB. When all that may be wasted is wasted, the
 //! chance must be 4/5: nothing.
 //!
@@ -25,8 +26,12 @@
 const OCTAVES: usize = 64;
 /// Counts are halved when they reach this, so that old runs are forgotten.
 const HALVED_AT: u32 = 256;
-/// Octaves that one decision may look ahead: 31 times the run.
+/// Octaves that one decision may look ahead: 31 times a run from the start of its file, 7 times another one. Programs that read
+/// pieces all over a file waste 31 times each piece before their ends are counted.
 const MAX_AHEAD: usize = 5;
+const MAX_AHEAD_ELSEWHERE: usize = 3;
+/// And as much again as it has run while no run of its kind has grown.
+const MAX_AHEAD_NEW: usize = 1;
 /// Bytes left by streams after which their counts are halved, and how many without use are assumed at first.
 const LEFT_HALVED_AT: u64 = 64 << 20;
 const LEFT_PRIOR: u64 = 1 << 20;
@@ -63,6 +68,8 @@ struct Octave {
 
 /// What runs have done.
 pub struct Survival {
+    /// Whether a run of this kind has ever grown: a source of random reads has adjacent ones now and then.
+    grown: [bool; 3],
     classes: [[Octave; OCTAVES]; 3],
     /// Bytes that streams had read ahead when they ended, and those of them that other reads made use of.
     left: u64,
@@ -87,11 +94,12 @@ pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
 
 impl Survival {
     pub fn new() -> Survival {
-        Survival { classes: [[Octave::default(); OCTAVES]; 3], left: 0, found: 0, over: (0, 0) }
+        Survival { grown: [false; 3], classes: [[Octave::default(); OCTAVES]; 3], left: 0, found: 0, over: (0, 0) }
     }
 
     /// A run has grown from one octave into another; `from` is none at its birth.
     pub fn grew(&mut self, class: Class, from: Option<u32>, to: u32) {
+        self.grown[class as usize] |= from.is_some();
         for at in from.map_or(to, |o| o + 1)..=to {
             let octave = &mut self.classes[class as usize][at as usize];
             octave.reached += 1;
@@ -128,11 +136,13 @@ impl Survival {
 
     /// Bytes beyond a run of `run` bytes that are worth reading.
     pub fn ahead(&self, class: Class, run: u64, threshold: u64) -> u64 {
+        let most = if class == Class::Start { MAX_AHEAD } else { MAX_AHEAD_ELSEWHERE };
         let (mut chance, mut octaves) = (ONE, 0);
         let threshold = if class == Class::Next { threshold.max(MIN_NEXT) } else { threshold };
         let density = self.density();
         let or_found = |chance: u64| chance + (ONE - chance) * density / ONE;
-        for (survives, is_known) in self.octaves(class, octave(run)).take(MAX_AHEAD) {
+        let most = if class == Class::Start || self.grown[class as usize] { most } else { MAX_AHEAD_NEW };
+        for (survives, is_known) in self.octaves(class, octave(run)).take(most) {
             chance = chance * survives / ONE;
             if or_found(chance) < threshold || (is_known && or_found(survives) < MIN_KNOWN) {
                 break;
@@ -189,15 +199,19 @@ mod tests {
         let mut table = Survival::new();
         let wanted = threshold(128 << 10, 3_840_000, 0, 4 << 20);
         assert_eq!(wanted, 65_536 * 131_072 / (131_072 + 3_840_000));
-        assert_eq!(table.ahead(Class::Elsewhere, 256 << 10, wanted), (256 << 10) * 15);
+        assert_eq!(table.ahead(Class::Start, 256 << 10, wanted), (256 << 10) * 15);
         for run in 0..10 {
-            table.grew(Class::Elsewhere, None, octave(256 << 10));
+            table.grew(Class::Start, None, octave(256 << 10));
             if run < 8 {
-                table.ended(Class::Elsewhere, octave(256 << 10));
+                table.ended(Class::Start, octave(256 << 10));
             }
         }
-        assert_eq!(table.ahead(Class::Elsewhere, 256 << 10, wanted), (256 << 10) * 3);
-        assert_eq!(table.ahead(Class::Start, 256 << 10, wanted), (256 << 10) * 15, "another class");
+        assert_eq!(table.ahead(Class::Start, 256 << 10, wanted), (256 << 10) * 3);
+        assert_eq!(
+            table.ahead(Class::Elsewhere, 256 << 10, wanted),
+            256 << 10,
+            "another class, of which no run has grown"
+        );
         let dear = threshold(128 << 10, 3_840_000, 4 << 20, 4 << 20);
         assert_eq!(dear, ONE * 4 / 5);
         assert_eq!(table.ahead(Class::Start, 256 << 10, dear), 0);
@@ -226,6 +240,8 @@ mod tests {
     fn a_single_read_behind_cached_bytes_must_be_likely() {
         let mut table = Survival::new();
         let wanted = threshold(4096, 1 << 30, 0, 1);
+        assert_eq!(table.ahead(Class::Next, 4096, wanted), 4096, "no run of the kind has grown");
+        table.grew(Class::Next, Some(0), 0);
         assert_eq!(table.ahead(Class::Next, 4096, wanted), 4096 * 3);
         (0..3).for_each(|_| {
             table.grew(Class::Next, None, octave(4096));

@@ -33,7 +33,7 @@ mod view;
 
 use crate::event::{Advice, Mapping};
 use crate::policy::{Ask, Info, Outcome, Param, Plan, Policy, Scope, SourceView, Tuning, Unit, Wants, Why};
-use crate::units::FileId;
+use crate::units::{FileId, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use credit::{Credit, Holding};
@@ -47,6 +47,8 @@ const RARE: u64 = 16;
 const BIRTHS: u64 = 32;
 /// A stream that went on within this number of decisions is active.
 const ACTIVE: u64 = 64;
+/// A reader that missed where no stream goes on within this number of decisions reads at random.
+const LONE: u64 = 16;
 /// Blocks of a stride that are read ahead at first, and reads that it takes to see one.
 const FIRST_BLOCKS: u64 = 8;
 const STRIDE_READS: u64 = 4;
@@ -61,6 +63,14 @@ struct Birth {
     run: u64,
 }
 
+/// A miss where no stream goes on.
+#[derive(Clone, Copy)]
+struct LoneMiss {
+    open: OpenId,
+    /// Decisions of the source before it.
+    clock: u64,
+}
+
 /// All of a source.
 struct Auto {
     files: BTreeMap<u32, Streams>,
@@ -72,6 +82,8 @@ struct Auto {
     runs: u64,
     /// File, start and time of the latest miss: a read that misses in several places is one.
     last: (u32, u64, u64),
+    /// The two open descriptions that missed last where no stream goes on.
+    lone: [Option<LoneMiss>; 2],
 }
 
 impl Policy for Auto {
@@ -155,6 +167,7 @@ impl Auto {
             births: 0,
             runs: 0,
             last: (u32::MAX, 0, 0),
+            lone: [None; 2],
         }
     }
 
@@ -207,7 +220,13 @@ impl Auto {
             return self.begin(ask, Birth { class: Class::Next, stride: None, pos: end, run: end - start }, plan);
         }
         match file.look(start, end, careful) {
-            Found::Nothing => plan.why = Some(Why::NoHistory),
+            Found::Nothing => {
+                plan.why = Some(Why::NoHistory);
+                if self.lone[0].is_some_and(|lone| lone.open != ask.open) {
+                    self.lone[1] = self.lone[0];
+                }
+                self.lone[0] = Some(LoneMiss { open: ask.open, clock: self.clock });
+            }
             Found::Run { high, run } => {
                 self.begin(ask, Birth { class: Class::Elsewhere, stride: None, pos: high, run }, plan);
             }
@@ -274,6 +293,11 @@ impl Auto {
             (_, None) => Why::Sequential,
         };
         self.go_on(ask, at, why, plan);
+    }
+
+    /// Another reader than this one reads at random: its reads wait behind readahead that is in flight.
+    fn disturbs(&self, open: OpenId) -> bool {
+        self.lone.iter().flatten().any(|lone| lone.open != open && lone.clock + LONE > self.clock)
     }
 
     /// Streams that went on lately.
