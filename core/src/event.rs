@@ -13,8 +13,12 @@ pub enum Event {
     Open { open: OpenId, file: FileId, size: u64 },
     /// The reader is gone. Its file's pages stay until evicted or forgotten.
     Close { open: OpenId },
-    /// This file will not be opened again: drop all its pages.
+    /// This file will not be opened again: drop all its pages. A listed one is not known any more.
     Forget { file: FileId },
+    /// The source has this file of `size` bytes, which need not be open. In the order of its listing the file comes after
+    /// `after`, if that is known. `planned`: the caller has said that it will read the file in its turn. A file that is
+    /// known keeps its size.
+    List { file: FileId, size: u64, after: Option<FileId>, planned: bool },
     /// A demand read of these bytes. `random`: the caller states that this read does not predict the next one.
     Read { read: ReadId, open: OpenId, range: ByteRange, random: bool },
     /// A mapped page was touched and is not mapped yet.

@@ -39,6 +39,7 @@ extern crate alloc;
 
 pub mod cache;
 pub mod event;
+pub mod files;
 pub mod machine;
 pub mod notation;
 pub mod policy;

@@ -1,6 +1,7 @@
 //! The tests of foreread-core's public interface, as one binary: linking is the slow part of a test build.
 
 mod common;
+mod files;
 mod golden;
 mod model;
 mod rules;

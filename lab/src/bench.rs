@@ -123,6 +123,7 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     let workload = Workload {
         name: "eight passes".to_string(),
         files: vec![RESIDENT],
+        listed: false,
         page_bytes: PAGE,
         jobs: vec![Job::new(0, 0, requests)],
     };

@@ -225,7 +225,7 @@ fn oracle_run(workload: &Workload, model: &str, cache_bytes: u64) -> RunResult {
 fn jobs(jobs: &[&[u64]]) -> Workload {
     let job = |pages: &&[u64]| Job::new(0, 0, pages.iter().map(|p| Request::read(p * 4096, 4096)).collect());
     let jobs = jobs.iter().map(job).collect();
-    Workload { name: "test".to_string(), files: vec![1 << 30], page_bytes: 4096, jobs }
+    Workload { name: "test".to_string(), files: vec![1 << 30], listed: false, page_bytes: 4096, jobs }
 }
 
 /// Room for four pages. Belady, by hand: 10 20 30 40 fill it; 50 takes the place of 20, 30 or 40, whichever is wanted

@@ -109,7 +109,7 @@ fn golden_table() {
 fn reader(size: u64, len: u64, offsets: impl Iterator<Item = u64>) -> Workload {
     let requests = offsets.map(|offset| Request::read(offset, len)).collect();
     let job = Job::new(0, 0, requests);
-    Workload { name: "measured".to_string(), files: vec![size], page_bytes: 4096, jobs: vec![job] }
+    Workload { name: "measured".to_string(), files: vec![size], listed: false, page_bytes: 4096, jobs: vec![job] }
 }
 
 /// Bytes that reached the storage for each byte asked for, and the seconds it took.

@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 const PAGE_NS: u64 = 8_039_063;
 
 fn workload(files: &[u64], jobs: Vec<Job>) -> Workload {
-    Workload { name: "test".to_string(), files: files.to_vec(), page_bytes: PAGE, jobs }
+    Workload { name: "test".to_string(), files: files.to_vec(), listed: false, page_bytes: PAGE, jobs }
 }
 
 /// A run on hdd-theory with a cache of this many pages.

@@ -1,10 +1,10 @@
-//! What changes from outside: invalidation, new versions, hints, memory pressure.
+//! What changes from outside: listings, invalidation, new versions, hints, memory pressure.
 //!
 //! Never: serves an old byte after the change was reported. Present pages go at once, pages in flight are doomed, and
 //! reads that waited for them fetch anew (or fail, when the whole version is gone).
 
 use super::plans::{AskedFor, Asker};
-use super::{Machine, Question};
+use super::{MAX_IDS, Machine, Question};
 use crate::cache::GROUP_PAGES;
 use crate::event::{Advice, Error};
 use crate::policy::Why;
@@ -27,7 +27,7 @@ impl Machine {
         reads.into_iter().for_each(|slot| self.fail_read(slot, Error::Changed));
         self.drop_pages(file, PageRange { first: 0, end: u64::MAX / 2 });
         self.cache.ghosts().forget(file.0);
-        if let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) {
+        if let Some(entry) = self.files.get_mut(file) {
             entry.size = size;
         }
     }
@@ -42,14 +42,14 @@ impl Machine {
         if !old.is_multiple_of(page.bytes()) {
             self.drop_pages(file, page.cover(ByteRange::between(old - 1, old)));
         }
-        if let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) {
+        if let Some(entry) = self.files.get_mut(file) {
             entry.size = size;
         }
     }
 
     /// The file will not be opened again.
     pub(super) fn forget(&mut self, file: FileId) {
-        if self.files.get(file.0 as usize).and_then(Option::as_ref).is_none_or(|f| f.opens > 0) {
+        if self.files.get(file).is_none_or(|f| f.opens > 0) {
             return;
         }
         // By its size, not without end: closing a small file must not look through the whole cache.
@@ -58,7 +58,17 @@ impl Machine {
         reads.into_iter().for_each(|slot| self.fail_read(slot, Error::Changed));
         self.drop_pages(file, PageRange { first: 0, end: pages });
         self.cache.ghosts().forget(file.0);
-        self.files[file.0 as usize] = None;
+        self.files.remove(file);
+        if let Some(stream) = self.source_stream {
+            self.streams[stream].policy.on_file_closed(file);
+        }
+    }
+
+    /// A listing has the file. From now on a policy may read it, though it has no open description.
+    pub(super) fn list(&mut self, file: FileId, size: u64, after: Option<FileId>, planned: bool) {
+        if file.0 < MAX_IDS {
+            self.files.list(file, size, after, planned);
+        }
     }
 
     /// The cache has another size from now on.

@@ -19,7 +19,7 @@
 //! | `plans.rs` | asking a policy, admitting what it planned, eviction |
 //! | `fetches.rs` | the life of a fetch |
 //! | `meter.rs` | what the source delivers, for policies that ask |
-//! | `changes.rs` | invalidation, new versions, hints, pressure |
+//! | `changes.rs` | listings, invalidation, new versions, hints, pressure |
 //! | `watching.rs` | notes for a report that explains a run |
 
 mod changes;
@@ -32,6 +32,7 @@ mod watching;
 
 use crate::cache::Cache;
 use crate::event::{Action, Error, Event};
+use crate::files::FileTable;
 use crate::policy::{DemandMode, Plan, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
 use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSize, ReadId};
@@ -125,14 +126,6 @@ pub enum Question {
     Advice,
 }
 
-/// What the machine knows of a file.
-struct File {
-    size: u64,
-    opens: u32,
-    /// The state that all readers share, for policies of [`Scope::File`].
-    stream: Option<u32>,
-}
-
 /// What the machine knows of an open description.
 struct Open {
     file: FileId,
@@ -163,7 +156,7 @@ pub struct Machine {
     spec: PolicySpec,
     now: Nanos,
     cache: Cache,
-    files: Vec<Option<File>>,
+    files: FileTable,
     opens: Vec<Option<Open>>,
     streams: Slab<Stream>,
     reads: Slab<Read>,
@@ -206,7 +199,7 @@ impl Machine {
             config,
             spec: policy,
             now: Nanos(0),
-            files: Vec::new(),
+            files: FileTable::default(),
             opens: Vec::new(),
             streams: Slab::new(),
             reads: Slab::new(),
@@ -320,6 +313,7 @@ impl Machine {
             Event::Open { open, file, size } => self.open(open, file, size),
             Event::Close { open } => self.close(open),
             Event::Forget { file } => self.forget(file),
+            Event::List { file, size, after, planned } => self.list(file, size, after, planned),
             Event::Fault { read, open, at, map } => self.begin_fault(read, open, at, map),
             Event::Advise { open, advice, range } => self.advise(open, advice, range),
             Event::Prefetch { open, range } => self.prefetch(open, range),
@@ -354,33 +348,38 @@ impl Machine {
         if open.0 >= MAX_IDS || file.0 >= MAX_IDS || self.open_of(open).is_some() {
             return;
         }
-        grow_to(&mut self.files, file.0);
-        grow_to(&mut self.opens, open.0);
-        let entry = self.files[file.0 as usize].get_or_insert(File { size, opens: 0, stream: None });
+        let entry = self.files.get_or_add(file, size);
         entry.opens += 1;
-        let shared = entry.stream.or(self.source_stream);
+        let (is_first, shared) = (entry.opens == 1, entry.stream.or(self.source_stream));
         let stream = shared.unwrap_or_else(|| {
             let policy = self.spec.build();
             self.streams.insert(Stream { wants: policy.wants(), mode: policy.demand_mode(), policy })
         });
         if self.spec.info.scope == Scope::Source {
             self.source_stream = Some(stream);
+            if is_first {
+                self.streams[stream].policy.on_file_opened(file, self.files.before(file));
+            }
         }
         if self.streams[stream].wants.meter {
             self.meter.get_or_insert_default();
         }
         let shared = self.spec.info.scope == Scope::File || self.streams[stream].wants.shared;
-        if shared && let Some(entry) = self.files[file.0 as usize].as_mut() {
+        if shared && let Some(entry) = self.files.get_mut(file) {
             entry.stream = Some(stream);
         }
-        self.opens[open.0 as usize] = Some(Open { file, stream, stats: Stats::default() });
+        let at = open.0 as usize;
+        if self.opens.len() <= at {
+            self.opens.resize_with(at + 1, || None);
+        }
+        self.opens[at] = Some(Open { file, stream, stats: Stats::default() });
     }
 
     fn close(&mut self, open: OpenId) {
         let Some(Open { file, stream, .. }) = self.opens.get_mut(open.0 as usize).and_then(Option::take) else {
             return;
         };
-        let Some(entry) = self.files[file.0 as usize].as_mut() else { return };
+        let Some(entry) = self.files.get_mut(file) else { return };
         entry.opens -= 1;
         if self.source_stream.is_some() {
             if entry.opens == 0 {
@@ -422,7 +421,7 @@ impl Machine {
     }
 
     fn size_of(&self, file: FileId) -> u64 {
-        self.files.get(file.0 as usize).and_then(Option::as_ref).map_or(0, |f| f.size)
+        self.files.get(file).map_or(0, |f| f.size)
     }
 
     /// Bytes of the pages of `mask` in group `number`, clipped to the end of the file.
@@ -441,11 +440,5 @@ impl Machine {
     fn refuse(&mut self, read: ReadId, error: Error) {
         self.stats.failed_reads += 1;
         self.actions.push_back(Action::Fail { read, error });
-    }
-}
-
-fn grow_to<T>(list: &mut Vec<Option<T>>, index: u32) {
-    if list.len() <= index as usize {
-        list.resize_with(index as usize + 1, || None);
     }
 }

@@ -26,6 +26,8 @@ pub struct Unassigned {
     planner: Option<OpenId>,
     /// Which window of the event they came from; each missing run counts as a window.
     window: u32,
+    /// Fetches go out in this order: 0 for the file that is read, then windows of other files as they were planned.
+    turn: u32,
 }
 
 /// For which open description a policy is asked.
@@ -64,7 +66,7 @@ impl Machine {
         let file_size = self.size_of(file);
         let source = self.source_view();
         let Some(stream) = self.streams.get_mut(stream) else { return };
-        let probe = Probe { cache: &self.cache, file };
+        let probe = Probe { cache: &self.cache, files: &self.files, file };
         let ask = Ask { now: self.now, file, open, source, request, at, random, file_size, probe };
         stream.turn_to(open);
         question(&mut *stream.policy, &ask, &mut self.plan);
@@ -115,14 +117,20 @@ impl Machine {
             self.unit_pages = (self.plan.max_fetch / self.config.page.bytes()).max(1);
         }
         let windows = core::mem::take(&mut self.plan.windows);
-        for window in &windows {
+        for (window, turn) in windows.iter().zip(1..) {
             let beyond = window.range.len() - window.range.intersect(request).len();
             self.count(Some(open), |stats| {
                 stats.ra_planned_bytes += beyond;
                 stats.ra_planned_ops += u64::from(beyond > 0);
             });
             let before = self.stats.ra_refused_bytes;
-            self.apply_window(file, open, piece, request, window, read);
+            match window.file.filter(|other| *other != file) {
+                None => self.apply_window(file, open, piece, request, window, (read, 0)),
+                // Nothing of another file is demanded by this read.
+                Some(other) => {
+                    self.apply_window(other, open, PageRange::default(), ByteRange::default(), window, (None, turn))
+                }
+            }
             let refused = self.stats.ra_refused_bytes - before;
             self.tell_watcher(|| Note::Window { open, bytes: beyond, refused });
         }
@@ -144,7 +152,7 @@ impl Machine {
         piece: PageRange,
         request: ByteRange,
         window: &Window,
-        read: Option<u32>,
+        (read, turn): (Option<u32>, u32),
     ) {
         let pages = self.config.page.cover(self.clip_range(file, window.range));
         let number = next_window(&self.unassigned);
@@ -162,13 +170,13 @@ impl Machine {
             let inside = run.intersect(piece);
             let (before, after) = split_around(run, inside);
             if !inside.is_empty() {
-                self.send(Unassigned { file, pages: inside, planner: None, window: number });
+                self.send(Unassigned { file, pages: inside, planner: None, window: number, turn });
                 if let Some(slot) = read {
                     self.met(slot, Verdict::Miss);
                 }
             }
             for pages in [before, after] {
-                let refused = self.send_ahead(Unassigned { file, pages, planner: Some(open), window: number });
+                let refused = self.send_ahead(Unassigned { file, pages, planner: Some(open), window: number, turn });
                 // Of what was planned alone, as `ra_planned_bytes` counts it: what the read asks for comes by demand.
                 let refused = self.clip(file, refused).intersect(window.range);
                 let bytes = refused.len() - refused.intersect(request).len();
@@ -186,7 +194,7 @@ impl Machine {
     /// Pages that a read misses and no policy has planned.
     pub(super) fn demand(&mut self, file: FileId, pages: PageRange) {
         let window = next_window(&self.unassigned);
-        self.send(Unassigned { file, pages, planner: None, window });
+        self.send(Unassigned { file, pages, planner: None, window, turn: 0 });
     }
 
     /// Ahead pages go in flight as far as there is room: half the cache may be in flight, and what reads hold or may
@@ -243,7 +251,7 @@ impl Machine {
             return;
         }
         let mut unassigned = core::mem::take(&mut self.unassigned);
-        unassigned.sort_by_key(|f| (f.file, f.pages.first));
+        unassigned.sort_by_key(|f| (f.turn, f.file, f.pages.first));
         let most = (self.config.max_fetch_bytes / self.config.page.bytes()).max(1);
         let mut group: Vec<Unassigned> = Vec::new();
         let unit = most.min(core::mem::replace(&mut self.unit_pages, u64::MAX));
@@ -262,13 +270,15 @@ impl Machine {
 
     fn may_join(&self, group: &[Unassigned], one: &Unassigned, most: u64) -> bool {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return true };
+        if last.file != one.file || last.pages.end != one.pages.first {
+            return false;
+        }
         let pages = one.pages.end - first.pages.first;
-        let neighbours = last.file == one.file && last.pages.end == one.pages.first;
         let apart = self.config.keep_windows_apart && last.window != one.window;
         let ahead: u64 = group.iter().chain([one]).filter(|f| f.planner.is_some()).map(|f| f.pages.len()).sum();
         let mixed = ahead > 0 && ahead < pages;
         let too_heavy = mixed && ahead * self.config.page.bytes() > self.config.max_piggyback_bytes;
-        neighbours && pages <= most && !apart && !too_heavy
+        pages <= most && !apart && !too_heavy
     }
 
     fn make_fetch(&mut self, group: &[Unassigned], read: Option<u32>) {

@@ -57,6 +57,7 @@ pub mod zfetch;
 
 use crate::cache::Cache;
 use crate::event::{Advice, Error, Mapping};
+use crate::files::{FileTable, NextFile};
 use crate::units::{ByteRange, FileId, Nanos, OpenId, PageRange};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -113,7 +114,10 @@ pub trait Policy: Send {
     /// A hint about `ask.request`.
     fn on_advice(&mut self, _ask: &Ask<'_>, _advice: Advice, _plan: &mut Plan) {}
 
-    /// No open description of this file is left ([`Scope::Source`]).
+    /// A file has its first open description; `before` is the one before it in the order of a listing ([`Scope::Source`]).
+    fn on_file_opened(&mut self, _file: FileId, _before: Option<FileId>) {}
+
+    /// No open description of this file is left, or a listed one is forgotten ([`Scope::Source`]).
     fn on_file_closed(&mut self, _file: FileId) {}
 
     /// What became of something this policy planned.
@@ -226,10 +230,23 @@ impl Ask<'_> {
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     pub(crate) cache: &'a Cache,
+    pub(crate) files: &'a FileTable,
     pub(crate) file: FileId,
 }
 
-impl Probe<'_> {
+impl<'a> Probe<'a> {
+    /// The file after this one in the order of a listing; nothing where that is not known.
+    #[must_use]
+    pub fn next_file(&self, file: FileId) -> Option<NextFile> {
+        self.files.next(file)
+    }
+
+    /// The same questions about another file.
+    #[must_use]
+    pub fn of(&self, file: FileId) -> Probe<'a> {
+        Probe { file, ..*self }
+    }
+
     /// Size of a cache page in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
@@ -312,13 +329,20 @@ impl Plan {
     /// Adds a window of `len` bytes from `start`, clipped to the largest offset there is.
     pub fn read(&mut self, start: u64, len: u64, mark: Option<u64>) {
         let range = ByteRange::between(start, start.saturating_add(len));
-        self.windows.push(Window { range, mark });
+        self.windows.push(Window { file: None, range, mark });
+    }
+
+    /// Adds a window from `start` to `end` in another file of the same source.
+    pub fn read_file(&mut self, file: FileId, (start, end): (u64, u64), mark: Option<u64>) {
+        self.windows.push(Window { file: Some(file), range: ByteRange::between(start, end), mark });
     }
 }
 
 /// A range to be read and the page in it that shall start the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
+    /// Another file of the same source, which must be known; none: the file that the question is about.
+    pub file: Option<FileId>,
     /// The bytes; may reach beyond the end of the file, where it is clipped.
     pub range: ByteRange,
     /// A byte of the page that gets the mark, if this window is what brings that page in.

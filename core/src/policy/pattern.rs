@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   initial      FileStart  Sequential  Triggered  Elsewhere     the first window of a stream
-//!   subsequent   NextWindow  WindowEnd                           the window after its own latest one
+//!   subsequent   NextWindow  WindowEnd  NextFile                 the window after its own latest one, or the next file
 //!   context      Context  FoundMark  Thrashed                    a stream found again by cached pages
 //!   around       Around  Code                                    a page fault
 //!   hint         Asked                                           WILLNEED, readahead(2), a want of the caller
@@ -71,7 +71,7 @@ impl Pattern {
     pub fn of(rule: Why) -> Option<Pattern> {
         match rule {
             Why::FileStart | Why::Sequential | Why::Triggered | Why::Elsewhere => Some(Pattern::Initial),
-            Why::NextWindow | Why::WindowEnd => Some(Pattern::Subsequent),
+            Why::NextWindow | Why::WindowEnd | Why::NextFile => Some(Pattern::Subsequent),
             Why::Context | Why::FoundMark | Why::Thrashed => Some(Pattern::Context),
             Why::Around | Why::Code => Some(Pattern::Around),
             Why::Asked => Some(Pattern::Hint),

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   on    FileStart  Sequential  Large  Context  NextWindow  WindowEnd  FoundMark  Elsewhere  Thrashed  Triggered
-//!         Around  Code  Asked
+//!         Around  Code  NextFile  Asked
 //!   off   NoHistory  HintRandom  Shrunk  Off  Broken  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes
 //!         ManyMisses
 //! ```
@@ -37,6 +37,8 @@ pub enum Why {
     Around,
     /// A page fault in code, read from the page on.
     Code,
+    /// It is in a file that was opened behind the one before it in the order of a listing.
+    NextFile,
     /// A hint asked for just these bytes.
     Asked,
     /// It follows nothing, and too few cached pages are before it: taken for random.
@@ -65,7 +67,7 @@ pub enum Why {
 
 impl Why {
     /// Every rule, those that read ahead first.
-    pub const ALL: [Why; 24] = [
+    pub const ALL: [Why; 25] = [
         Why::FileStart,
         Why::Sequential,
         Why::Large,
@@ -78,6 +80,7 @@ impl Why {
         Why::Triggered,
         Why::Around,
         Why::Code,
+        Why::NextFile,
         Why::Asked,
         Why::NoHistory,
         Why::HintRandom,
@@ -114,6 +117,7 @@ impl Why {
             Why::Triggered => "triggered",
             Why::Around => "fault-around",
             Why::Code => "fault-in-code",
+            Why::NextFile => "next-file",
             Why::Asked => "hint-willneed",
             Why::NoHistory => "no-history",
             Why::HintRandom => "hint-random",
@@ -145,6 +149,7 @@ impl Why {
             Why::Triggered => "enough reads in order (trigger)",
             Why::Around => "a page fault (read-around)",
             Why::Code => "a page fault in code",
+            Why::NextFile => "a file opened behind the one before it in its listing",
             Why::Asked => "the hint WILLNEED",
             Why::NoHistory => "a read that follows no read and too few cached pages (taken for random)",
             Why::HintRandom => "the hint RANDOM",
@@ -171,7 +176,7 @@ mod tests {
         let names: BTreeSet<&str> = Why::ALL.iter().map(|why| why.name()).collect();
         let words: BTreeSet<&str> = Why::ALL.iter().map(|why| why.words()).collect();
         assert_eq!((names.len(), words.len()), (Why::ALL.len(), Why::ALL.len()));
-        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 13);
+        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 14);
         assert!(Why::ALL.is_sorted());
     }
 }

@@ -69,6 +69,10 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Open { open, file, size } => writeln!(out, "open {} {} {size}", open.0, file.0),
         Event::Close { open } => writeln!(out, "close {}", open.0),
         Event::Forget { file } => writeln!(out, "forget {}", file.0),
+        Event::List { file, size, after, planned } => {
+            let after = after.map_or("-".to_string(), |after| after.0.to_string());
+            writeln!(out, "list {} {size} {after} {}", file.0, u8::from(planned))
+        }
         Event::Read { read, open, range, random } => {
             writeln!(out, "read {} {} {} {} {}", read.0, open.0, range.start(), range.len(), u8::from(random))
         }
@@ -220,6 +224,10 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
         "open" => Event::Open { open: f.open()?, file: f.file()?, size: f.number("a size")? },
         "close" => Event::Close { open: f.open()? },
         "forget" => Event::Forget { file: f.file()? },
+        "list" => {
+            let (file, size, after) = (f.file()?, f.number("a size")?, f.file_or_none()?);
+            Event::List { file, size, after, planned: f.flag("0 or 1")? }
+        }
         "read" => Event::Read { read: f.read()?, open: f.open()?, range: f.range()?, random: f.flag("0 or 1")? },
         "fault" => {
             let (read, open, at) = (f.read()?, f.open()?, f.number("an offset")?);
@@ -286,6 +294,13 @@ impl Fields<'_> {
         Ok(FileId(self.number("a file")?))
     }
 
+    fn file_or_none(&mut self) -> Result<Option<FileId>, LineError> {
+        match self.text("a file or -")? {
+            "-" => Ok(None),
+            text => Ok(Some(FileId(number(text, "a file or -")?))),
+        }
+    }
+
     fn read(&mut self) -> Result<ReadId, LineError> {
         Ok(ReadId(self.number("a read")?))
     }
@@ -330,6 +345,8 @@ mod tests {
             Event::Open { open, file, size: 1 << 62 },
             Event::Close { open },
             Event::Forget { file },
+            Event::List { file, size: 1 << 62, after: None, planned: false },
+            Event::List { file, size: 0, after: Some(FileId(u32::MAX)), planned: true },
             Event::Read { read, open, range, random: true },
             Event::Read { read, open, range, random: false },
             Event::Prefetch { open, range },

@@ -184,7 +184,7 @@ fn within_limits(event: &Event, line: u64) -> Result<(), ReplayError> {
     let over = |what| Err(ReplayError::Limit { line, what, limit: u64::from(MAX_ID) });
     match *event {
         Event::Open { open, .. } if open.0 > MAX_ID => over("the number of the open description"),
-        Event::Open { file, .. } if file.0 > MAX_ID => over("the number of the file"),
+        Event::Open { file, .. } | Event::List { file, .. } if file.0 > MAX_ID => over("the number of the file"),
         _ => Ok(()),
     }
 }

@@ -356,7 +356,7 @@ mod tests {
     fn what_is_lost_was_not_used() {
         let page = PageSize::new(4096).expect("a page size");
         let jobs = vec![Job::new(0, 0, Vec::new())];
-        let workload = Workload { name: String::new(), files: vec![1 << 20], page_bytes: 4096, jobs };
+        let workload = Workload { name: String::new(), files: vec![1 << 20], listed: false, page_bytes: 4096, jobs };
         let watcher = Watcher::new(&Scene { workload: &workload, page, bases: Vec::new() });
         let policy = PolicySpec::parse("linux-6.18:max=128K").expect("a policy");
         let mut looked = Looked(Machine::new(Config::new(page, 1 << 20), policy), watcher, Vec::new());

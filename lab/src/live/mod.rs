@@ -367,8 +367,13 @@ mod tests {
 
     #[test]
     fn what_a_file_cannot_do_is_refused_in_one_line() {
-        let workload =
-            |files: usize, jobs| Workload { name: "any".to_string(), files: vec![8192; files], page_bytes: 4096, jobs };
+        let workload = |files: usize, jobs| Workload {
+            name: "any".to_string(),
+            files: vec![8192; files],
+            listed: false,
+            page_bytes: 4096,
+            jobs,
+        };
         let reads = || Job::new(0, 0, vec![Request::read(0, 1)]);
         let hint = Request::hint(Advice::Random, 0, 8192);
         assert!(check(&workload(1, vec![reads(), Job::new(0, 1, vec![hint])])).is_ok());
@@ -406,6 +411,7 @@ mod tests {
         let workload = Workload {
             name: "hints".to_string(),
             files: vec![1 << 20],
+            listed: false,
             page_bytes: 4096,
             jobs: vec![Job::new(0, 0, requests)],
         };

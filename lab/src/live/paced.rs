@@ -284,7 +284,7 @@ mod tests {
     use foreread_sim::workload::{Job, Request};
 
     fn workload(jobs: Vec<Job>) -> Workload {
-        Workload { name: "t".to_string(), files: vec![1 << 30], page_bytes: 4096, jobs }
+        Workload { name: "t".to_string(), files: vec![1 << 30], listed: false, page_bytes: 4096, jobs }
     }
 
     /// Reads of one page, each due at its time.

@@ -63,7 +63,7 @@ mod tests {
         let job = |file, open| Job::new(file, open, vec![Request::read(5, 10)]);
         let jobs = vec![job(1, 0), job(0, 1), job(2, 2)];
         let files = vec![GRAIN, GRAIN + 1, 15];
-        let workload = Workload { name: "t".to_string(), files, page_bytes: 4096, jobs };
+        let workload = Workload { name: "t".to_string(), files, listed: false, page_bytes: 4096, jobs };
         let size = 3 * GRAIN + 15;
         let one = laid_out(&workload, size).expect("just large enough");
         let at: Vec<(u32, u32, u64)> = one.jobs.iter().map(|j| (j.file, j.open, j.requests[0].offset)).collect();

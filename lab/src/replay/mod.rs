@@ -120,7 +120,13 @@ impl Replay {
             Mode::Deps => lanes::Made::plain(dependent(loaded, factor.unwrap_or(1.0))?),
         };
         let files = loaded.files.clone();
-        let workload = Workload { name: loaded.name.clone(), files, page_bytes: loaded.page_bytes(), jobs: made.jobs };
+        let workload = Workload {
+            name: loaded.name.clone(),
+            files,
+            listed: false,
+            page_bytes: loaded.page_bytes(),
+            jobs: made.jobs,
+        };
         let mut notes = notes::all(loaded, mode_used, factor, mode.is_none().then_some(why), made.overlap);
         if mode_used == Mode::Deps && !loaded.has_deps {
             notes.push(INFERRED.to_string());

@@ -124,7 +124,7 @@ mod tests {
     fn each_open_description_is_hinted_once() {
         let read = || vec![Request::read(0, 4096)];
         let jobs = vec![Job::new(0, 0, read()), Job::new(0, 0, read()), Job::new(0, 1, read()), Job::new(1, 2, read())];
-        let workload = Workload { name: String::new(), files: vec![9999, 9999], page_bytes: 4096, jobs };
+        let workload = Workload { name: String::new(), files: vec![9999, 9999], listed: false, page_bytes: 4096, jobs };
         let with = hinted(&workload, &BTreeSet::from([0]), Advice::Random);
         let hints = |job: &Job| job.requests.iter().filter(|r| r.kind == RequestKind::Hint(Advice::Random)).count();
         assert_eq!(with.jobs.iter().map(hints).collect::<Vec<_>>(), [1, 0, 1, 0]);

@@ -160,7 +160,7 @@ mod tests {
             |(i, think_ns): (usize, &u64)| Request { think_ns: *think_ns, ..Request::read(i as u64 * 1024, 1024) };
         let requests = thinks.iter().enumerate().map(request).collect();
         let job = Job { depth, ..Job::new(0, 0, requests) };
-        Workload { name: "test".to_string(), files: vec![1 << 20], page_bytes: 512, jobs: vec![job] }
+        Workload { name: "test".to_string(), files: vec![1 << 20], listed: false, page_bytes: 512, jobs: vec![job] }
     }
 
     #[test]

@@ -279,7 +279,7 @@ mod tests {
     fn workload(jobs: &[&[(u64, u64)]]) -> Workload {
         let job = |reads: &&[(u64, u64)]| Job::new(0, 0, reads.iter().map(|r| Request::read(r.0, r.1)).collect());
         let jobs = jobs.iter().map(job).collect();
-        Workload { name: "test".to_string(), files: vec![10_000], page_bytes: 512, jobs }
+        Workload { name: "test".to_string(), files: vec![10_000], listed: false, page_bytes: 512, jobs }
     }
 
     fn future(jobs: &[&[(u64, u64)]]) -> Future {

@@ -163,8 +163,18 @@ impl<'a> Sim<'a> {
             watch: None,
             setup,
         };
+        sim.list();
         sim.run_steps(0);
         sim
+    }
+
+    /// The listing of the files, where the workload has one.
+    fn list(&mut self) {
+        let workload = self.setup.workload;
+        for (file, size) in (0..).zip(&workload.files).filter(|_| workload.listed) {
+            let after = u32::checked_sub(file, 1).map(FileId);
+            self.tell(0, Event::List { file: FileId(file), size: *size, after, planned: false });
+        }
     }
 
     fn next_time(&self) -> Option<u64> {

@@ -124,6 +124,8 @@ pub struct Workload {
     pub name: String,
     /// The size of each file in bytes.
     pub files: Vec<u64>,
+    /// The files are in the order of a listing, which the source has before the first of them is opened.
+    pub listed: bool,
     /// The grain that fits its reads, in bytes: the cache page to use unless told otherwise.
     pub page_bytes: u64,
     /// Its readers.
@@ -137,12 +139,12 @@ impl Workload {
     /// A workload of one job on one file.
     pub(crate) fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
         let job = Job { depth, ..Job::new(0, 0, requests) };
-        Workload { name: name.to_string(), files: vec![size], page_bytes: PAGE_BYTES, jobs: vec![job] }
+        Workload { name: name.to_string(), files: vec![size], listed: false, page_bytes: PAGE_BYTES, jobs: vec![job] }
     }
 
     /// A workload of no job yet on these files.
     pub(crate) fn on_files(name: &str, files: Vec<u64>) -> Workload {
-        Workload { name: name.to_string(), files, page_bytes: PAGE_BYTES, jobs: Vec::new() }
+        Workload { name: name.to_string(), files, listed: false, page_bytes: PAGE_BYTES, jobs: Vec::new() }
     }
 
     /// Adds a job to the process whose latest job is `last`.

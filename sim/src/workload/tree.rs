@@ -5,7 +5,8 @@
 //!
 //! The sizes are lognormal: half of the files are smaller than `median`, one in a hundred is larger than `p99`. The
 //! defaults (4 KiB, 128 KiB) are general knowledge of source trees, not a measurement of one; their mean is 12 KiB.
-//! Opening a file costs nothing here, on a real disk it reads directory and inode.
+//! Opening a file costs nothing here, on a real disk it reads directory and inode. The program has listed the folder before
+//! it opens the first file, so the source knows the order of the files ([`Workload::listed`]).
 //!
 //! ```text
 //!   open |--record--|-rest-| close   open |rest| close   open |--record--|--record--|-rest-| close ...
@@ -70,7 +71,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     if sizes.is_empty() {
         return Err(too_small(INFO.name, size, "has no room for the first file".to_string()));
     }
-    let mut workload = Workload::on_files(INFO.name, sizes);
+    let mut workload = Workload { listed: true, ..Workload::on_files(INFO.name, sizes) };
     let mut reads = 0;
     let mut last = None;
     for file in 0..workload.files.len() as u32 {

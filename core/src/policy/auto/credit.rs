@@ -46,8 +46,13 @@ impl Credit {
     /// The largest debt limit so far. A source that is not busy shows a low rate; with a debt that falls again what was wasted
     /// before would have been too much, and no stream would get any credit.
     pub fn debt_of(&mut self, product: u64, room: u64) -> u64 {
-        self.debt = self.debt.max(Credit::debt(product, room));
+        self.debt = self.debt_now(product, room);
         self.debt
+    }
+
+    /// The same, for reports.
+    pub fn debt_now(&self, product: u64, room: u64) -> u64 {
+        self.debt.max(Credit::debt(product, room))
     }
 
     /// Bytes that were wasted: those that left the cache unread, and those unread that no live stream holds.

@@ -20,16 +20,20 @@
 //! | `distance.rs` | how far ahead at most, in which requests |
 //! | `ahead.rs` | the windows of a stream that went on |
 //! | `view.rs` | its figures, for reports |
+//! | `files.rs` | the files behind the one that is read, in the order of a listing |
+//! | `walks.rs` | which readers go from file to file |
 //!
-//! It does not follow a program from file to file, and it keeps nothing between processes.
+//! It keeps nothing between processes.
 //! Source: the project's own design; each file names the sources of its part.
 
 mod ahead;
 mod credit;
 mod distance;
+mod files;
 mod gate;
 mod streams;
 mod view;
+mod walks;
 
 use crate::event::{Advice, Mapping};
 use crate::policy::{Ask, Info, Outcome, Param, Plan, Policy, Scope, SourceView, Tuning, Unit, Wants, Why};
@@ -40,6 +44,7 @@ use credit::{Credit, Holding};
 use distance::Effort;
 use gate::{Class, Survival};
 use streams::{Found, Stream, Streams};
+use walks::{Listed, Walk, Walks};
 
 /// Runs are few among the births: then a run needs one read more, and cached bytes before a read show nothing.
 const RARE: u64 = 16;
@@ -74,6 +79,7 @@ struct LoneMiss {
 /// All of a source.
 struct Auto {
     files: BTreeMap<u32, Streams>,
+    walks: Walks,
     survival: Survival,
     credit: Credit,
     effort: Effort,
@@ -94,17 +100,23 @@ impl Policy for Auto {
     fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
         self.miss(ask, start, end, plan);
+        self.follow(ask, plan);
     }
 
     fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         self.clock += 1;
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
-        let Some(at) = file.marked(ask.at, start) else { return };
-        let stream = &mut file.all[at];
-        stream.late |= !ask.probe.is_present(ask.at);
-        stream.advance(start, end);
-        self.go_on(ask, at, Why::NextWindow, plan);
+        let file = self.files.get_mut(&ask.file.0);
+        match file.and_then(|file| Some((file.marked(ask.at, start)?, file))) {
+            Some((at, file)) => {
+                let stream = &mut file.all[at];
+                stream.late |= !ask.probe.is_present(ask.at);
+                stream.advance(start, end);
+                self.go_on(ask, at, Why::NextWindow, plan);
+            }
+            None => self.begin_in_walk(ask, plan),
+        }
+        self.follow(ask, plan);
     }
 
     fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, plan: &mut Plan) {
@@ -149,8 +161,15 @@ impl Policy for Auto {
         Some(self.view(source))
     }
 
+    fn on_file_opened(&mut self, file: FileId, before: Option<FileId>) {
+        self.opened(file, before);
+    }
+
     fn on_file_closed(&mut self, file: FileId) {
-        if let Some(Streams { all, size, .. }) = self.files.remove(&file.0) {
+        let streams = self.files.remove(&file.0);
+        // Where there were streams they count how far the file was read.
+        self.give_up(file, streams.as_ref().is_none_or(|file| file.all.is_empty()));
+        if let Some(Streams { all, size, .. }) = streams {
             all.iter().for_each(|stream| self.ends(stream, size));
         }
     }
@@ -160,6 +179,7 @@ impl Auto {
     fn new(max_overfetch: u64) -> Auto {
         Auto {
             files: BTreeMap::new(),
+            walks: Walks::default(),
             survival: Survival::new(),
             credit: Credit::new(max_overfetch),
             effort: Effort::default(),
@@ -181,7 +201,11 @@ impl Auto {
                     stream.touched += bytes;
                 }
             }
-            None => self.survival.found(bytes),
+            None => {
+                if !self.used_by_walk(file, bytes) {
+                    self.survival.found(bytes);
+                }
+            }
         }
     }
 
@@ -198,6 +222,12 @@ impl Auto {
             return;
         }
         self.clock += 1;
+        if self.walks.has(ask.file, start) {
+            // What was read ahead before the file was opened has left the cache.
+            self.give_up(ask.file, false);
+            self.effort.thrashed(self.clock);
+        }
+        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
         if let Some(idle) = file.take_idle() {
             self.ends(&idle, ask.file_size);
         }
@@ -283,6 +313,11 @@ impl Auto {
                 other.holding = Holding { held, bet: 0 };
             }
         }
+        let taken = self.take_over(ask.file, pos);
+        if let Some((end, held)) = taken {
+            (stream.end, stream.holding.held) = (stream.end.max(end), stream.holding.held + held);
+        }
+        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
         let (at, gone) = file.add(stream);
         if let Some(gone) = gone {
             self.ends(&gone, ask.file_size);
@@ -300,10 +335,12 @@ impl Auto {
         self.lone.iter().flatten().any(|lone| lone.open != open && lone.clock + LONE > self.clock)
     }
 
-    /// Streams that went on lately.
+    /// Streams that went on lately, or walks from file to file.
     fn active(&self) -> u64 {
         let streams = self.files.values().flat_map(|file| &file.all);
-        streams.filter(|s| s.clock + ACTIVE > self.clock).take(256).count() as u64
+        let streams = streams.filter(|s| s.clock + ACTIVE > self.clock).take(256).count() as u64;
+        // A walk and the stream in its file are one reader.
+        streams.max(self.walks.active())
     }
 
     /// A stream is over. At the end of its file it did not end, the file did.

@@ -17,7 +17,7 @@ impl Auto {
         let active = self.active();
         let all = self.files.values().flat_map(|file| &file.all);
         let farthest = all.filter(|s| s.clock + ACTIVE > self.clock).max_by_key(|s| s.distance);
-        let debt = Credit::debt(distance::product(source), source.room);
+        let debt = self.credit.debt_now(distance::product(source), source.room);
         let credit_bytes = self.credit.available(source, debt);
         let len = farthest.map_or(1, |s| s.len);
         let max_distance_bytes = distance::most(source, len, active, &self.effort);

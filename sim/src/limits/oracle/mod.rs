@@ -430,7 +430,8 @@ mod tests {
     fn with_oracle<T>(model: &str, pages: u64, run: impl FnOnce(Oracle<'_>) -> T) -> T {
         let requests = (0..pages).map(|page| Request::read(page * 4096, 4096)).collect();
         let jobs = vec![crate::workload::Job::new(0, 0, requests)];
-        let workload = Workload { name: "test".to_string(), files: vec![1 << 20], page_bytes: 4096, jobs };
+        let workload =
+            Workload { name: "test".to_string(), files: vec![1 << 20], listed: false, page_bytes: 4096, jobs };
         let preset = presets::find(model).expect("a preset");
         let config = Config::new(PageSize::new(4096).expect("a page"), 4096).bounded();
         let setup = Setup { workload: &workload, config, preset, seed: 1, bound: Bound::default() };

@@ -1,0 +1,156 @@
+//! From file to file: the files behind the one that is read, where a program goes through the order of a listing.
+//!
+//! A *walk* is a reader that opens one file after the other in that order. The source has a rate: of the files that were opened and
+//! have one before them, the part whose predecessor was among the last 16 files opened, by the rule of succession:
+//!
+//! ```text
+//!   each    = (run + 2 x rate) / (run + 2)         the chance that the next file is opened, too; `run` files were opened in a row;
+//!                                                  at most the rate, or (run + 1) / (run + 2) if that is more
+//!   chance  = each ^ n                             of the n-th file; at least that of gate.rs, which depends on its bytes
+//!   each   >= 1/2                                  below that nothing is read ahead
+//! ```
+//! The files go out whole, or their first part where runs from the start of a file end early (`gate.rs`). What is ahead counts against
+//! the distance (`distance.rs`) and, by the chance that it is wasted, against the credit (`credit.rs`). Every eighth
+//! of what is ahead has a mark, at which the walk goes on. Files of a caller's list are certain: distance and room alone limit them.
+//!
+//! Example: files of 12 KiB on a store of 15 ms. The second file opened is behind the first: the rate is 2/3, and so is
+//! `each`. A chance of 1/33 is enough: 8 files are read ahead. After 20 files `each` is 21/22 and it is 74 files.
+//! Where files are opened at random the rate is next to 0, and nothing is read ahead of them.
+//!
+//! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
+
+use super::{Auto, Birth, Class, Credit, Holding, Listed, Walk, distance, gate};
+use crate::files::NextFile;
+use crate::policy::{Ask, Plan, Why};
+use crate::units::{ByteRange, FileId};
+
+/// Files that a walk may be ahead: its bookkeeping has a limit.
+const MAX_FILES: usize = 1024;
+/// Of what is ahead the part that is read between two marks.
+const MARKS: usize = 8;
+/// Bytes at stake for each byte of a bet, and the part of what a walk made use of that needs no credit: as for streams (`ahead.rs`).
+const MAX_LEVERAGE: u64 = 16;
+const PROVEN: u64 = 8;
+/// Part of the length of a read that is forgotten at each decision.
+const LEN_FORGOTTEN: u64 = 16;
+/// Requests of at most `SHORT` bytes that may be ahead for each one that may be in flight, whatever their bytes.
+const SLOTS: u64 = 4;
+const SHORT: u64 = 128 << 10;
+
+impl Auto {
+    /// A mark in a file of which only the first part was read ahead: the reader becomes a stream.
+    pub(super) fn begin_in_walk(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let end = ask.request.end().min(ask.file_size);
+        let is_part = |entry: &Listed| entry.planned < ask.file_size && end < ask.file_size;
+        if self.walks.listed.get(&ask.file.0).is_some_and(is_part) {
+            self.files.entry(ask.file.0).or_default().size = ask.file_size;
+            self.begin(ask, Birth { class: Class::Start, stride: None, pos: end, run: end }, plan);
+        }
+    }
+
+    /// Reads ahead the files behind the one that is read.
+    pub(super) fn follow(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let Some(next) = ask.probe.next_file(ask.file) else { return };
+        let at = match self.walks.position(ask.file) {
+            Some(at) => at,
+            None if next.planned => self.start_walk(ask.file, 0),
+            None => return,
+        };
+        let active = self.active();
+        let mut walk = self.walks.all.swap_remove(at);
+        if walk.files == 0 {
+            walk.end = ask.file;
+        }
+        let before = plan.windows.len();
+        self.top_up_walk(&mut walk, active, ask, plan);
+        self.walks.all.push(walk);
+        if plan.windows.len() > before && plan.why.is_none_or(|why| !why.is_on()) {
+            plan.why = Some(Why::NextFile);
+        }
+    }
+
+    fn top_up_walk(&mut self, walk: &mut Walk, active: u64, ask: &Ask<'_>, plan: &mut Plan) {
+        let source = &ask.source;
+        walk.len = ask.request.len().max(walk.len - walk.len / LEN_FORGOTTEN);
+        let most = distance::most(source, walk.len, active, &self.effort);
+        let others = source.unread_bytes.saturating_sub(walk.holding.held);
+        let rest = ask.file_size.saturating_sub(ask.request.end());
+        let room = (source.room / 2).saturating_sub(others).saturating_sub(rest);
+        let limit = most.saturating_sub(rest).min(room);
+        let each = self.walks.each(walk);
+        self.credit.change(walk.holding, Holding { bet: 0, ..walk.holding });
+        let product = distance::product(source);
+        let debt = self.credit.debt_of(product, source.room);
+        let (allowed, wasted) = (self.credit.allowed(source, debt), self.credit.wasted(source));
+        let free = self.credit.available(source, debt);
+        let (mut chance, mean) = chain(each, walk.files);
+        let mut bet = walk.holding.held.saturating_mul(gate::ONE - mean) / gate::ONE;
+        // With a limit: files that are cached are passed over, and an order may be a circle.
+        for _ in 0..MAX_FILES {
+            let Some(NextFile { file, size, planned }) = ask.probe.next_file(walk.end) else { break };
+            chance = chance * each / gate::ONE;
+            let first = walk.len.clamp(1, size.max(1));
+            let threshold = gate::threshold(first, product, wasted, allowed);
+            let len = (first + self.survival.ahead(Class::Start, first, threshold)).min(size);
+            // Only a file that is larger than all that may be ahead is cut.
+            let len = if walk.bytes == 0 { len.min(limit.max(first)) } else { len };
+            let bytes = walk.bytes + len.next_multiple_of(ask.probe.page_bytes());
+            let far = (len + self.survival.ahead(Class::Start, len, gate::ONE / 2)).min(size);
+            let more = if planned { 0 } else { (len * (gate::ONE - chance) / gate::ONE).max(len / MAX_LEVERAGE) };
+            let is_safe = walk.holding.held + len <= walk.used / PROVEN;
+            let is_likely = each >= gate::ONE / 2 && chance >= threshold && (is_safe || bet + more <= free);
+            // Small files are many requests and few bytes: those that wait for a slot keep the source busy.
+            let requests = walk.files as u64 + (walk.far + far) / SHORT;
+            let is_few = requests < SLOTS * u64::from(source.ahead_slots);
+            let is_near = bytes <= room && (is_few || walk.far + far <= limit);
+            if !(is_near && (planned || is_likely)) || walk.files >= MAX_FILES {
+                break;
+            }
+            walk.end = file;
+            let missing = ask.probe.of(file).missing(ByteRange::between(0, len)).min(len);
+            if missing == 0 || self.files.contains_key(&file.0) || self.walks.listed.contains_key(&file.0) {
+                continue;
+            }
+            walk.unmarked += 1;
+            let is_marked = walk.unmarked > walk.files / MARKS || len < size;
+            walk.unmarked = if is_marked { 0 } else { walk.unmarked };
+            plan_head(file, (len, size), is_marked, ask.probe.page_bytes(), plan);
+            let held = bytes - core::mem::replace(&mut walk.bytes, bytes);
+            walk.far += far;
+            (walk.files, bet, walk.holding.held) = (walk.files + 1, bet + more, walk.holding.held + missing);
+            walk.queue.push_back(file.0);
+            self.credit.change(Holding::default(), Holding { held: missing, bet: 0 });
+            let entry = Listed { walk: walk.number, planned: len, held, far, unread: missing, opened: false };
+            self.walks.listed.insert(file.0, entry);
+        }
+        walk.holding.bet = bet;
+        self.credit.change(Holding { bet: 0, ..walk.holding }, walk.holding);
+        if plan.max_fetch == 0 {
+            plan.max_fetch = distance::request(most, source);
+        }
+        let known = &self.walks.listed;
+        while walk.queue.front().is_some_and(|file| !known.contains_key(file)) {
+            walk.queue.pop_front();
+        }
+    }
+}
+
+/// Plans the first `len` bytes of a file of `size` bytes. Of a part the second half has a mark, too: there its stream goes on.
+fn plan_head(file: FileId, (len, size): (u64, u64), is_marked: bool, page: u64, plan: &mut Plan) {
+    let half = (len / 2).next_multiple_of(page);
+    if len < size && half < len {
+        plan.read_file(file, (0, half), Some(0));
+        return plan.read_file(file, (half, len), Some(half));
+    }
+    plan.read_file(file, (0, len), is_marked.then_some(0));
+}
+
+/// The chance of the file `files` further on, and the mean of those up to it.
+fn chain(each: u64, files: usize) -> (u64, u64) {
+    let (mut chance, mut sum) = (gate::ONE, 0);
+    for _ in 0..files {
+        chance = chance * each / gate::ONE;
+        sum += chance;
+    }
+    (chance, if files == 0 { gate::ONE } else { sum / files as u64 })
+}

@@ -1,0 +1,275 @@
+//! The bookkeeping of walks: which reader goes from file to file, what was read ahead of it, and what came of that.
+//!
+//! ```text
+//!   opened 7 behind 6     a walk begins        run 1         planned: 8 9 10 11        end: 11
+//!   opened 8              the walk goes on     run 2         ahead:     9 10 11
+//!   opened 30             not behind a file that was opened lately: no walk
+//!   closed 8              the entry goes; what was not read of it is wasted
+//! ```
+//! A file that the reader has passed without opening it is waited for until 16 more were opened. A walk ends when 256 files were opened
+//! and none of them was its own, or when a ninth one begins; what is ahead of it is wasted then (`credit.rs`).
+//!
+//! Example: four programs take files in turn from one list: files 4 to 7 are open together, each of them behind one of the last 16, and
+//! the four are one walk.
+//!
+//! Source: the project's own design.
+
+use super::{Auto, Class, Holding, gate};
+use crate::units::FileId;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+/// Walks of a source: their bookkeeping has a limit.
+const MAX_WALKS: usize = 8;
+/// Files opened last that a file is looked for behind: as many readers may go through a listing in turn.
+const RECENT: usize = 16;
+/// The counts of the rate are halved at this, so that old readers are forgotten.
+const HALVED_AT: u64 = 256;
+/// Files opened after which a walk that went on with none of them has ended.
+const IDLE_OPENS: u64 = 256;
+
+/// A file that was read ahead.
+pub struct Listed {
+    pub walk: u32,
+    /// Its first bytes that were planned, and those of them that no read has demanded.
+    pub planned: u64,
+    pub unread: u64,
+    /// Bytes of whole pages that they take in the cache, and bytes that its reader is expected to read.
+    pub held: u64,
+    pub far: u64,
+    pub opened: bool,
+}
+
+/// A reader that goes from file to file.
+pub struct Walk {
+    pub number: u32,
+    /// The file that it opened last, and the last one that was planned.
+    pub at: FileId,
+    pub end: FileId,
+    /// Files that it opened in a row.
+    pub run: u64,
+    /// Files that were planned, oldest first; some of them are closed.
+    pub queue: VecDeque<u32>,
+    /// Those that are not opened yet, the bytes that they take in the cache, and those that the reader is expected to read
+    /// before it comes to the next one.
+    pub files: usize,
+    pub bytes: u64,
+    pub far: u64,
+    pub unmarked: usize,
+    /// Length of its reads: the last one of a file is shorter.
+    pub len: u64,
+    pub used: u64,
+    pub holding: Holding,
+    /// Files opened when it last went on.
+    pub seen: u64,
+}
+
+impl Walk {
+    /// The reader has come to a file, or has passed it.
+    fn reached(&mut self, entry: &Listed) {
+        self.files = self.files.saturating_sub(1);
+        (self.bytes, self.far) = (self.bytes.saturating_sub(entry.held), self.far.saturating_sub(entry.far));
+    }
+}
+
+/// All of a source.
+#[derive(Default)]
+pub struct Walks {
+    pub all: Vec<Walk>,
+    pub listed: BTreeMap<u32, Listed>,
+    recent: VecDeque<FileId>,
+    pub opened: u64,
+    number: u32,
+    /// Opened files with one before them, and those whose predecessor was opened just before.
+    judged: u64,
+    followed: u64,
+}
+
+impl Walks {
+    /// The part of files that follow the one before them; 1/2 while nothing is known.
+    fn rate(&self) -> u64 {
+        gate::ONE * (self.followed + 1) / (self.judged + 2)
+    }
+
+    /// The chance of each next file.
+    pub fn each(&self, walk: &Walk) -> u64 {
+        let (rate, run) = (self.rate(), walk.run);
+        let own = gate::ONE * (run + 1) / (run + 2);
+        // The files of a long walk are in the rate, too: the two together must not count them twice.
+        ((run * gate::ONE + 2 * rate) / (run + 2)).min(rate.max(own))
+    }
+
+    /// Walks that went on lately.
+    pub fn active(&self) -> u64 {
+        self.all.iter().filter(|walk| walk.files > 0).count() as u64
+    }
+
+    /// Bytes at `start` of this file were read ahead by a walk.
+    pub fn has(&self, file: FileId, start: u64) -> bool {
+        self.listed.get(&file.0).is_some_and(|entry| start < entry.planned)
+    }
+
+    pub fn walk(&mut self, number: u32) -> Option<&mut Walk> {
+        self.all.iter_mut().find(|walk| walk.number == number)
+    }
+
+    /// The walk that this file is of.
+    pub fn position(&self, file: FileId) -> Option<usize> {
+        let number = self.listed.get(&file.0).map(|listed| listed.walk);
+        self.all.iter().position(|walk| number.map_or(walk.at == file, |number| walk.number == number))
+    }
+}
+
+impl Auto {
+    /// A file was opened, and `before` is the one before it in the order.
+    pub(super) fn opened(&mut self, file: FileId, before: Option<FileId>) {
+        let walks = &mut self.walks;
+        let follows = before.is_some_and(|before| walks.recent.contains(&before));
+        walks.opened += 1;
+        if before.is_some() {
+            (walks.judged, walks.followed) = (walks.judged + 1, walks.followed + u64::from(follows));
+            if walks.judged >= HALVED_AT {
+                (walks.judged, walks.followed) = (walks.judged / 2, walks.followed / 2);
+            }
+        }
+        walks.recent.push_front(file);
+        walks.recent.truncate(RECENT);
+        let of_walk = walks.position(file);
+        let next_of = || walks.all.iter().position(|walk| Some(walk.at) == before);
+        match of_walk.or_else(next_of) {
+            Some(at) => self.go_to(at, (file, before), follows),
+            None if follows => _ = self.start_walk(file, 1),
+            None => {}
+        }
+    }
+
+    /// A walk opens a file.
+    fn go_to(&mut self, at: usize, (file, before): (FileId, Option<FileId>), follows: bool) {
+        let Walks { all, listed, opened, .. } = &mut self.walks;
+        let walk = &mut all[at];
+        (walk.at, walk.seen) = (file, *opened);
+        walk.run = if follows { walk.run + 1 } else { walk.run / 2 };
+        match listed.get_mut(&file.0) {
+            Some(entry) if !entry.opened => {
+                entry.opened = true;
+                walk.reached(entry);
+            }
+            Some(_) => {}
+            // The reader has overtaken its readahead, which goes on from here.
+            None if Some(walk.end) == before => walk.end = file,
+            None => {}
+        }
+        // Files that it has passed without opening them are not waited for.
+        let here = walk.queue.iter().position(|other| *other == file.0).unwrap_or(0);
+        let passed: Vec<u32> = walk.queue.iter().take(here.saturating_sub(RECENT)).copied().collect();
+        walk.queue.drain(..passed.len());
+        passed.into_iter().filter(|other| *other != file.0).for_each(|other| self.give_up(FileId(other), false));
+    }
+
+    /// A new walk, in place of the one that went on longest ago where there are too many. Walks that have ended go.
+    pub(super) fn start_walk(&mut self, file: FileId, run: u64) -> usize {
+        let walks = &mut self.walks;
+        let opened = walks.opened;
+        let oldest = walks.all.iter().map(|walk| walk.seen).min().unwrap_or(0);
+        let is_full = walks.all.len() == MAX_WALKS;
+        let is_over = |walk: &mut Walk| walk.seen + IDLE_OPENS < opened || (is_full && walk.seen == oldest);
+        let gone: Vec<Walk> = walks.all.extract_if(.., is_over).collect();
+        for walk in gone {
+            self.credit.change(walk.holding, Holding::default());
+            walk.queue.iter().for_each(|file| _ = walks.listed.remove(file));
+        }
+        walks.number += 1;
+        walks.all.push(Walk {
+            number: walks.number,
+            at: file,
+            end: file,
+            run,
+            queue: VecDeque::new(),
+            files: 0,
+            bytes: 0,
+            far: 0,
+            unmarked: 0,
+            len: 0,
+            used: 0,
+            holding: Holding::default(),
+            seen: opened,
+        });
+        walks.all.len() - 1
+    }
+
+    /// What was read ahead of a file is expected no more. With `learns` how far it was read counts as a run from its start.
+    pub(super) fn give_up(&mut self, file: FileId, learns: bool) {
+        let Some(entry) = self.walks.listed.remove(&file.0) else { return };
+        let read = entry.planned.saturating_sub(entry.unread);
+        if learns && read > 0 {
+            self.survival.grew(Class::Start, None, gate::octave(read));
+            if entry.unread > 0 {
+                self.survival.ended(Class::Start, gate::octave(read));
+            }
+        }
+        let Some(walk) = self.walks.walk(entry.walk) else { return };
+        self.credit.read(&mut walk.holding, entry.unread);
+        if !entry.opened {
+            walk.reached(&entry);
+        }
+    }
+
+    /// Bytes that were read ahead of a file by its walk were demanded. False: it has none.
+    pub(super) fn used_by_walk(&mut self, file: FileId, bytes: u64) -> bool {
+        let Some(entry) = self.walks.listed.get_mut(&file.0).filter(|entry| entry.unread > 0) else { return false };
+        let (bytes, number) = (bytes.min(entry.unread), entry.walk);
+        entry.unread -= bytes;
+        if let Some(walk) = self.walks.walk(number) {
+            walk.used += bytes;
+            self.credit.read(&mut walk.holding, bytes);
+        }
+        true
+    }
+
+    /// A stream in this file takes over what its walk has read ahead behind `pos`: up to where, and the unread bytes.
+    pub(super) fn take_over(&mut self, file: FileId, pos: u64) -> Option<(u64, u64)> {
+        let entry = self.walks.listed.get_mut(&file.0).filter(|entry| entry.planned > pos)?;
+        let (end, held, number) = (entry.planned, core::mem::take(&mut entry.unread), entry.walk);
+        let walk = self.walks.walk(number)?;
+        let held = held.min(walk.holding.held);
+        walk.holding.held -= held;
+        Some((end, held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of `files.rs`, and a source where few files follow the one before them.
+    #[test]
+    fn a_long_walk_is_believed() {
+        let mut auto = Auto::new();
+        auto.opened(FileId(0), None);
+        assert!(auto.walks.all.is_empty(), "nothing is before it");
+        auto.opened(FileId(1), Some(FileId(0)));
+        let each = |auto: &Auto| auto.walks.each(&auto.walks.all[0]);
+        assert_eq!((auto.walks.all.len(), each(&auto)), (1, gate::ONE * 2 / 3));
+        (2..21).for_each(|file| auto.opened(FileId(file), Some(FileId(file - 1))));
+        assert_eq!((auto.walks.all.len(), auto.walks.all[0].run, each(&auto)), (1, 20, gate::ONE * 21 / 22));
+        // Files at random are no walk, and lower the rate.
+        (0..200).for_each(|n| auto.opened(FileId(1000 + 100 * n), Some(FileId(999 + 100 * n))));
+        assert_eq!(auto.walks.all.len(), 1);
+        assert!(auto.walks.rate() < gate::ONE / 8 && each(&auto) > gate::ONE * 9 / 10);
+        let run = 1;
+        auto.walks.all[0].run = run;
+        assert!(each(&auto) < gate::ONE / 2, "one file may follow by chance");
+    }
+
+    /// A ninth walk ends the oldest one.
+    #[test]
+    fn walks_have_a_limit() {
+        let mut auto = Auto::new();
+        for walk in 0..20 {
+            auto.opened(FileId(walk * 100), None);
+            auto.opened(FileId(walk * 100 + 1), Some(FileId(walk * 100)));
+        }
+        let first: Vec<u32> = auto.walks.all.iter().map(|walk| walk.at.0 / 100).collect();
+        assert_eq!(first, (12..20).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,97 @@
+//! Files of a listing: known without an open description, read ahead by `auto`, and forgotten.
+
+use crate::common::{FILE, OPEN, World};
+use foreread_core::event::{Class, Event};
+use foreread_core::machine::Config;
+use foreread_core::policy::PolicySpec;
+use foreread_core::policy::auto::AUTO;
+use foreread_core::units::{FileId, OpenId, PageSize};
+
+const PAGE: u64 = 4096;
+const SIZE: u64 = 3 * PAGE + 100;
+
+/// A file of 12 KiB that is open, and a listing of nine more behind it.
+fn world(planned: bool) -> World {
+    let page = PageSize::new(PAGE).expect("a page size");
+    let mut world = World::of(PolicySpec::of(&AUTO), Config::new(page, 1 << 30), SIZE);
+    for file in 1..10 {
+        world.send(Event::List { file: FileId(file), size: SIZE, after: Some(FileId(file - 1)), planned });
+    }
+    world
+}
+
+/// Files that fetches in flight are of.
+fn in_flight(world: &World) -> Vec<u32> {
+    world.pending.values().map(|pending| pending.file.0).collect()
+}
+
+#[test]
+fn a_listed_file_is_read_before_it_is_opened() {
+    let mut world = world(true);
+    world.read(0, SIZE);
+    assert_eq!(in_flight(&world)[0], 0, "demand goes first");
+    let ahead: Vec<_> = world.pending.values().filter(|pending| pending.file == FileId(1)).collect();
+    assert_eq!((ahead.len(), ahead[0].range.end(), ahead[0].class), (1, SIZE, Class::Ahead), "whole, in one fetch");
+    world.settle();
+    let (fetches, open) = (world.machine.stats().source_reads, OpenId(7));
+    world.send(Event::Open { open, file: FileId(1), size: SIZE });
+    let read = world.read_on(open, 0, SIZE);
+    assert_eq!(world.ended[&read], Ok(()), "every page was there");
+    assert!(world.pending.values().all(|pending| pending.file != FileId(1)));
+    assert_eq!(world.served[&read], SIZE);
+    assert!(world.machine.stats().hits == 1 && fetches >= 2);
+    world.settle();
+    world.check_idle();
+}
+
+/// The order alone is no reason: the second file that is opened in it is.
+#[test]
+fn a_listing_is_followed_by_a_reader_that_follows_it() {
+    let mut world = world(false);
+    world.read(0, SIZE);
+    assert_eq!(in_flight(&world), [0]);
+    world.settle();
+    world.send(Event::Open { open: OpenId(1), file: FileId(1), size: SIZE });
+    world.read_on(OpenId(1), 0, SIZE);
+    assert!(in_flight(&world).len() > 2, "{:?}", in_flight(&world));
+    world.settle();
+    world.check_idle();
+}
+
+/// Pages present and pages in flight go with a listed file, and its number has no order afterwards.
+#[test]
+fn a_listed_file_can_be_forgotten() {
+    let mut world = world(true);
+    world.read(0, SIZE);
+    let fetch = *world.pending.iter().find(|(_, pending)| pending.file == FileId(1)).expect("read ahead").0;
+    world.send(Event::Forget { file: FileId(1) });
+    assert!(world.cancelled.contains(&fetch));
+    world.settle();
+    world.send(Event::Forget { file: FileId(2) });
+    assert!(world.held.keys().all(|(file, _)| ![1, 2].contains(&file.0)), "{:?}", world.held.keys());
+    assert_eq!(world.machine.stats().unused_bytes, SIZE);
+    // The number is another file's, and nothing is behind the first one any more.
+    world.send(Event::Open { open: OpenId(1), file: FileId(1), size: SIZE });
+    world.send(Event::Close { open: OPEN });
+    world.send(Event::Open { open: OPEN, file: FILE, size: SIZE });
+    world.send(Event::Invalidate { file: FILE, range: foreread_core::units::ByteRange::between(0, SIZE) });
+    world.read(0, SIZE);
+    assert_eq!(in_flight(&world), [0]);
+    world.settle();
+    world.check_idle();
+}
+
+/// Without a size there is nothing to read, and a file is not its own neighbour.
+#[test]
+fn odd_listings_do_no_harm() {
+    let mut world = world(true);
+    world.send(Event::List { file: FileId(1), size: 9, after: Some(FileId(1)), planned: true });
+    world.send(Event::List { file: FileId(u32::MAX), size: 9, after: Some(FILE), planned: true });
+    world.send(Event::List { file: FileId(3), size: 9, after: Some(FileId(999)), planned: true });
+    world.send(Event::List { file: FILE, size: 9, after: Some(FileId(9)), planned: true });
+    world.read(0, PAGE);
+    world.settle();
+    world.check_idle();
+    assert_eq!(world.machine.stats().failed_reads, 0);
+    assert!(world.held.len() as u64 <= 10 * 4, "each file once, though the order is a circle");
+}
