@@ -119,4 +119,53 @@ mod tests {
         }
         println!("of 9 cells, auto is below {TARGET} of {MEASURE} in {missed} and breaks its credit in {broken}");
     }
+
+    /// A small cache, and one that holds more than the disk's queue: in both AMP is passed, within the credit.
+    #[test]
+    fn auto_reaches_amp_with_100_streams() {
+        for cell in [&cells()[1], &cells()[4], &cells()[8]] {
+            let rows = measure(cell, &[JUDGED], 1).expect("valid");
+            assert!(rows[1].share >= TARGET, "{cell:?}: {:.2} of {MEASURE}", rows[1].share);
+            assert!(is_within_credit(&rows[1].figures, cell.cache), "{cell:?}: {:?}", rows[1].figures);
+        }
+    }
+
+    /// Readers whose windows fill a cache of 64 MiB: 64 readers in each of 16 files, and 256 in a file each.
+    fn many_readers(policy: &str, device: &str, (files, readers): (u32, u32)) -> Figures {
+        let (bytes, record) = (1 << 20, 64 << 10);
+        let size = u64::from(readers) * bytes;
+        let mut workload = workload::parse(&format!("readers:streams={files},bytes={size}"))
+            .and_then(|chosen| chosen.build(u64::from(files) * size, 1))
+            .expect("valid");
+        let job = |n: u32| {
+            let start = u64::from(n % readers) * bytes;
+            let reads = (0..bytes / record).map(|k| workload::Request::read(start + k * record, record));
+            workload::Job::new(n / readers, n, reads.collect())
+        };
+        workload.jobs = (0..files * readers).map(job).collect();
+        let cell = Cell { workload: String::new(), device: device.to_string(), cache: 64 << 20 };
+        let device = devices::find(device).expect("a device");
+        let chosen = opponents::build(policy, device.preset.capacity_bytes).expect("a policy");
+        simulate(&workload, &device, &Key { cell, policy: policy.to_string(), seed: 1 }, &chosen)
+    }
+
+    /// At most a tenth of the readahead is unused.
+    #[test]
+    fn many_readers_leave_little_unused() {
+        for shape in [(16, 64), (256, 1)] {
+            for device in ["hdd-7200", "object-near", "nvme"] {
+                let unused = |policy| {
+                    let figures = many_readers(policy, device, shape);
+                    figures.unused_bytes as f64 / (figures.unused_bytes + figures.used_bytes).max(1) as f64
+                };
+                let share = unused(JUDGED);
+                println!(
+                    "{shape:?} on {device}: {share:.3}, linux-6.18 {:.3}, max=4M {:.3}",
+                    unused("linux-6.18"),
+                    unused("linux-6.18:max=4M")
+                );
+                assert!(share <= 0.1, "{shape:?} on {device}: {share:.2} of the readahead is unused");
+            }
+        }
+    }
 }

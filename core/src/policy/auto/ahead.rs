@@ -9,17 +9,17 @@
 //! ```
 //! What is missing goes out as several windows with a mark at the start of each, so that the stream is asked about again when the
 //! first of them is reached. A run that is short beside what is missing gets a first window of an eighth: its distance
-//! is about to grow.
+//! is about to grow. With many readers it is one window, and its mark is where the lead begins (`distance.rs`).
 //!
 //! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead. Windows of 1 MiB, 4 MiB and 3 MiB. The read that reaches
 //! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
 
-use super::{Auto, Class, Holding, Stream, distance, gate};
+use super::{Auto, Class, Holding, Readers, Stream, distance, gate};
 use crate::policy::{Ask, Plan, SourceView, Why};
 
 /// A stream may be ahead by this part of what it made use of without credit, and by this part of its run. Without it a stream
 /// that runs while there is no credit would never earn any. Both are parts of what the inequality of `credit.rs` allows.
-const PROVEN: u64 = 8;
+pub const PROVEN: u64 = 8;
 const UNPROVEN: u64 = 64;
 /// Bytes that may be ahead for each byte of free credit, however likely they are to be read.
 const MAX_LEVERAGE: u64 = 16;
@@ -34,9 +34,10 @@ const BET_PART: u64 = 4;
 /// What else reads from the source.
 struct Others {
     /// Streams that went on lately.
-    active: u64,
-    /// Bytes that this stream has read ahead and not read.
+    active: Readers,
+    /// Bytes that this stream has read ahead and not read, and what the credit counts of it.
     unread: u64,
+    held: u64,
     /// A reader that no stream serves waits for its own reads: see [`Auto::disturbs`].
     are_disturbed: bool,
 }
@@ -66,14 +67,20 @@ impl Auto {
         self.credit.change(had, Holding { held: had.held, bet: 0 });
         let unread = had.held.min(stream.ahead());
         self.effort.calm(clock);
-        let others = Others { active, unread, are_disturbed: self.disturbs(ask.open) };
+        let others = Others { active, unread, held: had.held, are_disturbed: self.disturbs(ask.open) };
         let reach = self.reach(&mut stream, &ask.source, &others);
         plan.max_fetch = distance::request(reach.ahead, &ask.source);
         if others.are_disturbed {
             plan.max_fetch = plan.max_fetch.min((reach.ahead / 2).max(stream.len));
         }
         match stream.stride {
-            None => top_up(&mut stream, reach.ahead, (ask.file_size, ask.probe.page_bytes()), plan),
+            None => {
+                let lead = distance::lead(stream.distance, stream.len, active, &ask.source);
+                if lead.is_some() {
+                    plan.max_fetch = ask.source.max_fetch;
+                }
+                top_up(&mut stream, (reach.ahead, lead), (ask.file_size, ask.probe.page_bytes()), plan);
+            }
             Some(stride) => step_up(&mut stream, stride, reach.ahead, ask.file_size, plan),
         }
         let planned: u64 = plan.windows.iter().map(|window| ask.probe.missing(window.range)).sum();
@@ -106,14 +113,21 @@ impl Auto {
         let late = core::mem::take(&mut stream.late);
         if stream.is_past_hold() && late && stream.distance > 0 {
             if stream.distance >= most {
-                self.effort.late(source.rate, self.clock, others.active);
+                self.effort.late(source.rate, self.clock, others.active.link);
             }
             stream.distance *= 2;
             stream.hold = stream.end;
         }
         stream.distance = stream.distance.max(worth).min(most);
         let safe = stream.used / PROVEN + stream.run / UNPROVEN;
-        let room = others.unread + (source.room / 2).saturating_sub(source.unread_bytes);
+        let room = if others.active.are_many(source) {
+            // What waits for a slot is held, and is not unread yet.
+            let unread = source.unread_bytes.saturating_sub(others.unread);
+            let held = unread.max(self.credit.held().saturating_sub(others.held));
+            distance::room(source, &self.effort).saturating_sub(held)
+        } else {
+            others.unread + (source.room / 2).saturating_sub(source.unread_bytes)
+        };
         let ahead = stream.distance.min(worth.max(safe)).min(room);
         let waste = self.survival.waste(stream.class, stream.run, ahead).max(gate::ONE / MAX_LEVERAGE);
         let part = if stream.class == Class::Start { 1 } else { BET_PART };
@@ -123,13 +137,14 @@ impl Auto {
 }
 
 /// Reads ahead of a stream in order when half of a window is missing.
-fn top_up(stream: &mut Stream, ahead: u64, (file_size, page): (u64, u64), plan: &mut Plan) {
+fn top_up(stream: &mut Stream, (ahead, lead): (u64, Option<u64>), (file_size, page): (u64, u64), plan: &mut Plan) {
     let eighth = (ahead / 8).checked_next_multiple_of(plan.max_fetch).unwrap_or(ahead);
-    let whole = eighth.min(ahead / 2).max(1).next_multiple_of(page);
+    let whole = lead.map_or(eighth.min(ahead / 2), |lead| stream.distance - lead).max(1).next_multiple_of(page);
     let mut at = stream.end.next_multiple_of(page);
     let to = stream.pos.saturating_add(ahead).next_multiple_of(page).min(file_size);
     let missing = to.saturating_sub(at);
-    if missing == 0 || (2 * missing < whole && at > stream.pos && to < file_size) {
+    let is_little = 2 * missing < whole && to < file_size;
+    if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
         return;
     }
     let is_short = stream.run < missing;
@@ -137,7 +152,9 @@ fn top_up(stream: &mut Stream, ahead: u64, (file_size, page): (u64, u64), plan: 
     while at < to {
         // A last part that is less than half of a window goes with the one before it.
         let len = if to - at < window + window / 2 { to - at } else { window };
-        plan.read(at, len, Some(at));
+        // The mark is where the next window has to go out: early on, or with the lead that is left.
+        let early = lead.map_or(len, |lead| lead.next_multiple_of(page).min(len));
+        plan.read(at, len, Some(at + len - early));
         at += len;
         window = (GROWTH * window).min(whole);
     }

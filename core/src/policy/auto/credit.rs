@@ -55,6 +55,11 @@ impl Credit {
         self.debt.max(Credit::debt(product, room))
     }
 
+    /// Bytes that live streams have read ahead and that were not read.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
     /// Bytes that were wasted: those that left the cache unread, and those unread that no live stream holds.
     pub fn wasted(&self, source: &SourceView) -> u64 {
         source.unused_bytes + source.unread_bytes.saturating_sub(self.held)

@@ -16,11 +16,19 @@
 //! What is evicted before its reader comes shrinks the share of the cache that is used by an eighth, for all streams, and
 //! 64 decisions without that give a 64th back.
 //!
+//! With more readers than requests that may be ahead the source is busy whatever is read ahead, and only longer requests help. Then
+//! a stream asks for all of its part of the room in one window, and for the next one when its *lead* is left. The part is at least four
+//! reads: where the room does not suffice for all streams, those that come first have it. The share shrinks only when more than
+//! an eighth of what was used has left the cache unread, since each reader loses some of it by chance.
+//!
 //! Example: a store of 15 ms that delivers 160 MB/s: 9.6 MB. At 1.1 GB/s it is 66 MB; 16 streams then have 16.5 MB, the product
 //! itself, each, or 8 MiB of a cache of 256 MiB. One fetch gets 100 MB/s, so its requests are 1.4 MiB long.
+//! 100 readers of 32 KiB on a disk with a cache of 256 MiB: 512 KiB each, raised to their 1.3 MiB of the room while the rate grows,
+//! with a lead of one read.
 //!
 //! Sources: lateness as the only reason to grow: PostgreSQL 19 read_stream, ZFS #13452, mountpoint-s3; doubling until the rate
-//! grows no more: BBR; the product: Little's law. Figures: chosen on the baseline of the evaluation.
+//! grows no more: BBR; the product: Little's law; a lead of rate x service time and all else in the window: AMP (Gill and Bathen,
+//! FAST 2007). Figures: chosen on the baseline of the evaluation, and on its 100 streams.
 
 use crate::policy::SourceView;
 
@@ -37,6 +45,10 @@ const PAUSE: u64 = 512;
 /// Decisions after which the share of the cache may shrink again, and after which it grows.
 const SHRINKS_AFTER: u64 = 8;
 const GROWS_AFTER: u64 = 64;
+/// Products of rate and latency, shared by the streams, that a reader of a crowded source has left when the next window goes out.
+const LEAD_PRODUCTS: u64 = 2;
+/// Part of what is used that may leave the cache unread before the share shrinks.
+const TOLERATED: u64 = 8;
 /// The least limit.
 const MIN_MOST: u64 = 512 << 10;
 const MIN_READS: u64 = 4;
@@ -47,6 +59,22 @@ const MIN_REQUEST: u64 = 128 << 10;
 /// Length of a request in products, where one fetch alone gets the whole rate: then others in flight hide no latency, and an
 /// eighth of the time is spent on it.
 const SERIAL_PRODUCTS: u64 = 8;
+
+/// How many readers there are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Readers {
+    /// Those that share the rate of the source.
+    pub link: u64,
+    /// Those that share the room of readahead.
+    pub room: u64,
+}
+
+impl Readers {
+    /// They keep the source busy whatever is read ahead: more than the requests that may be ahead.
+    pub fn are_many(self, source: &SourceView) -> bool {
+        source.ahead_slots > 0 && self.link >= u64::from(source.ahead_slots)
+    }
+}
 
 /// Rate x latency in bytes, with the prior while the rate is not known.
 pub fn product(source: &SourceView) -> u64 {
@@ -68,15 +96,23 @@ pub fn measured(source: &SourceView) -> u64 {
     bytes(source.rate, source.latency_ns)
 }
 
+/// Bytes that all streams together may be ahead: half of the cache, or the share of it that was not evicted unread.
+pub fn room(source: &SourceView, effort: &Effort) -> u64 {
+    source.room / 2 * effort.share / ALL
+}
+
 /// How far a stream of reads of `len` bytes may be ahead, as one of `active` streams.
-pub fn most(source: &SourceView, len: u64, active: u64, effort: &Effort) -> u64 {
-    let active = active.max(1);
+pub fn most(source: &SourceView, len: u64, active: Readers, effort: &Effort) -> u64 {
+    let sharing = if active.are_many(source) { active.room } else { active.link }.max(1);
+    let active = active.link.max(1);
     let product = product(source);
     // What one fetch after the other keeps busy (a disk) loses a seek at each change of the stream: no sharing.
     let shared = if source.single_rate == 0 { 1 } else { active };
     let link = (PRODUCTS * product / shared).max(product);
     let least = MIN_MOST.max(MIN_READS * len);
-    let room = source.room / 2 * effort.share / ALL / active;
+    let all = room(source, effort);
+    // Where that is less than some reads for each stream, those that come first have it.
+    let room = (all / sharing).max(MIN_READS * len).min(all);
     (link.max(least) << effort.raised).min(room).max(len)
 }
 
@@ -91,6 +127,9 @@ pub struct Effort {
     /// Part of the room of readahead that is used, of [`ALL`], and the decision at which it changed.
     share: u64,
     changed: u64,
+    /// Bytes that had left the cache unread when it last shrank, and that had been used.
+    unused: u64,
+    used: u64,
 }
 
 /// The whole room.
@@ -98,7 +137,7 @@ const ALL: u64 = 64;
 
 impl Default for Effort {
     fn default() -> Effort {
-        Effort { raised: 0, before: None, until: 0, share: ALL, changed: 0 }
+        Effort { raised: 0, before: None, until: 0, share: ALL, changed: 0, unused: 0, used: 0 }
     }
 }
 
@@ -108,9 +147,13 @@ impl Effort {
         self.share
     }
 
-    /// What was read ahead has left the cache before its reader came: an eighth less for all.
-    pub fn thrashed(&mut self, clock: u64) {
-        if clock > self.changed {
+    /// A reader missed what was read ahead for it. An eighth less for all, if since the last time more than a part of what was used
+    /// has left the cache unread; otherwise it was refused, or such losses are rare.
+    pub fn thrashed(&mut self, clock: u64, active: Readers, source: &SourceView) {
+        let (unused, used) =
+            (source.unused_bytes.saturating_sub(self.unused), source.used_bytes.saturating_sub(self.used));
+        if clock > self.changed && (!active.are_many(source) || unused > used / TOLERATED) {
+            (self.unused, self.used) = (source.unused_bytes, source.used_bytes);
             self.share = (self.share - self.share / 8 - 1).max(1);
             self.changed = clock + SHRINKS_AFTER;
         }
@@ -147,6 +190,13 @@ fn is_serial(source: &SourceView) -> bool {
     source.single_rate == 0 || source.busy >= KNOWN_AFTER && source.rate < 2 * source.single_rate
 }
 
+/// With more readers than requests that may be ahead the source is busy whatever is read ahead, and each request costs it the same
+/// overhead: then a window is all that a stream may be ahead but for the bytes that its reader needs while the window comes.
+/// These bytes, or none where the readers alone do not keep the source busy.
+pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Option<u64> {
+    active.are_many(source).then(|| (LEAD_PRODUCTS * product(source) / active.room).max(len).min(ahead / 2))
+}
+
 /// Length of a request of a window.
 pub fn request(distance: u64, source: &SourceView) -> u64 {
     let single = if source.single_rate > 0 { source.single_rate } else { source.rate };
@@ -164,11 +214,15 @@ mod tests {
         SourceView { latency_ns, rate, busy, room: 256 << 20, max_fetch: 4 << 20, ..SourceView::default() }
     }
 
+    fn readers(n: u64) -> Readers {
+        Readers { link: n, room: n }
+    }
+
     /// The example of the header.
     #[test]
     fn the_limit_grows_with_the_rate() {
         let effort = Effort::default();
-        let most = |source: &SourceView, len, active| most(source, len, active, &effort);
+        let most = |source: &SourceView, len, active| most(source, len, readers(active), &effort);
         assert_eq!(most(&source(8_000_000, 15_000_000, 0), 128 << 10, 1), 60_000_000, "the prior rate");
         assert_eq!(most(&source(160_000_000, 15_000_000, 16), 128 << 10, 1), 9_600_000);
         assert_eq!(most(&source(1_100_000_000, 15_000_000, 16), 128 << 10, 1), 66_000_000);
@@ -185,13 +239,35 @@ mod tests {
     fn what_is_evicted_unread_shrinks_the_share() {
         let mut effort = Effort::default();
         let store = source(1_100_000_000, 15_000_000, 16);
-        let most = |effort: &Effort| most(&store, 4096, 16, effort);
+        let most = |effort: &Effort| most(&store, 4096, readers(16), effort);
         assert_eq!(most(&effort), 8 << 20);
-        effort.thrashed(1);
-        effort.thrashed(2);
+        let lost = |unused_bytes, used_bytes| SourceView { unused_bytes, used_bytes, ..SourceView::default() };
+        effort.thrashed(1, readers(16), &lost(4096, 0));
+        effort.thrashed(2, readers(16), &lost(8192, 0));
         assert_eq!(most(&effort), (8 << 20) * 55 / 64, "one loss within eight decisions counts");
         (3..3 + 9 * 65 + SHRINKS_AFTER).for_each(|clock| effort.calm(clock));
         assert_eq!(most(&effort), 8 << 20);
+    }
+
+    /// The second example of the header: AMP's window and lead, and neither for few readers.
+    #[test]
+    fn many_readers_have_long_windows() {
+        let disk = SourceView { ahead_slots: 16, ..source(60_000_000, 8_000_000, 99) };
+        assert_eq!(most(&disk, 32 << 10, readers(100), &Effort::default()), 512 << 10);
+        let raised = Effort { raised: 2, ..Effort::default() };
+        let most = most(&disk, 32 << 10, readers(100), &raised);
+        assert_eq!(most, (128 << 20) / 100);
+        assert_eq!(lead(most, 32 << 10, readers(100), &disk), Some(32 << 10));
+        assert_eq!(lead(most, 32 << 10, readers(15), &disk), None);
+        let small = SourceView { room: 16 << 20, ..disk };
+        assert_eq!(super::most(&small, 32 << 10, readers(100), &Effort::default()), 128 << 10, "four reads");
+        // Many readers lose some by chance; a sixteenth of what they used is no reason.
+        let mut effort = Effort::default();
+        let lost = |unused_bytes| SourceView { unused_bytes, used_bytes: 16 << 20, ..disk };
+        effort.thrashed(1, readers(100), &lost(1 << 20));
+        assert_eq!(room(&disk, &effort), 128 << 20);
+        effort.thrashed(1, readers(100), &lost(3 << 20));
+        assert_eq!(room(&disk, &effort), (128 << 20) / 64 * 55);
     }
 
     /// A raise that brings no rate is taken back.

@@ -19,7 +19,7 @@
 //!
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
-use super::{Auto, Birth, Class, Credit, Holding, Listed, Walk, distance, gate};
+use super::{Auto, Birth, Class, Holding, Listed, Readers, Walk, distance, gate};
 use crate::files::NextFile;
 use crate::policy::{Ask, Plan, Why};
 use crate::units::{ByteRange, FileId};
@@ -69,13 +69,13 @@ impl Auto {
         }
     }
 
-    fn top_up_walk(&mut self, walk: &mut Walk, active: u64, ask: &Ask<'_>, plan: &mut Plan) {
+    fn top_up_walk(&mut self, walk: &mut Walk, active: Readers, ask: &Ask<'_>, plan: &mut Plan) {
         let source = &ask.source;
         walk.len = ask.request.len().max(walk.len - walk.len / LEN_FORGOTTEN);
         let most = distance::most(source, walk.len, active, &self.effort);
         let others = source.unread_bytes.saturating_sub(walk.holding.held);
         let rest = ask.file_size.saturating_sub(ask.request.end());
-        let room = (source.room / 2).saturating_sub(others).saturating_sub(rest);
+        let room = distance::room(source, &self.effort).saturating_sub(others).saturating_sub(rest);
         let limit = most.saturating_sub(rest).min(room);
         let each = self.walks.each(walk);
         self.credit.change(walk.holding, Holding { bet: 0, ..walk.holding });

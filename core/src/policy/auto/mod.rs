@@ -41,7 +41,7 @@ use crate::units::{FileId, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use credit::{Credit, Holding};
-use distance::Effort;
+use distance::{Effort, Readers};
 use gate::{Class, Survival};
 use streams::{Found, Stream, Streams};
 use walks::{Listed, Walk, Walks};
@@ -54,6 +54,8 @@ const BIRTHS: u64 = 32;
 const ACTIVE: u64 = 64;
 /// A reader that missed where no stream goes on within this number of decisions reads at random.
 const LONE: u64 = 16;
+/// The same of streams that share the room: with 100 of them in turn each goes on every hundredth decision.
+const PRESENT: u64 = 256;
 /// Blocks of a stride that are read ahead at first, and reads that it takes to see one.
 const FIRST_BLOCKS: u64 = 8;
 const STRIDE_READS: u64 = 4;
@@ -225,7 +227,8 @@ impl Auto {
         if self.walks.has(ask.file, start) {
             // What was read ahead before the file was opened has left the cache.
             self.give_up(ask.file, false);
-            self.effort.thrashed(self.clock);
+            let readers = self.active();
+            self.effort.thrashed(self.clock, readers, &ask.source);
         }
         let Some(file) = self.files.get_mut(&ask.file.0) else { return };
         if let Some(idle) = file.take_idle() {
@@ -281,9 +284,18 @@ impl Auto {
             // Evicted before use, or refused because there was no room.
             stream.distance = (stream.distance / 2).max(end - start);
             stream.end = end;
-            self.credit.change(core::mem::take(&mut stream.holding), Holding::default());
+            let lost = core::mem::take(&mut stream.holding);
+            self.credit.change(lost, Holding::default());
+            let used = stream.used.saturating_sub(ahead::PROVEN * lost.held);
             stream.advance(start, end);
-            self.effort.thrashed(self.clock);
+            let readers = self.active();
+            if readers.are_many(&ask.source)
+                && let Some(file) = self.files.get_mut(&ask.file.0)
+            {
+                // It has taken what is lost from the part that needs no credit.
+                file.all[at].used = used;
+            }
+            self.effort.thrashed(self.clock, readers, &ask.source);
             return self.go_on(ask, at, Why::Thrashed, plan);
         }
         stream.late = true;
@@ -335,12 +347,16 @@ impl Auto {
         self.lone.iter().flatten().any(|lone| lone.open != open && lone.clock + LONE > self.clock)
     }
 
-    /// Streams that went on lately, or walks from file to file.
-    fn active(&self) -> u64 {
-        let streams = self.files.values().flat_map(|file| &file.all);
-        let streams = streams.filter(|s| s.clock + ACTIVE > self.clock).take(256).count() as u64;
+    /// Streams that went on lately, or walks from file to file: those that share the link, and those that share the room.
+    fn active(&self) -> Readers {
+        let ages = self.files.values().flat_map(|file| &file.all).map(|s| self.clock - s.clock);
+        let (mut link, mut room) = (0, 0);
+        for age in ages.filter(|age| *age < PRESENT).take(256) {
+            (link, room) = (link + u64::from(age < ACTIVE), room + 1);
+        }
         // A walk and the stream in its file are one reader.
-        streams.max(self.walks.active())
+        let walks = self.walks.active();
+        Readers { link: link.max(walks), room: room.max(walks) }
     }
 
     /// A stream is over. At the end of its file it did not end, the file did.

@@ -8,7 +8,7 @@
 //! Example: a stream that the gate lets go 8 MiB ahead, with a limit of 64 MiB, whose reader was never late: `Reader`. Its
 //! readahead ends 1 MiB ahead because runs of its length end half of the time: `Evidence`.
 
-use super::{ACTIVE, Auto, Credit, Stream, distance};
+use super::{ACTIVE, Auto, Stream, distance};
 use crate::policy::SourceView;
 use crate::policy::tuning::{Limit, Tuning};
 
@@ -29,7 +29,7 @@ impl Auto {
             distance_bytes,
             max_distance_bytes,
             request_bytes: distance::request(distance_bytes, source),
-            streams: active,
+            streams: active.link,
             wasted_bytes: self.credit.wasted(source),
             credit_bytes,
             cache_share: self.effort.share(),
