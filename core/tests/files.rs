@@ -4,7 +4,7 @@ use crate::common::{FILE, OPEN, World};
 use foreread_core::event::{Class, Event};
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
-use foreread_core::policy::auto::AUTO;
+use foreread_core::policy::auto;
 use foreread_core::units::{FileId, OpenId, PageSize};
 
 const PAGE: u64 = 4096;
@@ -13,7 +13,7 @@ const SIZE: u64 = 3 * PAGE + 100;
 /// A file of 12 KiB that is open, and a listing of nine more behind it.
 fn world(planned: bool) -> World {
     let page = PageSize::new(PAGE).expect("a page size");
-    let mut world = World::of(PolicySpec::of(&AUTO), Config::new(page, 1 << 30), SIZE);
+    let mut world = World::of(PolicySpec::of(&auto::INFO), Config::new(page, 1 << 30), SIZE);
     for file in 1..10 {
         world.send(Event::List { file: FileId(file), size: SIZE, after: Some(FileId(file - 1)), planned });
     }

@@ -5,7 +5,7 @@
 
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
-use foreread_core::policy::auto::AUTO;
+use foreread_core::policy::auto;
 use foreread_core::units::PageSize;
 use foreread_sim::device::presets;
 use foreread_sim::simulator::{RunResult, Setup, run};
@@ -36,7 +36,7 @@ fn files(size: u64) -> Workload {
 fn simulate(workload: &Workload, device: &str) -> RunResult {
     let preset = presets::find(device).expect("a preset");
     let config = Config::new(PageSize::new(4096).expect("a page size"), CACHE);
-    let policy = PolicySpec::of(&AUTO);
+    let policy = PolicySpec::of(&auto::INFO);
     let setup = Setup { workload, policy: &policy, config, host_ns_per_kib: 0 };
     let result = run(&setup, preset.build(1));
     let stats = &result.stats;

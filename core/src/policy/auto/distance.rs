@@ -253,7 +253,9 @@ mod tests {
     #[test]
     fn many_readers_have_long_windows() {
         let disk = SourceView { ahead_slots: 16, ..source(60_000_000, 8_000_000, 99) };
-        assert_eq!(most(&disk, 32 << 10, readers(100), &Effort::default()), 512 << 10);
+        let streaming = SourceView { single_rate: 30_000_000, ..disk };
+        assert_eq!(most(&streaming, 32 << 10, readers(100), &Effort::default()), 512 << 10);
+        assert_eq!(most(&disk, 32 << 10, readers(100), &Effort::default()), (128 << 20) / 100, "streams share no rate");
         let raised = Effort { raised: 2, ..Effort::default() };
         let most = most(&disk, 32 << 10, readers(100), &raised);
         assert_eq!(most, (128 << 20) / 100);

@@ -244,7 +244,7 @@ mod tests {
     /// The example of `files.rs`, and a source where few files follow the one before them.
     #[test]
     fn a_long_walk_is_believed() {
-        let mut auto = Auto::new();
+        let mut auto = Auto::new(1265);
         auto.opened(FileId(0), None);
         assert!(auto.walks.all.is_empty(), "nothing is before it");
         auto.opened(FileId(1), Some(FileId(0)));
@@ -264,7 +264,7 @@ mod tests {
     /// A ninth walk ends the oldest one.
     #[test]
     fn walks_have_a_limit() {
-        let mut auto = Auto::new();
+        let mut auto = Auto::new(1265);
         for walk in 0..20 {
             auto.opened(FileId(walk * 100), None);
             auto.opened(FileId(walk * 100 + 1), Some(FileId(walk * 100)));
