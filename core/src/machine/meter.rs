@@ -16,7 +16,7 @@
 //! all samples: the latency itself has changed, as when a path is routed anew.
 //!
 //! The latency of an idle source does not contain the queue that readahead itself makes. A source that is never idle still
-//! updates it: of 64 fetches behind others the least first-byte time counts, less the time that the bytes before it and its own take at the
+//! updates it: of 16 fetches behind others the least first-byte time counts, less the time that the bytes before it and its own take at the
 //! rate, where that is more than twice the latency. Without that part a scan that keeps 700 KB in flight on a link of
 //! 62 MB/s shows 11 ms where the round trip is 0.7 ms, and reads farther ahead because of it.
 //!
@@ -25,7 +25,7 @@
 /// Samples of the latency that are kept. Chosen: the median of fewer follows single slow requests.
 const LATENCIES: usize = 16;
 /// Fetches behind others after which the least first-byte time is looked at.
-const LOADED_EVERY: u32 = 64;
+const LOADED_EVERY: u32 = 16;
 /// Fetches in a row that show another latency. Chosen: eight slow requests of a store with a long tail are rare, and a step of
 /// the latency is known after two windows.
 const CHANGED_AFTER: u32 = 8;
@@ -153,7 +153,7 @@ impl Meter {
         }
     }
 
-    /// A fetch was submitted behind others. The least time of 64 such fetches counts where it is below the latency. Where it is above
+    /// A fetch was submitted behind others. The least time of 16 such fetches counts where it is below the latency. Where it is above
     /// it, the bytes that were in flight before the fetch and its own may explain it: only what is left counts, and only if the latency
     /// has doubled.
     fn loaded_sample(&mut self, ns: u64, queued_ns: u64) {

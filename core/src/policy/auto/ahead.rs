@@ -109,7 +109,11 @@ impl Auto {
         let debt = self.credit.debt_of(product, source.room);
         let (allowed, wasted) = (self.credit.allowed(source, debt), self.credit.wasted(source));
         let threshold = gate::threshold(stream.len, product, wasted, allowed);
-        let worth = self.survival.ahead(stream.class, stream.run, threshold);
+        let mut worth = self.survival.ahead(stream.class, stream.run, threshold);
+        if stream.stride.is_some() {
+            // A program that reads 8 MB backwards and no more would waste 50 MB of a far store.
+            worth = worth.min(stream.run);
+        }
         let late = core::mem::take(&mut stream.late);
         if stream.is_past_hold() && late && stream.distance > 0 {
             if stream.distance >= most {
