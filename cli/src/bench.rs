@@ -38,6 +38,8 @@ fn sim() -> Result<Figures, Fail> {
     Ok(named(&[
         ("hit_reads_per_s", Some(figures.hit_reads_per_s)),
         ("timed_reads_per_s", Some(figures.timed_reads_per_s)),
+        ("auto_hit_reads_per_s", Some(figures.auto_hit_reads_per_s)),
+        ("auto_timed_reads_per_s", Some(figures.auto_timed_reads_per_s)),
         ("bytes_per_page_dense", Some(figures.bytes_per_page_dense)),
         ("bytes_per_page_sparse", Some(figures.bytes_per_page_sparse)),
     ]))

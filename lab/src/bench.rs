@@ -33,6 +33,10 @@ pub struct SimFigures {
     pub hit_reads_per_s: f64,
     /// 4 KiB reads that the simulator carries out in a second with clock and device, the first pass of eight cold.
     pub timed_reads_per_s: f64,
+    /// The same two with the policy `auto`; the others are with `linux-6.18`.
+    pub auto_hit_reads_per_s: f64,
+    /// See there.
+    pub auto_timed_reads_per_s: f64,
     /// Bytes of state for a page when 1 GiB is resident.
     pub bytes_per_page_dense: f64,
     /// The same when one page in 64 is.
@@ -55,14 +59,19 @@ pub struct HitFigures {
 /// # Errors
 /// A built-in name that is missing: a bug of the program.
 pub fn sim() -> Result<SimFigures, SpecError> {
-    let linux = PolicySpec::parse("linux-6.18")?;
+    let (linux, auto) = (PolicySpec::parse("linux-6.18")?, PolicySpec::parse("auto")?);
     let (mut machine, dense) = resident(&linux, 1);
     let hits = median((0..ROUNDS).map(|_| hit_rate(&mut machine)).collect());
+    let (mut machine, _) = resident(&auto, 1);
+    let auto_hits = median((0..ROUNDS).map(|_| hit_rate(&mut machine)).collect());
     let (_, sparse) = resident(&linux, 64);
     let timed = median((0..3).map(|_| timed_rate(&linux)).collect::<Result<_, _>>()?);
+    let auto_timed = median((0..3).map(|_| timed_rate(&auto)).collect::<Result<_, _>>()?);
     Ok(SimFigures {
         hit_reads_per_s: hits,
         timed_reads_per_s: timed,
+        auto_hit_reads_per_s: auto_hits,
+        auto_timed_reads_per_s: auto_timed,
         bytes_per_page_dense: dense,
         bytes_per_page_sparse: sparse,
     })
