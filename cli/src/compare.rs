@@ -4,20 +4,19 @@
 //! advice for all of them follows at the end. Never: prints in a measurement.
 
 use crate::args::CompareArgs;
+use crate::compare_error::refused;
 use crate::config;
 use crate::fail::Fail;
-use crate::names;
 use crate::out::{self, JsonTo, json_to};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::reads::{self, RequestedReads};
 use crate::source;
-use crate::vary;
-use foreread_lab::compare::{self, CompareError, CompareOn, ComparePlan};
+use crate::vary::{self, Files};
+use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::{
     MappedRun, Price, Progress, Report, Table, advise, by_source, number, page, render, table, to_json, width,
 };
-use std::ffi::OsStr;
 use std::sync::Arc;
 
 /// Measures and prints.
@@ -73,16 +72,6 @@ impl Progress for Printing<'_> {
     }
 }
 
-/// Where else the results of a series go.
-pub struct Files<'a> {
-    /// The JSON.
-    pub json: Option<JsonTo>,
-    /// The picture, before it was looked whether it can be written.
-    pub svg: Option<&'a OsStr>,
-    /// The page, likewise.
-    pub html: Option<&'a OsStr>,
-}
-
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
 fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
     let on = args.on.as_ref().map(source::parse).transpose()?.map(CompareOn::from);
@@ -116,17 +105,6 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
 /// The one place that calls the lab.
 fn measure(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Vec<Table>, Fail> {
     compare::run(plan, progress).map_err(refused)
-}
-
-/// The message for a plan that cannot be carried out.
-pub fn refused(error: CompareError) -> Fail {
-    match error {
-        CompareError::Workload(error) => names::refused("workload", &error, "foreread workloads"),
-        CompareError::Model(error) => names::refused("model", &error, "foreread models"),
-        CompareError::Policy(error) => names::refused("policy", &error, "foreread policies"),
-        error @ (CompareError::Impossible { .. } | CompareError::Log(_)) => Fail::Check(error.to_string()),
-        error => Fail::Input(error.to_string()),
-    }
 }
 
 fn show(reports: &[Report], json: Option<&JsonTo>) -> Result<(), Fail> {

@@ -3,7 +3,7 @@
 //! Never: prints a result while something is still being measured.
 
 use crate::args::ExplainArgs;
-use crate::compare::refused;
+use crate::compare_error::refused;
 use crate::config;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};

@@ -15,6 +15,7 @@ mod bench;
 mod bench_policies;
 mod catalog;
 mod compare;
+mod compare_error;
 mod completions;
 mod config;
 mod conform;

@@ -3,7 +3,7 @@
 //! Never: writes to the source; there is nothing to clean up when it is interrupted.
 
 use crate::args::ProbeArgs;
-use crate::compare::refused;
+use crate::compare_error::refused;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;

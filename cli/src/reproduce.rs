@@ -37,7 +37,7 @@ fn cannot(error: real::RealError) -> Fail {
 
 fn refused(error: ReproduceError) -> Fail {
     match error {
-        ReproduceError::Compare(error) => crate::compare::refused(error),
+        ReproduceError::Compare(error) => crate::compare_error::refused(error),
         error => Fail::Input(error.to_string()),
     }
 }

@@ -7,7 +7,7 @@
 //! Never: sets anything.
 
 use crate::args::TuneArgs;
-use crate::compare::refused;
+use crate::compare_error::refused;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;

@@ -2,7 +2,7 @@
 //!
 //! Never: measures before every value and every file to be written has been looked at.
 
-use crate::compare::{self, Files};
+use crate::compare_error;
 use crate::fail::Fail;
 use crate::names;
 use crate::out::{self, JsonTo};
@@ -11,6 +11,16 @@ use foreread_lab::compare::ComparePlan;
 use foreread_lab::compare::vary::{self, Vary, VaryError};
 use foreread_lab::report::page;
 use std::ffi::OsStr;
+
+/// Where else the results of a series go.
+pub struct Files<'a> {
+    /// The JSON.
+    pub json: Option<JsonTo>,
+    /// The picture, before it was looked whether it can be written.
+    pub svg: Option<&'a OsStr>,
+    /// The page, likewise.
+    pub html: Option<&'a OsStr>,
+}
 
 /// Measures, prints and draws.
 pub fn run(text: &str, plan: &ComparePlan, files: &Files<'_>, details: bool) -> Result<(), Fail> {
@@ -39,6 +49,6 @@ fn refused(error: VaryError) -> Fail {
             names::unknown("parameter in --vary", &key, &known, "foreread workloads")
         }
         VaryError::Policy(error) => names::refused("policy", &error, "foreread policies"),
-        VaryError::Compare(error) => compare::refused(error),
+        VaryError::Compare(error) => compare_error::refused(error),
     }
 }

@@ -11,8 +11,10 @@
 //!     └──────────────────────────────────────────────────────────────────────────────────────────┘ by size
 //! ```
 
+mod prefault;
+
 use crate::arena::{PAGE_BYTES, Piece};
-use crate::prefault::{self, BufferPrefaulter};
+use prefault::BufferPrefaulter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -17,8 +17,7 @@ use crate::error::OpenError;
 use crate::eventlog::EventLog;
 use crate::latency::Latencies;
 use crate::options::{Options, Storage};
-use crate::reader::{Origin, Reader};
-use crate::source::{self, Defaults, Io, tree::Tree};
+use crate::source::{Defaults, Io, tree::Tree};
 use foreread_core::event::Advice;
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
@@ -103,19 +102,6 @@ impl Engine {
         let driver = Driver::new(machine, pool, log, options.workers(storage.defaults), budget);
         let (io, appending, hint) = (options.io, options.appending, options.hint);
         Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, io, appending, hint, reserved }) })
-    }
-
-    /// Opens a source, by name or as it is, as one more file of this engine. Two readers of one source share its pages if
-    /// the second is made with [`Reader::try_clone`]; opened twice it is two files.
-    ///
-    /// # Errors
-    /// The source cannot be read, or too many are open.
-    pub fn open(&self, origin: impl Into<Origin>) -> Result<Reader, OpenError> {
-        let source = match origin.into() {
-            Origin::Source(source) => source,
-            Origin::Name(name) => source::open_by(&name, self.shared.io)?,
-        };
-        Reader::first(self.clone(), source)
     }
 
     /// The counters since the engine was made, of all its files.

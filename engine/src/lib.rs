@@ -80,7 +80,6 @@ mod log;
 pub mod nbd;
 mod options;
 mod plan;
-mod prefault;
 mod readahead;
 mod reader;
 pub mod source;

@@ -8,7 +8,6 @@
 //!                                                  └── yes ──► left out, counted
 //! ```
 
-use crate::source::SourceError;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,16 +50,6 @@ impl Recent {
 pub(crate) fn once_a_minute(text: &str) -> Option<u64> {
     static RECENT: Mutex<Recent> = Mutex::new(Recent(Vec::new()));
     RECENT.lock().unwrap_or_else(PoisonError::into_inner).times(text, Instant::now())
-}
-
-/// A source failed, or holds another version.
-pub(crate) fn source_failed(error: &SourceError) {
-    let text = error.to_string();
-    let Some(times) = once_a_minute(&text) else { return };
-    match error {
-        SourceError::Changed { .. } => tracing::warn!(times, "source changed: {text}"),
-        SourceError::Io { .. } | SourceError::Short { .. } => tracing::warn!(times, "source failed: {text}"),
-    }
 }
 
 /// The lines, from warnings on, that this thread reports during `work`.

@@ -108,6 +108,21 @@ pub struct Reader {
     flushes: Arc<Flushes>,
 }
 
+impl Engine {
+    /// Opens a source, by name or as it is, as one more file of this engine. Two readers of one source share its pages if
+    /// the second is made with [`Reader::try_clone`]; opened twice it is two files.
+    ///
+    /// # Errors
+    /// The source cannot be read, or too many are open.
+    pub fn open(&self, origin: impl Into<Origin>) -> Result<Reader, OpenError> {
+        let source = match origin.into() {
+            Origin::Source(source) => source,
+            Origin::Name(name) => source::open_by(&name, self.io())?,
+        };
+        Reader::first(self.clone(), source)
+    }
+}
+
 impl Reader {
     /// Opens a source, by name or as it is, with a new cache: the short form of an [`crate::Engine`] with one file.
     ///

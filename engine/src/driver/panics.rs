@@ -3,15 +3,14 @@
 //! Example: `read_at` of a source panics. The fetch fails with EIO, its readers get that error, and the thread that ran
 //! it goes on with the next fetch.
 
-use crate::log;
-use crate::source::{EIO, SourceError};
+use crate::source::{EIO, SourceError, report_failure};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 /// A panic in a source is an error of that source.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
     let panicked = |_| SourceError::Io { errno: EIO, what: "a panic in the source".to_string() };
-    catch_unwind(AssertUnwindSafe(work)).map_err(panicked).and_then(|result| result).inspect_err(log::source_failed)
+    catch_unwind(AssertUnwindSafe(work)).map_err(panicked).and_then(|result| result).inspect_err(report_failure)
 }
 
 /// Wakes a task.

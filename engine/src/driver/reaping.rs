@@ -12,7 +12,7 @@ use super::queue::{Reaper, Reaping};
 use super::shared::{Guard, Outside};
 use super::transfer;
 use crate::error::Fault;
-use crate::log;
+use crate::source::report_failure;
 use foreread_core::units::FileId;
 
 /// A thread that has tried to reap.
@@ -38,7 +38,7 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<Tried<
         queue.once(&outside, |queue| queue.reap(reaper != Reaper::Poll, &mut ended));
         Ok(())
     });
-    ended.iter().filter_map(|ended| ended.result.as_ref().err()).for_each(log::source_failed);
+    ended.iter().filter_map(|ended| ended.result.as_ref().err()).for_each(report_failure);
     let size = match source {
         Some(source) if !ended.is_empty() => source.once(&outside, |source| guarded(|| Ok(source.size()))),
         _ => Ok(0),

@@ -17,6 +17,7 @@
 //! that call every answer is an error, so no reply can mix two versions.
 
 mod defaults;
+mod failure;
 mod file;
 mod mem;
 mod name;
@@ -37,6 +38,7 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 
 pub use defaults::{Defaults, LINUX_READAHEAD_BYTES};
+pub(crate) use failure::report_failure;
 pub use file::FileSource;
 pub use mem::Mem;
 pub use name::{SourceName, redacted_message};

@@ -24,9 +24,8 @@ use super::handles::{Counted, Handle, Handles, Names};
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
 use crate::front::observe::{Observer, Passed, RequestKind};
-use crate::log;
-use crate::source::SourceError;
 use crate::source::tree::{Entry, Kind, Meta, Tree};
+use crate::source::{SourceError, report_failure};
 use crate::{Engine, ReadError, Reader};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -452,7 +451,7 @@ impl View {
     fn refuse_source(&self, error: &SourceError) -> Refusal {
         let errno = error.errno();
         if errno != Errno::NOENT.raw_os_error() {
-            log::source_failed(error);
+            report_failure(error);
         }
         self.refuse(errno)
     }

@@ -129,9 +129,9 @@ fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
     let view = View::new(Arc::new(Refusing { of: "logged" }), engine, &FuseSettings::default()).expect("a view");
     let look = |name: &str| view.lookup(ROOT, OsStr::new(name)).map(|(number, ..)| number);
     let denied = Errno::ACCESS.raw_os_error();
-    let lines = log::captured(|| assert_eq!(look("missing"), Err(Errno::NOENT.raw_os_error())));
+    let lines = crate::log::captured(|| assert_eq!(look("missing"), Err(Errno::NOENT.raw_os_error())));
     assert_eq!((lines, view.counts().failed), (Vec::new(), 0));
-    let line = |work: &dyn Fn()| log::captured(work).concat();
+    let line = |work: &dyn Fn()| crate::log::captured(work).concat();
     let bad = line(&|| assert_eq!(look("bad"), Err(denied)));
     assert!(bad.starts_with("source failed: logged: look up bad"), "{bad}");
     let (good, link) = (look("good").expect("there"), look("link").expect("there"));

@@ -9,7 +9,7 @@
 //!   take ──► spare list of this size short? ──ring──► prefaulter: allocate, touch, put into the spare list
 //! ```
 
-use crate::chunk::Pool;
+use super::Pool;
 use crate::system;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
