@@ -37,7 +37,9 @@ fn a_series_for_people_for_programs_and_as_a_picture() {
     let (svg_text, json_text) = (svg.to_string_lossy(), json.to_string_lossy());
     let got = foreread(quick(&["--svg", &svg_text, "--json", &json_text]));
     let text = got.is_done();
-    assert!(text.starts_with("interleaved on model:hdd-theory by streams: ") && !text.contains("Advice"), "{text}");
+    assert!(text.contains("\n\ninterleaved on model:hdd-theory by streams: ") && !text.contains("Advice"), "{text}");
+    let verdict = text.lines().next().unwrap_or_default();
+    assert!(verdict.contains("streams") && verdict.contains("fastest"), "{text}");
     assert!(text.contains("\nstreams  ") && text.contains("\n      4  "), "{text}");
     let picture = std::fs::read_to_string(&svg).expect("written");
     assert!(

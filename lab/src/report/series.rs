@@ -4,6 +4,8 @@
 //! the values; the promise of that schema holds here too. Rows stand in the same order in every report.
 //! Never: a figure that is not in one of the reports.
 
+mod verdict;
+
 use super::chart::{self, Chart, Panel, Point};
 use super::number::{self, or_dash};
 use super::row::{Report, Row};
@@ -74,11 +76,13 @@ impl Series {
         serde_json::to_string_pretty(self).expect("a struct of numbers and strings can always be written") + "\n"
     }
 
-    /// The series as text, at most [`width::columns`] wide: a title, a row of times and a row of bytes for each value, a legend,
+    /// The series as text, at most [`width::columns`] wide: a verdict, a title, a row of times and a row of bytes for each value, a legend,
     /// the notes; with `details` how the marks were found. Ends with a newline.
     #[must_use]
     pub fn render(&self, details: bool) -> String {
-        let mut lines = number::wrap(&format!("{}: {}", self.title(), self.how()), width::columns());
+        let mut lines = number::wrap(&self.verdict(), width::columns());
+        lines.push(String::new());
+        lines.extend(number::wrap(&format!("{}: {}", self.title(), self.how()), width::columns()));
         lines.push(String::new());
         lines.extend(self.block(&["s", "ratio", "MB/s"], times));
         lines.extend(self.block(&["read MB", "read ampl."], |_, row| {
@@ -305,6 +309,8 @@ mod tests {
     #[test]
     fn the_whole_text() {
         let want = "\
+rbd-plain is fastest or tied for fastest at all 2 values of cache.
+
 boot-ide on model:rbd by cache: 0.690 ms a read, 62.5 MB/s; 5 runs at each value; page 4K; seed 1
 
 cache              none          linux-6.18           rbd-plain
@@ -344,7 +350,8 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         for line in text.lines() {
             assert!(line.chars().count() <= width::DEFAULT, "{} columns: {line}", line.chars().count());
         }
-        assert_eq!(text.matches("rbd-plain").count(), 2, "{text}");
+        // In the verdict, and above its columns in two blocks.
+        assert_eq!(text.matches("rbd-plain").count(), 3, "{text}");
         assert!(text.lines().filter(|l| l.starts_with("               cache")).count() >= 6, "{text}");
         // What holds everywhere first, then four of the six that do not, then their number.
         assert!(

@@ -1,0 +1,30 @@
+//! What a series comes to, in one sentence before its table: the policy that is fastest, or tied for it, at every value, or
+//! which one is at which.
+//!
+//! Example: `auto is fastest or tied for fastest at all 3 values of streams.`, or `By cache: linux-6.18 at 64M; rbd-plain at 1M
+//! (fastest, or tied for fastest).`
+
+use super::Series;
+
+impl Series {
+    /// The sentence. Readahead that is as good as none is none: `none` is named before a policy that only ties with it.
+    pub(super) fn verdict(&self) -> String {
+        if self.tests() == 0 {
+            return format!("No verdict by {}: one run of each cannot separate a gain from noise.", self.vary.key);
+        }
+        let best = |policy: &str| -> Vec<String> {
+            let at = self.reports.iter().zip(self.vary.labels());
+            at.filter(|(report, _)| report.best.iter().any(|name| name == policy)).map(|(_, label)| label).collect()
+        };
+        let all = self.reports.len();
+        let ranked: Vec<(&String, Vec<String>)> = self.policies.iter().map(|policy| (policy, best(policy))).collect();
+        if let Some((policy, _)) = ranked.iter().find(|(_, at)| at.len() == all) {
+            let values = if all == 1 { "the value".to_string() } else { format!("all {all} values") };
+            return format!("{policy} is fastest or tied for fastest at {values} of {}.", self.vary.key);
+        }
+        let parts =
+            ranked.iter().filter(|(_, at)| !at.is_empty()).map(|(policy, at)| format!("{policy} at {}", at.join(", ")));
+        let parts = parts.collect::<Vec<_>>().join("; ");
+        format!("By {}: {parts} (fastest, or tied for fastest).", self.vary.key)
+    }
+}
