@@ -187,11 +187,16 @@ impl Meter {
 
 /// Nanoseconds that `bytes` take at `rate`; 0 where that is not known.
 fn time_of(bytes: u64, rate: u64) -> u64 {
-    u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))).unwrap_or(u64::MAX) * u64::from(rate > 0)
+    if rate == 0 { 0 } else { billions(bytes, rate) }
 }
 
 fn rate(bytes: u64, ns: u64) -> u64 {
-    u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))).unwrap_or(u64::MAX)
+    billions(bytes, ns)
+}
+
+/// `value` x 10^9 / `divisor`: nanoseconds from a rate, or a rate from nanoseconds.
+fn billions(value: u64, divisor: u64) -> u64 {
+    u64::try_from(u128::from(value) * 1_000_000_000 / u128::from(divisor.max(1))).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

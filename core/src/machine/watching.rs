@@ -82,12 +82,13 @@ impl Machine {
         if let Some(pattern) = question.pattern(self.plan.why, !self.plan.windows.is_empty()) {
             self.count(Some(open), |stats| stats.decisions.count(pattern));
         }
-        let tuning = if self.notes.is_some() { self.tuning() } else { None };
+        let is_noted = self.notes.is_some() && (self.plan.why.is_some() || !self.plan.windows.is_empty());
+        let tuning = if is_noted { self.tuning() } else { None };
         let (windows, why) = (&self.plan.windows, self.plan.why);
         if let Some(decisions) = self.decisions.as_mut().filter(|_| !windows.is_empty()) {
             decisions.push(super::Decision { open, question, at, windows: windows.clone() });
         }
-        if let Some(notes) = self.notes.as_mut().filter(|_| why.is_some() || !windows.is_empty()) {
+        if let Some(notes) = self.notes.as_mut().filter(|_| is_noted) {
             notes.push(Note::Answer { open, read, question, at, why, windows: windows.clone(), tuning });
         }
     }

@@ -76,15 +76,20 @@ impl Readers {
     }
 }
 
+/// The source has been busy for long enough to show its rate.
+fn is_known(source: &SourceView) -> bool {
+    source.busy >= KNOWN_AFTER
+}
+
 /// Rate x latency in bytes, with the prior while the rate is not known.
 pub fn product(source: &SourceView) -> u64 {
-    let rate = if source.busy < KNOWN_AFTER { source.rate.max(PRIOR_RATE) } else { source.rate };
+    let rate = if is_known(source) { source.rate } else { source.rate.max(PRIOR_RATE) };
     bytes(rate, source.latency_ns)
 }
 
-/// The rate, once the source has been busy for long enough to show it; else 0.
+/// The rate once it is known, else 0.
 pub fn known_rate(source: &SourceView) -> u64 {
-    if source.busy < KNOWN_AFTER { 0 } else { source.rate }
+    if is_known(source) { source.rate } else { 0 }
 }
 
 fn bytes(rate: u64, ns: u64) -> u64 {
@@ -187,7 +192,7 @@ impl Effort {
 
 /// Whether one fetch alone gets all that the source delivers.
 fn is_serial(source: &SourceView) -> bool {
-    source.single_rate == 0 || source.busy >= KNOWN_AFTER && source.rate < 2 * source.single_rate
+    source.single_rate == 0 || is_known(source) && source.rate < 2 * source.single_rate
 }
 
 /// With more readers than requests that may be ahead the source is busy whatever is read ahead, and each request costs it the same

@@ -19,7 +19,7 @@
 //!
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
-use super::{Auto, Birth, Class, Holding, Listed, Readers, Walk, distance, gate};
+use super::{Auto, Birth, Class, Holding, Listed, Readers, Walk, ahead, distance, gate};
 use crate::files::NextFile;
 use crate::policy::{Ask, Plan, Why};
 use crate::units::{ByteRange, FileId};
@@ -28,9 +28,6 @@ use crate::units::{ByteRange, FileId};
 const MAX_FILES: usize = 1024;
 /// Of what is ahead the part that is read between two marks.
 const MARKS: usize = 8;
-/// Bytes at stake for each byte of a bet, and the part of what a walk made use of that needs no credit: as for streams (`ahead.rs`).
-const MAX_LEVERAGE: u64 = 16;
-const PROVEN: u64 = 8;
 /// Part of the length of a read that is forgotten at each decision.
 const LEN_FORGOTTEN: u64 = 16;
 /// Requests of at most `SHORT` bytes that may be ahead for each one that may be in flight, whatever their bytes.
@@ -96,8 +93,9 @@ impl Auto {
             let len = if walk.bytes == 0 { len.min(limit.max(first)) } else { len };
             let bytes = walk.bytes + len.next_multiple_of(ask.probe.page_bytes());
             let far = (len + self.survival.ahead(Class::Start, len, gate::ONE / 2)).min(size);
-            let more = if planned { 0 } else { (len * (gate::ONE - chance) / gate::ONE).max(len / MAX_LEVERAGE) };
-            let is_safe = walk.holding.held + len <= walk.used / PROVEN;
+            let more =
+                if planned { 0 } else { (len * (gate::ONE - chance) / gate::ONE).max(len / ahead::MAX_LEVERAGE) };
+            let is_safe = walk.holding.held + len <= walk.used / ahead::PROVEN;
             let is_likely = each >= gate::ONE / 2 && chance >= threshold && (is_safe || bet + more <= free);
             // Small files are many requests and few bytes: those that wait for a slot keep the source busy.
             let requests = walk.files as u64 + (walk.far + far) / SHORT;
