@@ -64,6 +64,12 @@ pub fn by_source(reports: &[Report]) -> Vec<&[Report]> {
     reports.chunk_by(|a, b| a.source == b.source).collect()
 }
 
+/// A workload that a policy does not make faster, and its time as a ratio to none: 1 where no test calls a difference.
+struct NoGain {
+    workload: String,
+    ratio: f64,
+}
+
 /// The tables of one source.
 struct SourceTables<'a> {
     reports: &'a [Report],
@@ -196,22 +202,26 @@ impl<'a> SourceTables<'a> {
         )
     }
 
-    fn gain(&self, choice: &Choice<'_>) -> String {
-        let (mut gains, mut level) = (Vec::new(), Vec::new());
+    /// What a policy gains, a workload each in words, and the workloads that it does not make faster.
+    fn gains(&self, policy: &str) -> (Vec<String>, Vec<NoGain>) {
+        let (mut gains, mut others) = (Vec::new(), Vec::new());
         for report in self.reports {
-            let Some(row) = row_of(report, choice.policy) else { continue };
-            let ratio = change(row);
-            if ratio < 1.0 {
-                gains.push(format!("{} {}", report.workload, faster(ratio, report, row)));
-            } else if ratio == 1.0 {
-                level.push(report.workload.clone());
+            let Some(row) = row_of(report, policy) else { continue };
+            match change(row) {
+                ratio if ratio < 1.0 => gains.push(format!("{} {}", report.workload, faster(ratio, report, row))),
+                ratio => others.push(NoGain { workload: report.workload.clone(), ratio }),
             }
         }
+        (gains, others)
+    }
+
+    fn gain(&self, choice: &Choice<'_>) -> String {
+        let (gains, others) = self.gains(choice.policy);
+        let level: Vec<String> = others.into_iter().filter(|o| o.ratio == 1.0).map(|o| o.workload).collect();
         let level =
             if level.is_empty() { String::new() } else { format!(", and makes no difference for {}", list(level)) };
-        let mut as_good = self.as_good_as(choice);
-        if as_good.iter().any(|policy| policy == "kernel") {
-            as_good.retain(|policy| policy != "kernel");
+        let as_good = self.as_good_as(choice);
+        if self.kernel_does_as_well(choice) {
             return self.kernel_is_enough(choice, as_good);
         }
         let as_good =
@@ -234,14 +244,21 @@ impl<'a> SourceTables<'a> {
 
     /// The kernel's own readahead gains as much as the choice.
     fn kernel_does_as_well(&self, choice: &Choice<'_>) -> bool {
-        choice.score <= -WORTH_SAYING && self.as_good_as(choice).iter().any(|policy| policy == "kernel")
+        let rows = &self.reports[0].rows;
+        let kernel = rows.iter().filter(|row| row.kind == RowKind::Kernel).map(|row| &row.policy);
+        choice.score <= -WORTH_SAYING && kernel.into_iter().any(|kernel| self.ties(choice.policy, kernel))
     }
 
-    /// Policies not significantly different from the choice in any table, the kernel's page cache among them.
+    /// The two rows do not differ significantly in any table.
+    fn ties(&self, one: &str, other: &str) -> bool {
+        self.reports.iter().all(|report| apart(report, one, other) == Some(1.0))
+    }
+
+    /// Policies not significantly different from the choice in any table, other programs' rows among them, but not the kernel's.
     fn as_good_as(&self, choice: &Choice<'_>) -> Vec<String> {
-        let others = self.reports[0].rows.iter().filter(|r| r.kind != RowKind::NoReadahead).map(|r| &r.policy);
-        let others = others.filter(|p| *p != choice.policy);
-        others.filter(|p| self.reports.iter().all(|r| apart(r, choice.policy, p) == Some(1.0))).cloned().collect()
+        let is_named = |row: &&Row| !matches!(row.kind, RowKind::NoReadahead | RowKind::Kernel);
+        let others = self.reports[0].rows.iter().filter(is_named).map(|row| &row.policy);
+        others.filter(|p| *p != choice.policy && self.ties(choice.policy, p)).cloned().collect()
     }
 
     /// The second sentence: where the choice, the other policies or foreread itself disappoint.

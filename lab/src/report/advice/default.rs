@@ -3,7 +3,7 @@
 //! Example: on `model:object-near` the fastest policy reads `sequential` in 0.33 s and `auto` in 0.34 s, and for `random` no
 //! policy gains. `auto` is within 5 % in both tables: the advice is to set nothing.
 
-use super::{AS_GOOD, Choice, SourceTables, as_good, change, faster, list, row_of};
+use super::{AS_GOOD, Choice, SourceTables, as_good, change, list, row_of};
 use crate::report::Row;
 use foreread_core::policy::DEFAULT;
 
@@ -22,14 +22,8 @@ impl<'a> SourceTables<'a> {
 
     /// The advice that follows from it.
     pub(super) fn nothing_to_set(&self) -> String {
-        let rows = self.reports.iter().filter_map(|report| Some((report, row_of(report, DEFAULT)?)));
-        let (mut gains, mut level) = (Vec::new(), Vec::new());
-        for (report, row) in rows {
-            match change(row) {
-                ratio if ratio < 1.0 => gains.push(format!("{} {}", report.workload, faster(ratio, report, row))),
-                _ => level.push(report.workload.clone()),
-            }
-        }
+        let (gains, others) = self.gains(DEFAULT);
+        let level: Vec<String> = others.into_iter().map(|other| other.workload).collect();
         let percent = AS_GOOD * 100.0;
         let gain = match (gains.is_empty(), level.is_empty()) {
             (true, _) => format!("it makes no difference for {}", list(level)),
