@@ -345,8 +345,16 @@ fn what_is_served_writable_is_locked() {
         let out = Command::new("qemu-io").args(["-f", "raw", "-c", "write 0 4k", path]).output().expect("started");
         assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("lock"), "{out:?}");
     }
+    // A child process that has been forked and has not begun its program holds copies of all descriptors.
+    let copies = copies_of(path);
+    assert!(copies.len() >= 2, "one reads, one writes: {}", copies.len());
     drop(served);
     assert_eq!(bind(path, true), Ok(()), "given back");
+    drop(copies);
+    // The threads of a server end with it: none holds the file, and its lock, a moment longer.
+    for time in 0..300 {
+        assert_eq!(bind(path, true), Ok(()), "given back, {time}");
+    }
     // A device: claimed by a mount, or by another exclusive opener.
     let Some(device) = LoopDevice::over(file.path()) else { return };
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
@@ -356,11 +364,36 @@ fn what_is_served_writable_is_locked() {
     assert!(refused.contains("mounted, or another program has claimed it"), "{refused}");
     assert_eq!(bind(device.name(), false), Ok(()));
     drop(other);
-    let reader = Reader::open(device.name(), options()).expect("opened");
-    let served = Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() });
+    // A device is free when its last descriptor is closed, and other tests fork children meanwhile.
+    drop(within_seconds(&claim).expect("given back"));
+    let settings = NbdSettings { writable: true, ..NbdSettings::default() };
+    let reader = || Reader::open(device.name(), options()).expect("opened");
+    let served = within_seconds(&|| Served::try_of(reader(), settings.clone())).expect("given back");
     assert_eq!(claim().expect_err("ours"), rustix::io::Errno::BUSY);
     drop(served);
-    claim().expect("given back");
+    within_seconds(&claim).expect("given back");
+}
+
+/// Copies of every descriptor of this process for this file. Each shares its locks with the original.
+fn copies_of(path: &str) -> Vec<std::os::fd::OwnedFd> {
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+    let us = pidfd_open(getpid(), PidfdFlags::empty()).expect("a process");
+    let entries = std::fs::read_dir("/proc/self/fd").expect("a folder").flatten();
+    let ours = entries.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to.to_str() == Some(path)));
+    let numbers = ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(|number| pidfd_getfd(&us, number, PidfdGetfdFlags::empty()).ok()).collect()
+}
+
+/// Asks again for up to ten seconds.
+fn within_seconds<T, E>(ask: &dyn Fn() -> Result<T, E>) -> Result<T, E> {
+    let since = std::time::Instant::now();
+    loop {
+        let answer = ask();
+        if answer.is_ok() || since.elapsed().as_secs() >= 10 {
+            return answer;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }
 
 #[test]

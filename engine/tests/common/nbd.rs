@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::common::watch;
-use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
+use foreread::front::nbd::{Listen, NbdSettings, NbdStop, ServeError, Server, ServerCounts};
 use foreread::nbd::wire::{self, Request};
 use foreread::source::{Nbd, Source};
 use foreread::{Options, Reader};
@@ -26,11 +26,15 @@ pub struct Served {
 
 impl Served {
     pub fn of(reader: Reader, settings: NbdSettings) -> Served {
+        Served::try_of(reader, settings).expect("a place")
+    }
+
+    pub fn try_of(reader: Reader, settings: NbdSettings) -> Result<Served, ServeError> {
         watch();
         let dir = tempfile::tempdir().expect("a directory");
-        let (server, stop) = Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, settings).expect("a place");
+        let (server, stop) = Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, settings)?;
         let counts = Box::new(server.counter());
-        Served { dir, stop, counts, thread: Some(std::thread::spawn(move || server.run())) }
+        Ok(Served { dir, stop, counts, thread: Some(std::thread::spawn(move || server.run())) })
     }
 
     pub fn new(source: impl Source + 'static) -> Served {

@@ -32,6 +32,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use workers::{Then, Workers};
@@ -186,6 +187,8 @@ struct Shared {
     helpers: Permits,
     /// Bytes of answers that wait for their clients.
     owed: Permits,
+    /// Each thread holds a copy until it has let go of the reader; gone when the server ends.
+    running: Mutex<Option<Sender<()>>>,
 }
 
 /// See the head of this file.
@@ -193,6 +196,8 @@ pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
     wake: UnixStream,
+    /// Disconnected when the last thread has ended.
+    ended: Receiver<()>,
 }
 
 /// Default of [`NbdSettings::max_clients`].
@@ -203,6 +208,8 @@ pub const MAX_HELPERS: u32 = 256;
 pub const MAX_OWED_BYTES: u64 = 64 << 20;
 /// How long a server that was stopped waits for answers that are in flight.
 const DRAIN: Duration = Duration::from_secs(5);
+/// How long the end of a server waits for its threads, which end at once unless a source keeps one.
+const THREADS_END: Duration = Duration::from_secs(1);
 /// Open files of a server beside its clients: the source, listeners, pipes, logs, and room to spare.
 const OTHER_FILES: u64 = 64;
 /// Stack of a thread that serves: it holds no buffer.
@@ -233,9 +240,11 @@ impl Server {
         let workers = Workers::new(most).map_err(|error| short_of_files(&error))?;
         let (helpers, owed) = (Permits::new(u64::from(settings.max_helpers)), Permits::new(settings.max_owed_bytes));
         let (counters, conns) = (Counters::default(), Mutex::default());
-        let shared = Arc::new(Shared { reader, settings, counters, conns, workers, helpers, owed });
+        let (running, ended) = channel();
+        let running = Mutex::new(Some(running));
+        let shared = Arc::new(Shared { reader, settings, counters, conns, workers, helpers, owed, running });
         shared.start().map_err(|error| short_of_threads(&error))?;
-        Ok((Server { shared, listeners, wake }, NbdStop(stop)))
+        Ok((Server { shared, listeners, wake, ended }, NbdStop(stop)))
     }
 
     /// Where it listens, as clients write it: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`.
@@ -346,9 +355,8 @@ impl Shared {
         let conn = Arc::new(Conn::new(Arc::clone(self), number, stream, reader));
         conns.insert(number, Arc::clone(&conn));
         drop(conns);
-        let shared = Arc::clone(self);
         self.counters.greeting.fetch_add(1, Ordering::Relaxed);
-        let greet = move || {
+        let greet = move |shared: &Arc<Shared>| {
             // A panic ends this client alone; its place is given back all the same.
             let stays = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.begin()));
             shared.counters.greeting.fetch_sub(1, Ordering::Relaxed);
@@ -358,7 +366,7 @@ impl Shared {
                 shared.forget(number);
             }
         };
-        if spawn(greet).is_err() {
+        if self.spawn(greet).is_err() {
             self.counters.greeting.fetch_sub(1, Ordering::Relaxed);
             self.forget(number);
             turn_away();
@@ -372,21 +380,30 @@ impl Shared {
     /// Starts the first thread: without one no client would ever be served.
     fn start(self: &Arc<Shared>) -> std::io::Result<()> {
         if self.workers.invite() == Then::Spawn {
-            let shared = Arc::clone(self);
-            spawn(move || shared.work())?;
+            self.spawn(Shared::work)?;
         }
         Ok(())
     }
 
     /// Starts the thread that the workers want, if they want one.
     fn have_done(self: &Arc<Shared>, then: Then) {
-        if then == Then::Spawn {
-            let shared = Arc::clone(self);
-            if spawn(move || shared.work()).is_err() {
-                // Those that there are go on when what they wait for has come.
-                self.workers.lost();
-            }
+        if then == Then::Spawn && self.spawn(Shared::work).is_err() {
+            // Those that there are go on when what they wait for has come.
+            self.workers.lost();
         }
+    }
+
+    /// Starts a thread that the end of the server waits for.
+    fn spawn(self: &Arc<Shared>, work: impl FnOnce(&Arc<Shared>) + Send + 'static) -> std::io::Result<()> {
+        let shared = Arc::clone(self);
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let all = move || {
+            work(&shared);
+            // In this order: the reader is free when the server has ended.
+            drop(shared);
+            drop(running);
+        };
+        system::spawn("foreread-nbd", Some(STACK_BYTES), all).map(drop)
     }
 
     /// The life of a thread that serves.
@@ -428,14 +445,17 @@ impl Shared {
 }
 
 impl Drop for Server {
+    /// Afterwards no thread and no connection holds the reader, unless a source keeps a thread: a file that was served
+    /// writable can be locked again at once.
     fn drop(&mut self) {
         self.shared.each(Conn::hang_up);
         self.shared.workers.end();
+        drop(self.shared.running.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // Nothing is ever sent.
+        let _ = self.ended.recv_timeout(THREADS_END);
+        let conns = std::mem::take(&mut *self.shared.conns.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(conns);
     }
-}
-
-fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    system::spawn("foreread-nbd", Some(STACK_BYTES), work).map(drop)
 }
 
 fn short_of_threads(error: &std::io::Error) -> ServeError {

@@ -43,6 +43,21 @@ impl Writes {
     }
 }
 
+impl Drop for Writes {
+    /// Unlocks the file. Closing it is not enough: a child process that the program has forked and that has not
+    /// begun its program yet holds a copy of the descriptor, and the lock stays as long as one copy does.
+    fn drop(&mut self) {
+        if let (Some(None), Some(file)) = (self.claim.get(), self.file.get()) {
+            let _ = nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file(nix::libc::F_UNLCK)));
+        }
+    }
+}
+
+/// All of a file, whatever its length.
+fn whole_file(kind: nix::libc::c_int) -> nix::libc::flock {
+    nix::libc::flock { l_type: kind as _, l_whence: nix::libc::SEEK_SET as _, l_start: 0, l_len: 0, l_pid: 0 }
+}
+
 impl Core {
     /// Opens the descriptor that writes, once.
     pub(super) fn open_to_write(&self) -> Result<(), SourceError> {
@@ -78,15 +93,7 @@ impl Core {
             let _ = self.writes.claim.set(Some(claim));
             return Ok(());
         }
-        // All of it, whatever its length.
-        let whole = nix::libc::flock {
-            l_type: nix::libc::F_WRLCK as _,
-            l_whence: nix::libc::SEEK_SET as _,
-            l_start: 0,
-            l_len: 0,
-            l_pid: 0,
-        };
-        let locked = nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&whole));
+        let locked = nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file(nix::libc::F_WRLCK)));
         locked.map_err(|errno| self.io("locking", Errno::from_raw_os_error(errno as i32)))?;
         let _ = self.writes.claim.set(None);
         Ok(())
