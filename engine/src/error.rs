@@ -65,6 +65,12 @@ pub enum OpenError {
         /// What all of them may have.
         limit: u64,
     },
+    /// A listed source is another version now.
+    #[error("{place}: changed since it was listed; list it again")]
+    Changed {
+        /// Which.
+        place: String,
+    },
     /// The engine has had an internal error and reads no more.
     #[error("the engine stopped after an internal error; open the source anew and report a bug")]
     Stopped,
@@ -84,6 +90,7 @@ impl OpenError {
             OpenError::TooLarge { .. } => Errno::FBIG.raw_os_error(),
             OpenError::Limit { .. } => Errno::MFILE.raw_os_error(),
             OpenError::Budget { .. } => Errno::NOMEM.raw_os_error(),
+            OpenError::Changed { .. } => source::ESTALE,
             OpenError::Stopped => source::EIO,
         }
     }

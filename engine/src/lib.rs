@@ -29,6 +29,7 @@
 //! | read from tasks of any runtime | [`Reader::read_at_async`]; [`io::ReadCursor`] with the feature `tokio` or `futures` |
 //! | read a list of ranges that is known beforehand | [`Reader::plan`] |
 //! | many files in one cache | [`Engine`] |
+//! | files in a known order, read ahead before they are opened | [`Engine::list`] |
 //! | choose a policy, the size of the cache, limits | [`Options`] |
 //! | bytes from elsewhere | [`source::Source`], and the example `custom_source` |
 //! | a policy of your own | [`policy`], and the example `custom_policy` |
@@ -104,4 +105,4 @@ pub use latency::Latencies;
 pub use options::{Limits, Options, PolicyChoice, Storage};
 pub use plan::ReadPlan;
 pub use readahead::{ByCapacity, Largest, Readahead};
-pub use reader::{Origin, ReadAt, Reader};
+pub use reader::{FilePosition, ListedFile, Listing, Origin, ReadAt, Reader};

@@ -9,6 +9,7 @@
 //! ```
 
 mod flush;
+mod listed;
 mod task;
 mod write;
 
@@ -24,6 +25,7 @@ use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, MAX_OFFSET};
+pub use listed::{FilePosition, ListedFile, Listing};
 use std::ffi::OsString;
 use std::io::IoSliceMut;
 use std::ops::Range;

@@ -440,9 +440,13 @@ mod of_a_bucket {
     use std::time::Instant;
 
     fn mount(server: &BucketServer, attr_ttl: Option<Duration>) -> Here {
+        mount_by(server, attr_ttl, small())
+    }
+
+    fn mount_by(server: &BucketServer, attr_ttl: Option<Duration>, options: Options) -> Here {
         let settings = ObjectSettings { variables: server.variables(), ..ObjectSettings::default() };
         let tree = Arc::new(Prefix::open_with("s3://bucket/", settings).expect("a bucket"));
-        mount_with(tree, &FuseSettings { attr_ttl, ..FuseSettings::default() }, small())
+        mount_with(tree, &FuseSettings { attr_ttl, ..FuseSettings::default() }, options)
     }
 
     /// `count` files in folders of 100, each with its own bytes.
@@ -564,6 +568,59 @@ mod of_a_bucket {
             let bytes = fs::read(here.path("file")).expect("read");
             assert_eq!(testing::check(&bytes, 0, version), Ok(()));
         }
+        here.end();
+    }
+
+    /// A program that lists a folder and reads its files in that order finds them read ahead; each is fetched once.
+    #[test]
+    fn the_files_of_a_folder_are_read_ahead_in_the_order_of_its_listing() {
+        if !can_mount() {
+            return;
+        }
+        let server = BucketServer::start().expect("a port");
+        files(&server, 300);
+        server.link(Link::new(Duration::from_millis(10), 0));
+        for (policy, expected) in [("auto", 250..=300), ("linux-6.18", 0..=0)] {
+            let here = mount_by(&server, Some(Duration::from_secs(60)), small().policy(policy));
+            let before = server.requests();
+            assert_eq!(run(&here, "grep", &["-r", "-c", ""]).lines().count(), 300);
+            let (now, stats) = (server.requests(), here.engine.stats());
+            let ahead = stats.hits + stats.late_hits;
+            assert!(expected.contains(&ahead), "{policy}: {ahead} of {} read ahead", stats.demand_reads);
+            // A file that its reader takes just before its turn may be asked for twice.
+            assert!(now.gets - before.gets <= 303 && now.heads == before.heads, "{policy}: {now:?} after {before:?}");
+            here.end();
+        }
+    }
+
+    /// A file that is put anew when it has been read ahead: its reader gets one version whole, the listed one or the new one.
+    #[test]
+    fn a_file_that_changed_after_it_was_read_ahead_is_one_version() {
+        if !can_mount() {
+            return;
+        }
+        let server = BucketServer::start().expect("a port");
+        let name = |n: u16| format!("file{n:03}");
+        (0..100).for_each(|n| server.put(&name(n), testing::pattern(0, 20_000, n)));
+        let here = mount_by(&server, Some(Duration::from_secs(60)), small().policy("auto"));
+        assert_eq!(fs::read_dir(here.dir.path()).expect("listed").count(), 100);
+        let (mut listed, mut new, mut refused) = (0, 0, 0);
+        for n in 0..100 {
+            if n == 20 {
+                (20..100).for_each(|n| server.put(&name(n), testing::pattern(0, 20_000, n + 1000)));
+            }
+            let read = fs::read(here.path(&name(n))).or_else(|error| {
+                assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error()), "{n}");
+                refused += 1;
+                fs::read(here.path(&name(n)))
+            });
+            let bytes = read.expect("read");
+            let version = if testing::check(&bytes, 0, n).is_ok() { &mut listed } else { &mut new };
+            *version += 1;
+            let is_new = testing::check(&bytes, 0, n + 1000).is_ok();
+            assert!(bytes.len() == 20_000 && (testing::check(&bytes, 0, n).is_ok() || is_new), "{n}: two versions");
+        }
+        assert!(listed > 20 && new > 0 && refused == new, "{listed} as listed, {new} new, {refused} refused");
         here.end();
     }
 }

@@ -24,6 +24,7 @@ mod nbd;
 mod nbd_turns;
 #[cfg(feature = "object")]
 mod object;
+mod order;
 #[cfg(feature = "rbd")]
 mod rbd;
 #[cfg(feature = "nbd")]

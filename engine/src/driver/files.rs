@@ -1,7 +1,8 @@
 //! The files that are open and their readers: which source, how large, which version.
 //!
-//! A file has a number from its first reader to its last; then the number is used again. Its version number is new each
-//! time the source changes, over all files, so that a late answer of an old version is recognised.
+//! A file has a number from its first reader to its last; then the number is used again. A file of a listing has one before its
+//! first reader, as long as it is listed. Its version number is new each time the source changes, over all files, so that a late
+//! answer of an old version is recognised.
 //!
 //! Example: file 0 is opened at version 1 and read by two readers. Its source changes: [`Files::change`] makes it version 2
 //! of size 0. The thread that noticed asks the source what it holds now, and [`Files::accept`] sets the size.
@@ -21,6 +22,14 @@ pub struct OpenFile {
     pub open: OpenId,
 }
 
+/// A file, told apart from later ones with the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileKey {
+    file: FileId,
+    /// Its first version.
+    first_version: u64,
+}
+
 /// What is known of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
@@ -36,8 +45,10 @@ struct File {
     streams: bool,
     known: Known,
     accepting: Accepting,
-    /// Open descriptions. The last one takes the file with it.
+    first_version: u64,
+    /// Open descriptions. The last one takes the file with it, unless it is listed.
     opens: u32,
+    is_listed: bool,
 }
 
 /// Whether a file's source has said what it holds since it changed. Until then nothing is read: the size is not known.
@@ -56,9 +67,9 @@ enum Accepting {
 pub enum Opened {
     /// The new reader, and the size of the file.
     Yes { open: OpenId, size: u64 },
-    /// There are too many; the file has other readers.
+    /// There are too many; the file has other readers or is listed.
     No,
-    /// There are too many, and the file has no reader: it is to be forgotten.
+    /// There are too many, and the file has no reader and is not listed: it is to be forgotten.
     NoReader,
 }
 
@@ -72,7 +83,7 @@ pub struct NewVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     pub file: FileId,
-    /// It was the last one of its file.
+    /// It was the last one of its file, which is not listed: the file is to be forgotten.
     pub last: bool,
 }
 
@@ -94,7 +105,7 @@ impl Files {
 
     /// Files that have a reader.
     pub fn len(&self) -> usize {
-        self.files.len() - self.free_files.len()
+        self.files.iter().flatten().filter(|file| file.opens > 0).count()
     }
 
     /// Open descriptions.
@@ -117,6 +128,21 @@ impl Files {
     /// One more owner of its source.
     pub fn source(&self, file: FileId) -> Option<Remote<dyn Source>> {
         self.get(file).map(|file| file.source.share())
+    }
+
+    /// Distinguishes the file from later ones with its number.
+    pub fn key(&self, file: FileId) -> Option<FileKey> {
+        self.get(file).map(|entry| FileKey { file, first_version: entry.first_version })
+    }
+
+    /// The number of a file that is still there.
+    pub fn number(&self, key: FileKey) -> Option<FileId> {
+        self.key(key.file).filter(|now| *now == key).map(|now| now.file)
+    }
+
+    /// The same, if it is still in its first version, too.
+    pub fn unchanged(&self, key: FileKey) -> Option<FileId> {
+        self.number(key).filter(|file| self.known(*file).version == key.first_version)
     }
 
     /// Its bytes come one after the other.
@@ -144,8 +170,10 @@ impl Files {
     pub fn add(&mut self, source: Remote<dyn Source>, size: u64, streams: bool, limit: u32) -> Option<FileId> {
         let number = take_number(&mut self.files, &mut self.free_files, limit)?;
         self.versions += 1;
-        let known = Known { size, version: self.versions };
-        self.files[number as usize] = Some(File { source, streams, known, accepting: Accepting::No, opens: 0 });
+        let (first_version, known) = (self.versions, Known { size, version: self.versions });
+        let accepting = Accepting::No;
+        let file = File { source, streams, known, accepting, first_version, opens: 0, is_listed: false };
+        self.files[number as usize] = Some(file);
         Some(FileId(number))
     }
 
@@ -153,7 +181,7 @@ impl Files {
     pub fn open(&mut self, file: FileId, limit: u32) -> Opened {
         let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return Opened::No };
         let Some(open) = take_number(&mut self.opens, &mut self.free_opens, limit) else {
-            return if entry.opens == 0 { Opened::NoReader } else { Opened::No };
+            return if entry.opens == 0 && !entry.is_listed { Opened::NoReader } else { Opened::No };
         };
         entry.opens += 1;
         self.opens[open as usize] = Some(file);
@@ -166,7 +194,22 @@ impl Files {
         self.free_opens.push(open.0);
         let entry = self.get_mut(file)?;
         entry.opens -= 1;
-        Some(Closed { file, last: entry.opens == 0 })
+        Some(Closed { file, last: entry.opens == 0 && !entry.is_listed })
+    }
+
+    /// The file stays from now on, with or without a reader.
+    pub fn list(&mut self, file: FileId) {
+        if let Some(entry) = self.get_mut(file) {
+            entry.is_listed = true;
+        }
+    }
+
+    /// It stays as long as it has a reader. The file, if it has none and is to be forgotten.
+    pub fn unlist(&mut self, key: FileKey) -> Option<FileId> {
+        let file = self.number(key)?;
+        let entry = self.get_mut(file)?;
+        entry.is_listed = false;
+        (entry.opens == 0).then_some(file)
     }
 
     /// Gives a file's number back. With it: its source, to be dropped without the lock.

@@ -85,7 +85,7 @@ use std::task::Poll;
 use std::time::Instant;
 use threads::Threads;
 
-pub use files::{Known, OpenFile};
+pub use files::{FileKey, Known, OpenFile};
 pub use panics::guarded;
 pub use read_buf::ReadBuf;
 pub use report::{Gauges, StreamView};
@@ -134,27 +134,72 @@ impl Driver {
     /// A new file and its first reader; nothing when there are too many. The last reader takes the file with it.
     /// It is read by its queue where it has one and `io` does not forbid it.
     pub fn add(&self, source: Arc<dyn Source>, io: Io) -> Result<Option<NewReader>, Fault> {
-        let (size, streams) = (source.size(), source.streaming().is_some());
-        self.shared.pool.align_to(source.alignment().memory as usize);
-        // A queue needs buffers that its source takes as they are.
-        let fits = self.shared.page.bytes().is_multiple_of(u64::from(source.alignment().offset));
-        let queue = if io == Io::Queue && fits { guarded(|| Ok(source.queue())).ok().flatten() } else { None };
-        let queue = queue.map(|queue| NewQueue { depth: queue.depth(), queue: Remote::new(queue) });
-        let new = NewFile { source: Remote::new(source), size, streams, queue };
+        let new = self.new_file(source, io);
         let mut state = self.enter().lock()?;
         let file = state.add_file(new);
         state.unlock();
         file.map_or(Ok(None), |file| self.open(file))
     }
 
-    /// One more reader of the file; nothing when there are too many.
-    pub fn open(&self, file: FileId) -> Result<Option<NewReader>, Fault> {
+    /// A file that a listing has behind `after` and that has no reader yet; nothing when there are too many.
+    pub fn list(
+        &self,
+        source: Arc<dyn Source>,
+        io: Io,
+        after: Option<FileKey>,
+        planned: bool,
+    ) -> Result<Option<FileKey>, Fault> {
+        let new = self.new_file(source, io);
         let now = self.shared.now();
         let mut state = self.enter().lock()?;
-        let open = state.open(now, file);
-        let version = state.files.known(file).version;
+        let key = state.list(now, new, after, planned);
         state.unlock();
-        Ok(open.map(|open| NewReader { at: OpenFile { file, open }, version }))
+        Ok(key)
+    }
+
+    /// No listing has the file any more.
+    pub fn unlist(&self, key: FileKey) {
+        let now = self.shared.now();
+        if let Ok(mut state) = self.enter().lock() {
+            state.unlist(now, key);
+            state.unlock();
+        }
+    }
+
+    /// Distinguishes the file from later ones with its number.
+    pub fn key(&self, file: FileId) -> Option<FileKey> {
+        self.enter().lock().ok().and_then(|state| state.files.key(file))
+    }
+
+    fn new_file(&self, source: Arc<dyn Source>, io: Io) -> NewFile {
+        let (size, streams) = (source.size(), source.streaming().is_some());
+        self.shared.pool.align_to(source.alignment().memory as usize);
+        // A queue needs buffers that its source takes as they are.
+        let fits = self.shared.page.bytes().is_multiple_of(u64::from(source.alignment().offset));
+        let queue = if io == Io::Queue && fits { guarded(|| Ok(source.queue())).ok().flatten() } else { None };
+        let queue = queue.map(|queue| NewQueue { depth: queue.depth(), queue: Remote::new(queue) });
+        NewFile { source: Remote::new(source), size, streams, queue }
+    }
+
+    /// One more reader of the file; nothing when there are too many.
+    pub fn open(&self, file: FileId) -> Result<Option<NewReader>, Fault> {
+        self.open_with(|_| Some(file))
+    }
+
+    /// The first reader of a listed file; nothing when it has changed since, or there are too many.
+    pub fn open_listed(&self, key: FileKey) -> Result<Option<NewReader>, Fault> {
+        self.open_with(|state| state.files.unchanged(key))
+    }
+
+    fn open_with(&self, file: impl FnOnce(&State) -> Option<FileId>) -> Result<Option<NewReader>, Fault> {
+        let now = self.shared.now();
+        let mut state = self.enter().lock()?;
+        let new = file(&state).and_then(|file| {
+            let open = state.open(now, file)?;
+            Some(NewReader { at: OpenFile { file, open }, version: state.files.known(file).version })
+        });
+        state.unlock();
+        Ok(new)
     }
 
     pub fn close(&self, open: OpenId) {

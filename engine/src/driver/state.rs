@@ -13,7 +13,7 @@
 //! piece is in the slot of the read when `feed` returns.
 
 use super::bytes;
-use super::files::{Files, Opened};
+use super::files::{FileKey, Files, Opened};
 use super::jobs::{Job, Jobs, Part, Transferred};
 use super::lock::Remote;
 use super::notifications::Notifications;
@@ -103,6 +103,23 @@ impl State {
             self.queues.add(file, queue, self.files.known(file).version);
         }
         Some(file)
+    }
+
+    /// A new file without a reader, which a listing has behind `after`; nothing when there are too many. It stays until it is
+    /// not listed any more and its last reader is closed.
+    pub fn list(&mut self, now: Nanos, new: NewFile, after: Option<FileKey>, planned: bool) -> Option<FileKey> {
+        let (size, after) = (new.size, after.and_then(|after| self.files.number(after)));
+        let file = self.add_file(new)?;
+        self.files.list(file);
+        self.feed(now, Event::List { file, size, after, planned });
+        self.files.key(file)
+    }
+
+    /// No listing has the file any more.
+    pub fn unlist(&mut self, now: Nanos, key: FileKey) {
+        if let Some(file) = self.files.unlist(key) {
+            self.forget(now, file);
+        }
     }
 
     /// A new reader, or nothing when there are too many.

@@ -9,9 +9,11 @@
 //!                       └─ no ──► the next number; the old one stays for its open handles
 //!   forget ──► counted down to zero ──► gone, with the reader that was kept for it
 //! ```
+//!
+//! A number also knows the one behind it in the listing of its folder, and may be listed in the engine (`view/order.rs`).
 
-use crate::Reader;
 use crate::source::tree::{Kind, Meta};
+use crate::{ListedFile, Reader};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +34,24 @@ pub struct Node {
     opens: u32,
     /// The file in the engine: its pages stay while this is here.
     pub base: Option<Arc<Reader>>,
+    /// The same before it is opened for the first time.
+    pub listed: Option<Arc<ListedFile>>,
+    /// The file behind it in the listing of its folder.
+    pub next: Option<u64>,
+}
+
+impl Node {
+    fn new(path: Arc<Path>, meta: Meta, seen: Option<Instant>) -> Node {
+        Node { path, meta, seen, told: 1, opens: 0, base: None, listed: None, next: None }
+    }
+}
+
+/// What is not kept any more, to be dropped without the lock.
+#[derive(Default)]
+#[must_use]
+pub struct Unused {
+    _base: Option<Arc<Reader>>,
+    _listed: Option<Arc<ListedFile>>,
 }
 
 /// See the head of this file.
@@ -44,13 +64,15 @@ pub struct Nodes {
     /// Closed files whose pages are kept, oldest first.
     idle: VecDeque<u64>,
     most_idle: usize,
+    /// Numbers that are listed in the engine, oldest first; some of them were opened since.
+    listed: VecDeque<u64>,
 }
 
 impl Nodes {
     /// At most `most` numbers at once, and the pages of at most `most_idle` closed files.
     pub fn new(root: Meta, most: usize, most_idle: usize) -> Nodes {
         let path: Arc<Path> = Arc::from(PathBuf::new());
-        let node = Node { path: Arc::clone(&path), meta: root, seen: None, told: 1, opens: 0, base: None };
+        let node = Node::new(Arc::clone(&path), root, None);
         Nodes {
             by_number: HashMap::from([(ROOT, node)]),
             newest: HashMap::from([(path, ROOT)]),
@@ -58,6 +80,7 @@ impl Nodes {
             most,
             idle: VecDeque::new(),
             most_idle,
+            listed: VecDeque::new(),
         }
     }
 
@@ -70,6 +93,11 @@ impl Nodes {
     }
 
     /// The newest number of a path.
+    pub fn number(&self, path: &Path) -> Option<u64> {
+        self.newest.get(path).copied()
+    }
+
+    /// What is known of it.
     pub fn at(&self, path: &Path) -> Option<&Node> {
         self.by_number.get(self.newest.get(path)?)
     }
@@ -104,7 +132,7 @@ impl Nodes {
             }
             // The old version cannot be opened any more.
             if node.opens == 0 {
-                node.base = None;
+                (node.base, node.listed) = (None, None);
             }
         }
         if self.by_number.len() >= self.most {
@@ -113,32 +141,63 @@ impl Nodes {
         let (number, path) = (self.next, Arc::<Path>::from(path));
         self.next += 1;
         self.newest.insert(Arc::clone(&path), number);
-        self.by_number.insert(number, Node { path, meta, seen: Some(seen), told: 1, opens: 0, base: None });
+        self.by_number.insert(number, Node::new(path, meta, Some(seen)));
         Some(number)
     }
 
     /// The kernel has forgotten what it was told `times` times. Returns what has to be dropped.
-    #[must_use]
-    pub fn forget(&mut self, number: u64, times: u64) -> Option<Arc<Reader>> {
-        let node = self.by_number.get_mut(&number)?;
+    pub fn forget(&mut self, number: u64, times: u64) -> Unused {
+        let Some(node) = self.by_number.get_mut(&number) else { return Unused::default() };
         node.told = node.told.saturating_sub(times);
         if node.told > 0 || node.opens > 0 || number == ROOT {
-            return None;
+            return Unused::default();
         }
-        let node = self.by_number.remove(&number)?;
+        let Some(node) = self.by_number.remove(&number) else { return Unused::default() };
         if self.newest.get(&node.path) == Some(&number) {
             self.newest.remove(&node.path);
         }
         self.idle.retain(|&n| n != number);
-        node.base
+        Unused { _base: node.base, _listed: node.listed }
     }
 
-    /// A handle is made on `base`, or on the one that another thread has put there meanwhile.
-    pub fn opened(&mut self, number: u64, base: &Arc<Reader>) -> Option<Arc<Reader>> {
+    // ---- the order of a listing ----
+
+    /// In the listing of a folder `number` is the file behind `before`.
+    pub fn follow(&mut self, before: u64, number: u64) {
+        if let Some(node) = self.by_number.get_mut(&before) {
+            node.next = Some(number);
+        }
+    }
+
+    /// The file behind a number, if it is not gone.
+    pub fn next(&self, number: u64) -> Option<(u64, &Node)> {
+        let next = self.get(number)?.next?;
+        Some((next, self.get(next)?))
+    }
+
+    /// The engine knows the file of a number, which was not opened yet. Returns what has to be dropped: the oldest one, if more than
+    /// `most` are listed; the new one, if the file has been opened or has gone meanwhile.
+    pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> Unused {
+        match self.by_number.get_mut(&number) {
+            Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
+            _ => return Unused { _base: None, _listed: Some(file) },
+        }
+        self.listed.push_back(number);
+        let oldest = if self.listed.len() > most { self.listed.pop_front() } else { None };
+        let oldest = oldest.and_then(|oldest| self.by_number.get_mut(&oldest));
+        Unused { _base: None, _listed: oldest.and_then(|node| node.listed.take()) }
+    }
+
+    // ---- open files ----
+
+    /// A handle is made on `base`, or on the one that another thread has put there meanwhile. The file is listed no more: with the
+    /// reader returns what has to be dropped.
+    pub fn opened(&mut self, number: u64, base: &Arc<Reader>) -> Option<(Arc<Reader>, Unused)> {
         let node = self.by_number.get_mut(&number)?;
         node.opens += 1;
         self.idle.retain(|&n| n != number);
-        Some(Arc::clone(node.base.get_or_insert_with(|| Arc::clone(base))))
+        let unused = Unused { _base: None, _listed: node.listed.take() };
+        Some((Arc::clone(node.base.get_or_insert_with(|| Arc::clone(base))), unused))
     }
 
     /// A handle is gone. Returns what has to be dropped: the file that has been idle for longest, if there are too many.
@@ -169,11 +228,11 @@ impl Nodes {
     }
 
     /// What was opened is not the version of this number any more.
-    #[must_use]
-    pub fn outdated(&mut self, number: u64) -> Option<Arc<Reader>> {
-        let node = self.by_number.get_mut(&number)?;
+    pub fn outdated(&mut self, number: u64) -> Unused {
+        let Some(node) = self.by_number.get_mut(&number) else { return Unused::default() };
         node.seen = None;
-        if node.opens == 0 { node.base.take() } else { None }
+        let base = if node.opens == 0 { node.base.take() } else { None };
+        Unused { _base: base, _listed: node.listed.take() }
     }
 }
 
@@ -217,7 +276,7 @@ mod tests {
         let mut enter = |name: &str| nodes.enter(name.into(), meta(Kind::File, 1), Instant::now());
         let (first, second, third) = (enter("a"), enter("b"), enter("c"));
         assert!(first.is_some() && second.is_some() && third.is_none() && enter("a") == first);
-        assert!(nodes.forget(second.expect("a number"), 1).is_none(), "it was not open");
+        let _ = nodes.forget(second.expect("a number"), 1);
         assert!(nodes.enter("c".into(), meta(Kind::File, 1), Instant::now()).is_some(), "one that was given back");
     }
 
@@ -228,10 +287,13 @@ mod tests {
         let a = told(&mut nodes, "a").expect("room");
         told(&mut nodes, "a");
         assert!(told(&mut nodes, "b").is_some() && told(&mut nodes, "c").is_none(), "three numbers, with the root");
-        assert!(nodes.forget(a, 1).is_none() && nodes.get(a).is_some());
-        assert!(nodes.forget(a, 1).is_none() && nodes.get(a).is_none());
+        let _ = nodes.forget(a, 1);
+        assert!(nodes.get(a).is_some());
+        let _ = nodes.forget(a, 1);
+        assert!(nodes.get(a).is_none());
         assert!(told(&mut nodes, "c").is_some_and(|c| c > a), "numbers are not used again");
-        assert!(nodes.forget(ROOT, 9).is_none() && nodes.get(ROOT).is_some());
+        let _ = nodes.forget(ROOT, 9);
+        assert!(nodes.get(ROOT).is_some());
     }
 
     #[test]
@@ -240,7 +302,7 @@ mod tests {
         let mut numbers = Vec::new();
         for n in 0..4 {
             let number = nodes.enter(PathBuf::from(n.to_string()), meta(Kind::File, 1), Instant::now()).expect("room");
-            nodes.opened(number, &reader()).expect("known");
+            drop(nodes.opened(number, &reader()).expect("known"));
             numbers.push(number);
         }
         let kept = |nodes: &Nodes| numbers.iter().filter(|&&n| nodes.get(n).is_some_and(|n| n.base.is_some())).count();

@@ -16,17 +16,19 @@
 //!                                     └─ no: ESTALE, and the kernel looks the name up again
 //! ```
 
+mod folders;
+mod order;
 #[cfg(test)]
 mod tests;
 
 use super::FuseSettings;
-use super::handles::{Counted, Handle, Handles, Names};
+use super::handles::{Handle, Handles};
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
 use crate::front::observe::{Observer, Passed, RequestKind};
-use crate::source::tree::{Entry, Kind, Meta, Tree};
+use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, report_failure};
-use crate::{Engine, ReadError, Reader};
+use crate::{Engine, ListedFile, ReadError, Reader};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -63,17 +65,6 @@ pub struct MountCounts {
     pub failed: u64,
     /// Bytes of data sent.
     pub bytes: u64,
-}
-
-/// A name of a folder with its number, for the kernel to know without a look-up.
-pub struct Known<'a> {
-    /// The place behind it.
-    pub place: u64,
-    pub name: &'a OsStr,
-    pub number: u64,
-    pub meta: &'a Meta,
-    /// How long it may be believed.
-    pub ttl: Duration,
 }
 
 /// See the head of this file.
@@ -196,10 +187,10 @@ impl View {
 
     /// A handle on a file, in the version of its number.
     pub fn open(&self, number: u64) -> Result<u64, Refusal> {
-        let (path, known, seen, kept) = {
+        let (path, known, seen, kept, ahead) = {
             let nodes = self.nodes();
             let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
-            (Arc::clone(&node.path), node.meta.clone(), node.seen, node.base.clone())
+            (Arc::clone(&node.path), node.meta.clone(), node.seen, node.base.clone(), node.listed.clone())
         };
         if known.kind != Kind::File {
             return Err(Errno::ISDIR.raw_os_error());
@@ -209,14 +200,16 @@ impl View {
         let (base, meta) = match kept {
             Some(base) if believed => (base, known.clone()),
             Some(base) => (base, self.tree.look(&path).map_err(|e| self.refuse_source(&e))?),
-            None => self.open_source(&path, listed)?,
+            None => self.open_source(&path, listed, ahead.filter(|_| believed))?,
         };
         if meta.version != known.version {
             let gone = self.nodes().outdated(number);
             drop((gone, base));
             return Err(Errno::STALE.raw_os_error());
         }
-        let used = self.nodes().opened(number, &base).ok_or(Errno::STALE.raw_os_error())?;
+        let (used, unlisted) = self.nodes().opened(number, &base).ok_or(Errno::STALE.raw_os_error())?;
+        drop(unlisted);
+        self.list_behind(number, &used);
         let handle = used.try_clone().map_err(|e| e.errno()).and_then(|reader| {
             self.opened.fetch_add(1, Ordering::Relaxed);
             self.hand_out(|handles, fh| {
@@ -233,8 +226,17 @@ impl View {
         })
     }
 
-    /// Opens a file; one that was just listed, in that version.
-    fn open_source(&self, path: &Path, listed: Option<&Meta>) -> Result<(Arc<Reader>, Meta), Refusal> {
+    /// Opens a file; one that was just listed, in that version, and with what was read ahead of it.
+    fn open_source(
+        &self,
+        path: &Path,
+        listed: Option<&Meta>,
+        ahead: Option<Arc<ListedFile>>,
+    ) -> Result<(Arc<Reader>, Meta), Refusal> {
+        let ahead = listed.zip(ahead).and_then(|(meta, file)| Some((file.open().ok()?, meta)));
+        if let Some((reader, meta)) = ahead {
+            return Ok((Arc::new(reader.pin_version()), meta.clone()));
+        }
         let too_many = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
         let open = || listed.map_or_else(|| self.tree.open(path), |meta| self.tree.open_listed(path, meta));
         let (source, meta) = match open() {
@@ -297,111 +299,6 @@ impl View {
     fn failed_read(&self, number: u64, errno: i32, send: impl FnOnce(Result<&[u8], Refusal>)) {
         self.nodes().doubt(number);
         send(Err(self.refuse(errno)));
-    }
-
-    // ---- folders ----
-
-    pub fn open_folder(&self, number: u64) -> Result<u64, Refusal> {
-        self.path_of(number)?;
-        let opened = self.hand_out(|handles, fh| drop(handles.folders.insert(fh, (number, None))));
-        opened.map_err(|errno| self.refuse(errno))
-    }
-
-    /// Calls `each` with the names from place `from` on, with the place after each, until it says that there is no more
-    /// room. From place 0 the folder is listed anew.
-    pub fn list(&self, fh: u64, from: u64, mut each: impl FnMut(u64, Kind, &OsStr) -> bool) -> Result<(), Refusal> {
-        let known = self.handles().folders.get(&fh).cloned();
-        let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
-        let names = match names {
-            Some(names) if from > 0 => names,
-            _ => self.list_anew(fh, number)?,
-        };
-        for (place, entry) in names.0.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
-            if !each(place as u64 + 1, entry.kind, &entry.name) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// The same with what is known of each name, which is counted as told to the kernel unless `each` says that there is no
-    /// room for it. `.` and `..` have the number of the folder: the kernel knows theirs.
-    pub fn list_known(&self, fh: u64, from: u64, mut each: impl FnMut(Known<'_>) -> bool) -> Result<(), Refusal> {
-        let known = self.handles().folders.get(&fh).cloned();
-        let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
-        let names = match names {
-            Some(names) if from > 0 => names,
-            _ => self.list_anew(fh, number)?,
-        };
-        let folder = self.path_of(number)?;
-        let (entries, seen) = (&names.0, names.1);
-        let mut given = false;
-        for (place, entry) in entries.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
-            let (place, name) = (place as u64 + 1, entry.name.as_os_str());
-            let dots = name == "." || name == "..";
-            let path = folder.join(name);
-            let meta = match &entry.meta {
-                Some(meta) => meta.clone(),
-                None if dots => {
-                    self.nodes().get(number).map(|node| node.meta.clone()).ok_or(Errno::STALE.raw_os_error())?
-                }
-                None => match self.tree.look(&path) {
-                    Ok(meta) => meta,
-                    // It is gone since.
-                    Err(error) if error.errno() == Errno::NOENT.raw_os_error() => continue,
-                    // The kernel keeps the names that it has; asked again it gets the error.
-                    Err(_) if given => break,
-                    Err(error) => return Err(self.refuse_source(&error)),
-                },
-            };
-            let entered = if dots { Some(number) } else { self.nodes().enter(path, meta.clone(), seen) };
-            let number = entered.ok_or_else(|| self.refuse(Errno::NFILE.raw_os_error()))?;
-            if !each(Known { place, name, number, meta: &meta, ttl: self.left(seen) }) {
-                if !dots {
-                    self.forget(number, 1);
-                }
-                break;
-            }
-            given = true;
-        }
-        Ok(())
-    }
-
-    fn list_anew(&self, fh: u64, number: u64) -> Result<Names, Refusal> {
-        let path = self.path_of(number)?;
-        let mut names = vec![Entry::new(".", Kind::Folder), Entry::new("..", Kind::Folder)];
-        // Counted before they are kept: a hundred listings at once are within the limit together, not each.
-        let mut counted = Counted::new(&self.handles);
-        let mut whole = counted.room_for(names.len());
-        let asked = Instant::now();
-        let listed = self.tree.list(&path, &mut |entry| {
-            whole = whole && counted.room_for(names.len() + 1);
-            if whole {
-                names.push(entry);
-            }
-            whole
-        });
-        listed.map_err(|e| self.refuse_source(&e))?;
-        if !whole {
-            // Part of a folder that looks like all of it would be a lie.
-            return Err(self.refuse(Errno::OVERFLOW.raw_os_error()));
-        }
-        let count = names.len();
-        let names: Names = Arc::new((names, asked));
-        let mut handles = self.handles();
-        if let Some((_, place)) = handles.folders.get_mut(&fh) {
-            let before = place.replace(Arc::clone(&names)).map_or(0, |old| old.0.len());
-            handles.names = handles.names + count - before;
-        }
-        drop(handles);
-        Ok(names)
-    }
-
-    pub fn release_folder(&self, fh: u64) {
-        let mut handles = self.handles();
-        if let Some((_, Some(names))) = handles.folders.remove(&fh) {
-            handles.names -= names.0.len();
-        }
     }
 
     // ---- for reports ----

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Options;
 use crate::front::fuse::handles::{MAX_NAMES, NAMES_AT_ONCE};
+use crate::source::tree::Entry;
 use crate::source::{Defaults, Source};
 use std::sync::Barrier;
 
