@@ -1,6 +1,6 @@
 """An S3 server behind a link of a chosen round trip and bandwidth, for the measurements in this folder.
 
-versitygw serves a folder of SCRATCH (default: this folder); engine/examples/slow_link.rs runs in front of it. `env` makes
+versitygw serves a folder of SCRATCH (default: /var/tmp); engine/examples/slow_link.rs runs in front of it. `env` makes
 foreread, rclone and s3fs go through the link; `direct` goes past it, to fill buckets. `requests()` counts what reached
 the server, from its access log.
 """
@@ -40,7 +40,7 @@ class Gateway:
         self.round_trip, self.bandwidth = round_trip_ms, megabytes_per_second
 
     def __enter__(self):
-        self.work = tempfile.mkdtemp(dir=os.environ.get("SCRATCH", HERE))
+        self.work = tempfile.mkdtemp(dir=os.environ.get("SCRATCH", "/var/tmp"))
         self.log = os.path.join(self.work, "requests")
         port = free_port()
         self.direct = dict(
@@ -98,7 +98,12 @@ class Mount:
         return self.dir
 
     def __exit__(self, *_):
-        subprocess.run(["fusermount3", "-u", self.dir] if shutil.which("fusermount3") else ["umount", self.dir], check=False)
+        command = ["fusermount3", "-u"] if shutil.which("fusermount3") else ["umount"]
+        # The kernel may still be busy with the last file that was closed.
+        for _ in range(50):
+            if subprocess.run([*command, self.dir], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                break
+            time.sleep(0.1)
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:

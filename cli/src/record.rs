@@ -183,9 +183,12 @@ impl Told {
         if let Some(event_ns) = event_ns {
             let cost = self.events as f64 * event_ns / 1e9;
             let share = cost / seconds * 100.0;
-            text.push_str(&format!("they took {:.1} ms at {event_ns:.0} ns each ({share:.1} %), ", cost * 1e3));
+            text.push_str(&format!(
+                "tracing them took {:.1} ms ({event_ns:.0} ns each, {share:.1} % of the time), ",
+                cost * 1e3
+            ));
         }
-        text.push_str(&format!("and saving them took {:.1} ms\n", drain_cpu_seconds * 1e3));
+        text.push_str(&format!("saving them {:.1} ms\n", drain_cpu_seconds * 1e3));
         text
     }
 

@@ -8,7 +8,7 @@ use crate::fail::{Fail, note, say};
 use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::source::Defaults;
 use foreread::{Advice, Engine, Options, Stats, Tuning, why_no_readahead};
-use foreread_lab::report::number::{percent, size_b, three};
+use foreread_lab::report::number::{amount, percent, size_b};
 use foreread_lab::report::tuning;
 #[cfg(feature = "metrics")]
 use std::net::SocketAddr;
@@ -65,7 +65,7 @@ pub fn note_cache(engine: &Engine, asked: u64) {
     let (got, memory) = (engine.cache_bytes(), engine.budget().limits().memory_bytes);
     // A page, or the buffers beside the cache, are no matter.
     if got < asked / 10 * 9 {
-        let [got, memory] = [got, memory].map(|bytes| three(bytes as f64) + "B");
+        let [got, memory] = [got, memory].map(amount);
         let asked = size_b(asked);
         note(format!(
             "the cache has {got}, not {asked}: all caches get {memory}, three quarters of the memory of this machine or \
@@ -144,9 +144,9 @@ pub fn line(stats: &Stats, front: &Front) -> String {
         stats.demand_reads,
         part(stats.hits, stats.demand_reads),
         part(stats.late_hits, stats.demand_reads),
-        three(front.bytes as f64) + "B",
-        three(stats.source_bytes as f64) + "B",
-        three(stats.ra_bytes as f64) + "B",
+        amount(front.bytes),
+        amount(stats.source_bytes),
+        amount(stats.ra_bytes),
         part(stats.unused_bytes, stats.ra_bytes),
         front.failed,
     )

@@ -113,7 +113,10 @@ fn serve_says_where_its_settings_are_from() {
     assert!(plain.contains("policy: default; max: "), "{plain}");
     assert!(hinted.contains("hint random: --hint"), "{hinted}");
     assert_ne!(ahead(&plain), ahead(&hinted), "readahead is off by the hint");
-    assert!(ahead(&hinted).contains("readahead 0B,") && !ahead(&plain).contains("readahead 0B,"), "{plain}\n{hinted}");
+    assert!(
+        ahead(&hinted).contains("readahead 0 B,") && !ahead(&plain).contains("readahead 0 B,"),
+        "{plain}\n{hinted}"
+    );
 }
 
 /// What a server says on stderr that is ended after this many sequential reads.

@@ -42,7 +42,7 @@ fn a_trace_is_explained_on_one_screen() {
         "by the hint RANDOM (37 times)",
         "first by a read at the start of the file, then by the mark of its window",
         "* auto",
-        "auto at its farthest: reads",
+        "auto at its farthest: may read up to",
         "linux-6.18:max=4M",
         "oracle",
     ] {

@@ -104,7 +104,7 @@ fn mounted_read_and_unmounted_by_a_signal() {
         let dir = mounted.dir.path().to_path_buf();
         let (status, err) = mounted.ended();
         assert!(status.success(), "{status}: {err}");
-        assert!(err.contains("files 0 now, 1 in all; reads ") && err.contains("sent 3.00MB"), "{err}");
+        assert!(err.contains("files 0 now, 1 in all; reads ") && err.contains("sent 3.00 MB"), "{err}");
         assert!(!dir.exists(), "the folder could be removed, so nothing is mounted there");
     }
 }

@@ -192,14 +192,14 @@ impl Captured {
 
     fn header(&self, counts: &Counts, nameless: u64) -> Header {
         let mut notes = vec![
-            "a fault reaches to the end of what the kernel mapped with its page (64 KiB, or a large folio): later touches \
-             of that are not seen"
+            "of a mapped file the first touch of each block that the kernel maps (64 KiB, or a large folio) is seen, later \
+             ones are not"
                 .to_string(),
-            "of vectors of buffers the length is what came".to_string(),
+            "a readv or preadv has the length that it returned, not the length asked for".to_string(),
         ];
         if counts.by_page > 0 {
             notes.push(format!(
-                "{} reads whose offset is in the program's memory (sendfile, io_uring, exec) are known by the page",
+                "the offsets of {} reads (sendfile, io_uring, exec) are known to the page only",
                 counts.by_page
             ));
         }

@@ -106,6 +106,17 @@ pub fn interval([low, high]: [f64; 2]) -> String {
     }
 }
 
+/// An amount of bytes for a sentence, in units of 1000: `3 B`, `12.0 kB`, `134 MB`, `1.20 GB`.
+#[must_use]
+pub fn amount(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{} kB", three(bytes as f64 / 1e3)),
+        1_000_000..1_000_000_000 => format!("{} MB", three(bytes as f64 / 1e6)),
+        _ => format!("{} GB", three(bytes as f64 / 1e9)),
+    }
+}
+
 /// The same for a sentence: what is no whole number of a unit is this many `B`.
 #[must_use]
 pub fn size_b(bytes: u64) -> String {

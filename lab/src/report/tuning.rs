@@ -1,9 +1,9 @@
 //! What `auto` has set itself to, in one line for people.
 //!
-//! Example: `reads 22.8 MB ahead in requests of 4M, no farther because the source delivers no more (190 MB/s x 30.0ms = 5.70 MB);
-//! 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed`.
+//! Example: `may read up to 22.8 MB ahead in requests of 4M, no farther because the source delivers no more (4.00 x 190 MB/s x 30.0ms);
+//! 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed`. The first factor is the distance beside rate x latency.
 
-use super::number::{MB, latency_us, size_b, three};
+use super::number::{MB, amount, latency_us, size_b, three};
 use foreread_core::policy::{Limit, Tuning};
 use std::fmt::Write;
 
@@ -13,32 +13,29 @@ pub fn words(tuning: &Tuning) -> String {
     let mut line = match tuning.limit {
         Limit::Idle => format!("reads nothing ahead, because {}", Limit::Idle.words()),
         limit => format!(
-            "reads {} ahead in requests of {}, no farther because {}",
-            megabytes(tuning.distance_bytes),
+            "may read up to {} ahead in requests of {}, no farther because {}",
+            amount(tuning.distance_bytes),
             size_b(tuning.request_bytes),
             limit.words()
         ),
     };
-    if tuning.latency_ns > 0 && tuning.rate > 0 {
-        let product = tuning.rate as f64 * tuning.latency_ns as f64 / 1e9;
+    let product = tuning.rate as f64 * tuning.latency_ns as f64 / 1e9;
+    if product >= 1.0 && tuning.limit != Limit::Idle {
         let rate = three(tuning.rate as f64 / MB);
         let latency = latency_us(tuning.latency_ns as f64 / 1e3);
-        let _ = write!(line, " ({rate} MB/s x {latency} = {})", megabytes(product as u64));
+        let times = three(tuning.distance_bytes as f64 / product);
+        let _ = write!(line, " ({times} x {rate} MB/s x {latency})");
     }
     if tuning.runs > 0 {
         let _ = write!(line, "; {} of the last {} runs went on", tuning.runs_went_on, tuning.runs);
     }
-    let (wasted, credit) = (megabytes(tuning.wasted_bytes), megabytes(tuning.credit_bytes));
+    let (wasted, credit) = (amount(tuning.wasted_bytes), amount(tuning.credit_bytes));
     let _ = write!(line, "; {wasted} wasted, {credit} more allowed");
     if tuning.cache_share < 64 {
         let part = super::number::percent(tuning.cache_share as f64 / 64.0);
         let _ = write!(line, "; uses {part} % of its room in the cache, because readahead was evicted unread");
     }
     line
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{} MB", three(bytes as f64 / MB))
 }
 
 #[cfg(test)]
@@ -81,8 +78,8 @@ mod tests {
         (now.wasted_bytes, now.credit_bytes, now.cache_share) = (1_200_000, 8_000_000, 64);
         assert_eq!(
             words(&now),
-            "reads 22.8 MB ahead in requests of 4M, no farther because the source delivers no more (190 MB/s x 30.0ms = \
-             5.70 MB); 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed"
+            "may read up to 22.8 MB ahead in requests of 4M, no farther because the source delivers no more (4.00 x 190 \
+             MB/s x 30.0ms); 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed"
         );
         (now.limit, now.runs, now.rate, now.cache_share) = (Limit::Idle, 0, 0, 32);
         assert_eq!(

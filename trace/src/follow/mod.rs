@@ -427,7 +427,7 @@ impl Follow {
         self.touches.finish(thread, &mut self.held, &mut self.counts);
         let told = self.mapped_page(thread, place, |page| (first..=last).contains(&page));
         let Some(page) = told.or_else(|| self.touches.page(thread, first, last)) else {
-            self.left_out.count("touches of mapped pages that were there, whose page is not certain");
+            self.left_out.count("touches of pages that were mapped already (offset not certain)");
             return;
         };
         let record = self.touch(thread, place, page, at_ns, out);

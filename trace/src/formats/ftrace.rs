@@ -66,7 +66,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         level: Level::Program,
         notes: vec![
             "files are named by inode and device: the text has no names".to_string(),
-            "of vectors of buffers the length is what came".to_string(),
+            "a readv or preadv has the length that it returned, not the length asked for".to_string(),
         ],
     };
     let name = |place: FileKey| {

@@ -190,7 +190,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         notes: [
             "page faults of mappings are not in it",
             "a file has a name only where perf looked it up; without one each open counts as a separate file",
-            "of vectors of buffers the length is what came",
+            "a readv or preadv has the length that it returned, not the length asked for",
             "a thread that clone3 began is taken to share the descriptors of its parent, as a thread of a program does",
         ]
         .map(str::to_string)
