@@ -593,6 +593,30 @@ mod of_a_bucket {
         }
     }
 
+    /// A program that has a list of its files looks up each one without listing a folder: a page of names answers most look-ups.
+    #[test]
+    fn files_that_are_opened_by_name_in_any_order_cost_a_request_each() {
+        if !can_mount() {
+            return;
+        }
+        let server = BucketServer::start().expect("a port");
+        let names = files(&server, 400);
+        let mut order: Vec<u16> = (0..400).collect();
+        Rng(7).shuffle(&mut order);
+        let here = mount_by(&server, Some(Duration::from_secs(60)), small().policy("auto"));
+        let before = server.requests();
+        for n in order {
+            let bytes = fs::read(here.path(&names[usize::from(n)])).expect("read");
+            assert_eq!(testing::check(&bytes, 0, n), Ok(()), "{n}");
+        }
+        let now = server.requests();
+        assert_eq!((now.gets - before.gets, now.heads - before.heads), (400, 0));
+        assert!(now.lists - before.lists <= 80, "{} lists for 400 names of four folders", now.lists - before.lists);
+        let absent = fs::read(here.path("d00/no")).expect_err("it is not there");
+        assert_eq!(absent.kind(), std::io::ErrorKind::NotFound);
+        here.end();
+    }
+
     /// A file that is put anew when it has been read ahead: its reader gets one version whole, the listed one or the new one.
     #[test]
     fn a_file_that_changed_after_it_was_read_ahead_is_one_version() {

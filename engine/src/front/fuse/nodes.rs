@@ -102,12 +102,14 @@ impl Nodes {
         self.by_number.get(self.newest.get(path)?)
     }
 
-    /// The storage was asked at `seen`, and this is at a path: known attributes stay valid, if it is the same.
-    pub fn refresh(&mut self, path: &Path, meta: &Meta, seen: Instant) {
-        let Some(node) = self.newest.get(path).and_then(|number| self.by_number.get_mut(number)) else { return };
+    /// The storage was asked at `seen`, and this is at a path: known attributes stay valid, if it is the same. False: no number has
+    /// this path.
+    pub fn refresh(&mut self, path: &Path, meta: &Meta, seen: Instant) -> bool {
+        let Some(node) = self.newest.get(path).and_then(|number| self.by_number.get_mut(number)) else { return false };
         if node.meta.kind == meta.kind && node.meta.version == meta.version {
             node.seen = Some(seen);
         }
+        true
     }
 
     /// What is known of a number may be wrong: it is asked for before it is believed again.

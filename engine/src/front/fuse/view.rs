@@ -17,6 +17,7 @@
 //! ```
 
 mod folders;
+mod names;
 mod order;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use crate::front::observe::{Observer, Passed, RequestKind};
 use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, report_failure};
 use crate::{Engine, ListedFile, ReadError, Reader};
+use names::Unasked;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -75,6 +77,8 @@ pub struct View {
     lists_versions: bool,
     engine: Engine,
     nodes: Mutex<Nodes>,
+    /// Taken behind that of the nodes.
+    unasked: Mutex<Unasked>,
     handles: Mutex<Handles>,
     buffers: Mutex<Vec<Vec<u8>>>,
     observer: Option<Arc<dyn Observer>>,
@@ -97,6 +101,7 @@ impl View {
             lists_versions,
             engine,
             nodes: Mutex::new(Nodes::new(root, MAX_NODES, MAX_IDLE)),
+            unasked: Mutex::default(),
             handles: Mutex::default(),
             buffers: Mutex::default(),
             observer,
@@ -134,10 +139,7 @@ impl View {
         let (meta, seen) = match known.filter(|_| self.lists_versions) {
             Some((meta, Some(seen))) if !self.left(seen).is_zero() => (meta, seen),
             Some(_) => self.look_ahead(&path)?,
-            None => {
-                let asked = Instant::now();
-                (self.tree.look(&path).map_err(|e| self.refuse_source(&e))?, asked)
-            }
+            None => self.look_anew(&path)?,
         };
         let number = self.nodes().enter(path, meta.clone(), seen);
         Ok((number.ok_or_else(|| self.refuse(Errno::NFILE.raw_os_error()))?, meta, self.left(seen)))
@@ -148,11 +150,13 @@ impl View {
         let asked = Instant::now();
         let mut others = Vec::new();
         let meta = self.tree.look_ahead(path, &mut |path, meta| others.push((path, meta)));
-        let mut nodes = self.nodes();
+        let (mut nodes, mut unasked) = (self.nodes(), self.unasked());
         for (path, meta) in others {
-            nodes.refresh(&path, &meta, asked);
+            if !nodes.refresh(&path, &meta, asked) {
+                unasked.keep(path, meta, asked);
+            }
         }
-        drop(nodes);
+        drop((nodes, unasked));
         Ok((meta.map_err(|e| self.refuse_source(&e))?, asked))
     }
 
@@ -355,6 +359,10 @@ impl View {
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unasked(&self) -> MutexGuard<'_, Unasked> {
+        self.unasked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn handles(&self) -> MutexGuard<'_, Handles> {

@@ -97,6 +97,8 @@ impl Object {
         let tally = Tally::default();
         let asker = Asker { store: &*store.objects, path: &path, settings: &settings, tally: &tally };
         let version = wait(asker.version()).map_err(|r| r.open_error(&name, store.account))?;
+        // The next check, that of a mount that opens it for its first reader, need not ask again.
+        tally.confirmed.store(true, Ordering::Relaxed);
         Ok(Object { tally, ..Object::known(store, path, name, settings, version) })
     }
 
