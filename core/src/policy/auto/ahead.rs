@@ -9,7 +9,8 @@
 //! ```
 //! What is missing goes out as several windows with a mark at the start of each, so that the stream is asked about again when the
 //! first of them is reached. A run that is short beside what is missing gets a first window of an eighth: its distance
-//! is about to grow. With many readers it is one window, and its mark is where the lead begins (`distance.rs`).
+//! is about to grow. With many readers it is one window, and its mark is where the lead begins (`distance.rs`). Windows end at multiples
+//! of the length of a request, rounded down to a power of two, so that requests lie within the units of the storage and of the buffers.
 //!
 //! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead. Windows of 1 MiB, 4 MiB and 3 MiB. The read that reaches
 //! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
@@ -145,7 +146,9 @@ fn top_up(stream: &mut Stream, (ahead, lead): (u64, Option<u64>), (file_size, pa
     let eighth = (ahead / 8).checked_next_multiple_of(plan.max_fetch).unwrap_or(ahead);
     let whole = lead.map_or(eighth.min(ahead / 2), |lead| stream.distance - lead).max(1).next_multiple_of(page);
     let mut at = stream.end.next_multiple_of(page);
+    let unit = 1 << plan.max_fetch.max(page).ilog2();
     let to = stream.pos.saturating_add(ahead).next_multiple_of(page).min(file_size);
+    let to = if to < file_size { aligned(at, to, unit) } else { to };
     let missing = to.saturating_sub(at);
     let is_little = 2 * missing < whole && to < file_size;
     if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
@@ -155,7 +158,7 @@ fn top_up(stream: &mut Stream, (ahead, lead): (u64, Option<u64>), (file_size, pa
     let mut window = if is_short { (missing / FIRST_PART).max(page).next_multiple_of(page) } else { whole };
     while at < to {
         // A last part that is less than half of a window goes with the one before it.
-        let len = if to - at < window + window / 2 { to - at } else { window };
+        let len = if to - at < window + window / 2 { to - at } else { aligned(at, at + window, unit) - at };
         // The mark is where the next window has to go out: early on, or with the lead that is left.
         let early = lead.map_or(len, |lead| lead.next_multiple_of(page).min(len));
         plan.read(at, len, Some(at + len - early));
@@ -163,6 +166,13 @@ fn top_up(stream: &mut Stream, (ahead, lead): (u64, Option<u64>), (file_size, pa
         window = (GROWTH * window).min(whole);
     }
     stream.end = to;
+}
+
+/// The last multiple of a request's length up to `end`, if one is behind `at`. Requests between such multiples do not cross the borders of a
+/// storage's own units (objects of RBD, stripes, buffers), which are powers of two.
+fn aligned(at: u64, end: u64, unit: u64) -> u64 {
+    let down = end / unit * unit;
+    if down > at { down } else { end }
 }
 
 /// Reads ahead the next blocks of a stride, with a mark each.
