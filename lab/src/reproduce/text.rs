@@ -40,7 +40,9 @@ pub fn render(done: &Reproduction) -> String {
         lines.extend(reasons(table));
         lines.push(String::new());
     }
-    lines.extend(number::wrap(&verdict(done), WIDTH));
+    if done.count(Role::Check) > 0 {
+        lines.extend(number::wrap(&verdict(done), WIDTH));
+    }
     for (table, row) in done.missed() {
         lines.extend(number::wrap(&missed(table, row), WIDTH));
     }
@@ -51,6 +53,9 @@ pub fn render(done: &Reproduction) -> String {
 #[must_use]
 pub fn verdict(done: &Reproduction) -> String {
     let (checks, missed) = (done.count(Role::Check), done.missed().count());
+    if checks == 0 {
+        return "Shown beside the published figures, without a verdict: the hardware is another".to_string();
+    }
     let record = match (missed, done.new_misses().count()) {
         (0, _) => "none missed".to_string(),
         (all, 0) => format!("{all} missed before, on record"),
