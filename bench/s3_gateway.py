@@ -56,7 +56,7 @@ class Gateway:
             env=dict(self.direct, ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
         time.sleep(1.5)
-        link = subprocess.Popen(
+        self.link = link = subprocess.Popen(
             [os.path.join(EXAMPLES, "slow_link"), f"127.0.0.1:{port}", str(self.round_trip), str(self.bandwidth)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.started.append(link)
@@ -75,6 +75,12 @@ class Gateway:
         rclone = ["rclone", "--s3-upload-cutoff", "4G", "--transfers", "16"]
         for command in (["mkdir", "s3:bucket"], ["copy" if os.path.isdir(folder) else "copyto", folder, f"s3:bucket/{key}"]):
             subprocess.run([*rclone, *command], env=self.direct, check=True, stderr=subprocess.DEVNULL)
+
+    def passed(self):
+        """Bytes of answers that went over the link, and connections that were made through it."""
+        self.link.stdin.write("\n")
+        self.link.stdin.flush()
+        return tuple(int(number) for number in self.link.stdout.readline().split())
 
     def requests(self):
         """How many requests the server has answered."""

@@ -1,6 +1,7 @@
 //! A link of a chosen round trip and bandwidth in front of a TCP server, until standard input ends.
 //!
-//! `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND` prints the address to use instead. Never: changes a byte.
+//! `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND` prints the address to use instead, and for each line of standard input the bytes of
+//! answers and the connections so far. Never: changes a byte.
 
 use foreread::testing::{Link, Proxy};
 use std::net::ToSocketAddrs;
@@ -15,7 +16,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let link = Link::new(Duration::from_millis(round_trip.parse()?), bandwidth.parse::<u64>()? * 1_000_000);
     let proxy = Proxy::start(server, link)?;
     println!("{}", proxy.address());
-    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    for line in std::io::stdin().lines() {
+        line?;
+        println!("{} {}", proxy.passed(), proxy.connections());
+    }
     eprintln!("{} bytes of answers over {} connections", proxy.passed(), proxy.connections());
     Ok(())
 }
