@@ -307,6 +307,18 @@ mod tests {
     }
 
     #[test]
+    fn the_verdict_with_a_parameter_of_the_policies_varied() {
+        let mut series = series();
+        series.vary.key = "policy.max".to_string();
+        for (report, max) in series.reports.iter_mut().zip(["64M", "1M"]) {
+            let named = |name: &mut String| *name = format!("{name}:max={max}");
+            report.rows.iter_mut().for_each(|row| named(&mut row.policy));
+            report.best.iter_mut().for_each(named);
+        }
+        assert_eq!(series.verdict(), "rbd-plain is fastest or tied for fastest at all 2 values of policy.max.");
+    }
+
+    #[test]
     fn the_whole_text() {
         let want = "\
 rbd-plain is fastest or tied for fastest at all 2 values of cache.

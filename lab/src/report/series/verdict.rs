@@ -4,7 +4,7 @@
 //! Example: `auto is fastest or tied for fastest at all 3 values of streams.`, or `By cache: linux-6.18 at 64M; rbd-plain at 1M
 //! (fastest, or tied for fastest).`
 
-use super::Series;
+use super::{Report, Series};
 
 impl Series {
     /// The sentence. Readahead that is as good as none is none: `none` is named before a policy that only ties with it.
@@ -12,12 +12,14 @@ impl Series {
         if self.tests() == 0 {
             return format!("No verdict by {}: one run of each cannot separate a gain from noise.", self.vary.key);
         }
-        let best = |policy: &str| -> Vec<String> {
+        // By column: with a parameter of the policy varied, its name in a report carries the value, `linux-6.18:max=32K`.
+        let best = |column: usize| -> Vec<String> {
+            let named = |report: &Report| report.rows.get(column).is_some_and(|row| report.best.contains(&row.policy));
             let at = self.reports.iter().zip(self.vary.labels());
-            at.filter(|(report, _)| report.best.iter().any(|name| name == policy)).map(|(_, label)| label).collect()
+            at.filter(|(report, _)| named(report)).map(|(_, label)| label).collect()
         };
         let all = self.reports.len();
-        let ranked: Vec<(&String, Vec<String>)> = self.policies.iter().map(|policy| (policy, best(policy))).collect();
+        let ranked: Vec<(&String, Vec<String>)> = self.policies.iter().enumerate().map(|(column, policy)| (policy, best(column))).collect();
         if let Some((policy, _)) = ranked.iter().find(|(_, at)| at.len() == all) {
             let values = if all == 1 { "the value".to_string() } else { format!("all {all} values") };
             return format!("{policy} is fastest or tied for fastest at {values} of {}.", self.vary.key);
