@@ -73,7 +73,7 @@ impl Pattern {
             Why::FileStart | Why::Sequential | Why::Triggered | Why::Elsewhere => Some(Pattern::Initial),
             Why::NextWindow | Why::WindowEnd | Why::NextFile => Some(Pattern::Subsequent),
             Why::Context | Why::FoundMark | Why::Thrashed => Some(Pattern::Context),
-            Why::Around | Why::Code => Some(Pattern::Around),
+            Why::Around | Why::Code | Why::Region => Some(Pattern::Around),
             Why::Asked => Some(Pattern::Hint),
             Why::Large => Some(Pattern::Oversize),
             Why::NoHistory | Why::HintRandom | Why::Shrunk | Why::Broken => Some(Pattern::Random),

@@ -39,6 +39,8 @@ pub enum Why {
     Code,
     /// It is in a file that was opened behind the one before it in the order of a listing.
     NextFile,
+    /// Nearly all of what is near earlier reads of its file was read: it is read with all that is near.
+    Region,
     /// A hint asked for just these bytes.
     Asked,
     /// It follows nothing, and too few cached pages are before it: taken for random.
@@ -67,7 +69,7 @@ pub enum Why {
 
 impl Why {
     /// Every rule, those that read ahead first.
-    pub const ALL: [Why; 25] = [
+    pub const ALL: [Why; 26] = [
         Why::FileStart,
         Why::Sequential,
         Why::Large,
@@ -81,6 +83,7 @@ impl Why {
         Why::Around,
         Why::Code,
         Why::NextFile,
+        Why::Region,
         Why::Asked,
         Why::NoHistory,
         Why::HintRandom,
@@ -118,6 +121,7 @@ impl Why {
             Why::Around => "fault-around",
             Why::Code => "fault-in-code",
             Why::NextFile => "next-file",
+            Why::Region => "region",
             Why::Asked => "hint-willneed",
             Why::NoHistory => "no-history",
             Why::HintRandom => "hint-random",
@@ -150,6 +154,7 @@ impl Why {
             Why::Around => "a page fault (read-around)",
             Why::Code => "a page fault in code",
             Why::NextFile => "a file opened behind the one before it in its listing",
+            Why::Region => "a read where nearly all of the 512 KiB around is read",
             Why::Asked => "the hint WILLNEED",
             Why::NoHistory => "a read that follows no read and too few cached pages (taken for random)",
             Why::HintRandom => "the hint RANDOM",
@@ -176,7 +181,7 @@ mod tests {
         let names: BTreeSet<&str> = Why::ALL.iter().map(|why| why.name()).collect();
         let words: BTreeSet<&str> = Why::ALL.iter().map(|why| why.words()).collect();
         assert_eq!((names.len(), words.len()), (Why::ALL.len(), Why::ALL.len()));
-        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 14);
+        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 15);
         assert!(Why::ALL.is_sorted());
     }
 }

@@ -91,12 +91,16 @@ pub fn simulate(workload: &Workload, device: &devices::Chosen, key: &Key, policy
     figures(&result, &watcher, device.latency_ns())
 }
 
-/// Whether `auto` wasted no more than its credit allows: a quarter of what was used, a 64th of what was demanded, the
-/// debt (at most an eighth of the cache, at least 4 MiB), and what streams may hold at one time (half of the cache).
+/// Whether `auto` wasted no more than its credit allows: by default a quarter of what was used and a 64th of what was demanded, by
+/// `max-overfetch` 16 parts of 17 of the excess and one; the debt (at most an eighth of the cache, at least 4 MiB); and what streams
+/// may hold at one time (half of the cache).
 #[must_use]
-pub fn is_within_credit(figures: &Figures, cache: u64) -> bool {
-    let earned = figures.used_bytes / 4 + figures.demand_bytes / 64;
-    figures.unused_bytes <= earned + (cache / 8).max(4 << 20) + cache / 2
+pub fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
+    let spec = PolicySpec::parse(policy).unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
+    let excess = u128::from(spec.values[0].saturating_sub(1000));
+    let earned = excess * (16 * u128::from(figures.used_bytes) + u128::from(figures.demand_bytes)) / 17_000;
+    let most = earned + u128::from((cache / 8).max(4 << 20) + cache / 2);
+    u128::from(figures.unused_bytes) <= most
 }
 
 fn config(cell: &Cell, device: &devices::Chosen, page: u64) -> Config {
@@ -157,8 +161,11 @@ mod tests {
                 let figures = measure(&key("auto", workload, device)).expect("valid").expect("a run");
                 let overfetch = figures.overfetch.expect("demanded");
                 assert!(overfetch <= most, "{workload} on {device}: {overfetch}");
-                assert!(is_within_credit(&figures, 16 << 20), "{workload} on {device}: {figures:?}");
-                assert!(!is_within_credit(&Figures { unused_bytes: 1 << 40, ..figures }, 16 << 20));
+                assert!(is_within_credit("auto", &figures, 16 << 20), "{workload} on {device}: {figures:?}");
+                assert!(!is_within_credit("auto", &Figures { unused_bytes: 1 << 40, ..figures }, 16 << 20));
+                let wasted =
+                    Figures { unused_bytes: figures.demand_bytes, used_bytes: figures.demand_bytes, ..figures };
+                assert!(is_within_credit("auto:max-overfetch=2", &wasted, 16 << 20), "as much as was used");
             }
         }
     }

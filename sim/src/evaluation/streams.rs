@@ -114,7 +114,7 @@ mod tests {
                 println!("| {cache} MiB | {think} us | `{}` | {rate:.1} | {share:.2} | {overfetch:.2} |", row.policy);
                 let judged = row.policy == JUDGED;
                 missed += usize::from(judged && row.share < TARGET);
-                broken += usize::from(judged && !is_within_credit(&row.figures, cell.cache));
+                broken += usize::from(judged && !is_within_credit(JUDGED, &row.figures, cell.cache));
             }
         }
         println!("of 9 cells, auto is below {TARGET} of {MEASURE} in {missed} and breaks its credit in {broken}");
@@ -126,7 +126,7 @@ mod tests {
         for cell in [&cells()[1], &cells()[4], &cells()[8]] {
             let rows = measure(cell, &[JUDGED], 1).expect("valid");
             assert!(rows[1].share >= TARGET, "{cell:?}: {:.2} of {MEASURE}", rows[1].share);
-            assert!(is_within_credit(&rows[1].figures, cell.cache), "{cell:?}: {:?}", rows[1].figures);
+            assert!(is_within_credit(JUDGED, &rows[1].figures, cell.cache), "{cell:?}: {:?}", rows[1].figures);
         }
     }
 

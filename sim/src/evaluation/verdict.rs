@@ -121,8 +121,9 @@ pub fn report(runs: &Runs, design: Design) -> Report {
     mark_lost(&mut rows, runs, &judge);
     let totals = totals(&rows);
     rows.sort_by(|a, b| b.lost.cmp(&a.lost).then(if a.lost { order(b.ratio, a.ratio) } else { a.cell.cmp(&b.cell) }));
-    let is_over =
-        |(key, figures): &(&Key, &Figures)| is_judged(&key.policy) && !is_within_credit(figures, key.cell.cache);
+    let is_over = |(key, figures): &(&Key, &Figures)| {
+        is_judged(&key.policy) && !is_within_credit(&key.policy, figures, key.cell.cache)
+    };
     let over_credit = runs.iter().filter(is_over).map(|(key, _)| key.clone()).collect();
     Report { rows, totals, over_credit }
 }

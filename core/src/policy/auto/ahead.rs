@@ -23,7 +23,7 @@ use crate::policy::{Ask, Plan, SourceView, Why};
 pub const PROVEN: u64 = 8;
 const UNPROVEN: u64 = 64;
 /// Bytes that may be ahead for each byte of free credit, however likely they are to be read.
-pub const MAX_LEVERAGE: u64 = 16;
+pub const MAX_LEVERAGE: u64 = 8;
 /// The first window of a short run, as a part of what is missing, and how much longer the next one may be.
 const FIRST_PART: u64 = 8;
 const GROWTH: u64 = 8;

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `streams.rs` | which read goes on with which run |
 //! | `gate.rs` | what runs of a length have done before, and what of their readahead other reads found |
+//! | `regions.rs` | places of which nearly all is read, in any order |
 //! | `credit.rs` | what may be wasted |
 //! | `distance.rs` | how far ahead at most, in which requests |
 //! | `ahead.rs` | the windows of a stream that went on |
@@ -31,6 +32,7 @@ mod credit;
 mod distance;
 mod files;
 mod gate;
+mod regions;
 mod streams;
 mod view;
 mod walks;
@@ -43,6 +45,7 @@ use alloc::collections::BTreeMap;
 use credit::{Credit, Holding};
 use distance::{Effort, Readers};
 use gate::{Class, Survival};
+use regions::Regions;
 use streams::{Found, Stream, Streams};
 use walks::{Listed, Walk, Walks};
 
@@ -171,8 +174,9 @@ impl Policy for Auto {
         let streams = self.files.remove(&file.0);
         // Where there were streams they count how far the file was read.
         self.give_up(file, streams.as_ref().is_none_or(|file| file.all.is_empty()));
-        if let Some(Streams { all, size, .. }) = streams {
+        if let Some(Streams { all, size, regions, .. }) = streams {
             all.iter().for_each(|stream| self.ends(stream, size));
+            regions.holdings().for_each(|holding| self.credit.change(holding, Holding::default()));
         }
     }
 }
@@ -195,6 +199,9 @@ impl Auto {
 
     /// Readahead was demanded: by the reader of its stream, or by others after that has ended.
     fn used(&mut self, file: FileId, at: u64, bytes: u64) {
+        if self.used_by_region(file.0, at, bytes) {
+            return;
+        }
         let streams = self.files.get_mut(&file.0).map_or(&mut [][..], |file| &mut file.all[..]);
         match streams.iter_mut().find(|stream| stream.holds(at)) {
             Some(stream) => {
@@ -234,6 +241,7 @@ impl Auto {
         if let Some(idle) = file.take_idle() {
             self.ends(&idle, ask.file_size);
         }
+        self.missed_in_region(ask.file.0, start, end);
         let Some(file) = self.files.get_mut(&ask.file.0) else { return };
         let gap = distance::measured(&ask.source).max(4 * (end - start));
         if let Some(at) = file.find(start, gap)
@@ -248,6 +256,10 @@ impl Auto {
             return self.begin(ask, Birth { class: Class::Start, stride: None, pos: end, run: end }, plan);
         }
         let careful = self.births >= BIRTHS && self.runs * RARE < self.births;
+        if self.read_region(ask, (start, end), plan) {
+            return;
+        }
+        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
         if !careful && ask.probe.is_cached(start - 1) {
             file.misses += 1;
             return self.begin(ask, Birth { class: Class::Next, stride: None, pos: end, run: end - start }, plan);

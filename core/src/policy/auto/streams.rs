@@ -10,15 +10,15 @@
 //!        ──► three equal distances?     a strided stream          -64K, -64K, -64K: backwards
 //!        ──► a new candidate            the oldest of 32 goes
 //! ```
-//! A read beyond the next bytes of a stream goes on with it only if what it jumps over has been read: at least two thirds of that.
-//! A stream whose readahead covers much of a file would otherwise take every random read for its own.
+//! A read beyond a stream's next bytes goes on with it only if at least two thirds of what it jumps over has been read: a stream whose
+//! readahead covers much of a file would otherwise take every random read for its own.
 //!
 //! Example: reads at 128K, 0, 384K, 256K of 128 KiB. The second joins the first below, the third joins above and leaves a hole of
 //! a quarter: a stream at 512K. Only a promotion displaces a stream, so random reads displace none.
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates, Leap (ATC 2020) for strides, ZFS for holes and never-hit first.
 
-use super::{Class, Holding, gate};
+use super::{Class, Holding, Regions, gate};
 use alloc::vec::Vec;
 
 /// Streams of a file.
@@ -34,6 +34,9 @@ const MAX_STRIDE: u64 = 1 << 20;
 /// Misses of the file after which a stream that went on nowhere has ended.
 const IDLE_MISSES: u64 = 256;
 
+fn near(len: u64) -> u64 {
+    len.saturating_mul(NEAR_READS).clamp(NEAR.0, NEAR.1)
+}
 /// A run that is read ahead.
 #[derive(Clone, Debug)]
 pub struct Stream {
@@ -95,6 +98,7 @@ pub enum Found {
 pub struct Streams {
     pub all: Vec<Stream>,
     candidates: Vec<Candidate>,
+    pub regions: Regions,
     /// The latest reads that went on nowhere.
     lone: [(u64, u64); 4],
     pub misses: u64,
@@ -102,10 +106,6 @@ pub struct Streams {
     pub size: u64,
     /// The caller said that its reads are random.
     pub off: bool,
-}
-
-fn near(len: u64) -> u64 {
-    len.saturating_mul(NEAR_READS).clamp(NEAR.0, NEAR.1)
 }
 
 impl Stream {

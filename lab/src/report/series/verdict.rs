@@ -19,7 +19,8 @@ impl Series {
             at.filter(|(report, _)| named(report)).map(|(_, label)| label).collect()
         };
         let all = self.reports.len();
-        let ranked: Vec<(&String, Vec<String>)> = self.policies.iter().enumerate().map(|(column, policy)| (policy, best(column))).collect();
+        let ranked: Vec<(&String, Vec<String>)> =
+            self.policies.iter().enumerate().map(|(column, policy)| (policy, best(column))).collect();
         if let Some((policy, _)) = ranked.iter().find(|(_, at)| at.len() == all) {
             let values = if all == 1 { "the value".to_string() } else { format!("all {all} values") };
             return format!("{policy} is fastest or tied for fastest at {values} of {}.", self.vary.key);
