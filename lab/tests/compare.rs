@@ -88,6 +88,15 @@ fn readahead_overlaps_the_round_trip() {
 }
 
 /// What goes by the capacity is printed in plain numbers; what does not is not.
+/// 64 readers of one file in turns, more than a file has streams at first: `auto` finds them all, and reads ahead of each.
+#[test]
+fn auto_follows_many_readers_of_one_file() {
+    let table = on_model("interleaved:streams=64", "object-near", &["linux-6.18", "auto"], 1);
+    assert!(time_s(&table, "auto") < 0.6 * time_s(&table, "linux-6.18"), "{}", time_s(&table, "auto"));
+    let of = |policy: &str| table.policies.iter().find(|p| p.policy == policy).expect("a row").runs[0].stats;
+    assert!(of("auto").unused_bytes * 10 < of("auto").ra_bytes);
+}
+
 #[test]
 fn a_maximum_by_the_capacity_of_the_model() {
     let policies = ["linux-2.6.31:max=4M+capacity", "linux-2.6.31:max=4M+capacity-2010b", "linux-2.6.31:max=512K"];

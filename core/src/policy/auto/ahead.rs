@@ -46,6 +46,8 @@ struct Others {
 /// How far a stream may be ahead.
 struct Reach {
     ahead: u64,
+    /// The same if there were room for it.
+    wanted: u64,
     /// Bytes that need no credit.
     safe: u64,
     /// Part of the others that is expected to be wasted, in 1/65536.
@@ -80,7 +82,7 @@ impl Auto {
                 if lead.is_some() {
                     plan.max_fetch = ask.source.max_fetch;
                 }
-                top_up(&mut stream, (reach.ahead, lead), (ask.file_size, ask.probe.page_bytes()), plan);
+                top_up(&mut stream, (reach.ahead, reach.wanted, lead), (ask.file_size, ask.probe.page_bytes()), plan);
             }
             Some(stride) => step_up(&mut stream, stride, reach.ahead, ask.file_size, plan),
         }
@@ -133,27 +135,36 @@ impl Auto {
         } else {
             others.unread + (source.room / 2).saturating_sub(source.unread_bytes)
         };
-        let ahead = stream.distance.min(worth.max(safe)).min(room);
+        let wanted = stream.distance.min(worth.max(safe));
+        let ahead = wanted.min(room);
         let waste = self.survival.waste(stream.class, stream.run, ahead).max(gate::ONE / MAX_LEVERAGE);
         let part = if stream.class == Class::Start { 1 } else { BET_PART };
         let free = (self.credit.available(source, debt) / part).saturating_mul(gate::ONE) / waste;
-        Reach { ahead: ahead.min(safe.saturating_add(free)), safe, waste }
+        let paid = safe.saturating_add(free);
+        Reach { ahead: ahead.min(paid), wanted: wanted.min(paid), safe, waste }
     }
 }
 
 /// Reads ahead of a stream in order when half of a window is missing.
-fn top_up(stream: &mut Stream, (ahead, lead): (u64, Option<u64>), (file_size, page): (u64, u64), plan: &mut Plan) {
+fn top_up(
+    stream: &mut Stream,
+    (ahead, wanted, lead): (u64, u64, Option<u64>),
+    (file_size, page): (u64, u64),
+    plan: &mut Plan,
+) {
     let eighth = (ahead / 8).checked_next_multiple_of(plan.max_fetch).unwrap_or(ahead);
-    let whole = lead.map_or(eighth.min(ahead / 2), |lead| stream.distance - lead).max(1).next_multiple_of(page);
+    let whole = lead.map_or(eighth.min(ahead / 2), |lead| wanted.saturating_sub(lead)).max(1).next_multiple_of(page);
     let mut at = stream.end.next_multiple_of(page);
     let unit = 1 << plan.max_fetch.max(page).ilog2();
     let to = stream.pos.saturating_add(ahead).next_multiple_of(page).min(file_size);
-    let to = if to < file_size { aligned(at, to, unit) } else { to };
-    let missing = to.saturating_sub(at);
-    let is_little = 2 * missing < whole && to < file_size;
+    let until = if to < file_size { aligned(at, to, unit) } else { to };
+    // With many readers the part up to a multiple is little at almost any time.
+    let (missing, whole_missing) = (until.saturating_sub(at), to.saturating_sub(at));
+    let is_little = 2 * if lead.is_some() { whole_missing } else { missing } < whole && to < file_size;
     if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
         return;
     }
+    let to = until;
     let is_short = stream.run < missing;
     let mut window = if is_short { (missing / FIRST_PART).max(page).next_multiple_of(page) } else { whole };
     while at < to {

@@ -15,6 +15,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `streams.rs` | which read goes on with which run |
+//! | `candidates.rs` | which reads are the beginning of a run |
 //! | `gate.rs` | what runs of a length have done before, and what of their readahead other reads found |
 //! | `regions.rs` | places of which nearly all is read, in any order |
 //! | `credit.rs` | what may be wasted |
@@ -28,6 +29,7 @@
 //! Source: the project's own design; each file names the sources of its part.
 
 mod ahead;
+mod candidates;
 mod credit;
 mod distance;
 mod files;
@@ -42,11 +44,12 @@ use crate::policy::{Ask, Info, Outcome, Param, Plan, Policy, Scope, SourceView, 
 use crate::units::{FileId, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use candidates::{Candidates, Found, Gone};
 use credit::{Credit, Holding};
 use distance::{Effort, Readers};
 use gate::{Class, Survival};
 use regions::Regions;
-use streams::{Found, Stream, Streams};
+use streams::{Stream, Streams};
 use walks::{Listed, Walk, Walks};
 
 /// Runs are few among the births: then a run needs one read more, and cached bytes before a read show nothing.
@@ -59,6 +62,9 @@ const ACTIVE: u64 = 64;
 const LONE: u64 = 16;
 /// The same of streams that share the room: with 100 of them in turn each goes on every hundredth decision.
 const PRESENT: u64 = 256;
+/// The same of those that hold readahead, and streams of a source that are counted.
+const HELD_PRESENT: u64 = 2048;
+const MAX_COUNTED: usize = 512;
 /// Blocks of a stride that are read ahead at first, and reads that it takes to see one.
 const FIRST_BLOCKS: u64 = 8;
 const STRIDE_READS: u64 = 4;
@@ -264,7 +270,8 @@ impl Auto {
             file.misses += 1;
             return self.begin(ask, Birth { class: Class::Next, stride: None, pos: end, run: end - start }, plan);
         }
-        match file.look(start, end, careful) {
+        file.misses += 1;
+        match file.candidates.look(start, end, careful) {
             Found::Nothing => {
                 plan.why = Some(Why::NoHistory);
                 if self.lone[0].is_some_and(|lone| lone.open != ask.open) {
@@ -361,9 +368,11 @@ impl Auto {
 
     /// Streams that went on lately, or walks from file to file: those that share the link, and those that share the room.
     fn active(&self) -> Readers {
-        let ages = self.files.values().flat_map(|file| &file.all).map(|s| self.clock - s.clock);
         let (mut link, mut room) = (0, 0);
-        for age in ages.filter(|age| *age < PRESENT).take(256) {
+        // A stream that is far enough ahead is seldom decided about, and has its part of the room all the same.
+        let present = |age: u64, held: u64| age < PRESENT || (held > 0 && age < HELD_PRESENT);
+        let all = self.files.values().flat_map(|file| &file.all).map(|s| (self.clock - s.clock, s.holding.held));
+        for (age, _) in all.filter(|(age, held)| present(*age, *held)).take(MAX_COUNTED) {
             (link, room) = (link + u64::from(age < ACTIVE), room + 1);
         }
         // A walk and the stream in its file are one reader.

@@ -1,0 +1,210 @@
+//! The beginnings of streams: reads of a file that go on with none of its streams.
+//!
+//! A *candidate* is a place where something was missed. The second read that goes on there makes it a stream; one that leaves
+//! holes of up to a quarter does so too, with a third read. Reads that go on nowhere are looked at together: three equal
+//! distances in a row are a stride, forwards or backwards.
+//!
+//! ```text
+//!   miss ──► a candidate's next bytes?  promote it                1 read before it: a run of two
+//!        ──► where one went?            the same, and the tables were too small
+//!        ──► three equal distances?     a strided stream          -64K, -64K, -64K: backwards
+//!        ──► a new candidate            the oldest goes, and where it ended is kept
+//! ```
+//! The tables hold 16 streams and 32 candidates at first. Of what they displace the last 512 places are kept. Four reads of 256 that go on
+//! at the end of a displaced run double them, up to 512 and 1,024: as many readers go through one file in turns.
+//!
+//! Example: reads at 128K, 0, 384K, 256K of 128 KiB. The second joins the first below, the third joins above and leaves a hole of
+//! a quarter: a stream at 512K.
+//!
+//! Sources: TaP (FAST 2008) for the table of candidates, Leap (ATC 2020) for strides, ZFS for holes; ARC (FAST 2003) for sizes that follow hits
+//! among what was displaced.
+
+use super::streams::near;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Streams of a file at first and at most, and candidates for each.
+const STREAMS: (usize, usize) = (16, 512);
+const CANDIDATES_EACH: usize = 2;
+/// Displaced runs that are known, and how many of them must go on within how many reads before the tables grow.
+const MAX_GONE: usize = 512;
+const GROWS_AFTER: u32 = 4;
+const WITHIN: u32 = 256;
+/// A stride is at most this multiple of the read, or this, whichever is more: interleaved readers are far apart.
+const MAX_STRIDE_READS: u64 = 32;
+const MAX_STRIDE: u64 = 1 << 20;
+
+/// A place where something was missed.
+#[derive(Clone, Copy)]
+struct Candidate {
+    low: u64,
+    high: u64,
+    bytes: u64,
+    ups: u32,
+    downs: u32,
+}
+
+/// A displaced run: where it ended, up to where it was read ahead, and its bytes.
+#[derive(Clone, Copy)]
+pub struct Gone {
+    pub pos: u64,
+    pub end: u64,
+    pub run: u64,
+}
+
+/// What a read that goes on with no stream is.
+pub enum Found {
+    /// Nothing yet.
+    Nothing,
+    /// The run of `run` bytes that a candidate has become; it ends at `high`.
+    Run { high: u64, run: u64 },
+    /// Three equal distances.
+    Stride(i64),
+}
+
+/// Those of one file.
+#[derive(Default)]
+pub struct Candidates {
+    all: Vec<Candidate>,
+    /// The latest reads that went on nowhere.
+    lone: [(u64, u64); 4],
+    gone: VecDeque<Gone>,
+    /// How often the tables were doubled; reads since it was last looked at, and those that went on with a displaced run.
+    doubled: u32,
+    reads: u32,
+    missed: u32,
+}
+
+impl Candidates {
+    /// Streams that the file may have.
+    pub fn max_streams(&self) -> usize {
+        (STREAMS.0 << self.doubled).min(STREAMS.1)
+    }
+
+    /// A run has lost its place.
+    pub fn displaced(&mut self, gone: Gone) {
+        if self.gone.len() == MAX_GONE {
+            self.gone.pop_front();
+        }
+        self.gone.push_back(gone);
+    }
+
+    /// The displaced run in whose readahead, or where it ends, a read begins: it goes on.
+    pub fn take_gone(&mut self, start: u64, end: u64) -> Option<Gone> {
+        let at = self.gone.iter().rposition(|gone| (gone.pos..=gone.end).contains(&start))?;
+        let gone = self.gone.remove(at)?;
+        // Two reads may follow each other by chance, three hardly.
+        if gone.run >= 2 * (end - start) {
+            self.missed += 1;
+            if self.missed == GROWS_AFTER && self.max_streams() < STREAMS.1 {
+                (self.doubled, self.reads, self.missed) = (self.doubled + 1, 0, 0);
+            }
+        }
+        Some(gone)
+    }
+
+    /// A miss that goes on with no stream. `careful` wants one more read before a run counts.
+    pub fn look(&mut self, start: u64, end: u64, careful: bool) -> Found {
+        if let Some(found) = self.join(start, end, careful).or_else(|| self.come_back(start, end, careful)) {
+            return found;
+        }
+        self.lone.rotate_right(1);
+        self.lone[0] = (start, end - start);
+        if let Some(stride) = self.stride() {
+            self.lone = Default::default();
+            return Found::Stride(stride);
+        }
+        self.push(Candidate { low: start, high: end, bytes: end - start, ups: 0, downs: 0 });
+        Found::Nothing
+    }
+
+    fn push(&mut self, candidate: Candidate) {
+        if self.all.len() >= CANDIDATES_EACH * self.max_streams() {
+            let oldest = self.all.remove(0);
+            self.displaced(Gone { pos: oldest.high, end: oldest.high, run: oldest.bytes });
+        }
+        self.all.push(candidate);
+    }
+
+    /// A read that goes on where a displaced run ended.
+    fn come_back(&mut self, start: u64, end: u64, careful: bool) -> Option<Found> {
+        self.reads += 1;
+        if self.reads == WITHIN {
+            (self.reads, self.missed) = (0, 0);
+        }
+        let gone = self.take_gone(start, end)?;
+        let run = gone.run + end.saturating_sub(gone.pos);
+        if careful && gone.run < 2 * (end - start) {
+            self.push(Candidate { low: gone.pos.saturating_sub(gone.run), high: end, bytes: run, ups: 1, downs: 0 });
+            return Some(Found::Nothing);
+        }
+        Some(Found::Run { high: end, run })
+    }
+
+    /// A read that goes on with a candidate, exactly or with few holes.
+    fn join(&mut self, start: u64, end: u64, careful: bool) -> Option<Found> {
+        let len = end - start;
+        let fits = |c: &Candidate| {
+            let span = c.high.max(end) - c.low.min(start);
+            let apart = start.saturating_sub(c.high) + c.low.saturating_sub(end);
+            apart == 0 || (apart <= near(len) && 2 * (c.bytes + len) >= span)
+        };
+        let apart = |c: &Candidate| start.saturating_sub(c.high) + c.low.saturating_sub(end);
+        let found = (0..self.all.len()).filter(|&at| fits(&self.all[at]));
+        let at = found.min_by_key(|&at| apart(&self.all[at]))?;
+        let c = &mut self.all[at];
+        (c.ups, c.downs) = (c.ups + u32::from(end > c.high), c.downs + u32::from(start < c.low));
+        (c.low, c.high, c.bytes) = (c.low.min(start), c.high.max(end), c.bytes + len);
+        let c = *c;
+        if 4 * c.bytes >= 3 * (c.high - c.low) && c.ups > u32::from(careful) {
+            self.all.remove(at);
+            return Some(Found::Run { high: c.high, run: c.bytes.min(c.high - c.low) });
+        }
+        if c.downs >= 3 && c.ups == 0 && c.low == start {
+            self.all.remove(at);
+            return i64::try_from(len).ok().map(|len| Found::Stride(-len));
+        }
+        Some(Found::Nothing)
+    }
+
+    /// Three equal distances between reads of one length.
+    fn stride(&self) -> Option<i64> {
+        let [a, b, c, d] = self.lone.map(|(start, len)| (start as i64, len));
+        let step = a.0 - b.0;
+        let equal = step != 0 && step == b.0 - c.0 && step == c.0 - d.0;
+        let same = a.1 > 0 && [b.1, c.1, d.1].iter().all(|len| *len == a.1);
+        let most = MAX_STRIDE.max(a.1.saturating_mul(MAX_STRIDE_READS));
+        (equal && same && step.unsigned_abs() <= most).then_some(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 readers in turns: the third read of some finds where their candidates went, and the tables grow until they hold all.
+    #[test]
+    fn tables_grow_with_the_readers() {
+        let mut candidates = Candidates::default();
+        let mut runs = 0;
+        for turn in 0..6 {
+            for reader in 0..100 {
+                let start = (reader << 30) + turn * 4096;
+                runs += usize::from(matches!(candidates.look(start, start + 4096, true), Found::Run { .. }));
+            }
+        }
+        assert!(candidates.max_streams() >= 64 && runs >= 100, "{} {runs}", candidates.max_streams());
+    }
+
+    /// Blocks at random, a few of which follow each other by chance.
+    #[test]
+    fn random_reads_do_not_grow_them() {
+        let (mut candidates, mut at) = (Candidates::default(), 1_u64);
+        for _ in 0..100_000 {
+            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let start = (at >> 33) % 65_536 * 4096;
+            _ = candidates.look(start, start + 4096, true);
+        }
+        assert_eq!(candidates.max_streams(), STREAMS.0);
+    }
+}
