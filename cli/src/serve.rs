@@ -3,6 +3,8 @@
 //! Addresses go to stdout, everything else to stderr. Never: serves before it has said where.
 
 use crate::args::ServeArgs;
+#[cfg(feature = "tls")]
+use crate::args::TlsMode;
 use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
@@ -10,6 +12,8 @@ use crate::recording;
 use crate::signals;
 use crate::watch::{self, Front, Reporter};
 use foreread::Reader;
+#[cfg(feature = "tls")]
+use foreread::front::nbd::NbdTls;
 use foreread::front::nbd::{self, Listen, NbdSettings, NbdStop, Server, ServerCounts};
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
@@ -27,6 +31,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     }
     let recording = recording::start(args.record.as_deref(), "foreread serve")?;
     let settings = NbdSettings {
+        #[cfg(feature = "tls")]
+        tls: tls(args)?,
         observer: recording::observer(recording.as_ref()),
         export: args.export.clone(),
         description: reader.describe(),
@@ -39,7 +45,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let listen: Vec<Listen> = unix.into_iter().chain(args.tcp.map(Listen::Tcp)).collect();
     let (server, stop) = Server::bind(&listen, reader, settings).map_err(|error| Fail::Input(error.to_string()))?;
     stop_on_signals(&stop)?;
-    if let Some(address) = args.tcp.filter(|a| !a.ip().is_loopback()) {
+    if let Some(address) = args.tcp.filter(|a| !a.ip().is_loopback() && !knows_clients(args)) {
         let read = if args.writable { "read and overwrite" } else { "read" };
         note(format!("any client that reaches {address} can {read} all of {}: there is no password", args.source));
     }
@@ -59,6 +65,32 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded
+}
+
+/// The certificate to serve with, if one is named.
+#[cfg(feature = "tls")]
+fn tls(args: &ServeArgs) -> Result<Option<NbdTls>, Fail> {
+    let Some(dir) = &args.tls_certificates else { return Ok(None) };
+    if args.tls == TlsMode::On && args.tls_verify_peer {
+        return Err(Fail::input(
+            "--tls on",
+            "--tls-verify-peer",
+            "a client without TLS shows no certificate; leave --tls out, or --tls-verify-peer",
+        ));
+    }
+    let tls = NbdTls::load(dir, args.tls_verify_peer).map_err(|error| Fail::Input(error.to_string()))?;
+    Ok(Some(if args.tls == TlsMode::On { tls.allow_plain() } else { tls }))
+}
+
+/// Every client shows a certificate.
+fn knows_clients(args: &ServeArgs) -> bool {
+    #[cfg(feature = "tls")]
+    return args.tls_verify_peer;
+    #[cfg(not(feature = "tls"))]
+    {
+        let _ = args;
+        false
+    }
 }
 
 /// A byte in the server's pipe for each signal. A second Ctrl-C ends the process at once.

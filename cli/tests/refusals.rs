@@ -47,6 +47,24 @@ fn sizes_and_numbers() {
     refused(&["compare", "--policy", "rbd-plain:max=9999999999999T"], &["max", "too large"]);
 }
 
+#[cfg(feature = "nbd")]
+#[test]
+fn certificates_of_a_server() {
+    let serve = ["serve", "Cargo.toml", "--unix", "s"];
+    let with = |more: &[&'static str]| [&serve[..], more].concat();
+    #[cfg(not(feature = "tls"))]
+    assert!(foreread(with(&["--tls-certificates", "no/such"])).err.contains("build it with --features tls"));
+    #[cfg(feature = "tls")]
+    {
+        refused(&with(&["--tls-certificates", "no/such"]), &["missing", "no/such/server-cert.pem", "has to hold"]);
+        refused(&with(&["--tls", "on"]), &["--tls-certificates"]);
+        refused(&with(&["--tls-verify-peer"]), &["--tls-certificates"]);
+        refused(&with(&["--tls-certificates", "x", "--tls", "off"]), &["'off'", "require", "on"]);
+        let both = ["--tls-certificates", "x", "--tls", "on", "--tls-verify-peer"];
+        refused(&with(&both), &["--tls on: --tls-verify-peer; ", "leave --tls out"]);
+    }
+}
+
 #[test]
 fn prices_and_the_oracle() {
     for price in ["", "gb=-1", "gb=NaN", "requests=inf", "reqests=1", "gb=1,gb=1", "s3"] {

@@ -20,6 +20,8 @@ mod io;
 mod metrics;
 #[cfg(feature = "nbd")]
 mod nbd;
+#[cfg(feature = "tls")]
+mod nbd_tls;
 #[cfg(feature = "nbd")]
 mod nbd_turns;
 #[cfg(feature = "object")]

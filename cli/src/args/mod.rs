@@ -33,6 +33,8 @@ pub use replay::ReplayArgs;
 pub use reproduce::ReproduceArgs;
 #[cfg(feature = "nbd")]
 pub use serve::ServeArgs;
+#[cfg(feature = "tls")]
+pub use serve::TlsMode;
 pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 pub use tune::TuneArgs;
 
@@ -187,6 +189,9 @@ pub fn refuse(error: &clap::Error) -> Result<(), Fail> {
             let _ = error.print();
             Err(Fail::Said)
         }
+        ErrorKind::UnknownArgument if !cfg!(feature = "tls") && wants_tls(error) => {
+            Err(Fail::Cannot("this build has no TLS; build it with --features tls".to_string()))
+        }
         // Below a command the parser's own line names what there is.
         ErrorKind::InvalidSubcommand if command_asked().is_empty() => {
             let name = match error.get(ContextKind::InvalidSubcommand) {
@@ -209,6 +214,11 @@ pub fn refuse(error: &clap::Error) -> Result<(), Fail> {
 fn left_out(name: &str) -> Option<&'static str> {
     let all = [("mount", "fuse", cfg!(feature = "fuse")), ("serve", "nbd", cfg!(feature = "nbd"))];
     all.into_iter().find(|(command, _, built)| *command == name && !built).map(|(_, feature, _)| feature)
+}
+
+/// The argument that is not known is one of those for TLS.
+fn wants_tls(error: &clap::Error) -> bool {
+    matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(name)) if name.starts_with("--tls"))
 }
 
 /// The parser's complaint and its tips without its usage, and the command that helps.

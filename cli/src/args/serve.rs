@@ -12,8 +12,8 @@ use std::time::Duration;
 /// connect; Ctrl-C, SIGTERM and SIGHUP end it: requests already taken are still answered. When the source changes, the connected
 /// clients get errors and have to reconnect.
 ///
-/// There is no password and no encryption. A unix socket belongs to its owner alone; a TCP port is bound to this machine
-/// unless an address is named.
+/// There is no password and no encryption unless --tls-certificates is given. A unix socket belongs to its owner alone; a TCP
+/// port is bound to this machine unless an address is named.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,6 +30,20 @@ pub struct ServeArgs {
     /// Listen on a TCP port of this machine, or ADDR:PORT
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
     pub tcp: Option<SocketAddr>,
+    /// Encrypt, with the certificate in this folder
+    ///
+    /// It holds server-cert.pem and server-key.pem, and ca-cert.pem for --tls-verify-peer: the names of nbdkit and libnbd.
+    #[cfg(feature = "tls")]
+    #[arg(long, value_name = "DIR")]
+    pub tls_certificates: Option<PathBuf>,
+    /// Which clients are served: 'require', with TLS alone, or 'on', others too
+    #[cfg(feature = "tls")]
+    #[arg(long, value_name = "MODE", requires = "tls_certificates", hide_short_help = true, default_value = "require")]
+    pub tls: TlsMode,
+    /// Serve clients alone that have a certificate issued by ca-cert.pem
+    #[cfg(feature = "tls")]
+    #[arg(long, requires = "tls_certificates", hide_short_help = true)]
+    pub tls_verify_peer: bool,
     /// Let clients write, directly to the source
     #[arg(long)]
     pub writable: bool,
@@ -74,4 +88,14 @@ pub struct ServeArgs {
     /// Print statistics to stderr at this interval, e.g. 5s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub stats_every: Option<Duration>,
+}
+
+/// Which clients a server with a certificate serves.
+#[cfg(feature = "tls")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TlsMode {
+    /// Those with TLS alone
+    Require,
+    /// Those without TLS, too
+    On,
 }

@@ -23,10 +23,24 @@ const MAX_NAME_BYTES: usize = 4096;
 pub enum Then {
     /// [`Handshake::wants`] more bytes.
     More,
+    /// The handshake of TLS; then [`Handshake::wants`] more bytes, encrypted from here on.
+    StartTls,
     /// Requests.
     Transmission,
     /// The end, for this reason.
     Close(&'static str),
+}
+
+/// What a server says of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsOffer {
+    /// There is none.
+    #[default]
+    None,
+    /// A client may begin it.
+    Optional,
+    /// A client has to begin it before anything else.
+    Required,
 }
 
 /// What a handshake came to.
@@ -46,6 +60,8 @@ enum State {
 pub struct Handshake {
     export: Export,
     state: State,
+    tls: TlsOffer,
+    encrypted: bool,
     no_zeroes: bool,
     options: u32,
     agreed: Agreed,
@@ -54,8 +70,9 @@ pub struct Handshake {
 impl Handshake {
     /// For a client that has just connected; send it [`Handshake::greeting`].
     #[must_use]
-    pub fn new(export: Export) -> Handshake {
-        Handshake { export, state: State::Flags, no_zeroes: false, options: 0, agreed: Agreed::default() }
+    pub fn new(export: Export, tls: TlsOffer) -> Handshake {
+        let (state, agreed) = (State::Flags, Agreed::default());
+        Handshake { export, state, tls, encrypted: false, no_zeroes: false, options: 0, agreed }
     }
 
     /// What the server sends first.
@@ -122,12 +139,28 @@ impl Handshake {
 
     fn option(&mut self, number: u32, data: &[u8], out: &mut Vec<u8>) -> Then {
         let mut answer = |kind: u32, data: &[u8]| put_reply(out, number, kind, data);
+        let plain = self.tls == TlsOffer::Required && !self.encrypted;
         match number {
+            // The old way knows no refusal.
+            option::EXPORT_NAME if plain => return Then::Close("a client without TLS, which is required"),
             option::EXPORT_NAME => return self.export_name(data, out),
             option::ABORT => {
                 answer(reply::ACK, &[]);
                 return Then::Close("");
             }
+            option::STARTTLS if !data.is_empty() => answer(reply::ERR_INVALID, b"it takes no data"),
+            option::STARTTLS if self.encrypted => answer(reply::ERR_INVALID, b"TLS is on already"),
+            option::STARTTLS if self.tls == TlsOffer::None => {
+                answer(reply::ERR_POLICY, b"no TLS here; use a tunnel, or a unix socket");
+            }
+            option::STARTTLS => {
+                answer(reply::ACK, &[]);
+                self.encrypted = true;
+                // What was agreed on in plain text may have been another's wish.
+                self.agreed = Agreed::default();
+                return Then::StartTls;
+            }
+            _ if plain => answer(reply::ERR_TLS_REQD, b"this server requires TLS: connect by nbds:// or with --tls"),
             option::LIST if !data.is_empty() => answer(reply::ERR_INVALID, b"a list takes no data"),
             option::LIST => {
                 let name = self.export.name.as_bytes();
@@ -145,7 +178,6 @@ impl Handshake {
             }
             // There are no contexts: an empty list is the right answer to any query.
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => answer(reply::ACK, &[]),
-            option::STARTTLS => answer(reply::ERR_POLICY, b"no TLS here; use a tunnel, or a unix socket"),
             _ => answer(reply::ERR_UNSUP, b"unknown option"),
         }
         Then::More
@@ -226,10 +258,14 @@ mod tests {
     use super::*;
 
     fn started() -> Handshake {
+        started_with(TlsOffer::None)
+    }
+
+    fn started_with(tls: TlsOffer) -> Handshake {
         let flags = transmission::HAS_FLAGS | transmission::READ_ONLY;
         let export =
             Export { name: "disk".into(), description: "a disk".into(), size: 1 << 20, flags, preferred: 4096 };
-        let mut shake = Handshake::new(export);
+        let mut shake = Handshake::new(export, tls);
         assert_eq!((shake.wants(), shake.take(&[0, 0, 0, 3], &mut Vec::new())), (4, Then::More));
         shake
     }
@@ -274,6 +310,36 @@ mod tests {
         assert_eq!(wire::u16_at(export, 10), flags);
         assert_eq!(replies[1].1, [0, 3, 0, 0, 0, 1, 0, 0, 16, 0, 2, 0, 0, 0]);
         assert_eq!(&replies[2].1[2..], b"a disk");
+    }
+
+    #[test]
+    fn required_tls_comes_first() {
+        let mut shake = started_with(TlsOffer::Required);
+        let all = [option::LIST, option::INFO, option::GO, option::STRUCTURED_REPLY, option::SET_META_CONTEXT, 77];
+        for number in all {
+            let (then, replies) = send(&mut shake, number, &[]);
+            assert_eq!((then, replies.len(), replies[0].0), (Then::More, 1, reply::ERR_TLS_REQD), "{number}");
+        }
+        assert!(!shake.agreed().structured);
+        assert_eq!(send(&mut shake, option::STARTTLS, b"x").1[0].0, reply::ERR_INVALID);
+        assert_eq!(send(&mut shake, option::STARTTLS, &[]), (Then::StartTls, vec![(reply::ACK, vec![])]));
+        assert_eq!(send(&mut shake, option::STARTTLS, &[]).1[0].0, reply::ERR_INVALID, "once is enough");
+        assert_eq!(send(&mut shake, option::GO, &go("disk", &[])).0, Then::Transmission);
+
+        let mut old = started_with(TlsOffer::Required);
+        let (then, replies) = send(&mut old, option::EXPORT_NAME, b"disk");
+        assert_eq!((then, replies), (Then::Close("a client without TLS, which is required"), vec![(0, vec![])]));
+        assert_eq!(send(&mut started_with(TlsOffer::Required), option::ABORT, &[]).0, Then::Close(""));
+    }
+
+    /// What was agreed on in plain text could be the wish of a machine in between.
+    #[test]
+    fn tls_forgets_what_was_agreed_on_before() {
+        let mut shake = started_with(TlsOffer::Optional);
+        send(&mut shake, option::STRUCTURED_REPLY, &[]);
+        assert!(shake.agreed().structured);
+        assert_eq!(send(&mut shake, option::STARTTLS, &[]).0, Then::StartTls);
+        assert!(!shake.agreed().structured);
     }
 
     #[test]

@@ -6,6 +6,8 @@ pub mod device;
 pub mod gateway;
 #[cfg(feature = "nbd")]
 pub mod nbd;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 use foreread::source::Mem;
 use foreread::{Gauges, Reader, testing};

@@ -96,6 +96,11 @@ impl Client {
     pub fn answer(&mut self) -> (u64, u32) {
         let mut head = [0; 16];
         self.0.read_exact(&mut head).expect("an answer");
+        Client::parse(&head)
+    }
+
+    /// Cookie and error of a simple reply.
+    pub fn parse(head: &[u8; 16]) -> (u64, u32) {
         assert_eq!(head[..4], wire::SIMPLE_MAGIC.to_be_bytes());
         let number = |at: usize, n: usize| head[at..at + n].iter().fold(0, |all, b| all << 8 | u64::from(*b));
         (number(8, 8), number(4, 4) as u32)

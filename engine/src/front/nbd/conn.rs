@@ -15,14 +15,14 @@
 mod answer;
 
 use super::Shared;
-use super::socket::{Deadline, Stream};
+use super::socket::Deadline;
+use super::stream::Stream;
 use crate::nbd::handshake::{self, Handshake};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
 use crate::nbd::wire::Request;
 use crate::{Reader, WriteError};
 use std::cell::Cell;
 use std::io::ErrorKind;
-use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -142,13 +142,13 @@ impl Conn {
     /// Takes no more requests; those that were taken are answered.
     pub fn take_no_more(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        self.stream.shutdown(Shutdown::Read);
+        self.stream.receive_no_more();
     }
 
     /// Ends it at once.
     pub fn hang_up(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        self.stream.shutdown(Shutdown::Both);
+        self.stream.end();
     }
 
     // ---- turns ----
@@ -162,7 +162,7 @@ impl Conn {
             observer.opened(self.number, self.shared.called(), agreement.export.size);
         }
         self.turns().armed = true;
-        match self.shared.workers.add(self.stream.as_fd(), self.number) {
+        match self.shared.workers.add(self.stream.as_fd(), self.number, self.stream.holds_more()) {
             Ok(then) => self.shared.have_done(then),
             Err(_) => self.end(),
         }
@@ -225,7 +225,8 @@ impl Conn {
     fn arm(&self, turns: &mut Turns) {
         if !turns.armed && !turns.taking && !turns.over {
             turns.armed = true;
-            if self.shared.workers.arm(self.stream.as_fd(), self.number).is_err() {
+            let more = self.stream.holds_more();
+            if self.shared.workers.arm(self.stream.as_fd(), self.number, more).is_err() {
                 turns.over = true;
                 self.hang_up();
             }
@@ -253,7 +254,7 @@ impl Conn {
         // One time for all of it: a client that sends a byte a second is as slow as one that sends none.
         let mut deadline = Deadline::within(self.shared.settings.handshake);
         let export = self.shared.export(&self.reader);
-        let mut shake = Handshake::new(export.clone());
+        let mut shake = Handshake::new(export.clone(), self.shared.settings.tls_offer());
         self.send_all(&Handshake::greeting(), &mut deadline, || ())?;
         let mut bytes = Vec::new();
         let mut answer = Vec::new();
@@ -265,12 +266,33 @@ impl Conn {
             self.send_all(&answer, &mut deadline, || ())?;
             match then {
                 handshake::Then::More => {}
-                handshake::Then::Close(_) => return Err(Disconnected),
+                handshake::Then::StartTls => self.encrypt(&mut deadline)?,
+                handshake::Then::Close(why) => {
+                    if !why.is_empty() {
+                        tracing::info!(client = self.number, "NBD client refused: {why}");
+                    }
+                    return Err(Disconnected);
+                }
                 handshake::Then::Transmission => break,
             }
         }
         let agreement = Agreement { export, structured: shake.agreed().structured };
         self.agreement.set(agreement).map_err(|_| Disconnected)
+    }
+
+    #[cfg(feature = "tls")]
+    fn encrypt(&self, deadline: &mut Deadline) -> Result<(), Disconnected> {
+        let Some(tls) = &self.shared.settings.tls else { return Err(Disconnected) };
+        self.stream.start_tls(tls, deadline).map_err(|error| {
+            tracing::info!(client = self.number, "NBD client refused: no TLS with it ({error})");
+            Disconnected
+        })
+    }
+
+    /// It was not offered.
+    #[cfg(not(feature = "tls"))]
+    fn encrypt(&self, _: &mut Deadline) -> Result<(), Disconnected> {
+        Err(Disconnected)
     }
 
     // ---- bytes ----

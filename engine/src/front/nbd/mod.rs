@@ -12,97 +12,37 @@
 
 mod conn;
 mod permits;
+mod settings;
 mod socket;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 mod workers;
 
-use crate::front::observe::Observer;
+use crate::Reader;
 use crate::log;
+use crate::nbd::handshake::TlsOffer;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
 use crate::system;
-use crate::{Reader, WriteError};
 use conn::Conn;
 use permits::Permits;
 use rustix::event::{PollFd, PollFlags, poll};
-use socket::{Listener, Stream};
+pub use settings::{Listen, MAX_CLIENTS, MAX_HELPERS, MAX_OWED_BYTES, NbdSettings, ServeError};
+use settings::{locked, short_of_files, short_of_threads};
+use socket::{Listener, Socket};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use stream::Stream;
+#[cfg(feature = "tls")]
+pub use tls::NbdTls;
 use workers::{Then, Workers};
-
-/// Where clients connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// A unix socket, readable and writable by its owner alone.
-    Unix(PathBuf),
-    /// A TCP address. There is no encryption and no password: any client that reaches it can read everything.
-    Tcp(SocketAddr),
-}
-
-/// What may be set. All limits hold for the whole server.
-#[derive(Clone, Debug)]
-pub struct NbdSettings {
-    /// Name of the export. The empty name always means it too.
-    pub export: String,
-    /// One line about it.
-    pub description: String,
-    /// Clients may write. Default no. The reader has to allow it ([`Reader::allow_writes`]).
-    pub writable: bool,
-    /// What clients may write is locked, so that no other program writes it at the same time: see [`Reader::lock`]. Default yes.
-    pub lock: bool,
-    /// Most clients at once. Default [`MAX_CLIENTS`].
-    pub max_clients: u32,
-    /// Most threads beyond one for each client: the second and later requests in flight of every client share them. Default
-    /// [`MAX_HELPERS`]. A thread that serves holds up to 256 KiB; there are more of them than cores only as far as requests
-    /// wait.
-    pub max_helpers: u32,
-    /// Most bytes of answers that are kept for clients that do not take them. Default [`MAX_OWED_BYTES`]. What would be more
-    /// is read again when its client takes it.
-    pub max_owed_bytes: u64,
-    /// How long a client may take to agree on an export. Default 10 s.
-    pub handshake: Duration,
-    /// How long a client may take to send the head of a request or 256 KiB of what it brings, and to take 256 KiB of an
-    /// answer, in all and not from byte to byte. Default 30 s.
-    pub stall: Duration,
-    /// The observer of each request. Default none.
-    pub observer: Option<Arc<dyn Observer>>,
-}
-
-impl Default for NbdSettings {
-    fn default() -> NbdSettings {
-        NbdSettings {
-            export: String::new(),
-            description: String::new(),
-            writable: false,
-            lock: true,
-            max_clients: MAX_CLIENTS,
-            max_helpers: MAX_HELPERS,
-            max_owed_bytes: MAX_OWED_BYTES,
-            handshake: Duration::from_secs(10),
-            stall: Duration::from_secs(30),
-            observer: None,
-        }
-    }
-}
-
-/// Why a server could not be started: one line.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {place}; {remedy}")]
-pub struct ServeError {
-    /// What is wrong.
-    pub what: String,
-    /// Where.
-    pub place: String,
-    /// What to do.
-    pub remedy: &'static str,
-}
 
 /// Stops a server from anywhere, once.
 #[derive(Debug)]
@@ -200,12 +140,6 @@ pub struct Server {
     ended: Receiver<()>,
 }
 
-/// Default of [`NbdSettings::max_clients`].
-pub const MAX_CLIENTS: u32 = 2048;
-/// Default of [`NbdSettings::max_helpers`].
-pub const MAX_HELPERS: u32 = 256;
-/// Default of [`NbdSettings::max_owed_bytes`]: one piece for each helper.
-pub const MAX_OWED_BYTES: u64 = 64 << 20;
 /// How long a server that was stopped waits for answers that are in flight.
 const DRAIN: Duration = Duration::from_secs(5);
 /// How long the end of a server waits for its threads, which end at once unless a source keeps one.
@@ -247,10 +181,13 @@ impl Server {
         Ok((Server { shared, listeners, wake, ended }, NbdStop(stop)))
     }
 
-    /// Where it listens, as clients write it: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`.
+    /// Where it listens, as clients write it: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`; with TLS
+    /// `nbds`.
     #[must_use]
     pub fn uris(&self) -> Vec<String> {
-        self.listeners.iter().map(|l| l.uri(&self.shared.settings.export)).collect()
+        let settings = &self.shared.settings;
+        let tls = settings.tls_offer() != TlsOffer::None;
+        self.listeners.iter().map(|l| l.uri(&settings.export, tls)).collect()
     }
 
     /// What it has done so far.
@@ -338,7 +275,7 @@ impl Shared {
     }
 
     /// Gives a new client its thread, if there is room.
-    fn greet(self: &Arc<Shared>, stream: Stream) {
+    fn greet(self: &Arc<Shared>, socket: Socket) {
         let number = self.counters.connections.fetch_add(1, Ordering::Relaxed);
         let mut conns = self.conns.lock().unwrap_or_else(PoisonError::into_inner);
         let turn_away = || {
@@ -350,9 +287,9 @@ impl Shared {
             }
             return turn_away();
         }
-        tracing::info!(client = number, peer = %stream.peer(), "NBD client connected");
+        tracing::info!(client = number, peer = %socket.peer(), "NBD client connected");
         let Ok(reader) = self.reader.try_clone() else { return turn_away() };
-        let conn = Arc::new(Conn::new(Arc::clone(self), number, stream, reader));
+        let conn = Arc::new(Conn::new(Arc::clone(self), number, Stream::new(socket), reader));
         conns.insert(number, Arc::clone(&conn));
         drop(conns);
         self.counters.greeting.fetch_add(1, Ordering::Relaxed);
@@ -455,35 +392,5 @@ impl Drop for Server {
         let _ = self.ended.recv_timeout(THREADS_END);
         let conns = std::mem::take(&mut *self.shared.conns.lock().unwrap_or_else(PoisonError::into_inner));
         drop(conns);
-    }
-}
-
-fn short_of_threads(error: &std::io::Error) -> ServeError {
-    ServeError {
-        what: format!("no thread can be started ({error})"),
-        place: "the server".to_string(),
-        remedy: "allow more threads (ulimit -u, pids.max of the cgroup)",
-    }
-}
-
-/// Why what clients would write is not locked.
-fn locked(reader: &Reader, error: &WriteError) -> ServeError {
-    let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
-    let what = match error.errno() {
-        errno if errno == again.raw_os_error() => {
-            "another program has locked it, to write it or to keep it as it is".to_string()
-        }
-        errno if errno == busy.raw_os_error() => "it is mounted, or another program has claimed it".to_string(),
-        _ => format!("it cannot be locked ({error})"),
-    };
-    let remedy = "end that program or unmount it, or serve without the lock (--no-lock) if it never writes";
-    ServeError { what, place: reader.describe(), remedy }
-}
-
-fn short_of_files(error: &std::io::Error) -> ServeError {
-    ServeError {
-        what: format!("no pipe ({error})"),
-        place: "the server".to_string(),
-        remedy: "allow more open files (ulimit -n)",
     }
 }

@@ -65,32 +65,34 @@ impl Listener {
         })
     }
 
-    pub fn accept(&self) -> std::io::Result<Stream> {
+    pub fn accept(&self) -> std::io::Result<Socket> {
         let stream = match self {
             Listener::Unix { socket, .. } => {
                 let stream = socket.accept()?.0;
                 // A whole piece has room, so that no thread waits for a client that reads its answers. TCP sees to that itself.
                 // Twice what is asked for, or twice what the system allows (208 KiB unless set), is what the kernel counts.
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, PIECE_BYTES);
-                Stream::Unix(stream)
+                Socket::Unix(stream)
             }
             Listener::Tcp(socket) => {
                 let stream = socket.accept()?.0;
                 // A small answer must not wait for a larger one.
                 stream.set_nodelay(true)?;
                 keep_alive(&stream)?;
-                Stream::Tcp(stream)
+                Socket::Tcp(stream)
             }
         };
         Ok(stream)
     }
 
-    pub fn uri(&self, export: &str) -> String {
+    /// As clients write it; `tls` where they speak TLS.
+    pub fn uri(&self, export: &str, tls: bool) -> String {
+        let scheme = if tls { "nbds" } else { "nbd" };
         match self {
-            Listener::Unix { path, .. } => format!("nbd+unix:///{export}?socket={}", path.display()),
+            Listener::Unix { path, .. } => format!("{scheme}+unix:///{export}?socket={}", path.display()),
             Listener::Tcp(socket) => {
                 let address = socket.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
-                format!("nbd://{address}/{export}")
+                format!("{scheme}://{address}/{export}")
             }
         }
     }
@@ -143,17 +145,17 @@ fn make_way(path: &Path) -> std::io::Result<()> {
 }
 
 /// A client's socket.
-pub enum Stream {
+pub enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
-impl Stream {
+impl Socket {
     /// Where the client is, for the log.
     pub fn peer(&self) -> String {
         match self {
-            Stream::Unix(_) => "unix".to_string(),
-            Stream::Tcp(s) => s.peer_addr().map_or_else(|_| "tcp".to_string(), |address| address.to_string()),
+            Socket::Unix(_) => "unix".to_string(),
+            Socket::Tcp(s) => s.peer_addr().map_or_else(|_| "tcp".to_string(), |address| address.to_string()),
         }
     }
 
@@ -161,8 +163,8 @@ impl Stream {
     pub fn shutdown(&self, how: Shutdown) {
         // It fails only where it is closed already.
         let _ = match self {
-            Stream::Unix(s) => s.shutdown(how),
-            Stream::Tcp(s) => s.shutdown(how),
+            Socket::Unix(s) => s.shutdown(how),
+            Socket::Tcp(s) => s.shutdown(how),
         };
     }
 
@@ -182,12 +184,11 @@ impl Stream {
         }
     }
 
-    /// Sends what there is room for of both parts, as one packet where they fit. `WouldBlock` when there is no room.
-    pub fn send_now(&self, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
-        let parts = [IoSlice::new(head), IoSlice::new(data)];
+    /// Sends what there is room for of all parts, as one packet where they fit. `WouldBlock` when there is no room.
+    pub fn send_now(&self, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
-            match sendmsg(self.as_fd(), &parts, &mut SendAncillaryBuffer::default(), flags) {
+            match sendmsg(self.as_fd(), parts, &mut SendAncillaryBuffer::default(), flags) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Err(Errno::INTR) => {}
                 sent => return Ok(sent?),
@@ -222,11 +223,11 @@ impl Stream {
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Stream::Unix(s) => s.as_fd(),
-            Stream::Tcp(s) => s.as_fd(),
+            Socket::Unix(s) => s.as_fd(),
+            Socket::Tcp(s) => s.as_fd(),
         }
     }
 }

@@ -37,6 +37,8 @@ const BATCH: usize = 256;
 const IDLE: Duration = Duration::from_secs(10);
 /// Told once of what a client sends.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+/// The same, or as soon as there is room to send, which is at once for a client that takes its answers.
+const SOON: EventFlags = ONCE.union(EventFlags::OUT);
 /// The number of no client: the server ends.
 const WAKE: u64 = u64::MAX;
 
@@ -97,16 +99,17 @@ impl Workers {
     }
 
     /// Has the next thing that this socket sends taken as a turn of the client `number`. Once: armed again by [`Workers::arm`].
-    pub fn add(&self, socket: BorrowedFd<'_>, number: u64) -> std::io::Result<Then> {
-        epoll::add(&self.epoll, socket, EventData::new_u64(number), ONCE)?;
+    /// With `more` the client has a turn without that: TLS has bytes of it that the socket does not report.
+    pub fn add(&self, socket: BorrowedFd<'_>, number: u64, more: bool) -> std::io::Result<Then> {
+        epoll::add(&self.epoll, socket, EventData::new_u64(number), if more { SOON } else { ONCE })?;
         let mut pool = self.pool();
         // The first client has no thread yet.
         Ok(if pool.at_work == 0 { self.call(&mut pool) } else { Then::Nothing })
     }
 
     /// Once more.
-    pub fn arm(&self, socket: BorrowedFd<'_>, number: u64) -> std::io::Result<()> {
-        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number), ONCE)?)
+    pub fn arm(&self, socket: BorrowedFd<'_>, number: u64, more: bool) -> std::io::Result<()> {
+        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number), if more { SOON } else { ONCE })?)
     }
 
     /// The calling thread has to wait: another is called to poll the sockets, if none does.
@@ -270,7 +273,7 @@ mod tests {
     fn clients(workers: &Workers, many: u64) -> Vec<(UnixStream, UnixStream)> {
         let pair = |number| {
             let (mine, theirs) = UnixStream::pair().expect("a pair");
-            let spawn = workers.add(mine.as_fd(), number).expect("added") == Then::Spawn;
+            let spawn = workers.add(mine.as_fd(), number, false).expect("added") == Then::Spawn;
             assert_eq!(spawn, number == 0, "the first needs a thread, and it is the caller");
             (mine, theirs)
         };
@@ -298,7 +301,7 @@ mod tests {
             order.rotate_left(1);
             order.swap(0, 2);
             for number in &order {
-                workers.arm(all[*number as usize].0.as_fd(), *number).expect("armed");
+                workers.arm(all[*number as usize].0.as_fd(), *number, false).expect("armed");
             }
         }
         workers.end();
@@ -331,7 +334,7 @@ mod tests {
                         // What was sent stays there. The second one polls, or the third, which rested until it was called.
                         assert!(workers.yield_slot() == Then::Nothing);
                         while count.load(std::sync::atomic::Ordering::SeqCst) < 3 {
-                            workers.arm(all[0].0.as_fd(), 0).expect("armed");
+                            workers.arm(all[0].0.as_fd(), 0, false).expect("armed");
                             std::thread::yield_now();
                         }
                         workers.come_back();

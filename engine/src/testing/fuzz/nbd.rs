@@ -4,7 +4,7 @@
 
 use super::Broken;
 use crate::front::nbd::{Listen, NbdSettings, Server};
-use crate::nbd::handshake::{Handshake, MAX_OPTION_BYTES, MAX_OPTIONS, Then};
+use crate::nbd::handshake::{Handshake, MAX_OPTION_BYTES, MAX_OPTIONS, Then, TlsOffer};
 use crate::nbd::validate::{Export, MAX_LEN, Order, validate};
 use crate::nbd::wire::{self, Request, command, transmission};
 use crate::source::Mem;
@@ -23,7 +23,9 @@ use std::time::Duration;
 /// The handshake wants too much, does not end, or answers what is no answer.
 pub fn handshake(data: &[u8]) -> Result<(), Broken> {
     let export = Export { name: "disk".into(), description: "d".repeat(50), size: 1 << 40, flags: 1, preferred: 4096 };
-    let mut shake = Handshake::new(export);
+    // Of a length that is even in one case and odd in the other, so that both are met.
+    let tls = if data.len().is_multiple_of(2) { TlsOffer::None } else { TlsOffer::Required };
+    let mut shake = Handshake::new(export, tls);
     let (mut rest, mut out, mut steps) = (data, Vec::new(), 0);
     loop {
         let wants = shake.wants();
@@ -45,6 +47,7 @@ pub fn handshake(data: &[u8]) -> Result<(), Broken> {
         let old = !out.is_empty() && wire_u64(&out, 0) != Some(wire::OPTION_REPLY_MAGIC);
         match then {
             Then::Close(_) => return Ok(()),
+            Then::StartTls if tls == TlsOffer::None => return Err("TLS that was not offered".into()),
             // The old way has an answer without a head.
             Then::Transmission if old => return if matches!(out.len(), 10 | 134) { Ok(()) } else { Err("odd".into()) },
             _ => replies(&out)?,

@@ -1,0 +1,133 @@
+//! What may be set for the NBD server, and why it may not start.
+//!
+//! Never: binds or serves anything.
+
+#[cfg(feature = "tls")]
+use super::tls::NbdTls;
+use crate::front::observe::Observer;
+use crate::nbd::handshake::TlsOffer;
+use crate::{Reader, WriteError};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Default of [`NbdSettings::max_clients`].
+pub const MAX_CLIENTS: u32 = 2048;
+/// Default of [`NbdSettings::max_helpers`].
+pub const MAX_HELPERS: u32 = 256;
+/// Default of [`NbdSettings::max_owed_bytes`]: one piece for each helper.
+pub const MAX_OWED_BYTES: u64 = 64 << 20;
+
+/// Where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A unix socket, readable and writable by its owner alone.
+    Unix(PathBuf),
+    /// A TCP address. Unless there is TLS that verifies clients, any client that reaches it can read everything.
+    Tcp(SocketAddr),
+}
+
+/// What may be set. All limits hold for the whole server.
+#[derive(Clone, Debug)]
+pub struct NbdSettings {
+    /// Name of the export. The empty name always means it too.
+    pub export: String,
+    /// One line about it.
+    pub description: String,
+    /// Clients may write. Default no. The reader has to allow it ([`Reader::allow_writes`]).
+    pub writable: bool,
+    /// What clients may write is locked, so that no other program writes it at the same time: see [`Reader::lock`]. Default yes.
+    pub lock: bool,
+    /// Most clients at once. Default [`MAX_CLIENTS`].
+    pub max_clients: u32,
+    /// Most threads beyond one for each client: the second and later requests in flight of every client share them. Default
+    /// [`MAX_HELPERS`]. A thread that serves holds up to 256 KiB; there are more of them than cores only as far as requests
+    /// wait.
+    pub max_helpers: u32,
+    /// Most bytes of answers that are kept for clients that do not take them. Default [`MAX_OWED_BYTES`]. What would be more
+    /// is read again when its client takes it.
+    pub max_owed_bytes: u64,
+    /// How long a client may take to agree on an export. Default 10 s.
+    pub handshake: Duration,
+    /// How long a client may take to send the head of a request or 256 KiB of what it brings, and to take 256 KiB of an
+    /// answer, in all and not from byte to byte. Default 30 s.
+    pub stall: Duration,
+    /// The certificate for TLS, and whether clients have to use it. Default none: there is no encryption.
+    #[cfg(feature = "tls")]
+    pub tls: Option<NbdTls>,
+    /// The observer of each request. Default none.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Default for NbdSettings {
+    fn default() -> NbdSettings {
+        NbdSettings {
+            export: String::new(),
+            description: String::new(),
+            writable: false,
+            lock: true,
+            max_clients: MAX_CLIENTS,
+            max_helpers: MAX_HELPERS,
+            max_owed_bytes: MAX_OWED_BYTES,
+            handshake: Duration::from_secs(10),
+            stall: Duration::from_secs(30),
+            #[cfg(feature = "tls")]
+            tls: None,
+            observer: None,
+        }
+    }
+}
+
+impl NbdSettings {
+    /// What clients are told of TLS.
+    pub(super) fn tls_offer(&self) -> TlsOffer {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            return if tls.is_required() { TlsOffer::Required } else { TlsOffer::Optional };
+        }
+        TlsOffer::None
+    }
+}
+
+/// Why a server could not be started: one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {place}; {remedy}")]
+pub struct ServeError {
+    /// What is wrong.
+    pub what: String,
+    /// Where.
+    pub place: String,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+pub fn short_of_threads(error: &std::io::Error) -> ServeError {
+    ServeError {
+        what: format!("no thread can be started ({error})"),
+        place: "the server".to_string(),
+        remedy: "allow more threads (ulimit -u, pids.max of the cgroup)",
+    }
+}
+
+/// Why what clients would write is not locked.
+pub fn locked(reader: &Reader, error: &WriteError) -> ServeError {
+    let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
+    let what = match error.errno() {
+        errno if errno == again.raw_os_error() => {
+            "another program has locked it, to write it or to keep it as it is".to_string()
+        }
+        errno if errno == busy.raw_os_error() => "it is mounted, or another program has claimed it".to_string(),
+        _ => format!("it cannot be locked ({error})"),
+    };
+    let remedy = "end that program or unmount it, or serve without the lock (--no-lock) if it never writes";
+    ServeError { what, place: reader.describe(), remedy }
+}
+
+pub fn short_of_files(error: &std::io::Error) -> ServeError {
+    ServeError {
+        what: format!("no pipe ({error})"),
+        place: "the server".to_string(),
+        remedy: "allow more open files (ulimit -n)",
+    }
+}

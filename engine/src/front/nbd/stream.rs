@@ -1,0 +1,103 @@
+//! A client's connection: its socket, and TLS on it once the client has asked for that.
+//!
+//! ```text
+//!   plain ──STARTTLS──► handshake of TLS, with its own time ──► encrypted, until the end
+//! ```
+//!
+//! Never: goes back to plain text.
+
+use super::socket::{Deadline, Socket};
+#[cfg(feature = "tls")]
+use super::tls::{NbdTls, Session};
+use std::io::IoSlice;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(feature = "tls")]
+use std::sync::OnceLock;
+
+/// See the head of this file.
+pub struct Stream {
+    socket: Socket,
+    #[cfg(feature = "tls")]
+    session: OnceLock<Session>,
+}
+
+impl Stream {
+    pub fn new(socket: Socket) -> Stream {
+        Stream {
+            socket,
+            #[cfg(feature = "tls")]
+            session: OnceLock::new(),
+        }
+    }
+
+    /// Has the client and the server agree on keys. Every byte before it was plain, every byte after it is encrypted.
+    #[cfg(feature = "tls")]
+    pub fn start_tls(&self, tls: &NbdTls, deadline: &mut Deadline) -> std::io::Result<()> {
+        let session = Session::agree(&self.socket, tls, deadline)?;
+        self.session.set(session).map_err(|_| std::io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// No more is received; what was taken can still be answered.
+    pub fn receive_no_more(&self) {
+        self.socket.shutdown(Shutdown::Read);
+    }
+
+    /// Ends both directions; threads that wait for it wake. Under TLS the client is told that this is the end.
+    pub fn end(&self) {
+        #[cfg(feature = "tls")]
+        if let Some(session) = self.session.get() {
+            session.say_goodbye(&self.socket);
+        }
+        self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Whether bytes wait to be read.
+    pub fn has_more(&self) -> bool {
+        self.holds_more() || self.socket.has_more()
+    }
+
+    /// Whether bytes wait to be read that have left the socket already: the socket does not report them.
+    pub fn holds_more(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if let Some(session) = self.session.get() {
+            return session.holds_more();
+        }
+        false
+    }
+
+    /// What is there now; `WouldBlock` when it is nothing. Nothing at the end.
+    pub fn receive_now(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(session) = self.session.get() {
+            return session.receive_now(&self.socket, buf);
+        }
+        self.socket.receive_now(buf)
+    }
+
+    /// Sends what there is room for of both parts, as one packet where they fit. `WouldBlock` when there is no room: then the
+    /// same bytes are to be given again.
+    pub fn send_now(&self, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(session) = self.session.get() {
+            return session.send_now(&self.socket, head, data);
+        }
+        self.socket.send_now(&[IoSlice::new(head), IoSlice::new(data)])
+    }
+
+    /// Waits until something has come, or the client is gone.
+    pub fn wait_to_receive(&self, deadline: &mut Deadline) -> std::io::Result<()> {
+        self.socket.wait_to_receive(deadline)
+    }
+
+    /// Waits until there is room to send, or the client is gone.
+    pub fn wait_to_send(&self, deadline: &mut Deadline) -> std::io::Result<()> {
+        self.socket.wait_to_send(deadline)
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,298 @@
+//! TLS of the NBD server: its certificates, and the session of a client.
+//!
+//! The files have the names that nbdkit and libnbd use. A session encrypts at most [`SEND_BYTES`] at a time and reports them as
+//! sent when the kernel has all of their records, so a client that does not take its answers holds that much and no more. One
+//! lock guards a session; it is held while bytes are encrypted and moved, never while a thread waits for the client.
+//!
+//! ```text
+//!   DIR/server-cert.pem   the certificate that clients see, and those between it and the authority
+//!   DIR/server-key.pem    its key
+//!   DIR/ca-cert.pem       the authority: issues the clients' certificates, where those are required
+//! ```
+//!
+//! Never: takes keys that were agreed on beforehand (PSK), resumes a session, or takes early data.
+
+use super::settings::ServeError;
+use super::socket::{Deadline, Socket};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::{CertificateError, RootCertStore, ServerConfig, ServerConnection};
+use std::fmt;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Most bytes that are encrypted before the kernel has taken them.
+const SEND_BYTES: usize = 64 << 10;
+/// How often the socket is read for one receive: a record has 16 KiB, the library reads 4 KiB at a time.
+const READS_AT_ONCE: u32 = 8;
+
+/// The certificate of an NBD server, and what it wants of its clients. Clients without TLS are refused unless
+/// [`NbdTls::allow_plain`] is asked for.
+#[derive(Clone)]
+pub struct NbdTls {
+    config: Arc<ServerConfig>,
+    required: bool,
+}
+
+impl fmt::Debug for NbdTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NbdTls").field("required", &self.required).finish_non_exhaustive()
+    }
+}
+
+impl NbdTls {
+    /// Reads `server-cert.pem` and `server-key.pem` of a directory. With `verify_peer` a client has to show a certificate
+    /// that `ca-cert.pem` has issued.
+    ///
+    /// # Errors
+    /// A file is missing or holds something else, the key belongs to another certificate, or the certificate has expired.
+    pub fn load(dir: impl AsRef<Path>, verify_peer: bool) -> Result<NbdTls, ServeError> {
+        let dir = dir.as_ref();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let (cert_path, key_path, ca_path) =
+            (dir.join("server-cert.pem"), dir.join("server-key.pem"), dir.join("ca-cert.pem"));
+        let certs = certificates(&cert_path)?;
+        let key = PrivateKeyDer::from_pem_file(&key_path).map_err(|error| unreadable(&key_path, &error))?;
+        let roots = match verify_peer || ca_path.exists() {
+            true => authorities(&ca_path)?,
+            false => RootCertStore::empty(),
+        };
+        check_dates(&certs, &roots, &provider, &cert_path)?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(|error| unusable(&cert_path, &error))?;
+        let builder = if verify_peer {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| unusable(&ca_path, &error))?)
+        } else {
+            builder.with_no_client_auth()
+        };
+        let mut config = builder.with_single_cert(certs, key).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => ServeError {
+                what: "the key belongs to another certificate than server-cert.pem".to_string(),
+                place: key_path.display().to_string(),
+                remedy: "put the key there that the certificate was made with, or make both again",
+            },
+            error => unusable(&cert_path, &error),
+        })?;
+        // A session is not continued on another connection: there is nothing to keep between connections.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(NbdTls { config: Arc::new(config), required: true })
+    }
+
+    /// Clients may go without TLS, too: then neither they nor what they read are protected.
+    #[must_use]
+    pub fn allow_plain(self) -> NbdTls {
+        NbdTls { required: false, ..self }
+    }
+
+    /// Whether clients without TLS are refused.
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        self.required
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
+    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let all = all.map_err(|error| unreadable(path, &error))?;
+    if all.is_empty() { Err(unreadable(path, &pem::Error::NoItemsFound)) } else { Ok(all) }
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, ServeError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| unusable(path, &error))?;
+    }
+    Ok(roots)
+}
+
+/// Refuses a certificate that every client would refuse for its dates. Whether they know its authority is theirs to say.
+fn check_dates(
+    certs: &[CertificateDer<'_>],
+    roots: &RootCertStore,
+    provider: &CryptoProvider,
+    path: &Path,
+) -> Result<(), ServeError> {
+    let Some((own, between)) = certs.split_first() else { return Ok(()) };
+    let own = ParsedCertificate::try_from(own).map_err(|error| unusable(path, &error))?;
+    let algorithms = provider.signature_verification_algorithms.all;
+    let checked = verify_server_cert_signed_by_trust_anchor(&own, roots, between, UnixTime::now(), algorithms);
+    let (what, remedy) = match checked {
+        Err(rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
+            ("the certificate has expired", "have a new one issued, and start the server again")
+        }
+        Err(rustls::Error::InvalidCertificate(
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+        )) => ("the certificate is not valid yet", "check the clock of this machine, or wait for the day"),
+        _ => return Ok(()),
+    };
+    Err(ServeError { what: what.to_string(), place: path.display().to_string(), remedy })
+}
+
+fn unreadable(path: &Path, error: &pem::Error) -> ServeError {
+    let (what, remedy) = match error {
+        pem::Error::Io(error) if error.kind() == ErrorKind::NotFound => (
+            "a file for TLS is missing".to_string(),
+            "the directory has to hold server-cert.pem and server-key.pem, for --tls-verify-peer ca-cert.pem too",
+        ),
+        pem::Error::Io(error) => {
+            (format!("a file for TLS cannot be read ({error})"), "let the user that serves read it")
+        }
+        pem::Error::NoItemsFound => (
+            "a file for TLS holds no such thing".to_string(),
+            "it has to be PEM text with a certificate, or with a key that has no password",
+        ),
+        error => (format!("a file for TLS is no PEM text ({error})"), "write it again"),
+    };
+    ServeError { what, place: path.display().to_string(), remedy }
+}
+
+fn unusable(path: &Path, error: &dyn fmt::Display) -> ServeError {
+    ServeError {
+        what: format!("TLS cannot use it ({error})"),
+        place: path.display().to_string(),
+        remedy: "make it again, such as by certtool or openssl with an RSA key of 2048 bits or an EC key",
+    }
+}
+
+/// A client's keys, and its bytes that are between the two forms.
+pub struct Session(Mutex<State>);
+
+struct State {
+    tls: ServerConnection,
+    /// Bytes that were encrypted and are not reported as sent: some of their records are not out yet.
+    encrypted: usize,
+}
+
+impl Session {
+    /// Agrees on keys with a client that has asked for TLS, within the time that is left for its handshake.
+    pub fn agree(socket: &Socket, tls: &NbdTls, deadline: &mut Deadline) -> std::io::Result<Session> {
+        let mut state = State { tls: ServerConnection::new(Arc::clone(&tls.config)).map_err(broken)?, encrypted: 0 };
+        loop {
+            match state.flush(socket) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    socket.wait_to_send(deadline)?;
+                    continue;
+                }
+                other => other?,
+            }
+            if !state.tls.is_handshaking() {
+                return Ok(Session(Mutex::new(state)));
+            }
+            if Instant::now() > deadline.at() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            match state.receive(socket) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.wait_to_receive(deadline)?,
+                other => drop(other?),
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether decrypted bytes wait, or the end does.
+    pub fn holds_more(&self) -> bool {
+        // An error stays one: the next receive returns it.
+        self.state()
+            .tls
+            .process_new_packets()
+            .map_or(true, |now| now.plaintext_bytes_to_read() > 0 || now.peer_has_closed())
+    }
+
+    /// As [`Socket::receive_now`], decrypted.
+    pub fn receive_now(&self, socket: &Socket, buf: &mut [u8]) -> std::io::Result<usize> {
+        let mut state = self.state();
+        for _ in 0..READS_AT_ONCE {
+            match state.tls.reader().read(buf) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            state.receive(socket)?;
+            // Answers of the protocol itself. Where there is no room now they go out with the next bytes.
+            let _ = state.flush(socket);
+        }
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    /// As [`Socket::send_now`], encrypted. After `WouldBlock` the call that is made again sends the rest of what was encrypted,
+    /// and reports that.
+    pub fn send_now(&self, socket: &Socket, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
+        let mut state = self.state();
+        if state.encrypted == 0 {
+            let head = &head[..head.len().min(SEND_BYTES)];
+            let data = &data[..data.len().min(SEND_BYTES - head.len())];
+            state.encrypted = state.tls.writer().write_vectored(&[IoSlice::new(head), IoSlice::new(data)])?;
+        }
+        state.flush(socket)?;
+        match std::mem::take(&mut state.encrypted) {
+            // Records of the protocol itself took the room; they are out now.
+            0 => Err(ErrorKind::WouldBlock.into()),
+            sent => Ok(sent),
+        }
+    }
+
+    /// Tells the client that no more bytes follow, as far as there is room for that.
+    pub fn say_goodbye(&self, socket: &Socket) {
+        let mut state = self.state();
+        state.tls.send_close_notify();
+        let _ = state.flush(socket);
+    }
+}
+
+impl State {
+    /// Takes encrypted bytes from the socket once. Nothing at the end.
+    fn receive(&mut self, socket: &Socket) -> std::io::Result<usize> {
+        let got = self.tls.read_tls(&mut Raw(socket))?;
+        if let Err(error) = self.tls.process_new_packets() {
+            // The client is told why.
+            let _ = self.flush(socket);
+            return Err(broken(error));
+        }
+        Ok(got)
+    }
+
+    /// Sends all encrypted bytes. `WouldBlock` when there is no room for the rest.
+    fn flush(&mut self, socket: &Socket) -> std::io::Result<()> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut Raw(socket))?;
+        }
+        Ok(())
+    }
+}
+
+fn broken(error: rustls::Error) -> std::io::Error {
+    std::io::Error::new(ErrorKind::InvalidData, error)
+}
+
+/// The socket as the library wants it.
+struct Raw<'a>(&'a Socket);
+
+impl Read for Raw<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.0.receive_now(buf)
+    }
+}
+
+impl Write for Raw<'_> {
+    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+        self.0.send_now(&[IoSlice::new(buf)])
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> std::io::Result<usize> {
+        self.0.send_now(bufs)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
