@@ -15,9 +15,13 @@ use foreread::Reader;
 #[cfg(feature = "tls")]
 use foreread::front::nbd::NbdTls;
 use foreread::front::nbd::{self, Listen, NbdSettings, NbdStop, Server, ServerCounts};
+use listenfd::ListenFd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
+    let listen = places(args)?;
     let config = config::load()?;
     let (policy, hint) =
         (config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?, config.hint(args.hint));
@@ -41,8 +45,6 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         max_clients: args.max_clients,
         ..NbdSettings::default()
     };
-    let unix = args.unix.clone().map(Listen::Unix);
-    let listen: Vec<Listen> = unix.into_iter().chain(args.tcp.map(Listen::Tcp)).collect();
     let (server, stop) = Server::bind(&listen, reader, settings).map_err(|error| Fail::Input(error.to_string()))?;
     stop_on_signals(&stop)?;
     if let Some(address) = args.tcp.filter(|a| !a.ip().is_loopback() && !knows_clients(args)) {
@@ -65,6 +67,30 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded
+}
+
+/// Where clients connect: the places that are named, and the sockets that systemd passes on.
+fn places(args: &ServeArgs) -> Result<Vec<Listen>, Fail> {
+    let unix = args.unix.clone().map(Listen::Unix);
+    let mut all: Vec<Listen> = unix.into_iter().chain(args.tcp.map(Listen::Tcp)).collect();
+    let mut passed = ListenFd::from_env();
+    for at in 0..passed.len() {
+        let unix = passed.take_unix_listener(at).map(|socket| socket.map(OwnedFd::from));
+        let socket = unix.or_else(|_| passed.take_tcp_listener(at).map(|socket| socket.map(OwnedFd::from)));
+        let socket = socket.map_err(|error| {
+            let place = format!("socket {at} of LISTEN_FDS ({error})");
+            Fail::input("cannot listen", place, "pass a listening unix or TCP socket (ListenStream=)")
+        })?;
+        all.extend(socket.map(|socket| Listen::Inherited(Arc::new(socket))));
+    }
+    if all.is_empty() {
+        return Err(Fail::input(
+            "nowhere to listen",
+            "serve",
+            "name a socket (--unix PATH) or a port (--tcp [ADDR:]PORT)",
+        ));
+    }
+    Ok(all)
 }
 
 /// The certificate to serve with, if one is named.

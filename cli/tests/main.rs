@@ -1,5 +1,7 @@
 //! The tests of the command `foreread`, as one binary: linking is the slow part of a test build.
 
+#[cfg(feature = "nbd")]
+mod activation;
 mod bench_policies;
 mod common;
 mod configuration;

@@ -52,6 +52,7 @@ fn sizes_and_numbers() {
 fn certificates_of_a_server() {
     let serve = ["serve", "Cargo.toml", "--unix", "s"];
     let with = |more: &[&'static str]| [&serve[..], more].concat();
+    refused(&serve[..2], &["nowhere to listen", "--unix PATH", "--tcp"]);
     #[cfg(not(feature = "tls"))]
     assert!(foreread(with(&["--tls-certificates", "no/such"])).err.contains("build it with --features tls"));
     #[cfg(feature = "tls")]

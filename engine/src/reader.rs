@@ -8,6 +8,7 @@
 //!   Reader ── open description 2 ──── file 1, a source ──┘   one policy state for each description
 //! ```
 
+mod extents;
 mod flush;
 mod listed;
 mod task;

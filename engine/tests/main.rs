@@ -20,6 +20,8 @@ mod io;
 mod metrics;
 #[cfg(feature = "nbd")]
 mod nbd;
+#[cfg(feature = "nbd")]
+mod nbd_holes;
 #[cfg(feature = "tls")]
 mod nbd_tls;
 #[cfg(feature = "nbd")]

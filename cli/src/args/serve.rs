@@ -13,7 +13,7 @@ use std::time::Duration;
 /// clients get errors and have to reconnect.
 ///
 /// There is no password and no encryption unless --tls-certificates is given. A unix socket belongs to its owner alone; a TCP
-/// port is bound to this machine unless an address is named.
+/// port is bound to this machine unless an address is named. A socket that systemd passes on (LISTEN_FDS) is served as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,9 +25,9 @@ pub struct ServeArgs {
     #[arg(value_name = "SOURCE")]
     pub source: SourceName,
     /// Listen on a unix socket
-    #[arg(long, value_name = "PATH", required_unless_present = "tcp")]
+    #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
-    /// Listen on a TCP port of this machine, or ADDR:PORT
+    /// Listen on a port of this machine, or ADDR:PORT
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address)]
     pub tcp: Option<SocketAddr>,
     /// Encrypt, with the certificate in this folder
@@ -76,16 +76,16 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
     /// Most clients at once
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", hide_short_help = true, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_clients: u32,
-    /// Record all requests as a trace, complete at the end
+    /// Record all requests, complete at the end
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
     /// Serve Prometheus metrics at [ADDR:]PORT/metrics
     #[cfg(feature = "metrics")]
     #[arg(long, value_name = "PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
-    /// Print statistics to stderr at this interval, e.g. 5s
+    /// Print statistics to stderr, e.g. every 5s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub stats_every: Option<Duration>,
 }

@@ -89,6 +89,7 @@ pub use files::{FileKey, Known, OpenFile};
 pub use panics::guarded;
 pub use read_buf::ReadBuf;
 pub use report::{Gauges, StreamView};
+pub use state::event_error;
 pub use task::{Progress, TaskRead};
 pub use version_cursor::VersionCursor;
 

@@ -382,7 +382,8 @@ impl State {
 
 const CANCELLED: i32 = rustix::io::Errno::CANCELED.raw_os_error();
 
-fn event_error(error: &SourceError) -> Error {
+/// An error of a source as an event tells of it.
+pub fn event_error(error: &SourceError) -> Error {
     match error {
         SourceError::Io { errno, .. } => Error::Io(*errno),
         SourceError::Short { .. } => Error::Short,

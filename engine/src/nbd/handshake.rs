@@ -9,7 +9,7 @@
 //! ```
 
 use super::validate::{Export, MAX_LEN};
-use super::wire::{self, handshake_flag, info, option, reply, transmission};
+use super::wire::{self, allocation, handshake_flag, info, option, reply, transmission};
 
 /// Longest data of an option: a name has at most 4096 bytes, and the requests behind it are two bytes each.
 pub const MAX_OPTION_BYTES: u32 = 16 << 10;
@@ -48,6 +48,8 @@ pub enum TlsOffer {
 pub struct Agreed {
     /// Replies may be structured.
     pub structured: bool,
+    /// The client wants to be told of holes.
+    pub holes: bool,
 }
 
 enum State {
@@ -176,11 +178,32 @@ impl Handshake {
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT if !self.agreed.structured => {
                 answer(reply::ERR_INVALID, b"ask for structured replies first");
             }
-            // There are no contexts: an empty list is the right answer to any query.
-            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => answer(reply::ACK, &[]),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.contexts(number, data, out),
             _ => answer(reply::ERR_UNSUP, b"unknown option"),
         }
         Then::More
+    }
+
+    /// Names the contexts that the client asks for, of which there is at most one, and for `SET` agrees on them.
+    fn contexts(&mut self, number: u32, data: &[u8], out: &mut Vec<u8>) {
+        let Some((name, queries)) = name_and_queries(data) else {
+            return put_reply(out, number, reply::ERR_INVALID, b"the lengths in it do not fit");
+        };
+        let set = number == option::SET_META_CONTEXT;
+        // What was agreed on before is void, whatever comes of this.
+        self.agreed.holes &= !set;
+        if !self.is_ours(name) {
+            return put_reply(out, number, reply::ERR_UNKNOWN, b"no export of that name");
+        }
+        let asks = |query: &&[u8]| *query == allocation::NAME.as_bytes() || (!set && *query == b"base:");
+        // A list without a query asks for all.
+        let asked = queries.iter().any(|query| asks(query)) || (!set && queries.is_empty());
+        if self.export.knows_holes && asked {
+            let context = [&allocation::ID.to_be_bytes()[..], allocation::NAME.as_bytes()].concat();
+            put_reply(out, number, reply::META_CONTEXT, &context);
+            self.agreed.holes |= set;
+        }
+        put_reply(out, number, reply::ACK, &[]);
     }
 
     /// The old way to begin: it knows no refusal but hanging up.
@@ -245,6 +268,24 @@ fn name_and_wishes(data: &[u8]) -> Option<(&[u8], &[u8])> {
     (len <= MAX_NAME_BYTES && wishes.len() == 2 * count).then_some((name, wishes))
 }
 
+/// The name in `SET_META_CONTEXT` or `LIST_META_CONTEXT`, and the queries. The length of the option limits how many there are.
+fn name_and_queries(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
+    /// A text behind its length, and what follows.
+    fn text(data: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (len, rest) = data.split_at_checked(4)?;
+        rest.split_at_checked(wire::u32_at(len, 0) as usize)
+    }
+    let (name, rest) = text(data)?;
+    let (count, mut rest) = rest.split_at_checked(4)?;
+    let mut queries = Vec::new();
+    for _ in 0..wire::u32_at(count, 0) {
+        let (query, more) = text(rest)?;
+        queries.push(query);
+        rest = more;
+    }
+    (name.len() <= MAX_NAME_BYTES && rest.is_empty()).then_some((name, queries))
+}
+
 fn put_reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
     out.extend(wire::OPTION_REPLY_MAGIC.to_be_bytes());
     out.extend(option.to_be_bytes());
@@ -263,8 +304,14 @@ mod tests {
 
     fn started_with(tls: TlsOffer) -> Handshake {
         let flags = transmission::HAS_FLAGS | transmission::READ_ONLY;
-        let export =
-            Export { name: "disk".into(), description: "a disk".into(), size: 1 << 20, flags, preferred: 4096 };
+        let export = Export {
+            name: "disk".into(),
+            description: "a disk".into(),
+            size: 1 << 20,
+            flags,
+            preferred: 4096,
+            knows_holes: true,
+        };
         let mut shake = Handshake::new(export, tls);
         assert_eq!((shake.wants(), shake.take(&[0, 0, 0, 3], &mut Vec::new())), (4, Then::More));
         shake
@@ -310,6 +357,39 @@ mod tests {
         assert_eq!(wire::u16_at(export, 10), flags);
         assert_eq!(replies[1].1, [0, 3, 0, 0, 0, 1, 0, 0, 16, 0, 2, 0, 0, 0]);
         assert_eq!(&replies[2].1[2..], b"a disk");
+    }
+
+    #[test]
+    fn holes_are_told_of_when_asked_for() {
+        let ask = |name: &str, queries: &[&str]| {
+            let text = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+            let queries_bytes: Vec<u8> = queries.iter().flat_map(|query| text(query)).collect();
+            [text(name), (queries.len() as u32).to_be_bytes().to_vec(), queries_bytes].concat()
+        };
+        let mut shake = started();
+        let good = ask("disk", &["qemu:dirty-bitmap:x", "base:allocation"]);
+        assert_eq!(send(&mut shake, option::SET_META_CONTEXT, &good).1[0].0, reply::ERR_INVALID, "structured first");
+        send(&mut shake, option::STRUCTURED_REPLY, &[]);
+        let context = (reply::META_CONTEXT, [&1_u32.to_be_bytes()[..], b"base:allocation"].concat());
+        let all = [ask("disk", &[]), ask("", &["base:"]), ask("", &["base:allocation"])];
+        for list in all {
+            let replies = send(&mut shake, option::LIST_META_CONTEXT, &list).1;
+            assert_eq!(replies, [context.clone(), (reply::ACK, vec![])]);
+            assert!(!shake.agreed().holes, "a list agrees on nothing");
+        }
+        assert_eq!(send(&mut shake, option::SET_META_CONTEXT, &good).1, [context, (reply::ACK, vec![])]);
+        assert!(shake.agreed().holes);
+        for (bad, answer) in [
+            (ask("other", &["base:allocation"]), reply::ERR_UNKNOWN),
+            (good[..good.len() - 1].to_vec(), reply::ERR_INVALID),
+            ([&good[..], &[0]].concat(), reply::ERR_INVALID),
+            (ask("disk", &["base:"]), reply::ACK),
+            (ask("disk", &[]), reply::ACK),
+        ] {
+            send(&mut shake, option::SET_META_CONTEXT, &good);
+            assert_eq!(send(&mut shake, option::SET_META_CONTEXT, &bad).1[0].0, answer);
+        }
+        assert!(!shake.agreed().holes, "asked for anew without them");
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Export {
     pub flags: u16,
     /// The request size that suits it best, in bytes: a power of two from 512 on.
     pub preferred: u32,
+    /// Clients may ask where its holes are ([`super::wire::allocation`]).
+    pub knows_holes: bool,
 }
 
 /// What is to be done for a request.
@@ -57,6 +59,15 @@ pub enum Order {
         /// Answer only when they are safe from a loss of power.
         safe: bool,
     },
+    /// Say where the holes are.
+    Status {
+        /// First byte.
+        offset: u64,
+        /// How many, at least 1.
+        len: u32,
+        /// The first extent alone, and no byte beyond the range.
+        one: bool,
+    },
     /// Everything that was written is safe: there is nothing to do for what is only read.
     Flush,
     /// The client leaves. No answer.
@@ -74,7 +85,8 @@ pub struct Refusal {
     pub payload: u32,
 }
 
-/// What is to be done for `request`.
+/// What is to be done for `request` to `export`; of one whose holes the client has not asked to be told of
+/// [`Export::knows_holes`] is unset.
 ///
 /// # Errors
 /// The first rule that it breaks.
@@ -92,6 +104,7 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
         command::WRITE_ZEROES => command_flag::NO_HOLE,
         command::WRITE | command::CACHE | command::FLUSH | command::DISC => 0,
         command::TRIM => return refuse(errno::EINVAL, "nothing is trimmed here"),
+        command::BLOCK_STATUS if export.knows_holes => command_flag::REQ_ONE,
         command::BLOCK_STATUS => return refuse(errno::EINVAL, "no metadata context was agreed on"),
         _ => return refuse(errno::EINVAL, "unknown command"),
     };
@@ -117,6 +130,7 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
         // A hint carries nothing, and zeroes do not either, so they may be as long as they like.
         command::CACHE => Ok(Order::Cache { offset, len }),
         command::WRITE_ZEROES => Ok(Order::Zero { offset, len, safe }),
+        command::BLOCK_STATUS => Ok(Order::Status { offset, len, one: flags & command_flag::REQ_ONE != 0 }),
         _ if len > MAX_LEN => refuse(errno::EINVAL, "more than 33554432 bytes at once"),
         command::WRITE => Ok(Order::Write { offset, len, safe }),
         _ => Ok(Order::Read { offset, len }),
@@ -129,7 +143,8 @@ mod tests {
 
     fn export() -> Export {
         let flags = transmission::READ_ONLY;
-        Export { name: String::new(), description: String::new(), size: 1 << 30, flags, preferred: 4096 }
+        let (name, description) = (String::new(), String::new());
+        Export { name, description, size: 1 << 30, flags, preferred: 4096, knows_holes: false }
     }
 
     type Outcome = Result<Order, (u32, &'static str, u32)>;

@@ -44,6 +44,7 @@ pub mod reply {
     pub const ACK: u32 = 1;
     pub const SERVER: u32 = 2;
     pub const INFO: u32 = 3;
+    pub const META_CONTEXT: u32 = 4;
     pub const ERR: u32 = 1 << 31;
     pub const ERR_UNSUP: u32 = ERR + 1;
     pub const ERR_POLICY: u32 = ERR + 2;
@@ -95,6 +96,7 @@ pub mod command_flag {
     pub const FUA: u16 = 1;
     pub const NO_HOLE: u16 = 1 << 1;
     pub const DF: u16 = 1 << 2;
+    pub const REQ_ONE: u16 = 1 << 3;
 }
 
 /// Chunks of a structured reply.
@@ -104,8 +106,21 @@ pub mod chunk {
     pub const NONE: u16 = 0;
     pub const OFFSET_DATA: u16 = 1;
     pub const OFFSET_HOLE: u16 = 2;
+    pub const BLOCK_STATUS: u16 = 5;
     pub const ERROR: u16 = (1 << 15) + 1;
     pub const ERROR_OFFSET: u16 = (1 << 15) + 2;
+}
+
+/// The metadata context of holes, and its flags. Both are set for a hole: it reads as zeroes.
+pub mod allocation {
+    /// Its name.
+    pub const NAME: &str = "base:allocation";
+    /// Its number, which is ours to choose.
+    pub const ID: u32 = 1;
+    /// The extent takes no place in the storage.
+    pub const HOLE: u32 = 1;
+    /// The extent reads as zeroes.
+    pub const ZERO: u32 = 2;
 }
 
 /// Error numbers of the protocol: those of Linux where both have them.
@@ -204,6 +219,18 @@ pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; 28] {
     let mut out = [0; 28];
     out[..20].copy_from_slice(&chunk_head(chunk::DONE, chunk::OFFSET_DATA, cookie, len.saturating_add(8)));
     out[20..].copy_from_slice(&offset.to_be_bytes());
+    out
+}
+
+/// The only chunk of an answer about holes: each extent has a length and [`allocation`]'s flags.
+#[must_use]
+pub fn status_chunk(cookie: u64, extents: &[(u32, u32)]) -> Vec<u8> {
+    let mut out = chunk_head(chunk::DONE, chunk::BLOCK_STATUS, cookie, 4 + 8 * extents.len() as u32).to_vec();
+    out.extend(allocation::ID.to_be_bytes());
+    for (len, flags) in extents {
+        out.extend(len.to_be_bytes());
+        out.extend(flags.to_be_bytes());
+    }
     out
 }
 

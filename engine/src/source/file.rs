@@ -22,12 +22,12 @@
 mod version;
 mod write;
 
-use super::{Alignment, Defaults, Io, Queue, Source, SourceError, SourceOpenError, Writing};
+use super::{Alignment, Defaults, Extent, Holes, Io, Queue, Source, SourceError, SourceOpenError, Writing};
 #[cfg(feature = "uring")]
 use crate::chunk::Chunk;
 use crate::chunk::Pool;
 use crate::system::{self, SystemRequest};
-use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
@@ -295,6 +295,20 @@ impl Core {
         Ok(read)
     }
 
+    /// Data or a hole, up to where the other begins. No read moves the position of the descriptor, so no thread minds that it moves.
+    fn extent_at(&self, offset: u64) -> Result<Extent, SourceError> {
+        let size = self.same_version(Pick::default())?;
+        let seek = |to| rustix::fs::seek(&self.file, to);
+        let end = |at: u64| Extent { len: at.clamp(offset + 1, size.max(offset + 1)) - offset, is_hole: false };
+        match seek(SeekFrom::Data(offset)) {
+            Ok(data) if data > offset => Ok(Extent { is_hole: true, ..end(data) }),
+            // A file system without holes answers that the end is the only one.
+            Ok(_) => seek(SeekFrom::Hole(offset)).map(end).map_err(|errno| self.io("looking for holes", errno)),
+            Err(Errno::NXIO) => Ok(Extent { is_hole: true, ..end(size) }),
+            Err(errno) => Err(self.io("looking for data", errno)),
+        }
+    }
+
     /// An error number of the ring, or of a system call.
     #[cfg(feature = "uring")]
     pub(super) fn failed(&self, errno: i32) -> SourceError {
@@ -362,6 +376,11 @@ impl Source for FileSource {
         Some(self)
     }
 
+    fn holes(&self) -> Option<&dyn Holes> {
+        // A device does not say what it never wrote.
+        (!self.core.device).then_some(self)
+    }
+
     fn queue(&self) -> Option<Arc<dyn Queue>> {
         match &self.way {
             #[cfg(feature = "uring")]
@@ -390,6 +409,12 @@ impl Writing for FileSource {
 
     fn flush(&self) -> Result<(), SourceError> {
         self.core.sync()
+    }
+}
+
+impl Holes for FileSource {
+    fn extent_at(&self, offset: u64) -> Result<Extent, SourceError> {
+        self.core.extent_at(offset)
     }
 }
 

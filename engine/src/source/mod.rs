@@ -10,8 +10,8 @@
 //!     read_at, check ──► Changed, Changed, ... ──accept──► version 2 ──read_at──► bytes
 //! ```
 //!
-//! What only some sources do is optional: [`Source::streaming`], [`Source::writing`] and [`Source::queue`] return nothing
-//! unless a source has it.
+//! What only some sources do is optional: [`Source::streaming`], [`Source::writing`], [`Source::holes`] and [`Source::queue`] return
+//! nothing unless a source has it.
 //!
 //! The engine calls [`Source::accept`] once it has dropped everything of the old version. Between the change and
 //! that call every answer is an error, so no reply can mix two versions.
@@ -106,6 +106,11 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Where it holds nothing, if it knows that without reading.
+    fn holes(&self) -> Option<&dyn Holes> {
+        None
+    }
+
     /// A queue for transfers from this source, for the caller alone: no other thread reaps what it submits there. It reads the same
     /// version as [`Source::read_at`]. Nothing where the source has no such way; then threads read it.
     fn queue(&self) -> Option<Arc<dyn Queue>> {
@@ -122,6 +127,24 @@ pub trait Streaming: Send + Sync {
     /// # Errors
     /// As [`Source::read_at`]; buffers that were filled before are kept, so they must be of the accepted version.
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError>;
+}
+
+/// A source that knows which of its bytes were never written.
+pub trait Holes: Send + Sync {
+    /// What begins at `offset`, which is below its size. Blocks.
+    ///
+    /// # Errors
+    /// See [`SourceError`].
+    fn extent_at(&self, offset: u64) -> Result<Extent, SourceError>;
+}
+
+/// Bytes of a source, of which either all or none are in a hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// How many, at least 1.
+    pub len: u64,
+    /// They take no place in the storage, and read as zeroes.
+    pub is_hole: bool,
 }
 
 /// A source that can be written.
@@ -236,6 +259,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn writing(&self) -> Option<&dyn Writing> {
         (**self).writing()
+    }
+
+    fn holes(&self) -> Option<&dyn Holes> {
+        (**self).holes()
     }
 
     fn defaults(&self) -> Defaults {

@@ -17,7 +17,7 @@ mod answer;
 use super::Shared;
 use super::socket::Deadline;
 use super::stream::Stream;
-use crate::nbd::handshake::{self, Handshake};
+use crate::nbd::handshake::{self, Agreed, Handshake};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
 use crate::nbd::wire::Request;
 use crate::{Reader, WriteError};
@@ -276,7 +276,8 @@ impl Conn {
                 handshake::Then::Transmission => break,
             }
         }
-        let agreement = Agreement { export, structured: shake.agreed().structured };
+        let Agreed { structured, holes } = shake.agreed();
+        let agreement = Agreement { export: Export { knows_holes: holes, ..export }, structured };
         self.agreement.set(agreement).map_err(|_| Disconnected)
     }
 

@@ -377,6 +377,7 @@ impl Shared {
                 | transmission::CAN_MULTI_CONN
                 | transmission::SEND_CACHE,
             preferred: 4096,
+            knows_holes: reader.knows_holes(),
         }
     }
 }

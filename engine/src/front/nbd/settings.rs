@@ -8,6 +8,7 @@ use crate::front::observe::Observer;
 use crate::nbd::handshake::TlsOffer;
 use crate::{Reader, WriteError};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +21,14 @@ pub const MAX_HELPERS: u32 = 256;
 pub const MAX_OWED_BYTES: u64 = 64 << 20;
 
 /// Where clients connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Listen {
     /// A unix socket, readable and writable by its owner alone.
     Unix(PathBuf),
     /// A TCP address. Unless there is TLS that verifies clients, any client that reaches it can read everything.
     Tcp(SocketAddr),
+    /// A socket that listens already, unix or TCP: one that systemd has made. It stays where it is at the end.
+    Inherited(Arc<OwnedFd>),
 }
 
 /// What may be set. All limits hold for the whole server.

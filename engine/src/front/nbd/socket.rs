@@ -8,11 +8,11 @@ use super::{Listen, ServeError};
 use crate::nbd::keepalive::keep_alive;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::fs::Permissions;
 use std::io::{ErrorKind, IoSlice};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -45,6 +45,7 @@ impl Listener {
         let (bound, place) = match listen {
             Listen::Unix(path) => (bind_unix(path), path.display().to_string()),
             Listen::Tcp(address) => (TcpListener::bind(address).map(Listener::Tcp), address.to_string()),
+            Listen::Inherited(socket) => (inherited(socket), "the socket that was passed on".to_string()),
         };
         let bound = bound.and_then(|listener| {
             match &listener {
@@ -115,6 +116,20 @@ impl Drop for Listener {
             // Another server's socket in its place stays.
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+/// A listener on a socket of the caller's.
+fn inherited(socket: &OwnedFd) -> std::io::Result<Listener> {
+    let family = rustix::net::getsockname(socket)?.address_family();
+    let socket = socket.try_clone()?;
+    if family == AddressFamily::UNIX {
+        let socket = UnixListener::from(socket);
+        let path = socket.local_addr()?.as_pathname().unwrap_or(Path::new("")).to_path_buf();
+        // No file has this number: the socket's file is not ours to remove.
+        Ok(Listener::Unix { socket, path, inode: 0 })
+    } else {
+        Ok(Listener::Tcp(TcpListener::from(socket)))
     }
 }
 

@@ -22,7 +22,14 @@ use std::time::Duration;
 /// # Errors
 /// The handshake wants too much, does not end, or answers what is no answer.
 pub fn handshake(data: &[u8]) -> Result<(), Broken> {
-    let export = Export { name: "disk".into(), description: "d".repeat(50), size: 1 << 40, flags: 1, preferred: 4096 };
+    let export = Export {
+        name: "disk".into(),
+        description: "d".repeat(50),
+        size: 1 << 40,
+        flags: 1,
+        preferred: 4096,
+        knows_holes: true,
+    };
     // Of a length that is even in one case and odd in the other, so that both are met.
     let tls = if data.len().is_multiple_of(2) { TlsOffer::None } else { TlsOffer::Required };
     let mut shake = Handshake::new(export, tls);
@@ -80,7 +87,14 @@ pub fn requests(data: &[u8]) -> Result<(), Broken> {
     let Some((&[kind, size], rest)) = data.split_first_chunk::<2>() else { return Ok(()) };
     let size = [0, 1, 4096, 1 << 31, (1 << 32) + 1, 1 << 62, u64::MAX][usize::from(size) % 7];
     let flags = if kind % 2 == 0 { transmission::READ_ONLY } else { 0 };
-    let export = Export { name: String::new(), description: String::new(), size, flags, preferred: 4096 };
+    let export = Export {
+        name: String::new(),
+        description: String::new(),
+        size,
+        flags,
+        preferred: 4096,
+        knows_holes: flags & 1 == 0,
+    };
     for bytes in rest.chunks_exact(Request::BYTES) {
         let mut bytes: [u8; Request::BYTES] = bytes.try_into().map_err(|_| "28")?;
         if kind & 2 != 0 {
@@ -105,6 +119,7 @@ pub fn requests(data: &[u8]) -> Result<(), Broken> {
                 inside && len <= MAX_LEN && flags == 0 && (offset, len) == (request.offset, request.len)
             }
             Ok(Order::Zero { .. }) => inside && flags == 0 && request.command == command::WRITE_ZEROES,
+            Ok(Order::Status { .. }) => inside && export.knows_holes && request.command == command::BLOCK_STATUS,
             Ok(Order::Cache { .. }) => inside && request.command == command::CACHE,
             Ok(Order::Flush) => request.command == command::FLUSH,
             Ok(Order::Disconnect) => request.command == command::DISC,

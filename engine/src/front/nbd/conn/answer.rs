@@ -11,12 +11,15 @@ use super::{Agreement, Conn, Disconnected, PIECE_BYTES, RequestGuard, Task};
 use crate::front::nbd::permits::Permit;
 use crate::front::observe::{Passed, RequestKind};
 use crate::nbd::validate::Order;
-use crate::nbd::wire::{self, errno};
+use crate::nbd::wire::{self, allocation, errno};
 use crate::{Advice, ReadError, WriteError};
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
+
+/// Most extents of one answer about holes: 8 KiB.
+const MAX_EXTENTS: usize = 1024;
 
 /// The protocol's number for an error, and its text.
 type Failure = (u32, String);
@@ -39,7 +42,7 @@ struct Open {
 impl Open {
     fn new(cookie: u64, order: &Order, taken: Option<Instant>) -> Open {
         let seen = taken.and_then(|taken| match *order {
-            Order::Disconnect => None,
+            Order::Disconnect | Order::Status { .. } => None,
             Order::Read { offset, len } => Some((RequestKind::Read, offset, u64::from(len), taken)),
             Order::Cache { offset, len } => Some((RequestKind::WillNeed, offset, u64::from(len), taken)),
             Order::Flush => Some((RequestKind::Flush, 0, 0, taken)),
@@ -71,6 +74,7 @@ impl Conn {
         let done = match order {
             Order::Disconnect => return Err(Disconnected),
             Order::Read { offset, len } => return self.read((turn, agreement), open, offset, len, buffer),
+            Order::Status { offset, len, one } => return self.status((turn, agreement), open, (offset, len, one)),
             Order::Cache { offset, len } => {
                 // A hint without effect is no failure.
                 let _ = self.reader.advise(Advice::WillNeed, offset..offset + u64::from(len));
@@ -227,6 +231,39 @@ impl Conn {
         } else {
             self.send(turn, &wire::simple(error, cookie))
         }
+    }
+
+    /// Says where the holes are, from the first byte on as far as [`MAX_EXTENTS`] reach.
+    fn status(
+        &self,
+        (turn, agreement): (&RequestGuard<'_>, &Agreement),
+        open: Open,
+        (offset, len, one): (u64, u32, bool),
+    ) -> Result<(), Disconnected> {
+        turn.yield_slot();
+        let most = if one { 1 } else { MAX_EXTENTS };
+        let extents = match self.reader.extents(offset, offset + u64::from(len), most) {
+            Ok(extents) if !extents.is_empty() => extents,
+            Ok(_) => return self.fail(turn, agreement, open, errno::EIO, "the source became shorter"),
+            Err(error @ ReadError::Changed { .. }) => {
+                return self.fail(turn, agreement, open, errno::ESHUTDOWN, &error.to_string());
+            }
+            Err(error) => {
+                return self.fail(turn, agreement, open, wire::wire_errno(error.errno()), &error.to_string());
+            }
+        };
+        let mut left = u64::from(len);
+        let told = extents.iter().map(|extent| {
+            // Beyond the range only the last may reach, and not where one was asked for; here none does.
+            let len = extent.len.min(left);
+            left -= len;
+            (len as u32, if extent.is_hole { allocation::HOLE | allocation::ZERO } else { 0 })
+        });
+        let answer = wire::status_chunk(open.cookie, &told.collect::<Vec<_>>());
+        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.told(open, true);
+        let _wire = self.wire(turn);
+        self.send(turn, &answer)
     }
 
     /// Reads and sends. The first piece decides between data and error; after that an error can only be told by a

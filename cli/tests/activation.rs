@@ -1,0 +1,39 @@
+//! `serve` on a socket that another program has made and passes on.
+
+use std::process::{Command, Output};
+
+/// Runs a program of libnbd that starts `foreread serve DISK` with its socket.
+fn with_server(program: &str, before: &[&str], disk: &str, after: &[&str]) -> Option<Output> {
+    let mut command = Command::new(program);
+    command.args(before).args(["--", "[", env!("CARGO_BIN_EXE_foreread"), "serve", disk, "]"]).args(after);
+    let made = command.env("XDG_CONFIG_HOME", "/dev/null").env_remove("FOREREAD_POLICY").output();
+    if made.is_err() {
+        println!("skipped: needs {program} (Debian package libnbd-bin)");
+    }
+    made.ok()
+}
+
+#[test]
+fn libnbd_starts_a_server_with_its_socket() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
+    std::fs::write(at("disk"), &bytes).expect("written");
+    let Some(info) = with_server("nbdinfo", &["--size"], &at("disk"), &[]) else { return };
+    assert_eq!(String::from_utf8_lossy(&info.stdout).lines().last(), Some("300000"), "{info:?}");
+    let Some(copied) = with_server("nbdcopy", &[], &at("disk"), &[&at("copy")]) else { return };
+    assert!(copied.status.success(), "{copied:?}");
+    assert!(std::fs::read(at("copy")).expect("copied") == bytes, "right bytes");
+}
+
+/// What is passed on has to be a socket that listens. The numbers are those of this process's shell, which becomes foreread.
+#[test]
+fn what_is_no_socket_is_refused() {
+    let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" serve Cargo.toml 3</dev/null";
+    let out = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_foreread")]).output().expect("started");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2));
+    for part in ["cannot listen", "socket 0 of LISTEN_FDS", "; pass a listening unix or TCP socket"] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+}

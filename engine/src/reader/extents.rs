@@ -1,0 +1,57 @@
+//! Which bytes of a source are in holes, as far as it knows without reading.
+//!
+//! The cache is not asked: what it holds was read from the same version, and a hole reads as zeroes. Never: reads a byte.
+//!
+//! ```text
+//!   0       1M          9M    10M          extents(512K.., 16 at most)
+//!   │ data  │   hole    │ data │           512K data, 8M hole, 1M data
+//! ```
+
+use super::Reader;
+use crate::driver::{Known, event_error, guarded};
+use crate::error::{Fault, ReadError};
+use crate::source::{Extent, SourceError};
+use foreread_core::event::Error;
+
+impl Reader {
+    /// Whether the source knows its holes: [`Reader::extents`] then says something.
+    #[must_use]
+    pub fn knows_holes(&self) -> bool {
+        self.source.holes().is_some()
+    }
+
+    /// Data and holes from `offset` up to `end`, in order, without a gap, at most `most` of them. The last one may end beyond `end`. A source
+    /// that knows nothing of holes is one extent of data.
+    ///
+    /// # Errors
+    /// As of [`Reader::read_at`]; the source is asked, so it may fail or have changed.
+    pub fn extents(&self, offset: u64, end: u64, most: usize) -> Result<Vec<Extent>, ReadError> {
+        let failed = |fault| self.explain(fault, 0, offset);
+        let Known { size, version } = self.engine.driver().known(self.at.file).map_err(failed)?;
+        if !self.seen.knows(version) {
+            // The caller knows with this error, unless the reader is pinned.
+            self.seen.told(version);
+            return Err(failed(Fault::Read(Error::Changed)));
+        }
+        let (mut at, mut all) = (offset, Vec::new());
+        while at < end.min(size) && all.len() < most {
+            let extent = match self.source.holes() {
+                Some(holes) => match guarded(|| holes.extent_at(at)) {
+                    Ok(extent) => extent,
+                    Err(error) => {
+                        if let SourceError::Changed { .. } = error {
+                            let driver = self.engine.driver();
+                            driver.changed(self.at.file, version).map_err(failed)?;
+                            self.seen.told(driver.known(self.at.file).map_err(failed)?.version);
+                        }
+                        return Err(failed(Fault::Read(event_error(&error))));
+                    }
+                },
+                None => Extent { len: size - at, is_hole: false },
+            };
+            all.push(extent);
+            at = at.saturating_add(extent.len.max(1));
+        }
+        Ok(all)
+    }
+}
