@@ -9,10 +9,6 @@
 //!   least = len / (len + rate x latency)                         a wasted byte costs its transfer, a byte of use saves latency
 //!   price = least + (4/5 - least) x wasted / allowed             4/5: use earns a quarter, so such bets pay for themselves
 //! ```
-//! What a run leaves unread may be read by others. The part of it that is found, the *density*, counts like the chance of
-//! the run itself where it is at least 3/4: near reads of one directory or of one boot are not in order, but nearly all
-//! bytes there are wanted.
-//!
 //! Example: reads of 128 KiB from a store of 15 ms and 256 MB/s. The product is 3.8 MB, the least chance 1/31. After 256 KiB four
 //! octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead of a run from the start of its file, 1.8 MB of another once one of that
 //! kind has grown. After eight runs of ten that
@@ -32,11 +28,6 @@ const MAX_AHEAD: usize = 5;
 const MAX_AHEAD_ELSEWHERE: usize = 3;
 /// And as much again as it has run while no run of its kind has grown.
 const MAX_AHEAD_NEW: usize = 1;
-/// Bytes left by streams after which their counts are halved, and how many without use are assumed at first.
-const LEFT_HALVED_AT: u64 = 64 << 20;
-const LEFT_PRIOR: u64 = 1 << 20;
-/// The least density that counts. At a half, readers of random blocks of a quarter of a file fetch 1.1 times its bytes.
-const MIN_DENSITY: u64 = ONE * 2 / 3;
 /// The least chance for a single read behind cached bytes: three ends are enough to stop such bets.
 const MIN_NEXT: u64 = ONE / 4;
 /// Runs in an octave after which its chance is known, and the least chance that is then worth a bet.
@@ -71,9 +62,6 @@ pub struct Survival {
     /// Whether a run of this kind has ever grown: a source of random reads has adjacent ones now and then.
     grown: [bool; 3],
     classes: [[Octave; OCTAVES]; 3],
-    /// Bytes that streams had read ahead when they ended, and those of them that other reads made use of.
-    left: u64,
-    found: u64,
     /// Runs that are over, and those of them that went on after they had been found. Halved like the octaves.
     pub over: (u32, u32),
 }
@@ -94,7 +82,7 @@ pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
 
 impl Survival {
     pub fn new() -> Survival {
-        Survival { grown: [false; 3], classes: [[Octave::default(); OCTAVES]; 3], left: 0, found: 0, over: (0, 0) }
+        Survival { grown: [false; 3], classes: [[Octave::default(); OCTAVES]; 3], over: (0, 0) }
     }
 
     /// A run has grown from one octave into another; `from` is none at its birth.
@@ -139,12 +127,10 @@ impl Survival {
         let most = if class == Class::Start { MAX_AHEAD } else { MAX_AHEAD_ELSEWHERE };
         let (mut chance, mut octaves) = (ONE, 0);
         let threshold = if class == Class::Next { threshold.max(MIN_NEXT) } else { threshold };
-        let density = self.density();
-        let or_found = |chance: u64| chance + (ONE - chance) * density / ONE;
         let most = if class == Class::Start || self.grown[class as usize] { most } else { MAX_AHEAD_NEW };
         for (survives, is_known) in self.octaves(class, octave(run)).take(most) {
             chance = chance * survives / ONE;
-            if or_found(chance) < threshold || (is_known && or_found(survives) < MIN_KNOWN) {
+            if chance < threshold || (is_known && survives < MIN_KNOWN) {
                 break;
             }
             octaves += 1;
@@ -165,28 +151,9 @@ impl Survival {
             chance = chance * (ONE - u64::try_from(gone).unwrap_or(ONE)) / ONE;
             reach = reach.saturating_mul(2);
         }
-        (ONE - chance) * (ONE - self.density()) / ONE
+        ONE - chance
     }
 
-    /// A stream ended with `unread` bytes read ahead and not read, and `found` that were read since it last went on.
-    pub fn left(&mut self, unread: u64, found: u64) {
-        self.left += unread + found;
-        self.found += found;
-        if self.left > LEFT_HALVED_AT {
-            (self.left, self.found) = (self.left / 2, self.found / 2);
-        }
-    }
-
-    /// A read made use of `bytes` that a stream had left.
-    pub fn found(&mut self, bytes: u64) {
-        self.found = (self.found + bytes).min(self.left);
-    }
-
-    /// The part of what a stream leaves that other reads make use of.
-    fn density(&self) -> u64 {
-        let part = ONE * (self.found >> 9) / ((self.left + LEFT_PRIOR) >> 9);
-        if part >= MIN_DENSITY { part } else { 0 }
-    }
 }
 
 #[cfg(test)]
@@ -215,24 +182,15 @@ mod tests {
         let dear = threshold(128 << 10, 3_840_000, 4 << 20, 4 << 20);
         assert_eq!(dear, ONE * 4 / 5);
         assert_eq!(table.ahead(Class::Start, 256 << 10, dear), 0);
-        // What runs leave is found by others: 9 MiB of 10.
-        table.left(10 << 20, 0);
-        table.found(9 << 20);
-        assert!(table.ahead(Class::Start, 256 << 10, dear) > 0);
     }
 
     /// A run of 1 MiB with the prior: half of it more is wasted with a chance of 1/4, as much again with 1/2.
     #[test]
     fn expected_waste() {
-        let mut table = Survival::new();
+        let table = Survival::new();
         assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 19), ONE / 4);
         assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 20), ONE / 2);
         assert_eq!(table.waste(Class::Start, 1 << 20, 3 << 20), ONE * 3 / 4);
-        table.left(7 << 20, 1 << 20);
-        assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 20), ONE / 2, "too little was found");
-        table.found(7 << 20);
-        let part = ONE * 8 / 9;
-        assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 20), ONE / 2 * (ONE - part) / ONE);
     }
 
     /// Random blocks that happen to follow cached ones: after three ends there are no more bets.

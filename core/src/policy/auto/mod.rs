@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `streams.rs` | which read goes on with which run |
 //! | `candidates.rs` | which reads are the beginning of a run |
-//! | `gate.rs` | what runs of a length have done before, and what of their readahead other reads found |
+//! | `gate.rs` | what runs of a length have done before |
 //! | `regions.rs` | places of which nearly all is read, in any order |
 //! | `credit.rs` | what may be wasted |
 //! | `distance.rs` | how far ahead at most, in which requests |
@@ -216,11 +216,7 @@ impl Auto {
                     stream.touched += bytes;
                 }
             }
-            None => {
-                if !self.used_by_walk(file, bytes) {
-                    self.survival.found(bytes);
-                }
-            }
+            None => self.used_by_walk(file, bytes),
         }
     }
 
@@ -386,7 +382,6 @@ impl Auto {
             self.survival.ended(stream.class, stream.octave);
         }
         self.survival.is_over(stream.hit);
-        self.survival.left(stream.holding.held, stream.touched);
         self.credit.change(stream.holding, Holding::default());
     }
 }

@@ -214,16 +214,15 @@ impl Auto {
         }
     }
 
-    /// Bytes that were read ahead of a file by its walk were demanded. False: it has none.
-    pub(super) fn used_by_walk(&mut self, file: FileId, bytes: u64) -> bool {
-        let Some(entry) = self.walks.listed.get_mut(&file.0).filter(|entry| entry.unread > 0) else { return false };
+    /// Bytes that were read ahead of a file by its walk were demanded.
+    pub(super) fn used_by_walk(&mut self, file: FileId, bytes: u64) {
+        let Some(entry) = self.walks.listed.get_mut(&file.0).filter(|entry| entry.unread > 0) else { return };
         let (bytes, number) = (bytes.min(entry.unread), entry.walk);
         entry.unread -= bytes;
         if let Some(walk) = self.walks.walk(number) {
             walk.used += bytes;
             self.credit.read(&mut walk.holding, bytes);
         }
-        true
     }
 
     /// A stream in this file takes over what its walk has read ahead behind `pos`: up to where, and the unread bytes.
