@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   least = len / (len + rate x latency)                         a wasted byte costs its transfer, a byte of use saves latency
-//!   price = least + (4/5 - least) x wasted / allowed             4/5: use earns a quarter, so such bets pay for themselves
+//!   price = least + (4/5 - least) x 17/16 x wasted / allowed     4/5: use earns a quarter, so such bets pay for themselves
 //! ```
 //! Example: reads of 128 KiB from a store of 15 ms and 256 MB/s. The product is 3.8 MB, the least chance 1/31. After 256 KiB four
 //! octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead of a run from the start of its file, 1.8 MB of another once one of that
@@ -77,7 +77,9 @@ pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
     let len = len.max(1);
     let product = product.clamp(len, len.saturating_mul(MAX_PRODUCT));
     let least = ONE * len / (len + product);
-    least + (ONE * 4 / 5).saturating_sub(least) * (wasted.min(allowed) >> 9) / (allowed >> 9).max(1)
+    // A sixteenth early: bets that were made before the price rose are still to be lost.
+    let wasted = wasted.saturating_add(wasted / 16).min(allowed);
+    least + (ONE * 4 / 5).saturating_sub(least) * (wasted >> 9) / (allowed >> 9).max(1)
 }
 
 impl Survival {
