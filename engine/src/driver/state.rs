@@ -382,7 +382,7 @@ impl State {
 
 const CANCELLED: i32 = rustix::io::Errno::CANCELED.raw_os_error();
 
-/// An error of a source as an event tells of it.
+/// An error of a source as events have it.
 pub fn event_error(error: &SourceError) -> Error {
     match error {
         SourceError::Io { errno, .. } => Error::Io(*errno),

@@ -197,7 +197,7 @@ impl Handshake {
         }
         let asks = |query: &&[u8]| *query == allocation::NAME.as_bytes() || (!set && *query == b"base:");
         // A list without a query asks for all.
-        let asked = queries.iter().any(|query| asks(query)) || (!set && queries.is_empty());
+        let asked = queries.iter().any(asks) || (!set && queries.is_empty());
         if self.export.knows_holes && asked {
             let context = [&allocation::ID.to_be_bytes()[..], allocation::NAME.as_bytes()].concat();
             put_reply(out, number, reply::META_CONTEXT, &context);

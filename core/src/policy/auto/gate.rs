@@ -155,7 +155,6 @@ impl Survival {
         }
         ONE - chance
     }
-
 }
 
 #[cfg(test)]

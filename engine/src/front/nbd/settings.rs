@@ -83,7 +83,7 @@ impl Default for NbdSettings {
 }
 
 impl NbdSettings {
-    /// What clients are told of TLS.
+    /// What is said to clients of TLS.
     pub(super) fn tls_offer(&self) -> TlsOffer {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {

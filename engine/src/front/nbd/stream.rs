@@ -43,7 +43,7 @@ impl Stream {
         self.socket.shutdown(Shutdown::Read);
     }
 
-    /// Ends both directions; threads that wait for it wake. Under TLS the client is told that this is the end.
+    /// Ends both directions; threads that wait for it wake. Under TLS the client learns that this is the end.
     pub fn end(&self) {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {

@@ -241,7 +241,7 @@ impl Session {
         }
     }
 
-    /// Tells the client that no more bytes follow, as far as there is room for that.
+    /// Says to the client that no more bytes follow, as far as there is room for that.
     pub fn say_goodbye(&self, socket: &Socket) {
         let mut state = self.state();
         state.tls.send_close_notify();
@@ -254,7 +254,7 @@ impl State {
     fn receive(&mut self, socket: &Socket) -> std::io::Result<usize> {
         let got = self.tls.read_tls(&mut Raw(socket))?;
         if let Err(error) = self.tls.process_new_packets() {
-            // The client is told why.
+            // The client gets the reason.
             let _ = self.flush(socket);
             return Err(broken(error));
         }
