@@ -19,7 +19,7 @@
 //! With more readers than requests that may be ahead the source is busy whatever is read ahead, and only longer requests help. Then
 //! a stream asks for all of its part of the room in one window, and for the next one when its *lead* is left. The part is at least four
 //! reads: where the room does not suffice for all streams, those that come first have it. The share shrinks only when more than
-//! a sixteenth of what was used has left the cache unread, since each reader loses some of it by chance.
+//! an eleventh of what was used has left the cache unread, since each reader loses some of it by chance.
 //!
 //! Example: a store of 15 ms that delivers 160 MB/s: 9.6 MB. At 1.1 GB/s it is 66 MB; 16 streams then have 16.5 MB, the product
 //! itself, each, or 8 MiB of a cache of 256 MiB. One fetch gets 100 MB/s, so its requests are 1.4 MiB long.
@@ -48,7 +48,7 @@ const GROWS_AFTER: u64 = 64;
 /// Products of rate and latency, shared by the streams, that a reader of a crowded source has left when the next window goes out.
 const LEAD_PRODUCTS: u64 = 2;
 /// Part of what is used that may leave the cache unread before the share shrinks.
-const TOLERATED: u64 = 16;
+const TOLERATED: u64 = 11;
 /// The least limit.
 const MIN_MOST: u64 = 512 << 10;
 const MIN_READS: u64 = 4;
