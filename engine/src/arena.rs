@@ -37,6 +37,14 @@ struct Arena {
 static GROUPS: Arena = Arena { piece_bytes: GROUP_BYTES, huge: true, free: Mutex::new(Vec::new()) };
 static PAGES: Arena = Arena { piece_bytes: PAGE_BYTES, huge: false, free: Mutex::new(Vec::new()) };
 
+/// The locks of all arenas.
+pub type Held = [MutexGuard<'static, Vec<&'static mut [u8]>>; 2];
+
+/// Takes them, for a thread that is about to fork.
+pub fn hold() -> Held {
+    [GROUPS.free(), PAGES.free()]
+}
+
 /// A piece, held by one.
 pub struct Piece {
     bytes: &'static mut [u8],

@@ -67,6 +67,14 @@ impl Engine {
         Engine::build(&options, Storage { readahead_bytes: None, size: None, defaults: Defaults::FILE })
     }
 
+    /// The same for sources of one kind of storage: its workers, its largest fetch, and the `max` that a policy leaves open.
+    ///
+    /// # Errors
+    /// A setting does not fit.
+    pub fn for_kind(options: Options, kind: Defaults) -> Result<Engine, OpenError> {
+        Engine::build(&options, Storage { readahead_bytes: None, size: None, defaults: kind })
+    }
+
     /// The same for the files of a tree: a `max` that is left open is the readahead setting of its device.
     ///
     /// # Errors

@@ -72,6 +72,7 @@ mod driver;
 mod engine;
 mod error;
 pub mod eventlog;
+mod fork;
 pub mod front;
 mod health;
 pub mod io;
@@ -95,6 +96,7 @@ pub use chunk::MemoryMeter;
 pub use driver::{Gauges, StreamView};
 pub use engine::Engine;
 pub use error::{OpenError, Place, ReadError, WriteError};
+pub use fork::Fork;
 pub use foreread_core::event::Advice;
 /// How to write a policy; see the example `custom_policy`.
 pub use foreread_core::policy;

@@ -8,7 +8,7 @@
 //!                                                  └── yes ──► left out, counted
 //! ```
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The same line is reported once in this time.
@@ -18,7 +18,7 @@ const MAX_LINES: usize = 64;
 
 /// What was reported of late.
 #[derive(Default)]
-struct Recent(Vec<Message>);
+pub(crate) struct Recent(Vec<Message>);
 
 struct Message {
     text: String,
@@ -48,8 +48,13 @@ impl Recent {
 
 /// Whether a line that may come with every read is to be reported now, and how often it came.
 pub(crate) fn once_a_minute(text: &str) -> Option<u64> {
+    hold().times(text, Instant::now())
+}
+
+/// What was reported of late, locked; also for a thread that is about to fork.
+pub(crate) fn hold() -> MutexGuard<'static, Recent> {
     static RECENT: Mutex<Recent> = Mutex::new(Recent(Vec::new()));
-    RECENT.lock().unwrap_or_else(PoisonError::into_inner).times(text, Instant::now())
+    RECENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The lines, from warnings on, that this thread reports during `work`.

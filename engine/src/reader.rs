@@ -288,6 +288,13 @@ impl Reader {
         self.engine.stats()
     }
 
+    /// The part of the counters that is this open description's. `source_*`, `evicted_pages` and others that no single
+    /// reader causes are 0 in it.
+    #[must_use]
+    pub fn own_stats(&self) -> Stats {
+        self.engine.driver().own_stats(self.at.open).unwrap_or_default()
+    }
+
     /// What runs and waits now.
     #[must_use]
     pub fn gauges(&self) -> Gauges {

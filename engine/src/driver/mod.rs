@@ -223,6 +223,11 @@ impl Driver {
         Ok(self.enter().lock()?.machine().stats())
     }
 
+    /// The counters of one open description.
+    pub fn own_stats(&self, open: OpenId) -> Result<Stats, Fault> {
+        Ok(self.enter().lock()?.machine().open_stats(open).copied().unwrap_or_default())
+    }
+
     pub fn meter(&self) -> &Arc<MemoryMeter> {
         self.shared.pool.meter()
     }

@@ -29,6 +29,7 @@ use fetch::{Asker, Tally};
 pub use list::{MAX_NAMES, Prefix};
 use object_store::path::Path;
 use refusal::Refusal;
+pub(crate) use store::{Network, hold as hold_network};
 pub use settings::{NOTATION, ObjectSettings, VARIABLE};
 use std::io::IoSliceMut;
 use std::ops::Range;

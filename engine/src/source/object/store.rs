@@ -17,9 +17,9 @@ use object_store::http::HttpBuilder;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use url::Url;
 
 /// Variables that are passed on; others of object_store's would undo what is set here.
@@ -191,15 +191,24 @@ fn client(settings: &ObjectSettings, allow_http: bool) -> ClientOptions {
         .with_config(ClientConfigKey::UserAgent, concat!("foreread/", env!("CARGO_PKG_VERSION")))
 }
 
+/// The threads that drive connections, once they are started; locked.
+pub type Network = MutexGuard<'static, Option<Runtime>>;
+
+/// See [`Network`]. Also for a thread that is about to fork.
+pub fn hold() -> Network {
+    static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
+    RUNTIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The threads that drive connections, started once for the process.
 fn network() -> std::io::Result<Handle> {
-    static RUNTIME: OnceLock<Result<tokio::runtime::Runtime, i32>> = OnceLock::new();
-    let runtime = RUNTIME.get_or_init(|| {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let built = builder.worker_threads(THREADS).thread_name("foreread-net").enable_all().build();
-        built.map_err(|error| error.raw_os_error().unwrap_or(crate::source::EIO))
-    });
-    Ok(runtime.as_ref().map_err(|&errno| std::io::Error::from_raw_os_error(errno))?.handle().clone())
+    let mut network = hold();
+    if let Some(runtime) = &*network {
+        return Ok(runtime.handle().clone());
+    }
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(THREADS).thread_name("foreread-net").enable_all().build()?;
+    Ok(network.insert(runtime).handle().clone())
 }
 
 /// May this thread wait? One of a runtime's own may not, it would panic.

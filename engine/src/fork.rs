@@ -1,0 +1,48 @@
+//! For programs that fork while they have engines, such as Python's `multiprocessing`.
+//!
+//! A forked child has the memory of its parent and only the thread that forked. What another thread had locked stays locked
+//! there, and threads that a reader waits for do not exist. So an engine and its readers are of no use in a child: it must
+//! neither read with them nor drop them (`std::mem::forget`), and makes new ones. For those to work, what all engines of a
+//! process share has to be in order: buffers that wait to be used again, the log, the threads of connections.
+//!
+//! ```text
+//!   Fork::prepare ── locks what is shared ──► fork ─┬─ parent: drop(Fork)          unlocks
+//!                                                   └─ child:  Fork::in_child      unlocks; connections get new threads
+//! ```
+
+use crate::{arena, log};
+
+/// What all engines share, locked by the thread that is about to fork. Dropped in the parent. See the head of this file.
+///
+/// ```
+/// let fork = foreread::Fork::prepare();
+/// // fork(); in the child: fork.in_child(). Here is the parent:
+/// drop(fork);
+/// ```
+#[must_use = "what is shared is locked until it is dropped"]
+pub struct Fork {
+    _arenas: arena::Held,
+    _log: std::sync::MutexGuard<'static, log::Recent>,
+    #[cfg(feature = "object")]
+    network: crate::source::object::Network,
+}
+
+impl Fork {
+    /// Waits for other threads to be done with what is shared, microseconds, and keeps them out.
+    pub fn prepare() -> Fork {
+        Fork {
+            _arenas: arena::hold(),
+            _log: log::hold(),
+            #[cfg(feature = "object")]
+            network: crate::source::object::hold_network(),
+        }
+    }
+
+    /// In the child, by the thread that forked: the threads that drove connections stayed in the parent.
+    #[cfg_attr(not(feature = "object"), allow(unused_mut))]
+    pub fn in_child(mut self) {
+        // Not dropped: that would wait for threads that are not there.
+        #[cfg(feature = "object")]
+        std::mem::forget(self.network.take());
+    }
+}

@@ -1,0 +1,27 @@
+"""Readahead (prefetch) for S3, HTTP, NBD, RBD and files.
+
+    import foreread
+
+    with foreread.open("s3://bucket/key") as file:
+        head = file.read(4096)
+        parts = file.read_ranges([(1 << 20, 4096), (5 << 20, 4096)])
+
+With fsspec: `import foreread.fsspec`, then `cache_type="foreread"` of any filesystem, or `foreread::s3://bucket/key`.
+"""
+
+import atexit
+import os
+
+from . import _native
+from ._file import File, configure, open, stats  # noqa: A004
+
+__all__ = ["File", "configure", "open", "stats"]
+__version__ = _native.VERSION
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_native.before_fork,
+        after_in_parent=_native.after_fork_in_parent,
+        after_in_child=_native.after_fork_in_child,
+    )
+atexit.register(_native.end)

@@ -1,0 +1,205 @@
+"""Files: `open` and the `io.RawIOBase` that it returns.
+
+The bytes, the cache and the readahead are in the extension module; this file has the position and the rules of Python's files.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import _native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def cache_bytes(cache: int | str | None) -> int | None:
+    """Bytes of a size that is a number or a text such as "256 MiB"."""
+    if cache is None:
+        return None
+    if isinstance(cache, str):
+        return _native.size(cache)
+    if isinstance(cache, bool) or not isinstance(cache, int):
+        raise TypeError(f"cache {cache!r}: write bytes as a number, or a text such as '256 MiB'")
+    if not 0 < cache < 1 << 60:
+        raise ValueError(f"cache {cache}: write a number of bytes above 0")
+    return cache
+
+
+class File(io.RawIOBase):
+    """A file, object or image that is read with readahead. Made by `foreread.open`.
+
+    Positions and lengths are in bytes. `read_at`, `read_ranges` and `prefetch` do not move the position and may be called
+    from any number of threads; `read`, `readinto` and `seek` share one position, so give each thread a file of its own.
+    A read that fails raises `OSError` with `errno` and `filename`; one of a closed file `ValueError`.
+    """
+
+    def __init__(self, handle: _native.Handle) -> None:
+        self._handle = handle
+        self._position = 0
+
+    @property
+    def name(self) -> str:
+        """What was opened, without passwords and tokens."""
+        return self._handle.name
+
+    @property
+    def mode(self) -> str:
+        """Always "rb"."""
+        return "rb"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the source, as far as is known; a file that is appended to grows when it is read to its end."""
+        return self._handle.size()
+
+    def readable(self) -> bool:
+        """True; `ValueError` once it is closed."""
+        self._check()
+        return True
+
+    def seekable(self) -> bool:
+        """True; `ValueError` once it is closed."""
+        self._check()
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most `size` bytes from the position on, fewer only at the end; all that are left without a size."""
+        if size is None or size < 0:
+            return self.readall()
+        data = self._handle.read_at(self._position, size)
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        """The bytes from the position to the end."""
+        data = self._handle.read_at(self._position, max(self._handle.size() - self._position, 1))
+        self._position += len(data)
+        # The source may have grown.
+        parts = [data]
+        while data and (data := self._handle.read_at(self._position, 1 << 20)):
+            self._position += len(data)
+            parts.append(data)
+        return b"".join(parts) if len(parts) > 1 else parts[0]
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fills a writable buffer (bytearray, memoryview, array) from the position on, without a copy between.
+
+        Returns how many bytes there were: fewer than the buffer holds only at the end.
+        """
+        count = self._handle.read_into(buffer, self._position)
+        self._position += count
+        return count
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """The bytes from `offset` on, `length` of them unless the end comes first."""
+        return self._handle.read_at(offset, length)
+
+    def readinto_at(self, buffer: Any, offset: int) -> int:
+        """Fills a writable buffer with the bytes from `offset` on. Returns how many there were."""
+        return self._handle.read_into(buffer, offset)
+
+    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each `(offset, length)`, in the order of the list; they are fetched several at once.
+
+        A range that reaches beyond the end gives what there is. At most 64 MiB, or a quarter of the cache, are fetched
+        before they are read.
+        """
+        return self._handle.read_ranges(list(ranges))
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Says that each `(offset, length)` will be read: they are fetched in the background, as far as there is room."""
+        self._handle.prefetch(list(ranges))
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Moves the position: from the start, the position (`SEEK_CUR`) or the end (`SEEK_END`). Returns the new one."""
+        if whence == io.SEEK_SET:
+            position = offset
+        elif whence == io.SEEK_CUR:
+            position = self._position + offset
+        elif whence == io.SEEK_END:
+            position = self._handle.size() + offset
+        else:
+            raise ValueError(f"whence {whence}: write os.SEEK_SET, os.SEEK_CUR or os.SEEK_END")
+        self._check()
+        if not 0 <= position < 1 << 63:
+            raise ValueError(f"seek to {position}: a position is from 0 to 2**63 - 1")
+        self._position = position
+        return position
+
+    def tell(self) -> int:
+        """The position, in bytes."""
+        self._check()
+        return self._position
+
+    def stats(self) -> dict[str, int]:
+        """The counters of this file since it was opened. Keys that end in `_bytes` are bytes, in `_ns` nanoseconds,
+        the others count. `hits`, `late_hits` and `misses` are reads that found all bytes cached, that waited for
+        readahead in flight, and that had to fetch; `ra_bytes` were read ahead, of which `used_bytes` were read by the
+        program and `unused_bytes` dropped before; `stall_ns` is the time that reads waited.
+        """
+        return self._handle.stats()
+
+    def explain(self) -> str:
+        """What readahead does for this file, and why, in a few lines for people."""
+        return self._handle.explain()
+
+    def close(self) -> None:
+        """Closes it. Reads that other threads are in end well; later ones raise `ValueError`."""
+        handle = self.__dict__.get("_handle")
+        if handle is not None:
+            handle.close()
+        super().close()
+
+    def _check(self) -> None:
+        if self._handle.closed:
+            raise ValueError("I/O operation on closed file")
+
+    def __repr__(self) -> str:
+        return f"<foreread.File {self.name!r}{' closed' if self.closed else ''}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an open file cannot be pickled; pickle its name, and open it where it is read")
+
+
+def open(  # noqa: A001 (as io.open)
+    name: str | bytes | os.PathLike[Any],
+    *,
+    cache: int | str | None = None,
+    policy: str | None = None,
+) -> File:
+    """Opens a file, an object or an image for reading.
+
+    `name` is a path, or `http(s)://HOST/PATH`, `s3://BUCKET/KEY`, `nbd://HOST/EXPORT`, `rbd:POOL/IMAGE`, `file:PATH`.
+    `cache` is the size of the cache that files of the same kind of storage, policy and cache size share: bytes, or a text
+    such as "256 MiB" (default 256 MiB, or what `configure` was given). `policy` is a readahead policy (default "auto",
+    which sets itself); `foreread policies` lists them.
+
+    Raises `OSError` with errno and name when the source cannot be read, `ValueError` for a policy or a size that does not
+    exist. In a process that was forked the file is opened anew at its first read.
+    """
+    sys.audit("open", name, "r", os.O_RDONLY)
+    text = os.fsdecode(os.fspath(name))
+    if "\0" in text:
+        raise ValueError("name with a null character; write a path or a URL")
+    return File(_native.Handle.by_name(text, policy, cache_bytes(cache)))
+
+
+def configure(*, cache: int | str | None = None, policy: str | None = None) -> None:
+    """Sets the cache and the policy of files that are opened from now on and say nothing else.
+
+    What is left out stays. Raises `ValueError` for a policy or a size that does not exist.
+    """
+    _native.configure(policy, cache_bytes(cache))
+
+
+def stats() -> list[dict[str, int | str]]:
+    """The counters of each engine of this process: one for each kind of storage, policy and cache size in use.
+
+    Beside the keys of `File.stats`: `kind`, `policy`, `cache_bytes` (the limit), `held_bytes` (in use), `open_files`,
+    `source_reads` and `source_bytes` (what was asked of the storage).
+    """
+    return _native.stats()

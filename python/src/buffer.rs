@@ -1,0 +1,108 @@
+//! Memory of Python's that a read fills: the buffer protocol, which the limited API has from Python 3.11 on.
+//!
+//! `PyObject_GetBuffer` and `Py_buffer` are the same in 3.10 (docs.python.org, "Buffer Protocol"), where they are exported but
+//! not part of the limited API, so they are declared here (and `_PyBytes_Resize`, which pyo3 leaves out). While a [`Filling`] lives Python neither frees the memory nor
+//! changes its size: a `bytearray` refuses to grow, a `memoryview` to be released.
+
+#![allow(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi::{Py_ssize_t, PyObject};
+use pyo3::prelude::*;
+use std::ffi::{c_char, c_int, c_void};
+
+/// `PyBUF_WRITABLE`: bytes in one piece, or an error.
+const WRITABLE: c_int = 1;
+
+/// `Py_buffer` of the C header.
+#[repr(C)]
+struct View {
+    buf: *mut c_void,
+    obj: *mut PyObject,
+    len: Py_ssize_t,
+    itemsize: Py_ssize_t,
+    readonly: c_int,
+    ndim: c_int,
+    format: *mut c_char,
+    shape: *mut Py_ssize_t,
+    strides: *mut Py_ssize_t,
+    suboffsets: *mut Py_ssize_t,
+    internal: *mut c_void,
+}
+
+unsafe extern "C" {
+    fn PyObject_GetBuffer(object: *mut PyObject, view: *mut View, flags: c_int) -> c_int;
+    fn PyBuffer_Release(view: *mut View);
+    fn _PyBytes_Resize(object: *mut *mut PyObject, size: Py_ssize_t) -> c_int;
+}
+
+/// A writable buffer. Dropped with the interpreter attached: it holds a `Bound`.
+pub struct Filling<'py> {
+    // Boxed: Python may point into it.
+    view: Box<View>,
+    _py: Python<'py>,
+}
+
+impl<'py> Filling<'py> {
+    /// The buffer of an object.
+    ///
+    /// # Errors
+    /// It has none that can be written, or not in one piece.
+    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Filling<'py>> {
+        // SAFETY: a struct of pointers and numbers, for all of which zero is a value.
+        let mut view: Box<View> = Box::new(unsafe { std::mem::zeroed() });
+        // SAFETY: the object lives, the view is large enough, and this thread is attached (`Bound`).
+        if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, WRITABLE) } != 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        let filling = Filling { view, _py: object.py() };
+        if filling.view.len < 0 || filling.view.readonly != 0 {
+            return Err(PyBufferError::new_err("the buffer cannot be written"));
+        }
+        Ok(filling)
+    }
+
+    /// The memory.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        let len = self.view.len as usize;
+        if len == 0 {
+            return &mut [];
+        }
+        // SAFETY: Python vouches for `len` bytes until the release. Another thread of the program may write them at the same
+        // time, as with `io.FileIO.readinto`: a race of the program's, over bytes, of which every value is one.
+        unsafe { std::slice::from_raw_parts_mut(self.view.buf.cast::<u8>(), len) }
+    }
+}
+
+impl Drop for Filling<'_> {
+    fn drop(&mut self) {
+        // SAFETY: filled by `PyObject_GetBuffer`, released once, and this thread is attached (`_py`).
+        unsafe { PyBuffer_Release(&raw mut *self.view) };
+    }
+}
+
+/// A `bytes` object of at most `len` bytes that `fill` writes in place, cut to what it returns.
+///
+/// # Errors
+/// Those of `fill`, or there is no memory.
+pub fn new_bytes<'py>(
+    py: Python<'py>,
+    len: usize,
+    fill: impl FnOnce(&mut [u8]) -> PyResult<usize>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let size = Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
+    // SAFETY: a new object, owned here; without a text its bytes may be anything. NULL is an error.
+    let made = unsafe { Bound::from_owned_ptr_or_err(py, pyo3::ffi::PyBytes_FromStringAndSize(std::ptr::null(), size)) }?;
+    // SAFETY: no other reference exists yet, so it may still be written; it has `len` bytes.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(pyo3::ffi::PyBytes_AsString(made.as_ptr()).cast::<u8>(), len) };
+    let got = fill(bytes)?.min(len);
+    if got == len {
+        return Ok(made);
+    }
+    let mut object = made.into_ptr();
+    // SAFETY: the only reference, given up above. On failure it is freed and NULL is left, with an error set.
+    unsafe {
+        _PyBytes_Resize(&raw mut object, got as Py_ssize_t);
+        Bound::from_owned_ptr_or_err(py, object)
+    }
+}

@@ -1,0 +1,104 @@
+//! foreread for Python: the extension module `foreread._native`. The package `foreread` makes Python's objects of it.
+//!
+//! Never: waits with the interpreter attached, lets a panic cross, or uses an engine of the process that forked this one.
+//!
+//! ```text
+//!   foreread/_file.py: File(io.RawIOBase) ──► Handle ──► foreread::Reader ──► engine of its kind (process.rs)
+//!   foreread/fsspec.py: the cache type ─────► Handle ──► Fetcher, a source that calls a Python function
+//! ```
+
+#![warn(missing_docs)]
+
+mod buffer;
+mod calls;
+mod error;
+mod fetcher;
+mod handle;
+mod process;
+mod ranges;
+mod report;
+mod wait;
+
+use pyo3::prelude::*;
+
+/// The module.
+#[pymodule(name = "_native")]
+mod native {
+    use super::{calls, error, process, report};
+    use foreread_core::units::parse_size;
+    use pyo3::prelude::*;
+    use pyo3::types::{PyDict, PyList};
+
+    #[pymodule_export]
+    use super::handle::Handle;
+
+    /// The version of foreread.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    /// Bytes of a size such as "256 MiB"; units are powers of two.
+    #[pyfunction]
+    fn size(text: &str) -> PyResult<u64> {
+        let bad = |_| error::invalid(format!("size {text:?}: write a number with K, M, G or T, such as \"256 MiB\""));
+        parse_size(text.trim()).map_err(bad)
+    }
+
+    /// Sets the policy and the cache of files that are opened from now on.
+    #[pyfunction]
+    #[pyo3(signature = (policy=None, cache=None))]
+    fn configure(py: Python<'_>, policy: Option<String>, cache: Option<u64>) -> PyResult<()> {
+        error::guarded(|| {
+            let mut settings = process::defaults();
+            settings.policy = policy.unwrap_or(settings.policy);
+            settings.cache_bytes = cache.unwrap_or(settings.cache_bytes);
+            py.detach(|| process::configure(settings)).map_err(|failed| error::of_open(&failed, ""))
+        })
+    }
+
+    /// The counters of each engine.
+    #[pyfunction]
+    fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+        error::guarded(|| {
+            let list = PyList::empty(py);
+            for (kind, engine) in process::engines() {
+                let (stats, gauges) = py.detach(|| (engine.stats(), engine.gauges()));
+                let dict: Bound<'_, PyDict> = report::counters(py, &stats, report::Of::Engine)?;
+                dict.set_item("kind", kind)?;
+                dict.set_item("policy", engine.policy().to_string())?;
+                dict.set_item("cache_bytes", engine.cache_bytes())?;
+                dict.set_item("held_bytes", gauges.held_bytes)?;
+                dict.set_item("open_files", gauges.opens)?;
+                list.append(dict)?;
+            }
+            Ok(list)
+        })
+    }
+
+    /// Called by Python around a fork, and before the interpreter ends.
+    #[pyfunction]
+    fn before_fork() {
+        process::before_fork();
+    }
+
+    #[pyfunction]
+    fn after_fork_in_parent() {
+        process::after_fork_in_parent();
+    }
+
+    #[pyfunction]
+    fn after_fork_in_child() {
+        process::after_fork_in_child();
+    }
+
+    #[pyfunction]
+    fn end(py: Python<'_>) {
+        py.detach(calls::end);
+    }
+
+    /// Panics, in debug builds: how the tests see that no panic crosses.
+    #[cfg(debug_assertions)]
+    #[pyfunction]
+    fn panic() -> PyResult<()> {
+        error::guarded(|| panic!("on request"))
+    }
+}

@@ -1,0 +1,119 @@
+//! Waiting so that Ctrl-C is seen: Python runs its signal handlers in the main thread only, between two calls of ours.
+//!
+//! ```text
+//!   main thread:   poll ──► ready                    other threads: Reader::read_at, without the interpreter
+//!                   └─ pending ──► sleep at most 50 ms, or until woken ──► signals? ──► KeyboardInterrupt: the read is dropped
+//! ```
+//! In both the interpreter is released (`detach`) while bytes are copied or waited for.
+
+use crate::{error, process};
+use foreread::{ReadError, Reader};
+use pyo3::prelude::*;
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// How often the main thread looks for signals while it waits.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Reads, with the interpreter released.
+///
+/// # Errors
+/// The outer one is a signal handler's, such as `KeyboardInterrupt`.
+pub fn read(
+    py: Python<'_>,
+    reader: &Reader,
+    buf: &mut [u8],
+    offset: u64,
+) -> PyResult<Result<usize, ReadError>> {
+    if !is_main() {
+        return Ok(py.detach(|| reader.read_at(buf, offset)));
+    }
+    let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
+    let waker = Waker::from(Arc::clone(&unpark));
+    let mut read = pin!(reader.read_at_async(buf, offset));
+    loop {
+        if let Some(done) = py.detach(|| poll_for(read.as_mut(), &unpark, &waker)) {
+            return Ok(done);
+        }
+        py.check_signals()?;
+    }
+}
+
+/// Runs `work` with the interpreter released. In the main thread a signal ends the wait for it, not the work.
+///
+/// # Errors
+/// A signal handler's.
+pub fn call<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    if !is_main() {
+        return Ok(py.detach(work));
+    }
+    let (send, receive) = channel();
+    // The sender's error is that nothing waits any more; then the value is dropped there.
+    let thread = std::thread::Builder::new().name("foreread-open".to_string());
+    thread.spawn(move || send.send(work()).is_err())?;
+    // A receiver may not be shared between threads, which the interpreter's release asks for; a lock around it may.
+    let receive = std::sync::Mutex::new(receive);
+    loop {
+        let wait = || receive.lock().map_or(Err(RecvTimeoutError::Disconnected), |receive| receive.recv_timeout(LOOK));
+        match py.detach(wait) {
+            Ok(value) => return Ok(value),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(error::of_errno(libc::EIO, error::PANIC, None));
+            }
+        }
+    }
+}
+
+/// Polls until it is ready, for at most [`LOOK`].
+fn poll_for<F: Future>(mut future: Pin<&mut F>, unpark: &Unpark, waker: &Waker) -> Option<F::Output> {
+    let deadline = Instant::now() + LOOK;
+    loop {
+        unpark.woken.store(false, Ordering::Release);
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(waker)) {
+            return Some(done);
+        }
+        while !unpark.woken.load(Ordering::Acquire) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+}
+
+struct Unpark {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// Is this the main thread of the process? The thread that forked is that of the child.
+fn is_main() -> bool {
+    thread_local! {
+        static KNOWN: Cell<Option<(u64, bool)>> = const { Cell::new(None) };
+    }
+    let now = process::generation();
+    match KNOWN.get() {
+        Some((generation, main)) if generation == now => main,
+        _ => {
+            let main = rustix::thread::gettid() == rustix::process::getpid();
+            KNOWN.set(Some((now, main)));
+            main
+        }
+    }
+}
