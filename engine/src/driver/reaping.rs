@@ -39,10 +39,9 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<Tried<
         Ok(())
     });
     ended.iter().filter_map(|ended| ended.result.as_ref().err()).for_each(report_failure);
-    let size = match source {
-        Some(source) if !ended.is_empty() => source.once(&outside, |source| guarded(|| Ok(source.size()))),
-        _ => Ok(0),
-    };
+    // Dropped here where it is not asked: its last reader may have closed it meanwhile, and the lock is taken below.
+    let source = source.filter(|_| !ended.is_empty());
+    let size = source.map_or(Ok(0), |source| source.once(&outside, |source| guarded(|| Ok(source.size()))));
     let now = shared.now();
     let mut state = outside.lock()?;
     state.queues.end_reap(key);

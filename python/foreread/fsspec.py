@@ -1,0 +1,234 @@
+"""foreread below fsspec: the cache type `foreread` for files of any filesystem, and the protocol `foreread::`.
+
+    import foreread.fsspec                                  # registers the cache type
+
+    with fsspec.open("s3://bucket/key", cache_type="foreread") as file: ...
+    with fsspec.open("foreread::s3://bucket/key") as file: ...      # needs no import
+
+    file.read ──► ForereadCache._fetch ──► Handle ──► engine: what to read, when, how much at once
+                                                        └─ fetcher(start, end), from several threads ──► the filesystem
+
+Files of one protocol share an engine, its cache and what it has measured. fsspec has no entry points for cache types, so
+that name exists once this module is imported.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fsspec import filesystem
+from fsspec.caching import BaseCache, register_cache
+from fsspec.implementations.chained import ChainedFileSystem
+
+from . import _native
+from ._file import cache_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ForereadCache", "ForereadFileSystem"]
+
+REQUESTS = 16
+"""Fetches at once of a filesystem that is asynchronous, or of a function: what objects over a network are read with."""
+
+
+class _Fetch:
+    """The fetcher, and the bytes that were asked of it. Serial for filesystems that may not be called from two threads."""
+
+    def __init__(self, fetcher: Callable[[int, int], bytes], lock: threading.Lock | None) -> None:
+        self.fetcher = fetcher
+        self.lock = lock
+        self.bytes = 0
+
+    def __call__(self, start: int, end: int) -> bytes:
+        self.bytes += end - start
+        if self.lock is None:
+            return self.fetcher(start, end)
+        with self.lock:
+            return self.fetcher(start, end)
+
+
+class ForereadCache(BaseCache):
+    """Reads through an engine of foreread, whose policy decides what is fetched ahead.
+
+    Parameters
+    ----------
+    blocksize: int
+        Not used: the policy sets the sizes of fetches itself.
+    fetcher: Callable[[int, int], bytes]
+        Returns the bytes from start to end.
+    size: int
+        Bytes of the file.
+    policy: str, optional
+        A readahead policy; default what `foreread.configure` was given, else "auto".
+    cache: int or str, optional
+        Size of the cache that files of one protocol share: bytes, or a text such as "256 MiB" (the default).
+    concurrency: int, optional
+        Fetches at once. Default 16 where the filesystem is asynchronous (s3fs, gcsfs, adlfs, http) or unknown, else 1: a
+        filesystem that is not may keep one connection, which two threads may not use.
+    """
+
+    name: ClassVar[str] = "foreread"
+
+    def __init__(
+        self,
+        blocksize: int,
+        fetcher: Callable[[int, int], bytes],
+        size: int,
+        policy: str | None = None,
+        cache: int | str | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        self._handle: _native.Handle | None = None
+        self._fetches: _Fetch | None = None
+        super().__init__(blocksize, fetcher, size)
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency {concurrency}: write a number above 0")
+        self._policy, self._cache, self._concurrency = policy, cache_bytes(cache), concurrency
+
+    def _fetch(self, start: int | None, stop: int | None) -> bytes:
+        start = 0 if start is None else max(start, 0)
+        stop = self.size if stop is None else min(stop, self.size)
+        if start >= stop:
+            return b""
+        handle = self._handle or self._open()
+        return handle.read_at(start, stop - start)
+
+    def _open(self) -> _native.Handle:
+        file = getattr(self.fetcher, "__self__", None)
+        fs = getattr(file, "fs", None)
+        is_serial = fs is not None and not getattr(fs, "async_impl", False)
+        requests = self._concurrency or (1 if is_serial else REQUESTS)
+        lock = threading.Lock() if requests == 1 else None
+        protocol = getattr(fs, "protocol", "function")
+        kind = protocol if isinstance(protocol, str) else protocol[0]
+        name = str(getattr(file, "path", None) or getattr(self.fetcher, "__name__", "a function"))
+        self._fetches = _Fetch(self.fetcher, lock)
+        self._handle = _native.Handle.by_function(
+            self._fetches, self.size, name, kind, requests, self._policy, self._cache
+        )
+        return self._handle
+
+    def stats(self) -> dict[str, int]:
+        """The counters of this file, as `foreread.File.stats`; empty before the first read."""
+        return self._handle.stats() if self._handle and not self._handle.closed else {}
+
+    def explain(self) -> str:
+        """What readahead does for this file, and why, in a few lines for people."""
+        return self._handle.explain() if self._handle else "nothing was read yet\n"
+
+    def prefetch(self, ranges: list[tuple[int, int]]) -> None:
+        """Says that each (offset, length) will be read."""
+        if self.size:
+            (self._handle or self._open()).prefetch(ranges)
+
+    def close(self) -> None:
+        """Closes it; fsspec does so with the file."""
+        if self._handle is not None:
+            self._handle.close()
+
+    # fsspec counts by attributes; here the engine counts.
+    @property
+    def hit_count(self) -> int:
+        """Reads that found all their bytes cached or in flight."""
+        stats = self.stats()
+        return stats.get("hits", 0) + stats.get("late_hits", 0)
+
+    @hit_count.setter
+    def hit_count(self, _: int) -> None:
+        pass
+
+    @property
+    def miss_count(self) -> int:
+        """Reads that had to fetch."""
+        return self.stats().get("misses", 0)
+
+    @miss_count.setter
+    def miss_count(self, _: int) -> None:
+        pass
+
+    @property
+    def total_requested_bytes(self) -> int:
+        """Bytes that were asked of the filesystem."""
+        return self._fetches.bytes if self._fetches else 0
+
+    @total_requested_bytes.setter
+    def total_requested_bytes(self, _: int) -> None:
+        pass
+
+    def _log_stats(self) -> str:
+        # Called for each read, whether a log is kept or not.
+        return ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handle": None, "_fetches": None}
+
+
+register_cache(ForereadCache, clobber=True)
+
+
+class ForereadFileSystem(ChainedFileSystem):
+    """Another filesystem whose files are read through foreread: `foreread::s3://bucket/key`.
+
+    Parameters
+    ----------
+    fs: AbstractFileSystem, optional
+        The other filesystem.
+    target_protocol, target_options:
+        What it is made from, where it is not given.
+    policy, cache, concurrency:
+        As for `ForereadCache`.
+
+    Files that the other filesystem does not read through a cache of fsspec (local ones, those in memory) are left as they
+    are. Everything but opening is the other filesystem's.
+    """
+
+    protocol: ClassVar[str] = "foreread"
+
+    def __init__(
+        self,
+        fs: Any = None,
+        target_protocol: str | None = None,
+        target_options: dict[str, Any] | None = None,
+        policy: str | None = None,
+        cache: int | str | None = None,
+        concurrency: int | None = None,
+        fo: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if fs is None and target_protocol is None:
+            raise ValueError("no filesystem: write foreread::s3://BUCKET/KEY, or give fs or target_protocol")
+        self.fs = filesystem(target_protocol, **(target_options or {})) if fs is None else fs
+        options = {"policy": policy, "cache": cache, "concurrency": concurrency}
+        self.cache_options = {key: value for key, value in options.items() if value is not None}
+
+    @property
+    def fsid(self) -> str:
+        return f"foreread-{self.fs.fsid}"
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any) -> Any:
+        if mode == "rb":
+            options = {**self.cache_options, **(kwargs.pop("cache_options", None) or {})}
+            kwargs.update(cache_type="foreread", cache_options=options)
+        if block_size is not None:
+            kwargs["block_size"] = block_size
+        return self.fs._open(path, mode=mode, **kwargs)
+
+
+def _delegated(name: str) -> Callable[..., Any]:
+    def method(self: ForereadFileSystem, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.fs, name)(*args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = "As the other filesystem."
+    return method
+
+
+for _name in (
+    "cat cat_file cat_ranges checksum copy cp_file created du exists expand_path find get get_file glob info "
+    "invalidate_cache isdir isfile ls makedir makedirs mkdir modified mv mv_file pipe pipe_file put put_file rm rm_file "
+    "rmdir sign sizes touch ukey unstrip_protocol walk"
+).split():
+    setattr(ForereadFileSystem, _name, _delegated(_name))
