@@ -94,6 +94,10 @@ class File(io.RawIOBase):
         self._position += count
         return count
 
+    def write(self, data: Any, /) -> int:
+        """Raises `io.UnsupportedOperation`: files are read only."""
+        raise io.UnsupportedOperation("write: the file is open for reading")
+
     def read_at(self, offset: int, length: int) -> bytes:
         """The bytes from `offset` on, `length` of them unless the end comes first."""
         return self._handle.read_at(offset, length)

@@ -14,10 +14,12 @@ that name exists once this module is imported.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fsspec import filesystem
+from fsspec import filesystem, register_implementation
 from fsspec.caching import BaseCache, register_cache
 from fsspec.implementations.chained import ChainedFileSystem
 
@@ -33,19 +35,37 @@ REQUESTS = 16
 """Fetches at once of a filesystem that is asynchronous, or of a function: what objects over a network are read with."""
 
 
-class _Fetch:
-    """The fetcher, and the bytes that were asked of it. Serial for filesystems that may not be called from two threads."""
+class _Locks:
+    """What threads take turns by. New in a forked child, where the thread that held one is not."""
 
-    def __init__(self, fetcher: Callable[[int, int], bytes], lock: threading.Lock | None) -> None:
+    def __init__(self) -> None:
+        self.opening = threading.Lock()
+        self.of_filesystem: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
+
+    def serial(self, fs: Any) -> threading.RLock:
+        """The lock of a filesystem that two threads may not call at once."""
+        with self.opening:
+            return self.of_filesystem.setdefault(fs, threading.RLock())
+
+
+_locks = _Locks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_locks.__init__)
+
+
+class _Fetch:
+    """The fetcher, and the bytes that were asked of it."""
+
+    def __init__(self, fetcher: Callable[[int, int], bytes], serial: Any) -> None:
         self.fetcher = fetcher
-        self.lock = lock
+        self.serial = serial
         self.bytes = 0
 
     def __call__(self, start: int, end: int) -> bytes:
         self.bytes += end - start
-        if self.lock is None:
+        if self.serial is None:
             return self.fetcher(start, end)
-        with self.lock:
+        with _locks.serial(self.serial):
             return self.fetcher(start, end)
 
 
@@ -100,15 +120,16 @@ class ForereadCache(BaseCache):
         fs = getattr(file, "fs", None)
         is_serial = fs is not None and not getattr(fs, "async_impl", False)
         requests = self._concurrency or (1 if is_serial else REQUESTS)
-        lock = threading.Lock() if requests == 1 else None
         protocol = getattr(fs, "protocol", "function")
         kind = protocol if isinstance(protocol, str) else protocol[0]
         name = str(getattr(file, "path", None) or getattr(self.fetcher, "__name__", "a function"))
-        self._fetches = _Fetch(self.fetcher, lock)
-        self._handle = _native.Handle.by_function(
-            self._fetches, self.size, name, kind, requests, self._policy, self._cache
-        )
-        return self._handle
+        fetches = _Fetch(self.fetcher, fs if requests == 1 else None)
+        handle = _native.Handle.by_function(fetches, self.size, name, kind, requests, self._policy, self._cache)
+        with _locks.opening:
+            # Another thread may have been first.
+            if self._handle is None:
+                self._handle, self._fetches = handle, fetches
+            return self._handle
 
     def stats(self) -> dict[str, int]:
         """The counters of this file, as `foreread.File.stats`; empty before the first read."""
@@ -225,6 +246,8 @@ def _delegated(name: str) -> Callable[..., Any]:
     method.__doc__ = "As the other filesystem."
     return method
 
+
+register_implementation("foreread", ForereadFileSystem, clobber=True)
 
 for _name in (
     "cat cat_file cat_ranges checksum copy cp_file created du exists expand_path find get get_file glob info "

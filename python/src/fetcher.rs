@@ -32,6 +32,11 @@ impl Fetcher {
         Fetcher { fetch, size, name, defaults, failed: Mutex::default() }
     }
 
+    /// The function, for Python's collector.
+    pub fn function(&self) -> &Py<PyAny> {
+        &self.fetch
+    }
+
     /// The exception that failed a fetch of some of these bytes.
     pub fn failure(&self, py: Python<'_>, bytes: &Range<u64>) -> Option<PyErr> {
         let overlaps = |(range, _): &&(Range<u64>, PyErr)| range.start < bytes.end && bytes.start < range.end;

@@ -14,6 +14,7 @@ use crate::process::{self, Settings};
 use crate::{ranges, report, wait};
 use foreread::source::{self, Source, SourceName};
 use foreread::{OpenError, ReadError, Reader};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -283,6 +284,17 @@ impl Handle {
     #[getter]
     fn closed(&self) -> bool {
         self.opened().is_none()
+    }
+
+    /// A file of fsspec has a cache, which has a handle, which has a method of the file.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Origin::Function { fetch, .. } = &self.origin {
+            visit.call(fetch)?;
+        }
+        // Not waited for: a collection may run anywhere.
+        let Ok(opened) = self.opened.try_lock() else { return Ok(()) };
+        let fetcher = opened.as_ref().and_then(|opened| opened.fetcher.as_ref());
+        fetcher.map_or(Ok(()), |fetcher| visit.call(fetcher.function()))
     }
 
     /// Closes it. Reads that other threads are in go on.

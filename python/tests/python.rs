@@ -1,1 +1,74 @@
-fn main(){}
+//! The package as Python sees it: pytest on the module that cargo has built, with the Python files beside it.
+//!
+//! Nothing is built twice: `./setup` makes an environment with pytest, numpy and fsspec (`target/python`), this test puts the
+//! shared library beside `foreread/*.py` in a folder and runs `python/tests/test_*.py` there. `./test-long wheel` is the test
+//! that builds and installs a wheel. FOREREAD_PYTHON names another interpreter.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
+}
+
+/// An interpreter that has what the tests import; says so if there is none.
+fn python() -> Option<PathBuf> {
+    let named = std::env::var_os("FOREREAD_PYTHON").map(PathBuf::from);
+    let python = named.unwrap_or_else(|| root().join("target/python/bin/python"));
+    let imports = Command::new(&python).args(["-c", "import fsspec, numpy, pytest"]).output();
+    let there = imports.is_ok_and(|out| out.status.success());
+    if !there {
+        println!("skipped: needs pytest, numpy and fsspec for Python (./setup makes target/python by venv and pip)");
+    }
+    there.then_some(python)
+}
+
+/// A folder with the package: the Python files, and the library under the name that Python looks for.
+fn package() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let inside = dir.path().join("foreread");
+    std::fs::create_dir(&inside).expect("made");
+    for entry in std::fs::read_dir(root().join("python/foreread")).expect("the package").flatten() {
+        if entry.path().is_file() {
+            std::fs::copy(entry.path(), inside.join(entry.file_name())).expect("copied");
+        }
+    }
+    let built = std::env::current_exe().expect("a test").parent().expect("a folder").join("libforeread_python.so");
+    std::fs::copy(built, inside.join("_native.abi3.so")).expect("cargo has built the module");
+    let info = dir.path().join("foreread-0.dist-info");
+    std::fs::create_dir(&info).expect("made");
+    std::fs::write(info.join("METADATA"), "Name: foreread\nVersion: 0\n").expect("written");
+    std::fs::write(info.join("entry_points.txt"), entry_points()).expect("written");
+    dir
+}
+
+/// The entry points of pyproject.toml as an installed package has them.
+fn entry_points() -> String {
+    let project = std::fs::read_to_string(root().join("python/pyproject.toml")).expect("the project");
+    let head = "[project.entry-points.\"fsspec.specs\"]\n";
+    let section = project.split(head).nth(1).expect("entry points for fsspec");
+    let lines = section.lines().take_while(|line| !line.is_empty()).map(|line| line.replace('"', ""));
+    format!("[fsspec.specs]\n{}\n", lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn pytest_passes() {
+    let Some(python) = python() else { return };
+    let package = package();
+    // A test that hangs is ended, and pytest says where it was.
+    let out = Command::new("timeout")
+        .args(["--kill-after=5", "240"])
+        .arg(python)
+        .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60"])
+        .arg(root().join("python/tests"))
+        .current_dir(package.path())
+        .env("PYTHONPATH", package.path())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .expect("it runs");
+    let printed = String::from_utf8_lossy(&out.stdout);
+    println!("{printed}");
+    assert!(out.status.success(), "{printed}{}", String::from_utf8_lossy(&out.stderr));
+}

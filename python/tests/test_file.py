@@ -1,0 +1,278 @@
+"""Files as io.RawIOBase, their errors, and ranges."""
+
+import errno
+import io
+import os
+import pickle
+import threading
+
+import foreread
+import numpy
+import pytest
+
+from conftest import SIZE
+
+
+def test_a_file_reads_as_open_does(path, data):
+    with foreread.open(path) as ours, io.open(path, "rb", buffering=0) as theirs:
+        assert isinstance(ours, io.RawIOBase)
+        assert (ours.readable(), ours.seekable(), ours.writable(), ours.mode) == (True, True, False, "rb")
+        assert ours.size == SIZE
+        for step in [
+            lambda f: f.read(10),
+            lambda f: f.tell(),
+            lambda f: f.read(0),
+            lambda f: f.seek(-100, io.SEEK_END),
+            lambda f: f.read(1000),
+            lambda f: f.read(1000),
+            lambda f: f.seek(5),
+            lambda f: f.seek(7, io.SEEK_CUR),
+            lambda f: f.read(None),
+            lambda f: f.seek(SIZE + 1000),
+            lambda f: f.read(10),
+            lambda f: f.readall(),
+            lambda f: f.seek(1 << 20),
+            lambda f: f.readall(),
+        ]:
+            assert step(ours) == step(theirs)
+    assert ours.closed
+
+
+def test_buffers_are_filled_in_place(path, data):
+    with foreread.open(path) as file:
+        array = numpy.zeros(1000, dtype="<u8")
+        file.seek(800)
+        assert file.readinto(array) == 8000
+        assert (array == numpy.arange(100, 1100)).all()
+        taken = bytearray(100)
+        assert file.readinto(memoryview(taken)[20:30]) == 10
+        assert taken == bytes(20) + data[8800:8810] + bytes(70)
+        assert file.readinto(bytearray()) == 0
+        at_the_end = bytearray(b"x" * 10)
+        assert file.readinto_at(at_the_end, SIZE - 4) == 4
+        assert at_the_end == data[-4:] + b"x" * 6
+        assert file.tell() == 8810, "an offset moves no position"
+
+
+def test_what_cannot_be_filled_is_refused(path):
+    with foreread.open(path) as file:
+        for buffer in [b"constant", memoryview(b"constant"), "text", 5, numpy.zeros(8)[::2]]:
+            with pytest.raises((TypeError, BufferError, ValueError)):
+                file.readinto(buffer)
+        held = bytearray(10)
+        file.readinto(held)
+        held.extend(b"it is released")
+
+
+def test_the_standard_readers_take_it(path, data):
+    with io.BufferedReader(foreread.open(path), 1 << 16) as file:
+        assert file.peek(1)[:1] == data[:1]
+        assert file.read(100_000) == data[:100_000]
+    with foreread.open(os.fsencode(path)) as file:
+        assert file.readline() == data[: data.index(b"\n") + 1]
+
+
+def test_ranges_come_in_the_order_of_the_list(path, data):
+    ranges = [(n * 7_654_321 % SIZE, n * 331 % 70_000) for n in range(200)]
+    ranges += [(SIZE - 5, 10), (SIZE, 10), (SIZE + 10, 10), (0, 0), (0, SIZE), (0, 1 << 40)]
+    with foreread.open(path, policy="none") as file:
+        assert file.read_ranges(ranges) == [data[offset : offset + length] for offset, length in ranges]
+        assert file.read_ranges([]) == []
+        assert file.read_at(3, 4) == data[3:7]
+        assert file.tell() == 0
+
+
+def test_ranges_are_fetched_at_once(server, data):
+    with foreread.open(server.url, policy="none") as file:
+        server.delay = 0.1
+        begun = len(server.requests)
+        ranges = [(n * 300_000, 1000) for n in range(10)]
+        watch = Watch()
+        assert file.read_ranges(ranges) == [data[offset : offset + 1000] for offset, _ in ranges]
+        assert watch.seconds < 0.6, "ten answers of 0.1 s one after the other"
+        assert len(server.requests) - begun == 10
+
+
+def test_what_was_prefetched_is_a_hit(server, data):
+    with foreread.open(server.url, policy="none") as file:
+        file.prefetch([(1 << 20, 100_000)])
+        wait_for(lambda: file.stats()["ra_bytes"] > 0 and len(server.requests) > 1)
+        assert file.read_at(1 << 20, 100_000) == data[1 << 20 : (1 << 20) + 100_000]
+        stats = file.stats()
+        assert stats["misses"] == 0 and stats["hits"] + stats["late_hits"] == 1, stats
+
+
+def test_counters_and_words(path):
+    with foreread.open(path, cache="8 MiB", policy="linux-6.18:max=256K") as file:
+        for _ in range(30):
+            file.read(1 << 16)
+        stats, text = file.stats(), file.explain()
+        assert stats["demand_reads"] == 30 and stats["demand_bytes"] == 30 << 16
+        assert stats["hits"] + stats["late_hits"] + stats["misses"] == 30
+        assert stats["ra_bytes"] > 0 and stats["used_bytes"] <= stats["ra_bytes"]
+        assert "linux-6.18:max=256K" in text and "readahead is on" in text, text
+        (engine,) = [one for one in foreread.stats() if one["cache_bytes"] == 8 << 20]
+        assert engine["kind"] == "file" and engine["open_files"] == 1
+        assert engine["source_bytes"] >= 30 << 16
+    assert all(one["open_files"] == 0 for one in foreread.stats())
+
+
+def test_files_of_a_kind_share_an_engine(path):
+    with foreread.open(path, cache="24 MiB") as one, foreread.open(path, cache=24 << 20) as two:
+        one.read(1), two.read(1)
+        (engine,) = [engine for engine in foreread.stats() if engine["cache_bytes"] == 24 << 20]
+        assert engine["open_files"] == 2 and engine["demand_reads"] == 2
+
+
+def test_configure_is_for_files_opened_later(path):
+    with foreread.open(path) as before:
+        foreread.configure(cache="40 MiB", policy="none")
+        try:
+            with foreread.open(path) as after:
+                assert "policy none" in after.explain() and "policy auto" in before.explain()
+            for wrong in [{"policy": "no-such"}, {"cache": "many"}, {"cache": -1}]:
+                with pytest.raises(ValueError):
+                    foreread.configure(**wrong)
+            with foreread.open(path) as same:
+                assert "policy none" in same.explain(), "a refused setting changes nothing"
+        finally:
+            foreread.configure(cache="256 MiB", policy="auto")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "number"),
+    [
+        ("/no/such/file", FileNotFoundError, errno.ENOENT),
+        ("http://127.0.0.1:1/x", ConnectionRefusedError, errno.ECONNREFUSED),
+        ("s3://", OSError, errno.EINVAL),
+        ("nbd://127.0.0.1:1/x", OSError, None),
+    ],
+)
+def test_what_is_not_there_is_an_os_error(name, kind, number):
+    with pytest.raises(kind) as raised:
+        foreread.open(name)
+    assert raised.value.filename == name and raised.value.errno == (number or raised.value.errno) > 0
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(OSError) as raised:
+        foreread.open(tmp_path)
+    assert raised.value.errno in (errno.EISDIR, errno.EINVAL)
+
+
+def test_wrong_arguments_are_value_errors(path):
+    for wrong in [{"policy": "no-such"}, {"policy": "linux-6.18:max=0.5"}, {"cache": "9 Q"}, {"cache": 0}, {"cache": -5}]:
+        with pytest.raises(ValueError):
+            foreread.open(path, **wrong)
+    for wrong in ["", "a\0b"]:
+        with pytest.raises(ValueError):
+            foreread.open(wrong)
+    with pytest.raises(TypeError):
+        foreread.open(path, cache=1.5)
+    with foreread.open(path) as file:
+        for call in [
+            lambda: file.seek(-1),
+            lambda: file.seek(0, 7),
+            lambda: file.read_at(-1, 5),
+            lambda: file.read_at(0, -5),
+            lambda: file.read_ranges([(0, -5)]),
+            lambda: file.prefetch([(-1, 5)]),
+            lambda: file.readinto_at(bytearray(5), -1),
+        ]:
+            with pytest.raises(ValueError):
+                call()
+        for call in [lambda: file.read_ranges([1]), lambda: file.read_at("a", 5), lambda: pickle.dumps(file)]:
+            with pytest.raises(TypeError):
+                call()
+        for call in [lambda: file.write(b"x"), lambda: file.truncate(0), lambda: file.fileno()]:
+            with pytest.raises(io.UnsupportedOperation):
+                call()
+        # No memory for it, and the process goes on.
+        with pytest.raises((MemoryError, OSError)):
+            foreread._native.Handle.by_function(lambda a, b: b"", 1 << 62, "x", "x", 1, None, None).read_at(0, 1 << 61)
+
+
+def test_a_closed_file_says_so(path):
+    file = foreread.open(path)
+    file.close()
+    file.close()
+    for call in [
+        lambda: file.read(1),
+        lambda: file.readall(),
+        lambda: file.readinto(bytearray(1)),
+        lambda: file.read_at(0, 1),
+        lambda: file.read_ranges([(0, 1)]),
+        lambda: file.prefetch([(0, 1)]),
+        lambda: file.seek(0),
+        lambda: file.tell(),
+        lambda: file.stats(),
+        lambda: file.size,
+        lambda: file.readable(),
+        lambda: file.__enter__(),
+    ]:
+        with pytest.raises(ValueError):
+            call()
+    assert file.name == str(path) and "closed" in repr(file)
+
+
+def test_a_secret_is_not_shown():
+    with pytest.raises(OSError) as raised:
+        foreread.open("http://user:canary@127.0.0.1:1/x?token=canary")
+    assert "canary" not in str(raised.value) + repr(raised.value)
+
+
+def test_a_file_that_changes_is_an_error(path, data):
+    with foreread.open(path) as file:
+        file.read_at(0, 100)
+        path.write_bytes(b"other" * 1000)
+        os.utime(path, ns=(1, 1))
+        with pytest.raises(OSError) as raised:
+            file.read_at(1 << 20, 100)
+        assert raised.value.errno == errno.ESTALE
+
+
+def test_threads_read_one_file(path, data):
+    wrong = []
+
+    def work(file, seed):
+        for n in range(200):
+            offset = (seed * 7919 + n * 104_729) % SIZE
+            if file.read_at(offset, 5000) != data[offset : offset + 5000]:
+                wrong.append(offset)
+
+    with foreread.open(path, cache="1 MiB") as file:
+        threads = [threading.Thread(target=work, args=(file, seed)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        assert file.stats()["demand_reads"] == 1600
+
+
+def test_no_panic_crosses():
+    panic = getattr(foreread._native, "panic", None)
+    if panic is None:
+        pytest.skip("a debug build")
+    with pytest.raises(OSError, match="please report") as raised:
+        panic()
+    assert raised.value.errno == errno.EIO
+
+
+class Watch:
+    def __init__(self):
+        import time
+
+        self.clock = time.monotonic
+        self.begun = self.clock()
+
+    @property
+    def seconds(self):
+        return self.clock() - self.begun
+
+
+def wait_for(condition, seconds=10):
+    watch = Watch()
+    while not condition():
+        assert watch.seconds < seconds, "it did not happen"
+        threading.Event().wait(0.005)
