@@ -8,7 +8,7 @@ const MAX_LINES: usize = 500;
 const MAX_FN_LINES: usize = 70;
 
 fn all_sources() -> Vec<File> {
-    ["core/src", "engine/src", "trace/src", "sim/src", "lab/src", "capi/src", "cli/src"]
+    ["core/src", "engine/src", "trace/src", "sim/src", "lab/src", "capi/src", "python/src", "cli/src"]
         .into_iter()
         .flat_map(sources)
         .collect()
@@ -95,6 +95,7 @@ fn imports_run_one_way() {
         ("engine", &above[1..]),
         ("lab", &["foreread-cli"]),
         ("capi", &above[1..]),
+        ("python", &above[1..]),
     ];
     for (room, forbidden) in rooms {
         let manifest = read(&format!("{room}/Cargo.toml"));
@@ -110,7 +111,7 @@ fn imports_run_one_way() {
 fn unsafe_has_its_rooms() {
     let rooms = ["engine/src/source/uring/", "engine/src/source/rbd/"];
     forbid("engine/src", &["unsafe "], "unsafe only in the io_uring and librbd rooms", &rooms);
-    for file in rooms.into_iter().chain(["capi/src"]).flat_map(sources) {
+    for file in rooms.into_iter().chain(["capi/src", "python/src"]).flat_map(sources) {
         let lines: Vec<&str> = file.text.lines().collect();
         for (i, line) in lines.iter().enumerate().filter(|(_, l)| l.contains("unsafe {")) {
             let reason = lines[i.saturating_sub(6)..=i].iter().any(|l| l.contains("SAFETY"));
@@ -121,6 +122,7 @@ fn unsafe_has_its_rooms() {
         forbid(room, &["unsafe "], "no unsafe where nothing is served", &[]);
     }
     forbid("cli/src", &["unsafe "], "no unsafe in the command", &[]);
+    forbid("python/src", &["unsafe "], "unsafe only where Python's memory is", &["python/src/buffer.rs"]);
 }
 
 #[test]

@@ -96,12 +96,13 @@ pub use chunk::MemoryMeter;
 pub use driver::{Gauges, StreamView};
 pub use engine::Engine;
 pub use error::{OpenError, Place, ReadError, WriteError};
-pub use fork::Fork;
 pub use foreread_core::event::Advice;
 /// How to write a policy; see the example `custom_policy`.
 pub use foreread_core::policy;
 pub use foreread_core::policy::{PolicySpec, Tuning};
 pub use foreread_core::stats::Stats;
+pub use foreread_core::units::{SizeError, parse_size};
+pub use fork::Fork;
 pub use health::{ReadaheadState, readahead_state, why_no_readahead};
 pub use latency::Latencies;
 pub use options::{Limits, Options, PolicyChoice, Storage};

@@ -92,7 +92,8 @@ pub fn new_bytes<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let size = Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
     // SAFETY: a new object, owned here; without a text its bytes may be anything. NULL is an error.
-    let made = unsafe { Bound::from_owned_ptr_or_err(py, pyo3::ffi::PyBytes_FromStringAndSize(std::ptr::null(), size)) }?;
+    let made =
+        unsafe { Bound::from_owned_ptr_or_err(py, pyo3::ffi::PyBytes_FromStringAndSize(std::ptr::null(), size)) }?;
     // SAFETY: no other reference exists yet, so it may still be written; it has `len` bytes.
     let bytes = unsafe { std::slice::from_raw_parts_mut(pyo3::ffi::PyBytes_AsString(made.as_ptr()).cast::<u8>(), len) };
     let got = fill(bytes)?.min(len);

@@ -28,7 +28,8 @@ pub struct Fetcher {
 impl Fetcher {
     /// `requests` is how many calls at once are as fast as one.
     pub fn new(fetch: Py<PyAny>, size: u64, name: String, requests: u32) -> Fetcher {
-        let defaults = Defaults { kind: "python", max_fetch_bytes: MAX_FETCH_BYTES, ..Defaults::OBJECT }.with_requests(requests);
+        let defaults =
+            Defaults { kind: "python", max_fetch_bytes: MAX_FETCH_BYTES, ..Defaults::OBJECT }.with_requests(requests);
         Fetcher { fetch, size, name, defaults, failed: Mutex::default() }
     }
 
@@ -56,7 +57,12 @@ impl Fetcher {
         drop(gone);
     }
 
-    fn call(&self, py: Python<'_>, range: Range<u64>, bufs: &mut [IoSliceMut<'_>]) -> PyResult<Result<usize, SourceError>> {
+    fn call(
+        &self,
+        py: Python<'_>,
+        range: Range<u64>,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> PyResult<Result<usize, SourceError>> {
         let answer = self.fetch.bind(py).call1((range.start, range.end))?;
         let answer = match answer.cast_into::<PyBytes>() {
             Ok(bytes) => bytes,

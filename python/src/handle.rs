@@ -174,7 +174,12 @@ fn pairs(ranges: Vec<(i64, i64)>) -> PyResult<Vec<(u64, u64)>> {
 impl Handle {
     /// Opens a source by its name.
     #[staticmethod]
-    fn by_name(py: Python<'_>, name: std::ffi::OsString, policy: Option<String>, cache: Option<u64>) -> PyResult<Handle> {
+    fn by_name(
+        py: Python<'_>,
+        name: std::ffi::OsString,
+        policy: Option<String>,
+        cache: Option<u64>,
+    ) -> PyResult<Handle> {
         guarded(|| {
             let name = SourceName::from(name);
             if name.is_empty() {

@@ -25,7 +25,7 @@ use pyo3::prelude::*;
 #[pymodule(name = "_native")]
 mod native {
     use super::{calls, error, process, report};
-    use foreread_core::units::parse_size;
+    use foreread::parse_size;
     use pyo3::prelude::*;
     use pyo3::types::{PyDict, PyList};
 

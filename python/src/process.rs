@@ -90,13 +90,13 @@ pub fn engine(kind: &str, how: Defaults, settings: &Settings) -> Result<(Engine,
     }
     let mut idle = Vec::new();
     if state.engines.len() >= MAX_ENGINES {
-        let (kept, gone) = std::mem::take(&mut state.engines).into_iter().partition(|made| made.engine.gauges().files > 0);
+        let (kept, gone) =
+            std::mem::take(&mut state.engines).into_iter().partition(|made| made.engine.gauges().files > 0);
         state.engines = kept;
         idle = Vec::from_iter((gone as Vec<Made>).into_iter().map(|made| made.engine));
     }
     let budget = Arc::clone(state.budget.get_or_insert_with(|| Budget::new(BudgetLimits::default())));
-    let options =
-        Options::default().policy(settings.policy.as_str()).cache_bytes(settings.cache_bytes).budget(budget);
+    let options = Options::default().policy(settings.policy.as_str()).cache_bytes(settings.cache_bytes).budget(budget);
     let engine = Engine::for_kind(options, how)?;
     state.engines.push(Made { kind: kind.to_string(), settings: settings.clone(), engine: engine.clone() });
     Ok((engine, idle))

@@ -26,12 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The outer one is a signal handler's, such as `KeyboardInterrupt`.
-pub fn read(
-    py: Python<'_>,
-    reader: &Reader,
-    buf: &mut [u8],
-    offset: u64,
-) -> PyResult<Result<usize, ReadError>> {
+pub fn read(py: Python<'_>, reader: &Reader, buf: &mut [u8], offset: u64) -> PyResult<Result<usize, ReadError>> {
     if !is_main() {
         return Ok(py.detach(|| reader.read_at(buf, offset)));
     }

@@ -29,13 +29,13 @@ use fetch::{Asker, Tally};
 pub use list::{MAX_NAMES, Prefix};
 use object_store::path::Path;
 use refusal::Refusal;
-pub(crate) use store::{Network, hold as hold_network};
 pub use settings::{NOTATION, ObjectSettings, VARIABLE};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::Store;
+pub(crate) use store::{Network, hold as hold_network};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use url::decoded;
 pub use url::names_a_prefix;
