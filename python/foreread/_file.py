@@ -189,7 +189,7 @@ def open(  # noqa: A001 (as io.open)
     text = os.fsdecode(os.fspath(name))
     if "\0" in text:
         raise ValueError("name with a null character; write a path or a URL")
-    return File(_native.Handle.by_name(text, policy, cache_bytes(cache)))
+    return File(_native.Handle.by_name(text, (policy, cache_bytes(cache))))
 
 
 def configure(*, cache: int | str | None = None, policy: str | None = None) -> None:

@@ -7,7 +7,7 @@ VERSION: str
 
 class Handle:
     @staticmethod
-    def by_name(name: str, policy: str | None, cache: int | None) -> Handle: ...
+    def by_name(name: str, settings: tuple[str | None, int | None]) -> Handle: ...
     @staticmethod
     def by_function(
         fetch: Callable[[int, int], Any],
@@ -15,8 +15,7 @@ class Handle:
         name: str,
         kind: str,
         requests: int,
-        policy: str | None,
-        cache: int | None,
+        settings: tuple[str | None, int | None],
     ) -> Handle: ...
     def read_at(self, offset: int, length: int) -> bytes: ...
     def read_into(self, buffer: Any, offset: int) -> int: ...

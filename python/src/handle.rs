@@ -72,7 +72,9 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.opened.take().map(close);
+        if let Some(opened) = self.opened.take() {
+            close(opened);
+        }
     }
 }
 
@@ -118,8 +120,18 @@ impl Handle {
         };
         let lent = Lent { opened: opened.clone() };
         drop(opened);
-        old.map(close);
+        if let Some(old) = old {
+            close(old);
+        }
         Ok(lent)
+    }
+
+    fn shut(&self) {
+        // Not locked while it closes.
+        let opened = self.opened().take();
+        if let Some(opened) = opened {
+            close(opened);
+        }
     }
 
     fn read(&self, py: Python<'_>, lent: &Lent, buf: &mut [u8], offset: u64) -> PyResult<usize> {
@@ -174,19 +186,14 @@ fn pairs(ranges: Vec<(i64, i64)>) -> PyResult<Vec<(u64, u64)>> {
 impl Handle {
     /// Opens a source by its name.
     #[staticmethod]
-    fn by_name(
-        py: Python<'_>,
-        name: std::ffi::OsString,
-        policy: Option<String>,
-        cache: Option<u64>,
-    ) -> PyResult<Handle> {
+    fn by_name(py: Python<'_>, name: std::ffi::OsString, settings: Given) -> PyResult<Handle> {
         guarded(|| {
             let name = SourceName::from(name);
             if name.is_empty() {
                 return Err(invalid("no name; write a path, or a source such as s3://bucket/key"));
             }
             let shown = name.to_string();
-            Handle::open(py, Origin::Name(name), shown, settings(policy, cache))
+            Handle::open(py, Origin::Name(name), shown, or_default(settings))
         })
     }
 
@@ -199,13 +206,12 @@ impl Handle {
         name: String,
         kind: String,
         requests: u32,
-        policy: Option<String>,
-        cache: Option<u64>,
+        settings: Given,
     ) -> PyResult<Handle> {
         guarded(|| {
             let size = bytes(size, "size")?;
             let kind = format!("python {kind} {requests}");
-            Handle::open(py, Origin::Function { fetch, size, kind, requests }, name, settings(policy, cache))
+            Handle::open(py, Origin::Function { fetch, size, kind, requests }, name, or_default(settings))
         })
     }
 
@@ -305,8 +311,7 @@ impl Handle {
     /// Closes it. Reads that other threads are in go on.
     fn close(&self) -> PyResult<()> {
         guarded(|| {
-            let opened = self.opened().take();
-            opened.map(close);
+            self.shut();
             Ok(())
         })
     }
@@ -314,13 +319,15 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let opened = self.opened().take();
-        opened.map(close);
+        self.shut();
     }
 }
 
+/// Policy and bytes of the cache, as far as the caller says.
+type Given = (Option<String>, Option<u64>);
+
 /// What the caller set, else the process's.
-fn settings(policy: Option<String>, cache: Option<u64>) -> Settings {
-    let Settings { policy: default_policy, cache_bytes } = process::defaults();
-    Settings { policy: policy.unwrap_or(default_policy), cache_bytes: cache.unwrap_or(cache_bytes) }
+fn or_default((policy, cache): Given) -> Settings {
+    let default = process::defaults();
+    Settings { policy: policy.unwrap_or(default.policy), cache_bytes: cache.unwrap_or(default.cache_bytes) }
 }

@@ -189,7 +189,7 @@ def test_wrong_arguments_are_value_errors(path):
                 call()
         # No memory for it, and the process goes on.
         with pytest.raises((MemoryError, OSError)):
-            foreread._native.Handle.by_function(lambda a, b: b"", 1 << 62, "x", "x", 1, None, None).read_at(0, 1 << 61)
+            foreread._native.Handle.by_function(lambda a, b: b"", 1 << 62, "x", "x", 1, (None, None)).read_at(0, 1 << 61)
 
 
 def test_a_closed_file_says_so(path):
