@@ -33,7 +33,7 @@ class File(io.RawIOBase):
     """A file, object or image that is read with readahead. Made by `foreread.open`.
 
     Positions and lengths are in bytes. `read_at`, `read_ranges` and `prefetch` do not move the position and may be called
-    from any number of threads; `read`, `readinto` and `seek` share one position, so give each thread a file of its own.
+    from any number of threads; `read`, `readinto` and `seek` share one position, so give each thread a separate file.
     A read that fails raises `OSError` with `errno` and `filename`; one of a closed file `ValueError`.
     """
 
