@@ -290,6 +290,17 @@ impl Reader {
 
     /// The part of the counters that is this open description's. `source_*`, `evicted_pages` and others that no single
     /// reader causes are 0 in it.
+    ///
+    /// ```
+    /// use foreread::{Options, Reader, source::Mem};
+    /// use std::sync::Arc;
+    ///
+    /// let one = Reader::open(Arc::new(Mem::new(vec![7; 9000])), Options::default())?;
+    /// let two = one.try_clone()?;
+    /// one.read_at(&mut [0; 10], 0)?;
+    /// assert_eq!((one.own_stats().demand_reads, two.own_stats().demand_reads, two.stats().demand_reads), (1, 0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn own_stats(&self) -> Stats {
         self.engine.driver().own_stats(self.at.open).unwrap_or_default()

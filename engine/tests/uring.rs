@@ -238,3 +238,22 @@ fn threads_that_end_leave_nothing_undone() {
         assert_eq!((stats.failed_reads, stats.failed_fetches, quiet(&reader).missed_calls), (0, 0, 0));
     }
 }
+
+/// A task's read has ended and its reader closes while the thread that reaps for tasks looks in the queue: the source is
+/// dropped without the engine's lock, which a debug build looks after, and the engine opens the next file.
+#[test]
+fn a_reader_of_tasks_closes_while_its_queue_is_reaped() {
+    let file = file();
+    if !have_ring(file.path()) {
+        return;
+    }
+    let engine = foreread::Engine::new(Options::default().policy("none").cache_bytes(4 << 20)).expect("made");
+    for turn in 0..200 {
+        let reader = engine.open(file.path()).expect("the engine goes on");
+        let mut buf = [0; 4096];
+        let got = pollster::block_on(reader.read_at_async(&mut buf, turn << 12));
+        assert_eq!(got, Ok(buf.len()));
+        drop(reader);
+    }
+    assert_eq!(engine.gauges().files, 0);
+}
