@@ -1,6 +1,8 @@
 //! `serve` on a socket that another program has made and passes on.
 
-use std::process::{Command, Output};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Runs a program of libnbd that starts `foreread serve DISK` with its socket.
 fn with_server(program: &str, before: &[&str], disk: &str, after: &[&str]) -> Option<Output> {
@@ -24,6 +26,37 @@ fn libnbd_starts_a_server_with_its_socket() {
     let Some(copied) = with_server("nbdcopy", &[], &at("disk"), &[&at("copy")]) else { return };
     assert!(copied.status.success(), "{copied:?}");
     assert!(std::fs::read(at("copy")).expect("copied") == bytes, "right bytes");
+}
+
+/// systemd's own program for that: it makes the socket, and becomes the server when the first client connects.
+#[test]
+fn systemd_starts_a_server_with_its_socket() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("disk"), vec![7; 300_000]).expect("written");
+    let mut command = Command::new("systemd-socket-activate");
+    command.args(["-l", &at("s"), "-E", "XDG_CONFIG_HOME=/dev/null", env!("CARGO_BIN_EXE_foreread"), "serve"]);
+    let Ok(mut server) = command.arg(at("disk")).stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        println!("skipped: needs systemd-socket-activate (Debian package systemd)");
+        return;
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    // The first connection starts the server. A file alone may be a socket that does not listen yet.
+    while UnixStream::connect(at("s")).is_err() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let uri = format!("nbd+unix:///?socket={}", at("s"));
+    let sizes = [(); 2].map(|()| Command::new("nbdinfo").args(["--size", &uri]).output());
+    // SIGTERM, by the shell: the standard library has SIGKILL alone.
+    let ended = Command::new("sh").args(["-c", &format!("kill {}", server.id())]).status();
+    let code = server.wait().expect("it ends").code();
+    assert!(ended.expect("started").success());
+    for size in sizes {
+        let Ok(size) = size else { return println!("skipped: needs nbdinfo (Debian package libnbd-bin)") };
+        assert_eq!(String::from_utf8_lossy(&size.stdout).trim(), "300000", "{size:?}");
+    }
+    assert_eq!(code, Some(0), "a clean end");
+    assert!(std::path::Path::new(&at("s")).exists(), "the socket is not the server's to remove");
 }
 
 /// What is passed on has to be a socket that listens. The numbers are those of this process's shell, which becomes foreread.

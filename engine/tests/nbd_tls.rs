@@ -134,6 +134,78 @@ fn a_client_without_a_certificate_of_the_authority_is_refused() {
     run("nbdinfo", &[&uri(&served, "nbds", certificates.path())]);
 }
 
+/// A list of revoked certificates is used where there is one. A client of an authority that no valid list covers is refused, too.
+#[test]
+fn a_client_whose_certificate_was_revoked_is_refused() {
+    let Some(certificates) = Certificates::new() else { return };
+    if !has("nbdinfo", "libnbd-bin") {
+        return;
+    }
+    let all = ["ca-cert.pem", "client-cert.pem", "client-key.pem"];
+    let revoked = certificates.only(&all);
+    certificates.issue("client", "cn = another\ntls_www_client\nsigning_key\nexpiration_days = 9\n");
+    let good = certificates.only(&all);
+    std::fs::copy(revoked.path().join("client-cert.pem"), certificates.file("gone-cert.pem")).expect("copied");
+    let load = |verify| NbdTls::load(certificates.path(), verify);
+    let before = served(load(true).expect("loaded without a list"));
+    run("nbdinfo", &[&uri(&before, "nbds", revoked.path())]);
+
+    certificates.revoke("gone", None);
+    let now = served(load(true).expect("loaded with a list"));
+    run("nbdinfo", &[&uri(&now, "nbds", good.path())]);
+    fails("nbdinfo", &[&uri(&now, "nbds", revoked.path())]);
+    now.wait_for(0);
+
+    certificates.revoke("gone", Some("2021-01-01 00:00:00 UTC"));
+    let late = served(load(true).expect("loaded with an old list"));
+    fails("nbdinfo", &[&uri(&late, "nbds", good.path())]);
+    let others = Certificates::new().expect("certtool is there");
+    others.revoke("client", None);
+    std::fs::copy(others.file("ca-crl.pem"), certificates.file("ca-crl.pem")).expect("copied");
+    let foreign = served(load(true).expect("loaded with another's list"));
+    fails("nbdinfo", &[&uri(&foreign, "nbds", good.path())]);
+
+    let list = certificates.path().join("ca-crl.pem");
+    let refused = |why: &str| {
+        let said = load(true).expect_err(why).to_string();
+        assert!(said.contains("revoked") && said.contains("ca-crl.pem") && said.contains("; have the"), "{said}");
+        load(false).expect("the list is only for clients' certificates");
+    };
+    for text in ["", "no list", "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"] {
+        std::fs::write(&list, text).expect("written");
+        refused(text);
+    }
+    std::fs::remove_file(&list).expect("removed");
+    std::os::unix::fs::symlink("nowhere", &list).expect("a link");
+    refused("a link to nothing");
+}
+
+/// QEMU brings its own TLS (GnuTLS) and its own reading of the folder of certificates.
+#[test]
+fn qemu_reads_every_byte() {
+    let Some(certificates) = Certificates::new() else { return };
+    if !has("qemu-img", "qemu-utils") {
+        return;
+    }
+    watch();
+    let tls = NbdTls::load(certificates.path(), true).expect("loaded");
+    let settings = NbdSettings { tls: Some(tls), ..NbdSettings::default() };
+    let reader = Reader::open(Arc::new(named(16 * MIB)), Options::default()).expect("opened");
+    let (server, stop) = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], reader, settings).expect("a port");
+    let port = server.uris()[0].trim_end_matches('/').rsplit(':').next().expect("a port").to_string();
+    let thread = std::thread::spawn(move || server.run());
+    let image = format!("driver=nbd,host=localhost,port={port},tls-creds=t");
+    let with = |dir: &Path| format!("tls-creds-x509,id=t,endpoint=client,dir={}", dir.display());
+    let copy = certificates.file("copy");
+    let (own, to) = (with(certificates.path()), ["-O", "raw", &copy]);
+    run("qemu-img", &[&["convert", "--object", &own, "--image-opts", &image][..], &to].concat());
+    testing::check(&std::fs::read(&copy).expect("copied"), 0, 0).expect("right bytes");
+    let none = certificates.only(&["ca-cert.pem"]);
+    fails("qemu-img", &["info", "--object", &with(none.path()), "--image-opts", &image]);
+    stop.stop();
+    thread.join().expect("no panic").expect("served to the end");
+}
+
 /// Bytes that leave the socket with those before them, and that no poll of it ever reports.
 #[test]
 fn requests_in_one_record_are_all_answered() {

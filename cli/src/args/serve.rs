@@ -32,7 +32,8 @@ pub struct ServeArgs {
     pub tcp: Option<SocketAddr>,
     /// Encrypt, with the certificate in this folder
     ///
-    /// It holds server-cert.pem and server-key.pem, and ca-cert.pem for --tls-verify-peer: the names of nbdkit and libnbd.
+    /// It holds server-cert.pem and server-key.pem, and for --tls-verify-peer ca-cert.pem and, if certificates were revoked,
+    /// ca-crl.pem: the names of nbdkit and libnbd.
     #[cfg(feature = "tls")]
     #[arg(long, value_name = "DIR")]
     pub tls_certificates: Option<PathBuf>,

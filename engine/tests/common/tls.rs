@@ -22,7 +22,10 @@ impl Certificates {
         }
         let all = Certificates(tempfile::tempdir().expect("a directory"));
         all.key("ca");
-        let template = all.template("ca", "cn = Authority\nca\ncert_signing_key\nexpiration_days = 9\n");
+        // Each authority has its own name: a list of revoked certificates finds its authority by that.
+        let name = all.path().file_name().expect("a name").to_string_lossy().into_owned();
+        let text = format!("cn = Authority {name}\nca\ncert_signing_key\ncrl_signing_key\nexpiration_days = 9\n");
+        let template = all.template("ca", &text);
         let (key, cert) = (all.file("ca-key.pem"), all.file("ca-cert.pem"));
         run(
             "certtool",
@@ -64,6 +67,22 @@ impl Certificates {
         let own = ["--load-privkey", &key, "--template", &template, "--outfile", &cert];
         let authority = ["--load-ca-certificate", &ca, "--load-ca-privkey", &ca_key];
         run("certtool", &[&["--generate-certificate"][..], &own, &authority].concat());
+    }
+
+    /// Has the authority write `ca-crl.pem`, which lists the certificate of `role`. `until` is when the list ends, if not in days.
+    pub fn revoke(&self, role: &str, until: Option<&str>) {
+        let dates = match until {
+            None => "crl_next_update = 9\n".to_string(),
+            Some(day) => {
+                format!("crl_this_update_date = \"2020-01-01 00:00:00 UTC\"\ncrl_next_update_date = \"{day}\"\n")
+            }
+        };
+        let template = self.template("crl", &format!("{dates}crl_number = 1\n"));
+        let (ca, ca_key, list) = (self.file("ca-cert.pem"), self.file("ca-key.pem"), self.file("ca-crl.pem"));
+        let authority = ["--load-ca-certificate", &ca, "--load-ca-privkey", &ca_key];
+        let cert = self.file(&format!("{role}-cert.pem"));
+        let own = ["--generate-crl", "--load-certificate", &cert, "--template", &template, "--outfile", &list];
+        run("certtool", &[&own[..], &authority].concat());
     }
 
     /// A folder with some of the files.

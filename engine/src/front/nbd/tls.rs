@@ -8,6 +8,7 @@
 //!   DIR/server-cert.pem   the certificate that clients see, and those between it and the authority
 //!   DIR/server-key.pem    its key
 //!   DIR/ca-cert.pem       the authority: issues the clients' certificates, where those are required
+//!   DIR/ca-crl.pem        the certificates that it has revoked, if there is such a list
 //! ```
 //!
 //! Never: takes keys that were agreed on beforehand (PSK), resumes a session, or takes early data.
@@ -17,8 +18,9 @@ use super::socket::{Deadline, Socket};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{CertificateError, RootCertStore, ServerConfig, ServerConnection};
 use std::fmt;
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -47,7 +49,7 @@ impl fmt::Debug for NbdTls {
 
 impl NbdTls {
     /// Reads `server-cert.pem` and `server-key.pem` of a directory. With `verify_peer` a client has to show a certificate
-    /// that `ca-cert.pem` has issued.
+    /// that `ca-cert.pem` has issued and, where there is a `ca-crl.pem`, that this does not list.
     ///
     /// # Errors
     /// A file is missing or holds something else, the key belongs to another certificate, or the certificate has expired.
@@ -66,8 +68,7 @@ impl NbdTls {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| unusable(&cert_path, &error))?;
         let builder = if verify_peer {
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| unusable(&ca_path, &error))?)
+            builder.with_client_cert_verifier(verifier(dir, roots, provider)?)
         } else {
             builder.with_no_client_auth()
         };
@@ -110,6 +111,40 @@ fn authorities(path: &Path) -> Result<RootCertStore, ServeError> {
         roots.add(certificate).map_err(|error| unusable(path, &error))?;
     }
     Ok(roots)
+}
+
+/// What looks at the clients' certificates. With a list of revoked ones a client is refused unless a list that is still valid
+/// speaks of its authority: a list that is out of date, or another's, must not let everyone in.
+fn verifier(
+    dir: &Path,
+    roots: RootCertStore,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, ServeError> {
+    let (ca_path, list_path) = (dir.join("ca-cert.pem"), dir.join("ca-crl.pem"));
+    let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    // Of the name alone: a link to a list that is not there is no leave to go without one.
+    let absent = std::fs::symlink_metadata(&list_path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if !absent {
+        builder = builder.with_crls(revoked(&list_path)?).enforce_revocation_expiration();
+    }
+    builder.build().map_err(|error| match error {
+        VerifierBuilderError::InvalidCrl(_) => unlisted(&list_path, &error),
+        error => unusable(&ca_path, &error),
+    })
+}
+
+fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, ServeError> {
+    let all = CertificateRevocationListDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let all = all.map_err(|error| unlisted(path, &error))?;
+    if all.is_empty() { Err(unlisted(path, &pem::Error::NoItemsFound)) } else { Ok(all) }
+}
+
+fn unlisted(path: &Path, error: &dyn fmt::Display) -> ServeError {
+    ServeError {
+        what: format!("the list of revoked certificates cannot be used ({error})"),
+        place: path.display().to_string(),
+        remedy: "have the authority issue it again (certtool --generate-crl), or remove it if none is revoked",
+    }
 }
 
 /// Refuses a certificate that every client would refuse for its dates. Whether they know its authority is theirs to say.
