@@ -247,12 +247,15 @@ fn a_reader_of_tasks_closes_while_its_queue_is_reaped() {
     if !have_ring(file.path()) {
         return;
     }
-    let engine = foreread::Engine::new(Options::default().policy("none").cache_bytes(4 << 20)).expect("made");
-    for turn in 0..200 {
+    let options = Options::default().policy("linux-6.18:max=2M").cache_bytes(SIZE);
+    let engine = foreread::Engine::new(options).expect("made");
+    let mut buf = vec![0; 128 << 10];
+    for turn in 0..400 {
         let reader = engine.open(file.path()).expect("the engine goes on");
-        let mut buf = [0; 4096];
-        let got = pollster::block_on(reader.read_at_async(&mut buf, turn << 12));
-        assert_eq!(got, Ok(buf.len()));
+        for read in 0..turn % 8 {
+            let got = pollster::block_on(reader.read_at_async(&mut buf, read << 17));
+            assert_eq!(got, Ok(buf.len()));
+        }
         drop(reader);
     }
     assert_eq!(engine.gauges().files, 0);
