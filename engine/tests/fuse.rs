@@ -9,9 +9,10 @@ use foreread::{Engine, Options};
 use rustix::fs::Advice;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
@@ -30,11 +31,16 @@ impl Here {
         self.dir.path().join(name)
     }
 
-    fn end(mut self) -> Unmounted {
+    fn end(self) -> Unmounted {
         let how = self.stop.stop().expect("unmounted");
+        self.joined();
+        how
+    }
+
+    /// Waits for the end of a mount that was stopped.
+    fn joined(mut self) {
         self.runs.take().expect("once").join().expect("no panic").expect("ended");
         assert_eq!(fs::read_dir(self.dir.path()).expect("a folder again").count(), 0);
-        how
     }
 }
 
@@ -384,21 +390,30 @@ fn unmounted_under_load_it_leaves_an_empty_folder() {
     fs::write(source.path().join("file"), testing::pattern(0, 4 << 20, 5)).expect("written");
     let here = mount(source.path());
     let (begun, begins) = channel();
+    let unmounted = Arc::new(AtomicBool::new(false));
     let readers: Vec<JoinHandle<u64>> = (0..6)
         .map(|_| {
-            let (name, begun) = (here.path("file"), begun.clone());
+            let (name, begun, unmounted) = (here.path("file"), begun.clone(), Arc::clone(&unmounted));
             std::thread::spawn(move || {
                 let mut file = File::open(name).expect("opened");
                 begun.send(()).expect("counted");
                 let mut buf = vec![0; 100_000];
-                let mut sum = 0;
-                // What is open can be read to the end, wherever the mount has gone.
+                // What is open can be read to the end, wherever the mount has gone. Before that a reader begins again at the
+                // end, or a machine that is late with the unmount would find nothing open.
                 loop {
-                    let read = file.read(&mut buf).expect("read");
-                    testing::check(&buf[..read], sum, 5).expect("right bytes");
-                    sum += read as u64;
-                    std::thread::sleep(Duration::from_millis(2));
-                    if read == 0 {
+                    let last = unmounted.load(Ordering::Acquire);
+                    let mut sum = 0;
+                    file.rewind().expect("sought");
+                    loop {
+                        let read = file.read(&mut buf).expect("read");
+                        testing::check(&buf[..read], sum, 5).expect("right bytes");
+                        sum += read as u64;
+                        std::thread::sleep(Duration::from_millis(2));
+                        if read == 0 {
+                            break;
+                        }
+                    }
+                    if last {
                         return sum;
                     }
                 }
@@ -406,7 +421,10 @@ fn unmounted_under_load_it_leaves_an_empty_folder() {
         })
         .collect();
     (0..6).for_each(|_| begins.recv().expect("opened"));
-    assert_eq!(here.end(), Unmounted::Detached);
+    let how = here.stop.stop().expect("unmounted");
+    unmounted.store(true, Ordering::Release);
+    assert_eq!(how, Unmounted::Detached);
+    here.joined();
     for reader in readers {
         assert_eq!(reader.join().expect("no panic"), 4 << 20);
     }
