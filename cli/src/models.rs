@@ -30,6 +30,7 @@ fn entry(preset: &Preset) -> Entry {
         ("fit_error", json!(preset.fit_error), Some(fit)),
         ("capacity_bytes", json!(preset.capacity_bytes), None),
         ("connections", json!(preset.connections), None),
+        ("max_fetch_bytes", json!(preset.max_fetch_bytes), None),
         ("host_ns_per_kib", json!(preset.host_ns_per_kib), None),
         ("host_origin", json!(preset.host_origin), None),
     ];

@@ -76,7 +76,7 @@ impl From<PolicySpec> for PolicyChoice {
 /// Limits that seldom need another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest fetch. Default that of the kind of storage ([`Defaults::max_fetch_bytes`]): 1 MiB, of an object 4 MiB.
+    /// Largest fetch. Default that of the kind of storage ([`Defaults::max_fetch_bytes`]): 1 MiB, of an object 8 MiB.
     pub max_fetch_bytes: Option<u64>,
     /// Fetches in flight at once. Default 64.
     pub max_in_flight: u32,

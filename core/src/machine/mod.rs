@@ -35,6 +35,7 @@ use crate::event::{Action, Error, Event};
 use crate::files::FileTable;
 use crate::policy::{DemandMode, Plan, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
+use crate::storage::MAX_FETCH_BYTES;
 use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSize, ReadId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -80,7 +81,7 @@ impl Config {
         Config {
             page,
             capacity_pages: bytes / page.bytes(),
-            max_fetch_bytes: 4 << 20,
+            max_fetch_bytes: MAX_FETCH_BYTES,
             max_in_flight: 64,
             max_ahead_in_flight: 16,
             max_piggyback_bytes: 128 << 10,

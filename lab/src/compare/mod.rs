@@ -30,7 +30,7 @@ use foreread::source::SourceName;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
-use foreread_sim::device::presets::{Model, Preset};
+use foreread_sim::device::presets::Preset;
 use foreread_sim::limits::{self, bound::Bound, oracle};
 use foreread_sim::peer;
 use foreread_sim::simulator;
@@ -406,10 +406,7 @@ impl<'a> Case<'a> {
         let mut config = Config::new(page, self.cache_bytes);
         config.max_in_flight = preset.connections;
         config.max_ahead_in_flight = preset.connections / 2;
-        if matches!(preset.model, Model::Lanes(_)) {
-            // It models a device that the engine would read: in the engine's pieces.
-            config.max_fetch_bytes = foreread::source::Defaults::FILE.max_fetch_bytes;
-        }
+        config.max_fetch_bytes = preset.max_fetch_bytes;
         config.bounded()
     }
 

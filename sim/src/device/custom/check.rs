@@ -4,6 +4,7 @@
 use super::SCHEMA;
 use super::file::{ArrayFile, HddFile, LanesFile, ModelFile, NetFile, SlopeFile, SsdFile};
 use super::throttle::ThrottleFile;
+use foreread_core::storage::MAX_FETCH_BYTES;
 use foreread_core::units::MAX_OFFSET;
 
 /// Longest text, in characters.
@@ -65,6 +66,7 @@ impl ModelFile {
         }
         range("capacity_bytes", self.capacity_bytes, (1, MAX_OFFSET))?;
         range("commands_at_once", u64::from(self.commands_at_once), (1, MAX_AT_ONCE))?;
+        range("max_fetch_bytes", self.max_fetch_bytes.unwrap_or(MAX_FETCH_BYTES), (4096, 1 << 30))?;
         range("host_ns_per_kib", self.host_ns_per_kib, (0, MAX_HOST_NS))?;
         self.one_kind()?;
         if let Some(disk) = &self.disk {

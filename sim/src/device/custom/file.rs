@@ -9,6 +9,7 @@ use crate::device::lanes::LanesModel;
 use crate::device::net::{CHUNK_BYTES, NetModel};
 use crate::device::presets::{Model, Preset};
 use crate::device::ssd::{SsdModel, Tail};
+use foreread_core::storage::{LOCAL_FETCH_BYTES, MAX_FETCH_BYTES};
 use serde::{Deserialize, Serialize};
 
 /// A model file. Exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net` is there; `throttle` may be.
@@ -32,6 +33,9 @@ pub struct ModelFile {
     pub capacity_bytes: u64,
     /// How many commands an owner should have in it at once.
     pub commands_at_once: u32,
+    /// Bytes of the largest fetch that an owner should ask of it. Default 4 MiB; of `lanes` 1 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_fetch_bytes: Option<u64>,
     /// What the host spends on each KiB that a reader gets, in nanoseconds.
     pub host_ns_per_kib: u64,
     /// Where that is from.
@@ -270,6 +274,7 @@ impl ModelFile {
             fit_error: preset.fit_error.to_string(),
             capacity_bytes: preset.capacity_bytes,
             commands_at_once: preset.connections,
+            max_fetch_bytes: Some(preset.max_fetch_bytes).filter(|bytes| *bytes != usual_fetch(&preset.model)),
             host_ns_per_kib: preset.host_ns_per_kib,
             host_origin: preset.host_origin.to_string(),
             throttle: preset.throttle.map(ThrottleFile::of),
@@ -311,10 +316,16 @@ impl ModelFile {
             host_ns_per_kib: self.host_ns_per_kib,
             host_origin: text(&self.host_origin),
             connections: self.commands_at_once,
+            max_fetch_bytes: self.max_fetch_bytes.unwrap_or(usual_fetch(&model)),
             throttle: self.throttle.as_ref().map(ThrottleFile::model),
             model,
         }))
     }
+}
+
+/// What an owner asks for at most where a file does not say: lanes model a device that the engine has probed.
+fn usual_fetch(model: &Model) -> u64 {
+    if matches!(model, Model::Lanes(_)) { LOCAL_FETCH_BYTES } else { MAX_FETCH_BYTES }
 }
 
 fn slopes_of(slopes: &[Slope]) -> Vec<SlopeFile> {

@@ -213,6 +213,7 @@ mod tests {
             ("rbd", "connection_bytes_per_s = 62500000", "connection_bytes_per_s = 62500001", "connection_bytes_per_s"),
             ("rbd", "link_bytes_per_s = 62500000", "link_bytes_per_s = 999", "net.link_bytes_per_s"),
             ("rbd", "commands_at_once = 16", "commands_at_once = 0", "commands_at_once"),
+            ("object-near", "max_fetch_bytes = 8388608", "max_fetch_bytes = 1", "max_fetch_bytes"),
             ("rbd", "host_ns_per_kib = 0", "host_ns_per_kib = 1000001", "host_ns_per_kib"),
             ("nvme", "rtt_p99_ns = 95000", "rtt_p99_ns = 59999", "net.rtt_p99_ns"),
             ("x25-m", "from_bytes = 65536", "from_bytes = 262144", "disk.slopes"),

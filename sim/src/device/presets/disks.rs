@@ -6,6 +6,7 @@ use super::{HOST_NOW, KIB, MB_PER_S, MS, Model, NCQ, NO_HOST, Preset};
 use crate::device::array::ArrayModel;
 use crate::device::disk::{DiskModel, Slope};
 use crate::device::hdd::{BufferModel, HddModel, Seek, TrackRates};
+use foreread_core::storage::MAX_FETCH_BYTES;
 
 /// "100MB/s" is 102,400 KiB/s: with 10^8 bytes/s the last row of the table would be 3.9 % off.
 pub(super) const HDD_THEORY: Preset = Preset {
@@ -18,6 +19,7 @@ pub(super) const HDD_THEORY: Preset = Preset {
     host_ns_per_kib: 0,
     host_origin: "0: the published table has no host",
     connections: NCQ,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Disk(DiskModel {
         command_ns: 8 * MS,
@@ -41,6 +43,7 @@ pub(super) const DISK_2003: Preset = Preset {
     host_ns_per_kib: 0,
     host_origin: NO_HOST,
     connections: 64,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Hdd(HddModel {
         capacity_bytes: 36_000_000_000,
@@ -71,6 +74,7 @@ pub(super) const EVA: Preset = Preset {
     host_ns_per_kib: 0,
     host_origin: NO_HOST,
     connections: NCQ,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Array(ArrayModel {
         overhead_ns: &[(1, 306_000), (2, 373_000), (4, 370_000), (8, 367_000), (16, 384_000)],
@@ -105,6 +109,7 @@ pub(super) const HDD_7200: Preset = Preset {
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
     connections: NCQ,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Hdd(HddModel {
         capacity_bytes: 4_000_000_000_000,

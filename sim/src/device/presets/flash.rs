@@ -5,6 +5,7 @@
 use super::{HOST_NOW, HOST_QUEUE, KIB, MB_PER_S, Model, NCQ, NO_HOST, Preset};
 use crate::device::disk::{DiskModel, Slope};
 use crate::device::ssd::{SsdModel, Tail};
+use foreread_core::storage::MAX_FETCH_BYTES;
 
 /// The same measurements were published a second time under half the window sizes, from the second row on. These
 /// figures hold for the labels of the first publication, which the published script and four other devices support.
@@ -18,6 +19,7 @@ pub(super) const X25_M: Preset = Preset {
     host_ns_per_kib: 400,
     host_origin: "assumption: 0.3 to 0.5 us/KiB on a CPU of 2010; the measurements cannot tell",
     connections: NCQ,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Disk(DiskModel {
         command_ns: 9_390,
@@ -42,6 +44,7 @@ pub(super) const SANDISK_5000: Preset = Preset {
     host_ns_per_kib: 400,
     host_origin: X25_M.host_origin,
     connections: NCQ,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Disk(DiskModel {
         command_ns: 85_900,
@@ -60,6 +63,7 @@ pub(super) const USB_TECLAST: Preset = Preset {
     fit_error: "throughput at most 4.1 % off the mean of three runs (rms 1.6 %)",
     capacity_bytes: 32_000_000_000,
     connections: HOST_QUEUE,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Disk(DiskModel {
         command_ns: 410_000,
@@ -110,6 +114,7 @@ pub(super) const TINY_USB: Preset = Preset {
     host_ns_per_kib: 0,
     host_origin: NO_HOST,
     connections: HOST_QUEUE,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Disk(DiskModel {
         command_ns: 0,
@@ -131,6 +136,7 @@ pub(super) const SSD_SATA: Preset = Preset {
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
     connections: NCQ,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Ssd(SsdModel {
         channels: 8,

@@ -45,6 +45,8 @@ pub struct Preset {
     pub host_origin: &'static str,
     /// How many commands an owner should have in it at once, unless told otherwise.
     pub connections: u32,
+    /// Bytes of the largest fetch that an owner should ask of it, unless told otherwise.
+    pub max_fetch_bytes: u64,
     /// A limit of requests for each second, in front of the model.
     pub throttle: Option<Throttle>,
     /// How it behaves.

@@ -5,7 +5,7 @@
 use super::{HOST_NOW, KIB, MB_PER_S, MS, Model, NO_HOST, Preset};
 use crate::device::net::{CHUNK_BYTES, NetModel};
 use crate::device::throttle::Throttle;
-use foreread_core::storage::KindLimits;
+use foreread_core::storage::{KindLimits, MAX_FETCH_BYTES};
 
 /// An answer comes whole: the client delivers nothing of an object read that has arrived in part, and a reply is one
 /// message. With answers that take turns on the link useless reads do not cost what was published.
@@ -21,6 +21,7 @@ pub(super) const RBD: Preset = Preset {
     host_ns_per_kib: 0,
     host_origin: NO_HOST,
     connections: 16,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Net(NetModel {
         rtt_ns: 690_000,
@@ -46,6 +47,7 @@ pub(super) const NVME: Preset = Preset {
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
     connections: 64,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Net(NetModel {
         rtt_ns: 60_000,
@@ -69,6 +71,7 @@ pub(super) const OBJECT_NEAR: Preset = Preset {
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
     connections: KindLimits::OBJECT.requests,
+    max_fetch_bytes: KindLimits::OBJECT.max_fetch_bytes,
     throttle: None,
     model: Model::Net(NetModel {
         rtt_ns: 15 * MS,
@@ -111,6 +114,7 @@ pub(super) const EBS_GP3: Preset = Preset {
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
     connections: 32,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: Some(Throttle { requests_per_s: 3000, request_bytes: 256 * KIB, burst_requests: 1 }),
     model: Model::Net(NetModel {
         rtt_ns: MS,
@@ -133,6 +137,7 @@ pub(super) const NFS: Preset = Preset {
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
     connections: 64,
+    max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: Some(Throttle { requests_per_s: 35_000, request_bytes: u64::MAX, burst_requests: 1 }),
     model: Model::Net(NetModel {
         rtt_ns: 250_000,
@@ -155,6 +160,7 @@ pub(super) const S3_REGION: Preset = Preset {
     host_ns_per_kib: 75,
     host_origin: HOST_NOW,
     connections: 225,
+    max_fetch_bytes: KindLimits::OBJECT.max_fetch_bytes,
     throttle: None,
     model: Model::Net(NetModel {
         rtt_ns: 30 * MS,
