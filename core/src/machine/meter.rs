@@ -7,7 +7,7 @@
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
 //!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took
 //!   single    greatest rate of one fetch after its first bytes, of sources that deliver in parts
-//!   busy      fetches that ended while four or more were in flight: only these show what the source can do at most
+//!   busy      fetches while four or more were in flight, long ones by their MiB: only these show what the source can do at most
 //! ```
 //! Example: four fetches of 1 MiB go out together and arrive after 15, 20, 25, 30 ms. Their samples are 67, 100, 120 and 133
 //! MB/s, so the rate is 133 MB/s. The first of them alone was submitted to an idle source: its 15 ms are the latency.
@@ -33,6 +33,9 @@ const CHANGED_AFTER: u32 = 8;
 const ROUND: u32 = 128;
 /// Requests in flight from which on a source counts as busy.
 const BUSY: u32 = 4;
+/// Bytes of a long fetch that count as one. 16 fetches of 8 MiB would be known after half a second of 200 MB/s, when a window
+/// for the rate before that has gone out.
+const PIECE: u64 = 1 << 19;
 
 /// What a source delivers. Zero is: not known.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +94,7 @@ impl Meter {
         self.singles[0].max(self.singles[1])
     }
 
-    /// Fetches that ended while the source was busy.
+    /// Fetches while the source was busy, long ones by their MiB.
     #[must_use]
     pub fn busy(&self) -> u32 {
         self.busy
@@ -108,7 +111,13 @@ impl Meter {
     pub fn arrived(&mut self, sent: &mut Sent, bytes: u64, after_ns: u64) {
         self.delivered = self.delivered.saturating_add(bytes);
         self.outstanding = self.outstanding.saturating_sub(bytes);
+        let pieces = sent.own / PIECE;
         sent.own = sent.own.saturating_add(bytes);
+        let pieces = sent.own / PIECE - pieces;
+        if pieces > 0 {
+            self.rates[0] = self.rates[0].max(rate(self.delivered - sent.delivered, after_ns));
+            self.count_busy(sent, pieces);
+        }
         if bytes > 0 && sent.first == 0 {
             if sent.in_flight < BUSY {
                 self.quiet_sample(after_ns);
@@ -130,13 +139,18 @@ impl Meter {
         if sent.own > sent.first && after_ns > sent.first_ns {
             self.singles[0] = self.singles[0].max(rate(sent.own - sent.first, after_ns - sent.first_ns));
         }
-        self.busy = self.busy.saturating_add(u32::from(sent.in_flight >= BUSY));
+        self.count_busy(sent, u64::from(sent.own < PIECE));
         self.in_round += 1;
         if self.in_round == ROUND {
             self.in_round = 0;
             self.rates = [0, self.rates[0]];
             self.singles = [0, self.singles[0]];
         }
+    }
+
+    fn count_busy(&mut self, sent: &Sent, fetches: u64) {
+        let fetches = if sent.in_flight >= BUSY { u32::try_from(fetches).unwrap_or(u32::MAX) } else { 0 };
+        self.busy = self.busy.saturating_add(fetches);
     }
 
     /// The latency itself has changed when several fetches in a row took more than twice or less than half of it.

@@ -119,7 +119,8 @@ impl Auto {
         }
         let late = core::mem::take(&mut stream.late);
         if stream.is_past_hold() && late && stream.distance > 0 {
-            if stream.distance >= most {
+            let is_alone = stream.stride.is_none() && others.active.link <= 1;
+            if stream.distance >= most && !(is_alone && distance::is_filled_by_one(source, stream.distance)) {
                 self.effort.late(source.rate, self.clock, others.active.link);
             }
             stream.distance *= 2;

@@ -202,6 +202,14 @@ pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Optio
     active.are_many(source).then(|| (LEAD_PRODUCTS * product(source) / active.room).max(len).min(ahead / 2))
 }
 
+/// One fetch alone gets nearly all that the source delivers, though there was room for four: requests beside it come no sooner,
+/// however late they are.
+pub fn is_filled_by_one(source: &SourceView, distance: u64) -> bool {
+    let single = source.single_rate;
+    let was_room = distance >= PRODUCTS * bytes(single, source.latency_ns);
+    single > 0 && is_known(source) && was_room && source.rate < single + single / 4
+}
+
 /// Length of a request of a window.
 pub fn request(distance: u64, source: &SourceView) -> u64 {
     let single = if source.single_rate > 0 { source.single_rate } else { source.rate };
