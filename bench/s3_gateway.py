@@ -76,6 +76,12 @@ class Gateway:
         for command in (["mkdir", "s3:bucket"], ["copy" if os.path.isdir(folder) else "copyto", folder, f"s3:bucket/{key}"]):
             subprocess.run([*rclone, *command], env=self.direct, check=True, stderr=subprocess.DEVNULL)
 
+    def change(self, round_trip_ms, megabytes_per_second):
+        """Another link from now on."""
+        self.link.stdin.write(f"{round_trip_ms} {megabytes_per_second}\n")
+        self.link.stdin.flush()
+        self.link.stdout.readline()
+
     def passed(self):
         """Bytes of answers that went over the link, and connections that were made through it."""
         self.link.stdin.write("\n")

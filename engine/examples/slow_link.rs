@@ -1,7 +1,7 @@
 //! A link of a chosen round trip and bandwidth in front of a TCP server, until standard input ends.
 //!
 //! `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND` prints the address to use instead, and for each line of standard input the bytes of
-//! answers and the connections so far. Never: changes a byte.
+//! answers and the connections so far. A line `MILLISECONDS MB_PER_SECOND` changes the link from then on. Never: changes a byte.
 
 use foreread::testing::{Link, Proxy};
 use std::net::ToSocketAddrs;
@@ -13,11 +13,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("write: slow_link HOST:PORT MILLISECONDS MB_PER_SECOND".into());
     };
     let server = server.to_socket_addrs()?.next().ok_or("no such server")?;
-    let link = Link::new(Duration::from_millis(round_trip.parse()?), bandwidth.parse::<u64>()? * 1_000_000);
-    let proxy = Proxy::start(server, link)?;
+    let of = |round_trip: &str, bandwidth: &str| -> Result<(Duration, u64), std::num::ParseIntError> {
+        Ok((Duration::from_millis(round_trip.parse()?), bandwidth.parse::<u64>()? * 1_000_000))
+    };
+    let (delay, rate) = of(round_trip, bandwidth)?;
+    let link = Link::new(delay, rate);
+    let proxy = Proxy::start(server, link.clone())?;
     println!("{}", proxy.address());
     for line in std::io::stdin().lines() {
-        line?;
+        if let Some((round_trip, bandwidth)) = line?.split_once(' ') {
+            let (delay, rate) = of(round_trip, bandwidth)?;
+            link.set(delay, rate);
+        }
         println!("{} {}", proxy.passed(), proxy.connections());
     }
     eprintln!("{} bytes of answers over {} connections", proxy.passed(), proxy.connections());

@@ -26,36 +26,57 @@ const MAX_LATE: Duration = Duration::from_millis(5);
 
 /// See the head of this file. Clones are the same link.
 #[derive(Clone, Debug)]
-pub struct Link {
-    /// Added to each answer.
-    pub round_trip: Duration,
+pub struct Link(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    /// Added to each answer, in nanoseconds.
+    round_trip_ns: AtomicU64,
     /// Of all connections together; 0 is no limit.
-    pub bytes_per_second: u64,
-    free_at: Arc<Mutex<Option<Instant>>>,
+    bytes_per_second: AtomicU64,
+    free_at: Mutex<Option<Instant>>,
 }
 
 impl Link {
     /// A link.
     #[must_use]
     pub fn new(round_trip: Duration, bytes_per_second: u64) -> Link {
-        Link { round_trip, bytes_per_second, free_at: Arc::default() }
+        let link = Link(Arc::new(State {
+            round_trip_ns: AtomicU64::new(0),
+            bytes_per_second: AtomicU64::new(0),
+            free_at: Mutex::default(),
+        }));
+        link.set(round_trip, bytes_per_second);
+        link
+    }
+
+    /// Another round trip and bandwidth from now on; 0 bytes a second are no limit. What is on the link comes as it was.
+    pub fn set(&self, round_trip: Duration, bytes_per_second: u64) {
+        let ns = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
+        self.0.round_trip_ns.store(ns, Ordering::Relaxed);
+        self.0.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
+    }
+
+    fn round_trip(&self) -> Duration {
+        Duration::from_nanos(self.0.round_trip_ns.load(Ordering::Relaxed))
     }
 
     /// Waits for the round trip.
     pub fn travel(&self) {
-        std::thread::sleep(self.round_trip);
+        std::thread::sleep(self.round_trip());
     }
 
     /// Takes the next `bytes` of the link's time, for bytes that have been there since `ready`, and waits until they are
     /// through. A waiter that was woken late makes that up, or one connection alone could never fill the link.
     pub fn pass(&self, bytes: usize, ready: Instant) {
-        if self.bytes_per_second == 0 {
+        let bytes_per_second = self.0.bytes_per_second.load(Ordering::Relaxed);
+        if bytes_per_second == 0 {
             return;
         }
-        let nanos = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second);
+        let nanos = bytes as u128 * 1_000_000_000 / u128::from(bytes_per_second);
         let ready = ready.max(Instant::now().checked_sub(MAX_LATE).unwrap_or(ready));
         let through = {
-            let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut free_at = self.0.free_at.lock().unwrap_or_else(PoisonError::into_inner);
             let begin = free_at.map_or(ready, |at| at.max(ready));
             *free_at.insert(begin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
         };
@@ -150,8 +171,9 @@ fn connect(client: TcpStream, server: TcpStream, link: &Link, passed: &Arc<Atomi
     let (link, passed) = (link.clone(), Arc::clone(passed));
     std::thread::spawn(move || {
         for (came, piece) in receiver {
-            std::thread::sleep((came + link.round_trip).saturating_duration_since(Instant::now()));
-            link.pass(piece.len(), came + link.round_trip);
+            let there = came + link.round_trip();
+            std::thread::sleep(there.saturating_duration_since(Instant::now()));
+            link.pass(piece.len(), there);
             passed.fetch_add(piece.len() as u64, Ordering::Relaxed);
             if to.write_all(&piece).is_err() {
                 break;
@@ -188,5 +210,15 @@ mod tests {
         assert!(begin.elapsed() >= Duration::from_millis(120), "100 ms on the link, 20 for the round trip");
         assert_eq!((proxy.passed(), proxy.connections()), (400_000, 1));
         echo.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_link_may_change() {
+        let link = Link::new(Duration::ZERO, 0);
+        link.clone().set(Duration::from_millis(20), 1_000_000);
+        let begin = Instant::now();
+        link.travel();
+        link.pass(30_000, Instant::now());
+        assert!(begin.elapsed() >= Duration::from_millis(50) - MAX_LATE, "20 ms, and 30,000 bytes at 1 MB/s");
     }
 }
