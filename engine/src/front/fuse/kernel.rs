@@ -21,6 +21,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, Request, Session, SessionACL, SessionUnmounter,
 };
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +75,12 @@ impl Mounted {
 
     /// Serves until it is unmounted and none of its files is open.
     pub fn run(self) -> std::io::Result<()> {
-        self.0.run()
+        match self.0.run() {
+            // The kernel's answer to a thread that has just taken a request when the mount goes away; the others get ENODEV, which
+            // the crate knows. There is no other reason for it: FUSE_ABORT_ERROR is not asked for.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => Ok(()),
+            ended => ended,
+        }
     }
 }
 
