@@ -95,11 +95,12 @@ class Gateway:
 
 
 class Mount:
-    """A mount by COMMAND, whose third word is followed by the folder; `with` gives the folder."""
+    """A mount by COMMAND, whose third word (behind an interpreter the fourth) is followed by the folder; `with` gives the folder."""
 
     def __init__(self, command, work, env):
         self.dir = tempfile.mkdtemp(dir=work)
-        self.process = subprocess.Popen([*command[:3], self.dir, *command[3:]], env=env, stdout=subprocess.DEVNULL,
+        at = 4 if "mountpoint_example" in command[1] else 3
+        self.process = subprocess.Popen([*command[:at], self.dir, *command[at:]], env=env, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
 
     def __enter__(self):

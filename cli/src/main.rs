@@ -30,6 +30,8 @@ mod models;
 #[cfg(feature = "fuse")]
 mod mount;
 mod names;
+#[cfg(feature = "fuse")]
+mod next;
 mod out;
 mod policies;
 mod policy_list;
@@ -90,6 +92,8 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::Serve(asked) => serve::run(asked),
         #[cfg(feature = "fuse")]
         Command::Mount(asked) => mount::run(asked),
+        #[cfg(feature = "fuse")]
+        Command::Next(asked) => next::run(asked),
         Command::ReplayLog(asked) => replay_log::run(&asked.log),
         Command::Tune(asked) => tune::run(asked),
         Command::Bench(asked) => bench::run(asked),

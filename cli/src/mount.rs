@@ -10,13 +10,18 @@ use crate::recording;
 use crate::signals;
 use crate::watch::{self, Front, Reporter};
 use foreread::Engine;
-use foreread::front::fuse::{FuseSettings, FuseStop, Mount, MountCounts, MountError, Unmounted};
+use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, MountError, Unmounted};
 use foreread::source::tree;
 use signal_hook::iterator::Signals;
+use std::path::Path;
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let tree = tree::open(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
+    if args.control.is_some() && !tree.lists_versions() {
+        let remedy = "leave --control out: the files of other sources are read ahead when they are opened";
+        return Err(Fail::input("--control needs a prefix of S3", args.source.to_string(), remedy));
+    }
     let config = config::load()?;
     let (policy, hint) =
         (config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?, config.hint(args.hint));
@@ -43,6 +48,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         let own = mount.counter();
         watch::metrics(args.metrics, &engine, move || front(&own()))?
     };
+    let control = args.control.as_deref().map(|path| control(path, &mount, &engine)).transpose()?;
     let ending = signals.handle();
     let waits = std::thread::spawn(move || unmount_on(signals, &stop));
     if args.allow_other {
@@ -53,6 +59,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     note(watch::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
     let said = out::print(format!("{}\n", args.dir.display()));
     let ran = mount.run();
+    drop(control);
     ending.close();
     let _ = waits.join();
     reporter.end();
@@ -61,6 +68,16 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;
     recorded
+}
+
+/// Listens for lists of files.
+fn control(path: &Path, mount: &Mount, engine: &Engine) -> Result<Control, Fail> {
+    if !engine.follows_order() {
+        note("the policy takes no notice of the order of files; auto does");
+    }
+    Control::start(path, mount.planner()).map_err(|error| {
+        Fail::input("cannot listen for lists", format!("{}: {error}", path.display()), "name another place")
+    })
 }
 
 /// The first signal unmounts; the second ends the process, by another handler.

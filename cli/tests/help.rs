@@ -3,12 +3,13 @@
 use crate::common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "compare",
     "explain",
     "tune",
     "serve",
     "mount",
+    "next",
     "probe",
     "record",
     "import",
@@ -59,7 +60,7 @@ fn short_help_fits_24_lines_of_80_columns() {
     for command in &all {
         assert!(COMMANDS.contains(&command.as_str()), "{command} is not in the list of this test");
     }
-    for command in ["completions", "man"] {
+    for command in ["completions", "man", "replay-log"] {
         fits(&[command]);
     }
     assert_eq!(listed(foreread(["trace", "-h"]).is_done()), ["info", "formats"]);
@@ -81,6 +82,7 @@ fn long_help_says_more_than_short_help() {
         ("reproduce", "The score by kind comes first"),
         ("serve", "There is no password and no encryption"),
         ("mount", "a second Ctrl-C ends it at once"),
+        ("next", "as far as its policy's distance"),
         ("import", "units become nanoseconds and bytes"),
         ("export", "Records that the format cannot express"),
         ("conform", "After a difference the check goes on"),

@@ -250,6 +250,41 @@ fn odd_keys_are_named_once() {
     assert!(err.contains(r#""dir/b\nc""#) && err.contains(r#""dir//""#), "{err}");
 }
 
+/// A list of files by `next`: taken, counted, and refused where no mount listens.
+#[cfg(feature = "object")]
+#[test]
+fn a_mount_takes_the_order_of_files() {
+    if !can_mount() {
+        return;
+    }
+    let server = foreread::testing::BucketServer::start().expect("a port");
+    (0..50).for_each(|n| server.put(&format!("d/{n}"), vec![n; 1000]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("control").display().to_string();
+    let mounted = Mounted::with(Path::new("s3://bucket/"), &["--control", &socket], server.variables());
+    let list = folder.path().join("list");
+    let names: String = (0..50).rev().map(|n| format!("{}/d/{n}\n", mounted.dir.path().display())).collect();
+    fs::write(&list, names + "d/none\n\n").expect("written");
+    let list = list.display().to_string();
+    let got = foreread(["next", &socket, &list]);
+    assert_eq!((got.code, got.out.as_str()), (Some(0), "50 files are read ahead in this order\n"), "{}", got.err);
+    assert!(got.err.contains("1 names are no files of the mount"), "{}", got.err);
+    let got = foreread(["next", &socket, &list, "--json"]);
+    assert_eq!(got.is_done(), "{\"files\":50,\"schema\":\"foreread.next/1\",\"unknown\":1}\n");
+    for n in (0..50).rev() {
+        assert_eq!(fs::read(mounted.dir.path().join(format!("d/{n}"))).expect("read"), vec![n; 1000]);
+    }
+    // A file in its place is not taken away, and a list that is none is named.
+    assert!(foreread(["next", &socket, "/no/list"]).is_refused().contains("cannot read the list: /no/list"));
+    mounted.signal("-TERM");
+    let (status, err) = mounted.ended();
+    assert!(status.success() && !Path::new(&socket).exists(), "{err}");
+    let gone = foreread(["next", &socket, &list]);
+    assert!(gone.is_refused().contains("the mount did not take the list"), "{}", gone.err);
+    let local = foreread(["mount", &folder.path().display().to_string(), "/tmp", "--control", &socket]);
+    assert!(local.is_refused().contains("--control needs a prefix of S3"), "{}", local.err);
+}
+
 /// What the kernel asks a mount for is in the trace when it is gone, under the file's name.
 #[test]
 fn what_is_read_through_a_mount_is_recorded() {

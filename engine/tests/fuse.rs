@@ -1,7 +1,7 @@
 //! Real mounts: right bytes, one version under a number, no reader delayed by another's slow file, and a clean end.
 
 use crate::common::{Rng, watch};
-use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Unmounted};
+use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Planner, Unmounted};
 use foreread::source::tree::{self, Entry, Kind, Meta, Tree};
 use foreread::source::{Defaults, Mem, Source, SourceError};
 use foreread::testing::{self, FaultAction, Faulty};
@@ -24,6 +24,7 @@ struct Here {
     stop: Arc<FuseStop>,
     runs: Option<JoinHandle<std::io::Result<()>>>,
     engine: Engine,
+    planner: Planner,
 }
 
 impl Here {
@@ -67,8 +68,9 @@ fn mount_with(tree: Arc<dyn Tree>, settings: &FuseSettings, options: Options) ->
     let dir = tempfile::tempdir().expect("a folder");
     let engine = Engine::new(options).expect("an engine");
     let (mount, stop) = Mount::new(tree, engine.clone(), dir.path(), settings).expect("mounted");
+    let planner = mount.planner();
     let runs = Some(std::thread::spawn(move || mount.run()));
-    Here { dir, stop: Arc::new(stop), runs, engine }
+    Here { dir, stop: Arc::new(stop), runs, engine, planner }
 }
 
 fn small() -> Options {
@@ -452,6 +454,7 @@ fn an_unfit_mount_point_is_one_error_line() {
 #[cfg(feature = "object")]
 mod of_a_bucket {
     use super::*;
+    use foreread::front::fuse::{Control, MAX_PLANNED, send};
     use foreread::source::object::{ObjectSettings, Prefix};
     use foreread::testing::{BucketServer, Link};
     use std::process::Command;
@@ -632,6 +635,72 @@ mod of_a_bucket {
         assert!(now.lists - before.lists <= 80, "{} lists for 400 names of four folders", now.lists - before.lists);
         let absent = fs::read(here.path("d00/no")).expect_err("it is not there");
         assert_eq!(absent.kind(), std::io::ErrorKind::NotFound);
+        here.end();
+    }
+
+    /// With the caller's list files are read ahead in its order, however they lie in the bucket, and each is fetched once. Names that
+    /// are no files of the mount are counted, and a file that changed since is its new version.
+    #[test]
+    fn files_are_read_ahead_in_the_order_that_the_caller_gives() {
+        if !can_mount() {
+            return;
+        }
+        let server = BucketServer::start().expect("a port");
+        let names = files(&server, 300);
+        server.link(Link::new(Duration::from_millis(10), 0));
+        let mut order: Vec<u16> = (0..300).collect();
+        Rng(9).shuffle(&mut order);
+        let here = mount_by(&server, Some(Duration::from_secs(60)), small().policy("auto"));
+        let dir = tempfile::tempdir().expect("a folder");
+        let socket = dir.path().join("control");
+        let control = Control::start(&socket, here.planner.clone()).expect("listens");
+        assert_eq!(fs::metadata(&socket).expect("there").mode() & 0o777, 0o600);
+        let mut list: Vec<OsString> = order.iter().map(|n| here.path(&names[usize::from(*n)]).into()).collect();
+        list.extend(["d00", "../etc/passwd", "d00/no such", "/etc/passwd"].map(OsString::from));
+        let answer = send(&socket, &mut list.into_iter().map(Ok)).expect("taken");
+        assert_eq!(answer, "300 files, 4 unknown");
+        let last = order[299];
+        server.put(&names[usize::from(last)], testing::pattern(0, 5000, 999));
+        let before = server.requests();
+        for n in &order[..299] {
+            let bytes = fs::read(here.path(&names[usize::from(*n)])).expect("read");
+            assert_eq!(testing::check(&bytes, 0, *n), Ok(()), "{n}");
+        }
+        let (now, stats) = (server.requests(), here.engine.stats());
+        let ahead = stats.hits + stats.late_hits;
+        assert!(ahead >= 290, "{ahead} of {} read ahead", stats.demand_reads);
+        assert!(now.gets - before.gets <= 303 && now.heads == before.heads, "{now:?} after {before:?}");
+        let changed = here.path(&names[usize::from(last)]);
+        let bytes = fs::read(&changed).or_else(|_| fs::read(&changed)).expect("the new one");
+        assert_eq!((bytes.len(), testing::check(&bytes, 0, 999)), (5000, Ok(())));
+        drop(control);
+        assert!(!socket.exists());
+        here.end();
+    }
+
+    /// What a client sends has limits, and a bad list harms no other.
+    #[test]
+    fn bad_lists_get_one_line() {
+        if !can_mount() {
+            return;
+        }
+        let server = BucketServer::start().expect("a port");
+        server.put("file", testing::pattern(0, 100, 0));
+        let here = mount(&server, Some(Duration::from_secs(60)));
+        let dir = tempfile::tempdir().expect("a folder");
+        let socket = dir.path().join("control");
+        let control = Control::start(&socket, here.planner.clone()).expect("listens");
+        let long = send(&socket, &mut std::iter::once(Ok(OsString::from("x".repeat(5000))))).expect_err("too long");
+        assert!(long.to_string().starts_with("a name is longer than 4096 bytes"), "{long}");
+        let many = (0..=MAX_PLANNED).map(|_| Ok(OsString::from("file")));
+        let many = send(&socket, &mut { many }).expect_err("too many");
+        assert!(many.to_string().starts_with("more than 65536 files"), "{many}");
+        // A client that goes away in the middle of a name is over; the next one is served.
+        std::io::Write::write_all(&mut std::os::unix::net::UnixStream::connect(&socket).expect("there"), b"fi")
+            .expect("sent");
+        assert_eq!(send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"), "1 files, 0 unknown");
+        assert!(Control::start(&socket, here.planner.clone()).is_err(), "it is in use");
+        drop(control);
         here.end();
     }
 

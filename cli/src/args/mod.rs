@@ -10,6 +10,8 @@ mod explain;
 mod models;
 #[cfg(feature = "fuse")]
 mod mount;
+#[cfg(feature = "fuse")]
+mod next;
 mod probe;
 mod record;
 mod replay;
@@ -27,6 +29,8 @@ pub use explain::ExplainArgs;
 pub use models::ModelsArgs;
 #[cfg(feature = "fuse")]
 pub use mount::MountArgs;
+#[cfg(feature = "fuse")]
+pub use next::NextArgs;
 pub use probe::ProbeArgs;
 pub use record::RecordArgs;
 pub use replay::ReplayArgs;
@@ -62,12 +66,12 @@ macro_rules! examples {
 /// of foreread.
 #[derive(Debug, Parser)]
 #[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
-// 18 commands leave no room for a line of each option. Manual pages have the examples from the second place.
+// 18 commands in the list leave no room for a line of each option. Manual pages have the examples from the second place.
 #[command(
     arg_required_else_help = true,
     help_template = concat!(
         "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
-        "Options: -h, --help (short, long), -V, --version; also: completions, man\n",
+        "Options: -h, --help (long), -V, --version; also: completions, man, replay-log\n",
         examples!()
     ),
     after_help = examples!()
@@ -103,6 +107,8 @@ pub enum Command {
     Serve(ServeArgs),
     #[cfg(feature = "fuse")]
     Mount(MountArgs),
+    #[cfg(feature = "fuse")]
+    Next(NextArgs),
     Import(ImportArgs),
     Export(ExportArgs),
     Trace(TraceArgs),
@@ -122,6 +128,7 @@ Example:
   foreread compare random:record=16K --on model:nvme")]
     Workloads(ListArgs),
     Conform(ConformArgs),
+    #[command(hide = true)]
     ReplayLog(ReplayLogArgs),
     Bench(BenchArgs),
     #[command(hide = true)]
@@ -212,7 +219,8 @@ pub fn refuse(error: &clap::Error) -> Result<(), Fail> {
 
 /// The feature that a command needs, where this build was made without it.
 fn left_out(name: &str) -> Option<&'static str> {
-    let all = [("mount", "fuse", cfg!(feature = "fuse")), ("serve", "nbd", cfg!(feature = "nbd"))];
+    let fuse = cfg!(feature = "fuse");
+    let all = [("mount", "fuse", fuse), ("next", "fuse", fuse), ("serve", "nbd", cfg!(feature = "nbd"))];
     all.into_iter().find(|(command, _, built)| *command == name && !built).map(|(_, feature, _)| feature)
 }
 

@@ -56,6 +56,11 @@ pub struct MountArgs {
     /// How long names, sizes and dates are cached; default 5s for a prefix of S3, else 1s
     #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = ttl)]
     pub attr_ttl: Option<Duration>,
+    /// Take the order of files from 'foreread next' at this socket
+    ///
+    /// A unix socket that only this user can connect to. For prefixes of S3: their listings have versions.
+    #[arg(long, value_name = "SOCKET", hide_short_help = true)]
+    pub control: Option<PathBuf>,
     /// Record all reads as a trace, complete at the end
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,

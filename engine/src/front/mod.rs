@@ -9,3 +9,5 @@ pub mod metrics;
 #[cfg(feature = "nbd")]
 pub mod nbd;
 pub mod observe;
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+mod unix;

@@ -8,6 +8,7 @@
 //! | `nodes.rs` | inode numbers |
 //! | `view.rs` | what a mount shows, without the kernel |
 //! | `lanes.rs` | which thread waits |
+//! | `control.rs` | the caller's order of files, over a socket |
 //! | `kernel.rs` | the crate `fuser`, and nothing but that |
 //!
 //! ```text
@@ -15,6 +16,7 @@
 //!                                        └─ busy: detached, serves open files until they are closed
 //! ```
 
+mod control;
 mod handles;
 mod kernel;
 mod nodes;
@@ -33,9 +35,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use view::View;
 
+pub use control::{Control, send};
 pub use handles::MAX_NAMES;
 pub use request_pool::MAX_EXTRA;
-pub use view::{MAX_HANDLES, MAX_IDLE, MAX_NODES, MountCounts};
+pub use view::{FileOrder, MAX_HANDLES, MAX_IDLE, MAX_NODES, MAX_PLANNED, MountCounts, Planner};
 
 /// How long what a listing of S3 said is believed. NFS believes attributes for 3 s at least (acregmin, nfs(5)) and those of
 /// folders for 30 s; 5 s is enough for a program that lists, looks and opens.
@@ -147,6 +150,7 @@ impl FuseStop {
 pub struct Mount {
     mounted: Mounted,
     view: Arc<View>,
+    dir: PathBuf,
 }
 
 impl Mount {
@@ -169,7 +173,7 @@ impl Mount {
         let view = Arc::new(view);
         let mut mounted = Mounted::new(Arc::clone(&view), &what, &dir, settings)?;
         let unmounter = Mutex::new(mounted.unmounter());
-        Ok((Mount { mounted, view }, FuseStop { unmounter, dir }))
+        Ok((Mount { mounted, view, dir: dir.clone() }, FuseStop { unmounter, dir }))
     }
 
     /// Serves until it is unmounted, by any program, and nothing of it is open.
@@ -190,6 +194,12 @@ impl Mount {
     pub fn counter(&self) -> impl Fn() -> MountCounts + Send + Sync + 'static {
         let view = Arc::clone(&self.view);
         move || view.counts()
+    }
+
+    /// Takes the orders in which the caller will open files.
+    #[must_use]
+    pub fn planner(&self) -> Planner {
+        Planner::new(Arc::clone(&self.view), &self.dir)
     }
 
     /// The engine behind it.

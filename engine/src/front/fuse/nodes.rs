@@ -36,13 +36,15 @@ pub struct Node {
     pub base: Option<Arc<Reader>>,
     /// The same before it is opened for the first time.
     pub listed: Option<Arc<ListedFile>>,
-    /// The file behind it in the listing of its folder.
+    /// The file behind it in the listing of its folder, or in the caller's order.
     pub next: Option<u64>,
+    /// The caller will open it in its turn, and has not yet: counted in `told`.
+    pub planned: bool,
 }
 
 impl Node {
     fn new(path: Arc<Path>, meta: Meta, seen: Option<Instant>) -> Node {
-        Node { path, meta, seen, told: 1, opens: 0, base: None, listed: None, next: None }
+        Node { path, meta, seen, told: 1, opens: 0, base: None, listed: None, next: None, planned: false }
     }
 }
 
@@ -66,6 +68,8 @@ pub struct Nodes {
     most_idle: usize,
     /// Numbers that are listed in the engine, oldest first; some of them were opened since.
     listed: VecDeque<u64>,
+    /// Numbers that were planned, oldest first; some of them were opened since.
+    planned: VecDeque<u64>,
 }
 
 impl Nodes {
@@ -81,6 +85,7 @@ impl Nodes {
             idle: VecDeque::new(),
             most_idle,
             listed: VecDeque::new(),
+            planned: VecDeque::new(),
         }
     }
 
@@ -166,8 +171,38 @@ impl Nodes {
 
     /// In the listing of a folder `number` is the file behind `before`.
     pub fn follow(&mut self, before: u64, number: u64) {
-        if let Some(node) = self.by_number.get_mut(&before) {
+        // The caller's order stays.
+        if self.next(before).is_none_or(|(_, next)| !next.planned)
+            && let Some(node) = self.by_number.get_mut(&before)
+        {
             node.next = Some(number);
+        }
+    }
+
+    /// The caller will open `number` behind `before`, and it was counted for that. Returns what has to be dropped: if more than `most`
+    /// are planned, the oldest one is not any more.
+    pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> Unused {
+        let Some(node) = self.by_number.get_mut(&number) else { return Unused::default() };
+        if std::mem::replace(&mut node.planned, true) {
+            // It is counted already, and has a new place.
+            node.told -= 1;
+        } else {
+            self.planned.push_back(number);
+        }
+        if let Some(node) = before.and_then(|before| self.by_number.get_mut(&before)) {
+            node.next = Some(number);
+        }
+        let oldest = if self.planned.len() > most { self.planned.pop_front() } else { None };
+        oldest.map_or_else(Unused::default, |oldest| self.unplan(oldest))
+    }
+
+    /// A number is planned no more. Returns what has to be dropped.
+    fn unplan(&mut self, number: u64) -> Unused {
+        let node = self.by_number.get_mut(&number);
+        if node.is_some_and(|node| std::mem::take(&mut node.planned)) {
+            self.forget(number, 1)
+        } else {
+            Unused::default()
         }
     }
 
@@ -197,6 +232,9 @@ impl Nodes {
     pub fn opened(&mut self, number: u64, base: &Arc<Reader>) -> Option<(Arc<Reader>, Unused)> {
         let node = self.by_number.get_mut(&number)?;
         node.opens += 1;
+        if std::mem::take(&mut node.planned) {
+            node.told = node.told.saturating_sub(1);
+        }
         self.idle.retain(|&n| n != number);
         let unused = Unused { _base: None, _listed: node.listed.take() };
         Some((Arc::clone(node.base.get_or_insert_with(|| Arc::clone(base))), unused))
@@ -296,6 +334,31 @@ mod tests {
         assert!(told(&mut nodes, "c").is_some_and(|c| c > a), "numbers are not used again");
         let _ = nodes.forget(ROOT, 9);
         assert!(nodes.get(ROOT).is_some());
+    }
+
+    /// What is planned stays known until it is opened, or until too many are.
+    #[test]
+    fn planned_numbers_are_held_up_to_the_limit() {
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 100, 2);
+        let mut enter = |nodes: &mut Nodes, name: &str| {
+            nodes.enter(name.into(), meta(Kind::File, 1), Instant::now()).expect("room")
+        };
+        let [a, b, c] = ["a", "b", "c"].map(|name| enter(&mut nodes, name));
+        let (_, _) = (nodes.plan(None, a, 2), nodes.plan(Some(a), b, 2));
+        nodes.follow(a, c);
+        assert_eq!(nodes.next(a).map(|(next, _)| next), Some(b), "a listing does not change the caller's order");
+        // The kernel looks it up and forgets it; planned again it is counted once.
+        enter(&mut nodes, "b");
+        let _ = nodes.forget(b, 1);
+        enter(&mut nodes, "b");
+        let _ = nodes.plan(None, b, 2);
+        assert!(nodes.get(b).is_some());
+        drop(nodes.opened(b, &reader()).expect("known"));
+        drop(nodes.released(b));
+        let _ = nodes.forget(b, 1);
+        assert!(nodes.get(a).is_some() && nodes.get(b).is_none(), "opened, it is the kernel's alone");
+        let _ = nodes.plan(None, c, 1);
+        assert!(nodes.get(a).is_none() && nodes.get(c).is_some(), "the oldest is not planned any more");
     }
 
     #[test]

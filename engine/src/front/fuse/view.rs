@@ -19,6 +19,7 @@
 mod folders;
 mod names;
 mod order;
+mod plan;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, report_failure};
 use crate::{Engine, ListedFile, ReadError, Reader};
 use names::Unasked;
+pub use plan::{FileOrder, MAX_PLANNED, Planner};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

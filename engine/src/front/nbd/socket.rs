@@ -1,21 +1,18 @@
 //! The two kinds of sockets, as one.
 //!
-//! A unix socket is made in a directory that no other user can enter and moved to its place when its mode is set, so there
-//! is no moment at which others could connect. Never: takes the place of a file, or of a server that still answers.
+//! Never: reads or writes what a client has not time for; every wait has a deadline.
 
 use super::conn::PIECE_BYTES;
 use super::{Listen, ServeError};
+use crate::front::unix::UnixSocket;
 use crate::nbd::keepalive::keep_alive;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
-use std::fs::Permissions;
 use std::io::{ErrorKind, IoSlice};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long the other side may take for something, from the first time that it is waited for.
@@ -36,20 +33,20 @@ impl Deadline {
 
 /// A socket that clients connect to.
 pub enum Listener {
-    Unix { socket: UnixListener, path: PathBuf, inode: u64 },
+    Unix(UnixSocket),
     Tcp(TcpListener),
 }
 
 impl Listener {
     pub fn bind(listen: &Listen) -> Result<Listener, ServeError> {
         let (bound, place) = match listen {
-            Listen::Unix(path) => (bind_unix(path), path.display().to_string()),
+            Listen::Unix(path) => (UnixSocket::bind(path).map(Listener::Unix), path.display().to_string()),
             Listen::Tcp(address) => (TcpListener::bind(address).map(Listener::Tcp), address.to_string()),
             Listen::Inherited(socket) => (inherited(socket), "the socket that was passed on".to_string()),
         };
         let bound = bound.and_then(|listener| {
             match &listener {
-                Listener::Unix { socket, .. } => socket.set_nonblocking(true)?,
+                Listener::Unix(unix) => unix.socket.set_nonblocking(true)?,
                 Listener::Tcp(socket) => socket.set_nonblocking(true)?,
             }
             Ok(listener)
@@ -68,8 +65,8 @@ impl Listener {
 
     pub fn accept(&self) -> std::io::Result<Socket> {
         let stream = match self {
-            Listener::Unix { socket, .. } => {
-                let stream = socket.accept()?.0;
+            Listener::Unix(unix) => {
+                let stream = unix.socket.accept()?.0;
                 // A whole piece has room, so that no thread waits for a client that reads its answers. TCP sees to that itself.
                 // Twice what is asked for, or twice what the system allows (208 KiB unless set), is what the kernel counts.
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, PIECE_BYTES);
@@ -90,7 +87,7 @@ impl Listener {
     pub fn uri(&self, export: &str, tls: bool) -> String {
         let scheme = if tls { "nbds" } else { "nbd" };
         match self {
-            Listener::Unix { path, .. } => format!("{scheme}+unix:///{export}?socket={}", path.display()),
+            Listener::Unix(unix) => format!("{scheme}+unix:///{export}?socket={}", unix.path().display()),
             Listener::Tcp(socket) => {
                 let address = socket.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
                 format!("{scheme}://{address}/{export}")
@@ -102,19 +99,8 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Listener::Unix { socket, .. } => socket.as_fd(),
+            Listener::Unix(unix) => unix.socket.as_fd(),
             Listener::Tcp(socket) => socket.as_fd(),
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix { path, inode, .. } = self
-            && std::fs::symlink_metadata(&*path).is_ok_and(|m| m.ino() == *inode)
-        {
-            // Another server's socket in its place stays.
-            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -124,38 +110,9 @@ fn inherited(socket: &OwnedFd) -> std::io::Result<Listener> {
     let family = rustix::net::getsockname(socket)?.address_family();
     let socket = socket.try_clone()?;
     if family == AddressFamily::UNIX {
-        let socket = UnixListener::from(socket);
-        let path = socket.local_addr()?.as_pathname().unwrap_or(Path::new("")).to_path_buf();
-        // No file has this number: the socket's file is not ours to remove.
-        Ok(Listener::Unix { socket, path, inode: 0 })
+        Ok(Listener::Unix(UnixSocket::inherited(UnixListener::from(socket))?))
     } else {
         Ok(Listener::Tcp(TcpListener::from(socket)))
-    }
-}
-
-fn bind_unix(path: &Path) -> std::io::Result<Listener> {
-    make_way(path)?;
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // 0700, with a name that cannot be guessed.
-    let dir = tempfile::Builder::new().prefix(".foreread-").tempdir_in(parent)?;
-    let hidden = dir.path().join("s");
-    let socket = UnixListener::bind(&hidden)?;
-    std::fs::set_permissions(&hidden, Permissions::from_mode(0o600))?;
-    let inode = std::fs::symlink_metadata(&hidden)?.ino();
-    std::fs::rename(&hidden, path)?;
-    Ok(Listener::Unix { socket, path: path.to_path_buf(), inode })
-}
-
-/// Refuses a place that is taken. A socket that no server answers was left by a killed one, and may be replaced.
-fn make_way(path: &Path) -> std::io::Result<()> {
-    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !meta.file_type().is_socket() {
-        return Err(ErrorKind::AlreadyExists.into());
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => Err(ErrorKind::AddrInUse.into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The order of files: the engine learns what comes behind a file that is opened, so that a policy can read it ahead.
 //!
-//! The order is that of the folder's listing. Listed are only files that cost no request: those of a tree whose listings have versions, as
+//! The order is that of the folder's listing, or the caller's (`plan.rs`). Listed are only files that cost no request: those of a tree whose listings have versions, as
 //! long as what was listed is believed. Never: makes an error of it; a file that cannot be listed is opened like any other.
 //!
 //! ```text
@@ -30,6 +30,7 @@ struct Unlisted {
     number: u64,
     path: Arc<Path>,
     meta: Meta,
+    listing: Listing,
 }
 
 impl View {
@@ -54,9 +55,9 @@ impl View {
         }
         let (behind, unlisted) = self.unlisted_behind(number);
         let Some(mut after) = behind.or_else(|| opened.position()) else { return };
-        for Unlisted { number, path, meta } in unlisted {
+        for Unlisted { number, path, meta, listing } in unlisted {
             let Ok((source, _)) = self.tree.open_listed(&path, &meta) else { return };
-            let Ok(file) = self.engine.list(source, Some(after), Listing::Found) else { return };
+            let Ok(file) = self.engine.list(source, Some(after), listing) else { return };
             after = file.position();
             let unused = self.nodes().list(number, Arc::new(file), MAX_LISTED);
             drop(unused);
@@ -71,9 +72,11 @@ impl View {
             let Some((next, node)) = nodes.next(at) else { break };
             match (&node.listed, &node.base) {
                 (Some(file), _) if unlisted.is_empty() => behind = Some(file.position()),
-                (None, None) if self.is_believed(node) => {
+                // What was planned is asked about before it is shown.
+                (None, None) if node.planned || self.is_believed(node) => {
                     let (path, meta) = (Arc::clone(&node.path), node.meta.clone());
-                    unlisted.push(Unlisted { number: next, path, meta });
+                    let listing = if node.planned { Listing::Planned } else { Listing::Found };
+                    unlisted.push(Unlisted { number: next, path, meta, listing });
                 }
                 // It has an order already: what is behind it was listed when it was opened.
                 _ => break,

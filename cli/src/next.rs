@@ -1,0 +1,76 @@
+//! `foreread next`: sends a list of files to a mount, which reads them ahead in that order.
+//!
+//! Prints how many are files of the mount. Never: waits for what is read ahead.
+
+use crate::args::NextArgs;
+use crate::fail::{Fail, note};
+use crate::out;
+use foreread::front::fuse::send;
+use serde_json::json;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, stdin};
+use std::os::unix::ffi::OsStringExt;
+
+/// Bytes of a name, as PATH_MAX of Linux.
+const MAX_NAME: u64 = 4096;
+
+/// Sends the list, and prints the mount's answer.
+pub fn run(args: &NextArgs) -> Result<(), Fail> {
+    let place = args.list.as_ref().map_or_else(|| "standard input".to_string(), |list| list.display().to_string());
+    let bad = |error: std::io::Error| {
+        Fail::input("cannot read the list", format!("{place}: {error}"), "name a list of files")
+    };
+    let mut from: Box<dyn BufRead> = match &args.list {
+        Some(list) => Box::new(BufReader::new(File::open(list).map_err(bad)?)),
+        None => Box::new(stdin().lock()),
+    };
+    let end = if args.null { 0 } else { b'\n' };
+    let mut wrong = None;
+    let mut names = std::iter::from_fn(|| match name(&mut from, end) {
+        Ok(name) => name.map(Ok),
+        Err(error) => {
+            wrong = Some(std::io::Error::new(error.kind(), error.to_string()));
+            Some(Err(error))
+        }
+    });
+    let answer = send(&args.socket, &mut names);
+    if let Some(error) = wrong {
+        return Err(bad(error));
+    }
+    let answer = answer.map_err(|error| {
+        let remedy = "name the socket of a running 'foreread mount --control'";
+        Fail::input("the mount did not take the list", format!("{}: {error}", args.socket.display()), remedy)
+    })?;
+    let counts: Vec<u64> = answer.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let (files, unknown) = (counts.first().copied().unwrap_or(0), counts.get(1).copied().unwrap_or(0));
+    if args.json {
+        return out::print(format!("{}\n", json!({ "schema": "foreread.next/1", "files": files, "unknown": unknown })));
+    }
+    if unknown > 0 {
+        note(format!("{unknown} names are no files of the mount, and were left out"));
+    }
+    out::print(format!("{files} files are read ahead in this order\n"))
+}
+
+/// The next name of the list; nothing at its end. Empty ones are passed over.
+fn name(from: &mut dyn BufRead, end: u8) -> std::io::Result<Option<OsString>> {
+    loop {
+        let mut name = Vec::new();
+        let got = from.take(MAX_NAME + 1).read_until(end, &mut name)?;
+        if name.last() == Some(&end) {
+            name.pop();
+        }
+        if name.len() as u64 > MAX_NAME || end != 0 && name.contains(&0) {
+            return Err(std::io::Error::other(format!(
+                "a name is longer than {MAX_NAME} bytes or has a 0 byte; see -0"
+            )));
+        }
+        if got == 0 {
+            return Ok(None);
+        }
+        if !name.is_empty() {
+            return Ok(Some(OsString::from_vec(name)));
+        }
+    }
+}
