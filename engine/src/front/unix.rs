@@ -43,6 +43,7 @@ impl UnixSocket {
         Ok(UnixSocket { socket, path, inode: 0 })
     }
 
+    #[cfg(feature = "nbd")]
     pub fn path(&self) -> &Path {
         &self.path
     }

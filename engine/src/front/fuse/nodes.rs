@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn planned_numbers_are_held_up_to_the_limit() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 100, 2);
-        let mut enter = |nodes: &mut Nodes, name: &str| {
+        let enter = |nodes: &mut Nodes, name: &str| {
             nodes.enter(name.into(), meta(Kind::File, 1), Instant::now()).expect("room")
         };
         let [a, b, c] = ["a", "b", "c"].map(|name| enter(&mut nodes, name));
