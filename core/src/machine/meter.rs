@@ -73,6 +73,8 @@ pub struct Sent {
     first_ns: u64,
     /// All that has arrived of it.
     own: u64,
+    /// It counts by its pieces.
+    is_counted: bool,
 }
 
 impl Meter {
@@ -114,7 +116,9 @@ impl Meter {
         let pieces = sent.own / PIECE;
         sent.own = sent.own.saturating_add(bytes);
         let pieces = sent.own / PIECE - pieces;
-        if pieces > 0 {
+        // What lands whole shows no more at its end than that it is there.
+        if pieces > 0 && bytes < sent.len {
+            sent.is_counted = true;
             self.rates[0] = self.rates[0].max(rate(self.delivered - sent.delivered, after_ns));
             self.count_busy(sent, pieces);
         }
@@ -139,7 +143,7 @@ impl Meter {
         if sent.own > sent.first && after_ns > sent.first_ns {
             self.singles[0] = self.singles[0].max(rate(sent.own - sent.first, after_ns - sent.first_ns));
         }
-        self.count_busy(sent, u64::from(sent.own < PIECE));
+        self.count_busy(sent, u64::from(!sent.is_counted));
         self.in_round += 1;
         if self.in_round == ROUND {
             self.in_round = 0;
@@ -242,6 +246,23 @@ mod tests {
         meter.ended(&sent, 20 * MS);
         assert_eq!(meter.single_rate(), (3 << 18) * 100);
         assert_eq!(meter.rate(), (1 << 20) * 50);
+    }
+
+    /// Behind four others 8 MiB in parts of 1 MiB count as 16, and show a rate before their end; landed whole they count as one.
+    #[test]
+    fn a_long_fetch_counts_by_its_pieces() {
+        let count = |parts: u64| {
+            let mut meter = Meter::default();
+            let mut sent = meter.sent(4, 8 << 20);
+            for n in 1..=parts {
+                meter.arrived(&mut sent, (8 << 20) / parts, 10 * n * MS);
+            }
+            let before = (meter.busy(), meter.rate() > 0);
+            meter.ended(&sent, 100 * MS);
+            (before, meter.busy())
+        };
+        assert_eq!(count(8), ((16, true), 16));
+        assert_eq!(count(1), ((0, false), 1));
     }
 
     /// Eight fetches in a row that take 30 times as long are another latency; seven may be chance. So are eight quick ones.
