@@ -1,9 +1,10 @@
-//! The client of bench/nbd-vs-nbdkit and bench/nbd-clients: std alone, one request at a time, so that what is measured is
-//! the server. The scripts build it with `rustc -O`.
+//! The client of bench/nbd-vs-nbdkit and bench/nbd-clients: std alone, one request at a time but for `random`, so that what is
+//! measured is the server. The scripts build it with `rustc -O`.
 //!
 //!   nbd-client SOCKET hot BYTES SECONDS SPAN      reads of BYTES in order, over and over the first SPAN bytes: reads a second
 //!   nbd-client SOCKET seq BYTES COUNT             COUNT reads in order from 0 on: seconds
 //!   nbd-client SOCKET sorted BYTES COUNT SEED     COUNT reads at sorted random places: seconds
+//!   nbd-client SOCKET random BYTES COUNT DEPTH    COUNT reads at random places, DEPTH at once: seconds, the longest in milliseconds
 //!   nbd-client SOCKET clients IDLE ACTIVE SECONDS   bytes of each active client, one a line; its 4 KiB reads are in order
 //!
 //! Never: looks at the bytes; the tests do.
@@ -33,12 +34,40 @@ impl Client {
         Ok(Client { stream, size, buffer: Vec::new() })
     }
 
-    fn read(&mut self, offset: u64, len: usize) -> std::io::Result<()> {
+    fn ask(&mut self, cookie: u64, offset: u64, len: usize) -> std::io::Result<()> {
         let mut request = [0; 28];
         request[..4].copy_from_slice(&0x2560_9513_u32.to_be_bytes());
+        request[8..16].copy_from_slice(&cookie.to_be_bytes());
         request[16..24].copy_from_slice(&offset.to_be_bytes());
         request[24..].copy_from_slice(&(len as u32).to_be_bytes());
-        self.stream.write_all(&request)?;
+        self.stream.write_all(&request)
+    }
+
+    /// Reads of `len` bytes at these places, `depth` at once; the longest of them.
+    fn read_all(&mut self, places: &[u64], len: usize, depth: usize) -> std::io::Result<Duration> {
+        let (mut sent, mut longest) = (vec![Instant::now(); places.len()], Duration::ZERO);
+        let mut next = 0;
+        for done in 0..places.len() {
+            while next < places.len() && next < done + depth {
+                sent[next] = Instant::now();
+                self.ask(next as u64, places[next], len)?;
+                next += 1;
+            }
+            let mut head = [0; 16];
+            self.stream.read_exact(&mut head)?;
+            if head[4..8] != [0; 4] {
+                return Err(std::io::Error::other("the server answers with an error"));
+            }
+            self.buffer.resize(len, 0);
+            self.stream.read_exact(&mut self.buffer)?;
+            let cookie = head[8..].iter().fold(0, |all, byte| all << 8 | usize::from(*byte));
+            longest = longest.max(sent[cookie].elapsed());
+        }
+        Ok(longest)
+    }
+
+    fn read(&mut self, offset: u64, len: usize) -> std::io::Result<()> {
+        self.ask(0, offset, len)?;
         // Head and data in one go where they come so.
         let whole = 16 + len;
         self.buffer.resize(whole, 0);
@@ -54,6 +83,16 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Numbers below `below`, drawn from a seed.
+fn draw(count: u64, seed: u64, below: u64) -> Vec<u64> {
+    let mut draw = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut next = || {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (draw >> 11) % below
+    };
+    (0..count).map(|_| next()).collect()
 }
 
 fn main() -> std::io::Result<()> {
@@ -80,18 +119,21 @@ fn main() -> std::io::Result<()> {
         }
         "sorted" => {
             let mut client = Client::connect(path)?;
-            let (len, mut draw) = (number(3), number(5).wrapping_add(0x9e37_79b9_7f4a_7c15));
-            let mut places: Vec<u64> = (0..number(4))
-                .map(|_| {
-                    draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (draw >> 11) % (client.size / len)
-                })
-                .collect();
+            let len = number(3);
+            let mut places = draw(number(4), number(5), client.size / len);
             places.sort_unstable();
             places.dedup();
             let start = Instant::now();
             places.iter().try_for_each(|place| client.read(place * len, len as usize))?;
             println!("{} {}", start.elapsed().as_secs_f64(), places.len());
+        }
+        "random" => {
+            let mut client = Client::connect(path)?;
+            let len = number(3);
+            let places: Vec<u64> = draw(number(4), 7, client.size / len).iter().map(|place| place * len).collect();
+            let start = Instant::now();
+            let longest = client.read_all(&places, len as usize, number(5) as usize)?;
+            println!("{} {}", start.elapsed().as_secs_f64(), longest.as_secs_f64() * 1e3);
         }
         "clients" => {
             let (idle, active, time) = (number(3), number(4), Duration::from_secs(number(5)));
@@ -121,7 +163,7 @@ fn main() -> std::io::Result<()> {
                 client.read(0, 512)?;
             }
         }
-        other => panic!("hot, seq, sorted or clients, not {other}"),
+        other => panic!("hot, seq, sorted, random or clients, not {other}"),
     }
     Ok(())
 }
