@@ -700,7 +700,12 @@ mod of_a_bucket {
             .expect("sent");
         assert_eq!(send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"), "1 files, 0 unknown");
         assert!(Control::start(&socket, here.planner.clone()).is_err(), "it is in use");
+        // The end waits for no client that says nothing.
+        let silent = std::os::unix::net::UnixStream::connect(&socket).expect("there");
+        let begun = Instant::now();
         drop(control);
+        assert!(begun.elapsed() < Duration::from_secs(5) && !socket.exists());
+        drop(silent);
         here.end();
     }
 

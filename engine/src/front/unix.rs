@@ -49,12 +49,19 @@ impl UnixSocket {
     }
 }
 
-impl Drop for UnixSocket {
-    fn drop(&mut self) {
+impl UnixSocket {
+    /// Takes its file away.
+    pub fn remove(&self) {
         if std::fs::symlink_metadata(&self.path).is_ok_and(|m| m.ino() == self.inode) {
             // Another server's socket in its place stays.
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 

@@ -14,12 +14,12 @@ use super::{FileOrder, Planner};
 use crate::front::unix::UnixSocket;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Bytes of a name, as PATH_MAX of Linux.
@@ -29,9 +29,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Answers until it is dropped. See the head of this file.
 pub struct Control {
+    listener: Arc<UnixSocket>,
     path: PathBuf,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    state: Arc<State>,
+}
+
+/// What the thread and its end share.
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    /// The client that is served now.
+    client: Mutex<Option<UnixStream>>,
+}
+
+impl State {
+    fn set(&self, client: Option<UnixStream>) {
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+    }
 }
 
 impl Control {
@@ -40,33 +54,36 @@ impl Control {
     /// # Errors
     /// The place is taken, or may not be written.
     pub fn start(path: &Path, planner: Planner) -> std::io::Result<Control> {
-        let listener = UnixSocket::bind(path)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("foreread-control".to_string()).spawn(move || {
+        let control =
+            Control { listener: Arc::new(UnixSocket::bind(path)?), path: path.to_path_buf(), state: Arc::default() };
+        let (listener, state) = (Arc::clone(&control.listener), Arc::clone(&control.state));
+        std::thread::Builder::new().name("foreread-control".to_string()).spawn(move || {
             for client in listener.socket.incoming() {
-                if stopped.load(Ordering::Acquire) {
+                state.set(client.as_ref().ok().and_then(|client| client.try_clone().ok()));
+                if state.stop.load(Ordering::Acquire) {
                     return;
                 }
                 // One at a time: two lists at once would be an order of neither.
                 if let Ok(client) = client {
                     serve(client, &planner);
                 }
+                // The copy is dropped as well: only then does the client see the end of the answer.
+                state.set(None);
             }
         })?;
-        Ok(Control { path: path.to_path_buf(), stop, thread: Some(thread) })
+        Ok(control)
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        // Wakes the thread; where the socket's file has been taken away, it ends with the process.
-        if UnixStream::connect(&self.path).is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            let _ = thread.join();
+        self.state.stop.store(true, Ordering::Release);
+        if let Some(client) = &*self.state.client.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = client.shutdown(Shutdown::Both);
         }
+        // Wakes the thread. It is not waited for: it may be asking a storage that does not answer.
+        let _ = UnixStream::connect(&self.path);
+        self.listener.remove();
     }
 }
 
@@ -118,7 +135,7 @@ pub fn send(path: &Path, names: &mut dyn Iterator<Item = std::io::Result<OsStrin
             break;
         }
     }
-    let _ = server.shutdown(std::net::Shutdown::Write);
+    let _ = server.shutdown(Shutdown::Write);
     let mut answer = String::new();
     server.take(MAX_NAME).read_to_string(&mut answer)?;
     let answer = answer.trim_end();
