@@ -102,9 +102,9 @@ impl Workers {
     /// With `more` the client has a turn without that: TLS has bytes of it that the socket does not report.
     pub fn add(&self, socket: BorrowedFd<'_>, number: u64, more: bool) -> std::io::Result<Then> {
         epoll::add(&self.epoll, socket, EventData::new_u64(number), if more { SOON } else { ONCE })?;
-        let mut pool = self.pool();
+        let pool = self.pool();
         // The first client has no thread yet.
-        Ok(if pool.at_work == 0 { self.call(&mut pool) } else { Then::Nothing })
+        Ok(if pool.at_work == 0 { self.call(pool) } else { Then::Nothing })
     }
 
     /// Once more.
@@ -117,7 +117,7 @@ impl Workers {
         let mut pool = self.pool();
         pool.at_work -= 1;
         let needed = pool.at_work == 0 || !pool.ready.is_empty();
-        if needed { self.call(&mut pool) } else { Then::Nothing }
+        if needed { self.call(pool) } else { Then::Nothing }
     }
 
     /// The wait is over.
@@ -127,17 +127,19 @@ impl Workers {
 
     /// There is more to be done than one can do.
     pub fn invite(&self) -> Then {
-        self.call(&mut self.pool())
+        self.call(self.pool())
     }
 
     /// One more at work, if a core is free.
-    fn call(&self, pool: &mut ThreadPool) -> Then {
+    fn call(&self, mut pool: MutexGuard<'_, ThreadPool>) -> Then {
         if pool.at_work >= self.cores || pool.ended {
             return Then::Nothing;
         }
         if pool.resting > pool.calls {
             pool.calls += 1;
             pool.at_work += 1;
+            // Not under the lock: the thread would wake only to wait for it.
+            drop(pool);
             self.called.notify_one();
         } else if pool.threads < self.most {
             pool.threads += 1;
@@ -180,9 +182,10 @@ impl Workers {
                     pool.ready.extend(poller.came.drain(..).filter(|number| *number != WAKE));
                     // Before another thread finds no poller and no request.
                     drop(poller);
-                    if pool.ready.len() > 1 && self.call(&mut pool) == Then::Spawn {
-                        drop(pool);
-                        spawn();
+                    if pool.ready.len() > 1 {
+                        if self.call(pool) == Then::Spawn {
+                            spawn();
+                        }
                         pool = self.pool();
                     }
                     continue;

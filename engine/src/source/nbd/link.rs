@@ -2,7 +2,8 @@
 //!
 //! Waiting readers take turns at listening: one reads the head of the next answer, and if that is another reader's it
 //! passes the turn on, so that each reads its own bytes into its own buffers. Nothing is copied and no thread is
-//! needed. Replies are simple ones. Never: goes on after anything that it did not expect.
+//! needed. A turn wakes one reader alone: the owner of the answer, or, after it, the reader that waits longest, whose answer is
+//! likely to be next. Replies are simple ones. Never: goes on after anything that it did not expect.
 //!
 //! ```text
 //!   floor: Free ──a waiter──► Listening ──head── mine ──► my bytes ──► Free
@@ -14,11 +15,11 @@ use super::uri::{Address, Place};
 use crate::nbd::keepalive::keep_alive;
 use crate::nbd::wire::{self, Request, command, errno, handshake_flag, info, option, reply, transmission};
 use crate::source::{EIO, SourceError, SourceName, SourceOpenError, errno_text};
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Largest read in one request: what every server takes.
@@ -100,9 +101,18 @@ enum ReplyOwner {
 struct ReplyState {
     owner: ReplyOwner,
     next_cookie: u64,
-    waiting: HashSet<u64>,
+    /// By cookie, oldest first: what wakes the reader.
+    waiting: BTreeMap<u64, Arc<Condvar>>,
     /// Bytes that the server owes for the requests in flight.
     owed: u64,
+}
+
+/// A reader that waits for an answer.
+struct Waiter {
+    cookie: u64,
+    /// When the answer has to be complete.
+    until: Instant,
+    bell: Arc<Condvar>,
 }
 
 /// See the head of this file.
@@ -113,7 +123,6 @@ pub struct NbdLink {
     silence: Duration,
     sending: Mutex<()>,
     replies: Mutex<ReplyState>,
-    bell: Condvar,
 }
 
 impl NbdLink {
@@ -122,8 +131,8 @@ impl NbdLink {
         let stream = Wire::connect(&address.place, silence).map_err(|error| Broken::lost(&error))?;
         let (size, flags) = agree(&stream, &address.export, Instant::now() + silence)?;
         let replies =
-            Mutex::new(ReplyState { owner: ReplyOwner::Free, next_cookie: 1, waiting: HashSet::new(), owed: 0 });
-        Ok(NbdLink { stream, size, flags, silence, sending: Mutex::default(), replies, bell: Condvar::new() })
+            Mutex::new(ReplyState { owner: ReplyOwner::Free, next_cookie: 1, waiting: BTreeMap::new(), owed: 0 });
+        Ok(NbdLink { stream, size, flags, silence, sending: Mutex::default(), replies })
     }
 
     /// When an answer has to be complete: `silence` for itself, and as much for each [`PACE_BYTES`] that the server owes with it.
@@ -169,6 +178,7 @@ impl NbdLink {
 
     /// One request: `len` bytes from `offset` on, into `bufs` from their byte `skip` on.
     fn request(&self, bufs: &mut [IoSliceMut<'_>], skip: usize, offset: u64, len: usize) -> Result<(), Broken> {
+        let bell = Arc::new(Condvar::new());
         let (cookie, until) = {
             let mut replies = self.replies();
             if let ReplyOwner::Down(why) = &replies.owner {
@@ -176,11 +186,11 @@ impl NbdLink {
             }
             replies.next_cookie += 1;
             let cookie = replies.next_cookie;
-            replies.waiting.insert(cookie);
+            replies.waiting.insert(cookie, Arc::clone(&bell));
             replies.owed += len as u64;
             (cookie, self.until(replies.owed))
         };
-        let done = self.receive((cookie, until), bufs, skip, (offset, len));
+        let done = self.receive(&Waiter { cookie, until, bell }, bufs, skip, (offset, len));
         self.replies().owed -= len as u64;
         done
     }
@@ -188,12 +198,12 @@ impl NbdLink {
     /// Sends the request and waits for its answer, at the latest until then.
     fn receive(
         &self,
-        (cookie, until): (u64, Instant),
+        waiter: &Waiter,
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
         (offset, len): (u64, usize),
     ) -> Result<(), Broken> {
-        let request = Request { flags: 0, command: command::READ, cookie, offset, len: len as u32 };
+        let request = Request { flags: 0, command: command::READ, cookie: waiter.cookie, offset, len: len as u32 };
         let sent = {
             let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
             self.stream.send(&request.bytes())
@@ -201,25 +211,25 @@ impl NbdLink {
         if let Err(error) = sent {
             return Err(self.down(Broken::lost(&error)));
         }
-        match self.listen(cookie, until)? {
+        match self.listen(waiter)? {
             0 => {
-                let received = fill(&self.stream, bufs, skip, len, until);
+                let received = fill(&self.stream, bufs, skip, len, waiter.until);
                 received.map_err(|error| self.down(Broken::lost(&error)))?;
-                self.yield_floor(cookie);
+                self.yield_floor(waiter.cookie);
                 Ok(())
             }
             // It serves this version no more: another connection may get the next one.
             errno::ESHUTDOWN => Err(self.down(Broken::Changed("the server ends this connection".to_string()))),
             error => {
-                self.yield_floor(cookie);
+                self.yield_floor(waiter.cookie);
                 let system = i32::try_from(error).unwrap_or(EIO);
                 Err(Broken::Refused(system, errno_text(system)))
             }
         }
     }
 
-    /// Waits until the head of the answer to `cookie` has been read, and holds the floor then. Gives its error number.
-    fn listen(&self, cookie: u64, until: Instant) -> Result<u32, Broken> {
+    /// Waits until the head of the answer to the waiter has been read, and holds the floor then. Gives its error number.
+    fn listen(&self, &Waiter { cookie, until, ref bell }: &Waiter) -> Result<u32, Broken> {
         let mut replies = self.replies();
         loop {
             if Instant::now() >= until {
@@ -241,16 +251,18 @@ impl NbdLink {
                         return Ok(error);
                     }
                     replies = self.replies();
-                    if !replies.waiting.contains(&whose) {
+                    let Some(other) = replies.waiting.get(&whose).map(Arc::clone) else {
                         drop(replies);
                         return Err(self.down(Broken::odd("an answer to no request")));
-                    }
+                    };
                     replies.owner = ReplyOwner::For(whose, error);
-                    self.bell.notify_all();
+                    drop(replies);
+                    other.notify_one();
+                    replies = self.replies();
                 }
                 ReplyOwner::Listening | ReplyOwner::For(..) => {
                     let left = until.saturating_duration_since(Instant::now());
-                    replies = self.bell.wait_timeout(replies, left).unwrap_or_else(PoisonError::into_inner).0;
+                    replies = bell.wait_timeout(replies, left).unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
@@ -262,8 +274,10 @@ impl NbdLink {
         if matches!(replies.owner, ReplyOwner::Listening) {
             replies.owner = ReplyOwner::Free;
         }
-        if !replies.waiting.is_empty() {
-            self.bell.notify_all();
+        let next = replies.waiting.first_key_value().map(|(_, bell)| Arc::clone(bell));
+        drop(replies);
+        if let Some(next) = next {
+            next.notify_one();
         }
     }
 
@@ -284,9 +298,8 @@ impl NbdLink {
             return first.clone();
         }
         replies.owner = ReplyOwner::Down(why.clone());
-        replies.waiting.clear();
+        std::mem::take(&mut replies.waiting).values().for_each(|bell| bell.notify_one());
         self.stream.hang_up();
-        self.bell.notify_all();
         why
     }
 }
