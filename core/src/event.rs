@@ -36,6 +36,8 @@ pub enum Event {
     Grown { file: FileId, size: u64 },
     /// The first `bytes` of the fetch have arrived (counted from its start, not from the last event).
     Progress { fetch: FetchId, bytes: u64 },
+    /// What this fetch brings was read before, and is only copied: its times are not those of the source.
+    AtHand { fetch: FetchId },
     /// The fetch ended after `bytes`. Fewer than asked for counts as a failure of the rest.
     Done { fetch: FetchId, bytes: u64 },
     /// The fetch failed; what [`Event::Progress`] reported before stays.

@@ -184,8 +184,43 @@ fn a_broken_body_goes_on_behind_what_has_come() {
     server.lie(Lie::Close(20_000), 1);
     read_right(&object, 0, 50_000);
     let ranges: Vec<_> = server.seen().into_iter().filter_map(|seen| seen.range).collect();
-    assert_eq!(ranges, ["bytes=0-0", "bytes=0-49999", "bytes=20000-49999"]);
-    assert_eq!(object.asked().bytes, 50_000);
+    assert_eq!(ranges, ["bytes=0-131071", "bytes=0-49999", "bytes=20000-49999"]);
+    assert_eq!(object.asked().bytes, 128 * KIB + 50_000);
+}
+
+/// The request that opens an object brings its first bytes: a small one is read by it alone, and a change is noticed behind them.
+#[test]
+fn the_first_bytes_come_with_the_request_that_opens() {
+    let asked = |size: u64, reads: &[(u64, usize)]| {
+        let server = serve(size);
+        let source = Arc::new(open(&server));
+        let reader =
+            Reader::open(Arc::clone(&source) as Arc<dyn Source>, Options::default().policy("none")).expect("opened");
+        for &(offset, len) in reads {
+            crate::common::read_and_check(&reader, &mut vec![0; len], offset, 0);
+        }
+        source.asked().requests
+    };
+    assert_eq!(asked(100_000, &[(0, 100_000)]), 1);
+    assert_eq!(asked(MIB, &[(0, 4096), (65_536, 4096)]), 1);
+    assert_eq!(asked(MIB, &[(0, 150_000)]), 2, "the rest");
+    assert_eq!(asked(MIB, &[(500_000, 4096), (0, 4096)]), 2, "a reader that begins elsewhere");
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let server = serve(MIB);
+    let options = Options::default().policy("none").event_log(log.path());
+    let reader = Reader::open(Arc::new(open(&server)), options).expect("opened");
+    server.replace(Mem::new(testing::pattern(0, 1 << 20, 7)), Some("\"other\""), None);
+    let mut buf = vec![0; 65_536];
+    crate::common::read_and_check(&reader, &mut buf, 0, 0);
+    assert_eq!(
+        reader.read_at(&mut buf, 500_000).expect_err("another").errno(),
+        rustix::io::Errno::STALE.raw_os_error()
+    );
+    // They are not measured: a copy would count as a source that answers at once.
+    reader.end_event_log().expect("written");
+    let text = std::fs::read_to_string(log.path()).expect("there");
+    assert_eq!(text.lines().filter(|line| line.contains(" athand ")).count(), 1, "{text}");
+    foreread::eventlog::replay(text.as_bytes()).expect("identical");
 }
 
 /// Each deadline alone: the others are far away.
@@ -356,7 +391,8 @@ fn a_hung_request_costs_one_slot_for_its_deadline() {
     let reader = Reader::open(source, Options::default().policy("none").cache_bytes(MIB)).expect("opened");
     server.lie(Lie::Silence, 3);
     let mut buf = vec![0; 4096];
-    for n in 0..3 {
+    // Not of the first bytes, which are there.
+    for n in 1..4 {
         let error = reader.read_at(&mut buf, n * MIB).expect_err("silence");
         assert_eq!(error.errno(), rustix::io::Errno::TIMEDOUT.raw_os_error(), "{error}");
     }

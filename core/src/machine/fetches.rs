@@ -165,6 +165,14 @@ impl Machine {
         }
     }
 
+    /// The meter does not count it.
+    pub(super) fn at_hand(&mut self, id: FetchId) {
+        let Some(slot) = self.fetch_of(id) else { return };
+        if let Some(meter) = &mut self.meter {
+            meter.leave_out(&mut self.fetches[slot].sent);
+        }
+    }
+
     /// Pages land as far as `bytes` reach; reads that need no more of them go on.
     fn land_to(&mut self, slot: u32, bytes: u64) {
         let fetch = &self.fetches[slot];

@@ -75,6 +75,8 @@ pub struct Sent {
     own: u64,
     /// It counts by its pieces.
     is_counted: bool,
+    /// It is not measured.
+    is_left_out: bool,
 }
 
 impl Meter {
@@ -109,8 +111,19 @@ impl Meter {
         Sent { delivered: self.delivered, in_flight, len, ahead_of_it, ..Sent::default() }
     }
 
+    /// The source is not asked for what is still to come of a fetch.
+    pub fn leave_out(&mut self, sent: &mut Sent) {
+        if !sent.is_left_out {
+            self.outstanding = self.outstanding.saturating_sub(sent.len.saturating_sub(sent.own));
+            sent.is_left_out = true;
+        }
+    }
+
     /// Bytes of a fetch have arrived, `after_ns` after it went out.
     pub fn arrived(&mut self, sent: &mut Sent, bytes: u64, after_ns: u64) {
+        if sent.is_left_out {
+            return;
+        }
         self.delivered = self.delivered.saturating_add(bytes);
         self.outstanding = self.outstanding.saturating_sub(bytes);
         let pieces = sent.own / PIECE;
@@ -138,6 +151,9 @@ impl Meter {
 
     /// A fetch is over, `after_ns` after it went out.
     pub fn ended(&mut self, sent: &Sent, after_ns: u64) {
+        if sent.is_left_out {
+            return;
+        }
         self.outstanding = self.outstanding.saturating_sub(sent.len.saturating_sub(sent.own));
         self.rates[0] = self.rates[0].max(rate(self.delivered - sent.delivered, after_ns));
         if sent.own > sent.first && after_ns > sent.first_ns {
@@ -246,6 +262,18 @@ mod tests {
         meter.ended(&sent, 20 * MS);
         assert_eq!(meter.single_rate(), (3 << 18) * 100);
         assert_eq!(meter.rate(), (1 << 20) * 50);
+    }
+
+    /// Bytes that were there before say nothing of the source, and are not waited for.
+    #[test]
+    fn what_is_left_out_changes_no_figure() {
+        let mut meter = Meter::default();
+        let mut sent = meter.sent(0, 1 << 20);
+        meter.leave_out(&mut sent);
+        meter.leave_out(&mut sent);
+        meter.arrived(&mut sent, 1 << 20, 1);
+        meter.ended(&sent, 1);
+        assert_eq!((meter.latency_ns(), meter.rate(), meter.outstanding), (0, 0, 0));
     }
 
     /// Behind four others 8 MiB in parts of 1 MiB count as 16, and show a rate before their end; landed whole they count as one.

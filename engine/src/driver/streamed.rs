@@ -12,6 +12,7 @@
 use super::jobs::{Job, Part};
 use super::shared::{Outside, Shared};
 use crate::source::Sink;
+use foreread_core::event::Event;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -40,6 +41,13 @@ impl<'a> Landing<'a> {
 }
 
 impl Sink for Landing<'_> {
+    fn at_hand(&mut self) {
+        let now = self.shared.now();
+        let Ok(mut state) = Outside::enter(self.shared).lock() else { return };
+        state.feed(now, Event::AtHand { fetch: self.job.fetch });
+        state.unlock();
+    }
+
     fn room(&mut self) -> Option<&mut [u8]> {
         self.parts.front_mut().filter(|_| !self.ended).map(|part| part.chunk.bytes_mut())
     }

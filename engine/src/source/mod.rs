@@ -219,6 +219,9 @@ pub trait Sink {
     /// The buffer to fill now, or nothing when all are full.
     fn room(&mut self) -> Option<&mut [u8]>;
 
+    /// What comes was read before: how long that takes says nothing of the storage. Called before the first bytes, or never.
+    fn at_hand(&mut self) {}
+
     /// The buffer of [`Sink::room`] holds its first `bytes` bytes: all of it, unless the end has come.
     fn filled(&mut self, bytes: usize);
 }

@@ -15,7 +15,6 @@ use super::refusal::Refusal;
 use super::settings::ObjectSettings;
 use super::version::Version;
 use crate::log;
-use crate::source::Sink;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
@@ -62,39 +61,63 @@ impl Asker<'_> {
         timeout(total, all).await.unwrap_or(Err(Refusal::Total(total)))
     }
 
-    /// Gives a sink the bytes of `range` as they come, which they do in order: one request.
-    pub async fn stream(&self, version: &Version, sink: &mut dyn Sink, range: Range<u64>) -> Result<(), Refusal> {
-        let total = self.settings.total_for(range.end - range.start);
-        let all = self.part(version, Stream::new(sink, range));
+    /// Gives a sink what is left of `len` bytes as they come, which they do in order: one request.
+    pub async fn stream(&self, version: &Version, place: Stream<'_>, len: u64) -> Result<(), Refusal> {
+        let total = self.settings.total_for(len);
+        let all = self.part(version, place);
         timeout(total, all).await.unwrap_or(Err(Refusal::Total(total)))
     }
 
     /// The version that there is now, asked for with the first byte: so it is known at once whether ranges are.
     pub async fn version(&self) -> Result<Version, Refusal> {
+        self.front(1).await.map(|(version, _)| version)
+    }
+
+    /// The version that there is now, and its first bytes, at most `len`, which is not 0. Where the body does not come to its end the
+    /// version alone.
+    pub async fn front(&self, len: u64) -> Result<(Version, Vec<u8>), Refusal> {
         let total = self.settings.total;
         let mut tries = 0;
         let asked = async {
             loop {
-                match self.probe().await {
+                match self.probe(len).await {
                     Err(refusal) => self.again(&refusal, &mut tries).await?,
-                    Ok(meta) => return Ok(Version::new(meta)),
+                    Ok((meta, bytes)) => return Ok((Version::new(meta), bytes)),
                 }
             }
         };
         timeout(total, asked).await.unwrap_or(Err(Refusal::Total(total)))
     }
 
-    async fn probe(&self) -> Result<ObjectMeta, Refusal> {
-        let first = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+    async fn probe(&self, len: u64) -> Result<(ObjectMeta, Vec<u8>), Refusal> {
+        let first = GetOptions { range: Some(GetRange::Bounded(0..len)), ..GetOptions::default() };
         match self.in_time(self.ask(first)).await {
             // Nothing has no first byte. A request without a range returns its ETag.
             Err(Refusal::PastEnd { size: 0 }) => {
                 let head = GetOptions { head: true, ..GetOptions::default() };
                 let meta = self.in_time(self.ask(head)).await?.meta;
-                if meta.size > 0 { Err(Refusal::PastEnd { size: 0 }) } else { Ok(meta) }
+                if meta.size > 0 { Err(Refusal::PastEnd { size: 0 }) } else { Ok((meta, Vec::new())) }
             }
-            answer => answer.map(|answer| answer.meta),
+            answer => {
+                let answer = answer?;
+                let meta = answer.meta.clone();
+                let bytes = if len > 1 { self.body(answer, len).await } else { Vec::new() };
+                Ok((meta, bytes))
+            }
         }
+    }
+
+    /// All of a body of at most `len` bytes, or nothing.
+    async fn body(&self, answer: GetResult, len: u64) -> Vec<u8> {
+        let wanted = len.min(answer.meta.size);
+        let mut body = answer.into_stream();
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < wanted {
+            let Ok(Some(Ok(piece))) = timeout(self.settings.stall, body.next()).await else { return Vec::new() };
+            self.tally.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            bytes.extend_from_slice(&piece);
+        }
+        if bytes.len() as u64 == wanted { bytes } else { Vec::new() }
     }
 
     async fn part(&self, version: &Version, mut place: impl Take) -> Result<(), Refusal> {

@@ -4,7 +4,7 @@
 //! of it is believed. Never: writes, prints a password or a token, retries what cannot pass, or waits without an end.
 //!
 //! ```text
-//!   open ──► first byte of the object: its version, and whether the server knows ranges
+//!   open ──► first bytes of the object: its version, and whether the server knows ranges
 //!   read_at, stream ──► fetch (parts, deadlines, retries) ──► object_store ──► gate (looks at replies) ──► the server
 //!                 │ another version
 //!                 ▼
@@ -14,6 +14,7 @@
 //! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
 
 mod fetch;
+mod first;
 mod gate;
 mod list;
 mod page;
@@ -26,6 +27,7 @@ mod version;
 
 use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, Streaming};
 use fetch::{Asker, Tally};
+use first::{FIRST_BYTES, FirstBytes, Room};
 pub use list::{MAX_NAMES, Prefix};
 use object_store::path::Path;
 use refusal::Refusal;
@@ -53,6 +55,7 @@ pub struct Object {
     /// What was accepted last.
     version: Mutex<Arc<Version>>,
     tally: Tally,
+    first: FirstBytes,
 }
 
 /// What an object has been asked, in all.
@@ -97,15 +100,19 @@ impl Object {
     fn at(store: Store, path: Path, name: SourceName, settings: ObjectSettings) -> Result<Object, SourceOpenError> {
         let tally = Tally::default();
         let asker = Asker { store: &*store.objects, path: &path, settings: &settings, tally: &tally };
-        let version = wait(asker.version()).map_err(|r| r.open_error(&name, store.account))?;
+        let room = Room::take();
+        let front = wait(asker.front(if room.is_some() { FIRST_BYTES } else { 1 }));
+        let (version, bytes) = front.map_err(|refusal| refusal.open_error(&name, store.account))?;
+        let first = FirstBytes::new(bytes, room);
         // The next check, that of a mount that opens it for its first reader, need not ask again.
         tally.confirmed.store(true, Ordering::Relaxed);
-        Ok(Object { tally, ..Object::known(store, path, name, settings, version) })
+        Ok(Object { tally, first, ..Object::known(store, path, name, settings, version) })
     }
 
     /// Of a version that a listing has told of: nothing is asked before the first read, which asks for that version.
     fn known(store: Store, path: Path, name: SourceName, settings: ObjectSettings, version: Version) -> Object {
-        Object { store, path, name, settings, version: Mutex::new(Arc::new(version)), tally: Tally::default() }
+        let (version, tally) = (Mutex::new(Arc::new(version)), Tally::default());
+        Object { store, path, name, settings, version, tally, first: FirstBytes::default() }
     }
 
     /// Where this thread may not wait, and a sink does not go to another: first all bytes, then the sink.
@@ -177,6 +184,7 @@ impl Source for Object {
     /// Asks once, since all readers wait. If no server answers the old version stays, and the next read reports the
     /// change again.
     fn accept(&self) -> u64 {
+        self.first.forget();
         self.tally.confirmed.store(false, Ordering::Relaxed);
         let settings = ObjectSettings { retries: 0, total: self.settings.first_byte, ..self.settings.clone() };
         if let Ok(there) = wait(Asker { settings: &settings, ..self.asker() }.version()) {
@@ -198,8 +206,11 @@ impl Streaming for Object {
         let version = self.accepted();
         let range = within(&version, offset, len);
         let len = (range.end - range.start) as usize;
-        if len > 0 {
-            let done = store::wait_here(self.asker().stream(&version, sink, range));
+        let mut place = place::Stream::new(sink, range.clone());
+        let front = self.first.front(&range, |bytes| place.put_at_hand(bytes));
+        front.unwrap_or(Ok(())).map_err(|refusal| refusal.read_error(&self.name))?;
+        if !place::Take::left(&place).is_empty() {
+            let done = store::wait_here(self.asker().stream(&version, place, len as u64));
             no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
         }
         Ok(len)

@@ -97,6 +97,15 @@ impl<'s> Stream<'s> {
     pub fn new(sink: &'s mut dyn Sink, range: Range<u64>) -> Stream<'s> {
         Stream { sink, left: range, filled: 0 }
     }
+
+    /// Takes the first bytes, which were read before.
+    ///
+    /// # Errors
+    /// As [`Take::put`].
+    pub fn put_at_hand(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        self.sink.at_hand();
+        self.put(bytes)
+    }
 }
 
 impl Take for Stream<'_> {
