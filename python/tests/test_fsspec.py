@@ -114,11 +114,10 @@ def test_fetches_overlap_reads_and_each_other():
         return bytes(end - start)
 
     cache = ForereadCache(5 << 20, fetch, 64 << 20, cache="33 MiB")
-    begun = time.monotonic()
     for n in range(512):
         cache._fetch(n << 16, (n + 1) << 16)
     assert max(most) > 3, "several at once"
-    assert time.monotonic() - begun < 512 * 0.02 / 3, "one after the other it takes ten seconds"
+    assert len(most) < 512 / 3, "512 reads, each a request without readahead"
     assert "readahead is on" in cache.explain()
 
 
@@ -168,7 +167,7 @@ def test_ctrl_c_ends_a_fetch():
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         cache._fetch(0, 100)
-    assert time.monotonic() - begun < 0.45
+    assert time.monotonic() - begun < 5, "the answer would come after 20 seconds"
     go.set()
 
 
@@ -210,10 +209,9 @@ def test_http_in_parallel(server, data):
     pytest.importorskip("aiohttp")
     server.delay = 0.05
     with fsspec.open(server.url, cache_type="foreread", cache_options={"cache": "17 MiB"}) as file:
-        begun = time.monotonic()
         got = b"".join(iter(lambda: file.read(1 << 15), b""))
         assert got == data
-        assert time.monotonic() - begun < 0.05 * 97 / 3, "97 reads, 0.05 s each without readahead"
+        assert len(server.requests) < 97 / 2, "97 reads, each a request without readahead"
 
 
 def test_a_filesystem_is_wrapped():
