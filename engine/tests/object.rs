@@ -8,7 +8,7 @@ use foreread::testing::{self, Lie, Link, RangeServer};
 use foreread::{Options, ReadError, Reader};
 use std::io::IoSliceMut;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -440,4 +440,33 @@ fn sources_are_opened_by_name_and_inside_another_runtime() {
     assert_eq!(object.defaults().requests, ObjectSettings::default().requests);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async { read_right(&object, 0, 10_000) });
+}
+
+/// With `hedge=`, what a read waits for is asked for again where the first answer does not come: here it never does.
+#[test]
+fn a_silent_answer_is_hedged() {
+    let server = serve(MIB);
+    let patient = ObjectSettings { first_byte: Duration::from_secs(60), total: Duration::from_secs(60), ..settings() };
+    let object =
+        Arc::new(Object::open_with(&server.url(), patient.with("hedge=50").expect("settings")).expect("opened"));
+    let reader = Reader::open(Arc::clone(&object), Options::default().policy("none")).expect("opened");
+    let mut buf = vec![0; 4096];
+    // The first answers show how long one takes.
+    for n in 0..40 {
+        crate::common::read_and_check(&reader, &mut buf, 200_000 + n * 4096, 0);
+    }
+    server.lie(Lie::Silence, 1);
+    let start = Instant::now();
+    crate::common::read_and_check(&reader, &mut buf, 900_000, 0);
+    assert!(start.elapsed() < Duration::from_secs(30), "the silent answer was waited for");
+    assert!(object.asked().hedges >= 1);
+    // By buffers, without a reader, as well.
+    for n in 0..40 {
+        read_right(&object, 400_000 + n * 4096, 4096);
+    }
+    let before = object.asked().hedges;
+    server.lie(Lie::Silence, 1);
+    read_right(&object, 800_000, 4096);
+    assert!(object.asked().hedges > before);
+    assert_eq!(object.asked().retries, 0, "{:?}", object.asked());
 }

@@ -28,6 +28,8 @@ pub struct FetchView {
     pub arrived: u64,
     /// Its bytes will be discarded.
     pub doomed: bool,
+    /// A read waits for some of them.
+    pub awaited: bool,
 }
 
 /// One run of pages in flight.

@@ -263,7 +263,8 @@ impl Machine {
     pub fn fetch(&self, fetch: FetchId) -> Option<FetchView> {
         let f = self.fetch_of(fetch).map(|slot| &self.fetches[slot])?;
         let arrived = self.clip(f.file, PageRange { first: f.pages.first, end: f.landed }).len();
-        Some(FetchView { file: f.file, range: self.clip(f.file, f.pages), arrived, doomed: f.doomed })
+        let range = self.clip(f.file, f.pages);
+        Some(FetchView { file: f.file, range, arrived, doomed: f.doomed, awaited: !f.waiters.is_empty() })
     }
 
     /// The index slot of the group of the 64 pages from `64 * number` of this file, if any of them is

@@ -48,6 +48,13 @@ impl Sink for Landing<'_> {
         state.unlock();
     }
 
+    fn is_awaited(&self) -> bool {
+        let Ok(state) = Outside::enter(self.shared).lock() else { return false };
+        let awaited = state.machine().fetch(self.job.fetch).is_some_and(|fetch| fetch.awaited);
+        state.unlock();
+        awaited
+    }
+
     fn room(&mut self) -> Option<&mut [u8]> {
         self.parts.front_mut().filter(|_| !self.ended).map(|part| part.chunk.bytes_mut())
     }

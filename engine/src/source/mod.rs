@@ -222,6 +222,11 @@ pub trait Sink {
     /// What comes was read before: how long that takes says nothing of the storage. Called before the first bytes, or never.
     fn at_hand(&mut self) {}
 
+    /// A read waits for these bytes now, as far as is known; else they are readahead.
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
     /// The buffer of [`Sink::room`] holds its first `bytes` bytes: all of it, unless the end has come.
     fn filled(&mut self, bytes: usize);
 }

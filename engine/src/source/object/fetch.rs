@@ -13,17 +13,19 @@
 use super::place::{Stream, Take, cut};
 use super::refusal::Refusal;
 use super::settings::ObjectSettings;
+use super::store::Store;
 use super::version::Version;
 use crate::log;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, select_ok};
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// Parts of one read that are under way at once.
@@ -31,11 +33,18 @@ const MAX_PARTS: usize = 8;
 /// Longest pause, whatever a server asks for; if it asks for more the read fails.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
+/// Shortest time after which a request is made a second time: below it the machine is as likely to be late as the server.
+const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
+
+/// A body, and its first piece.
+type Begun = (BoxStream<'static, object_store::Result<Bytes>>, Option<object_store::Result<Bytes>>);
+
 /// What was asked, in all.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub requests: AtomicU64,
     pub retries: AtomicU64,
+    pub hedges: AtomicU64,
     pub bytes: AtomicU64,
     /// A part of the accepted version has come, and nothing has failed since.
     pub confirmed: AtomicBool,
@@ -43,7 +52,7 @@ pub struct Tally {
 
 /// Where to ask and how.
 pub struct Asker<'a> {
-    pub store: &'a dyn ObjectStore,
+    pub store: &'a Store,
     pub path: &'a Path,
     pub settings: &'a ObjectSettings,
     pub tally: &'a Tally,
@@ -134,16 +143,7 @@ impl Asker<'_> {
 
     /// One request for what is left, to its end.
     async fn attempt(&self, version: &Version, place: &mut impl Take) -> Result<(), Refusal> {
-        let range = Some(GetRange::Bounded(place.left()));
-        let begun = self.in_time(async {
-            let answer = self.ask(GetOptions { range, ..version.condition() }).await;
-            let answer = answer.map_err(|refusal| version.refused(refusal))?;
-            version.check(&answer.meta)?;
-            let mut body = answer.into_stream();
-            let first = body.next().await;
-            Ok((body, first))
-        });
-        let (mut body, mut next) = begun.await?;
+        let (mut body, mut next) = self.in_time(self.begin(version, place)).await?;
         let stall = self.settings.stall;
         while let Some(piece) = next {
             let bytes = piece.map_err(|error| Refusal::of(&error))?;
@@ -152,6 +152,51 @@ impl Asker<'_> {
             next = timeout(stall, body.next()).await.map_err(|_| Refusal::Stall(stall))?;
         }
         if place.left().is_empty() { Ok(()) } else { Err(Refusal::Lost("its end came too early".to_string())) }
+    }
+
+    /// An answer's first bytes. How long they took is kept where that is needed for the next request.
+    async fn begin(&self, version: &Version, place: &impl Take) -> Result<Begun, Refusal> {
+        let (hedges, percent) = (&self.store.hedges, self.settings.hedge_percent);
+        if percent == 0 {
+            return self.send(version, place.left()).await;
+        }
+        let sent = Instant::now();
+        let begun = match hedges.due_after() {
+            Some(limit) => self.send_hedged(version, place, limit.max(SHORTEST_LIMIT)).await,
+            None => self.send(version, place.left()).await,
+        };
+        if begun.is_ok() {
+            hedges.answered(sent.elapsed(), percent);
+        }
+        begun
+    }
+
+    /// The first bytes of whichever answer has them first: a second request goes out where the first takes longer than `limit` and
+    /// a read waits, or begins to wait.
+    async fn send_hedged(&self, version: &Version, place: &impl Take, limit: Duration) -> Result<Begun, Refusal> {
+        let mut first = Box::pin(self.send(version, place.left()));
+        loop {
+            if let Ok(begun) = timeout(limit, &mut first).await {
+                return begun;
+            }
+            if place.is_awaited() && self.store.hedges.take() {
+                break;
+            }
+        }
+        self.tally.hedges.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(waited = ?limit, "request to an object's server is made a second time: a read waits");
+        let second = Box::pin(self.send(version, place.left()));
+        select_ok([first, second]).await.map(|(begun, _)| begun)
+    }
+
+    async fn send(&self, version: &Version, range: Range<u64>) -> Result<Begun, Refusal> {
+        let range = Some(GetRange::Bounded(range));
+        let answer = self.ask(GetOptions { range, ..version.condition() }).await;
+        let answer = answer.map_err(|refusal| version.refused(refusal))?;
+        version.check(&answer.meta)?;
+        let mut body = answer.into_stream();
+        let first = body.next().await;
+        Ok((body, first))
     }
 
     async fn again(&self, refusal: &Refusal, tries: &mut u32) -> Result<(), Refusal> {
@@ -169,7 +214,7 @@ impl Asker<'_> {
     /// Sends a request and waits for the head of its answer.
     async fn ask(&self, options: GetOptions) -> Result<GetResult, Refusal> {
         self.tally.requests.fetch_add(1, Ordering::Relaxed);
-        self.store.get_opts(self.path, options).await.map_err(|error| Refusal::of(&error))
+        self.store.objects.get_opts(self.path, options).await.map_err(|error| Refusal::of(&error))
     }
 }
 

@@ -16,6 +16,7 @@
 mod fetch;
 mod first;
 mod gate;
+mod hedge;
 mod list;
 mod page;
 mod place;
@@ -65,6 +66,8 @@ pub struct ObjectRequests {
     pub requests: u64,
     /// Of these, those that came after one that failed.
     pub retries: u64,
+    /// Of these, those for what another request had already asked for, which took long (`hedge=PERCENT`).
+    pub hedges: u64,
     /// Bytes of bodies.
     pub bytes: u64,
 }
@@ -99,7 +102,7 @@ impl Object {
 
     fn at(store: Store, path: Path, name: SourceName, settings: ObjectSettings) -> Result<Object, SourceOpenError> {
         let tally = Tally::default();
-        let asker = Asker { store: &*store.objects, path: &path, settings: &settings, tally: &tally };
+        let asker = Asker { store: &store, path: &path, settings: &settings, tally: &tally };
         let room = Room::take();
         let front = wait(asker.front(if room.is_some() { FIRST_BYTES } else { 1 }));
         let (version, bytes) = front.map_err(|refusal| refusal.open_error(&name, store.account))?;
@@ -126,7 +129,7 @@ impl Object {
     }
 
     fn asker(&self) -> Asker<'_> {
-        Asker { store: &*self.store.objects, path: &self.path, settings: &self.settings, tally: &self.tally }
+        Asker { store: &self.store, path: &self.path, settings: &self.settings, tally: &self.tally }
     }
 
     fn accepted(&self) -> Arc<Version> {
@@ -140,6 +143,7 @@ impl Object {
         ObjectRequests {
             requests: count(&self.tally.requests),
             retries: count(&self.tally.retries),
+            hedges: count(&self.tally.hedges),
             bytes: count(&self.tally.bytes),
         }
     }

@@ -22,6 +22,9 @@ pub trait Take {
     /// # Errors
     /// They are more than are still to come.
     fn put(&mut self, bytes: &[u8]) -> Result<(), Refusal>;
+
+    /// A read waits for them.
+    fn is_awaited(&self) -> bool;
 }
 
 fn check(left: &Range<u64>, bytes: &[u8]) -> Result<(), Refusal> {
@@ -40,6 +43,11 @@ pub struct Buffers<'b> {
 impl Take for Buffers<'_> {
     fn left(&self) -> Range<u64> {
         self.range.start + self.done..self.range.end
+    }
+
+    /// What fills buffers is not said, so it is taken for a read.
+    fn is_awaited(&self) -> bool {
+        true
     }
 
     fn put(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {
@@ -111,6 +119,10 @@ impl<'s> Stream<'s> {
 impl Take for Stream<'_> {
     fn left(&self) -> Range<u64> {
         self.left.clone()
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.sink.is_awaited()
     }
 
     fn put(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {

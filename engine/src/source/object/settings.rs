@@ -15,7 +15,8 @@ use std::time::Duration;
 /// The variable that sets these for sources that are opened by name.
 pub const VARIABLE: &str = "FOREREAD_OBJECT";
 /// How its value is written.
-pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES";
+pub const NOTATION: &str =
+    "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT";
 
 /// Settings of an [`super::Object`]; each has a default.
 #[derive(Clone)]
@@ -39,6 +40,9 @@ pub struct ObjectSettings {
     /// Reads longer than this are several requests at once. Default the largest fetch,
     /// so that a fetch is one request; at least 64 KiB.
     pub part_bytes: u64,
+    /// Requests that may be made a second time, in percent of all, from 0 to 50: where a read waits longer for its first byte than 95 % of those
+    /// before. The answer that comes first is taken. Default 0.
+    pub hedge_percent: u32,
     /// Names and values of `AWS_*`. Default those of the environment.
     pub variables: Vec<(String, String)>,
 }
@@ -46,9 +50,9 @@ pub struct ObjectSettings {
 /// Values are secrets: only what is no variable is shown.
 impl std::fmt::Debug for ObjectSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ObjectSettings { first_byte, stall, total, retries, requests, part_bytes, .. } = self;
+        let ObjectSettings { first_byte, stall, total, retries, requests, part_bytes, hedge_percent, .. } = self;
         write!(f, "first-byte={first_byte:?},stall={stall:?},total={total:?},retries={retries}")?;
-        write!(f, ",requests={requests},part={part_bytes}")
+        write!(f, ",requests={requests},part={part_bytes},hedge={hedge_percent}")
     }
 }
 
@@ -63,6 +67,7 @@ impl Default for ObjectSettings {
             pause: Duration::from_millis(100),
             requests: Defaults::OBJECT.requests,
             part_bytes: Defaults::OBJECT.max_fetch_bytes,
+            hedge_percent: 0,
             variables: variables(),
         }
     }
@@ -101,6 +106,7 @@ impl ObjectSettings {
                 "total" => self.total = Duration::from_secs(number(1, 86_400)?),
                 "retries" => self.retries = number(0, 100)? as u32,
                 "requests" => self.requests = number(1, 256)? as u32,
+                "hedge" => self.hedge_percent = number(0, 50)? as u32,
                 "part" => self.part_bytes = number(64 << 10, 1 << 30)?,
                 _ => return Err(format!("there is no `{key}`")),
             }
@@ -133,10 +139,11 @@ mod tests {
     fn a_text_sets_what_it_names_and_nothing_else() {
         let plain = ObjectSettings::default();
         let set = ObjectSettings::default()
-            .with("first-byte=1,stall=2,total=3,retries=0,requests=256,part=65536")
+            .with("first-byte=1,stall=2,total=3,retries=0,requests=256,part=65536,hedge=5")
             .expect("so");
         let seconds = [set.first_byte, set.stall, set.total].map(|d| d.as_secs());
         assert_eq!((seconds, set.retries, set.requests, set.part_bytes), ([1, 2, 3], 0, 256, 65536));
+        assert_eq!((set.hedge_percent, plain.hedge_percent), (5, 0));
         let one = ObjectSettings::default().with("stall=5").expect("so");
         assert_eq!((one.first_byte, one.stall.as_secs(), one.retries), (plain.first_byte, 5, plain.retries));
         for (text, why) in [
@@ -144,6 +151,7 @@ mod tests {
             ("stall=0", "stall is a whole number from 1 to 86400, not `0`"),
             ("requests=257", "requests is a whole number from 1 to 256, not `257`"),
             ("part=65535", "part is a whole number from 65536 to 1073741824, not `65535`"),
+            ("hedge=51", "hedge is a whole number from 0 to 50, not `51`"),
             ("speed=1", "there is no `speed`"),
         ] {
             assert_eq!(ObjectSettings::default().with(text).expect_err(text), why);

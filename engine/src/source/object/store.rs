@@ -8,6 +8,7 @@
 //! ```
 
 use super::gate::Connector;
+use super::hedge::Hedges;
 use super::refusal::Account;
 use super::settings::ObjectSettings;
 use super::url::Place;
@@ -57,6 +58,14 @@ const THREADS: usize = 2;
 pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
     pub account: Account,
+    /// How long its answers take; one for all objects of a prefix.
+    pub hedges: Arc<Hedges>,
+}
+
+impl Store {
+    pub fn new(objects: Arc<dyn ObjectStore>, account: Account) -> Store {
+        Store { objects, account, hedges: Arc::default() }
+    }
 }
 
 /// Why a place cannot be read from, and what to do.
@@ -87,7 +96,7 @@ pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path)
                 .with_client_options(client(settings, url.scheme() == "http"))
                 .with_http_connector(Connector { authorization });
             let objects = Arc::new(store.build().map_err(line)?);
-            Ok((Store { objects, account: Account::Http }, Path::default()))
+            Ok((Store::new(objects, Account::Http), Path::default()))
         }
         Place::S3 { bucket, key } => {
             let key = Path::parse(key).map_err(|_| {
@@ -95,7 +104,7 @@ pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path)
                 Unfit::new(why, "copy the object to a plainer key")
             })?;
             let (objects, account) = s3(bucket, settings)?;
-            Ok((Store { objects, account }, key))
+            Ok((Store::new(objects, account), key))
         }
     }
 }
