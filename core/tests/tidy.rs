@@ -8,10 +8,18 @@ const MAX_LINES: usize = 500;
 const MAX_FN_LINES: usize = 70;
 
 fn all_sources() -> Vec<File> {
-    ["core/src", "engine/src", "trace/src", "sim/src", "lab/src", "capi/src", "python/src", "cli/src"]
-        .into_iter()
-        .flat_map(sources)
-        .collect()
+    const FOLDERS: [&str; 9] = [
+        "core/src",
+        "engine/src",
+        "trace/src",
+        "sim/src",
+        "pagecache/src",
+        "lab/src",
+        "capi/src",
+        "python/src",
+        "cli/src",
+    ];
+    FOLDERS.into_iter().flat_map(sources).collect()
 }
 
 fn forbid(below: &str, words: &[&str], why: &str, except: &[&str]) {
@@ -84,6 +92,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
     forbid("lab/src", &words, "only what measures live reads the clock", &["live", "bench", "lab/src/recorder.rs"]);
     forbid("sim/src", &words, "a simulation has its own clock", &[]);
     forbid("trace/src", &words, "a trace has its own times", &[]);
+    forbid("pagecache/src", &words, "the caller says when", &[]);
 }
 
 #[test]
@@ -93,6 +102,7 @@ fn imports_run_one_way() {
         ("core", &["foreread", "lab", "cli"][..]),
         ("trace", &above),
         ("sim", &above),
+        ("pagecache", &["foreread", "lab", "cli"]),
         ("engine", &above[1..]),
         ("lab", &["foreread-cli"]),
         ("capi", &above[1..]),
@@ -112,7 +122,7 @@ fn imports_run_one_way() {
 fn unsafe_has_its_rooms() {
     let rooms = ["engine/src/source/uring/", "engine/src/source/rbd/"];
     forbid("engine/src", &["unsafe "], "unsafe only in the io_uring and librbd rooms", &rooms);
-    for file in rooms.into_iter().chain(["capi/src", "python/src"]).flat_map(sources) {
+    for file in rooms.into_iter().chain(["capi/src", "python/src", "pagecache/src"]).flat_map(sources) {
         let lines: Vec<&str> = file.text.lines().collect();
         for (i, line) in lines.iter().enumerate().filter(|(_, l)| l.contains("unsafe {")) {
             let reason = lines[i.saturating_sub(6)..=i].iter().any(|l| l.contains("SAFETY"));

@@ -1,0 +1,37 @@
+//! Drives the kernel's page cache for programs that are not changed.
+//!
+//! Each part is a thin layer over one facility of Linux:
+//!
+//! ```text
+//!   readahead   ranges of a file into the page cache, in pieces that the kernel takes whole; and out of it again
+//!   resident    which bytes of a file are there: cachestat(2)
+//!   mapping     a mapping of our own: which pages are there (mincore), and those of a range at once (POPULATE_READ)
+//!   process     the same for mappings of another process: process_madvise(2)
+//!   device      the block device below a file, and the largest piece that it takes
+//!   memory      how many bytes may still be cached: control group and machine
+//! ```
+//! Example: 64 MiB of a file of a disk whose `read_ahead_kb` is 8192 are eight calls of readahead(2). One call for all of them
+//! would cache the first 8 MiB and report success.
+//!
+//! Never: decides what is read, waits for a clock, or writes to a file.
+
+pub mod device;
+pub mod mapping;
+pub mod memory;
+pub mod process;
+pub mod readahead;
+pub mod resident;
+
+/// Bytes of a page of this machine.
+#[must_use]
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// `range` with both ends moved outward to pages.
+#[must_use]
+pub fn whole_pages(range: &std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let page = page_bytes();
+    let end = range.end.checked_next_multiple_of(page).unwrap_or(u64::MAX / page * page);
+    range.start / page * page..end
+}

@@ -1,0 +1,50 @@
+//! Ranges of a file into the page cache, and out of it.
+//!
+//! readahead(2) reads at most the larger of the device's `read_ahead_kb` and `max_sectors_kb`, cuts the rest off, and reports
+//! success. So a range goes out in pieces:
+//!
+//! ```text
+//!   start(file, 1M..20M, piece 8M)   readahead 1M+8M, 9M+8M, 17M+3M
+//! ```
+//! The call returns when the requests are with the device, not when the bytes are there. It waits for the file system's own
+//! data (where the bytes of the file are), and while the queue of the device is full. Pages that are cached are not read again.
+
+use rustix::fs::{Advice, fadvise};
+use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Begins to read `range`, in pieces of at most `piece` bytes ([`crate::device::piece_bytes`]). Gives the number of calls.
+///
+/// # Errors
+/// The file is not open for reading, or its file system has no page cache (EINVAL: a pipe, a socket, some pseudo files).
+#[allow(unsafe_code)] // rustix has no readahead.
+pub fn start(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<u64> {
+    let (file, piece) = (file.as_fd().as_raw_fd(), piece.max(crate::page_bytes()));
+    let (mut at, mut calls) = (range.start, 0);
+    while at < range.end {
+        let len = piece.min(range.end - at);
+        let offset = libc::off64_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: the descriptor is borrowed for the whole call, and the kernel gets no address.
+        let done = unsafe { libc::readahead(file, offset, usize::try_from(len).unwrap_or(usize::MAX)) };
+        if done < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            return Err(error);
+        }
+        (at, calls) = (at + len, calls + 1);
+    }
+    Ok(calls)
+}
+
+/// Drops the clean pages of `range` that no program has mapped. What is not written yet stays.
+///
+/// # Errors
+/// As of fadvise(2).
+pub fn forget(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
+    let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) else { return Ok(()) };
+    Ok(fadvise(file, range.start, Some(len), Advice::DontNeed)?)
+}

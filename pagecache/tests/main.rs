@@ -1,0 +1,6 @@
+//! All tests of the crate.
+
+mod device;
+mod files;
+mod memory;
+mod process;
