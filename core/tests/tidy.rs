@@ -8,11 +8,12 @@ const MAX_LINES: usize = 500;
 const MAX_FN_LINES: usize = 70;
 
 fn all_sources() -> Vec<File> {
-    const FOLDERS: [&str; 9] = [
+    const FOLDERS: [&str; 10] = [
         "core/src",
         "engine/src",
         "trace/src",
         "sim/src",
+        "plan/src",
         "pagecache/src",
         "lab/src",
         "capi/src",
@@ -89,10 +90,16 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "engine/src/source/object/fetch.rs",
     ];
     forbid("engine/src", &words, "the driver is the only reader of the clock", &except);
-    forbid("lab/src", &words, "only what measures live reads the clock", &["live", "bench", "lab/src/recorder.rs"]);
+    forbid(
+        "lab/src",
+        &words,
+        "only what measures live reads the clock",
+        &["live", "bench", "lab/src/recorder.rs", "lab/src/warm"],
+    );
     forbid("sim/src", &words, "a simulation has its own clock", &[]);
     forbid("trace/src", &words, "a trace has its own times", &[]);
     forbid("pagecache/src", &words, "the caller says when", &[]);
+    forbid("plan/src", &words, "a plan has the times of its runs", &[]);
 }
 
 #[test]
@@ -103,6 +110,7 @@ fn imports_run_one_way() {
         ("trace", &above),
         ("sim", &above),
         ("pagecache", &["foreread", "lab", "cli"]),
+        ("plan", &["foreread", "lab", "cli"]),
         ("engine", &above[1..]),
         ("lab", &["foreread-cli"]),
         ("capi", &above[1..]),
@@ -129,7 +137,7 @@ fn unsafe_has_its_rooms() {
             assert!(reason, "{}:{}: an unsafe block without its SAFETY line: {line}", file.name, i + 1);
         }
     }
-    for room in ["trace/src", "sim/src", "lab/src"] {
+    for room in ["trace/src", "sim/src", "plan/src", "lab/src"] {
         forbid(room, &["unsafe "], "no unsafe where nothing is served", &[]);
     }
     forbid("cli/src", &["unsafe "], "no unsafe in the command", &[]);

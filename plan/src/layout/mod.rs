@@ -1,0 +1,156 @@
+//! Where the parts of a file are, by its header: what a plan can be made of without a recorded run.
+//!
+//! ```text
+//!   model.safetensors, names "layer.0.*" ──► header 0..1200, layer.0.w 1200..5296, layer.0.b ...
+//! ```
+//! Only headers are read. A header may be hostile: each has a limit, and every part has to be within the file.
+//! The bytes come through [`ReadAt`], so that a caller with another source than a local file can use these too.
+
+mod gguf;
+mod names;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(feature = "safetensors")]
+mod safetensors;
+mod zarr;
+#[cfg(feature = "zip")]
+mod zip;
+
+pub use names::Names;
+pub use zarr::{ZarrFile, zarr};
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a header that are read at most, as the library of safetensors has it.
+pub const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// Parts of a file at most.
+pub const MAX_PARTS: usize = 1 << 20;
+
+/// Bytes of a file, wherever it is.
+pub trait ReadAt {
+    /// Its size.
+    ///
+    /// # Errors
+    /// The file cannot be asked.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// The storage failed, or the file ends before.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl ReadAt for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(buf, offset)
+    }
+}
+
+/// A format of files whose parts have names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Tensors of Hugging Face.
+    Safetensors,
+    /// Models of llama.cpp.
+    Gguf,
+    /// Tables, by row group and column.
+    Parquet,
+    /// Archives, and what is made of them: PyTorch's .pt, numpy's .npz, wheels.
+    Zip,
+    /// Arrays as folders of chunks; [`zarr`] reads these.
+    Zarr,
+}
+
+/// The formats and their names.
+pub const FORMATS: [(&str, Format); 5] = [
+    ("safetensors", Format::Safetensors),
+    ("gguf", Format::Gguf),
+    ("parquet", Format::Parquet),
+    ("zip", Format::Zip),
+    ("zarr", Format::Zarr),
+];
+
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its name there; `header` for what names the parts.
+    pub name: String,
+    /// Its bytes.
+    pub range: Range<u64>,
+}
+
+/// Why a header gives no parts.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// The bytes cannot be read.
+    #[error("cannot read the header: {0}")]
+    Io(#[from] io::Error),
+    /// It is another format, or it is damaged.
+    #[error("{0}")]
+    Damaged(String),
+    /// No part has such a name.
+    #[error("no part of the file has a name like {0}")]
+    NoSuchName(String),
+    /// This build lacks the format.
+    #[error("this build cannot read {0} (build it with --features {0})")]
+    NotBuilt(&'static str),
+}
+
+impl LayoutError {
+    fn damaged(format: &str, what: impl std::fmt::Display) -> LayoutError {
+        let text: String = what.to_string().chars().filter(|c| !c.is_control()).take(200).collect();
+        LayoutError::Damaged(format!("no {format} file, or a damaged one ({text})"))
+    }
+}
+
+/// The header and the parts whose names are asked for, in the order of the file.
+///
+/// # Errors
+/// The header cannot be read, is damaged, or has no such names.
+pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<Part>, LayoutError> {
+    let (size, all) = (source.size()?, all(format, source)?);
+    if let Some(part) = all.iter().find(|part| part.range.start > part.range.end || part.range.end > size) {
+        return Err(LayoutError::Damaged(format!("the part {:?} is not within the file", part.name)));
+    }
+    let mut parts: Vec<Part> = Vec::new();
+    let mut headers = 0;
+    for part in all {
+        if part.name == "header" {
+            headers += 1;
+            parts.push(part);
+        } else if names.has(&part.name) && !part.range.is_empty() {
+            parts.push(part);
+        }
+    }
+    if parts.len() == headers && !names.is_all() {
+        return Err(LayoutError::NoSuchName(names.to_string()));
+    }
+    Ok(parts)
+}
+
+fn all(format: Format, source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
+    match format {
+        #[cfg(feature = "safetensors")]
+        Format::Safetensors => safetensors::parts(source),
+        #[cfg(not(feature = "safetensors"))]
+        Format::Safetensors => Err(LayoutError::NotBuilt("safetensors")),
+        Format::Gguf => gguf::parts(source),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => parquet::parts(source),
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => Err(LayoutError::NotBuilt("parquet")),
+        #[cfg(feature = "zip")]
+        Format::Zip => zip::parts(source),
+        #[cfg(not(feature = "zip"))]
+        Format::Zip => Err(LayoutError::NotBuilt("zip")),
+        Format::Zarr => Err(LayoutError::Damaged("an array of zarr is a folder".to_string())),
+    }
+}

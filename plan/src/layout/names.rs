@@ -1,0 +1,61 @@
+//! Names of parts, with `*` for any characters.
+//!
+//! `model.layers.0.*,lm_head.weight` has `model.layers.0.w` and `lm_head.weight`. An empty list has every name.
+
+/// A list of patterns.
+#[derive(Clone, Debug, Default)]
+pub struct Names(Vec<String>);
+
+impl Names {
+    /// These patterns; none for every name.
+    #[must_use]
+    pub fn new(patterns: Vec<String>) -> Names {
+        Names(patterns)
+    }
+
+    /// Whether it has every name.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether it has `name`.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.is_all() || self.0.iter().any(|pattern| matches(pattern, name))
+    }
+}
+
+impl std::fmt::Display for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+/// The pieces between the stars follow one another in the name, the first at its start and the last at its end.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(first) else { return false };
+    let mut pieces: Vec<&str> = rest.split('*').collect();
+    let last = pieces.pop().unwrap_or_default();
+    for piece in pieces {
+        let Some(at) = name.find(piece) else { return false };
+        name = &name[at + piece.len()..];
+    }
+    name.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_match_any_characters() {
+        let names = Names::new(vec!["layer.0.*".into(), "*.bias".into(), "a*b*c".into(), "lm_head".into()]);
+        let has = ["layer.0.", "layer.0.w", "x.bias", "abc", "a1b2c", "abbc", "lm_head"];
+        let has_not = ["layer.1.w", "bias", "ac", "ab", "acb", "lm_head2", ""];
+        assert!(has.iter().all(|name| names.has(name)), "{has:?}");
+        assert!(!has_not.iter().any(|name| names.has(name)), "{has_not:?}");
+        assert!(Names::default().has("anything") && !Names::new(vec!["ab*ba".into()]).has("aba"));
+    }
+}

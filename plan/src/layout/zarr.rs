@@ -1,0 +1,114 @@
+//! zarr: an array is a folder with its metadata and a file for each chunk (or shard); groups are folders of arrays.
+//!
+//! ```text
+//!   store/.zgroup, store/t/.zarray, store/t/0.0, store/t/0.1 ...        version 2
+//!   store/zarr.json, store/t/zarr.json, store/t/c/0/0, store/t/c/0/1    version 3
+//! ```
+//! A plan has the metadata first, and then the chunks in the order of their places in the array, the last dimension fastest. All
+//! files of an array but its metadata are its chunks, so shapes and codecs need not be understood.
+
+use super::{LayoutError, MAX_PARTS, Names};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a metadata file.
+const MAX_METADATA_BYTES: u64 = 16 << 20;
+/// Folders within folders.
+const MAX_DEPTH: usize = 64;
+/// The metadata of version 2 beside `.zarray`, and of version 3.
+const METADATA: [&str; 5] = [".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json"];
+
+/// A file of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZarrFile {
+    /// The array, by its folders below the store; empty where the store is the array, and for metadata of groups.
+    pub array: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Its size.
+    pub size: u64,
+}
+
+/// The files of the arrays that are asked for, metadata first.
+///
+/// # Errors
+/// The folder is no store, cannot be read, or has no such arrays.
+pub fn zarr(store: &Path, names: &Names) -> Result<Vec<ZarrFile>, LayoutError> {
+    let mut found = Found::default();
+    found.folder(store, "", None, 0)?;
+    if found.metadata.is_empty() {
+        return Err(LayoutError::damaged("zarr store", "no .zarray, .zgroup or zarr.json"));
+    }
+    let mut files = found.metadata;
+    let mut chunks: Vec<_> = found.chunks.into_iter().filter(|(_, file)| names.has(&file.array)).collect();
+    if chunks.is_empty() && !names.is_all() {
+        return Err(LayoutError::NoSuchName(names.to_string()));
+    }
+    chunks.sort_by(|(a, x), (b, y)| (&x.array, a, &x.path).cmp(&(&y.array, b, &y.path)));
+    files.extend(chunks.into_iter().map(|(_, file)| file));
+    Ok(files)
+}
+
+#[derive(Default)]
+struct Found {
+    metadata: Vec<ZarrFile>,
+    /// With the place in the array.
+    chunks: Vec<(Vec<u64>, ZarrFile)>,
+}
+
+impl Found {
+    /// Looks through a folder. `array` is the array that it belongs to, and how many folders below the store its root is.
+    fn folder(&mut self, at: &Path, below: &str, array: Option<&str>, depth: usize) -> Result<(), LayoutError> {
+        if depth > MAX_DEPTH {
+            return Err(LayoutError::damaged("zarr store", "folders are nested too deeply"));
+        }
+        let array = if is_array(at)? { Some(below) } else { array };
+        for entry in fs::read_dir(at)? {
+            let entry = entry?;
+            let (kind, name) = (entry.file_type()?, entry.file_name().to_string_lossy().into_owned());
+            let name_below = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+            if kind.is_dir() {
+                self.folder(&entry.path(), &name_below, array, depth + 1)?;
+                continue;
+            }
+            let is_metadata = METADATA.contains(&name.as_str());
+            if !kind.is_file() || !is_metadata && array.is_none() {
+                continue;
+            }
+            if self.metadata.len() + self.chunks.len() >= MAX_PARTS {
+                return Err(LayoutError::damaged("zarr store", "more than 1048576 files"));
+            }
+            let array = array.unwrap_or_default();
+            let file = ZarrFile { array: array.to_string(), path: entry.path(), size: entry.metadata()?.len() };
+            if is_metadata {
+                self.metadata.push(file);
+            } else {
+                let place = name_below[array.len()..].split(['/', '.']).filter_map(|word| word.parse().ok()).collect();
+                self.chunks.push((place, file));
+            }
+        }
+        self.metadata.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(())
+    }
+}
+
+/// Whether the metadata of a folder says that it is an array.
+fn is_array(folder: &Path) -> Result<bool, LayoutError> {
+    let read = |name: &str| -> Result<Option<serde_json::Value>, LayoutError> {
+        let path = folder.join(name);
+        match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Ok(meta) if meta.len() > MAX_METADATA_BYTES => {
+                return Err(LayoutError::damaged("zarr store", format!("{name} has more than 16 MiB")));
+            }
+            other => other?,
+        };
+        let value = serde_json::from_slice(&fs::read(&path)?);
+        value.map(Some).map_err(|error| LayoutError::damaged("zarr store", format!("{name}: {error}")))
+    };
+    if read(".zarray")?.is_some() {
+        return Ok(true);
+    }
+    Ok(read("zarr.json")?.is_some_and(|json| json.get("node_type").and_then(|kind| kind.as_str()) == Some("array")))
+}

@@ -1,0 +1,118 @@
+//! Plans of reads: which ranges of which files a program will read, in which order, and how soon.
+//!
+//! ```text
+//!   recorded runs ──► runs    first touches of each run, put together ─┐
+//!   headers       ──► layout  safetensors, gguf, parquet, zip, zarr  ──┴─► Plan ◄──► text: a file that people can read
+//! ```
+//! Example: two recorded starts of a program read the first 64 KiB of `a.so`, 20 ms later 8 KiB of `b.conf`, and one of them a
+//! log file. With "at least 2/2" the plan has the first two ranges, the second due 20 ms after the first.
+//!
+//! Never: reads the bytes that a plan is about, looks at the identity of a file (the caller does), or asks the time.
+
+pub mod error;
+pub mod intervals;
+pub mod layout;
+pub mod runs;
+pub mod text;
+
+pub use error::PlanError;
+use std::path::PathBuf;
+
+/// Files of a plan.
+pub const MAX_FILES: usize = 1 << 20;
+/// Ranges of a plan.
+pub const MAX_RANGES: usize = 1 << 21;
+/// Bytes of a path, as PATH_MAX of Linux.
+pub const MAX_PATH_BYTES: usize = 4096;
+/// The last byte of a file plus one, as the kernel has it.
+pub const MAX_END: u64 = i64::MAX as u64;
+
+/// A file of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanFile {
+    /// Its path; for a plan of a mount or an export, its name there.
+    pub path: PathBuf,
+    /// In bytes, when the plan was made.
+    pub size: u64,
+    /// When it was changed last, in nanoseconds since 1970. Nothing where only the size identifies it.
+    pub mtime_ns: Option<i64>,
+}
+
+/// A range that will be read. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanRange {
+    /// The number of its file.
+    pub file: u32,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// When it was first needed, in nanoseconds since the start of the program; nothing where no run was recorded.
+    pub at_ns: Option<u64>,
+    /// The number of the range that the same thread needed before it.
+    pub after: Option<u32>,
+    /// How long after that one had arrived.
+    pub gap_ns: Option<u64>,
+    /// In how many runs it was read.
+    pub runs: u32,
+    /// How long the program waited for it; 0 where it is not known.
+    pub stall_ns: u64,
+}
+
+impl PlanRange {
+    /// A range of which no more is known than that it will be read.
+    #[must_use]
+    pub fn of(file: u32, range: &std::ops::Range<u64>) -> PlanRange {
+        let (offset, len) = (range.start, range.end.saturating_sub(range.start));
+        PlanRange { file, offset, len, at_ns: None, after: None, gap_ns: None, runs: 1, stall_ns: 0 }
+    }
+
+    /// The byte behind the last.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.len)
+    }
+}
+
+/// What a program will read, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// What it was made from, for people.
+    pub made_from: Vec<String>,
+    /// How many runs were recorded; 0 where it is from headers.
+    pub runs: u32,
+    /// The files.
+    pub files: Vec<PlanFile>,
+    /// The ranges, the first that is needed first.
+    pub ranges: Vec<PlanRange>,
+}
+
+impl Plan {
+    /// Bytes of all ranges.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.len))
+    }
+
+    /// Leaves files out for which `keeps` gives false, with their ranges. A range whose predecessor goes has none any more.
+    pub fn retain_files(&mut self, mut keeps: impl FnMut(&PlanFile) -> bool) {
+        let kept: Vec<bool> = self.files.iter().map(&mut keeps).collect();
+        let renumber = |kept: &[bool]| -> Vec<Option<u32>> {
+            let mut numbers = 0..;
+            kept.iter().map(|keep| if *keep { numbers.next() } else { None }).collect()
+        };
+        let files = renumber(&kept);
+        let stays = |range: &PlanRange| kept.get(range.file as usize) == Some(&true);
+        let ranges = renumber(&self.ranges.iter().map(stays).collect::<Vec<_>>());
+        self.ranges.retain(stays);
+        for range in &mut self.ranges {
+            range.file = files.get(range.file as usize).copied().flatten().unwrap_or_default();
+            range.after = range.after.and_then(|after| ranges.get(after as usize).copied().flatten());
+            if range.after.is_none() {
+                range.gap_ns = None;
+            }
+        }
+        let mut kept = kept.into_iter();
+        self.files.retain(|_| kept.next() == Some(true));
+    }
+}

@@ -1,0 +1,284 @@
+//! Several recorded runs become one plan.
+//!
+//! Of each run only the first touch of a page counts. The first run is the base; what another run has beside it is put where its
+//! neighbours are:
+//!
+//! ```text
+//!   run 1   a 0..64K at 0 ms     b 0..8K at 20 ms                          c 0..4K at 30 ms
+//!   run 2   a 0..64K at 5 ms     b 0..8K at 45 ms     d 0..4K at 46 ms     c 0..4K at 60 ms
+//!   plan    a at 0, 2 runs       b at 20, 2 runs      d at 21, 1 run       c at 30, 2 runs
+//! ```
+//! `at_least` leaves out what too few runs have, `since_start` what comes late, `max_bytes` what saved the least waiting for a byte.
+
+use crate::intervals::Intervals;
+use crate::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::path::Path;
+
+/// Ranges are made of pages: the kernel's cache has no less.
+const PAGE_BYTES: u64 = 4096;
+/// Touches that follow one another in a file become one range of at most this. Chosen: a range is fetched as a whole, and the
+/// program waits for all of it when it comes too late.
+const MAX_RANGE_BYTES: u64 = 1 << 20;
+
+/// What is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// A range must be in so large a share of the runs: numerator and denominator.
+    pub at_least: (u32, u32),
+    /// Bytes of all ranges.
+    pub max_bytes: Option<u64>,
+    /// What is needed later is left out.
+    pub since_start_ns: Option<u64>,
+}
+
+impl Default for Selection {
+    fn default() -> Selection {
+        Selection { at_least: (2, 3), max_bytes: None, since_start_ns: None }
+    }
+}
+
+/// Runs that are being put together.
+#[derive(Debug, Default)]
+pub struct Runs {
+    files: Vec<PlanFile>,
+    /// The runs before the current one.
+    items: Vec<Item>,
+    /// The ranges of each file among the items, by their start.
+    places: Vec<BTreeMap<u64, usize>>,
+    runs: u32,
+    current: Vec<Need>,
+    seen: HashMap<u32, Intervals>,
+    latest: HashMap<u32, usize>,
+    /// Touches that were left out because there are too many.
+    pub dropped: u64,
+}
+
+/// A range of the plan that is being made.
+#[derive(Clone, Debug)]
+struct Item {
+    file: u32,
+    range: Range<u64>,
+    at_ns: u64,
+    thread: u32,
+    stall_ns: u64,
+    runs: u32,
+}
+
+/// A range of the current run.
+#[derive(Clone, Debug)]
+struct Need {
+    file: u32,
+    range: Range<u64>,
+    at_ns: u64,
+    thread: u32,
+    stall_ns: u64,
+}
+
+/// One read of a run.
+#[derive(Clone, Debug)]
+pub struct Touch {
+    /// The number that [`Runs::file`] gave.
+    pub file: u32,
+    /// Its bytes.
+    pub range: Range<u64>,
+    /// When, since the start of the run.
+    pub at_ns: u64,
+    /// By which thread.
+    pub thread: u32,
+    /// How long the program waited.
+    pub stall_ns: u64,
+}
+
+impl Runs {
+    /// The number of a file; nothing where there are too many. `known` are the numbers so far, which the caller keeps.
+    pub fn file(&mut self, file: PlanFile) -> Option<u32> {
+        if self.files.len() >= MAX_FILES {
+            return None;
+        }
+        self.files.push(file);
+        self.places.push(BTreeMap::new());
+        u32::try_from(self.files.len() - 1).ok()
+    }
+
+    /// The path of a file.
+    #[must_use]
+    pub fn path(&self, file: u32) -> Option<&Path> {
+        self.files.get(file as usize).map(|file| file.path.as_path())
+    }
+
+    /// The next read of the current run, in the order of their times.
+    pub fn touch(&mut self, touch: Touch) {
+        let Some(file) = self.files.get(touch.file as usize) else { return };
+        let end = touch.range.end.min(file.size).next_multiple_of(PAGE_BYTES);
+        let pages = touch.range.start / PAGE_BYTES * PAGE_BYTES..end;
+        for range in self.seen.entry(touch.file).or_default().add(&pages) {
+            let last = self.latest.get(&touch.file).and_then(|number| self.current.get_mut(*number));
+            if let Some(last) = last.filter(|last| {
+                last.range.end == range.start
+                    && range.end - last.range.start <= MAX_RANGE_BYTES
+                    && last.thread == touch.thread
+            }) {
+                last.range.end = range.end;
+                last.stall_ns = last.stall_ns.saturating_add(touch.stall_ns);
+                continue;
+            }
+            if self.current.len() + self.items.len() >= MAX_RANGES {
+                self.dropped += 1;
+                continue;
+            }
+            self.latest.insert(touch.file, self.current.len());
+            let Touch { file, at_ns, thread, stall_ns, .. } = touch;
+            self.current.push(Need { file, range, at_ns, thread, stall_ns });
+        }
+    }
+
+    /// The current run has ended; the next one begins.
+    pub fn end_run(&mut self) {
+        self.runs += 1;
+        self.seen.clear();
+        self.latest.clear();
+        // Where this run is in the plan: a time of the plan, and the same moment of this run.
+        let mut cursor = (0, self.current.first().map_or(0, |need| need.at_ns));
+        for need in std::mem::take(&mut self.current) {
+            let mut at = need.range.start;
+            for number in self.overlapping(need.file, &need.range) {
+                let common = self.cut(number, &need.range);
+                let item = &mut self.items[common];
+                item.runs += 1;
+                cursor = (item.at_ns, need.at_ns);
+                let there = item.range.clone();
+                if at < there.start {
+                    self.add(&need, at..there.start, cursor);
+                }
+                at = there.end;
+            }
+            if at < need.range.end {
+                self.add(&need, at..need.range.end, cursor);
+            }
+        }
+    }
+
+    /// The items of a file that have bytes of `range`, in order.
+    fn overlapping(&self, file: u32, range: &Range<u64>) -> Vec<usize> {
+        let places = &self.places[file as usize];
+        let before = places.range(..range.start).next_back();
+        let before = before.filter(|(_, number)| self.items[**number].range.end > range.start);
+        before.into_iter().chain(places.range(range.start..range.end)).map(|(_, number)| *number).collect()
+    }
+
+    /// Cuts an item so that one has exactly what it shares with `range`, and gives that one.
+    fn cut(&mut self, number: usize, range: &Range<u64>) -> usize {
+        let whole = self.items[number].range.clone();
+        let common = whole.start.max(range.start)..whole.end.min(range.end);
+        if common.end < whole.end {
+            self.insert(Item { range: common.end..whole.end, ..self.items[number].clone() });
+            self.items[number].range.end = common.end;
+        }
+        if common.start > whole.start {
+            self.items[number].range.end = common.start;
+            return self.insert(Item { range: common, ..self.items[number].clone() });
+        }
+        number
+    }
+
+    fn insert(&mut self, item: Item) -> usize {
+        self.places[item.file as usize].insert(item.range.start, self.items.len());
+        self.items.push(item);
+        self.items.len() - 1
+    }
+
+    fn add(&mut self, need: &Need, range: Range<u64>, cursor: (u64, u64)) {
+        if self.items.len() >= MAX_RANGES {
+            self.dropped += 1;
+            return;
+        }
+        let at_ns = if self.runs == 1 { need.at_ns } else { cursor.0 + need.at_ns.saturating_sub(cursor.1) };
+        let Need { file, thread, stall_ns, .. } = *need;
+        self.insert(Item { file, range, at_ns, thread, stall_ns, runs: 1 });
+    }
+
+    /// The plan of all runs that have ended.
+    #[must_use]
+    pub fn plan(mut self, selection: &Selection) -> Plan {
+        let (numerator, denominator) = selection.at_least;
+        let enough = |item: &Item| {
+            u64::from(item.runs) * u64::from(denominator) >= u64::from(numerator) * u64::from(self.runs)
+                && selection.since_start_ns.is_none_or(|limit| item.at_ns <= limit)
+        };
+        let mut items: Vec<Item> = std::mem::take(&mut self.items).into_iter().filter(enough).collect();
+        if let Some(max) = selection.max_bytes {
+            items = most_valuable(items, max);
+        }
+        items.sort_by_key(|item| item.at_ns);
+        let mut plan = Plan { runs: self.runs, files: std::mem::take(&mut self.files), ..Plan::default() };
+        let sizes: Vec<u64> = plan.files.iter().map(|file| file.size).collect();
+        plan.ranges = linked(&joined(items), &sizes);
+        let mut used = vec![false; plan.files.len()];
+        plan.ranges.iter().for_each(|range| used[range.file as usize] = true);
+        let mut used = used.into_iter();
+        plan.retain_files(|_| used.next() == Some(true));
+        plan
+    }
+}
+
+/// As many as `max` bytes have room for, the longest wait for a byte first; equal ones by their time.
+fn most_valuable(mut items: Vec<Item>, max: u64) -> Vec<Item> {
+    let len = |item: &Item| u128::from(item.range.end - item.range.start);
+    items.sort_by(|a, b| {
+        let (of_a, of_b) = (u128::from(a.stall_ns) * len(b), u128::from(b.stall_ns) * len(a));
+        of_b.cmp(&of_a).then(a.at_ns.cmp(&b.at_ns))
+    });
+    let mut left = max;
+    items.retain(|item| match left.checked_sub(item.range.end - item.range.start) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    });
+    items
+}
+
+/// Joins what follows one another in a file and was only cut by the other runs.
+fn joined(items: Vec<Item>) -> Vec<Item> {
+    let mut joined: Vec<Item> = Vec::with_capacity(items.len());
+    let mut latest: HashMap<u32, usize> = HashMap::new();
+    for item in items {
+        let last = latest.get(&item.file).map(|number| &mut joined[*number]);
+        if let Some(last) = last.filter(|last| {
+            last.range.end == item.range.start
+                && item.range.end - last.range.start <= MAX_RANGE_BYTES
+                && last.thread == item.thread
+        }) {
+            last.range.end = item.range.end;
+            last.runs = last.runs.min(item.runs);
+            last.stall_ns = last.stall_ns.max(item.stall_ns);
+            continue;
+        }
+        latest.insert(item.file, joined.len());
+        joined.push(item);
+    }
+    joined
+}
+
+/// The ranges, each with what the same thread needed before it.
+fn linked(items: &[Item], sizes: &[u64]) -> Vec<PlanRange> {
+    let mut latest: HashMap<u32, usize> = HashMap::new();
+    let mut ranges = Vec::with_capacity(items.len());
+    for (number, item) in items.iter().enumerate() {
+        let before = latest.insert(item.thread, number);
+        let gap = |before: usize| item.at_ns.saturating_sub(items[before].at_ns + items[before].stall_ns);
+        let end = item.range.end.min(sizes[item.file as usize]);
+        ranges.push(PlanRange {
+            at_ns: Some(item.at_ns),
+            after: before.and_then(|before| u32::try_from(before).ok()),
+            gap_ns: before.map(gap),
+            runs: item.runs,
+            stall_ns: item.stall_ns,
+            ..PlanRange::of(item.file, &(item.range.start..end))
+        });
+    }
+    ranges
+}

@@ -1,0 +1,213 @@
+//! A plan as text, one line for each file and range. Version 1:
+//!
+//! ```text
+//!   foreread-plan 1
+//!   from: boot.frt
+//!   runs: 1
+//!   files: 2
+//!   ranges: 2
+//!   f 1048576 1732480000000000000 /usr/lib/a.so      size, changed (- unknown), path
+//!   f 8192 - conf/b%0Aconf                           bytes outside of printable ASCII, and %, as %XX
+//!   r 0 0 65536 1000000 - - 1 800000                 file, offset, length, at, after, gap, runs, stall (- none)
+//!   r 1 0 8192 21800000 0 20000000 1 0               needed 20 ms after range 0 had arrived
+//!   end
+//! ```
+//! Sizes are bytes, times nanoseconds. `at` counts from the start of the program. Keys of the head that a reader does not know are
+//! passed over; another version, a missing `end` or a count that differs is an error.
+
+use crate::error::PlanError;
+use crate::{MAX_END, MAX_FILES, MAX_PATH_BYTES, MAX_RANGES, Plan, PlanFile, PlanRange};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// The first word of a plan.
+pub const MAGIC: &str = "foreread-plan";
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+/// Bytes of a line: a path of which every byte is written as three.
+const MAX_LINE_BYTES: usize = 3 * MAX_PATH_BYTES + 64;
+/// Lines of the head.
+const MAX_HEAD_LINES: usize = 1000;
+const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
+
+/// Writes a plan.
+///
+/// # Errors
+/// Nothing more can be written.
+pub fn write(plan: &Plan, to: &mut dyn Write) -> std::io::Result<()> {
+    let escaped = |bytes: &[u8]| percent_encode(bytes, ESCAPED).to_string();
+    writeln!(to, "{MAGIC} {VERSION}")?;
+    for from in &plan.made_from {
+        writeln!(to, "from: {}", escaped(from.as_bytes()))?;
+    }
+    writeln!(to, "runs: {}\nfiles: {}\nranges: {}", plan.runs, plan.files.len(), plan.ranges.len())?;
+    for file in &plan.files {
+        let changed = optional(file.mtime_ns);
+        writeln!(to, "f {} {changed} {}", file.size, escaped(file.path.as_os_str().as_bytes()))?;
+    }
+    for r in &plan.ranges {
+        let (at, after, gap) = (optional(r.at_ns), optional(r.after), optional(r.gap_ns));
+        writeln!(to, "r {} {} {} {at} {after} {gap} {} {}", r.file, r.offset, r.len, r.runs, r.stall_ns)?;
+    }
+    writeln!(to, "end")
+}
+
+fn optional<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_string(), |value| value.to_string())
+}
+
+/// Whether a file begins like a plan of any version.
+#[must_use]
+pub fn looks_like_one(head: &[u8]) -> bool {
+    head.starts_with(MAGIC.as_bytes()) && head.get(MAGIC.len()) == Some(&b' ')
+}
+
+/// Whether the file at `path` begins like a plan of any version. A file that cannot be read does not.
+#[must_use]
+pub fn is_one(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64 + 1).read_to_end(&mut head));
+    read.is_ok() && looks_like_one(&head)
+}
+
+/// Reads the plan at `path`.
+///
+/// # Errors
+/// The file cannot be read, or is no plan of this version.
+pub fn open(path: &Path) -> Result<Plan, PlanError> {
+    let file = File::open(path).map_err(|error| PlanError::io(path, "cannot read the plan", &error))?;
+    read(&mut BufReader::new(file), path)
+}
+
+/// Reads a plan; `path` is what errors name.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, PlanError> {
+    let mut lines = Lines { from, path, number: 0 };
+    let mut plan = Plan::default();
+    let (files, ranges) = lines.head(&mut plan)?;
+    // A hostile count reserves nothing: what is announced has to be there.
+    for _ in 0..files {
+        let line = lines.next()?;
+        let file = file(&line).ok_or_else(|| lines.bad("this is no file of a plan"))?;
+        plan.files.push(file);
+    }
+    for number in 0..ranges {
+        let line = lines.next()?;
+        let range = range(&line).ok_or_else(|| lines.bad("this is no range of a plan"))?;
+        let Some(file) = plan.files.get(range.file as usize) else {
+            return Err(lines.bad("the range is of a file that the plan does not have"));
+        };
+        if range.len == 0 || range.offset.checked_add(range.len).is_none_or(|end| end > file.size) {
+            return Err(lines.bad("the range is empty, or is not within its file"));
+        }
+        if range.after.is_some_and(|after| after as usize >= number) {
+            return Err(lines.bad("the range is after one that comes later"));
+        }
+        plan.ranges.push(range);
+    }
+    if lines.next()? != "end" {
+        return Err(lines.bad("the plan has more lines than its head says"));
+    }
+    Ok(plan)
+}
+
+/// The lines of a plan.
+struct Lines<'a> {
+    from: &'a mut dyn BufRead,
+    path: &'a Path,
+    number: u64,
+}
+
+impl Lines<'_> {
+    fn bad(&self, what: &str) -> PlanError {
+        let remedy = "make the plan again with 'foreread plan'";
+        PlanError { line: Some(self.number), ..PlanError::new(self.path, what, remedy) }
+    }
+
+    fn next(&mut self) -> Result<String, PlanError> {
+        let mut line = Vec::new();
+        let read = (&mut self.from).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line);
+        read.map_err(|error| PlanError::io(self.path, "cannot read the plan", &error))?;
+        self.number += 1;
+        if line.pop() != Some(b'\n') {
+            let what =
+                if line.len() >= MAX_LINE_BYTES { "a line is too long for a plan" } else { "the plan is cut short" };
+            return Err(self.bad(what));
+        }
+        String::from_utf8(line).map_err(|_| self.bad("a line is no text"))
+    }
+
+    /// Reads up to the last line of the head, and gives the number of files and ranges.
+    fn head(&mut self, plan: &mut Plan) -> Result<(usize, usize), PlanError> {
+        let first = self.next()?;
+        let Some(version) = first.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(' ')) else {
+            let remedy = "'foreread plan' makes a plan of recordings";
+            return Err(PlanError::new(self.path, "this is no plan", remedy));
+        };
+        if version != VERSION.to_string() {
+            let what = format!("this plan has version {}, and this build reads version {VERSION}", short(version));
+            return Err(PlanError::new(self.path, what, "make the plan again with this build's 'foreread plan'"));
+        }
+        let mut files = None;
+        for _ in 0..MAX_HEAD_LINES {
+            let line = self.next()?;
+            let Some((key, value)) = line.split_once(": ") else {
+                return Err(self.bad("the head has a line without a key"));
+            };
+            let number = || value.parse::<usize>();
+            match key {
+                "from" => plan.made_from.push(percent_decode_str(value).decode_utf8_lossy().into_owned()),
+                "runs" => plan.runs = value.parse().map_err(|_| self.bad("runs is no number"))?,
+                "files" => files = Some(number().ok().filter(|n| *n <= MAX_FILES)),
+                "ranges" => {
+                    let ranges = number().ok().filter(|n| *n <= MAX_RANGES);
+                    let (Some(Some(files)), Some(ranges)) = (files, ranges) else {
+                        return Err(self.bad("the plan has no number of files and ranges, or more than are possible"));
+                    };
+                    return Ok((files, ranges));
+                }
+                _ => {}
+            }
+        }
+        Err(self.bad("the head has no end"))
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_graphic()).take(20).collect()
+}
+
+fn file(line: &str) -> Option<PlanFile> {
+    let mut words = line.strip_prefix("f ")?.splitn(3, ' ');
+    let size = words.next()?.parse().ok().filter(|size| *size <= MAX_END)?;
+    let mtime_ns = maybe(words.next()?)?;
+    let path: Vec<u8> = percent_decode_str(words.next()?).collect();
+    let is_path = !path.is_empty() && path.len() <= MAX_PATH_BYTES && !path.contains(&0);
+    is_path.then(|| PlanFile { path: OsString::from_vec(path).into(), size, mtime_ns })
+}
+
+fn range(line: &str) -> Option<PlanRange> {
+    let mut words = line.strip_prefix("r ")?.split(' ');
+    let range = PlanRange {
+        file: words.next()?.parse().ok()?,
+        offset: words.next()?.parse().ok()?,
+        len: words.next()?.parse().ok()?,
+        at_ns: maybe(words.next()?)?,
+        after: maybe(words.next()?)?,
+        gap_ns: maybe(words.next()?)?,
+        runs: words.next()?.parse().ok()?,
+        stall_ns: words.next()?.parse().ok()?,
+    };
+    words.next().is_none().then_some(range)
+}
+
+/// A number, or `-` for none.
+fn maybe<T: std::str::FromStr>(word: &str) -> Option<Option<T>> {
+    if word == "-" { Some(None) } else { word.parse().ok().map(Some) }
+}

@@ -1,0 +1,5 @@
+//! All tests of the crate.
+
+mod layout;
+mod runs;
+mod text;
