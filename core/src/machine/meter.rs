@@ -16,16 +16,18 @@
 //! all samples: the latency itself has changed, as when a path is routed anew.
 //!
 //! The latency of an idle source does not contain the queue that readahead itself makes. A source that is never idle still
-//! updates it: of 16 fetches behind others the least first-byte time counts, less the time that the bytes before it and its own take at the
-//! rate, where that is more than twice the latency. Without that part a scan that keeps 700 KB in flight on a link of
-//! 62 MB/s shows 11 ms where the round trip is 0.7 ms, and reads farther ahead because of it.
+//! updates it, by 16 fetches behind others. A queue only adds to their first-byte times, so a median below the latency is a lower
+//! latency. (The least of 16 is no measure of it: on a store whose first bytes take 15 ms in the median it is 5, and windows become too
+//! short.) A higher latency shows where the least of them, less the time that the bytes before it and its own take at the rate, is more
+//! than twice the latency. Without that part a scan that keeps 700 KB in flight on a link of 62 MB/s shows 11 ms where the round
+//! trip is 0.7 ms, and reads farther ahead because of it.
 //!
 //! Source: delivery-rate samples as in BBR (Cardwell et al., ACM Queue 2016), the greatest of the last rounds.
 
 /// Samples of the latency that are kept. Chosen: the median of fewer follows single slow requests.
 const LATENCIES: usize = 16;
-/// Fetches behind others after which the least first-byte time is looked at.
-const LOADED_EVERY: u32 = 16;
+/// Fetches behind others after which their first-byte times are looked at.
+const LOADED_EVERY: usize = 16;
 /// Fetches in a row that show another latency. Chosen: eight slow requests of a store with a long tail are rare, and a step of
 /// the latency is known after two windows.
 const CHANGED_AFTER: u32 = 8;
@@ -44,9 +46,11 @@ pub struct Meter {
     next: usize,
     known: usize,
     latency_ns: u64,
-    /// Least first-byte time of the latest fetches behind others, whole and less the time of the bytes before them.
-    loaded_ns: (u64, u64),
-    loaded_count: u32,
+    /// First-byte times of the latest fetches behind others, how many these are, and the least of them less the time of the bytes
+    /// before it.
+    loaded: [u64; LOADED_EVERY],
+    loaded_count: usize,
+    free_ns: u64,
     /// Least and greatest first-byte time of the latest fetches of a source that was not busy, and how many these are.
     quiet: (u64, u64),
     quiet_count: u32,
@@ -187,25 +191,26 @@ impl Meter {
         }
     }
 
-    /// A fetch was submitted behind others. The least time of 16 such fetches counts where it is below the latency. Where it is above
-    /// it, the bytes that were in flight before the fetch and its own may explain it: only what is left counts, and only if the latency
-    /// has doubled.
+    /// A fetch was submitted behind others. The median of 16 such fetches counts where it is below the latency. Where the least of them is
+    /// above it, the bytes that were in flight before the fetch and its own may explain it: only what is left counts, and only if the
+    /// latency has doubled.
     fn loaded_sample(&mut self, ns: u64, queued_ns: u64) {
         let free_ns = ns.saturating_sub(queued_ns);
-        let (least, free) = if self.loaded_count == 0 { (ns, free_ns) } else { self.loaded_ns };
-        self.loaded_ns = (least.min(ns), free.min(free_ns));
+        self.free_ns = if self.loaded_count == 0 { free_ns } else { self.free_ns.min(free_ns) };
+        self.loaded[self.loaded_count] = ns;
         self.loaded_count += 1;
         if self.loaded_count < LOADED_EVERY {
             return;
         }
-        let (least, free) = self.loaded_ns;
-        if self.known == 0 || free > 2 * self.latency_ns {
-            (self.known, self.next) = (0, 0);
-            self.latency_sample(free.max(1));
-        } else if least < self.latency_ns {
-            self.latency_sample(least);
-        }
         self.loaded_count = 0;
+        self.loaded.sort_unstable();
+        let median = self.loaded[LOADED_EVERY / 2 - 1];
+        if self.known == 0 || self.free_ns > 2 * self.latency_ns {
+            (self.known, self.next) = (0, 0);
+            self.latency_sample(self.free_ns.max(1));
+        } else if median < self.latency_ns {
+            self.latency_sample(median);
+        }
     }
 
     fn latency_sample(&mut self, ns: u64) {
@@ -336,6 +341,23 @@ mod tests {
             queue.push_back(meter.sent(5, len));
         }
         assert!((100 * MS..115 * MS).contains(&meter.latency_ns()), "{}", meter.latency_ns());
+    }
+
+    /// 15 ms are in the middle of what fetches behind others take, of which some take 5 ms: that is no lower latency. 4 to 9 ms are one.
+    #[test]
+    fn the_least_of_a_spread_is_no_latency() {
+        let mut meter = Meter::default();
+        let mut fetch = |in_flight, after| {
+            let mut sent = meter.sent(in_flight, 4096);
+            meter.arrived(&mut sent, 4096, after);
+            meter.ended(&sent, after);
+            meter.latency_ns()
+        };
+        (0..16).for_each(|_| _ = fetch(0, 15 * MS));
+        (0..160).for_each(|n| _ = fetch(8, (5 + 2 * (n % 16)) * MS));
+        assert_eq!(fetch(8, 5 * MS), 15 * MS);
+        (0..160).for_each(|n| _ = fetch(8, (4 + n % 6) * MS));
+        assert!(fetch(8, 5 * MS) < 8 * MS);
     }
 
     /// A rate that is not reached again is forgotten after two rounds, and a busy source changes its latency.

@@ -121,7 +121,7 @@ impl Auto {
         if stream.is_past_hold() && late && stream.distance > 0 {
             let is_alone = stream.stride.is_none() && others.active.link <= 1;
             if stream.distance >= most && !(is_alone && distance::is_filled_by_one(source, stream.distance)) {
-                self.effort.late(source.rate, self.clock, others.active.link);
+                self.effort.late(source.rate, self.clock, others.active.link, stream.used >= most);
             }
             stream.distance *= 2;
             stream.hold = stream.end;

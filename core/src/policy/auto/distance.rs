@@ -11,10 +11,8 @@
 //! ```
 //! Twice the product keeps the source busy; four times covers requests that take longer than the median. A request of `rate of
 //! one fetch x latency` spends as long on its bytes as on its latency: shorter ones waste latency, longer ones concurrency.
-//! The rate grows with the distance, so the limit moves up until the source delivers no more.
-//!
-//! What is evicted before its reader comes shrinks the share of the cache that is used by an eighth, for all streams, and
-//! 64 decisions without that give a 64th back.
+//! The rate grows with the distance, so the limit moves up until the source delivers no more (`effort.rs`: raises, and the share of the
+//! cache that is used).
 //!
 //! With more readers than requests that may be ahead the source is busy whatever is read ahead, and only longer requests help. Then
 //! a stream asks for all of its part of the room in one window, and for the next one when its *lead* is left. The part is at least four
@@ -30,25 +28,17 @@
 //! grows no more: BBR; the product: Little's law; a lead of rate x service time and all else in the window: AMP (Gill and Bathen,
 //! FAST 2007). Figures: chosen on the baseline of the evaluation, and on its 100 streams.
 
+use super::effort::{ALL, Effort};
 use crate::policy::SourceView;
 
 /// Rate that a source is taken for while it has not been busy, in bytes a second: that of an object store over 10 Gbit/s.
 const PRIOR_RATE: u64 = 1_000_000_000;
 /// Fetches of a busy source after which its rate is known.
 const KNOWN_AFTER: u32 = 16;
-/// Products of rate and latency that streams may be ahead together, and how often that may be doubled.
+/// Products of rate and latency that streams may be ahead together.
 const PRODUCTS: u64 = 4;
-const MAX_RAISED: u32 = 3;
-/// Decisions after which a raise is judged, for each active stream, and after which another one is tried.
-const TRIAL: u64 = 4;
-const PAUSE: u64 = 512;
-/// Decisions after which the share of the cache may shrink again, and after which it grows.
-const SHRINKS_AFTER: u64 = 8;
-const GROWS_AFTER: u64 = 64;
 /// Products of rate and latency, shared by the streams, that a reader of a crowded source has left when the next window goes out.
 const LEAD_PRODUCTS: u64 = 2;
-/// Part of what is used that may leave the cache unread before the share shrinks.
-const TOLERATED: u64 = 11;
 /// The least limit.
 const MIN_MOST: u64 = 512 << 10;
 const MIN_READS: u64 = 4;
@@ -103,7 +93,7 @@ pub fn measured(source: &SourceView) -> u64 {
 
 /// Bytes that all streams together may be ahead: half of the cache, or the share of it that was not evicted unread.
 pub fn room(source: &SourceView, effort: &Effort) -> u64 {
-    source.room / 2 * effort.share / ALL
+    source.room / 2 * effort.share() / ALL
 }
 
 /// How far a stream of reads of `len` bytes may be ahead, as one of `active` streams.
@@ -118,76 +108,7 @@ pub fn most(source: &SourceView, len: u64, active: Readers, effort: &Effort) -> 
     let all = room(source, effort);
     // Where that is less than some reads for each stream, those that come first have it.
     let room = (all / sharing).max(MIN_READS * len).min(all);
-    (link.max(least) << effort.raised).min(room).max(len)
-}
-
-/// How often the limit is doubled, and how much of the cache is used. Where requests take much longer than the median, four products of rate and latency do not
-/// keep a source busy: readers that are late at the limit raise it, for as long as the rate grows with it.
-pub struct Effort {
-    raised: u32,
-    /// The rate before the latest raise, while that is on trial.
-    before: Option<u64>,
-    /// Decision before which nothing changes.
-    until: u64,
-    /// Part of the room of readahead that is used, of [`ALL`], and the decision at which it changed.
-    share: u64,
-    changed: u64,
-    /// Bytes that had left the cache unread when it last shrank, and that had been used.
-    unused: u64,
-    used: u64,
-}
-
-/// The whole room.
-const ALL: u64 = 64;
-
-impl Default for Effort {
-    fn default() -> Effort {
-        Effort { raised: 0, before: None, until: 0, share: ALL, changed: 0, unused: 0, used: 0 }
-    }
-}
-
-impl Effort {
-    /// Part of the room of readahead that is used, in 64ths.
-    pub fn share(&self) -> u64 {
-        self.share
-    }
-
-    /// A reader missed what was read ahead for it. An eighth less for all, if since the last time more than a part of what was used
-    /// has left the cache unread; otherwise it was refused, or such losses are rare.
-    pub fn thrashed(&mut self, clock: u64, active: Readers, source: &SourceView) {
-        let (unused, used) =
-            (source.unused_bytes.saturating_sub(self.unused), source.used_bytes.saturating_sub(self.used));
-        if clock > self.changed && (!active.are_many(source) || unused > used / TOLERATED) {
-            (self.unused, self.used) = (source.unused_bytes, source.used_bytes);
-            self.share = (self.share - self.share / 8 - 1).max(1);
-            self.changed = clock + SHRINKS_AFTER;
-        }
-    }
-
-    /// A decision without such a loss: after 64 of them a 64th more.
-    pub fn calm(&mut self, clock: u64) {
-        if clock > self.changed + GROWS_AFTER && self.share < ALL {
-            self.share += 1;
-            self.changed = clock;
-        }
-    }
-
-    /// A reader was late though it is as far ahead as it may be.
-    pub fn late(&mut self, rate: u64, clock: u64, active: u64) {
-        if clock < self.until {
-            return;
-        }
-        let grew = self.before.is_none_or(|before| rate > before + before / 8);
-        if grew && self.raised < MAX_RAISED {
-            self.raised += 1;
-            self.before = Some(rate);
-            self.until = clock + TRIAL * active;
-        } else {
-            self.raised = self.raised.saturating_sub(u32::from(!grew));
-            self.before = None;
-            self.until = clock + PAUSE;
-        }
-    }
+    (link.max(least) << effort.raised()).min(room).max(len)
 }
 
 /// Whether one fetch alone gets all that the source delivers.
@@ -255,10 +176,10 @@ mod tests {
         let most = |effort: &Effort| most(&store, 4096, readers(16), effort);
         assert_eq!(most(&effort), 8 << 20);
         let lost = |unused_bytes, used_bytes| SourceView { unused_bytes, used_bytes, ..SourceView::default() };
-        effort.thrashed(1, readers(16), &lost(4096, 0));
-        effort.thrashed(2, readers(16), &lost(8192, 0));
+        effort.thrashed(1, false, &lost(4096, 0));
+        effort.thrashed(2, false, &lost(8192, 0));
         assert_eq!(most(&effort), (8 << 20) * 55 / 64, "one loss within eight decisions counts");
-        (3..3 + 9 * 65 + SHRINKS_AFTER).for_each(|clock| effort.calm(clock));
+        (3..3 + 9 * 65 + 8).for_each(|clock| effort.calm(clock));
         assert_eq!(most(&effort), 8 << 20);
     }
 
@@ -269,7 +190,9 @@ mod tests {
         let streaming = SourceView { single_rate: 30_000_000, ..disk };
         assert_eq!(most(&streaming, 32 << 10, readers(100), &Effort::default()), 512 << 10);
         assert_eq!(most(&disk, 32 << 10, readers(100), &Effort::default()), (128 << 20) / 100, "streams share no rate");
-        let raised = Effort { raised: 2, ..Effort::default() };
+        let mut raised = Effort::default();
+        raised.late(1, 0, 1, false);
+        raised.late(2, 4, 1, false);
         let most = most(&disk, 32 << 10, readers(100), &raised);
         assert_eq!(most, (128 << 20) / 100);
         assert_eq!(lead(most, 32 << 10, readers(100), &disk), Some(32 << 10));
@@ -279,22 +202,9 @@ mod tests {
         // Many readers lose some by chance; a 32nd of what they used is no reason.
         let mut effort = Effort::default();
         let lost = |unused_bytes| SourceView { unused_bytes, used_bytes: 16 << 20, ..disk };
-        effort.thrashed(1, readers(100), &lost(1 << 19));
+        effort.thrashed(1, true, &lost(1 << 19));
         assert_eq!(room(&disk, &effort), 128 << 20);
-        effort.thrashed(1, readers(100), &lost(3 << 20));
+        effort.thrashed(1, true, &lost(3 << 20));
         assert_eq!(room(&disk, &effort), (128 << 20) / 64 * 55);
-    }
-
-    /// A raise that brings no rate is taken back.
-    #[test]
-    fn effort_follows_the_rate() {
-        let mut effort = Effort::default();
-        effort.late(100, 0, 1);
-        assert_eq!(effort.raised, 1);
-        effort.late(150, 2, 1);
-        assert_eq!(effort.raised, 1, "on trial");
-        effort.late(150, 16, 1);
-        effort.late(150, 32, 1);
-        assert_eq!(effort.raised, 1, "the second raise brought nothing");
     }
 }

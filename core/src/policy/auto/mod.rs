@@ -32,6 +32,7 @@ mod ahead;
 mod candidates;
 mod credit;
 mod distance;
+mod effort;
 mod files;
 mod gate;
 mod regions;
@@ -46,7 +47,8 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use candidates::{Candidates, Found, Gone};
 use credit::{Credit, Holding};
-use distance::{Effort, Readers};
+use distance::Readers;
+use effort::Effort;
 use gate::{Class, Survival};
 use regions::Regions;
 use streams::{Stream, Streams};
@@ -237,7 +239,7 @@ impl Auto {
             // What was read ahead before the file was opened has left the cache.
             self.give_up(ask.file, false);
             let readers = self.active();
-            self.effort.thrashed(self.clock, readers, &ask.source);
+            self.effort.thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
         }
         let Some(file) = self.files.get_mut(&ask.file.0) else { return };
         if let Some(idle) = file.take_idle() {
@@ -310,7 +312,7 @@ impl Auto {
                 // It has taken what is lost from the part that needs no credit.
                 file.all[at].used = used;
             }
-            self.effort.thrashed(self.clock, readers, &ask.source);
+            self.effort.thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
             return self.go_on(ask, at, Why::Thrashed, plan);
         }
         stream.late = true;
