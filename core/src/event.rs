@@ -11,7 +11,7 @@ use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId
 pub enum Event {
     /// A reader opened a file of `size` bytes. The first open makes the file known.
     Open { open: OpenId, file: FileId, size: u64 },
-    /// The reader is gone. Its file's pages stay until evicted or forgotten.
+    /// The reader is gone. Its file's pages stay until evicted or forgotten; what is in flight ahead of the last reader is cancelled.
     Close { open: OpenId },
     /// This file will not be opened again: drop all its pages. A listed one is not known any more.
     Forget { file: FileId },
@@ -58,7 +58,8 @@ pub enum Event {
 pub enum Action {
     /// Read these bytes from the source and answer with `Done` or `Failed`. The range is clipped to the file.
     Submit { fetch: FetchId, file: FileId, range: ByteRange, class: Class },
-    /// The result of this fetch is of no more use. It must still be answered.
+    /// The result of this fetch is of no more use, as far as is known now. It must still be answered: by `Failed` where it was ended, or
+    /// by what it brings.
     Cancel { fetch: FetchId },
     /// Hand these bytes to the reader; they stay put until `Event::Release`. More follows unless `last`.
     Serve { read: ReadId, lease: LeaseId, file: FileId, range: ByteRange, last: bool },

@@ -81,6 +81,43 @@ fn a_listed_file_can_be_forgotten() {
     world.check_idle();
 }
 
+/// The driver is asked to end what is in flight ahead of the last description that has read; those that have read nothing do not count.
+#[test]
+fn the_last_readers_close_cancels_what_is_ahead() {
+    const LONG: u64 = 64 << 20;
+    for other_reads in [false, true] {
+        let config = Config::new(PageSize::new(PAGE).expect("a page size"), 1 << 30);
+        let mut world = World::with("linux-6.18:max=1M", config, LONG);
+        let other = OpenId(1);
+        world.send(Event::Open { open: other, file: FILE, size: LONG });
+        if other_reads {
+            world.read_on(other, LONG / 2, 1);
+            world.settle();
+        }
+        // The first read brings four pages, the second reaches their mark.
+        world.read(0, PAGE);
+        world.settle();
+        world.read(PAGE, PAGE);
+        let ahead: Vec<_> = world.pending.keys().copied().collect();
+        assert!(!ahead.is_empty());
+        world.send(Event::Close { open: OPEN });
+        let cancelled: Vec<_> = world.cancelled.iter().copied().collect();
+        assert_eq!(cancelled, if other_reads { Vec::new() } else { ahead.clone() });
+        if other_reads {
+            world.settle();
+            continue;
+        }
+        // One ends early, the others bring what they have all the same; a read that joins the first fetches for itself.
+        let start = world.pending[&ahead[0]].range.start();
+        let read = world.read_on(other, start, 1);
+        world.fail(ahead[0]);
+        world.settle();
+        assert_eq!(world.ended[&read], Ok(()));
+        assert_eq!(world.machine.stats().failed_fetches, 0);
+        world.check_idle();
+    }
+}
+
 /// Without a size there is nothing to read, and a file is not its own neighbour.
 #[test]
 fn odd_listings_do_no_harm() {

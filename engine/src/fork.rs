@@ -43,6 +43,6 @@ impl Fork {
     pub fn in_child(mut self) {
         // Not dropped: that would wait for threads that are not there.
         #[cfg(feature = "object")]
-        std::mem::forget(self.network.take());
+        std::mem::forget(std::mem::take(&mut *self.network));
     }
 }

@@ -111,6 +111,67 @@ fn an_object_that_shrank_has_changed() {
     }
 }
 
+/// Readahead ends when the last reader closes, though the server sends nothing and may take an hour to say so.
+#[test]
+fn a_close_ends_requests_that_nothing_needs() {
+    let server = serve(64 * MIB);
+    let hour = Duration::from_secs(3600);
+    let settings = ObjectSettings { first_byte: hour, stall: hour, total: hour, ..settings() };
+    let object = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
+    let options = Options::default().policy("linux-6.18:max=8M");
+    let idle = Reader::open(Arc::clone(&object), options).expect("opened");
+    let reader = idle.try_clone().expect("opened");
+    let mut buf = vec![0; 4096];
+    crate::common::read_and_check(&reader, &mut buf, 0, 0);
+    quiet(&reader);
+    for lie in [Lie::Stall(1000), Lie::Silence] {
+        server.lie(lie, 1);
+    }
+    reader.prefetch(MIB..9 * MIB).expect("taken");
+    // Only the two that get no answer are left.
+    while reader.gauges().running_fetches > 2 || reader.gauges().queued_fetches > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(reader.gauges().running_fetches > 0);
+    drop(reader);
+    quiet(&idle);
+    assert_eq!(idle.stats().failed_fetches, 0);
+    crate::common::read_and_check(&idle, &mut buf, MIB, 0);
+}
+
+/// A server that takes two requests at once, and refuses more: nothing fails, and it is soon asked for no more than it takes.
+#[test]
+fn a_server_that_asks_for_fewer_requests_gets_fewer() {
+    let server = serve(16 * MIB);
+    server.at_most(2);
+    server.link(Link::new(Duration::from_millis(5), 0));
+    let settings = ObjectSettings { retries: 8, ..settings() };
+    let object = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
+    let options = Options::default().policy("linux-6.18:max=2M").cache_bytes(64 << 20);
+    let reader = Reader::open(Arc::clone(&object), options).expect("opened");
+    let (mut buf, mut at) = (vec![0; 64 << 10], 0);
+    while at < 16 * MIB {
+        at += crate::common::read_and_check(&reader, &mut buf, at, 0) as u64;
+    }
+    quiet(&reader);
+    let asked = object.asked();
+    println!("{asked:?}, {} refused", server.refused());
+    assert!(server.refused() > 0, "it was asked for more at first");
+    assert!(server.refused() * 4 < asked.requests, "{} of {} refused", server.refused(), asked.requests);
+    assert_eq!(reader.stats().failed_fetches, 0);
+}
+
+/// Objects that are opened one after the other take each other's connections.
+#[test]
+fn connections_are_shared_by_all_objects_of_a_process() {
+    let server = serve(MIB);
+    for _ in 0..20 {
+        read_right(&open(&server), 500_000, 1000);
+    }
+    // An idle connection and a new one may race for a request.
+    assert!(server.connections() <= 10, "{} for 40 requests", server.connections());
+}
+
 /// A wrong answer that no retry can mend: one request, one line.
 #[test]
 fn what_no_retry_can_mend_is_refused_at_once() {

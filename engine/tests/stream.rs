@@ -10,6 +10,7 @@ use foreread::{Advice, Options, ReadError, Reader};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 const SIZE: u64 = 4 << 20;
 
@@ -61,13 +62,20 @@ impl Streaming for Body {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         let nth = self.streams.fetch_add(1, Ordering::SeqCst) + 1;
         let mut done = 0;
-        while let Some(room) = sink.room() {
-            let end = (offset + done + room.len() as u64).min(SIZE);
-            let open = self.open.lock().expect("no panic");
-            drop(self.moved.wait_while(open, |open| end > *open).expect("no panic"));
+        while let Some(room) = sink.room().map(|room| room.len() as u64) {
+            let end = (offset + done + room).min(SIZE);
+            let mut open = self.open.lock().expect("no panic");
+            while end > *open {
+                if sink.is_cancelled() {
+                    return Err(SourceError::Io { errno: 125, what: "nothing needs it".to_string() });
+                }
+                open = self.moved.wait_timeout(open, Duration::from_millis(1)).expect("no panic").0;
+            }
+            drop(open);
             if self.break_every > 0 && nth.is_multiple_of(self.break_every) && done * 2 >= len {
                 return Err(SourceError::Io { errno: 104, what: "the body broke off".to_string() });
             }
+            let Some(room) = sink.room() else { break };
             let got = self.inner.read_at(&mut [IoSliceMut::new(room)], offset + done)?;
             sink.filled(got);
             done += got as u64;
@@ -92,6 +100,48 @@ fn the_first_bytes_do_not_wait_for_the_last() {
     assert_eq!(reader.read_at(&mut buf, SIZE - 1000).expect("there"), 1000);
     let pages = quiet(&reader).pages;
     assert_eq!(reader.stats().source_bytes, pages * 4096, "nothing was read twice");
+}
+
+/// What is read ahead of a reader that has gone ends in its middle, though another description of the file is open, as in a mount.
+#[test]
+fn what_the_last_reader_leaves_is_cancelled() {
+    let body = Body::new(256 << 10, 0);
+    let idle = Reader::open(Arc::clone(&body), Options::default().policy("linux-6.18:max=1M")).expect("opens");
+    let reader = idle.try_clone().expect("opens");
+    reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
+    let mut buf = vec![0; 128 << 10];
+    assert_eq!(reader.read_at(&mut buf, 0).expect("there"), buf.len());
+    assert!(reader.gauges().running_fetches > 0, "the gate holds it");
+    drop(reader);
+    // The gate is still closed: fetches end here only if they are cancelled.
+    let pages = quiet(&idle).pages;
+    assert!((64..=64 * 4).contains(&pages), "{pages}: what had arrived, and no more");
+    assert_eq!(idle.stats().failed_fetches, 0, "none failed");
+    body.let_go_on();
+    let mut at = 0;
+    while at < SIZE {
+        at += crate::common::read_and_check(&idle, &mut buf, at, 0) as u64;
+    }
+}
+
+/// Readahead of a reader that goes on is not cancelled by another one's end.
+#[test]
+fn another_readers_close_cancels_nothing() {
+    let body = Body::new(256 << 10, 0);
+    let reader = Reader::open(Arc::clone(&body), Options::default().policy("linux-6.18:max=1M")).expect("opens");
+    let other = reader.try_clone().expect("opens");
+    let mut buf = vec![0; 4096];
+    for one in [&reader, &other] {
+        crate::common::read_and_check(one, &mut buf, 0, 0);
+    }
+    reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
+    crate::common::read_and_check(&reader, &mut buf, 128 << 10, 0);
+    drop(other);
+    assert!(reader.gauges().running_fetches > 0);
+    body.let_go_on();
+    let pages = quiet(&reader).pages;
+    assert_eq!((pages * 4096, reader.stats().ra_failed_bytes), (reader.stats().source_bytes, 0), "each byte once");
+    assert!(pages * 4096 > 1 << 20, "all that was read ahead came");
 }
 
 /// Streams that break off in the middle, several threads, a small cache: right bytes or the error, and the log of it

@@ -48,6 +48,8 @@ pub struct Fetch {
     pub submitted: bool,
     submitted_at: Nanos,
     pub doomed: bool,
+    /// Its file has no reader left: whether it is read to its end is the driver's choice.
+    is_unneeded: bool,
     /// Distinguishes this use of the slot from earlier ones.
     serial: u32,
     /// For the meter.
@@ -67,6 +69,7 @@ impl Fetch {
             submitted: false,
             submitted_at: Nanos(0),
             doomed: false,
+            is_unneeded: false,
             serial: 0,
             sent: Sent::default(),
         }
@@ -130,8 +133,12 @@ impl Machine {
             });
             self.tell(planner, Outcome::Started { range });
         }
+        let is_unneeded = self.fetches[slot].is_unneeded;
         let fetch = FetchId(u64::from(serial) << 32 | u64::from(slot));
         self.actions.push_back(Action::Submit { fetch, file, range, class });
+        if is_unneeded {
+            self.actions.push_back(Action::Cancel { fetch });
+        }
     }
 
     /// A read waits for every fetch that brings pages of its piece. A queued one is demand from now on.
@@ -151,7 +158,7 @@ impl Machine {
             let fetch = &mut self.fetches[fetch_slot];
             fetch.waiters.push(slot);
             if fetch.class == Class::Ahead && !fetch.submitted {
-                fetch.class = Class::Demand;
+                (fetch.class, fetch.is_unneeded) = (Class::Demand, false);
                 self.ahead_queue.retain(|&f| f != fetch_slot);
                 self.demand_queue.push_back(fetch_slot);
             }
@@ -253,8 +260,8 @@ impl Machine {
         if fetch.doomed {
             return;
         }
-        // Refused is not failed: the source was not asked.
-        self.stats.failed_fetches += u64::from(error != Error::Limit);
+        // Refused is not failed: the source was not asked. What was cancelled did not fail either.
+        self.stats.failed_fetches += u64::from(error != Error::Limit && !fetch.is_unneeded);
         let planner = fetch.planner;
         self.count(planner, |stats| stats.ra_refused_bytes += refused);
         let range = self.clip(fetch.file, fetch.pages);
@@ -297,6 +304,32 @@ impl Machine {
             self.fetches.remove(slot);
         }
         waiters.into_iter().for_each(|w| self.waited_enough(w));
+    }
+
+    /// A reader of the file was closed. If no other has read it, nothing waits for what is read ahead of it: the driver may end those
+    /// fetches. What has arrived stays, and what arrives all the same is kept.
+    pub(super) fn cancel_unneeded(&mut self, file: FileId) {
+        let is_ahead = |fetch: &Fetch| fetch.file == file && fetch.class == Class::Ahead && fetch.waiters.is_empty();
+        let ahead = |slot: &u32| is_ahead(&self.fetches[*slot]) && !self.fetches[*slot].doomed;
+        let unneeded: Vec<u32> = self.fetches.slots().filter(ahead).collect();
+        // Looked at last: nearly always nothing is in flight.
+        let mut others = self.opens.iter().flatten().filter(|open| open.file == file);
+        if unneeded.is_empty() || others.any(|open| open.stats.demand_reads > 0) || self.reads_of(file).next().is_some()
+        {
+            return;
+        }
+        if let Some(stream) = self.source_stream {
+            // It must not take what is missing then for evicted.
+            self.streams[stream].policy.on_file_closed(file);
+        }
+        for slot in unneeded {
+            let fetch = &mut self.fetches[slot];
+            fetch.is_unneeded = true;
+            if fetch.submitted {
+                let fetch = FetchId(u64::from(fetch.serial) << 32 | u64::from(slot));
+                self.actions.push_back(Action::Cancel { fetch });
+            }
+        }
     }
 
     /// Pages of a fetch that have not arrived are absent again, with what was counted of them taken back.

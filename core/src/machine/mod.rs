@@ -379,9 +379,13 @@ impl Machine {
     }
 
     fn close(&mut self, open: OpenId) {
-        let Some(Open { file, stream, .. }) = self.opens.get_mut(open.0 as usize).and_then(Option::take) else {
+        let Some(Open { file, stream, stats }) = self.opens.get_mut(open.0 as usize).and_then(Option::take) else {
             return;
         };
+        // One that has read nothing may have been opened to have its file read ahead.
+        if stats.demand_reads > 0 {
+            self.cancel_unneeded(file);
+        }
         let Some(entry) = self.files.get_mut(file) else { return };
         entry.opens -= 1;
         if self.source_stream.is_some() {

@@ -3,7 +3,7 @@
 //! ```text
 //!   submitted ──► demand ─┬─ a caller that waits for it ──┐
 //!             └─► ahead ──┴─ a worker, demand first ──────┴──► running ──► answered
-//!                     └─ cancelled before a thread took it ──► answered without a transfer
+//!                     └─ cancelled before a thread took it ──► answered without a transfer; while it streams ──► ended early
 //! ```
 //!
 //! Example: a read of 8 KiB misses and the policy adds 128 KiB of readahead. Two jobs: the caller takes the demand one; a
@@ -13,6 +13,8 @@ use crate::chunk::Chunk;
 use foreread_core::event::Class;
 use foreread_core::units::{ByteRange, FetchId, FileId};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Pages in a group of the machine's index.
 pub const GROUP_PAGES: u64 = foreread_core::cache::GROUP_PAGES;
@@ -58,6 +60,18 @@ pub struct Jobs {
     checks: VecDeque<FileId>,
     /// Run by threads now.
     running: u32,
+    /// Those of them that stream, and whether they are to end.
+    streaming: Vec<(FetchId, Cancelled)>,
+}
+
+/// Whether a stream is to end before its last byte. Read without the lock.
+#[derive(Clone, Debug, Default)]
+pub struct Cancelled(Arc<AtomicBool>);
+
+impl Cancelled {
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Jobs {
@@ -141,8 +155,11 @@ impl Jobs {
         self.demand.extend(jobs);
     }
 
-    /// Takes out a job of which the result is of no use.
+    /// Takes out a job of which the result is of no use. One that streams ends soon, any other at its last byte.
     pub fn cancel(&mut self, fetch: FetchId) -> Option<Job> {
+        if let Some((_, cancelled)) = self.streaming.iter().find(|(running, _)| *running == fetch) {
+            cancelled.0.store(true, Ordering::Relaxed);
+        }
         [&mut self.demand, &mut self.ahead].into_iter().find_map(|queue| {
             let i = queue.iter().position(|job| job.fetch == fetch)?;
             queue.remove(i)
@@ -154,9 +171,22 @@ impl Jobs {
         self.running += 1;
     }
 
+    /// The job that begins is read piece by piece.
+    pub fn streams(&mut self, fetch: FetchId) -> Cancelled {
+        let cancelled = Cancelled::default();
+        self.streaming.push((fetch, cancelled.clone()));
+        cancelled
+    }
+
     /// A thread has run a job.
-    pub fn ends(&mut self) {
+    pub fn ends(&mut self, fetch: FetchId) {
         self.running -= 1;
+        self.streaming.retain(|(running, _)| *running != fetch);
+    }
+
+    /// The driver ends: nothing waits for what still streams.
+    pub fn cancel_streams(&mut self) {
+        self.streaming.iter().for_each(|(_, cancelled)| cancelled.0.store(true, Ordering::Relaxed));
     }
 
     // ---- sources to be asked ----

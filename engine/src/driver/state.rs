@@ -376,6 +376,7 @@ impl State {
     /// The driver ends: each thread of it looks up, ends, and calls no other thread.
     pub fn close_workers(&mut self) {
         self.workers.close();
+        self.jobs.cancel_streams();
         self.queues.interrupt_threads(&mut self.notifications);
     }
 }

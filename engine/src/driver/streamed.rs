@@ -2,14 +2,14 @@
 //!
 //! Example: a body of 1 MiB over HTTP, in four buffers of 256 KiB. A reader that waits for the first 4 KiB goes on after a
 //! quarter of the body. A buffer that is not full, which is always the last one, goes into the store at the end of the
-//! fetch (`State::complete`). Nothing is kept of a fetch that was doomed meanwhile.
+//! fetch (`State::complete`). Nothing is kept of a fetch that was doomed meanwhile. A source that asks whether it is cancelled ends early.
 //!
 //! ```text
 //!   parts:  [full]  [full]  [being filled]  [room]  [room]
 //!             └──────┴─► store + Progress        └── what is left when the stream ends: Done or Failed
 //! ```
 
-use super::jobs::{Job, Part};
+use super::jobs::{Cancelled, Job, Part};
 use super::shared::{Outside, Shared};
 use crate::source::Sink;
 use foreread_core::event::Event;
@@ -22,11 +22,12 @@ pub struct Landing<'a> {
     job: &'a Job,
     parts: VecDeque<Part>,
     ended: bool,
+    cancelled: Cancelled,
 }
 
 impl<'a> Landing<'a> {
-    pub fn new(shared: &'a Arc<Shared>, job: &'a Job, parts: Vec<Part>) -> Landing<'a> {
-        Landing { shared, job, parts: parts.into(), ended: false }
+    pub fn new(shared: &'a Arc<Shared>, job: &'a Job, parts: Vec<Part>, cancelled: Cancelled) -> Landing<'a> {
+        Landing { shared, job, parts: parts.into(), ended: false, cancelled }
     }
 
     /// Bytes there is room for.
@@ -53,6 +54,10 @@ impl Sink for Landing<'_> {
         let awaited = state.machine().fetch(self.job.fetch).is_some_and(|fetch| fetch.awaited);
         state.unlock();
         awaited
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.is_set()
     }
 
     fn room(&mut self) -> Option<&mut [u8]> {

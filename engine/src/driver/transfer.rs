@@ -12,7 +12,7 @@
 //! the machine learns the new size, and the read is served. A panic in a source is an error of that source.
 
 use super::files::NewVersion;
-use super::jobs::{Job, Part, Transferred};
+use super::jobs::{Cancelled, Job, Part, Transferred};
 use super::lock::WAKEUP_TIMEOUT;
 use super::panics::guarded;
 use super::shared::{Guard, Shared};
@@ -41,25 +41,26 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
         return Ok(state);
     };
     state.jobs.begins();
+    let cancelled = state.files.streams(job.file).then(|| state.jobs.streams(job.fetch));
     let shared = state.shared();
     let began = shared.now();
     let outside = state.unlock();
-    let Brought { result, parts } = source.once(&outside, |source| transfer(source, job, shared));
+    let Brought { result, parts } = source.once(&outside, |source| transfer(source, job, shared, cancelled));
     let now = shared.now();
     let ahead = claim.is_ahead();
     drop(claim);
     let mut state = outside.lock()?;
-    state.jobs.ends();
+    state.jobs.ends(job.fetch);
     state.clocked[usize::from(ahead)].record(now.since(began));
     state.complete(now, job, parts, result);
     accept(state, job.file)
 }
 
-fn transfer(source: &dyn Source, job: &Job, shared: &Arc<Shared>) -> Brought {
+fn transfer(source: &dyn Source, job: &Job, shared: &Arc<Shared>, cancelled: Option<Cancelled>) -> Brought {
     let _span = tracing::debug_span!("fetch", offset = job.range.start(), bytes = job.range.len()).entered();
     let mut parts = shared.parts(job.range);
-    if let Some(streaming) = source.streaming() {
-        let mut landing = Landing::new(shared, job, parts);
+    if let Some((streaming, cancelled)) = source.streaming().zip(cancelled) {
+        let mut landing = Landing::new(shared, job, parts, cancelled);
         let room = landing.room_bytes();
         let result = guarded(|| {
             let read = streaming.stream(room, job.range.start(), &mut landing)?;

@@ -227,6 +227,11 @@ pub trait Sink {
         false
     }
 
+    /// Nothing waits for these bytes any more: an error may end the read before its last byte. May be asked often.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
     /// The buffer of [`Sink::room`] holds its first `bytes` bytes: all of it, unless the end has come.
     fn filled(&mut self, bytes: usize);
 }

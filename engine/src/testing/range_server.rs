@@ -97,6 +97,11 @@ struct State {
     wrong: Vec<(Lie, u64)>,
     seen: Vec<ServedRequest>,
     link: Link,
+    connections: u64,
+    /// GETs that are answered now, how many of them there may be, and how many more were refused with 503.
+    under_way: u32,
+    most: u32,
+    refused: u64,
 }
 
 /// See the head of this file.
@@ -115,7 +120,8 @@ impl RangeServer {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let object = Object { source: Arc::new(source), etag: Some("\"one\"".to_string()), date: None };
         let link = Link::new(Duration::ZERO, 0);
-        let state = State { object, wrong: Vec::new(), seen: Vec::new(), link };
+        let (wrong, seen) = (Vec::new(), Vec::new());
+        let state = State { object, wrong, seen, link, connections: 0, under_way: 0, most: u32::MAX, refused: 0 };
         let server =
             RangeServer { address: listener.local_addr()?, state: Arc::new(Mutex::new(state)), stop: Arc::default() };
         let (state, stop) = (Arc::clone(&server.state), Arc::clone(&server.stop));
@@ -124,6 +130,7 @@ impl RangeServer {
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }
+                lock(&state).connections += 1;
                 let (state, stop) = (Arc::clone(&state), Arc::clone(&stop));
                 std::thread::spawn(move || drop(converse(&stream, &state, &stop)));
             }
@@ -151,6 +158,23 @@ impl RangeServer {
     /// Right answers from now on.
     pub fn honest(&self) {
         lock(&self.state).wrong.clear();
+    }
+
+    /// GETs beyond this number at once get a 503 from now on.
+    pub fn at_most(&self, requests: u32) {
+        lock(&self.state).most = requests;
+    }
+
+    /// GETs that were refused by [`RangeServer::at_most`].
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        lock(&self.state).refused
+    }
+
+    /// Connections so far.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        lock(&self.state).connections
     }
 
     /// From now on answers go over this link.
@@ -193,10 +217,16 @@ fn converse(stream: &TcpStream, state: &Mutex<State>, stop: &AtomicBool) -> std:
                 state.seen.push(seen.clone());
             }
             let lie = if seen.method == "GET" { next(&mut state.wrong) } else { None };
+            state.under_way += 1;
+            let is_refused = state.under_way > state.most;
+            state.refused += u64::from(is_refused);
+            let lie = if is_refused { Some(Lie::Status(503, None)) } else { lie };
             (state.object.clone(), lie, state.link.clone())
         };
         link.travel();
-        if !answer(stream, &seen, &object, lie.as_ref(), &link, stop)? {
+        let goes_on = answer(stream, &seen, &object, lie.as_ref(), &link, stop);
+        lock(state).under_way -= 1;
+        if !goes_on? {
             break;
         }
     }

@@ -10,6 +10,7 @@
 //!   what has come stays: the next try goes on behind it, with the same If-Match
 //! ```
 
+use super::brake::Turn;
 use super::place::{Stream, Take, cut};
 use super::refusal::Refusal;
 use super::settings::ObjectSettings;
@@ -32,6 +33,9 @@ use tokio::time::timeout;
 const MAX_PARTS: usize = 8;
 /// Longest pause, whatever a server asks for; if it asks for more the read fails.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// How often a request that brings nothing is asked whether it is needed.
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
 
 /// Shortest time after which a request is made a second time: below it the machine is as likely to be late as the server.
 const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
@@ -89,7 +93,9 @@ impl Asker<'_> {
         let mut tries = 0;
         let asked = async {
             loop {
-                match self.probe(len).await {
+                let turn = self.store.server.brake.turn(|| true).await;
+                let done = counted(turn, self.probe(len).await);
+                match done {
                     Err(refusal) => self.again(&refusal, &mut tries).await?,
                     Ok((meta, bytes)) => return Ok((Version::new(meta), bytes)),
                 }
@@ -132,7 +138,8 @@ impl Asker<'_> {
     async fn part(&self, version: &Version, mut place: impl Take) -> Result<(), Refusal> {
         let mut tries = 0;
         while !place.left().is_empty() {
-            let done = self.attempt(version, &mut place).await;
+            let turn = needed(&place, self.store.server.brake.turn(|| place.is_awaited())).await?;
+            let done = counted(turn, self.attempt(version, &mut place).await);
             self.tally.confirmed.store(done.is_ok(), Ordering::Relaxed);
             if let Err(refusal) = done {
                 self.again(&refusal, &mut tries).await?;
@@ -141,22 +148,22 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// One request for what is left, to its end.
+    /// One request for what is left, to its end or until nothing needs it.
     async fn attempt(&self, version: &Version, place: &mut impl Take) -> Result<(), Refusal> {
-        let (mut body, mut next) = self.in_time(self.begin(version, place)).await?;
+        let (mut body, mut next) = needed(&*place, self.in_time(self.begin(version, &*place))).await??;
         let stall = self.settings.stall;
         while let Some(piece) = next {
             let bytes = piece.map_err(|error| Refusal::of(&error))?;
             self.tally.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             place.put(&bytes)?;
-            next = timeout(stall, body.next()).await.map_err(|_| Refusal::Stall(stall))?;
+            next = needed(&*place, timeout(stall, body.next())).await?.map_err(|_| Refusal::Stall(stall))?;
         }
         if place.left().is_empty() { Ok(()) } else { Err(Refusal::Lost("its end came too early".to_string())) }
     }
 
     /// An answer's first bytes. How long they took is kept where that is needed for the next request.
     async fn begin(&self, version: &Version, place: &impl Take) -> Result<Begun, Refusal> {
-        let (hedges, percent) = (&self.store.hedges, self.settings.hedge_percent);
+        let (hedges, percent) = (&self.store.server.hedges, self.settings.hedge_percent);
         if percent == 0 {
             return self.send(version, place.left()).await;
         }
@@ -179,7 +186,7 @@ impl Asker<'_> {
             if let Ok(begun) = timeout(limit, &mut first).await {
                 return begun;
             }
-            if place.is_awaited() && self.store.hedges.take() {
+            if place.is_awaited() && self.store.server.hedges.take() {
                 break;
             }
         }
@@ -216,6 +223,31 @@ impl Asker<'_> {
         self.tally.requests.fetch_add(1, Ordering::Relaxed);
         self.store.objects.get_opts(self.path, options).await.map_err(|error| Refusal::of(&error))
     }
+}
+
+/// A request has ended; its server may ask for fewer.
+fn counted<T>(turn: Turn<'_>, done: Result<T, Refusal>) -> Result<T, Refusal> {
+    match &done {
+        Ok(_) => turn.answered(),
+        Err(refusal) if refusal.asks_for_fewer() => {
+            if let Some(now) = turn.refused() {
+                tracing::debug!(requests = now, "an object's server asks for fewer requests at once: {refusal}");
+            }
+        }
+        Err(_) => {}
+    }
+    done
+}
+
+/// Waits for what comes as long as the bytes are needed. A body that is given up closes its connection, so the server sends no more.
+async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T, Refusal> {
+    let mut work = std::pin::pin!(work);
+    while !place.is_cancelled() {
+        if let Ok(done) = timeout(LOOKS_EVERY, &mut work).await {
+            return Ok(done);
+        }
+    }
+    Err(Refusal::Cancelled)
 }
 
 /// Waits before the next try, or gives the refusal back where there is none.

@@ -10,6 +10,7 @@
 //!                ◄──a token, at most 32 MiB; a listing is read here ([`super::page`])
 //! ```
 
+use super::network::{self, Client};
 use super::page::{Page, Wanted};
 use super::refusal::{Refusal, one_line};
 use futures_util::StreamExt;
@@ -34,6 +35,8 @@ const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
 pub struct Connector {
     /// The header `Authorization` of every request; S3 signs its own.
     pub authorization: Option<HeaderValue>,
+    /// Which connections it shares.
+    pub client: Client,
 }
 
 impl std::fmt::Debug for Connector {
@@ -44,7 +47,7 @@ impl std::fmt::Debug for Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner = ReqwestConnector::default().connect(options)?;
+        let inner = network::hold().client(self.client, || ReqwestConnector::default().connect(options))?;
         Ok(HttpClient::new(Gate { inner, authorization: self.authorization.clone() }))
     }
 }

@@ -83,7 +83,7 @@ impl Prefix {
             let why = "the prefix has an empty part, `.`, `..` or a character that is no text".to_string();
             return Err(error(why, "name the prefix above it, or copy the objects to plainer keys".to_string()));
         }
-        let store = Store::new(s3.clone(), account);
+        let store = Store::new(s3.clone(), account, &store::server_of(&bucket, &settings));
         let tree = Prefix { store, s3, prefix, name: name.clone(), settings, odd: Mutex::default() };
         let first = wait(tree.page(&tree.key(Path::new("")).unwrap_or_default(), Begin::Start, 1));
         let first = first.map_err(|refusal| refusal.open_error(&name, account))?;

@@ -13,11 +13,13 @@
 //!
 //! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
 
+mod brake;
 mod fetch;
 mod first;
 mod gate;
 mod hedge;
 mod list;
+mod network;
 mod page;
 mod place;
 mod refusal;
@@ -30,6 +32,7 @@ use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, St
 use fetch::{Asker, Tally};
 use first::{FIRST_BYTES, FirstBytes, Room};
 pub use list::{MAX_NAMES, Prefix};
+pub(crate) use network::{Network, hold as hold_network};
 use object_store::path::Path;
 use refusal::Refusal;
 pub use settings::{NOTATION, ObjectSettings, VARIABLE};
@@ -38,7 +41,6 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::Store;
-pub(crate) use store::{Network, hold as hold_network};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use url::decoded;
 pub use url::names_a_prefix;
@@ -204,7 +206,7 @@ impl Source for Object {
 
 impl Streaming for Object {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        if !store::may_wait() {
+        if !network::may_wait() {
             return self.stream_whole(len, offset, sink);
         }
         let version = self.accepted();
@@ -214,7 +216,7 @@ impl Streaming for Object {
         let front = self.first.front(&range, |bytes| place.put_at_hand(bytes));
         front.unwrap_or(Ok(())).map_err(|refusal| refusal.read_error(&self.name))?;
         if !place::Take::left(&place).is_empty() {
-            let done = store::wait_here(self.asker().stream(&version, place, len as u64));
+            let done = network::wait_here(self.asker().stream(&version, place, len as u64));
             no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
         }
         Ok(len)
@@ -233,7 +235,7 @@ fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenError> {
 
 /// Waits for an answer; a runtime that cannot be started is one.
 fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Result<T, Refusal> {
-    no_threads(store::wait(work))
+    no_threads(network::wait(work))
 }
 
 fn no_threads<T>(done: std::io::Result<Result<T, Refusal>>) -> Result<T, Refusal> {

@@ -25,6 +25,11 @@ pub trait Take {
 
     /// A read waits for them.
     fn is_awaited(&self) -> bool;
+
+    /// Nothing needs them any more.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
 }
 
 fn check(left: &Range<u64>, bytes: &[u8]) -> Result<(), Refusal> {
@@ -123,6 +128,10 @@ impl Take for Stream<'_> {
 
     fn is_awaited(&self) -> bool {
         self.sink.is_awaited()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.sink.is_cancelled()
     }
 
     fn put(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {

@@ -41,6 +41,8 @@ pub enum Refusal {
     Stall(Duration),
     #[error("it took longer than {0:?} in all")]
     Total(Duration),
+    #[error("nothing needs it any more")]
+    Cancelled,
     #[error("the connection cannot be made: {0}")]
     Connect(String),
     #[error("the server's certificate is not valid for its name, or it does not speak TLS: {0}")]
@@ -92,6 +94,11 @@ impl Refusal {
         }
     }
 
+    /// The server asks for fewer requests.
+    pub fn asks_for_fewer(&self) -> bool {
+        matches!(self, Refusal::Status { status: 429 | 503, .. })
+    }
+
     /// How long the server wants to be left alone.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -110,6 +117,7 @@ impl Refusal {
             Refusal::Connect(_) => Errno::CONNREFUSED,
             Refusal::Lost(_) => Errno::CONNRESET,
             Refusal::Redirects => Errno::LOOP,
+            Refusal::Cancelled => Errno::CANCELED,
             _ => Errno::PROTO,
         };
         errno.raw_os_error()

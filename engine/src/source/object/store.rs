@@ -8,7 +8,7 @@
 //! ```
 
 use super::gate::Connector;
-use super::hedge::Hedges;
+use super::network::{self, Client, Server};
 use super::refusal::Account;
 use super::settings::ObjectSettings;
 use super::url::Place;
@@ -17,10 +17,8 @@ use object_store::client::ClientConfigKey;
 use object_store::http::HttpBuilder;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
-use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::{Handle, Runtime};
 use url::Url;
 
 /// Variables that are passed on; others of object_store's would undo what is set here.
@@ -50,21 +48,18 @@ const NAMES: &[&str] = &[
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
-/// Threads that drive connections; the bytes are copied by the threads that read.
-const THREADS: usize = 2;
-
 /// A place to ask.
 #[derive(Clone)]
 pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
     pub account: Account,
-    /// How long its answers take; one for all objects of a prefix.
-    pub hedges: Arc<Hedges>,
+    pub server: Arc<Server>,
 }
 
 impl Store {
-    pub fn new(objects: Arc<dyn ObjectStore>, account: Account) -> Store {
-        Store { objects, account, hedges: Arc::default() }
+    /// `server`: a name that all objects of a bucket or of a host share.
+    pub fn new(objects: Arc<dyn ObjectStore>, account: Account, server: &str) -> Store {
+        Store { objects, account, server: network::hold().server(server) }
     }
 }
 
@@ -94,9 +89,9 @@ pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path)
                 .with_url(url.as_str())
                 .with_retry(no_retries())
                 .with_client_options(client(settings, url.scheme() == "http"))
-                .with_http_connector(Connector { authorization });
+                .with_http_connector(Connector { authorization, client: Client::of(settings, url.scheme() == "http") });
             let objects = Arc::new(store.build().map_err(line)?);
-            Ok((Store::new(objects, Account::Http), Path::default()))
+            Ok((Store::new(objects, Account::Http, url.authority()), Path::default()))
         }
         Place::S3 { bucket, key } => {
             let key = Path::parse(key).map_err(|_| {
@@ -104,7 +99,7 @@ pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path)
                 Unfit::new(why, "copy the object to a plainer key")
             })?;
             let (objects, account) = s3(bucket, settings)?;
-            Ok((Store::new(objects, account), key))
+            Ok((Store::new(objects, account, &server_of(bucket, settings)), key))
         }
     }
 }
@@ -143,6 +138,12 @@ fn check(settings: &ObjectSettings) -> Result<(), Unfit> {
     Ok(())
 }
 
+/// The name of a bucket's server.
+pub fn server_of(bucket: &str, settings: &ObjectSettings) -> String {
+    let endpoint = settings.variable("AWS_ENDPOINT_URL_S3").or(settings.variable("AWS_ENDPOINT_URL"));
+    format!("{}/{bucket}", endpoint.unwrap_or_default())
+}
+
 /// A bucket.
 ///
 /// # Errors
@@ -174,7 +175,7 @@ pub fn s3(bucket: &str, settings: &ObjectSettings) -> Result<(Arc<AmazonS3>, Acc
         .with_skip_signature(!named)
         .with_retry(no_retries())
         .with_client_options(client(settings, on("AWS_ALLOW_HTTP")))
-        .with_http_connector(Connector { authorization: None })
+        .with_http_connector(Connector { authorization: None, client: Client::of(settings, on("AWS_ALLOW_HTTP")) })
         .build();
     let store = store.map_err(|error| {
         let why = super::refusal::one_line(&error.to_string());
@@ -198,51 +199,6 @@ fn client(settings: &ObjectSettings, allow_http: bool) -> ClientOptions {
         .with_http1_only()
         .with_pool_max_idle_per_host(settings.requests as usize * 2)
         .with_config(ClientConfigKey::UserAgent, concat!("foreread/", env!("CARGO_PKG_VERSION")))
-}
-
-/// The threads that drive connections, once they are started; locked.
-pub type Network = MutexGuard<'static, Option<Runtime>>;
-
-/// See [`Network`]. Also for a thread that is about to fork.
-pub fn hold() -> Network {
-    static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
-    RUNTIME.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The threads that drive connections, started once for the process.
-fn network() -> std::io::Result<Handle> {
-    let mut network = hold();
-    if let Some(runtime) = &*network {
-        return Ok(runtime.handle().clone());
-    }
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(THREADS).thread_name("foreread-net").enable_all().build()?;
-    Ok(network.insert(runtime).handle().clone())
-}
-
-/// May this thread wait? One of a runtime's own may not, it would panic.
-pub fn may_wait() -> bool {
-    Handle::try_current().is_err()
-}
-
-/// Runs to the end on this thread, which [`may_wait`].
-///
-/// # Errors
-/// There are no threads for the connections.
-pub fn wait_here<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
-    Ok(network()?.block_on(work))
-}
-
-/// Runs to the end on this thread, or on another where this one may not wait.
-///
-/// # Errors
-/// There are no threads for the connections.
-pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T> {
-    if may_wait() {
-        return wait_here(work);
-    }
-    let done = std::thread::scope(|scope| scope.spawn(|| wait_here(work)).join());
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 #[cfg(test)]

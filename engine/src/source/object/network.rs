@@ -1,0 +1,131 @@
+//! What all objects of a process share: connections, the threads that drive them, and what is known of servers.
+//!
+//! A request goes out on any idle connection to its host, whichever file it is for, so a file that is opened later finds connections that
+//! are made. Never: waits while it is locked, or shares anything with a forked child (`fork.rs`).
+//!
+//! ```text
+//!   Object, Prefix ──► Client (timeouts, http or https) ──► connections of reqwest, by host
+//!                  └─► Server (bucket or host)          ──► how long answers take, how many requests there may be
+//!   wait ──► runtime: two threads, started with the first request
+//! ```
+//! Example: a loader opens 1,000 objects of one bucket one after the other. The first makes a connection, a round trip for TCP and one or two for
+//! TLS; the others take the one that is idle.
+
+use super::brake::Brake;
+use super::hedge::Hedges;
+use super::settings::ObjectSettings;
+use object_store::client::HttpClient;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::runtime::{Handle, Runtime};
+
+/// Kinds of clients whose connections are kept; the oldest leaves for one more.
+const MAX_CLIENTS: usize = 16;
+/// Threads that drive connections; the bytes are copied by the threads that read.
+const THREADS: usize = 2;
+
+/// What is known of the server of a bucket, or of a host: one for all objects of it that are open in this process.
+#[derive(Debug, Default)]
+pub struct Server {
+    /// How long its answers take.
+    pub hedges: Hedges,
+    /// How many requests it takes at once.
+    pub brake: Brake,
+}
+
+/// What all objects of the process share: their connections, the threads that drive these, and what is known of servers.
+#[derive(Default)]
+pub struct Shared {
+    runtime: Option<Runtime>,
+    clients: Vec<(Client, HttpClient)>,
+    servers: Vec<(String, Weak<Server>)>,
+}
+
+/// The same, locked.
+pub type Network = MutexGuard<'static, Shared>;
+
+/// What the connections of a client depend on: clients that agree in it share theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    connect_timeout: Duration,
+    idle_connections: u32,
+    allow_http: bool,
+}
+
+impl Client {
+    pub fn of(settings: &ObjectSettings, allow_http: bool) -> Client {
+        Client { connect_timeout: settings.first_byte, idle_connections: settings.requests * 2, allow_http }
+    }
+}
+
+impl Shared {
+    /// The client of that kind, made by `make` if there is none.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn client<E>(&mut self, of: Client, make: impl FnOnce() -> Result<HttpClient, E>) -> Result<HttpClient, E> {
+        if let Some((_, client)) = self.clients.iter().find(|(kind, _)| *kind == of) {
+            return Ok(client.clone());
+        }
+        let client = make()?;
+        if self.clients.len() == MAX_CLIENTS {
+            self.clients.remove(0);
+        }
+        self.clients.push((of, client.clone()));
+        Ok(client)
+    }
+
+    /// What is known of that server.
+    pub fn server(&mut self, name: &str) -> Arc<Server> {
+        self.servers.retain(|(_, server)| server.strong_count() > 0);
+        let known = self.servers.iter().find(|(of, _)| of == name).and_then(|(_, server)| server.upgrade());
+        known.unwrap_or_else(|| {
+            let server = Arc::default();
+            self.servers.push((name.to_string(), Arc::downgrade(&server)));
+            server
+        })
+    }
+}
+
+/// See [`Shared`]. Also for a thread that is about to fork.
+pub fn hold() -> Network {
+    static SHARED: Mutex<Shared> = Mutex::new(Shared { runtime: None, clients: Vec::new(), servers: Vec::new() });
+    SHARED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The threads that drive connections, started once for the process.
+fn network() -> std::io::Result<Handle> {
+    let mut network = hold();
+    if let Some(runtime) = &network.runtime {
+        return Ok(runtime.handle().clone());
+    }
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(THREADS).thread_name("foreread-net").enable_all().build()?;
+    Ok(network.runtime.insert(runtime).handle().clone())
+}
+
+/// May this thread wait? One of a runtime's own may not, it would panic.
+pub fn may_wait() -> bool {
+    Handle::try_current().is_err()
+}
+
+/// Runs to the end on this thread, which [`may_wait`].
+///
+/// # Errors
+/// There are no threads for the connections.
+pub fn wait_here<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+    Ok(network()?.block_on(work))
+}
+
+/// Runs to the end on this thread, or on another where this one may not wait.
+///
+/// # Errors
+/// There are no threads for the connections.
+pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T> {
+    if may_wait() {
+        return wait_here(work);
+    }
+    let done = std::thread::scope(|scope| scope.spawn(|| wait_here(work)).join());
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
