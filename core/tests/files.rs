@@ -5,7 +5,7 @@ use foreread_core::event::{Class, Event};
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::policy::auto;
-use foreread_core::units::{FileId, OpenId, PageSize};
+use foreread_core::units::{ByteRange, FileId, OpenId, PageSize};
 
 const PAGE: u64 = 4096;
 const SIZE: u64 = 3 * PAGE + 100;
@@ -74,11 +74,29 @@ fn a_listed_file_can_be_forgotten() {
     world.send(Event::Open { open: OpenId(1), file: FileId(1), size: SIZE });
     world.send(Event::Close { open: OPEN });
     world.send(Event::Open { open: OPEN, file: FILE, size: SIZE });
-    world.send(Event::Invalidate { file: FILE, range: foreread_core::units::ByteRange::between(0, SIZE) });
+    world.send(Event::Invalidate { file: FILE, range: ByteRange::between(0, SIZE) });
     world.read(0, SIZE);
     assert_eq!(in_flight(&world), [0]);
     world.settle();
     world.check_idle();
+}
+
+/// Of short requests more may be ahead than of long ones, as long as they have few bytes together.
+#[test]
+fn the_number_of_requests_ahead_follows_from_their_length() {
+    for (len, ahead) in [(PAGE, 7), (512 << 10, 6), (1 << 20, 3), (2 << 20, 2)] {
+        let page = PageSize::new(PAGE).expect("a page size");
+        let (max_ahead_in_flight, max_short_ahead_in_flight, max_fetch_bytes) = (2, 7, 4 << 20);
+        let config =
+            Config { max_ahead_in_flight, max_short_ahead_in_flight, max_fetch_bytes, ..Config::new(page, 1 << 30) };
+        let mut world = World::with("none", config, 1 << 30);
+        for at in (0..20).map(|n| n << 22) {
+            world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(at, at + len) });
+        }
+        assert_eq!(world.pending.len(), ahead, "of {len} bytes each");
+        world.settle();
+        world.check_idle();
+    }
 }
 
 /// The driver is asked to end what is in flight ahead of the last description that has read; those that have read nothing do not count.

@@ -220,7 +220,7 @@ impl Options {
 
     /// Worker threads for storage of this kind.
     pub(crate) fn workers(&self, defaults: Defaults) -> u32 {
-        self.threads.unwrap_or(defaults.requests).min(MAX_WORKERS)
+        self.threads.unwrap_or(defaults.short_requests.max(defaults.requests)).min(MAX_WORKERS)
     }
 
     /// The policy and the machine's limits, checked against each other.
@@ -242,6 +242,9 @@ impl Options {
         config.max_fetch_bytes = self.limits.max_fetch_bytes.unwrap_or(storage.defaults.max_fetch_bytes);
         config.max_in_flight = self.limits.max_in_flight;
         config.max_ahead_in_flight = self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(storage.defaults.requests));
+        // What was set is the limit of all.
+        let short = storage.defaults.short_requests;
+        config.max_short_ahead_in_flight = self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(short));
         config.max_piggyback_bytes = self.limits.max_piggyback_bytes;
         Ok((policy, config.bounded()))
     }
@@ -265,7 +268,7 @@ mod tests {
         let options = Options::default().policy("linux-6.18");
         let object = |requests| Defaults::OBJECT.with_requests(requests);
         assert_eq!(options.workers(object(100_000)), MAX_WORKERS);
-        assert_eq!((options.workers(Defaults::FILE), options.workers(Defaults::OBJECT)), (4, 16));
+        assert_eq!((options.workers(Defaults::FILE), options.workers(Defaults::OBJECT)), (4, 48));
         assert_eq!(options.clone().threads(2).workers(Defaults::OBJECT), 2);
         assert_eq!(max(&options, None, Defaults::FILE), (128 << 10, 16), "what Linux has");
         assert_eq!(max(&options, None, Defaults::OBJECT), (24 * MIB, 16));

@@ -351,6 +351,48 @@ for flags in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
     here.end();
 }
 
+/// 64 threads fault random pages of one mapping, 16 times as large as the cache: each gets the right bytes, and none waits without end. A copy by
+/// `memcpy` faults without Python's lock, so that the threads do so at once.
+#[test]
+fn many_threads_fault_one_mapping() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    fs::write(source.path().join("file"), testing::pattern(0, 64 << 20, 4)).expect("written");
+    let tree = tree::open(&source.path().display().to_string()).expect("a tree");
+    let here = mount_with(tree, &FuseSettings::default(), Options::default().policy("auto").cache_bytes(4 << 20));
+    let script = "\
+import ctypes, mmap, os, random, sys, threading
+views, places = [], []
+for name in sys.argv[1:]:
+    file = os.open(name, os.O_RDONLY)
+    view = mmap.mmap(file, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    views.append(view)
+    places.append(ctypes.addressof(ctypes.c_char.from_buffer(view)))
+copy = ctypes.CDLL(None).memcpy
+copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+start, wrong = threading.Barrier(64), []
+def fault(thread):
+    draw, page = random.Random(thread), [ctypes.create_string_buffer(4096) for _ in places]
+    start.wait()
+    for _ in range(100):
+        at = draw.randrange(len(views[0]) // 4096) * 4096
+        for to, place in zip(page, places):
+            copy(to, place + at, 4096)
+        if page[0].raw != page[1].raw:
+            wrong.append(at)
+threads = [threading.Thread(target=fault, args=(n,)) for n in range(64)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+print(len(wrong), 'wrong')";
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", script]).args([here.path("file"), source.path().join("file")]);
+    let Ok(out) = python.output() else { return println!("skipped: needs python3") };
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "0 wrong\n", "{}", String::from_utf8_lossy(&out.stderr));
+    here.end();
+}
+
 /// More requests wait for a slow file than there are threads: another file is read all the same.
 #[test]
 fn a_slow_file_delays_no_other_reader() {

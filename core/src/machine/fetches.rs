@@ -14,6 +14,7 @@ use super::{Machine, Note};
 use crate::cache::{Removed, mask_of};
 use crate::event::{Action, Class, Error};
 use crate::policy::Outcome;
+use crate::storage::SHORT_AHEAD_BYTES;
 use crate::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageRange};
 use alloc::vec::Vec;
 
@@ -104,11 +105,23 @@ impl Machine {
             let Some(slot) = self.demand_queue.pop_front() else { break };
             self.submit(slot);
         }
-        while self.ahead_in_flight < self.config.max_ahead_in_flight && self.in_flight + 1 < self.config.max_in_flight {
-            let Some(slot) = self.ahead_queue.pop_front() else { break };
+        while let Some(&slot) = self.ahead_queue.front() {
+            let bytes = self.fetches[slot].pages.len() * self.config.page.bytes();
+            if self.in_flight + 1 >= self.config.max_in_flight || !self.has_slot_ahead(bytes) {
+                break;
+            }
+            self.ahead_queue.pop_front();
             self.ahead_in_flight += 1;
+            self.ahead_in_flight_bytes += bytes;
             self.submit(slot);
         }
+    }
+
+    /// Readahead of this length may go out: more of it where all is short.
+    fn has_slot_ahead(&self, bytes: u64) -> bool {
+        self.ahead_in_flight < self.config.max_ahead_in_flight
+            || self.ahead_in_flight < self.config.max_short_ahead_in_flight
+                && self.ahead_in_flight_bytes + bytes <= SHORT_AHEAD_BYTES
     }
 
     fn submit(&mut self, slot: u32) {
@@ -282,7 +295,10 @@ impl Machine {
         let Some(fetch) = self.fetches.remove(slot) else { unreachable!("only called with a slot in use") };
         if fetch.submitted {
             self.in_flight -= 1;
-            self.ahead_in_flight -= u32::from(fetch.class == Class::Ahead);
+            if fetch.class == Class::Ahead {
+                self.ahead_in_flight -= 1;
+                self.ahead_in_flight_bytes -= fetch.pages.len() * self.config.page.bytes();
+            }
         }
         fetch
     }

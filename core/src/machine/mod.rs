@@ -68,6 +68,8 @@ pub struct Config {
     pub max_in_flight: u32,
     /// Of these, fetches that no read waits for. Below `max_in_flight`, so that readahead never takes the last slot.
     pub max_ahead_in_flight: u32,
+    /// The same while they have at most [`crate::storage::SHORT_AHEAD_BYTES`] together; no fewer.
+    pub max_short_ahead_in_flight: u32,
     /// Largest ahead part, in bytes, that may be added to a demand fetch; a longer one is a separate fetch.
     pub max_piggyback_bytes: u64,
     /// Never merge two windows, or a window and a missing run, into one fetch.
@@ -84,6 +86,7 @@ impl Config {
             max_fetch_bytes: MAX_FETCH_BYTES,
             max_in_flight: 64,
             max_ahead_in_flight: 16,
+            max_short_ahead_in_flight: 16,
             max_piggyback_bytes: 128 << 10,
             keep_windows_apart: false,
         }
@@ -97,6 +100,8 @@ impl Config {
         self.max_fetch_bytes = self.max_fetch_bytes.max(self.page.bytes());
         self.max_in_flight = self.max_in_flight.clamp(2, 1 << 16);
         self.max_ahead_in_flight = self.max_ahead_in_flight.clamp(1, self.max_in_flight - 1);
+        let short = self.max_short_ahead_in_flight.max(self.max_ahead_in_flight);
+        self.max_short_ahead_in_flight = short.min(self.max_in_flight - 1);
         self
     }
 }
@@ -172,6 +177,8 @@ pub struct Machine {
     ahead_queue: VecDeque<u32>,
     in_flight: u32,
     ahead_in_flight: u32,
+    /// Bytes of the latter.
+    ahead_in_flight_bytes: u64,
     /// What the policy asked to be woken for: (time, stream).
     timers: BTreeMap<(Nanos, u32), ()>,
     /// Scratch of one question.
@@ -212,6 +219,7 @@ impl Machine {
             ahead_queue: VecDeque::new(),
             in_flight: 0,
             ahead_in_flight: 0,
+            ahead_in_flight_bytes: 0,
             timers: BTreeMap::new(),
             plan: Plan::default(),
             unassigned: Vec::new(),

@@ -126,13 +126,14 @@ pub(super) fn config_line(config: &Config) -> String {
         max_fetch_bytes,
         max_in_flight,
         max_ahead_in_flight,
+        max_short_ahead_in_flight,
         max_piggyback_bytes,
         keep_windows_apart,
     } = *config;
     format!(
         "config page={} capacity_pages={capacity_pages} max_fetch_bytes={max_fetch_bytes} \
          max_in_flight={max_in_flight} max_ahead_in_flight={max_ahead_in_flight} max_piggyback_bytes={max_piggyback_bytes} \
-         keep_windows_apart={}",
+         keep_windows_apart={} max_short_ahead_in_flight={max_short_ahead_in_flight}",
         page.bytes(),
         u8::from(keep_windows_apart),
     )
@@ -333,6 +334,11 @@ pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
     config.max_ahead_in_flight = u32::try_from(value("max_ahead_in_flight")?).unwrap_or(u32::MAX);
     config.max_piggyback_bytes = value("max_piggyback_bytes")?;
     config.keep_windows_apart = value("keep_windows_apart")? != 0;
+    // Logs of older builds end here, which had one limit for requests of any length.
+    config.max_short_ahead_in_flight = match value("max_short_ahead_in_flight") {
+        Err(LineError::Missing(_)) => config.max_ahead_in_flight,
+        short => u32::try_from(short?).unwrap_or(u32::MAX),
+    };
     f.end(config)
 }
 

@@ -12,7 +12,7 @@
 //! | kind | requests | window | reason |
 //! |---|---|---|---|
 //! | memory, file | 4 | 128K | Linux: `VM_READAHEAD_PAGES`; a device's own setting comes first |
-//! | object | 16 | 24M | four times what is in flight over 30 ms and 200 MB/s (docs/decisions/0100) |
+//! | object | 16; 48 of at most 3 MiB together | 24M | four times what is in flight over 30 ms and 200 MB/s (docs/decisions/0100) |
 //! | nbd | 16 | 8M | fastest at 0, 1 and 5 ms of delay together (docs/decisions/0100) |
 //! | rbd | 16 | 4M | one object of an image, and the `max` of the 2014 experiment on RBD |
 //! | model-live | 4 | 128K | what the simulator takes for the same model |
@@ -33,6 +33,8 @@ pub struct Defaults {
     /// How many reads at once it answers as fast as one, at least 1. What is far away needs many: while one answer comes,
     /// the others are asked for.
     pub requests: u32,
+    /// The same while all of them are short ([`foreread_core::storage::SHORT_AHEAD_BYTES`] together): each costs a round trip whatever its length.
+    pub short_requests: u32,
     /// The largest readahead of a policy that follows a device's setting, where no device states one.
     pub window_bytes: u64,
     /// Bytes of the largest fetch.
@@ -44,6 +46,7 @@ impl Defaults {
     pub const MEMORY: Defaults = Defaults {
         kind: "memory",
         requests: 4,
+        short_requests: 4,
         window_bytes: LINUX_READAHEAD_BYTES,
         max_fetch_bytes: LOCAL_FETCH_BYTES,
     };
@@ -53,13 +56,16 @@ impl Defaults {
     pub const OBJECT: Defaults = Defaults {
         kind: "object",
         requests: KindLimits::OBJECT.ahead_requests,
+        short_requests: KindLimits::OBJECT.short_ahead_requests,
         window_bytes: 24 << 20,
         max_fetch_bytes: KindLimits::OBJECT.max_fetch_bytes,
     };
     /// An export of an NBD server.
-    pub const NBD: Defaults = Defaults { kind: "nbd", requests: 16, window_bytes: 8 << 20, ..Defaults::MEMORY };
+    pub const NBD: Defaults =
+        Defaults { kind: "nbd", requests: 16, short_requests: 16, window_bytes: 8 << 20, ..Defaults::MEMORY };
     /// An image of Ceph.
-    pub const RBD: Defaults = Defaults { kind: "rbd", requests: 16, window_bytes: 4 << 20, ..Defaults::MEMORY };
+    pub const RBD: Defaults =
+        Defaults { kind: "rbd", requests: 16, short_requests: 16, window_bytes: 4 << 20, ..Defaults::MEMORY };
     /// A device model that really sleeps.
     pub const MODEL_LIVE: Defaults = Defaults { kind: "model-live", ..Defaults::MEMORY };
 
@@ -67,8 +73,10 @@ impl Defaults {
     #[must_use]
     pub fn with_requests(self, requests: u32) -> Defaults {
         let requests = requests.max(1);
+        // More than was asked for would be a surprise; the default is asked for by all that say nothing.
+        let short_requests = if requests == self.requests { self.short_requests } else { requests };
         let window_bytes = self.window_bytes / u64::from(self.requests.max(1)) * u64::from(requests);
-        Defaults { requests, window_bytes, ..self }
+        Defaults { requests, short_requests, window_bytes, ..self }
     }
 
     /// The largest readahead in a cache of this size: at most a quarter of it, so that four streams do not evict each

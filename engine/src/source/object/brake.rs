@@ -91,8 +91,7 @@ impl Turn<'_> {
     /// The server has sent what was asked for.
     pub fn answered(&self) {
         let mut state = self.brake.lock();
-        if state.limit > 0 {
-            let more = ONE * ONE / state.limit;
+        if let Some(more) = (ONE * ONE).checked_div(state.limit) {
             state.limit = if state.limit + more < MAX_LIMIT * ONE { state.limit + more } else { 0 };
         }
     }

@@ -55,7 +55,7 @@ pub struct Client {
 
 impl Client {
     pub fn of(settings: &ObjectSettings, allow_http: bool) -> Client {
-        Client { connect_timeout: settings.first_byte, idle_connections: settings.requests * 2, allow_http }
+        Client { connect_timeout: settings.first_byte, idle_connections: settings.requests * 4, allow_http }
     }
 }
 
