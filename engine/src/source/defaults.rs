@@ -69,14 +69,12 @@ impl Defaults {
     /// A device model that really sleeps.
     pub const MODEL_LIVE: Defaults = Defaults { kind: "model-live", ..Defaults::MEMORY };
 
-    /// The same for a source that was told how many requests to make at once: as much for each of them.
+    /// The same for a source that was told how many requests to make at once, of any length: as much for each of them.
     #[must_use]
     pub fn with_requests(self, requests: u32) -> Defaults {
         let requests = requests.max(1);
-        // More than was asked for would be a surprise; the default is asked for by all that say nothing.
-        let short_requests = if requests == self.requests { self.short_requests } else { requests };
         let window_bytes = self.window_bytes / u64::from(self.requests.max(1)) * u64::from(requests);
-        Defaults { requests, short_requests, window_bytes, ..self }
+        Defaults { requests, short_requests: requests, window_bytes, ..self }
     }
 
     /// The largest readahead in a cache of this size: at most a quarter of it, so that four streams do not evict each

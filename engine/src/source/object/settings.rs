@@ -35,7 +35,7 @@ pub struct ObjectSettings {
     /// Pause before the first of them; each next one is twice as long, up to 5 s, and a random half of it is left out.
     /// Default 100 ms.
     pub pause: Duration,
-    /// Requests that should be under way at once, from 1 to 256. Default that of [`Defaults::OBJECT`].
+    /// Requests that should be under way at once, from 1 to 256. Default that of [`Defaults::OBJECT`], which has more of short ones.
     pub requests: u32,
     /// Reads longer than this are several requests at once. Default the largest fetch,
     /// so that a fetch is one request; at least 64 KiB.
@@ -116,7 +116,9 @@ impl ObjectSettings {
 
     /// How objects with these settings are read: a fetch is one part.
     pub fn defaults(&self) -> Defaults {
-        Defaults { max_fetch_bytes: self.part_bytes, ..Defaults::OBJECT.with_requests(self.requests) }
+        let is_set = self.requests != Defaults::OBJECT.requests;
+        let defaults = if is_set { Defaults::OBJECT.with_requests(self.requests) } else { Defaults::OBJECT };
+        Defaults { max_fetch_bytes: self.part_bytes, ..defaults }
     }
 
     /// The time that a read of `bytes` may take in all.
