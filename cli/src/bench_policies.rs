@@ -12,6 +12,7 @@ use crate::progress::Bar;
 use crate::reads::{self, Part, RequestedReads};
 use crate::signals;
 use foreread_lab::bench_policies::{self, BenchError, BenchPlan, CellFilter};
+use foreread_lab::program;
 use foreread_lab::replay::Replay;
 use foreread_lab::report::width;
 use foreread_sim::evaluation::{Design, verdict};
@@ -82,7 +83,7 @@ fn processors() -> usize {
 
 /// Differs between two builds: size and time of the binary. A copy counts as another build, which costs some repeated runs.
 fn build() -> String {
-    let meta = std::env::current_exe().and_then(std::fs::metadata);
+    let meta = std::fs::metadata(program::file());
     meta.map_or_else(|_| "unknown".to_string(), |m| format!("{} {}.{:09}", m.len(), m.mtime(), m.mtime_nsec()))
 }
 

@@ -89,6 +89,7 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         replay,
         on,
         policies,
+        alone: false,
         oracle,
         runs: args.runs,
         cache_bytes: args.cache,

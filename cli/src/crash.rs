@@ -8,7 +8,6 @@ use foreread::source::redacted_message;
 use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `EX_SOFTWARE` of sysexits.h: an internal error.
@@ -17,13 +16,13 @@ pub const EXIT_CODE: u8 = 70;
 static HAPPENED: AtomicBool = AtomicBool::new(false);
 
 /// Runs a command and makes its exit code. See the head of this file.
-pub fn guarded(command: impl FnOnce() -> Result<(), Fail>) -> ExitCode {
+pub fn guarded(command: impl FnOnce() -> Result<(), Fail>) -> u8 {
     std::panic::set_hook(Box::new(report));
     match catch_unwind(AssertUnwindSafe(command)) {
-        Ok(Ok(())) if HAPPENED.load(Ordering::Relaxed) => ExitCode::from(EXIT_CODE),
-        Ok(done) => done.map_or_else(|fail| fail.report(), |()| ExitCode::SUCCESS),
-        Err(panic) if is_closed_output(text(&*panic)) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::from(EXIT_CODE),
+        Ok(Ok(())) if HAPPENED.load(Ordering::Relaxed) => EXIT_CODE,
+        Ok(done) => done.map_or_else(|fail| fail.report(), |()| 0),
+        Err(panic) if is_closed_output(text(&*panic)) => 0,
+        Err(_) => EXIT_CODE,
     }
 }
 

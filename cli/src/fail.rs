@@ -4,7 +4,6 @@
 
 use foreread::source::redacted_message;
 use std::io::Write;
-use std::process::ExitCode;
 
 /// Longest error line, in characters. An argument may be a megabyte long; its first part is enough.
 const LONGEST: usize = 500;
@@ -32,19 +31,19 @@ impl Fail {
         Fail::Input(format!("{what}: {place}; {remedy}"))
     }
 
-    /// Says it on stderr.
-    pub fn report(&self) -> ExitCode {
+    /// Says it on stderr. Returns the exit code.
+    pub fn report(&self) -> u8 {
         let (text, code) = match self {
             Fail::Input(text) => (text, 2),
             Fail::Check(text) => (text, 1),
             Fail::Cannot(text) => (text, 3),
-            Fail::Said => return ExitCode::from(2),
-            Fail::Passed(code) => return ExitCode::from(*code),
-            Fail::Closed => return ExitCode::SUCCESS,
+            Fail::Said => return 2,
+            Fail::Passed(code) => return *code,
+            Fail::Closed => return 0,
         };
         // If stderr is closed too, the exit code is all that is left.
         let _ = writeln!(std::io::stderr(), "foreread: {}", one_line(&redacted_message(text)));
-        ExitCode::from(code)
+        code
     }
 }
 

@@ -17,6 +17,7 @@ use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_lab::compare::ComparePlan;
 use foreread_lab::explain::ExplainError;
+use foreread_lab::program;
 use foreread_lab::record::live::send;
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
@@ -90,7 +91,7 @@ fn record(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf,
     let summary = scratch.path().join("summary.json");
     let force = out.is_some();
     let path = out.map_or_else(|| free_name(args), Ok)?;
-    let mut command = std::env::current_exe().map(Command::new).map_err(|error| cannot(&error))?;
+    let mut command = program::again();
     command.arg("record").arg("--out").arg(&path).arg("--json").arg(&summary).args(force.then_some("--force"));
     match args.pid {
         Some(pid) => {

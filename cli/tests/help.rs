@@ -3,7 +3,7 @@
 use crate::common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "compare",
     "explain",
     "tune",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 20] = [
     "next",
     "probe",
     "record",
+    "sweep",
     "import",
     "export",
     "trace",

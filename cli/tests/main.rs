@@ -25,6 +25,7 @@ mod reproduce;
 mod reproduce_real;
 #[cfg(all(feature = "object", feature = "nbd"))]
 mod secrets;
+mod sweep;
 mod trace;
 mod tune;
 mod vary;

@@ -81,6 +81,54 @@ impl Drop for Filling<'_> {
     }
 }
 
+/// The memory of a new `bytes` object, which no program has seen yet.
+pub struct Room {
+    object: Py<PyAny>,
+    bytes: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to the object, which this struct owns alone; `Py` may go to any thread.
+unsafe impl Send for Room {}
+
+impl Room {
+    /// A new object of this length; what is in it is anything.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new(py: Python<'_>, len: usize) -> PyResult<Room> {
+        let size = Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
+        // SAFETY: a new object, owned here; without a text its bytes may be anything. NULL is an error.
+        let made =
+            unsafe { Bound::from_owned_ptr_or_err(py, pyo3::ffi::PyBytes_FromStringAndSize(std::ptr::null(), size)) }?;
+        // SAFETY: it is a `bytes` object, and it lives.
+        let bytes = unsafe { pyo3::ffi::PyBytes_AsString(made.as_ptr()) }.cast::<u8>();
+        Ok(Room { object: made.unbind(), bytes, len })
+    }
+
+    /// The memory.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: no other reference to the object exists, so it may still be written; it has `len` bytes and does not move.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes, self.len) }
+    }
+
+    /// The object, cut to its first `got` bytes.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn into_object(self, py: Python<'_>, got: usize) -> PyResult<Bound<'_, PyAny>> {
+        if got >= self.len {
+            return Ok(self.object.into_bound(py));
+        }
+        let mut object = self.object.into_ptr();
+        // SAFETY: the only reference, given up above. On failure it is freed and NULL is left, with an error set.
+        unsafe {
+            _PyBytes_Resize(&raw mut object, got as Py_ssize_t);
+            Bound::from_owned_ptr_or_err(py, object)
+        }
+    }
+}
+
 /// A `bytes` object of at most `len` bytes that `fill` writes in place, cut to what it returns.
 ///
 /// # Errors
@@ -90,20 +138,7 @@ pub fn new_bytes<'py>(
     len: usize,
     fill: impl FnOnce(&mut [u8]) -> PyResult<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let size = Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
-    // SAFETY: a new object, owned here; without a text its bytes may be anything. NULL is an error.
-    let made =
-        unsafe { Bound::from_owned_ptr_or_err(py, pyo3::ffi::PyBytes_FromStringAndSize(std::ptr::null(), size)) }?;
-    // SAFETY: no other reference exists yet, so it may still be written; it has `len` bytes.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(pyo3::ffi::PyBytes_AsString(made.as_ptr()).cast::<u8>(), len) };
-    let got = fill(bytes)?.min(len);
-    if got == len {
-        return Ok(made);
-    }
-    let mut object = made.into_ptr();
-    // SAFETY: the only reference, given up above. On failure it is freed and NULL is left, with an error set.
-    unsafe {
-        _PyBytes_Resize(&raw mut object, got as Py_ssize_t);
-        Bound::from_owned_ptr_or_err(py, object)
-    }
+    let mut room = Room::new(py, len)?;
+    let got = fill(room.bytes())?;
+    room.into_object(py, got)
 }

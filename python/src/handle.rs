@@ -13,11 +13,11 @@ use crate::fetcher::Fetcher;
 use crate::process::{self, Settings};
 use crate::{ranges, report, wait};
 use foreread::source::{self, Source, SourceName};
-use foreread::{OpenError, ReadError, Reader};
+use foreread::{Advice, OpenError, ReadError, Reader, Stats};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes asked for behind the known end, where a source may have grown.
 const BEYOND_BYTES: usize = 64 << 10;
@@ -31,7 +31,7 @@ enum Origin {
 /// An open source, and what made it where that is a function.
 #[derive(Clone)]
 struct Opened {
-    reader: Arc<Reader>,
+    readers: Arc<Readers>,
     fetcher: Option<Arc<Fetcher>>,
     generation: u64,
 }
@@ -46,6 +46,25 @@ pub struct Handle {
     opened: Mutex<Option<Opened>>,
 }
 
+/// What a handle reads by.
+struct Readers {
+    reader: Reader,
+    /// For lists of ranges, made by the first one: its policy reads nothing ahead, since all that will be read is known.
+    planned: OnceLock<Reader>,
+}
+
+impl Readers {
+    fn planned(&self) -> Result<&Reader, OpenError> {
+        if let Some(planned) = self.planned.get() {
+            return Ok(planned);
+        }
+        let planned = self.reader.try_clone()?;
+        // The error is that the engine has stopped, which the read says.
+        let _ = planned.advise(Advice::Random, 0..0);
+        Ok(self.planned.get_or_init(|| planned))
+    }
+}
+
 /// A reader for one call.
 pub struct Lent {
     // Taken when it is dropped.
@@ -55,11 +74,29 @@ pub struct Lent {
 impl Lent {
     pub fn reader(&self) -> &Reader {
         // There until the drop.
-        &self.opened.as_ref().expect("lent").reader
+        &self.opened.as_ref().expect("lent").readers.reader
+    }
+
+    /// The reader for lists of ranges.
+    fn planned(&self, shown: &str) -> PyResult<&Reader> {
+        let opened = self.opened.as_ref().expect("lent");
+        opened.readers.planned().map_err(|error| of_open(&error, shown))
+    }
+
+    fn stats(&self) -> Vec<Stats> {
+        let planned = self.opened.as_ref().and_then(|opened| opened.readers.planned.get());
+        [Some(self.reader()), planned].into_iter().flatten().map(Reader::own_stats).collect()
+    }
+
+    /// How many bytes there may be at an offset, of those that are asked for.
+    pub(crate) fn room(&self, offset: u64, length: u64) -> usize {
+        let there = self.reader().size().saturating_sub(offset);
+        let room = if there == 0 { length.min(BEYOND_BYTES as u64) } else { length.min(there) };
+        usize::try_from(room).unwrap_or(usize::MAX)
     }
 
     /// An error as Python's: what the function raised, if it did.
-    fn error(&self, py: Python<'_>, error: &ReadError, shown: &str) -> PyErr {
+    pub(crate) fn error(&self, py: Python<'_>, error: &ReadError, shown: &str) -> PyErr {
         let place = match error {
             ReadError::Io { place, .. } => Some(place.offset..place.offset.saturating_add(place.len as u64)),
             _ => None,
@@ -80,12 +117,12 @@ impl Drop for Lent {
 
 /// Drops a reader; the last one may wait for a fetch, so without the interpreter.
 fn close(opened: Opened) {
-    let Opened { reader, generation, .. } = opened;
+    let Opened { readers, generation, .. } = opened;
     if generation != process::generation() {
         // Of the process that forked this one.
-        return std::mem::forget(reader);
+        return std::mem::forget(readers);
     }
-    let Some(last) = Arc::into_inner(reader) else { return };
+    let Some(last) = Arc::into_inner(readers) else { return };
     let mut last = Some(last);
     // Nothing to release where the interpreter ends: then it is dropped below.
     Python::try_attach(|py| py.detach(|| drop(last.take())));
@@ -93,6 +130,10 @@ fn close(opened: Opened) {
 }
 
 impl Handle {
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
     fn opened(&self) -> MutexGuard<'_, Option<Opened>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,7 +143,7 @@ impl Handle {
         Ok(Handle { origin, shown, settings, opened: Mutex::new(Some(opened)) })
     }
 
-    fn lend(&self, py: Python<'_>) -> PyResult<Lent> {
+    pub(crate) fn lend(&self, py: Python<'_>) -> PyResult<Lent> {
         let generation = process::generation();
         match &*self.opened() {
             None => return Err(invalid("I/O operation on closed file")),
@@ -135,7 +176,11 @@ impl Handle {
     }
 
     fn read(&self, py: Python<'_>, lent: &Lent, buf: &mut [u8], offset: u64) -> PyResult<usize> {
-        wait::read(py, lent.reader(), buf, offset)?.map_err(|error| lent.error(py, &error, &self.shown))
+        self.read_by(py, lent, lent.reader(), buf, offset)
+    }
+
+    fn read_by(&self, py: Python<'_>, lent: &Lent, reader: &Reader, buf: &mut [u8], offset: u64) -> PyResult<usize> {
+        wait::read(py, reader, buf, offset)?.map_err(|error| lent.error(py, &error, &self.shown))
     }
 }
 
@@ -164,7 +209,8 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
         drop(idle);
         engine.open(source)
     });
-    Ok(Opened { reader: Arc::new(reader.map_err(failed)?), fetcher, generation })
+    let readers = Readers { reader: reader.map_err(failed)?, planned: OnceLock::new() };
+    Ok(Opened { readers: Arc::new(readers), fetcher, generation })
 }
 
 fn named(opened: Result<Arc<dyn Source>, OpenError>, shown: &str) -> PyResult<(Arc<dyn Source>, &'static str)> {
@@ -174,7 +220,7 @@ fn named(opened: Result<Arc<dyn Source>, OpenError>, shown: &str) -> PyResult<(A
 }
 
 /// A number that counts bytes.
-fn bytes(number: i64, what: &str) -> PyResult<u64> {
+pub(crate) fn bytes(number: i64, what: &str) -> PyResult<u64> {
     u64::try_from(number).map_err(|_| invalid(format!("{what} {number} is negative; it counts bytes")))
 }
 
@@ -220,9 +266,7 @@ impl Handle {
         guarded(|| {
             let (offset, length) = (bytes(offset, "offset")?, bytes(length, "length")?);
             let lent = self.lend(py)?;
-            let there = lent.reader().size().saturating_sub(offset);
-            let room = if there == 0 { length.min(BEYOND_BYTES as u64) } else { length.min(there) };
-            new_bytes(py, usize::try_from(room).unwrap_or(usize::MAX), |buf| self.read(py, &lent, buf, offset))
+            new_bytes(py, lent.room(offset, length), |buf| self.read(py, &lent, buf, offset))
         })
     }
 
@@ -241,14 +285,46 @@ impl Handle {
         guarded(|| {
             let (ranges, lent) = (pairs(ranges)?, self.lend(py)?);
             let mut list = Vec::with_capacity(ranges.len());
-            let mut ahead = ranges::Ahead::new(lent.reader(), &ranges);
+            let planned = lent.planned(&self.shown)?;
+            let mut ahead = ranges::Ahead::new(planned, &ranges);
             for &(offset, length) in &ranges {
                 py.detach(|| ahead.next()).map_err(|error| lent.error(py, &error, &self.shown))?;
-                let room = length.min(lent.reader().size().saturating_sub(offset));
+                let room = length.min(planned.size().saturating_sub(offset));
                 let room = usize::try_from(room).unwrap_or(usize::MAX);
-                list.push(new_bytes(py, room, |buf| self.read(py, &lent, buf, offset))?);
+                list.push(new_bytes(py, room, |buf| self.read_by(py, &lent, planned, buf, offset))?);
             }
             PyList::new(py, list)
+        })
+    }
+
+    /// Fills a buffer with the bytes of each range, one behind the other. Returns how many there were of each.
+    fn read_ranges_into(
+        &self,
+        py: Python<'_>,
+        ranges: Vec<(i64, i64)>,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<usize>> {
+        guarded(|| {
+            let (ranges, mut filling) = (pairs(ranges)?, Filling::of(buffer)?);
+            let lent = self.lend(py)?;
+            let planned = lent.planned(&self.shown)?;
+            let there = ranges::clipped(&ranges, planned.size());
+            let needed = there.iter().fold(0_u64, |sum, range| sum.saturating_add(range.1));
+            let mut rest = filling.bytes();
+            if needed > rest.len() as u64 {
+                return Err(invalid(format!("the buffer is too small; give it {needed} bytes for these ranges")));
+            }
+            let (pieces, mut got) = (ranges::pieces(&there), vec![0; ranges.len()]);
+            let plain: Vec<(u64, u64)> = pieces.iter().map(|&(_, piece)| piece).collect();
+            let mut ahead = ranges::Ahead::new(planned, &plain);
+            for (of, (offset, length)) in pieces {
+                py.detach(|| ahead.next()).map_err(|error| lent.error(py, &error, &self.shown))?;
+                // No more than the buffer has room for.
+                let (now, later) = rest.split_at_mut(length as usize);
+                got[of] += self.read_by(py, &lent, planned, now, offset)?;
+                rest = later;
+            }
+            Ok(got)
         })
     }
 
@@ -274,7 +350,7 @@ impl Handle {
 
     /// The counters of this file.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        guarded(|| report::counters(py, &self.lend(py)?.reader().own_stats(), report::Of::File))
+        guarded(|| report::counters(py, &self.lend(py)?.stats(), report::Of::File))
     }
 
     /// What readahead does for this file, and why.

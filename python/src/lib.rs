@@ -5,18 +5,21 @@
 //! ```text
 //!   foreread/_file.py: File(io.RawIOBase) ──► Handle ──► foreread::Reader ──► engine of its kind (process.rs)
 //!   foreread/fsspec.py: the cache type ─────► Handle ──► Fetcher, a source that calls a Python function
+//!   foreread/__main__.py: the command ──────► foreread_cli::main
 //! ```
 
 #![warn(missing_docs)]
 
 mod buffer;
 mod calls;
+mod command;
 mod error;
 mod fetcher;
 mod handle;
 mod process;
 mod ranges;
 mod report;
+mod tasks;
 mod wait;
 
 use pyo3::prelude::*;
@@ -24,13 +27,17 @@ use pyo3::prelude::*;
 /// The module.
 #[pymodule(name = "_native")]
 mod native {
-    use super::{calls, error, process, report};
+    use super::{calls, command as cli, error, process, report};
     use foreread::parse_size;
     use pyo3::prelude::*;
     use pyo3::types::{PyDict, PyList};
+    use std::ffi::OsString;
 
     #[pymodule_export]
     use super::handle::Handle;
+
+    #[pymodule_export]
+    use super::tasks::Tasks;
 
     /// The version of foreread.
     #[pymodule_export]
@@ -62,7 +69,7 @@ mod native {
             let list = PyList::empty(py);
             for (kind, engine) in process::engines() {
                 let (stats, gauges) = py.detach(|| (engine.stats(), engine.gauges()));
-                let dict: Bound<'_, PyDict> = report::counters(py, &stats, report::Of::Engine)?;
+                let dict: Bound<'_, PyDict> = report::counters(py, &[stats], report::Of::Engine)?;
                 dict.set_item("kind", kind)?;
                 dict.set_item("policy", engine.policy().to_string())?;
                 dict.set_item("cache_bytes", engine.cache_bytes())?;
@@ -72,6 +79,12 @@ mod native {
             }
             Ok(list)
         })
+    }
+
+    /// The command `foreread` with these arguments, the first of which is its name. Returns the exit code.
+    #[pyfunction]
+    fn command(py: Python<'_>, arguments: Vec<OsString>, start: Vec<OsString>, file: OsString) -> PyResult<u8> {
+        error::guarded(|| Ok(cli::run(py, &arguments, start, file)))
     }
 
     /// Called by Python around a fork, and before the interpreter ends.

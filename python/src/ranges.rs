@@ -10,8 +10,29 @@ use foreread::{ReadError, Reader};
 
 /// Bytes that are prefetched and not read yet; at most a quarter of the cache.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Ranges that follow each other are wanted together up to this length.
-const TOGETHER_BYTES: u64 = 4 << 20;
+/// Ranges that follow each other are wanted together up to this length, and the window is filled when it has room for as much:
+/// one by one they would be as many requests.
+const TOGETHER_BYTES: u64 = 8 << 20;
+
+/// Bytes of a piece of a range that is read into memory as it arrives: what one request of an object store has.
+const PIECE_BYTES: u64 = 8 << 20;
+
+/// The ranges as far as a source of this size has them.
+pub fn clipped(ranges: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
+    ranges.iter().map(|&(start, length)| (start, length.min(size.saturating_sub(start)))).collect()
+}
+
+/// Each range in pieces, with the number of its range.
+pub fn pieces(ranges: &[(u64, u64)]) -> Vec<(usize, (u64, u64))> {
+    let of = |(number, &(start, length)): (usize, &(u64, u64))| {
+        let parts = length.div_ceil(PIECE_BYTES);
+        (0..parts).map(move |part| {
+            let done = part * PIECE_BYTES;
+            (number, (start.saturating_add(done), PIECE_BYTES.min(length - done)))
+        })
+    };
+    ranges.iter().enumerate().flat_map(of).collect()
+}
 
 /// See the head of this file.
 pub struct Ahead<'a> {
@@ -41,6 +62,10 @@ impl<'a> Ahead<'a> {
             self.take();
         }
         self.read += 1;
+        let step = TOGETHER_BYTES.min(self.window_bytes / 4);
+        if self.ahead_bytes > self.window_bytes - step {
+            return Ok(());
+        }
         while let Some(start) = self.fitting() {
             let mut end = self.take();
             while self.fitting() == Some(end) && end - start < TOGETHER_BYTES {

@@ -44,13 +44,17 @@ fn named(s: &Stats, of: Of) -> Vec<(&'static str, u64)> {
     all
 }
 
-/// The counters as a dict.
+/// The counters as a dict, those of several readers added.
 ///
 /// # Errors
 /// There is no memory.
-pub fn counters<'py>(py: Python<'py>, stats: &Stats, of: Of) -> PyResult<Bound<'py, PyDict>> {
+pub fn counters<'py>(py: Python<'py>, stats: &[Stats], of: Of) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    named(stats, of).into_iter().try_for_each(|(name, value)| dict.set_item(name, value))?;
+    let mut sums: Vec<(&str, u64)> = named(&Stats::default(), of);
+    for one in stats {
+        sums.iter_mut().zip(named(one, of)).for_each(|(sum, (_, value))| sum.1 = sum.1.saturating_add(value));
+    }
+    sums.into_iter().try_for_each(|(name, value)| dict.set_item(name, value))?;
     Ok(dict)
 }
 

@@ -18,6 +18,7 @@ mod replay;
 mod reproduce;
 #[cfg(feature = "nbd")]
 mod serve;
+mod sweep;
 mod trace;
 mod tune;
 mod values;
@@ -39,6 +40,7 @@ pub use reproduce::ReproduceArgs;
 pub use serve::ServeArgs;
 #[cfg(feature = "tls")]
 pub use serve::TlsMode;
+pub use sweep::SweepArgs;
 pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 pub use tune::TuneArgs;
 
@@ -48,6 +50,7 @@ use crate::names;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 macro_rules! examples {
@@ -71,7 +74,7 @@ macro_rules! examples {
     arg_required_else_help = true,
     help_template = concat!(
         "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
-        "Options: -h, --help (long), -V, --version; also: completions, man, replay-log\n",
+        "Options: -h, --help (long), --version; also: sweep, completions, man, replay-log\n",
         examples!()
     ),
     after_help = examples!()
@@ -129,6 +132,8 @@ Example:
     Workloads(ListArgs),
     Conform(ConformArgs),
     #[command(hide = true)]
+    Sweep(SweepArgs),
+    #[command(hide = true)]
     ReplayLog(ReplayLogArgs),
     Bench(BenchArgs),
     #[command(hide = true)]
@@ -185,7 +190,7 @@ pub struct ManArgs {
 }
 
 /// Answers what the parser refused: help and version are results, everything else is one line.
-pub fn refuse(error: &clap::Error) -> Result<(), Fail> {
+pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().map_err(|e| match e.kind() {
             std::io::ErrorKind::BrokenPipe => Fail::Closed,
@@ -200,7 +205,7 @@ pub fn refuse(error: &clap::Error) -> Result<(), Fail> {
             Err(Fail::Cannot("this build has no TLS; build it with --features tls".to_string()))
         }
         // Below a command the parser's own line names what there is.
-        ErrorKind::InvalidSubcommand if command_asked().is_empty() => {
+        ErrorKind::InvalidSubcommand if command_asked(arguments).is_empty() => {
             let name = match error.get(ContextKind::InvalidSubcommand) {
                 Some(ContextValue::String(name)) => name.as_str(),
                 _ => "",
@@ -213,7 +218,7 @@ pub fn refuse(error: &clap::Error) -> Result<(), Fail> {
             let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
             Err(names::unknown("command", name, &known, "foreread -h"))
         }
-        _ => Err(Fail::Input(in_one_line(error))),
+        _ => Err(Fail::Input(in_one_line(error, arguments))),
     }
 }
 
@@ -230,7 +235,7 @@ fn wants_tls(error: &clap::Error) -> bool {
 }
 
 /// The parser's complaint and its tips without its usage, and the command that helps.
-fn in_one_line(error: &clap::Error) -> String {
+fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> String {
     let text = error.render().to_string();
     let mut parts = Vec::new();
     for paragraph in text.split("\n\n") {
@@ -241,13 +246,13 @@ fn in_one_line(error: &clap::Error) -> String {
             parts.push(tip.to_string());
         }
     }
-    parts.push(format!("see 'foreread{} -h'", command_asked()));
+    parts.push(format!("see 'foreread{} -h'", command_asked(arguments)));
     parts.join("; ")
 }
 
 /// ` compare`, if that is the command that was asked for. The parser does not always say.
-fn command_asked() -> String {
-    let asked = std::env::args_os().nth(1).unwrap_or_default();
+fn command_asked(arguments: &[OsString]) -> String {
+    let asked = arguments.get(1).cloned().unwrap_or_default();
     let known = Args::command().get_subcommands().any(|c| asked == c.get_name());
     if known { format!(" {}", asked.display()) } else { String::new() }
 }

@@ -57,6 +57,8 @@ pub struct ComparePlan {
     pub on: Option<CompareOn>,
     /// Policies in the order of their rows; [`USUAL_POLICIES`] when empty. `none` is added where missing.
     pub policies: Vec<PolicyDraft>,
+    /// No row of `none` beside them: nothing is compared.
+    pub alone: bool,
     /// Which tables get a row of the oracle.
     pub oracle: OracleRow,
     /// Runs of each policy; [`MODEL_RUNS`], [`FILE_RUNS`] or [`SCRATCH_RUNS`] when open.

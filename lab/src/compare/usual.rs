@@ -36,7 +36,7 @@ pub(super) fn chosen(plan: &ComparePlan) -> Vec<PolicyDraft> {
     {
         named.push(own.clone());
     }
-    let has_none = named.iter().any(|p| p.info.name == "none");
+    let has_none = plan.alone || named.iter().any(|p| p.info.name == "none");
     let none = (!has_none).then(|| PolicySpec::none().into());
     none.into_iter().chain(named).collect()
 }

@@ -11,18 +11,18 @@
 //! lives. A program whose `main` does not call [`run_if_asked`] has no guards, and the next run removes what a killed one left.
 
 use super::instance::{PREFIX, remove};
+use crate::program;
 use rustix::fs::{FlockOperation, flock};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{copy, sink, stdin};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The first argument of a guard; the second is the name of the instance.
 const WORD: &str = "--tracefs-guard";
-/// This program, also where its file was replaced meanwhile (proc(5)).
-const PROGRAM: &str = "/proc/self/exe";
 /// How often a busy instance is tried again, each time after [`PAUSE`]: other files of a killed owner close within
 /// milliseconds, and an owner that ends waits no longer than 2 s.
 const MAX_TRIES: u32 = 100;
@@ -31,18 +31,18 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Whether this program can be a guard.
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
-/// To be called first in `main`: true where the program was started as a guard, which has then done its work. Otherwise
-/// the instances of this process have guards from now on.
+/// To be called first in `main`, with the arguments behind the program's name: true where it was started as a guard, which
+/// has then done its work. Otherwise the instances of this process have guards from now on.
 #[must_use]
-pub fn run_if_asked() -> bool {
-    let mut arguments = std::env::args_os().skip(1);
+pub fn run_if_asked(arguments: &[OsString]) -> bool {
+    let mut arguments = arguments.iter();
     if arguments.next().is_none_or(|word| word != WORD) {
         OFFERED.store(true, Ordering::Relaxed);
         return false;
     }
-    let name = arguments.next().and_then(|name| name.into_string().ok());
+    let name = arguments.next().and_then(|name| name.to_str());
     if let Some(name) = name.filter(|name| name.starts_with(PREFIX) && !name.contains('/')) {
-        guard(&name);
+        guard(name);
     }
     true
 }
@@ -76,8 +76,8 @@ impl Guard {
         if !OFFERED.load(Ordering::Relaxed) {
             return None;
         }
-        let mut command = Command::new(PROGRAM);
-        command.arg0("foreread").args([WORD, name]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = program::again();
+        command.args([WORD, name]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // A Ctrl-C is for the owner, and the owner's folder can be unmounted.
         command.process_group(0).current_dir("/");
         command.spawn().ok().map(Guard)

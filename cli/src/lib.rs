@@ -1,0 +1,115 @@
+//! The command `foreread`: it talks. The binary calls [`main`], and so does the Python package.
+//!
+//! Thin: parses, calls the lab or the engine, prints. Results go to stdout, progress and errors to stderr; an
+//! error is one line, `foreread: what: where; remedy`. Exit codes: 0 done, 1 a check failed, 2 bad usage or bad
+//! input, 3 not on this machine, 70 a bug of ours. Never: measures, decides or formats a number itself.
+//!
+//! ```text
+//!   args ──► one file per command ──► lab or engine
+//!                    │
+//!            fail, out, names, progress
+//! ```
+
+mod args;
+mod bench;
+mod bench_policies;
+mod catalog;
+mod compare;
+mod compare_error;
+mod completions;
+mod config;
+mod conform;
+mod conform_live;
+mod convert;
+mod crash;
+mod explain;
+mod fail;
+mod log;
+mod man;
+mod models;
+#[cfg(feature = "fuse")]
+mod mount;
+mod names;
+#[cfg(feature = "fuse")]
+mod next;
+mod out;
+mod policies;
+mod policy_list;
+mod probe;
+mod progress;
+mod reads;
+mod record;
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+mod recording;
+mod replay_log;
+mod reproduce;
+#[cfg(feature = "nbd")]
+mod serve;
+mod signals;
+mod source;
+mod sweep;
+mod trace;
+mod tune;
+mod vary;
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+mod watch;
+mod workloads;
+
+use args::{Args, Command};
+use clap::Parser;
+use fail::Fail;
+pub use foreread_lab::program::{Program, set as set_program};
+use std::ffi::OsString;
+use std::io::Write;
+
+/// Runs the command: its name, then its arguments. Returns the exit code. Once in a process, which is the command's from then on:
+/// panics, signals and the log are handled as the commands need it.
+#[must_use]
+pub fn main(arguments: &[OsString]) -> u8 {
+    if foreread_lab::tracefs::guard::run_if_asked(arguments.get(1..).unwrap_or_default()) {
+        return 0;
+    }
+    let code = crash::guarded(|| {
+        #[cfg(debug_assertions)]
+        crash::on_request();
+        let args = match Args::try_parse_from(arguments) {
+            Ok(args) => args,
+            Err(error) => return args::refuse(&error, arguments),
+        };
+        log::start(args.log)?;
+        out::fit_terminal();
+        run(&args.command)
+    });
+    // Rust does so where its own `main` ends.
+    let _ = std::io::stdout().flush();
+    code
+}
+
+fn run(command: &Command) -> Result<(), Fail> {
+    match command {
+        Command::Compare(asked) => compare::run(asked),
+        Command::Explain(asked) => explain::run(asked),
+        Command::Import(asked) => convert::import(asked),
+        Command::Export(asked) => convert::export(asked),
+        Command::Trace(asked) => trace::run(&asked.command),
+        Command::Policies(asked) => policies::run(asked.json),
+        Command::Models(asked) => models::run(asked),
+        Command::Workloads(asked) => workloads::run(asked.json),
+        Command::Probe(asked) => probe::run(asked),
+        Command::Record(asked) => record::run(asked),
+        #[cfg(feature = "nbd")]
+        Command::Serve(asked) => serve::run(asked),
+        #[cfg(feature = "fuse")]
+        Command::Mount(asked) => mount::run(asked),
+        #[cfg(feature = "fuse")]
+        Command::Next(asked) => next::run(asked),
+        Command::ReplayLog(asked) => replay_log::run(&asked.log),
+        Command::Sweep(asked) => sweep::run(asked),
+        Command::Tune(asked) => tune::run(asked),
+        Command::Bench(asked) => bench::run(asked),
+        Command::Conform(asked) => conform::run(asked),
+        Command::Reproduce(asked) => reproduce::run(asked),
+        Command::Completions(asked) => completions::run(asked.shell),
+        Command::Man(asked) => man::run(asked.dir.as_deref()),
+    }
+}

@@ -1,0 +1,273 @@
+//! `foreread sweep`: names the cells, leaves out those that a file has, has the lab measure the rest, keeps each as a file.
+//!
+//! ```text
+//!   DIR/0123456789abcdef.json     one cell: key and row; replaced whole, so there is never a half one
+//! ```
+//! A trace is loaded when its first missing cell is measured, and dropped after its last. Never: measures in this thread.
+
+use crate::args::SweepArgs;
+use crate::compare_error::refused;
+use crate::fail::Fail;
+use crate::out::{self, JsonTo, json_to};
+use crate::policy_list;
+use crate::progress::Bar;
+use crate::reads::{self, Part, RequestedReads};
+use crate::source::{self, On};
+use foreread::source::SourceName;
+use foreread::{Options, Reader};
+use foreread_core::policy::PolicyDraft;
+use foreread_lab::compare::{CompareError, CompareOn};
+use foreread_lab::report::Progress;
+use foreread_lab::report::number::three;
+use foreread_lab::sweep::{self, Cell, CellKey, CellResult, SweepReads};
+use serde::Serialize;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use tempfile::NamedTempFile;
+
+/// What is measured where nothing is named.
+const POLICIES: &str = "none,auto,linux-6.18";
+/// More cells than anyone waits for: a typing error.
+const MAX_CELLS: usize = 1_000_000;
+/// Longest file of a cell that is believed.
+const MAX_CELL_BYTES: u64 = 1 << 20;
+
+/// A trace or a workload, and what was found of it.
+struct Input {
+    reads: Requested,
+    keys: Vec<(CellKey, PolicyDraft, CompareOn)>,
+}
+
+/// What an argument names.
+enum Requested {
+    Workload(String),
+    Trace(PathBuf),
+    /// A trace that is not a file here.
+    Remote(SourceName),
+}
+
+/// A cell that is to be measured elsewhere.
+#[derive(Serialize)]
+struct Missing {
+    /// Its file, without the ending.
+    name: String,
+    key: CellKey,
+}
+
+struct Failed(Fail);
+
+impl From<CompareError> for Failed {
+    fn from(error: CompareError) -> Failed {
+        Failed(refused(error))
+    }
+}
+
+/// Measures what is missing and prints.
+pub fn run(args: &SweepArgs) -> Result<(), Fail> {
+    let json = json_to(args.json.as_ref())?;
+    let inputs = inputs(args)?;
+    if args.missing {
+        return list_missing(args, inputs);
+    }
+    if let Some(dir) = &args.out {
+        std::fs::create_dir_all(dir).map_err(|error| {
+            Fail::input("cannot make the directory", format!("--out {}: {error}", dir.display()), "name another")
+        })?;
+    }
+    let all = inputs.iter().map(|input| input.keys.len()).sum::<usize>();
+    let begun = Instant::now();
+    let (mut results, mut measured) = (Vec::new(), 0);
+    {
+        let mut bar = Bar::with_time_left();
+        bar.stage("cells");
+        for input in inputs {
+            let (there, missing) = kept(args.out.as_deref(), input.keys);
+            results.extend(there);
+            let cells = cells(&input.reads, missing)?;
+            bar.step(results.len() as u64, all as u64);
+            let done = |cell: CellResult| {
+                keep(args.out.as_deref(), &cell).map_err(Failed)?;
+                results.push(cell);
+                measured += 1;
+                bar.step(results.len() as u64, all as u64);
+                Ok(())
+            };
+            sweep::run(&cells, jobs(args), done).map_err(|Failed(fail)| fail)?;
+        }
+    }
+    let key = |cell: &CellResult| {
+        (cell.key.trace.clone(), cell.key.device.clone(), cell.cache_bytes, cell.key.policy.clone())
+    };
+    results.sort_by_key(key);
+    if json != Some(JsonTo::Stdout) {
+        out::print(in_words(&results, measured, begun.elapsed().as_secs_f64()))?;
+    }
+    let Some(to) = json else { return Ok(()) };
+    let text = serde_json::to_string_pretty(&results).expect("a struct of numbers and strings can always be written");
+    to.write(&(text + "\n"))
+}
+
+fn jobs(args: &SweepArgs) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    args.jobs.map_or_else(cores, |jobs| jobs as usize)
+}
+
+/// Everything that is asked for, looked at before anything is measured.
+fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
+    let policies = policies(args.policy.as_deref().unwrap_or(POLICIES))?;
+    let mut devices = Vec::new();
+    for name in &args.on {
+        match source::parse(name)? {
+            on @ On::Model(_) => devices.push((name.to_string(), CompareOn::from(on))),
+            _ => return Err(Fail::input("a sweep is simulated", format!("--on {name}"), "name models: model:NAME")),
+        }
+    }
+    let caches: Vec<Option<u64>> =
+        if args.cache.is_empty() { vec![None] } else { args.cache.iter().copied().map(Some).collect() };
+    let cells = args.traces.len().saturating_mul(policies.len()).saturating_mul(devices.len() * caches.len());
+    if cells > MAX_CELLS {
+        return Err(Fail::input("too many cells", format!("{cells}, at most {MAX_CELLS}"), "sweep in several parts"));
+    }
+    let mut inputs = Vec::new();
+    for text in &args.traces {
+        let (reads, trace_bytes) = requested(text)?;
+        let mut keys = Vec::new();
+        for (device, on) in &devices {
+            for policy in &policies {
+                for &cache_bytes in &caches {
+                    let (trace, device) = (text.to_string_lossy().into_owned(), device.clone());
+                    let (foreread, policy_name) = (env!("CARGO_PKG_VERSION").to_string(), policy.to_string());
+                    let (runs, seed) = (args.runs, args.seed);
+                    let key =
+                        CellKey { foreread, trace, trace_bytes, policy: policy_name, device, cache_bytes, runs, seed };
+                    keys.push((key, policy.clone(), on.clone()));
+                }
+            }
+        }
+        inputs.push(Input { reads, keys });
+    }
+    Ok(inputs)
+}
+
+/// What an argument names, and the bytes of its file.
+fn requested(text: &OsString) -> Result<(Requested, u64), Fail> {
+    let name = SourceName::from(text.clone());
+    if foreread::source::is_remote(&name) {
+        let source = foreread::source::open(&name).map_err(|error| Fail::Input(error.to_string()))?;
+        return Ok((Requested::Remote(name), source.size()));
+    }
+    match reads::parse(Some(text))? {
+        RequestedReads::Trace(path) => {
+            let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+            Ok((Requested::Trace(path), bytes))
+        }
+        RequestedReads::Workload(name) => Ok((Requested::Workload(name), 0)),
+        RequestedReads::Usual => Err(Fail::input("no trace", "''", "name one")),
+    }
+}
+
+/// Prints the cells that no file has.
+fn list_missing(args: &SweepArgs, inputs: Vec<Input>) -> Result<(), Fail> {
+    let keys = inputs.into_iter().flat_map(|input| kept(args.out.as_deref(), input.keys).1);
+    let all: Vec<Missing> = keys.map(|(key, ..)| Missing { name: key.name(), key }).collect();
+    out::print(
+        serde_json::to_string_pretty(&all).expect("a struct of numbers and strings can always be written") + "\n",
+    )
+}
+
+/// Copies a trace that is not here into a temporary file.
+fn fetched(name: &SourceName) -> Result<NamedTempFile, Fail> {
+    let failed =
+        |error: &dyn std::fmt::Display| Fail::input("cannot read the trace", format!("{name}: {error}"), "try again");
+    let reader = Reader::open(name.clone(), Options::default()).map_err(|error| Fail::Input(error.to_string()))?;
+    let mut file = NamedTempFile::new().map_err(|error| failed(&error))?;
+    std::io::copy(&mut reader.cursor(), &mut file).map_err(|error| failed(&error))?;
+    Ok(file)
+}
+
+/// The policies that the list names. Nothing is compared, so `none` is there only if it is named.
+fn policies(list: &str) -> Result<Vec<PolicyDraft>, Fail> {
+    let (mut policies, _) = policy_list::parse(Some(list))?;
+    let named = list == "all" || list == "peers" || list.split(',').any(|name| name.trim() == "none");
+    policies.retain(|policy| named || policy.info.name != "none");
+    Ok(policies)
+}
+
+/// The cells of an input that are measured already, and those that are not.
+fn kept<T>(
+    dir: Option<&Path>,
+    keys: Vec<(CellKey, PolicyDraft, T)>,
+) -> (Vec<CellResult>, Vec<(CellKey, PolicyDraft, T)>) {
+    let (mut there, mut missing) = (Vec::new(), Vec::new());
+    for (key, policy, on) in keys {
+        // A file that is broken, or of another key, is measured anew.
+        let found =
+            dir.and_then(|dir| read(&file(dir, &key))).filter(|cell| cell.key == key && cell.schema == sweep::SCHEMA);
+        match found {
+            Some(cell) => there.push(cell),
+            None => missing.push((key, policy, on)),
+        }
+    }
+    (there, missing)
+}
+
+fn file(dir: &Path, key: &CellKey) -> PathBuf {
+    dir.join(key.name() + ".json")
+}
+
+fn read(path: &Path) -> Option<CellResult> {
+    let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file() && meta.len() <= MAX_CELL_BYTES)?;
+    let text = std::fs::read(path).ok().filter(|text| text.len() as u64 == meta.len())?;
+    serde_json::from_slice(&text).ok()
+}
+
+fn keep(dir: Option<&Path>, cell: &CellResult) -> Result<(), Fail> {
+    let Some(dir) = dir else { return Ok(()) };
+    let text = serde_json::to_string(cell).expect("a struct of numbers and strings can always be written");
+    out::write("out", &file(dir, &cell.key), &(text + "\n"))
+}
+
+/// The cells of a trace, which is loaded if there are any.
+fn cells(reads: &Requested, missing: Vec<(CellKey, PolicyDraft, CompareOn)>) -> Result<Vec<Cell>, Fail> {
+    if missing.is_empty() {
+        return Ok(Vec::new());
+    }
+    let reads = match reads {
+        Requested::Trace(path) => loaded(path)?,
+        Requested::Remote(name) => loaded(fetched(name)?.path())?,
+        Requested::Workload(name) => SweepReads::Workload(name.clone()),
+    };
+    Ok(missing.into_iter().map(|(key, policy, on)| Cell { key, reads: reads.clone(), policy, on }).collect())
+}
+
+fn loaded(path: &Path) -> Result<SweepReads, Fail> {
+    let part = Part { format: None, limit: None, only: None, mode: None, think: None };
+    reads::ready(path, &part).map(Arc::new).map(SweepReads::Trace)
+}
+
+/// A line a cell, and how fast it went.
+fn in_words(results: &[CellResult], measured: usize, seconds: f64) -> String {
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_string(), three);
+    let mut text =
+        format!("{:>9} {:>6} {:>9} {:<22} {:<18} trace\n", "time s", "ampl.", "cache MB", "policy", "device");
+    for cell in results {
+        let (time, cache) =
+            (number(cell.row.time_s.as_ref().map(|time| time.mean)), three(cell.cache_bytes as f64 / 1e6));
+        let name = OsStr::new(&cell.key.trace).to_string_lossy();
+        text.push_str(&format!(
+            "{time:>9} {:>6} {cache:>9} {:<22} {:<18} {}\n",
+            number(cell.row.overfetch),
+            cell.key.policy,
+            cell.key.device,
+            crate::fail::one_line(&name)
+        ));
+    }
+    let old = results.len() - measured;
+    text.push_str(&format!("{measured} cells measured in {} s", three(seconds)));
+    if measured > 0 && seconds > 0.0 {
+        text.push_str(&format!(", {} an hour", three(measured as f64 * 3600.0 / seconds)));
+    }
+    text + &if old > 0 { format!("; {old} were there\n") } else { "\n".to_string() }
+}

@@ -1,0 +1,53 @@
+//! The program that runs: how it is started again, and the file that it is built into.
+//!
+//! The command starts itself for `tune` (a `record` as a child) and for the guard of tracefs. Where it is a library of
+//! another program, the running file is not the command's: in Python it is the interpreter's. That program says with [`set`]
+//! what to start.
+//!
+//! ```text
+//!   foreread         /proc/self/exe record ...
+//!   Python           /usr/bin/python3 -m foreread record ...
+//! ```
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// This program, also where its file was replaced meanwhile (proc(5)).
+const OWN: &str = "/proc/self/exe";
+
+/// How to start the command from another program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The program and its first arguments.
+    pub start: Vec<OsString>,
+    /// The file that the command was built into.
+    pub file: PathBuf,
+}
+
+static SET: OnceLock<Program> = OnceLock::new();
+
+/// Says how the command is started here. The first word counts.
+pub fn set(program: Program) {
+    let _ = SET.set(program);
+}
+
+/// A command that starts this program again.
+pub fn again() -> Command {
+    let start = SET.get().map_or(&[][..], |program| &program.start);
+    let Some((first, more)) = start.split_first() else {
+        let mut command = Command::new(OWN);
+        command.arg0("foreread");
+        return command;
+    };
+    let mut command = Command::new(first);
+    command.args(more);
+    command
+}
+
+/// The file that the command was built into.
+pub fn file() -> &'static Path {
+    SET.get().map_or(Path::new(OWN), |program| &program.file)
+}

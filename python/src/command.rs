@@ -1,0 +1,17 @@
+//! The command `foreread`, called from Python: `foreread/__main__.py` is the console script.
+//!
+//! ```text
+//!   foreread tune -- CMD ──► python ──► __main__.main ──► command ──► foreread_cli::main ──► exit code
+//!                                         child: python -m foreread record ... (what `start` says)
+//! ```
+//! The interpreter is released for the whole command: it runs no Python.
+
+use foreread_cli::{Program, main, set_program};
+use pyo3::prelude::*;
+use std::ffi::OsString;
+
+/// Runs the command: its name, then its arguments. `start` is how it starts itself again, `file` what it was built into.
+pub fn run(py: Python<'_>, arguments: &[OsString], start: Vec<OsString>, file: OsString) -> u8 {
+    set_program(Program { start, file: file.into() });
+    py.detach(|| main(arguments))
+}

@@ -1,0 +1,157 @@
+//! `foreread._native.Tasks`: reads that an event loop of asyncio waits for, without a thread for each.
+//!
+//! A read is a future of the engine. The loop's thread polls it; the engine's threads never take the interpreter for it: a
+//! waker notes the read's number and rings an eventfd, which the loop watches like a socket.
+//!
+//! ```text
+//!   await read_at ──► begin: poll ──► ready: the bytes, at once
+//!                              └─ pending ──► kept under a number; the loop runs other tasks
+//!   engine: fetched ──► wake: number, eventfd ──► loop: run ──► poll ──► set_result of the asyncio future
+//!   cancelled ──► forget: the read is dropped, what was fetched stays cached
+//! ```
+
+use crate::buffer::Room;
+use crate::error::guarded;
+use crate::handle::{Handle, Lent, bytes};
+use foreread::ReadError;
+use pyo3::prelude::*;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::HashMap;
+use std::future::Future;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// What a read ends with: its outcome, the memory that it filled, and the reader that it needed.
+type Ended = (Result<usize, ReadError>, Room, Lent);
+
+/// The numbers of reads that can go on.
+struct Woken {
+    bell: OwnedFd,
+    numbers: Mutex<Vec<u64>>,
+}
+
+struct WakeOne {
+    woken: Arc<Woken>,
+    number: u64,
+}
+
+impl Wake for WakeOne {
+    fn wake(self: Arc<Self>) {
+        let mut numbers = lock(&self.woken.numbers);
+        numbers.push(self.number);
+        if numbers.len() == 1 {
+            // It fails only where the count is full, and then the loop has been rung for.
+            let _ = rustix::io::write(&self.woken.bell, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+/// A read that is waited for.
+struct Waiting {
+    read: Pin<Box<dyn Future<Output = Ended> + Send>>,
+    waker: Waker,
+    /// The future of asyncio, and what an error calls the file.
+    future: Py<PyAny>,
+    shown: String,
+}
+
+/// See the head of this file. One for each event loop.
+#[pyclass(frozen, module = "foreread._native")]
+pub struct Tasks {
+    woken: Arc<Woken>,
+    waiting: Mutex<(u64, HashMap<u64, Waiting>)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The outcome as Python's.
+fn finish<'py>(py: Python<'py>, (done, room, lent): Ended, shown: &str) -> PyResult<Bound<'py, PyAny>> {
+    match done {
+        Ok(got) => room.into_object(py, got),
+        Err(error) => Err(lent.error(py, &error, shown)),
+    }
+}
+
+#[pymethods]
+impl Tasks {
+    #[new]
+    fn new() -> PyResult<Tasks> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
+        let woken = Arc::new(Woken { bell, numbers: Mutex::default() });
+        Ok(Tasks { woken, waiting: Mutex::default() })
+    }
+
+    /// The descriptor that the loop watches for reading.
+    fn fileno(&self) -> i32 {
+        self.woken.bell.as_raw_fd()
+    }
+
+    /// Begins a read: the bytes if they are cached, else the number under which `future` will get them.
+    fn begin<'py>(
+        &self,
+        py: Python<'py>,
+        handle: &Handle,
+        offset: i64,
+        length: i64,
+        future: Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        guarded(|| {
+            let (offset, length) = (bytes(offset, "offset")?, bytes(length, "length")?);
+            let lent = handle.lend(py)?;
+            let mut room = Room::new(py, lent.room(offset, length))?;
+            let mut read: Pin<Box<dyn Future<Output = Ended> + Send>> = Box::pin(async move {
+                let done = lent.reader().read_at_async(room.bytes(), offset).await;
+                (done, room, lent)
+            });
+            let number = {
+                let mut waiting = lock(&self.waiting);
+                waiting.0 += 1;
+                waiting.0
+            };
+            let waker = Waker::from(Arc::new(WakeOne { woken: Arc::clone(&self.woken), number }));
+            if let Poll::Ready(ended) = py.detach(|| read.as_mut().poll(&mut Context::from_waker(&waker))) {
+                return finish(py, ended, handle.shown());
+            }
+            let shown = handle.shown().to_string();
+            // Woken meanwhile: the loop's thread is this one, and runs `run` later.
+            lock(&self.waiting).1.insert(number, Waiting { read, waker, future, shown });
+            Ok(number.into_pyobject(py)?.into_any())
+        })
+    }
+
+    /// Polls what was woken, and gives what is ready to its future. The loop calls it when the descriptor can be read.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        guarded(|| {
+            let _ = rustix::io::read(&self.woken.bell, &mut [0_u8; 8]);
+            let numbers = std::mem::take(&mut *lock(&self.woken.numbers));
+            for number in numbers {
+                let Some(mut one) = lock(&self.waiting).1.remove(&number) else { continue };
+                let poll = py.detach(|| one.read.as_mut().poll(&mut Context::from_waker(&one.waker)));
+                let Poll::Ready(ended) = poll else {
+                    lock(&self.waiting).1.insert(number, one);
+                    continue;
+                };
+                let future = one.future.bind(py);
+                // Cancelled: nothing waits for it.
+                if future.call_method0("done")?.is_truthy()? {
+                    continue;
+                }
+                match finish(py, ended, &one.shown) {
+                    Ok(bytes) => future.call_method1("set_result", (bytes,))?,
+                    Err(error) => future.call_method1("set_exception", (error,))?,
+                };
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives a read up.
+    fn forget(&self, py: Python<'_>, number: u64) {
+        let gone = lock(&self.waiting).1.remove(&number);
+        py.detach(|| drop(gone));
+    }
+}
