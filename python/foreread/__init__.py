@@ -25,3 +25,12 @@ if hasattr(os, "register_at_fork"):
         after_in_child=_native.after_fork_in_child,
     )
 atexit.register(_native.end)
+
+
+def __getattr__(name: str) -> object:
+    # Not imported before they are used: the interpreter starts sooner.
+    if name in {"aio", "lab", "plan"}:
+        import importlib
+
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -114,6 +114,15 @@ class File(io.RawIOBase):
         """
         return self._handle.read_ranges(list(ranges))
 
+    def readinto_ranges(self, buffer: Any, ranges: Iterable[tuple[int, int]]) -> list[int]:
+        """Fills a writable buffer with the bytes of each `(offset, length)`, one behind the other.
+
+        Returns how many there were of each: fewer than its length only where the end comes first. Fetched as by
+        `read_ranges`, in pieces of 8 MiB, and copied to their place as they arrive. Raises `ValueError` for a buffer
+        that is too small.
+        """
+        return self._handle.read_ranges_into(list(ranges), buffer)
+
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Says that each `(offset, length)` will be read: they are fetched in the background, as far as there is room."""
         self._handle.prefetch(list(ranges))

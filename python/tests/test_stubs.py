@@ -14,9 +14,11 @@ def test_stubs_name_what_the_module_has():
     # A debug build has a function that panics.
     built = {name for name in dir(foreread._native) if inspect.isroutine(getattr(foreread._native, name))} - {"panic"}
     assert functions == built
-    (handle,) = [item for item in stubs.body if isinstance(item, ast.ClassDef)]
-    methods = {item.name for item in handle.body if isinstance(item, ast.FunctionDef)}
-    assert methods == {name for name in vars(foreread._native.Handle) if not name.startswith("__")}
+    classes = [item for item in stubs.body if isinstance(item, ast.ClassDef)]
+    assert {item.name for item in classes} == {name for name in dir(foreread._native) if inspect.isclass(getattr(foreread._native, name))}
+    for item in classes:
+        methods = {method.name for method in item.body if isinstance(method, ast.FunctionDef)}
+        assert methods == {name for name in vars(getattr(foreread._native, item.name)) if not name.startswith("__")}
 
 
 def test_everything_public_has_its_docstring():

@@ -1,0 +1,146 @@
+"""Files for asyncio: `await file.read_at(...)`, without a thread for each read.
+
+    import foreread.aio
+
+    async with foreread.aio.open("s3://bucket/key") as file:
+        head = await file.read_at(0, 4096)
+        parts = await file.read_ranges([(1 << 20, 4096), (5 << 20, 4096)])
+
+Any number of tasks may read one file. What is cached comes back without a switch to another task; for the rest the engine
+fetches, and wakes the event loop through a descriptor that it watches. A task that is cancelled gives its read up. Opening
+waits in a thread of the loop's executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from . import _file, _native
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Generator, Iterable
+
+__all__ = ["AsyncFile", "open"]
+
+TOGETHER = 64
+"""Ranges of one `read_ranges` that are read at once."""
+
+_of_loop: weakref.WeakKeyDictionary[Any, _native.Tasks] = weakref.WeakKeyDictionary()
+
+
+def _tasks(loop: asyncio.AbstractEventLoop) -> _native.Tasks:
+    tasks = _of_loop.get(loop)
+    if tasks is None:
+        tasks = _of_loop[loop] = _native.Tasks()
+        loop.add_reader(tasks.fileno(), tasks.run)
+    return tasks
+
+
+class AsyncFile:
+    """A file, object or image that tasks of asyncio read. Made by `foreread.aio.open`.
+
+    Positions and lengths are in bytes; there is no current position. A read that fails raises `OSError` with `errno` and
+    `filename`; one of a closed file `ValueError`.
+    """
+
+    def __init__(self, file: _file.File) -> None:
+        self._file = file
+
+    @property
+    def name(self) -> str:
+        """What was opened, without passwords and tokens."""
+        return self._file.name
+
+    @property
+    def size(self) -> int:
+        """Bytes of the source, as far as is known."""
+        return self._file.size
+
+    async def read_at(self, offset: int, length: int) -> bytes:
+        """The bytes from `offset` on, `length` of them unless the end comes first."""
+        loop = asyncio.get_running_loop()
+        tasks, future = _tasks(loop), loop.create_future()
+        begun = tasks.begin(self._file._handle, offset, length, future)
+        if isinstance(begun, bytes):
+            return begun
+        try:
+            return await future
+        finally:
+            tasks.forget(begun)
+
+    async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each `(offset, length)`, in the order of the list; up to 64 of them are read at once."""
+        turn = asyncio.Semaphore(TOGETHER)
+
+        async def one(offset: int, length: int) -> bytes:
+            async with turn:
+                return await self.read_at(offset, length)
+
+        reads = [asyncio.ensure_future(one(offset, length)) for offset, length in ranges]
+        try:
+            return list(await asyncio.gather(*reads))
+        finally:
+            for read in reads:
+                read.cancel()
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Says that each `(offset, length)` will be read. Does not wait."""
+        self._file.prefetch(ranges)
+
+    def stats(self) -> dict[str, int]:
+        """The counters of this file, as `foreread.File.stats` has them."""
+        return self._file.stats()
+
+    def explain(self) -> str:
+        """What readahead does for this file, and why."""
+        return self._file.explain()
+
+    async def close(self) -> None:
+        """Closes it. Reads that wait end well; later ones raise `ValueError`."""
+        await asyncio.get_running_loop().run_in_executor(None, self._file.close)
+
+    async def __aenter__(self) -> AsyncFile:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<foreread.aio.AsyncFile {self.name!r}>"
+
+
+class _Opening:
+    """`await open(...)` gives the file, `async with open(...)` closes it again."""
+
+    def __init__(self, opening: Any) -> None:
+        self._opening, self._file = opening, None
+
+    async def _open(self) -> AsyncFile:
+        return AsyncFile(await asyncio.get_running_loop().run_in_executor(None, self._opening))
+
+    def __await__(self) -> Generator[Any, None, AsyncFile]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncFile:
+        self._file = await self._open()
+        return self._file
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._file.close()
+
+
+def open(  # noqa: A001 (as io.open)
+    name: str | bytes | os.PathLike[Any],
+    *,
+    cache: int | str | None = None,
+    policy: str | None = None,
+) -> _Opening:
+    """Opens a file, an object or an image for the tasks of an event loop: `await open(name)`, or `async with open(name)`.
+
+    Arguments and errors are those of `foreread.open`; files of both share engines and caches.
+    """
+    return _Opening(functools.partial(_file.open, name, cache=cache, policy=policy))

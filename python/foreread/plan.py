@@ -1,0 +1,322 @@
+"""Plans: what a reader of a known format will read is computed from its header, and fetched in few requests.
+
+    import foreread
+    from foreread import plan
+
+    with foreread.open("s3://bucket/model.safetensors") as file:
+        weights = plan.safetensors(file, ["embed.weight"]).numpy()          # or .torch(); no name: all tensors
+    with foreread.open("s3://bucket/table.parquet") as file:
+        table = plan.parquet(file, columns=["price"], row_groups=[0, 1]).read()
+
+                header or footer                what is needed             neighbours as one
+    file ──► [ read: 1 or 2 requests ] ──► ranges of tensors or chunks ──► requests ──► read: one buffer, 64 MiB ahead
+
+A gap between two ranges is read where it is small (8 KiB) and all gaps together are at most 5 % of what is needed. The
+policy of the file reads nothing ahead of a plan. Headers come from storage, so they are checked before they are believed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+from ._zarr import ZarrPlan, zarr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ._file import File
+
+__all__ = ["ParquetPlan", "Plan", "SafetensorsPlan", "ZarrPlan", "parquet", "safetensors", "zarr"]
+
+GAP_BYTES = 8192
+"""A gap of up to this many bytes is read: it costs less than a request. As the coalescing of Arrow has it."""
+
+HEADER_BYTES = 100_000_000
+"""Longest header of a safetensors file, as its specification says."""
+
+FIRST_BYTES = 64 << 10
+"""Read at once for a header or a footer: most fit."""
+
+DTYPE_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
+    "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
+}
+NUMPY = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4", "F32": "<f4",
+    "U64": "<u8", "I64": "<i8", "F64": "<f8", "C64": "<c8",
+}
+TORCH = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "F16": "float16", "BF16": "bfloat16",
+    "U32": "uint32", "I32": "int32", "F32": "float32", "U64": "uint64", "I64": "int64", "F64": "float64", "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+}
+
+
+def _together(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sorted ranges in few requests: what touches or overlaps, and small gaps as long as all are at most 5 % of the bytes."""
+    left = sum(length for _, length in ranges) // 20
+    merged: list[tuple[int, int]] = []
+    for start, length in sorted(one for one in ranges if one[1] > 0):
+        if merged:
+            first, had = merged[-1]
+            gap = start - (first + had)
+            if gap <= 0 or gap <= min(GAP_BYTES, left):
+                left -= max(gap, 0)
+                merged[-1] = (first, max(had, start + length - first))
+                continue
+        merged.append((start, length))
+    return merged
+
+
+class Plan:
+    """Ranges of a file that will be read, and how: `requests` are `(offset, length)` in the order of the file.
+
+    `bytes_needed` counts what was asked for, `bytes_fetched` that with the gaps between.
+    """
+
+    def __init__(self, file: File, ranges: Iterable[tuple[int, int]]) -> None:
+        self.file = file
+        self.ranges = list(ranges)
+        self.requests = _together(self.ranges)
+        self._data: memoryview | None = None
+        starts, at = [], 0
+        for start, length in self.requests:
+            starts.append((start, length, at))
+            at += length
+        self._starts, self.bytes_fetched = starts, at
+        self.bytes_needed = sum(length for _, length in self.ranges)
+
+    def fetch(self) -> None:
+        """Reads everything into one buffer, if that has not been done. Raises `OSError` where the file ends too soon."""
+        if self._data is None:
+            data = _memory(self.bytes_fetched)
+            got = self.file.readinto_ranges(data, self.requests)
+            for (start, length, _), came in zip(self._starts, got):
+                if came < length:
+                    raise OSError(f"{self.file.name}: ends at {start + came}, and {start + length} was planned; is it whole?")
+            self._data = data
+
+    def view(self, offset: int, length: int) -> memoryview | None:
+        """The planned bytes at an offset, without a copy; nothing where they are not planned. Fetches all at the first call."""
+        low, high = 0, len(self._starts)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._starts[middle][0] <= offset else (low, middle)
+        if low == 0:
+            return memoryview(b"") if length == 0 else None
+        start, had, at = self._starts[low - 1]
+        if offset + length > start + had:
+            return None
+        self.fetch()
+        assert self._data is not None
+        return self._data[at + offset - start : at + offset - start + length]
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of {self.file.name!r}: {self.bytes_needed} bytes in {len(self.ranges)} ranges, "
+            f"{self.bytes_fetched} bytes in {len(self.requests)} requests>"
+        )
+
+
+def _memory(length: int) -> memoryview:
+    """Bytes to be filled; not zeroed first where numpy is there."""
+    try:
+        import numpy as np
+    except ImportError:
+        return memoryview(bytearray(length))
+    return memoryview(np.empty(length, dtype=np.uint8))
+
+
+class SafetensorsPlan(Plan):
+    """Tensors of a safetensors file. Arrays and tensors are views of one buffer, which lives as long as one of them."""
+
+    def __init__(self, file: File, tensors: dict[str, tuple[str, list[int], int, int]], metadata: dict[str, str]) -> None:
+        super().__init__(file, [(start, length) for _, _, start, length in tensors.values()])
+        self.metadata = metadata
+        self._tensors = tensors
+
+    @property
+    def names(self) -> list[str]:
+        """The tensors that will be read."""
+        return list(self._tensors)
+
+    def _each(self) -> Iterator[tuple[str, str, list[int], memoryview]]:
+        for name, (dtype, shape, start, length) in self._tensors.items():
+            view = self.view(start, length)
+            assert view is not None
+            yield name, dtype, shape, view
+
+    def numpy(self) -> dict[str, Any]:
+        """The tensors as arrays of numpy. BF16, which numpy lacks, comes as uint16; raises `TypeError` for F8 and smaller."""
+        import numpy as np
+
+        found = {}
+        for name, dtype, shape, view in self._each():
+            kind = NUMPY.get("U16" if dtype == "BF16" else dtype)
+            if kind is None:
+                raise TypeError(f"tensor {name!r} is of {dtype}, which numpy lacks; use torch()")
+            found[name] = np.frombuffer(view, dtype=kind).reshape(shape)
+        return found
+
+    def torch(self) -> dict[str, Any]:
+        """The tensors as tensors of torch, on the CPU."""
+        import torch
+
+        found = {}
+        for name, dtype, shape, view in self._each():
+            kind = getattr(torch, TORCH.get(dtype, ""), None)
+            if kind is None:
+                raise TypeError(f"tensor {name!r} is of {dtype}, which this torch lacks")
+            found[name] = torch.frombuffer(view, dtype=kind).reshape(shape) if len(view) else torch.empty(shape, dtype=kind)
+        return found
+
+
+def _broken(file: File, why: str) -> ValueError:
+    return ValueError(f"{file.name}: {why}; is it a whole safetensors file?")
+
+
+def _header(file: File) -> tuple[dict[str, Any], int]:
+    """The header of a safetensors file, and where the data begins: 8 bytes of length, JSON, data."""
+    head = file.read_at(0, FIRST_BYTES)
+    length = int.from_bytes(head[:8], "little")
+    if len(head) < 8 or not 2 <= length <= min(HEADER_BYTES, file.size - 8):
+        raise _broken(file, f"a header of {length} bytes in a file of {file.size}")
+    text = head[8 : 8 + length]
+    if len(text) < length:
+        text += file.read_at(len(head), 8 + length - len(head))
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _broken(file, f"its header is not JSON ({error})") from None
+    if not isinstance(header, dict):
+        raise _broken(file, "its header is not an object")
+    return header, 8 + length
+
+
+def _tensor(file: File, name: str, entry: Any, data: int) -> tuple[str, list[int], int, int]:
+    """Type, shape, offset and length of a tensor, checked."""
+    try:
+        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        numbers = [start, end, *shape]
+        if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
+            raise TypeError
+        bits = DTYPE_BITS[dtype]
+    except (TypeError, KeyError, ValueError):
+        raise _broken(file, f"tensor {name!r} has no type, shape and offsets that are understood") from None
+    for n in shape:
+        bits *= n
+    if end < start or data + end > file.size or (end - start) * 8 != bits:
+        raise _broken(file, f"tensor {name!r} is at {start}..{end} of the data, which does not fit its shape or the file")
+    return dtype, shape, data + start, end - start
+
+
+def safetensors(file: File, tensors: Iterable[str] | None = None) -> SafetensorsPlan:
+    """Plans to read these tensors of a safetensors file, by default all. Reads the header: one request, two if it is long.
+
+    Raises `KeyError` for a name that the file does not have, `ValueError` for a header that is not right.
+    """
+    if isinstance(tensors, str):
+        raise TypeError(f"tensors {tensors!r}: give a list of names")
+    header, data = _header(file)
+    metadata = header.pop("__metadata__", None)
+    names = list(header) if tensors is None else list(dict.fromkeys(tensors))
+    for name in names:
+        if name not in header:
+            raise KeyError(f"{file.name} has no tensor {name!r}; it has {len(header)}, such as {list(header)[:3]}")
+    found = {name: _tensor(file, name, header[name], data) for name in names}
+    return SafetensorsPlan(file, found, metadata if isinstance(metadata, dict) else {})
+
+
+class _Planned(io.RawIOBase):
+    """A file that gives planned bytes from a plan's buffer and reads the rest."""
+
+    def __init__(self, plan: Plan, tail: bytes) -> None:
+        self._plan, self._tail, self._position = plan, tail, 0
+        self._tail_at = plan.file.size - len(tail)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._plan.file.size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> Any:
+        left = max(self._plan.file.size - self._position, 0)
+        size = left if size is None or size < 0 else min(size, left)
+        at, self._position = self._position, self._position + size
+        if at >= self._tail_at:
+            return self._tail[at - self._tail_at : at - self._tail_at + size]
+        view = self._plan.view(at, size)
+        return self._plan.file.read_at(at, size) if view is None else view
+
+
+class ParquetPlan(Plan):
+    """Column chunks of a Parquet file."""
+
+    def __init__(self, file: File, ranges: list[tuple[int, int]], tail: bytes, metadata: Any, row_groups: list[int], columns: Any) -> None:
+        super().__init__(file, ranges)
+        self.metadata, self.row_groups, self.columns, self._tail = metadata, row_groups, columns, tail
+
+    def read(self, **options: Any) -> Any:
+        """The columns as a `pyarrow.Table`. Options are those of `pyarrow.parquet.ParquetFile.read_row_groups`."""
+        import pyarrow.parquet as pq
+
+        opened = pq.ParquetFile(_Planned(self, self._tail), metadata=self.metadata, pre_buffer=False)
+        return opened.read_row_groups(self.row_groups, columns=self.columns, **options)
+
+
+def parquet(file: File, columns: Sequence[str] | None = None, row_groups: Iterable[int] | None = None) -> ParquetPlan:
+    """Plans to read these columns of these row groups of a Parquet file, by default all. Needs pyarrow, which reads the footer.
+
+    A column of a nested type is named with its parts (`a.b`) or by its first part, as in pyarrow. Raises `KeyError` for a
+    column and `IndexError` for a row group that the file does not have, `pyarrow.ArrowInvalid` for a file that is not Parquet.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if isinstance(columns, str):
+        raise TypeError(f"columns {columns!r}: give a list of names")
+    size = file.size
+    tail = file.read_at(max(size - FIRST_BYTES, 0), FIRST_BYTES)
+    needed = int.from_bytes(tail[-8:-4], "little") + 8 if len(tail) >= 12 and tail[-4:] in (b"PAR1", b"PARE") else 0
+    if len(tail) < needed <= size:
+        tail = file.read_at(size - needed, needed - len(tail)) + tail
+    try:
+        metadata = pq.read_metadata(_Planned(Plan(file, []), tail))
+    except pa.ArrowException as error:
+        raise pa.ArrowInvalid(f"{file.name}: {error}") from None
+    groups = list(range(metadata.num_row_groups)) if row_groups is None else list(row_groups)
+    for group in groups:
+        if not 0 <= group < metadata.num_row_groups:
+            raise IndexError(f"{file.name} has no row group {group}; it has {metadata.num_row_groups}")
+    paths = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+    for name in columns or ():
+        if not any(path == name or path.startswith(f"{name}.") for path in paths):
+            raise KeyError(f"{file.name} has no column {name!r}; it has {len(paths)}, such as {paths[:3]}")
+    wanted = [
+        n for n, path in enumerate(paths)
+        if columns is None or any(path == name or path.startswith(f"{name}.") for name in columns)
+    ]
+    ranges = []
+    for group in groups:
+        row_group = metadata.row_group(group)
+        for n in wanted:
+            chunk = row_group.column(n)
+            start = chunk.data_page_offset
+            if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
+                start = chunk.dictionary_page_offset
+            length = chunk.total_compressed_size
+            if start < 4 or length < 0 or start + length > size:
+                raise pa.ArrowInvalid(f"{file.name}: column {paths[n]!r} of row group {group} is behind the end; is it whole?")
+            ranges.append((start, length))
+    return ParquetPlan(file, ranges, tail, metadata, groups, None if columns is None else list(columns))
