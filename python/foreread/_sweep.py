@@ -1,0 +1,142 @@
+"""`lab.sweep`: every trace with every policy, device and cache, over the cores of this machine or a cluster of Dask.
+
+    sweep ──► foreread sweep --missing: which cells have no file in `out`
+      ├─ no client: foreread sweep --out, over the cores, with its progress bar
+      └─ client:    a task for each cell: `foreread sweep` of that cell alone, on a worker ──► its row ──► a file in `out`
+    all cells ──► Table, and the Parquet dataset out/dataset (by device and policy)
+
+A cell is a file that is replaced whole, so whatever ends a sweep loses at most the cells that were being measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KEYS = {
+    "trace": "string", "device": "string", "policy": "string", "cache_bytes": "int64", "page_bytes": "int64", "runs": "int64",
+    "seed": "int64", "foreread": "string", "trace_bytes": "int64", "bound_s": "double",
+}
+COUNTS = (
+    "demand_reads demand_bytes ra_planned_ops ra_planned_bytes ra_ops ra_bytes refused_bytes source_reads source_bytes used_bytes "
+    "late_bytes unused_bytes unresolved_bytes failed_bytes thrash_bytes distinct_bytes hits late_hits misses failed_reads"
+).split()
+REALS = (
+    "time_s time_s_low time_s_high latency_s throughput_mb_s stall_s p50_us p95_us p99_us p999_us max_us accuracy timeliness "
+    "overfetch"
+).split()
+SWEEP_COLUMNS: dict[str, str] = {**KEYS, **dict.fromkeys(COUNTS, "int64"), **dict.fromkeys(REALS, "double")}
+"""The columns of a sweep and their types of Arrow. `_bytes` are bytes, `_s` seconds, `_us` microseconds."""
+
+
+def _arguments(traces: list[str], policies: list[str], devices: list[str], caches: list[str], runs: int, seed: int) -> list[str]:
+    asked = ["sweep", *traces, "--on", ",".join(devices), "--policy", ",".join(policies), "--runs", str(runs), "--seed", str(seed)]
+    return asked + (["--cache", ",".join(caches)] if caches else [])
+
+
+def _measure(key: dict[str, Any]) -> dict[str, Any]:
+    """One cell, wherever this runs."""
+    from .lab import command
+
+    caches = [] if key["cache_bytes"] is None else [str(key["cache_bytes"])]
+    asked = _arguments([key["trace"]], [key["policy"]], [key["device"]], caches, key["runs"], key["seed"])
+    (cell,) = json.loads(command(*asked, "--jobs", "1", "--json", "-"))
+    if cell["key"] != key:
+        raise ValueError(f"the worker has another foreread or another trace: {cell['key']} instead of {key}")
+    return cell
+
+
+def _keep(out: str, name: str, cell: dict[str, Any]) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=out, suffix=".part", delete=False) as file:
+        json.dump(cell, file)
+    os.replace(file.name, os.path.join(out, f"{name}.json"))
+
+
+def _on_cluster(client: Any, missing: list[dict[str, Any]], out: str, progress: bool) -> None:
+    from distributed import as_completed
+
+    names = {one["name"]: one["key"] for one in missing}
+    # Not pure: a result that a worker lost is measured anew, and nothing is kept on the cluster.
+    futures = {client.submit(_measure, key, key=f"foreread-{name}", retries=2): name for name, key in names.items()}
+    failed = None
+    for done, future in enumerate(as_completed(futures), 1):
+        try:
+            _keep(out, futures[future], future.result())
+        except Exception as error:  # noqa: BLE001 (raised when the others are kept)
+            failed = failed or error
+        future.release()
+        if progress and sys.stderr.isatty():
+            print(f"\rcells {done}/{len(futures)}", end="" if done < len(futures) else "\n", file=sys.stderr, flush=True)
+    if failed is not None:
+        raise failed
+
+
+def _row(cell: dict[str, Any]) -> dict[str, Any]:
+    from .lab import _flat
+
+    row = {**cell["key"], **_flat(cell["row"])}
+    row.update(cache_bytes=cell["cache_bytes"], page_bytes=cell["page_bytes"], bound_s=cell["bound_s"], policy=cell["key"]["policy"])
+    return {name: row.get(name) for name in SWEEP_COLUMNS}
+
+
+def _dataset(rows: list[dict[str, Any]], out: str) -> None:
+    """The rows as Parquet, partitioned by device and policy, beside a file with the schema alone."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in SWEEP_COLUMNS.items()])
+    table = pa.Table.from_pylist(rows, schema)
+    partitioning = ds.partitioning(pa.schema([schema.field("device"), schema.field("policy")]), flavor="hive")
+    folder = os.path.join(out, "dataset")
+    ds.write_dataset(table, folder, format="parquet", partitioning=partitioning, existing_data_behavior="delete_matching")
+    pq.write_metadata(schema, os.path.join(folder, "_common_metadata"))
+
+
+def sweep(
+    traces: Iterable[str | os.PathLike[str]],
+    policies: Iterable[str] = ("none", "auto", "linux-6.18"),
+    devices: Iterable[str] = ("model:rbd",),
+    caches: Iterable[int | str] = (),
+    *,
+    out: str | os.PathLike[str],
+    client: Any = None,
+    runs: int = 1,
+    seed: int = 1,
+    progress: bool = True,
+) -> Any:
+    """Measures each trace or workload with each policy on each device model with each cache: a `Table`, a row for a cell.
+
+    `caches` are bytes or texts such as "64M"; none is the usual one. `out` is a folder that keeps each cell as a file: called
+    again, with the same or more, only what is missing is measured. Traces are paths or names of objects (`s3://...`).
+
+    Without a `client` the cells run over the cores of this machine. With a `distributed.Client` each is a task on a
+    worker, which needs foreread too and the traces under the same names; a worker that is lost has its cells measured by
+    others. Where pyarrow is installed, `out/dataset` is a Parquet dataset of all cells, partitioned by device and policy.
+    """
+    from .lab import Table, command
+
+    if isinstance(traces, (str, os.PathLike)):
+        raise TypeError(f"traces {os.fspath(traces)!r}: give a list")
+    folder = os.fspath(out)
+    os.makedirs(folder, exist_ok=True)
+    sizes = [str(cache).replace(" ", "") for cache in caches]
+    asked = _arguments([os.fspath(trace) for trace in traces], list(policies), list(devices), sizes, runs, seed)
+    asked += ["--out", folder]
+    if client is not None:
+        _on_cluster(client, json.loads(command(*asked, "--missing")), folder, progress)
+    cells = json.loads(command(*asked, "--json", "-", progress=progress and client is None and sys.stderr.isatty()))
+    rows = [_row(cell) for cell in cells]
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        _dataset(rows, folder)
+    return Table(rows, cells, f"sweep of {len(rows)} cells")

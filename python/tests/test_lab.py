@@ -1,0 +1,142 @@
+"""`foreread.lab`: the command's results as tables."""
+
+import json
+import os
+import signal
+
+import pytest
+from foreread import lab
+
+SMALL = "random:count=200"
+
+
+def test_lists():
+    for table, known in [(lab.workloads(), "boot-ide"), (lab.policies(), "linux-6.18"), (lab.models(), "rbd")]:
+        assert any(row["name"] == known for row in table)
+        assert len(table) == len(table.rows) > 3 and "name" in table.columns
+
+
+def test_compare_is_a_table():
+    table = lab.compare(SMALL, on="model:object-near", policies=["none", "linux-6.18"], runs=3, cache="16 MiB")
+    rows = {row["policy"]: row for row in table}
+    assert set(rows) == {"none", "linux-6.18"} and table.report["cache_bytes"] == 16 << 20
+    assert rows["linux-6.18"]["demand_reads"] == rows["none"]["demand_reads"] == 200
+    assert rows["none"]["time_s_low"] <= rows["none"]["time_s"] <= rows["none"]["time_s_high"]
+    text, page = repr(table), table._repr_html_()
+    assert "linux-6.18" in text and SMALL in text.splitlines()[0]
+    assert page.count("<tr>") == 3 and "<script" not in page
+    assert lab.simulate(SMALL, "linux-6.18", on="model:object-near", cache="16M")["time_s"] > 0
+
+
+def test_html_is_escaped():
+    assert "<b>" not in lab.Table([{"<b>": "<b>"}], title="<b>")._repr_html_()
+
+
+def test_what_is_wrong_is_a_value_error():
+    for call in [
+        lambda: lab.compare("sequentiel"),
+        lambda: lab.simulate(SMALL, "none,auto"),
+        lambda: lab.compare(SMALL, on="model:none-such"),
+        lambda: lab.Table([{"a": 1}]).plot(y="b"),
+    ]:
+        with pytest.raises(ValueError):
+            call()
+    with pytest.raises(TypeError, match="list"):
+        lab.sweep("a.frt", out="x")
+
+
+def test_explain_has_a_row_for_each_file():
+    table = lab.explain(SMALL, on="model:nvme", policy="linux-6.18")
+    assert (len(table), table[0]["demand_reads"], table[0]["pattern"]) == (1, 200, "random")
+
+
+def test_probe_has_a_row_for_each_point():
+    table = lab.probe("model:nvme", seconds=1)
+    assert len(table) > 10 and table[0]["throughput_mb_s_low"] <= table[0]["throughput_mb_s"]
+
+
+def test_a_sweep_fills_gaps(tmp_path):
+    out = tmp_path / "cells"
+    first = lab.sweep([SMALL], policies=["none"], devices=["model:nvme"], caches=["16M"], out=out)
+    assert [row["policy"] for row in first] == ["none"] and first[0]["cache_bytes"] == 16 << 20
+    (cell,) = out.glob("*.json")
+    before = cell.stat().st_mtime_ns
+    second = lab.sweep([SMALL], policies=["none", "auto"], devices=["model:nvme"], caches=["16M"], out=out)
+    assert {row["policy"] for row in second} == {"none", "auto"} and cell.stat().st_mtime_ns == before
+    assert set(second.columns) == set(lab.SWEEP_COLUMNS)
+    by_policy = {row["policy"]: row for row in lab.sweep(["boot-virtio"], devices=["model:nvme"], out=out)}
+    assert by_policy["none"]["ra_bytes"] == 0 < by_policy["linux-6.18"]["ra_bytes"]
+    (kept,) = [row for row in second if row["policy"] == "none"]
+    assert kept["time_s"] == json.loads(cell.read_text())["row"]["time_s"]["mean"]
+
+
+def test_arrow_and_pandas(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    table = lab.compare(SMALL, on="model:nvme", policies=["none"], runs=1).to_arrow()
+    assert table.num_rows == 1 and pa.types.is_floating(table.schema.field("time_s").type)
+    import pyarrow.dataset as ds
+
+    out = tmp_path / "cells"
+    lab.sweep([SMALL], policies=["none", "auto"], devices=["model:nvme"], out=out)
+    read = ds.dataset(out / "dataset", partitioning="hive").to_table()
+    assert sorted(read.column("policy").to_pylist()) == ["auto", "none"]
+    assert pa.parquet.read_schema(out / "dataset" / "_common_metadata").names == list(lab.SWEEP_COLUMNS)
+
+
+def test_traces_are_tables(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    count = 100
+    table = pa.table(
+        {
+            "t_start_ns": pa.array([n * 1_000_000 for n in range(count)], pa.int64()),
+            "t_end_ns": pa.array([n * 1_000_000 + 500 for n in range(count)], pa.int64()),
+            "file": ["data"] * count,
+            "file_id": pa.array([0] * count, pa.uint32()),
+            "file_size": pa.array([1 << 20] * count, pa.int64()),
+            "stream": pa.array([0] * count, pa.uint32()),
+            "tid": pa.array([1] * count, pa.uint32()),
+            "op": pa.array([0] * count, pa.uint8()),
+            "offset": pa.array([n * 4096 for n in range(count)], pa.int64()),
+            "len_req": pa.array([4096] * count, pa.int64()),
+            "len_ret": pa.array([4096] * count, pa.int64()),
+            "flags": pa.array([0] * count, pa.uint16()),
+        }
+    )
+    path = tmp_path / "own.frt"
+    lab.write_trace(table, path)
+    back = lab.read_trace(path)
+    for name in ["t_start_ns", "offset", "len_req", "file"]:
+        assert back.column(name).to_pylist() == table.column(name).to_pylist(), name
+    with pytest.raises(ValueError, match="force"):
+        lab.write_trace(table, path)
+    lab.write_trace(table, path, force=True)
+    assert lab.simulate(path, "none", on="model:nvme")["demand_reads"] == count
+
+
+def test_a_cluster_whose_worker_is_killed(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    traces, policies = [f"random:count={n}" for n in range(200, 206)], ["none", "auto"]
+    alone = lab.sweep(traces, policies, ["model:nvme"], out=tmp_path / "alone")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        killed = []
+
+        class Killing:
+            """The client, which kills a worker in the middle."""
+
+            def submit(self, *args, **more):
+                future = client.submit(*args, **more)
+                if len(killed) < 1:
+                    worker = next(iter(cluster.workers.values()))
+                    killed.append(worker.pid)
+                    os.kill(worker.pid, signal.SIGKILL)
+                return future
+
+        spread = lab.sweep(traces, policies, ["model:nvme"], out=tmp_path / "spread", client=Killing())
+        assert killed
+        assert spread.rows == alone.rows
+        # Nothing is left to do.
+        again = lab.sweep(traces, policies, ["model:nvme"], out=tmp_path / "spread", client=None)
+        assert again.rows == alone.rows
