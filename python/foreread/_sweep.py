@@ -131,6 +131,8 @@ def sweep(
     asked += ["--out", folder]
     if client is not None:
         _on_cluster(client, json.loads(command(*asked, "--missing")), folder, progress)
+        if left := json.loads(command(*asked, "--missing")):
+            raise RuntimeError(f"{len(left)} cells came back and are not in {folder}; does something else write there?")
     cells = json.loads(command(*asked, "--json", "-", progress=progress and client is None and sys.stderr.isatty()))
     rows = [_row(cell) for cell in cells]
     try:

@@ -149,6 +149,11 @@ impl Tasks {
         })
     }
 
+    /// How many reads are waited for.
+    fn pending(&self) -> usize {
+        lock(&self.waiting).1.len()
+    }
+
     /// Gives a read up.
     fn forget(&self, py: Python<'_>, number: u64) {
         let gone = lock(&self.waiting).1.remove(&number);

@@ -61,6 +61,7 @@ def test_a_cancelled_read_is_given_up(server, data):
                 await asyncio.wait_for(file.read_at(1 << 20, 100), 0.2)
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(file.read_ranges([(1 << 20, 100), (1 << 21, 100)]), 0.2)
+            assert foreread.aio._tasks(asyncio.get_running_loop()).pending() == 0
             server.go.set()
             assert await file.read_at(1 << 20, 100) == data[1 << 20 : (1 << 20) + 100], "the file is as before"
 

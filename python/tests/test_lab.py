@@ -121,14 +121,15 @@ def test_a_cluster_whose_worker_is_killed(tmp_path):
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
-        killed = []
+        killed, submitted = [], []
 
         class Killing:
             """The client, which kills a worker in the middle."""
 
             def submit(self, *args, **more):
                 future = client.submit(*args, **more)
-                if len(killed) < 1:
+                submitted.append(future)
+                if len(submitted) == 6:
                     worker = next(iter(cluster.workers.values()))
                     killed.append(worker.pid)
                     os.kill(worker.pid, signal.SIGKILL)
