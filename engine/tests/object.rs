@@ -176,10 +176,10 @@ fn short_requests_are_more_at_once() {
         for n in 1..=60 {
             reader.prefetch(n * 8 * MIB..n * 8 * MIB + len).expect("taken");
         }
-        while u64::from(reader.gauges().running_fetches) < at_once {
+        while reader.gauges().running_fetches < at_once {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!((reader.gauges().running_fetches, reader.gauges().queued_fetches), (at_once as _, 0), "{len}");
+        assert_eq!((reader.gauges().running_fetches, reader.gauges().queued_fetches), (at_once, 0), "{len}");
         server.honest();
     }
 }
