@@ -3,6 +3,8 @@
 //! Each part is a thin layer over one facility of Linux:
 //!
 //! ```text
+//!   advisor     the decision core beside a program: its reads in, what to read ahead out
+//!   handle      a file of ext4 by its inode
 //!   readahead   ranges of a file into the page cache, in pieces that the kernel takes whole; and out of it again
 //!   resident    which bytes of a file are there: cachestat(2)
 //!   mapping     a mapping of our own: which pages are there (mincore), and those of a range at once (POPULATE_READ)
@@ -15,7 +17,9 @@
 //!
 //! Never: decides what is read, waits for a clock, or writes to a file.
 
+pub mod advisor;
 pub mod device;
+pub mod handle;
 pub mod mapping;
 pub mod memory;
 pub mod process;

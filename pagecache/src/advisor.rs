@@ -1,0 +1,164 @@
+//! The decision core beside a program that reads through the kernel's page cache.
+//!
+//! The core decides as it does for a mount. But its reads are the program's own, seen from outside, its cache is the kernel's, and
+//! its fetches bring no bytes to us:
+//!
+//! ```text
+//!   the program reads 0..128K ──► Advisor::read ──► core ──► Job 0..128K    demand: the program fetches it; when is it there?
+//!                                                        └─► Job 128K..1M  ahead: readahead(2), when is it there?
+//!   Advisor::done(fetch, AtHand | Arrived | Failed) ◄── the caller does the jobs
+//! ```
+//! Example: a program reads a file of 1 GiB in order. Its first read is a demand job; the caller waits until the first byte is in the
+//! cache, 1.3 ms later. Now the core knows the latency of the device, and the second read has an ahead job of 4 MiB.
+//!
+//! Bytes that the kernel had in its cache all the time answer at once ([`Outcome::AtHand`]): their times are not those of the storage.
+//!
+//! Never: reads, waits, or asks the time.
+
+use foreread_core::event::{Action, Advice, Class, Error, Event};
+use foreread_core::machine::{Config, MAX_IDS, Machine};
+use foreread_core::policy::PolicySpec;
+use foreread_core::stats::Stats;
+use foreread_core::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageSize, ReadId};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Pages of the core's index. The page cache of a machine with larger pages holds several of them in each.
+const PAGE_BYTES: u64 = 4096;
+/// Readahead that may be in flight, unless the caller says otherwise. Chosen: four requests for each of eight streams.
+const MAX_AHEAD: u32 = 32;
+/// Largest request of readahead: a range that arrives in parts shows late whether its first part has arrived.
+const MAX_FETCH_BYTES: u64 = 4 << 20;
+
+/// Something that the caller does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// To be named in the answer.
+    pub fetch: FetchId,
+    /// Of which file.
+    pub file: FileId,
+    /// Which bytes.
+    pub range: Range<u64>,
+    /// The program is reading them: only when they are there is of interest.
+    pub is_demand: bool,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All bytes were in the cache before it began.
+    AtHand,
+    /// They came from the storage, and are there.
+    Arrived,
+    /// They cannot be read ahead.
+    Failed,
+}
+
+/// See the head of this file.
+pub struct Advisor {
+    machine: Machine,
+    jobs: VecDeque<Job>,
+    reads: u64,
+}
+
+impl Advisor {
+    /// An advisor of one storage, whose readahead may fill `room_bytes` of the page cache.
+    #[must_use]
+    pub fn new(policy: PolicySpec, room_bytes: u64) -> Advisor {
+        let page = PageSize::new(PAGE_BYTES).expect("a power of two");
+        let config = Config {
+            max_fetch_bytes: MAX_FETCH_BYTES,
+            max_in_flight: 2 * MAX_AHEAD + 64,
+            max_ahead_in_flight: MAX_AHEAD,
+            // The demand part is the program's own request.
+            max_piggyback_bytes: 0,
+            ..Config::new(page, room_bytes)
+        };
+        Advisor { machine: Machine::new(config, policy), jobs: VecDeque::new(), reads: 0 }
+    }
+
+    /// Whether the core can take a file of this number.
+    #[must_use]
+    pub fn takes(file: FileId) -> bool {
+        file.0 < MAX_IDS
+    }
+
+    /// The program has opened a file. It has one open description for each, named like the file.
+    pub fn open(&mut self, now: Nanos, file: FileId, size: u64) {
+        self.handle(now, Event::Open { open: OpenId(file.0), file, size });
+    }
+
+    /// The program has done with a file.
+    pub fn close(&mut self, now: Nanos, file: FileId) {
+        self.handle(now, Event::Close { open: OpenId(file.0) });
+    }
+
+    /// A folder has this file, behind `after`.
+    pub fn list(&mut self, now: Nanos, file: FileId, size: u64, after: Option<FileId>) {
+        self.handle(now, Event::List { file, size, after, planned: false });
+    }
+
+    /// A file has become longer.
+    pub fn grew(&mut self, now: Nanos, file: FileId, size: u64) {
+        self.handle(now, Event::Grown { file, size });
+    }
+
+    /// The program reads these bytes, or touches them in a mapping.
+    pub fn read(&mut self, now: Nanos, file: FileId, range: Range<u64>) {
+        self.reads += 1;
+        let range = ByteRange::between(range.start, range.end);
+        self.handle(now, Event::Read { read: ReadId(self.reads), open: OpenId(file.0), range, random: false });
+    }
+
+    /// The program has said how it reads a file.
+    pub fn advise(&mut self, now: Nanos, file: FileId, advice: Advice) {
+        let range = ByteRange::default();
+        self.handle(now, Event::Advise { open: OpenId(file.0), advice, range });
+    }
+
+    /// A job has ended.
+    pub fn done(&mut self, now: Nanos, job: &Job, outcome: Outcome) {
+        let (fetch, bytes) = (job.fetch, job.range.end - job.range.start);
+        match outcome {
+            Outcome::AtHand => {
+                self.handle(now, Event::AtHand { fetch });
+                self.handle(now, Event::Done { fetch, bytes });
+            }
+            Outcome::Arrived => self.handle(now, Event::Done { fetch, bytes }),
+            // Of a demand job the program's own read goes on: what was waited for is as good as there.
+            Outcome::Failed if job.is_demand => {
+                self.handle(now, Event::AtHand { fetch });
+                self.handle(now, Event::Done { fetch, bytes });
+            }
+            Outcome::Failed => self.handle(now, Event::Failed { fetch, error: Error::Io(0) }),
+        }
+    }
+
+    /// The next thing to do.
+    pub fn next_job(&mut self) -> Option<Job> {
+        self.jobs.pop_front()
+    }
+
+    /// The core's counters. Its source reads include the program's own.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.machine.stats()
+    }
+
+    fn handle(&mut self, now: Nanos, event: Event) {
+        self.machine.handle(now, event);
+        // A piece that is served is given back at once, which may begin the next one.
+        while let Some(action) = self.machine.poll() {
+            match action {
+                Action::Submit { fetch, file, range, class } => {
+                    let is_demand = class == Class::Demand;
+                    self.jobs.push_back(Job { fetch, file, range: range.start()..range.end(), is_demand });
+                }
+                Action::Serve { lease, .. } => self.machine.handle(now, Event::Release { lease }),
+                // The kernel evicts by its own order, and a request that is no longer wanted is with the device already. Of the
+                // timers of policies none is used by one that can be named here.
+                Action::Drop { .. } | Action::Cancel { .. } | Action::Fail { .. } | Action::WakeAt { .. } => {}
+            }
+        }
+    }
+}
