@@ -19,6 +19,8 @@ pub enum Fail {
     Cannot(String),
     /// Bad usage, and stderr has been told. Exit code 2.
     Said,
+    /// A command that was asked for does not run, in the form `what: where; remedy`, and the code that a shell has for it.
+    NotRun(String, u8),
     /// A command that we ran ended with this code, and has said why itself.
     Passed(u8),
     /// The reader of the output closed it. Exit code 0, no message.
@@ -37,6 +39,7 @@ impl Fail {
             Fail::Input(text) => (text, 2),
             Fail::Check(text) => (text, 1),
             Fail::Cannot(text) => (text, 3),
+            Fail::NotRun(text, code) => (text, *code),
             Fail::Said => return 2,
             Fail::Passed(code) => return *code,
             Fail::Closed => return 0,

@@ -43,6 +43,7 @@ mod record;
 mod recording;
 mod replay_log;
 mod reproduce;
+mod run;
 #[cfg(feature = "nbd")]
 mod serve;
 mod signals;
@@ -97,6 +98,7 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::Workloads(asked) => workloads::run(asked.json),
         Command::Probe(asked) => probe::run(asked),
         Command::Record(asked) => record::run(asked),
+        Command::Run(asked) => run::run(asked),
         #[cfg(feature = "nbd")]
         Command::Serve(asked) => serve::run(asked),
         #[cfg(feature = "fuse")]

@@ -80,7 +80,7 @@ fn refused(error: RecordError) -> Fail {
 }
 
 /// As a shell has it: 128 and the number of the signal that ended it.
-fn code(status: ExitStatus) -> u8 {
+pub fn code(status: ExitStatus) -> u8 {
     let signal = || status.signal().map_or(255, |signal| 128 + (signal & 127));
     status.code().unwrap_or_else(signal) as u8
 }

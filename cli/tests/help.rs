@@ -3,7 +3,7 @@
 use crate::common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "compare",
     "explain",
     "tune",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 21] = [
     "next",
     "probe",
     "record",
+    "run",
     "sweep",
     "import",
     "export",
@@ -61,7 +62,7 @@ fn short_help_fits_24_lines_of_80_columns() {
     for command in &all {
         assert!(COMMANDS.contains(&command.as_str()), "{command} is not in the list of this test");
     }
-    for command in ["completions", "man", "replay-log"] {
+    for command in ["bench", "completions", "man", "replay-log"] {
         fits(&[command]);
     }
     assert_eq!(listed(foreread(["trace", "-h"]).is_done()), ["info", "formats"]);
@@ -80,6 +81,7 @@ fn long_help_says_more_than_short_help() {
         ("tune", "All steps in one command"),
         ("probe", "The simplest model that fits is chosen"),
         ("record", "The command has the terminal"),
+        ("run", "those that call the kernel by themselves"),
         ("reproduce", "The score by kind comes first"),
         ("serve", "There is no password and no encryption"),
         ("mount", "a second Ctrl-C ends it at once"),

@@ -23,6 +23,7 @@ mod replay;
 mod replay_log;
 mod reproduce;
 mod reproduce_real;
+mod run;
 #[cfg(all(feature = "object", feature = "nbd"))]
 mod secrets;
 mod sweep;

@@ -18,6 +18,7 @@ pub mod recorder;
 pub mod replay;
 pub mod report;
 pub mod reproduce;
+pub mod run;
 pub mod sweep;
 pub mod tracefs;
 pub mod tune;

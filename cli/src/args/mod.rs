@@ -16,6 +16,7 @@ mod probe;
 mod record;
 mod replay;
 mod reproduce;
+mod run;
 #[cfg(feature = "nbd")]
 mod serve;
 mod sweep;
@@ -36,6 +37,7 @@ pub use probe::ProbeArgs;
 pub use record::RecordArgs;
 pub use replay::ReplayArgs;
 pub use reproduce::ReproduceArgs;
+pub use run::RunArgs;
 #[cfg(feature = "nbd")]
 pub use serve::ServeArgs;
 #[cfg(feature = "tls")]
@@ -74,7 +76,7 @@ macro_rules! examples {
     arg_required_else_help = true,
     help_template = concat!(
         "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
-        "Options: -h, --help (long), --version; also: sweep, completions, man, replay-log\n",
+        "Options: -h, --help, --version; also: bench, sweep, completions, man, replay-log\n",
         examples!()
     ),
     after_help = examples!()
@@ -105,6 +107,7 @@ pub enum Command {
     Tune(Box<TuneArgs>),
     Probe(ProbeArgs),
     Record(RecordArgs),
+    Run(RunArgs),
     Reproduce(ReproduceArgs),
     #[cfg(feature = "nbd")]
     Serve(ServeArgs),
@@ -135,6 +138,7 @@ Example:
     Sweep(SweepArgs),
     #[command(hide = true)]
     ReplayLog(ReplayLogArgs),
+    #[command(hide = true)]
     Bench(BenchArgs),
     #[command(hide = true)]
     Completions(CompletionsArgs),

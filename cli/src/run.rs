@@ -1,0 +1,159 @@
+//! `foreread run`: has the lab run a command with readahead, says on stderr what it gained.
+//!
+//! ```text
+//!   Ctrl-C on the terminal ──► the command gets it from the terminal, we wait for its end
+//!   a signal to us         ──► the command gets it from us
+//! ```
+//! With `--preload` this process becomes the command. Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
+
+use crate::args::RunArgs;
+use crate::fail::{Fail, one_line};
+use crate::out::json_to;
+use foreread_lab::record::live::send;
+use foreread_lab::run::live::{Running, start};
+use foreread_lab::run::{RunError, RunOptions, RunReport};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// Exit codes of a command that does not run, as shells have them.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+/// What `--preload` puts into the command.
+const LIBRARY: &str = "libforeread_preload.so";
+const MIB: f64 = (1 << 20) as f64;
+
+/// Runs.
+pub fn run(args: &RunArgs) -> Result<(), Fail> {
+    if args.preload {
+        return Err(preload(args));
+    }
+    let json = json_to(args.json.as_ref())?;
+    let options = RunOptions { command: args.command.clone(), policy: args.policy.clone() };
+    // From here on none ends us: the command is there before the first that is meant for it can come.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2]).map_err(failed)?;
+    let running = start(&options).map_err(refused)?;
+    let (status, report) = wait(running, signals)?;
+    if !args.quiet {
+        // A closed stderr is no error.
+        let _ = std::io::stderr().write_all(in_words(&report).as_bytes());
+    }
+    json.map_or(Ok(()), |to| to.write(&to_json(&report, status)))?;
+    match crate::record::code(status) {
+        0 => Ok(()),
+        code => Err(Fail::Passed(code)),
+    }
+}
+
+/// Becomes the command, with our library in it: signals and the exit code are its own.
+fn preload(args: &RunArgs) -> Fail {
+    let library = match library() {
+        Ok(library) => library,
+        Err(fail) => return fail,
+    };
+    let mut list = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    let Some((name, rest)) = args.command.split_first() else { return refused(RunError::NoCommand) };
+    let mut command = Command::new(name);
+    command.args(rest).env("LD_PRELOAD", list).env("FOREREAD_POLICY", args.policy.to_string());
+    refused(RunError::command(name, &command.exec()))
+}
+
+/// Where the library is: named by the user, beside this program, or in the folder of libraries of its prefix.
+fn library() -> Result<PathBuf, Fail> {
+    let named = std::env::var_os("FOREREAD_PRELOAD").map(PathBuf::from);
+    let is_named = named.is_some();
+    let beside = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_path_buf)).unwrap_or_default();
+    let usual =
+        [beside.join(LIBRARY), beside.join("../lib/foreread").join(LIBRARY), beside.join("../lib").join(LIBRARY)];
+    let places = named.map_or(usual.to_vec(), |place| vec![place]);
+    let Some(found) = places.iter().find(|place| place.is_file()) else {
+        let place = places.first().map(|place| place.display().to_string()).unwrap_or_default();
+        let remedy = if is_named {
+            "correct FOREREAD_PRELOAD"
+        } else {
+            "run preload/install, or set FOREREAD_PRELOAD to the file"
+        };
+        return Err(Fail::Cannot(format!("no library for --preload: {place}; {remedy}")));
+    };
+    let whole = std::fs::canonicalize(found).unwrap_or_else(|_| found.clone());
+    // The loader takes both for the end of a name.
+    if whole.as_os_str().as_encoded_bytes().iter().any(|byte| b": ".contains(byte)) {
+        let remedy = "move it: the loader cannot name a path with ':' or a space";
+        return Err(Fail::input("no library for --preload", whole.display(), remedy));
+    }
+    Ok(whole)
+}
+
+fn refused(error: RunError) -> Fail {
+    let text = error.to_string();
+    match error {
+        RunError::NotFound(_) => Fail::NotRun(text, NOT_FOUND),
+        RunError::NotRunnable(_) => Fail::NotRun(text, NOT_RUNNABLE),
+        RunError::Tracefs(_) | RunError::Kernel(_) | RunError::Namespace => Fail::Cannot(text),
+        RunError::NoCommand | RunError::Io(_) => Fail::Input(text),
+    }
+}
+
+fn failed(error: std::io::Error) -> Fail {
+    Fail::input("cannot wait for the command", error, "run it again")
+}
+
+/// Waits for the end; signals reach the command.
+fn wait(running: Running, mut signals: Signals) -> Result<(ExitStatus, RunReport), Fail> {
+    let (handle, pid) = (signals.handle(), running.pid());
+    let forwarder = std::thread::spawn(move || {
+        for signal in signals.forever() {
+            // Of what a terminal sends the command has its own.
+            if !(matches!(signal, SIGINT | SIGQUIT) && crate::record::has_terminal()) {
+                send(pid, signal);
+            }
+        }
+    });
+    let ended = running.finish().map_err(failed);
+    handle.close();
+    forwarder.join().expect("it does not panic");
+    ended
+}
+
+fn in_words(report: &RunReport) -> String {
+    let mib = |bytes: u64| bytes as f64 / MIB;
+    let ms = |seconds: f64| seconds * 1e3;
+    let mut text = String::new();
+    if let Some(reason) = report.nothing() {
+        text.push_str(&format!("foreread: nothing to gain: {}\n", one_line(reason)));
+    } else {
+        text.push_str(&format!(
+            "foreread: read {:.1} MiB ahead, {:.1} MiB of it in time; spared about {:.2} s of waiting\n",
+            mib(report.ahead_bytes),
+            mib(report.used_bytes.saturating_sub(report.late_bytes)),
+            report.spared_seconds
+        ));
+    }
+    text.push_str(&format!(
+        "  {} files watched; {} reads waited {:.2} s, {:.1} ms each; {:.1} MiB read ahead and not used\n",
+        report.files,
+        report.waits,
+        report.waited_seconds,
+        ms(report.latency_seconds),
+        mib(report.unused_bytes)
+    ));
+    text
+}
+
+fn to_json(report: &RunReport, status: ExitStatus) -> String {
+    let mut whole = json!({ "schema": "foreread.run/1", "exit_code": crate::record::code(status) });
+    let fields = serde_json::to_value(report).unwrap_or_default();
+    if let (Some(whole), Some(fields)) = (whole.as_object_mut(), fields.as_object()) {
+        whole.extend(fields.iter().map(|(key, value)| (key.clone(), value.clone())));
+        whole.insert("nothing_to_gain".into(), json!(report.nothing()));
+    }
+    format!("{whole:#}\n")
+}

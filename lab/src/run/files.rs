@@ -1,0 +1,227 @@
+//! The files that the command reads: by the kernel's numbers, as the core numbers them, and how we reach them.
+//!
+//! ```text
+//!   unknown ──► looked for: found ──► known ──► read to its end, others since ──► closed (ours; the command's stays)
+//!      │                 └─► not found thrice, or all of it is in the page cache: ignored for a while
+//!      └── listed: a folder has it ──► known at its first read
+//! ```
+//! A file that is in the page cache as a whole, and of which no page has come into it since we look, is ignored for [`IGNORED`]: nothing
+//! can be gained, and of most commands that is each library.
+//!
+//! Never: more open files than [`MAX_OPEN`].
+
+use super::find::{self, Finder, Found};
+use super::walk::Listed;
+use foreread_core::units::FileId;
+use foreread_pagecache::advisor::Advisor;
+use foreread_pagecache::resident;
+use foreread_trace::follow::event::FileKey;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Files that we hold open, at most.
+const MAX_OPEN: usize = 256;
+/// A file of at most this many bytes that was read to its end is closed when [`MAX_READ`] others were since.
+const SMALL_BYTES: u64 = 1 << 20;
+const MAX_READ: usize = 32;
+/// Files that are known to have been missed, at most.
+const MAX_COLD: usize = 1 << 20;
+/// How long a file is passed over that is cached as a whole.
+const IGNORED: Duration = Duration::from_secs(2);
+/// The same where it was not found, for the first time; then four times as long each time.
+const NOT_FOUND: Duration = Duration::from_millis(1);
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing.
+    Unknown,
+    /// It is passed over.
+    Ignored,
+    /// The core knows it.
+    Known(FileId),
+    /// A folder has it: its number, its size, its place in the listing. From now on it is known.
+    Listed(FileId, u64, u64),
+}
+
+enum Entry {
+    Ignored { until: Instant, times: u32 },
+    File(FileId),
+}
+
+struct Known {
+    key: FileKey,
+    size: u64,
+    handle: Option<Arc<File>>,
+    path: Option<Arc<PathBuf>>,
+    /// Its place in the listing, until it is read.
+    number: Option<u64>,
+    is_open: bool,
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Files {
+    finder: Finder,
+    /// Files of which a page was missed.
+    cold: HashSet<FileKey>,
+    entries: HashMap<FileKey, Entry>,
+    known: Vec<Known>,
+    /// Small files that were read to their end, oldest first.
+    read: VecDeque<FileId>,
+    /// Files that we hold open, oldest first.
+    held: VecDeque<FileId>,
+    unknown: u64,
+}
+
+impl Files {
+    /// What is known of a file that is read now.
+    pub fn look(&mut self, key: FileKey, now: Instant) -> State {
+        match self.entries.get(&key) {
+            None => State::Unknown,
+            Some(Entry::Ignored { until, .. }) if *until > now => State::Ignored,
+            Some(Entry::Ignored { .. }) => State::Unknown,
+            Some(Entry::File(file)) => {
+                let known = &mut self.known[file.0 as usize];
+                if known.is_open {
+                    return State::Known(*file);
+                }
+                known.is_open = true;
+                State::Listed(*file, known.size, known.number.take().unwrap_or(0))
+            }
+        }
+    }
+
+    /// Looks for the file that this thread reads; gives its number, its size and its path where it is worth watching.
+    pub fn find(
+        &mut self,
+        thread: u32,
+        key: FileKey,
+        is_mapped: bool,
+        now: Instant,
+    ) -> Option<(FileId, u64, Option<PathBuf>)> {
+        let times = match self.entries.get(&key) {
+            Some(Entry::Ignored { times, .. }) => *times,
+            _ => 0,
+        };
+        let Some(Found { file, size, path }) = self.finder.find(thread, key, is_mapped) else {
+            self.unknown += u64::from(times == 0);
+            let until = now + NOT_FOUND * 4_u32.saturating_pow(times.min(8));
+            self.entries.insert(key, Entry::Ignored { until, times: times + 1 });
+            return None;
+        };
+        if !self.cold.contains(&key)
+            && resident::cached(&file, &(0..size)).is_ok_and(|cached| cached.is_some_and(|bytes| bytes >= size))
+        {
+            self.entries.insert(key, Entry::Ignored { until: now + IGNORED, times: 0 });
+            return None;
+        }
+        let known = Known {
+            key,
+            size,
+            handle: Some(Arc::new(file)),
+            path: path.clone().map(Arc::new),
+            number: None,
+            is_open: true,
+        };
+        let id = self.add(known)?;
+        self.held.push_back(id);
+        if self.held.len() > MAX_OPEN
+            && let Some(oldest) = self.held.pop_front()
+        {
+            self.known[oldest.0 as usize].handle = None;
+        }
+        Some((id, size, path))
+    }
+
+    /// A page of a file was missed.
+    pub fn missed(&mut self, key: FileKey) {
+        if self.cold.len() < MAX_COLD
+            && self.cold.insert(key)
+            && matches!(self.entries.get(&key), Some(Entry::Ignored { .. }))
+        {
+            self.entries.remove(&key);
+        }
+    }
+
+    /// A folder has a file; gives its number.
+    pub fn list(&mut self, listed: Listed) -> Option<FileId> {
+        let Listed { key, size, path, number, .. } = listed;
+        if let Some(Entry::File(file)) = self.entries.get(&key) {
+            return Some(*file);
+        }
+        let path = Some(Arc::new(path));
+        self.add(Known { key, size, handle: None, path, number: Some(number), is_open: false })
+    }
+
+    fn add(&mut self, known: Known) -> Option<FileId> {
+        let id = FileId(self.known.len() as u32);
+        if !Advisor::takes(id) {
+            return None;
+        }
+        self.entries.insert(known.key, Entry::File(id));
+        self.known.push(known);
+        Some(id)
+    }
+
+    /// The number of a file.
+    pub fn id(&self, key: FileKey) -> Option<FileId> {
+        match self.entries.get(&key)? {
+            Entry::File(file) => Some(*file),
+            Entry::Ignored { .. } => None,
+        }
+    }
+
+    /// Its bytes.
+    pub fn size(&self, file: FileId) -> u64 {
+        self.known[file.0 as usize].size
+    }
+
+    /// The new size of a file that is read behind its end.
+    pub fn grown(&mut self, file: FileId, end: u64) -> Option<u64> {
+        let known = &mut self.known[file.0 as usize];
+        // A read of the last page ends behind the file.
+        if end < known.size.saturating_add(4096) {
+            return None;
+        }
+        let (_, size) = find::key_of(&**known.handle.as_ref()?)?;
+        let has_grown = size > known.size;
+        known.size = known.size.max(size);
+        has_grown.then_some(size)
+    }
+
+    /// Our own open description, where there is one.
+    pub fn handle(&self, file: FileId) -> Option<Arc<File>> {
+        self.known[file.0 as usize].handle.clone()
+    }
+
+    /// Where it is, and what it has to be there.
+    pub fn place(&self, file: FileId) -> Option<(Arc<PathBuf>, FileKey)> {
+        let known = &self.known[file.0 as usize];
+        Some((Arc::clone(known.path.as_ref()?), known.key))
+    }
+
+    /// The command has read a file up to `end`; gives the files that it has done with.
+    pub fn used(&mut self, file: FileId, end: u64) -> Option<FileId> {
+        let known = &self.known[file.0 as usize];
+        if known.size > SMALL_BYTES || end < known.size || self.read.contains(&file) {
+            return None;
+        }
+        self.read.push_back(file);
+        if self.read.len() <= MAX_READ {
+            return None;
+        }
+        let done = self.read.pop_front()?;
+        let known = &mut self.known[done.0 as usize];
+        (known.handle, known.is_open) = (None, false);
+        Some(done)
+    }
+
+    /// Files that were not found.
+    pub fn unknown(&self) -> u64 {
+        self.unknown
+    }
+}

@@ -1,0 +1,186 @@
+//! The file behind a device and an inode number, opened for ourselves.
+//!
+//! The kernel's events name a file by numbers. On a storage that is worth reading ahead the thread of the event still waits for its bytes
+//! when we look; but a small file may be closed again:
+//!
+//! ```text
+//!   inode 12 of 7:0 ──► ext4: the file of inode 12, by its handle, at any time
+//!                   └─► others: /proc/4711/fd/3 is it     while the thread of the event has it open
+//!                               /proc/4711/map_files/...  or mapped
+//!                               a folder of /proc/4711/fd has it, or the folder where the thread works
+//! ```
+//! Our own open description has another position and other readahead: nothing of the command's changes.
+//!
+//! Never: a file that is not the one of the event, or one that is no regular file.
+
+use foreread_pagecache::handle;
+use foreread_trace::follow::event::FileKey;
+use rustix::fs::{Advice, Mode, OFlags, fadvise, fstat, major, minor};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Descriptors of a thread that are looked at, at most.
+const MAX_DESCRIPTORS: usize = 4096;
+/// The same for folders, and entries of each.
+const MAX_FOLDERS_LOOKED: usize = 32;
+const MAX_ENTRIES_LOOKED: usize = 4096;
+
+/// A file that was found.
+pub struct Found {
+    /// Ours.
+    pub file: File,
+    /// Its bytes.
+    pub size: u64,
+    /// Where it is, for the files beside it.
+    pub path: Option<PathBuf>,
+}
+
+/// The numbers of an open file, if it is a regular one, and its size.
+pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
+    let stat = fstat(file).ok()?;
+    let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
+    let dev = (major(stat.st_dev) << 20) | minor(stat.st_dev);
+    is_file.then_some((FileKey { dev, ino: stat.st_ino }, stat.st_size.try_into().unwrap_or(0)))
+}
+
+/// Opens a file for reading ahead: without changing the time of its last access, and without readahead by single bytes that we wait for.
+pub fn open(path: &Path) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty())
+        .or_else(|_| rustix::fs::open(path, flags, Mode::empty()));
+    let file = File::from(opened.ok()?);
+    let _ = fadvise(&file, 0, None, Advice::Random);
+    Some(file)
+}
+
+/// What is needed to find files.
+#[derive(Default)]
+pub struct Finder {
+    /// A folder of each file system whose files can be opened by inode.
+    mounts: HashMap<u32, Option<File>>,
+}
+
+impl Finder {
+    /// The file that this thread reads.
+    pub fn find(&mut self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<Found> {
+        let folder = PathBuf::from(format!("/proc/{thread}"));
+        let by_descriptor = || in_folder(&folder.join("fd"), wanted);
+        let by_mapping = || mapped(&folder, wanted);
+        self.by_inode(wanted)
+            .or_else(
+                || if is_mapped { by_mapping().or_else(by_descriptor) } else { by_descriptor().or_else(by_mapping) },
+            )
+            .or_else(|| beside(&folder, wanted))
+    }
+
+    fn by_inode(&mut self, wanted: FileKey) -> Option<Found> {
+        let mount = self.mounts.entry(wanted.dev).or_insert_with(|| {
+            let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+            let place = mounts.lines().find_map(|line| mount_of(line, wanted.dev))?;
+            File::open(place).ok().filter(|mount| handle::is_supported(mount))
+        });
+        let file = handle::open(mount.as_ref()?, wanted.ino).ok()?;
+        let _ = fadvise(&file, 0, None, Advice::Random);
+        let (key, size) = key_of(&file)?;
+        let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
+        // A file that has no name in memory has the path of the root.
+        let path = path.filter(|path| path.parent().is_some());
+        (key == wanted).then_some(Found { file, size, path })
+    }
+}
+
+/// The place of the mount in a line of mountinfo (`31 24 7:0 / /mnt rw - ext4 /dev/loop0 rw`), if it is of this device and whole.
+fn mount_of(line: &str, dev: u32) -> Option<PathBuf> {
+    let mut words = line.split(' ').skip(2);
+    let number = format!("{}:{}", dev >> 20, dev & 0xf_ffff);
+    let is_it = words.next()? == number && words.next()? == "/";
+    // A name with spaces is written in octal; such a mount is not looked at.
+    words.next().filter(|place| is_it && !place.contains('\\')).map(PathBuf::from)
+}
+
+fn in_folder(folder: &Path, wanted: FileKey) -> Option<Found> {
+    fs::read_dir(folder).ok()?.flatten().take(MAX_DESCRIPTORS).find_map(|entry| taken(&entry.path(), wanted))
+}
+
+/// The file in a folder that the thread has open, as programs that go through folders do, or where it works.
+fn beside(process: &Path, wanted: FileKey) -> Option<Found> {
+    let open = fs::read_dir(process.join("fd")).ok()?.flatten().take(MAX_FOLDERS_LOOKED).map(|entry| entry.path());
+    let folders = open.chain([process.join("cwd")]);
+    let of_device = |meta: &fs::Metadata| (major(meta.dev()) << 20) | minor(meta.dev()) == wanted.dev;
+    let mut folders = folders.filter(|place| fs::metadata(place).is_ok_and(|meta| meta.is_dir() && of_device(&meta)));
+    folders.find_map(|folder| {
+        let entries = fs::read_dir(&folder).ok()?.flatten().take(MAX_ENTRIES_LOOKED);
+        let name = entries.filter(|entry| entry.ino() == wanted.ino).map(|entry| entry.file_name()).next()?;
+        let path = fs::read_link(&folder).ok()?.join(name);
+        let Found { file, size, .. } = taken(&path, wanted)?;
+        Some(Found { file, size, path: Some(path) })
+    })
+}
+
+/// The file at a link of /proc, if it is the one.
+fn taken(link: &Path, wanted: FileKey) -> Option<Found> {
+    // A pipe or a terminal must not be opened: stat first.
+    let meta = fs::metadata(link).ok()?;
+    if meta.ino() != wanted.ino || !meta.is_file() {
+        return None;
+    }
+    let file = open(link)?;
+    let (key, size) = key_of(&file)?;
+    let path = fs::read_link(link).ok().filter(|path| path.is_absolute());
+    (key == wanted).then_some(Found { file, size, path })
+}
+
+fn mapped(folder: &Path, wanted: FileKey) -> Option<Found> {
+    let maps = fs::read_to_string(folder.join("maps")).ok()?;
+    let place = mapping_of(&maps, wanted)?;
+    taken(&folder.join("map_files").join(place), wanted)
+}
+
+/// The name in `map_files` of the first mapping of an inode. Of the device only the number that stat(2) gives is compared, later.
+fn mapping_of(maps: &str, wanted: FileKey) -> Option<String> {
+    let of_line = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let range = words.next()?;
+        let ino: u64 = words.nth(3)?.parse().ok()?;
+        let (start, end) = range.split_once('-')?;
+        let short = |text: &str| -> Option<u64> { u64::from_str_radix(text, 16).ok() };
+        (ino == wanted.ino).then_some(format!("{:x}-{:x}", short(start)?, short(end)?))
+    };
+    maps.lines().find_map(of_line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_is_found_by_its_numbers_as_long_as_it_is_open() {
+        let mut file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        file.write_all(b"0123456789").expect("room");
+        let (key, size) = key_of(file.as_file()).expect("a regular file");
+        assert_eq!(size, 10);
+        let me = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let mut finder = Finder::default();
+        let mut find = |thread, key, is_mapped| finder.find(thread, key, is_mapped);
+        let found = find(me, key, false).expect("it is open");
+        assert_eq!((found.size, found.path.as_deref()), (10, Some(file.path())));
+        assert!(find(me, FileKey { ino: key.ino, dev: key.dev + 1 }, false).is_none(), "of another device");
+        drop(found);
+        drop(file);
+        assert!(find(me, key, false).is_none(), "closed");
+        assert!(find(u32::MAX, key, true).is_none(), "no such thread");
+    }
+
+    #[test]
+    fn a_mapping_is_found_by_its_inode() {
+        let maps = "00400000-0048a000 r-xp 00000000 fd:03 960637 /bin/bash\n\
+                    7f00deadb000-7f00deadc000 r--p 00001000 07:00 12 /mnt/a b\nnonsense\n";
+        let of = |ino| mapping_of(maps, FileKey { dev: 7 << 20, ino });
+        assert_eq!((of(12), of(960_637)), (Some("7f00deadb000-7f00deadc000".into()), Some("400000-48a000".into())));
+        assert_eq!(of(13), None);
+    }
+}

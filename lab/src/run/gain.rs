@@ -1,0 +1,241 @@
+//! Whether readahead from outside can gain anything on a storage, and what it has gained.
+//!
+//! The kernel reads ahead as well. Of a file that is read in order it keeps `read_ahead_kb` on the way; where that is more than the storage
+//! delivers in the time of one answer, twice, there is nothing left to hide. And what is seen from outside is half a millisecond old: a storage that
+//! answers faster has answered already.
+//!
+//! ```text
+//!   latency 1.3 ms, 200 MB/s: 260 KB a round trip      kernel 128 KiB     worth it
+//!   latency 0.1 ms, 1.5 GB/s: 150 KB a round trip      kernel 8 MiB       not worth it: stop
+//!   no read waited                                                        quiet
+//! ```
+//! Gained is what the command did not wait for: each window of the kernel, and each small file, would have cost one latency.
+
+use foreread_core::stats::Stats;
+use foreread_pagecache::advisor::Outcome;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Answers faster than this come before our readahead would.
+const MIN_LATENCY: Duration = Duration::from_micros(400);
+/// A look later than this after a read says nothing of how fast the storage is.
+const MAX_LATE_NS: u64 = 1_000_000;
+/// Reads before it is judged; of a fast storage at most one in this many waits.
+const MIN_WAITS: usize = 8;
+/// Samples of the latency that are kept.
+const SAMPLES: usize = 32;
+/// What a fast disk delivers.
+const FAST_BYTES_PER_NS: u64 = 1;
+/// Part of the time that reads waited, below which nothing can be gained: one in this many.
+const MIN_PART: u32 = 20;
+/// How long a storage is looked at before it is judged by the time that reads waited.
+const MIN_TIME: Duration = Duration::from_millis(200);
+
+/// What may be gained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Too few reads have waited.
+    Open,
+    /// No read waited since the last look.
+    Quiet,
+    /// Readahead helps.
+    Worth,
+    /// It cannot.
+    Vain,
+}
+
+/// Why nothing could be gained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The storage answers before we see the read.
+    Fast,
+    /// The command hardly waited.
+    Busy,
+}
+
+/// See the head of this file.
+pub struct Gain {
+    /// `read_ahead_kb` of the storage, in bytes.
+    pub kernel_bytes: u64,
+    samples: Vec<Duration>,
+    next: usize,
+    since: Instant,
+    waits_before: u64,
+    used_before: u64,
+    waited_before: Duration,
+    /// Demand that waited for the storage.
+    pub waits: u64,
+    /// How long, all together.
+    pub waited: Duration,
+    /// Bytes that we asked of the storage, and in how many jobs.
+    pub asked_bytes: u64,
+    pub ahead_jobs: u64,
+    /// The latest latencies of our own requests.
+    fetches: VecDeque<Duration>,
+    reason: Option<Reason>,
+}
+
+impl Gain {
+    /// Of a storage whose kernel readahead is `kernel_bytes`.
+    pub fn new(kernel_bytes: u64, now: Instant) -> Gain {
+        Gain {
+            kernel_bytes,
+            samples: Vec::new(),
+            next: 0,
+            since: now,
+            waits_before: 0,
+            used_before: 0,
+            waited_before: Duration::ZERO,
+            waits: 0,
+            waited: Duration::ZERO,
+            asked_bytes: 0,
+            ahead_jobs: 0,
+            fetches: VecDeque::new(),
+            reason: None,
+        }
+    }
+
+    /// Looks anew.
+    pub fn begin(&mut self, now: Instant) {
+        (self.since, self.waits_before, self.waited_before) = (now, self.waits, self.waited);
+        (self.reason, self.next) = (None, 0);
+        self.samples.clear();
+        self.fetches.clear();
+    }
+
+    /// Demand found its bytes when we looked, so long after the command had asked. A late look says nothing of the storage.
+    pub fn at_hand(&mut self, after_ns: u64) {
+        if after_ns < MAX_LATE_NS {
+            self.sample(Duration::ZERO);
+        }
+    }
+
+    /// A job has ended `after` the command, or the core, has asked.
+    pub fn ended(&mut self, is_demand: bool, outcome: Outcome, after: Duration, asked: u64) {
+        self.asked_bytes += asked;
+        self.ahead_jobs += u64::from(asked > 0);
+        if is_demand && outcome == Outcome::Arrived {
+            (self.waits, self.waited) = (self.waits + 1, self.waited + after);
+            self.sample(after);
+        } else if !is_demand && asked > 0 && outcome == Outcome::Arrived {
+            // Without the time of its bytes at the rate of a fast disk.
+            let latency = after.saturating_sub(Duration::from_nanos(asked / FAST_BYTES_PER_NS));
+            if self.fetches.len() == SAMPLES {
+                self.fetches.pop_front();
+            }
+            self.fetches.push_back(latency);
+        }
+    }
+
+    fn sample(&mut self, latency: Duration) {
+        if self.samples.len() < SAMPLES {
+            self.samples.push(latency);
+        } else {
+            self.samples[self.next % SAMPLES] = latency;
+        }
+        self.next += 1;
+    }
+
+    /// The least latency among the latest reads that waited: that of a storage with nothing else to do. Where none waited, that of the
+    /// quicker quarter of our own requests.
+    pub fn latency(&self) -> Duration {
+        let waited = self.samples.iter().copied().filter(|one| !one.is_zero()).min();
+        waited.unwrap_or_else(|| {
+            let mut fetches: Vec<Duration> = self.fetches.iter().copied().collect();
+            fetches.sort_unstable();
+            fetches.get(fetches.len() / 4).copied().unwrap_or_default()
+        })
+    }
+
+    /// Whether hardly a read waited long enough, or a quarter of our own requests came as fast. Fewer may have met the kernel's.
+    fn is_fast(&self, is_used: bool) -> bool {
+        let slow = self.samples.iter().filter(|one| **one >= MIN_LATENCY).count();
+        if !is_used && self.samples.len() >= MIN_WAITS && slow * MIN_WAITS <= self.samples.len() {
+            return true;
+        }
+        let quick = self.fetches.iter().filter(|one| **one < MIN_LATENCY).count();
+        self.fetches.len() >= MIN_WAITS && 4 * quick >= self.fetches.len()
+    }
+
+    /// What the latest look has shown.
+    pub fn judge(&mut self, stats: &Stats, now: Instant) -> Judgement {
+        let waits = self.waits - self.waits_before;
+        let used = stats.used_bytes.saturating_sub(stats.late_bytes);
+        let has_gained = std::mem::replace(&mut self.used_before, used) < used;
+        let is_used = has_gained && self.asked_bytes > 0;
+        // Where our readahead is used reads find their bytes because of it, and only our own requests show how fast the storage is.
+        if self.is_fast(is_used) {
+            self.reason = Some(Reason::Fast);
+            return Judgement::Vain;
+        }
+        if is_used {
+            return Judgement::Worth;
+        }
+        let time = now - self.since;
+        if time >= MIN_TIME && (self.waited - self.waited_before) * MIN_PART < time && self.asked_bytes == 0 {
+            self.reason = Some(Reason::Busy);
+            return Judgement::Vain;
+        }
+        match waits {
+            0 => Judgement::Quiet,
+            _ if self.samples.len() < MIN_WAITS => Judgement::Open,
+            _ => Judgement::Worth,
+        }
+    }
+
+    /// Why.
+    pub fn reason(&self) -> Option<Reason> {
+        self.reason
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gain() -> (Gain, Instant) {
+        let now = Instant::now();
+        (Gain::new(128 << 10, now), now)
+    }
+
+    fn used(bytes: u64) -> Stats {
+        Stats::of(|stats| stats.used_bytes = bytes)
+    }
+
+    #[test]
+    fn a_storage_that_answers_at_once_is_not_worth_it() {
+        let (mut gain, now) = gain();
+        assert_eq!(gain.judge(&used(0), now), Judgement::Quiet);
+        (0..8).for_each(|_| gain.at_hand(100_000));
+        assert_eq!((gain.judge(&used(0), now), gain.reason()), (Judgement::Vain, Some(Reason::Fast)));
+        gain.begin(now);
+        // Late looks say nothing.
+        (0..100).for_each(|_| gain.at_hand(5_000_000));
+        assert_eq!((gain.judge(&used(0), now), gain.reason()), (Judgement::Quiet, None));
+        // Our own requests, of 1 MiB in 1.1 ms, are used, and come at once.
+        (0..8).for_each(|_| gain.ended(false, Outcome::Arrived, Duration::from_micros(1100), 1 << 20));
+        assert_eq!(gain.judge(&used(1 << 20), now), Judgement::Vain);
+    }
+
+    #[test]
+    fn a_slow_storage_is_worth_it_as_long_as_readahead_is_used() {
+        let (mut gain, now) = gain();
+        (0..8).for_each(|_| gain.ended(true, Outcome::Arrived, Duration::from_millis(1), 0));
+        assert_eq!(gain.judge(&used(0), now), Judgement::Worth);
+        (0..8).for_each(|_| gain.ended(false, Outcome::Arrived, Duration::from_millis(2), 128 << 10));
+        // Reads that find their bytes at once find what we have read ahead.
+        (0..16).for_each(|_| gain.at_hand(100_000));
+        assert_eq!(gain.judge(&used(1 << 20), now), Judgement::Worth);
+        assert_eq!((gain.waits, gain.waited, gain.asked_bytes), (8, Duration::from_millis(8), 1 << 20));
+        assert_eq!(gain.latency(), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_command_that_hardly_waits_is_not_worth_it() {
+        let (mut gain, now) = gain();
+        gain.ended(true, Outcome::Arrived, Duration::from_millis(1), 0);
+        assert_eq!(gain.judge(&used(0), now + Duration::from_millis(50)), Judgement::Open);
+        assert_eq!(gain.judge(&used(0), now + Duration::from_millis(500)), Judgement::Vain);
+        assert_eq!(gain.reason(), Some(Reason::Busy));
+    }
+}

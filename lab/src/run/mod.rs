@@ -1,0 +1,181 @@
+//! Reads ahead for a command that is not changed, while it runs.
+//!
+//! ```text
+//!   command ──reads, page faults──► kernel ──tracepoints──► run ──readahead(2)──► page cache ──► command
+//! ```
+//! No recording and no mount: what the command and its children read is seen through tracefs, the core decides as it does for a mount
+//! (policy `auto`), and the kernel's page cache is filled. The kernel's own readahead stays on. What is in the cache is not read again.
+//! Where there is nothing to gain the run stops watching, and looks again now and then.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `tap.rs` | the tracepoints |
+//! | `find.rs` | the file behind a device and an inode number |
+//! | `files.rs` | the files that the command reads |
+//! | `walk.rs` | the files that it will read next, in the order of their folders |
+//! | `pool.rs` | threads that call readahead(2) and wait for the bytes |
+//! | `gain.rs` | whether anything can be gained |
+//! | `live.rs` | the loop |
+//!
+//! Never: an error that reaches the command, a setting of a device that is changed, or tracing that outlives the run.
+
+mod files;
+mod find;
+mod gain;
+pub mod live;
+mod pool;
+mod tap;
+mod walk;
+
+use crate::tracefs::TracefsError;
+use foreread_core::policy::PolicySpec;
+use foreread_core::stats::Stats;
+use gain::{Gain, Reason};
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// How long nothing is watched where there is nothing to gain: each time longer.
+pub const SLEEPS: [Duration; 5] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(15),
+    Duration::from_secs(30),
+];
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// Which policy decides.
+    pub policy: PolicySpec,
+}
+
+/// Why nothing runs: one line that says what, where and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The kernel's tracepoints cannot be used.
+    #[error("{0}, or add --preload, which needs neither root nor tracefs")]
+    Tracefs(#[from] TracefsError),
+    /// This kernel has not the events that are needed.
+    #[error("this kernel has no tracepoint {0}: reads cannot be seen; use Linux 6.11 or later, or add --preload")]
+    Kernel(String),
+    /// Threads have other numbers here than in the kernel's events.
+    #[error(
+        "cannot watch in a PID namespace: the kernel's tracepoints do not know the process ids that hold here; run it outside of \
+         the container, or add --preload"
+    )]
+    Namespace,
+    /// There is no command.
+    #[error("no command: foreread run -- CMD; name one")]
+    NoCommand,
+    /// There is no such command.
+    #[error("cannot run: {0}; check the name of the command")]
+    NotFound(String),
+    /// It is there and cannot be run.
+    #[error("cannot run: {0}; check its permissions and its first line")]
+    NotRunnable(String),
+    /// The system refused something else.
+    #[error("cannot watch: {0}; see 'ulimit -a' for what may be open")]
+    Io(#[from] std::io::Error),
+}
+
+impl RunError {
+    /// The command `name` was not begun.
+    #[must_use]
+    pub fn command(name: &OsStr, error: &std::io::Error) -> RunError {
+        let text = format!("{}: {error}", name.display());
+        if error.kind() == ErrorKind::NotFound { RunError::NotFound(text) } else { RunError::NotRunnable(text) }
+    }
+}
+
+/// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+fn check_namespace() -> Result<(), RunError> {
+    let other = |namespace: std::path::PathBuf| namespace.as_os_str() != INITIAL_PID_NAMESPACE;
+    if std::fs::read_link("/proc/self/ns/pid").is_ok_and(other) { Err(RunError::Namespace) } else { Ok(()) }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct RunReport {
+    /// From the start to the end of the command.
+    pub seconds: f64,
+    /// Files that were watched.
+    pub files: u64,
+    /// Files that were not found while they were read.
+    pub unknown_files: u64,
+    /// Bytes that were asked of the storages ahead of the command.
+    pub ahead_bytes: u64,
+    /// The requests of these.
+    pub ahead_jobs: u64,
+    /// Bytes read ahead that the command read.
+    pub used_bytes: u64,
+    /// Of these, bytes that it still waited for.
+    pub late_bytes: u64,
+    /// Bytes read ahead that it did not read.
+    pub unused_bytes: u64,
+    /// Reads and faults of the command that waited for a storage.
+    pub waits: u64,
+    /// How long they waited, all together.
+    pub waited_seconds: f64,
+    /// Waits that it was spared, about.
+    pub spared_seconds: f64,
+    /// Events that were taken.
+    pub events: u64,
+    /// Places where some were lost.
+    pub lost_events: u64,
+    /// Times that watching was stopped, as there was nothing to gain.
+    pub sleeps: u64,
+    /// The median time that a read waited, of the storage that was waited for most.
+    pub latency_seconds: f64,
+    /// What the kernel reads ahead there.
+    pub kernel_bytes: u64,
+    #[serde(skip)]
+    reason: Option<Reason>,
+    #[serde(skip)]
+    most: Duration,
+}
+
+impl RunReport {
+    /// Adds what came of one storage.
+    fn add(&mut self, stats: &Stats, gain: &Gain) {
+        self.ahead_bytes += gain.asked_bytes;
+        self.ahead_jobs += gain.ahead_jobs;
+        self.used_bytes += stats.used_bytes;
+        self.late_bytes += stats.late_bytes;
+        self.unused_bytes += stats.unused_bytes + stats.unresolved_bytes;
+        self.waits += gain.waits;
+        self.waited_seconds += gain.waited.as_secs_f64();
+        let in_time = stats.used_bytes.saturating_sub(stats.late_bytes).min(gain.asked_bytes);
+        // Each small file is a window.
+        let own = gain.ahead_jobs as f64 * in_time as f64 / gain.asked_bytes.max(1) as f64;
+        let windows = (in_time as f64 / gain.kernel_bytes.max(4096) as f64).max(own);
+        self.spared_seconds += windows * gain.latency().as_secs_f64();
+        if gain.waited >= self.most {
+            self.most = gain.waited;
+            self.latency_seconds = gain.latency().as_secs_f64();
+            self.kernel_bytes = gain.kernel_bytes;
+            self.reason = gain.reason();
+        }
+    }
+
+    /// Why nothing was gained, where nothing was.
+    #[must_use]
+    pub fn nothing(&self) -> Option<&'static str> {
+        if self.used_bytes > 0 && self.ahead_bytes > 0 && self.spared_seconds > 0.01 * self.seconds {
+            return None;
+        }
+        Some(match self.reason {
+            Some(Reason::Fast) => "the storage answers faster than readahead from outside can be",
+            Some(Reason::Busy) => "the command hardly waited for the storage",
+            None if self.files == 0 => "every byte was in the page cache, or nothing was read",
+            None if self.waits == 0 => "no read waited for the storage",
+            None if self.ahead_bytes == 0 => "the reads follow no pattern that can be read ahead",
+            None => "the kernel's own readahead came first",
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! Threads that carry out the core's jobs on the page cache, and wait for the bytes.
+//!
+//! ```text
+//!   demand  is the first byte there?  the command reads it; only when it has arrived is of interest
+//!   ahead   what of it is absent? ──► readahead(2) in pieces ──► wait for the last byte of each
+//! ```
+//! readahead(2) returns when the requests are with the device. To learn when the bytes are there, a thread reads one byte of the last
+//! page, which waits for that page alone and copies nothing else. There are as many threads as jobs in flight, up to a limit; they are begun
+//! when they are first needed.
+
+use super::find;
+use foreread_pagecache::advisor::{Job, Outcome};
+use foreread_pagecache::{readahead, resident};
+use foreread_trace::follow::event::FileKey;
+use rustix::io::{ReadWriteFlags, preadv2};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Threads, at most.
+const MAX_THREADS: usize = 96;
+/// They call the kernel and little else.
+const STACK_BYTES: usize = 128 << 10;
+
+/// How a job reaches its file.
+#[derive(Clone)]
+pub enum Access {
+    /// It is open.
+    Open(Arc<File>),
+    /// A folder has it: it is opened for this job, if it is still the same.
+    Path(Arc<PathBuf>, FileKey),
+}
+
+/// A job, and what is needed to do it.
+#[derive(Clone)]
+pub struct Task {
+    /// Which storage's advisor it is from.
+    pub dev: u32,
+    /// What to do.
+    pub job: Job,
+    /// On what.
+    pub access: Access,
+    /// The most that one call of readahead(2) reads here.
+    pub piece: u64,
+    /// When the command asked, or the core.
+    pub since: Instant,
+}
+
+/// A job that has ended.
+pub struct Ended {
+    /// It.
+    pub task: Task,
+    /// How.
+    pub outcome: Outcome,
+    /// When its bytes were there.
+    pub at: Instant,
+    /// Bytes that were asked of the storage.
+    pub asked: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: VecDeque<Task>,
+    idle: usize,
+    threads: usize,
+    ended: Vec<Ended>,
+    is_over: bool,
+}
+
+/// See the head of this file.
+pub struct Pool {
+    shared: Arc<(Mutex<Shared>, Condvar)>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Pool {
+    /// A pool that writes to `wake`, an event descriptor, whenever a job has ended.
+    pub fn new(wake: Arc<OwnedFd>) -> Pool {
+        Pool { shared: Arc::default(), wake }
+    }
+
+    /// Does `task` on a thread of the pool.
+    pub fn run(&self, task: Task) {
+        let (lock, ready) = &*self.shared;
+        let mut shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.queue.push_back(task);
+        if shared.idle >= shared.queue.len() {
+            return ready.notify_one();
+        }
+        if shared.threads < MAX_THREADS {
+            let (state, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
+            let named = std::thread::Builder::new().name("foreread-ahead".into()).stack_size(STACK_BYTES);
+            // Without a thread more the others do it, later. Without any the run reads nothing ahead.
+            shared.threads += usize::from(named.spawn(move || serve(&state, &wake)).is_ok());
+        }
+    }
+
+    /// The jobs that have ended since the last call.
+    pub fn ended(&self) -> Vec<Ended> {
+        std::mem::take(&mut self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).ended)
+    }
+}
+
+impl Drop for Pool {
+    /// Threads that wait for a storage are not waited for: they end by themselves, or with the process.
+    fn drop(&mut self) {
+        let (lock, ready) = &*self.shared;
+        let mut shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.is_over = true;
+        shared.queue.clear();
+        ready.notify_all();
+    }
+}
+
+fn serve(state: &(Mutex<Shared>, Condvar), wake: &OwnedFd) {
+    let (lock, ready) = state;
+    let mut shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
+    while !shared.is_over {
+        let Some(task) = shared.queue.pop_front() else {
+            shared.idle += 1;
+            shared = ready.wait(shared).unwrap_or_else(PoisonError::into_inner);
+            shared.idle -= 1;
+            continue;
+        };
+        drop(shared);
+        let ended = carry_out(task);
+        shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.ended.push(ended);
+        // A counter that is full wakes as well.
+        let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+    }
+}
+
+fn carry_out(task: Task) -> Ended {
+    let file = match &task.access {
+        Access::Open(file) => Some(Arc::clone(file)),
+        Access::Path(path, key) => {
+            find::open(path).filter(|file| find::key_of(file).is_some_and(|(found, _)| found == *key)).map(Arc::new)
+        }
+    };
+    // A fetch is of whole pages, and a file ends inside its last one.
+    let size = file.as_deref().and_then(find::key_of).map_or(0, |(_, size)| size);
+    let range = task.job.range.start..task.job.range.end.min(size);
+    let (outcome, asked) = match file {
+        None => (Outcome::Failed, 0),
+        Some(_) if range.is_empty() => (Outcome::Failed, 0),
+        Some(file) if task.job.is_demand => (wait_for(&file, &range), 0),
+        Some(file) => ahead(&file, range, task.piece),
+    };
+    Ended { task, outcome, at: Instant::now(), asked }
+}
+
+/// Waits until the bytes that the command reads are there.
+fn wait_for(file: &File, range: &Range<u64>) -> Outcome {
+    if is_there(file, range.start) && is_there(file, range.end - 1) {
+        return Outcome::AtHand;
+    }
+    let came = touch(file, range.start) && touch(file, range.end - 1);
+    if came { Outcome::Arrived } else { Outcome::Failed }
+}
+
+/// Reads what is absent, and waits for it. Gives how many bytes that were.
+fn ahead(file: &File, range: Range<u64>, piece: u64) -> (Outcome, u64) {
+    let Ok(absent) = resident::absent(file, range.clone()) else { return (Outcome::Failed, 0) };
+    if absent.is_empty() && is_there(file, range.end - 1) {
+        return (Outcome::AtHand, 0);
+    }
+    let mut asked = 0;
+    for part in &absent {
+        if readahead::start(file, part.clone(), piece).is_err() {
+            return (Outcome::Failed, asked);
+        }
+        asked += part.end - part.start;
+    }
+    let came = absent.iter().all(|part| touch(file, part.end.min(range.end) - 1)) && touch(file, range.end - 1);
+    (if came { Outcome::Arrived } else { Outcome::Failed }, asked)
+}
+
+/// Whether the byte at `at` can be had without waiting.
+pub fn is_there(file: &File, at: u64) -> bool {
+    let mut byte = [0];
+    let got = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+    got == Ok(1)
+}
+
+/// Waits for the byte at `at`.
+fn touch(file: &File, at: u64) -> bool {
+    file.read_at(&mut [0], at).is_ok_and(|bytes| bytes == 1)
+}

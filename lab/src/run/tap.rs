@@ -1,0 +1,212 @@
+//! The tracepoints of a run: which pages of which files the command and its children ask the page cache for.
+//!
+//! ```text
+//!   all      get_pages (a read), fault, map_pages (touches of a mapping), and misses     while there may be something to gain
+//!   misses   add_to_page_cache                                              nothing was missed lately: wakes at the first miss
+//! ```
+//! Four events are far fewer than a recording takes: no system call is watched, so other programs pay nothing, and a command that
+//! finds all its bytes in the cache pays for its reads alone. An event that is lost is a decision that is not made.
+//!
+//! Events of storages where there is nothing to gain are filtered by the kernel.
+//!
+//! Never: the order of events of two CPUs; each CPU's own order is enough for readahead.
+
+use crate::tracefs::format::Field;
+use crate::tracefs::ring::Page;
+use crate::tracefs::{Instance, Root, TracefsError};
+use foreread_trace::follow::event::FileKey;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What the kernel gives at once: one page of its buffer.
+const RING_PAGE_BYTES: usize = 4096;
+/// Memory for the events of a CPU that wait to be taken: 20,000 of them.
+const BUFFER_KB: &str = "1024";
+
+/// The events, and the fields of each.
+const EVENTS: [(&str, TouchKind, &[&str]); 4] = [
+    ("filemap/mm_filemap_get_pages", TouchKind::Read, &["s_dev", "i_ino", "index", "last_index"]),
+    ("filemap/mm_filemap_map_pages", TouchKind::Mapped, &["s_dev", "i_ino", "index", "last_index"]),
+    ("filemap/mm_filemap_fault", TouchKind::Fault, &["s_dev", "i_ino", "index", "index"]),
+    ("filemap/mm_filemap_add_to_page_cache", TouchKind::Miss, &["s_dev", "i_ino", "index", "index"]),
+];
+
+/// Events without which a run cannot see anything.
+pub const NEEDED: [&str; 2] = [EVENTS[0].0, EVENTS[3].0];
+
+/// How a page was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TouchKind {
+    /// By a call that reads.
+    Read,
+    /// By a touch of a mapping, and it was in the cache.
+    Mapped,
+    /// By a touch of a mapping that went to the file.
+    Fault,
+    /// It was not in the cache, or the kernel read it ahead.
+    Miss,
+}
+
+/// Pages that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// When, in nanoseconds of the monotonic clock.
+    pub at_ns: u64,
+    /// Whose thread.
+    pub thread: u32,
+    /// The file.
+    pub file: FileKey,
+    /// First and last page.
+    pub pages: (u64, u64),
+    /// How.
+    pub kind: TouchKind,
+}
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Every read and fault.
+    All,
+    /// That something is read from storage at all.
+    Misses,
+}
+
+struct Known {
+    name: &'static str,
+    id: u16,
+    kind: TouchKind,
+    fields: [Field; 4],
+}
+
+/// See the head of this file.
+pub struct Tap {
+    /// Before the instance: one of which a file is open cannot be removed.
+    rings: Vec<File>,
+    instance: Arc<Instance>,
+    known: Vec<Known>,
+    level: Option<Level>,
+    page: Vec<u8>,
+    /// Events taken.
+    pub events: u64,
+    /// Places where some were lost.
+    pub gaps: u64,
+}
+
+impl Tap {
+    /// A tap that watches nothing yet.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn create(root: &Root) -> Result<Tap, TracefsError> {
+        let instance = Arc::new(Instance::create(root)?);
+        instance.set("buffer_size_kb", BUFFER_KB)?;
+        // A reader is woken by the first event.
+        instance.set("buffer_percent", "0")?;
+        let mut known = Vec::new();
+        for (name, kind, fields) in EVENTS {
+            let Some(format) = instance.format(name)? else { continue };
+            let fields: Option<Vec<Field>> = fields.iter().map(|field| format.field(field).cloned()).collect();
+            if let Some(Ok(fields)) = fields.map(TryInto::try_into) {
+                known.push(Known { name, id: format.id, kind, fields });
+            }
+        }
+        let rings = instance.raw()?;
+        let page = vec![0; RING_PAGE_BYTES];
+        Ok(Tap { rings, instance, known, level: None, page, events: 0, gaps: 0 })
+    }
+
+    /// The instance, for the thread that begins the command.
+    #[must_use]
+    pub fn instance(&self) -> Arc<Instance> {
+        Arc::clone(&self.instance)
+    }
+
+    /// What is watched now.
+    #[must_use]
+    pub fn level(&self) -> Option<Level> {
+        self.level
+    }
+
+    /// Passes over the events of these devices from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn pass_over(&self, devices: &[u32]) -> Result<(), TracefsError> {
+        let terms: Vec<String> = devices.iter().map(|dev| format!("s_dev != {dev}")).collect();
+        // A filter of "0" is none.
+        let filter = if terms.is_empty() { "0".to_string() } else { terms.join(" && ") };
+        self.known.iter().try_for_each(|known| self.instance.set(&format!("events/{}/filter", known.name), &filter))
+    }
+
+    /// Watches this from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn set_level(&mut self, level: Level) -> Result<(), TracefsError> {
+        let switch =
+            |event: &str, on: bool| self.instance.set(&format!("events/{event}/enable"), if on { "1" } else { "0" });
+        let takes = |level, kind| match level {
+            Some(Level::All) => true,
+            Some(Level::Misses) => kind == TouchKind::Miss,
+            None => false,
+        };
+        for Known { kind, name, .. } in &self.known {
+            if takes(self.level, *kind) != takes(Some(level), *kind) {
+                switch(name, takes(Some(level), *kind))?;
+            }
+        }
+        self.level = Some(level);
+        Ok(())
+    }
+
+    /// Waits for an event, for one of `others`, or for `wait_ns`; where `is_deaf`, not for events.
+    pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, is_deaf: bool) {
+        let rings = if is_deaf { &[][..] } else { &self.rings[..] };
+        let mut all: Vec<PollFd<'_>> = rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        all.extend(others.iter().map(|other| PollFd::new(*other, PollFlags::IN)));
+        let second = 1_000_000_000;
+        let time = Timespec { tv_sec: (wait_ns / second) as i64, tv_nsec: (wait_ns % second) as i64 };
+        // A signal ends the wait early, which is as good.
+        let _ = poll(&mut all, Some(&time));
+    }
+
+    /// Takes what there is.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn take(&mut self, touches: &mut Vec<Touch>) -> std::io::Result<()> {
+        let Tap { rings, page, known, events, gaps, .. } = self;
+        for mut ring in rings.iter() {
+            loop {
+                let len = match ring.read(page) {
+                    Ok(0) => break,
+                    Ok(len) => len,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error),
+                };
+                let Some(page) = Page::new(&page[..len]) else { continue };
+                *gaps += u64::from(page.lost);
+                for (at_ns, bytes) in page {
+                    *events += 1;
+                    touches.extend(touch(known, at_ns, bytes));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The event in `bytes`; nothing where it is another one.
+fn touch(known: &[Known], at_ns: u64, bytes: &[u8]) -> Option<Touch> {
+    // Common to all events, as the format of each has it: the number, and at 4 the thread.
+    let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+    let thread = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
+    let Known { kind, fields, .. } = known.iter().find(|known| known.id == id)?;
+    let [dev, ino, first, last] = fields;
+    let file = FileKey { dev: dev.value(bytes)? as u32, ino: ino.value(bytes)? };
+    Some(Touch { at_ns, thread, file, pages: (first.value(bytes)?, last.value(bytes)?), kind: *kind })
+}

@@ -1,0 +1,322 @@
+//! The files that a command will read next, where it goes through folders: their names, numbers and sizes, in the order of the folders.
+//!
+//! ```text
+//!   the command reads src/a, then src/b      two files of one folder: list it from there on
+//!   src/c src/d src/sub/e src/sub/f src/g    depth first, as find, grep -r and tar go
+//!   lib/h lib/i                              then the folders behind src, as the folder above it has them
+//! ```
+//! The order is that of readdir(3), which programs keep unless they sort. Whether the command follows it is the core's to judge: what is
+//! listed is not read. Listing goes [`MAX_LEAD`] files ahead of the command and no further. Looking at a file here also brings its inode into
+//! memory, for which the command would wait as well.
+//!
+//! Never: a link followed, another file system entered, or more files than the limit.
+
+use foreread_trace::follow::event::FileKey;
+use rustix::fs::{major, minor};
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Files that are listed ahead of the one that the command has reached.
+const MAX_LEAD: u64 = 512;
+/// Files that are listed for one run.
+const MAX_LISTED: u64 = 1 << 19;
+/// Entries of one folder that are kept; of a larger one the rest is not read ahead.
+const MAX_ENTRIES: usize = 1 << 18;
+/// Files that are passed on together.
+const BATCH: usize = 16;
+/// Folders above the first one that may be gone through, from the first on.
+const MAX_ABOVE: u32 = 6;
+/// Folders below each other.
+const MAX_DEPTH: usize = 64;
+
+/// A file of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its numbers.
+    pub key: FileKey,
+    /// Its bytes.
+    pub size: u64,
+    /// Where it is.
+    pub path: PathBuf,
+    /// The file before it, where it is of the same listing.
+    pub after: Option<FileKey>,
+    /// Its place: the listing goes on as the command comes to files of higher ones.
+    pub number: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// A file at which a listing is to begin, where none is under way.
+    begin: Option<PathBuf>,
+    /// The highest place that the command has reached.
+    reached: u64,
+    listed: Vec<Listed>,
+    is_over: bool,
+}
+
+/// See the head of this file.
+pub struct Lister {
+    shared: Arc<(Mutex<Shared>, Condvar)>,
+    is_running: bool,
+    wake: Arc<OwnedFd>,
+    /// The folders of the latest files that were in no listing.
+    recent: Vec<PathBuf>,
+}
+
+impl Lister {
+    /// A lister that writes to `wake`, an event descriptor, when it has listed files.
+    pub fn new(wake: Arc<OwnedFd>) -> Lister {
+        Lister { shared: Arc::default(), is_running: false, wake, recent: Vec::new() }
+    }
+
+    /// The command has read a file that is in no listing.
+    pub fn read(&mut self, path: &Path) {
+        let Some(folder) = path.parent() else { return };
+        let is_known = self.recent.iter().any(|known| known == folder);
+        self.recent.insert(0, folder.to_path_buf());
+        self.recent.truncate(16);
+        if !is_known {
+            return;
+        }
+        self.with(|shared| shared.begin = Some(path.to_path_buf()));
+        if !self.is_running {
+            let (shared, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
+            let thread = std::thread::Builder::new().name("foreread-list".into());
+            self.is_running = thread.spawn(move || Walker::new(shared, wake).run()).is_ok();
+        }
+    }
+
+    /// The command has read the file of this place.
+    pub fn reached(&self, number: u64) {
+        self.with(|shared| shared.reached = shared.reached.max(number));
+    }
+
+    /// The files that were listed since the last call.
+    pub fn listed(&self) -> Vec<Listed> {
+        if !self.is_running {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).listed)
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Shared)) {
+        change(&mut self.shared.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.shared.1.notify_one();
+    }
+}
+
+impl Drop for Lister {
+    fn drop(&mut self) {
+        self.with(|shared| shared.is_over = true);
+    }
+}
+
+/// A folder that is being gone through.
+struct Level {
+    path: PathBuf,
+    /// Backwards.
+    entries: Vec<(OsString, bool)>,
+}
+
+struct Walker {
+    shared: Arc<(Mutex<Shared>, Condvar)>,
+    wake: Arc<OwnedFd>,
+    levels: Vec<Level>,
+    dev: u64,
+    above: u32,
+    last: Option<FileKey>,
+    number: u64,
+    batch: Vec<Listed>,
+}
+
+impl Walker {
+    fn new(shared: Arc<(Mutex<Shared>, Condvar)>, wake: Arc<OwnedFd>) -> Walker {
+        let (levels, batch) = (Vec::new(), Vec::new());
+        Walker { shared, wake, levels, dev: 0, above: 0, last: None, number: 0, batch }
+    }
+
+    fn run(mut self) {
+        while self.number < MAX_LISTED {
+            if !self.may_go_on() {
+                return;
+            }
+            if !self.step() {
+                self.send();
+                self.levels.clear();
+            }
+            if self.batch.len() >= BATCH {
+                self.send();
+            }
+        }
+        self.send();
+    }
+
+    /// Waits until there is something to list; false at the end.
+    fn may_go_on(&mut self) -> bool {
+        loop {
+            let (lock, changed) = &*self.shared;
+            let mut shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            if shared.is_over {
+                return false;
+            }
+            if let Some(path) = shared.begin.take() {
+                drop(shared);
+                self.begin(&path);
+                continue;
+            }
+            if !self.levels.is_empty() && self.number < shared.reached + MAX_LEAD {
+                return true;
+            }
+            if self.batch.is_empty() {
+                drop(changed.wait(shared).unwrap_or_else(PoisonError::into_inner));
+            } else {
+                drop(shared);
+                self.send();
+            }
+        }
+    }
+
+    /// A new listing, from this file on.
+    fn begin(&mut self, path: &Path) {
+        self.send();
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let Ok(meta) = fs::symlink_metadata(path) else { return };
+        (self.dev, self.above, self.last) = (meta.dev(), 0, Some(key(&meta)));
+        self.levels.clear();
+        let reached = {
+            let mut shared = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.reached = self.number;
+            self.number
+        };
+        self.number = reached;
+        if let Some(mut level) = list(folder) {
+            cut(&mut level, name);
+            self.levels.push(level);
+        }
+    }
+
+    /// The next entry; false when the listing has ended.
+    fn step(&mut self) -> bool {
+        let Some(level) = self.levels.last_mut() else { return false };
+        let Some((name, is_folder)) = level.entries.pop() else { return self.leave() };
+        let path = level.path.join(name);
+        let Ok(meta) = fs::symlink_metadata(&path) else { return true };
+        if meta.dev() != self.dev {
+            return true;
+        }
+        if is_folder {
+            if self.levels.len() < MAX_DEPTH {
+                self.levels.extend(list(&path));
+            }
+        } else if meta.is_file() {
+            self.number += 1;
+            let listed = Listed { key: key(&meta), size: meta.len(), path, after: self.last, number: self.number };
+            self.last = Some(listed.key);
+            self.batch.push(listed);
+        }
+        true
+    }
+
+    /// Goes on with the folder above.
+    fn leave(&mut self) -> bool {
+        let Some(done) = self.levels.pop() else { return false };
+        if !self.levels.is_empty() {
+            return true;
+        }
+        let (Some(above), Some(name)) = (done.path.parent(), done.path.file_name()) else { return false };
+        self.above += 1;
+        let same = |meta: &fs::Metadata| meta.dev() == self.dev;
+        if self.above > MAX_ABOVE || !fs::symlink_metadata(above).is_ok_and(|meta| same(&meta)) {
+            return false;
+        }
+        let Some(mut level) = list(above) else { return false };
+        cut(&mut level, name);
+        self.levels.push(level);
+        true
+    }
+
+    fn send(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let mut shared = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.listed.append(&mut self.batch);
+        drop(shared);
+        // A counter that is full wakes as well.
+        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+    }
+}
+
+fn key(meta: &fs::Metadata) -> FileKey {
+    FileKey { dev: (major(meta.dev()) << 20) | minor(meta.dev()), ino: meta.ino() }
+}
+
+/// The files and folders of a folder.
+fn list(path: &Path) -> Option<Level> {
+    let mut entries: Vec<(OsString, bool)> = fs::read_dir(path)
+        .ok()?
+        .flatten()
+        .filter_map(|entry| entry.file_type().ok().map(|kind| (entry.file_name(), kind)))
+        .filter(|(_, kind)| kind.is_file() || kind.is_dir())
+        .map(|(name, kind)| (name, kind.is_dir()))
+        .take(MAX_ENTRIES)
+        .collect();
+    entries.reverse();
+    Some(Level { path: path.to_path_buf(), entries })
+}
+
+/// Leaves what is behind `name`.
+fn cut(level: &mut Level, name: &std::ffi::OsStr) {
+    if let Some(at) = level.entries.iter().position(|(entry, _)| entry == name) {
+        level.entries.truncate(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    fn below(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry")) {
+            let kind = entry.file_type().expect("a type");
+            if kind.is_dir() {
+                below(&entry.path(), found);
+            } else if kind.is_file() {
+                found.push(entry.path());
+            }
+        }
+    }
+
+    /// From the second file that was read on, all that is behind it, and behind its folder, depth first, in the order of the folders.
+    #[test]
+    fn files_come_in_the_order_of_their_folders() {
+        let root = tempfile::tempdir().expect("a folder for temporary files");
+        for (folder, files) in [("a", 5), ("a/inner", 3), ("b", 4), ("c/deep/deeper", 2)] {
+            fs::create_dir_all(root.path().join(folder)).expect("made");
+            (0..files).for_each(|n| fs::write(root.path().join(folder).join(format!("f{n}")), "x").expect("room"));
+        }
+        std::os::unix::fs::symlink(root.path(), root.path().join("a/loop")).expect("made");
+        let mut all = Vec::new();
+        below(root.path(), &mut all);
+        let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).expect("an event descriptor"));
+        let mut lister = Lister::new(wake);
+        let second = (0..all.len()).find(|n| all[n + 1].parent() == all[*n].parent()).expect("one") + 1;
+        lister.read(&all[second - 1]);
+        assert!(lister.listed().is_empty(), "one file of a folder is no walk");
+        lister.read(&all[second]);
+        let expected = &all[second + 1..];
+        let mut listed = Vec::new();
+        while listed.len() < expected.len() {
+            listed.extend(lister.listed());
+        }
+        let paths: Vec<&Path> = listed.iter().map(|one| one.path.as_path()).collect();
+        assert_eq!(paths[..expected.len()], expected.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+        let afters: Vec<Option<FileKey>> = listed.iter().skip(1).map(|one| one.after).collect();
+        assert_eq!(afters, listed[..listed.len() - 1].iter().map(|one| Some(one.key)).collect::<Vec<_>>());
+    }
+}
