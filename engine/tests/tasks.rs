@@ -116,6 +116,25 @@ fn every_source_gives_its_bytes_to_tasks() {
     }
 }
 
+/// The first task that waits looks into the queue for all of them. Where its runtime does not poll it again, a thread does.
+#[test]
+fn a_task_that_is_not_polled_again_holds_up_no_other() {
+    for (name, source, options) in sources().into_iter().filter(|(name, ..)| !name.ends_with("the task alone")) {
+        println!("{name}");
+        let reader = Reader::open(source, options.policy("none")).expect("opened");
+        let mut buf = [0; 4096];
+        let mut stalled = Box::pin(reader.read_at_async(&mut buf, 40_960));
+        let first = stalled.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(first.is_pending(), "nothing is cached");
+        let all: Vec<_> = (0..8).map(|seed| Box::pin(reads(&reader, seed, 10)) as Pin<Box<_>>).collect();
+        assert_eq!(run_all::<u64>(all).len(), 8);
+        assert_eq!(pollster::block_on(stalled.as_mut()).expect("read"), 4096);
+        drop(stalled);
+        testing::check(&buf, 40_960, 0).expect("right bytes");
+        settle(&name, &reader);
+    }
+}
+
 /// Runtimes that have nothing in common: one thread without anything, one thread, several threads.
 #[test]
 fn any_runtime_will_do() {
@@ -198,7 +217,8 @@ fn given_up_at_every_point() {
     for (name, source, options) in sources() {
         let reader = Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
         let (mut finished, mut given_up) = (0, 0);
-        for most in 0..12 {
+        // A task that polls its queue is polled thousands of times.
+        for most in (0..10).chain([1000, 1 << 40]) {
             for seed in 0..8 {
                 let (offset, len) = if seed == 0 { (SIZE - 10, 100) } else { (seed * 1_000_003, 900_000) };
                 let mut buf = vec![0; len];

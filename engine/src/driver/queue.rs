@@ -3,7 +3,7 @@
 //! A fetch is one transfer for each group of pages; its pages land in order from the front, as they arrive. Of the callers
 //! that wait for bytes of a file, one reaps for all of them; when it has its own bytes, it wakes another that sleeps. While
 //! no caller waits, a worker polls, so that readahead goes on. A queue may refuse: what it refuses, and what is beyond its
-//! depth, waits for a thread like any other fetch. The threads themselves are in `reaping.rs`.
+//! depth, waits for a thread like any other fetch. Which thread or task attends to a queue is in `queue/attend.rs`.
 //!
 //! Example: three readers miss on one file with a queue of depth 16. The first submits three transfers and reaps. Its own
 //! ends second: it has by then completed the first reader's, and wakes the third to reap the last transfer.
@@ -14,16 +14,21 @@
 //!                                              └─── the idle poll: a worker, while no caller waits
 //! ```
 
+mod attend;
+mod poller;
+
 use super::jobs::{Job, Jobs, Part};
 use super::lock::Remote;
 use super::notifications::{Notifications, QueueKey};
-use super::reads::Reads;
 use super::submitted::{Piece, Submitted, groups};
 use crate::budget::Budget;
 use crate::source::{Ended, Queue, SourceError};
 use crate::sync::Condvar;
+pub use attend::TaskWait;
 use foreread_core::event::Class;
 use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
+use poller::Poller;
+pub use poller::STALE;
 use std::sync::{Arc, Weak};
 
 /// Bits of a tag that number the piece.
@@ -57,11 +62,15 @@ struct QueueState {
     in_flight: usize,
     /// A thread reaps it.
     reaped: bool,
+    /// That thread is the one that reaps for tasks.
+    reaped_for_tasks: bool,
     /// A sleeping caller has been woken to reap and has not begun.
     called: bool,
     /// It has refused once: nothing more is submitted.
     closed: bool,
     reaper_thread: ReaperThread,
+    /// The task that polls it.
+    poller: Poller,
 }
 
 /// The thread that reaps a queue for tasks.
@@ -71,8 +80,10 @@ struct ReaperThread {
     here: bool,
     /// A task has read since that thread looked last.
     wanted: bool,
-    /// Where it waits while a caller reaps.
+    /// Where it waits while a caller reaps, or a task polls.
     condvar: Option<Arc<Condvar>>,
+    /// It sleeps there because a task polls.
+    on_standby: bool,
 }
 
 /// The thread that reaps a queue.
@@ -98,6 +109,11 @@ impl QueueState {
         !self.reaped && self.in_flight > 0
     }
 
+    /// The same, but a task polls it.
+    fn is_polled(&self) -> bool {
+        self.is_unattended() && self.poller.is_active()
+    }
+
     /// Takes out a fetch that is answered and has no transfer in flight.
     fn clear(&mut self, index: usize) {
         if self.submitted[index].answered && self.submitted[index].left == 0 {
@@ -114,11 +130,12 @@ impl QueueState {
     }
 }
 
-/// The queues by file number, and how many of them no thread attends to.
+/// The queues by file number, how many of them no thread attends to, and how many of these a task polls.
 #[derive(Default)]
 struct Table {
     queues: Vec<Option<QueueState>>,
     unattended: u32,
+    polled: u32,
 }
 
 impl Table {
@@ -129,9 +146,10 @@ impl Table {
     /// The one way to change a queue: counts the unattended ones again.
     fn update<R>(&mut self, file: FileId, change: impl FnOnce(&mut QueueState) -> R) -> Option<R> {
         let queue = self.queues.get_mut(file.0 as usize)?.as_mut()?;
-        let before = queue.is_unattended();
+        let (unattended, polled) = (queue.is_unattended(), queue.is_polled());
         let result = change(queue);
-        self.unattended = self.unattended + u32::from(queue.is_unattended()) - u32::from(before);
+        self.unattended = self.unattended + u32::from(queue.is_unattended()) - u32::from(unattended);
+        self.polled = self.polled + u32::from(queue.is_polled()) - u32::from(polled);
         Some(result)
     }
 
@@ -202,17 +220,21 @@ pub struct Over {
 /// See the head of this file.
 pub struct Queues {
     table: Table,
-    /// Threads that wait until a caller no longer reaps their queue.
+    /// Threads that wait until a caller no longer reaps their queue, or stand by for a task that polls it.
     waiting_threads: u32,
     /// Fetches submitted so far.
     serials: u64,
     page: PageSize,
     budget: Arc<Budget>,
+    /// Queues that tasks may poll at once: half of the cores.
+    max_polled: u32,
 }
 
 impl Queues {
     pub fn new(page: PageSize, budget: Arc<Budget>) -> Queues {
-        Queues { table: Table::default(), waiting_threads: 0, serials: 0, page, budget }
+        let cores = if cfg!(shuttle) { 2 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+        let max_polled = (cores / 2) as u32;
+        Queues { table: Table::default(), waiting_threads: 0, serials: 0, page, budget, max_polled }
     }
 
     // ---- getters ----
@@ -223,11 +245,17 @@ impl Queues {
         self.table.unattended
     }
 
+    /// Every one of these is polled by a task.
+    #[inline]
+    pub fn are_polled(&self) -> bool {
+        self.table.unattended == self.table.polled
+    }
+
     pub fn is_unattended(&self, file: FileId) -> bool {
         self.table.get(file).is_some_and(QueueState::is_unattended)
     }
 
-    /// Threads that wait until a caller no longer reaps their queue.
+    /// Reaper threads that sleep.
     pub fn waiting_threads(&self) -> u32 {
         self.waiting_threads
     }
@@ -240,6 +268,11 @@ impl Queues {
     /// Fetches submitted and not completed.
     pub fn submitted(&self) -> usize {
         self.table.queues.iter().flatten().map(|queue| queue.submitted.len()).sum()
+    }
+
+    /// Transfers at the queue of a file.
+    pub fn in_flight(&self, file: FileId) -> usize {
+        self.table.get(file).map_or(0, |queue| queue.in_flight)
     }
 
     /// Several transfers can be submitted at once.
@@ -271,6 +304,8 @@ impl Queues {
             called: false,
             closed: false,
             reaper_thread: ReaperThread::default(),
+            reaped_for_tasks: false,
+            poller: Poller::default(),
         });
     }
 
@@ -352,14 +387,14 @@ impl Queues {
         let idle_too = reaper == Reaper::Thread;
         self.table.get(file).filter(|queue| queue.is_unattended() || idle_too && !queue.reaped)?;
         self.table.update(file, |queue| {
-            queue.reaped = true;
+            (queue.reaped, queue.reaped_for_tasks) = (true, idle_too);
             Reaping { key: QueueKey { file, number: queue.number }, queue: queue.queue.share() }
         })
     }
 
     /// This thread no longer reaps the queue.
     pub fn end_reap(&mut self, key: QueueKey) {
-        self.table.update_by_key(key, |queue| queue.reaped = false);
+        self.table.update_by_key(key, |queue| (queue.reaped, queue.reaped_for_tasks) = (false, false));
     }
 
     /// A transfer has ended, and the source has this size. Nothing when its fetch has its answer, or its file is closed.
@@ -390,81 +425,5 @@ impl Queues {
             queue.clear(index);
             arrival
         })?
-    }
-
-    // ---- which thread reaps ----
-
-    /// The caller that was woken to reap is awake.
-    pub fn caller_awake(&mut self, file: FileId) {
-        self.table.update(file, |queue| queue.called = false);
-    }
-
-    /// Wakes a sleeping caller for each queue without a reaper. False when a queue has no such caller.
-    pub fn wake_reapers(&mut self, reads: &mut Reads, notifications: &mut Notifications) -> bool {
-        let mut all = true;
-        for (number, queue) in self.table.queues.iter_mut().enumerate() {
-            let Some(queue) = queue.as_mut().filter(|queue| queue.is_unattended() && !queue.called) else { continue };
-            if queue.reaper_thread.here {
-                let condvar = queue.reaper_thread.condvar.take();
-                queue.called = condvar.is_some();
-                condvar.into_iter().for_each(|condvar| notifications.notify(condvar));
-                continue;
-            }
-            queue.called = reads.notify_one_of(FileId(number as u32), notifications);
-            all &= queue.called;
-        }
-        all
-    }
-
-    // ---- the threads that reap for tasks ----
-
-    /// A task reads a file: a thread reaps its queue, if it has one.
-    pub fn want_thread(&mut self, file: FileId, notifications: &mut Notifications) {
-        self.table.update(file, |queue| {
-            queue.reaper_thread.wanted = true;
-            if !std::mem::replace(&mut queue.reaper_thread.here, true) {
-                notifications.start_reaper(QueueKey { file, number: queue.number });
-            }
-        });
-    }
-
-    /// Whether that thread goes on: while tasks read, or transfers are in flight. When not, it is gone.
-    pub fn thread_goes_on(&mut self, key: QueueKey, closing: bool) -> bool {
-        let goes_on = self.table.update_by_key(key, |queue| {
-            let wanted = std::mem::take(&mut queue.reaper_thread.wanted);
-            let goes_on = !closing && (wanted || queue.in_flight > 0);
-            if !goes_on {
-                queue.reaper_thread = ReaperThread::default();
-            }
-            goes_on
-        });
-        goes_on.unwrap_or(false)
-    }
-
-    /// That thread could not be started: the idle poll looks in once in a tick.
-    pub fn thread_not_started(&mut self, key: QueueKey) {
-        self.table.update_by_key(key, |queue| queue.reaper_thread = ReaperThread::default());
-    }
-
-    /// That thread waits while a caller reaps: where it sleeps.
-    pub fn thread_sleeps(&mut self, key: QueueKey) -> Option<Arc<Condvar>> {
-        let condvar = Arc::new(Condvar::new());
-        self.table.update_by_key(key, |queue| queue.reaper_thread.condvar = Some(Arc::clone(&condvar)))?;
-        self.waiting_threads += 1;
-        Some(condvar)
-    }
-
-    /// That thread is awake again.
-    pub fn thread_awake(&mut self, key: QueueKey) {
-        self.waiting_threads -= 1;
-        self.table.update_by_key(key, |queue| {
-            queue.reaper_thread.condvar = None;
-            queue.called = false;
-        });
-    }
-
-    /// Every such thread looks up.
-    pub fn interrupt_threads(&mut self, notifications: &mut Notifications) {
-        self.table.queues.iter_mut().flatten().for_each(|queue| queue.interrupt_thread(notifications));
     }
 }

@@ -223,6 +223,14 @@ impl Reads {
         }
     }
 
+    /// Wakes a task that waits for bytes of the file. Its slot, if there is one.
+    pub fn wake_task_of(&mut self, file: FileId, notifications: &mut Notifications) -> Option<u32> {
+        let waits = |slot: &Slot| slot.waker.is_some() && !slot.asks && slot.file == file;
+        let index = self.slots.iter().position(waits)?;
+        self.slots[index].waker.take().into_iter().for_each(|waker| notifications.wake(waker));
+        Some(index as u32)
+    }
+
     /// No thread is left: every task looks again, and does what is left by itself.
     pub fn wake_all_tasks(&mut self, notifications: &mut Notifications) {
         for slot in &mut self.slots {

@@ -66,6 +66,17 @@ pub fn look_in(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     if ended { Ok(reap(state, file, Reaper::Poll)?.state) } else { Ok(state) }
 }
 
+/// The same for the task that polls.
+pub fn look_in_for_task(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
+    let before = state.queues.in_flight(file);
+    let mut state = look_in(state, file)?;
+    if state.queues.in_flight(file) != before {
+        let now = state.now();
+        state.queues.poller_found(file, now);
+    }
+    Ok(state)
+}
+
 /// The same for every file.
 pub fn look_in_everywhere(mut state: Guard<'_>) -> Result<Guard<'_>, Fault> {
     for number in 0..state.queues.file_numbers() {

@@ -17,7 +17,7 @@ use super::files::{FileKey, Files, Opened};
 use super::jobs::{Job, Jobs, Part, Transferred};
 use super::lock::Remote;
 use super::notifications::Notifications;
-use super::queue::{Arrival, Filled, NewQueue, Queues};
+use super::queue::{Arrival, Filled, NewQueue, Queues, TaskWait};
 use super::reads::{Reads, Ready};
 use super::wakeups::Wakeups;
 use super::workers::{CalledWorkers, Workers};
@@ -325,10 +325,11 @@ impl State {
     /// Every transfer in flight has a thread that reaps it, or no thread is to be called for it now.
     #[inline]
     fn is_attended(&self) -> bool {
-        if self.queues.unattended() == 0 {
+        let sleepers = self.reads.sleepers();
+        if self.queues.unattended() == 0 || sleepers == 0 && self.queues.are_polled() {
             return true;
         }
-        let nothing_waits = self.reads.sleepers() + self.queues.waiting_threads() == 0;
+        let nothing_waits = sleepers + self.queues.waiting_threads() == 0;
         nothing_waits && (self.workers.polls_while_idle() || self.workers.is_disabled())
     }
 
@@ -339,8 +340,8 @@ impl State {
         if !self.jobs.is_empty() && !self.workers.is_closing() {
             self.fill_batches(&mut filled);
         }
-        let idle_poll =
-            self.queues.unattended() > 0 && !self.queues.wake_reapers(&mut self.reads, &mut self.notifications);
+        let idle_poll = self.queues.unattended() > 0
+            && !self.queues.wake_reapers(self.now, &mut self.reads, &mut self.notifications);
         let notifications = std::mem::take(&mut self.notifications);
         let wakeups = Wakeups { batches: filled.batches, notifications, workers: CalledWorkers::default() };
         wakeups.plan(&self.jobs, &mut self.workers, &mut self.reads, idle_poll)
@@ -362,6 +363,16 @@ impl State {
     /// A task reads a file: a thread reaps its queue, if it has one.
     pub fn want_reaper_thread(&mut self, file: FileId) {
         self.queues.want_thread(file, &mut self.notifications);
+    }
+
+    /// How the task of this slot, which has nothing yet, goes on.
+    pub fn task_waits(&mut self, now: Nanos, file: FileId, slot: u32) -> TaskWait {
+        self.queues.task_waits(file, slot, now, &mut self.notifications)
+    }
+
+    /// The read of this slot is over: its task polls no longer.
+    pub fn end_poll(&mut self, file: FileId, slot: u32) {
+        self.queues.end_poll(file, slot, self.now, &mut self.reads, &mut self.notifications);
     }
 
     /// A worker could not be started.

@@ -1,11 +1,13 @@
 //! Reads by tasks: callers that must not wait, and leave a waker instead.
 //!
 //! A task does what a thread does in `read.rs`, except what takes time: fetches go to the file's queue or to a worker, and a
-//! worker asks whether the source has grown. While tasks read a file that has a queue, one thread reaps that queue, so that
-//! no answer waits for a tick. Where no thread can be had, the read is done on the spot: late is better than never.
+//! worker asks whether the source has grown. Of the tasks that wait for a queue one has itself polled again for a moment and
+//! looks into it (`queue/poller.rs`); a thread on standby reaps when none does. Where no thread can be had, the read is done on
+//! the spot: late is better than never.
 //!
-//! Example: a task polls a read that misses. The read begins, its fetch goes to a worker, the waker stays in the slot, and the
-//! poll is pending. The worker completes the fetch, gives up the lock and calls the waker; the second poll copies the bytes.
+//! Example: a task polls a read that misses, of a source without a queue. The read begins, its fetch goes to a worker, the waker
+//! stays in the slot, and the poll is pending. The worker completes the fetch, gives up the lock and calls the waker; the second
+//! poll copies the bytes. With a queue the fetch is submitted; the task is polled again at once, and again until it ends.
 //!
 //! ```text
 //!   poll ──► past the end as known? ──► a worker asks the source ──► woken ─┐
@@ -17,8 +19,11 @@
 //! ```
 
 use super::files::OpenFile;
+use super::panics;
+use super::queue::TaskWait;
 use super::read::{self, Begun, Finished, Given, Taken};
 use super::read_buf::ReadBuf;
+use super::reaping;
 use super::shared::{Guard, Outside, Shared};
 use super::state::State;
 use super::transfer;
@@ -34,6 +39,8 @@ use std::task::{Poll, Waker};
 pub struct Progress {
     /// Its slot, from the first question to the last byte.
     slot: Option<u32>,
+    /// Its file, as long as it has a slot.
+    file: Option<FileId>,
     /// The read, once it has begun.
     read: Option<ReadId>,
     /// The source has been asked for its size.
@@ -45,11 +52,13 @@ pub struct Progress {
 struct Polled<'a> {
     state: Guard<'a>,
     outcome: Poll<Result<usize, Fault>>,
+    /// It polls its queue: to be polled again.
+    again: bool,
 }
 
 impl<'a> Polled<'a> {
     fn pending(state: Guard<'a>) -> Polled<'a> {
-        Polled { state, outcome: Poll::Pending }
+        Polled { state, outcome: Poll::Pending, again: false }
     }
 
     /// The read is over: polled once more it would be a new one.
@@ -57,7 +66,7 @@ impl<'a> Polled<'a> {
         if let Some(slot) = std::mem::take(progress).slot {
             state.reads.free(slot);
         }
-        Polled { state, outcome: Poll::Ready(outcome) }
+        Polled { state, outcome: Poll::Ready(outcome), again: false }
     }
 }
 
@@ -78,7 +87,9 @@ pub fn poll_read(
 ) -> Poll<Result<usize, Fault>> {
     let range = ByteRange::between(task.offset, task.offset.saturating_add(buf.len() as u64));
     let polled = Outside::enter(shared).lock().and_then(|mut state| {
-        if progress.read.is_none() {
+        if progress.read.is_some() {
+            state = look(state, task.at.file, progress)?;
+        } else {
             match begin(state, task, range, progress)? {
                 Start::Begun(begun) => state = begun,
                 Start::Not(polled) => return Ok(polled),
@@ -87,12 +98,22 @@ pub fn poll_read(
         go_on(state, task, range, buf, progress)
     });
     match polled {
-        Ok(Polled { state, outcome }) => {
+        Ok(Polled { state, outcome, again }) => {
             state.unlock();
+            if again {
+                // After what this thread has woken: other tasks go on first.
+                panics::wake(task.waker.clone());
+            }
             outcome
         }
         Err(fault) => Poll::Ready(Err(fault)),
     }
+}
+
+/// A task that polls takes what has ended out of the queue.
+fn look<'a>(state: Guard<'a>, file: FileId, progress: &Progress) -> Result<Guard<'a>, Fault> {
+    let polls = progress.slot.is_some_and(|slot| state.queues.is_polled_by(file, slot));
+    if polls { reaping::look_in_for_task(state, file) } else { Ok(state) }
 }
 
 /// Whether a read has begun.
@@ -140,7 +161,7 @@ fn begin<'a>(
     let Some(slot) = progress.slot.or_else(|| state.reads.take_slot()) else {
         return Ok(Start::Not(Polled::over(state, progress, Err(Fault::Read(Error::Limit)))));
     };
-    progress.slot = Some(slot);
+    (progress.slot, progress.file) = (Some(slot), Some(file));
     progress.read = Some(state.begin(now, slot, open, range));
     Ok(Start::Begun(state))
 }
@@ -167,19 +188,25 @@ fn go_on<'a>(
     let (state, outcome) = if let Some(outcome) = outcome {
         // Its slot is free.
         *progress = Progress::default();
+        state.end_poll(file, slot);
         (state, outcome)
     } else if state.workers.is_unavailable() {
         // No other thread does: as a thread would.
         let mut given = std::mem::take(progress).given;
+        state.end_poll(file, slot);
         let Finished { state, outcome } = read::finish(state, begun, buf, &mut given, None)?;
         (state, outcome)
     } else {
-        state.reads.await_bytes(slot, file, task.waker);
-        state.want_reaper_thread(file);
-        return Ok(Polled::pending(state));
+        let now = state.shared().now();
+        let again = state.task_waits(now, file, slot) == TaskWait::Polls;
+        if !again {
+            state.reads.await_bytes(slot, file, task.waker);
+            state.want_reaper_thread(file);
+        }
+        return Ok(Polled { state, outcome: Poll::Pending, again });
     };
     let outcome = version_cursor::settle(&state.files, file, task.seen, outcome);
-    Ok(Polled { state, outcome: Poll::Ready(outcome.map_err(Fault::Read)) })
+    Ok(Polled { state, outcome: Poll::Ready(outcome.map_err(Fault::Read)), again: false })
 }
 
 /// The read is abandoned.
@@ -194,8 +221,9 @@ pub fn abandon(shared: &Arc<Shared>, progress: &mut Progress) {
         if let Some(read) = progress.read {
             state.feed(now, Event::Abandon { read });
         }
-        *progress = Progress::default();
+        let file = std::mem::take(progress).file;
         state.reads.free(slot);
+        file.into_iter().for_each(|file| state.end_poll(file, slot));
         state.unlock();
     }
 }

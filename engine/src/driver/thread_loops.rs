@@ -7,7 +7,7 @@
 use super::jobs::NextJob;
 use super::lock::WAKEUP_TIMEOUT;
 use super::notifications::QueueKey;
-use super::queue::Reaper;
+use super::queue::{Reaper, STALE};
 use super::reaping::{self, Tried};
 use super::shared::{Guard, Outside, Shared};
 use super::transfer;
@@ -75,9 +75,13 @@ fn reap_for_tasks(shared: &Arc<Shared>, key: QueueKey) -> Result<(), Fault> {
     let mut state = Outside::enter(shared).lock()?;
     loop {
         let closing = state.workers.is_closing();
-        if !state.queues.thread_goes_on(key, closing) {
+        if !state.queues.thread_goes_on(key, shared.now(), closing) {
             state.unlock();
             return Ok(());
+        }
+        if state.queues.thread_on_standby(key, shared.now()) {
+            state = stand_by(state, key)?;
+            continue;
         }
         let tried: Tried<'_> = reaping::reap(state, key.file, Reaper::Thread)?;
         state = tried.state;
@@ -89,9 +93,24 @@ fn reap_for_tasks(shared: &Arc<Shared>, key: QueueKey) -> Result<(), Fault> {
     }
 }
 
+/// A task polls the queue: looks once in a while whether it still does.
+fn stand_by(mut state: Guard<'_>, key: QueueKey) -> Result<Guard<'_>, Fault> {
+    let shared = state.shared();
+    while state.queues.thread_on_standby(key, shared.now()) && !state.workers.is_closing() {
+        if let Some(wakeups) = state.wakeups() {
+            state = state.release().wake(wakeups).lock()?;
+            continue;
+        }
+        let Some(condvar) = state.queues.thread_sleeps(key, true) else { return Ok(state) };
+        state = state.sleep_on(&condvar, STALE)?.0;
+        state.queues.thread_awake(key);
+    }
+    Ok(state)
+}
+
 /// A caller reaps the queue: sleeps until it has ended.
 fn wait_for_the_queue(mut state: Guard<'_>, key: QueueKey) -> Result<Guard<'_>, Fault> {
-    let Some(condvar) = state.queues.thread_sleeps(key) else { return Ok(state) };
+    let Some(condvar) = state.queues.thread_sleeps(key, false) else { return Ok(state) };
     let (mut state, _) = state.sleep_on(&condvar, WAKEUP_TIMEOUT)?;
     state.queues.thread_awake(key);
     Ok(state)
