@@ -19,7 +19,7 @@ use memmap2::{Advice, MmapMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A group of 64 pages of 4 KiB.
-const GROUP_BYTES: usize = 256 << 10;
+pub const GROUP_BYTES: usize = 256 << 10;
 /// A memory page of x86-64, and one cache page unless the options say otherwise.
 pub const PAGE_BYTES: usize = 4 << 10;
 /// A huge page of x86-64 and of arm64 with pages of 4 KiB.

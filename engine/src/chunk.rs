@@ -13,7 +13,7 @@
 
 mod prefault;
 
-use crate::arena::{PAGE_BYTES, Piece};
+use crate::arena::{GROUP_BYTES, PAGE_BYTES, Piece};
 use prefault::BufferPrefaulter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +22,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 const WHOLE_PAGES_FROM: usize = 64 << 10;
 /// Pages in a group, and so the most a buffer holds.
 const MAX_PAGES: usize = 64;
+/// From this many pages on a buffer has room for a whole group, if that is a piece of a slab: one of 56 pages from the allocator is
+/// zeroed and faulted in each time. Its memory is less than twice its pages.
+const WHOLE_GROUP_FROM: usize = MAX_PAGES / 2 + 1;
 
 /// How many bytes a pool has given out and has in store. Outlives the pool.
 #[derive(Debug, Default)]
@@ -136,10 +139,17 @@ impl Pool {
         self.page_bytes
     }
 
+    /// Pages that a buffer of this many has memory for.
+    fn room(&self, pages: usize) -> usize {
+        let whole = pages >= WHOLE_GROUP_FROM && self.page_bytes * MAX_PAGES == GROUP_BYTES;
+        if whole { MAX_PAGES } else { pages }
+    }
+
     /// A buffer for 1 to 64 pages; what it holds is of no meaning.
     #[must_use]
     pub fn take(self: &Arc<Pool>, pages: usize) -> Chunk {
-        let pages = pages.clamp(1, MAX_PAGES);
+        let used = pages.clamp(1, MAX_PAGES);
+        let pages = self.room(used);
         let len = pages * self.page_bytes;
         let (found, left) = self.lists(|lists| (lists[pages - 1].pop(), lists[pages - 1].len()));
         if found.is_some() {
@@ -150,7 +160,8 @@ impl Pool {
         }
         self.meter.held.fetch_add(len as u64, Ordering::Relaxed);
         let memory = found.unwrap_or_else(|| self.allocate(len));
-        Chunk { memory: Some(memory), len: len as u32, pool: Arc::clone(self) }
+        let used = used * self.page_bytes;
+        Chunk { memory: Some(memory), len: used as u32, room: len as u32, pool: Arc::clone(self) }
     }
 
     fn allocate(&self, len: usize) -> Memory {
@@ -216,6 +227,8 @@ pub struct Chunk {
     /// Empty only while it is being dropped.
     memory: Option<Memory>,
     len: u32,
+    /// Bytes of its memory.
+    room: u32,
     pool: Arc<Pool>,
 }
 
@@ -238,12 +251,18 @@ impl Chunk {
     pub fn pages(&self) -> usize {
         self.len as usize / self.pool.page_bytes
     }
+
+    /// How many pages its memory takes.
+    #[must_use]
+    pub fn room_pages(&self) -> usize {
+        self.room as usize / self.pool.page_bytes
+    }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.pool.give(memory, self.len as usize);
+            self.pool.give(memory, self.room as usize);
         }
     }
 }
@@ -279,6 +298,19 @@ mod tests {
         pool.align_to(512);
         let taken: Vec<Chunk> = (0..80).map(|n| pool.take(2 + n % 2)).collect();
         assert!(taken.iter().all(|chunk| aligned(chunk, 4096)));
+    }
+
+    #[test]
+    fn nearly_a_group_is_a_piece_of_a_slab() {
+        let pool = Pool::new(4096, 512, 1 << 20);
+        let (whole, half) = (pool.take(33), pool.take(32));
+        assert_eq!((whole.pages(), whole.bytes().len(), whole.room_pages()), (33, 33 * 4096, 64));
+        assert_eq!((half.pages(), half.room_pages()), (32, 32));
+        assert_eq!(pool.meter().held_bytes(), (64 + 32) * 4096, "memory is counted, not pages");
+        let address = whole.bytes().as_ptr();
+        drop(whole);
+        assert_eq!(pool.take(57).bytes().as_ptr(), address, "the same memory for another number of pages");
+        assert_eq!(Pool::new(512, 512, 0).take(63).room_pages(), 63, "no piece is of that size");
     }
 
     #[test]

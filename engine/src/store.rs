@@ -7,8 +7,8 @@
 //!   slot ──► segments, ordered, disjoint:  [at 0, 8 pages]──┐     [at 40, 24 pages]──┐
 //!                                                           ▼                        ▼
 //!                                            Chunk ████████            Chunk ████████████████
-//!   drop pages 2..4:  [at 0, 2] and [at 4, 4], both into the same chunk; when less than half of a chunk is
-//!   alive, the living pages move to a smaller one, so that memory follows the number of pages (at most twice).
+//!   drop pages 2..4:  [at 0, 2] and [at 4, 4], both into the same chunk; when less than half of a chunk's room
+//!   is alive, the living pages move to a smaller one, so that memory follows the number of pages (at most twice).
 //! ```
 
 use crate::chunk::{Chunk, Pool};
@@ -126,7 +126,7 @@ impl Store {
             let chunk = Arc::clone(&group[first].chunk);
             let same = |s: &&mut Segment| Arc::ptr_eq(&s.chunk, &chunk);
             let alive: usize = group.iter_mut().filter(same).map(|s| usize::from(s.pages)).sum();
-            if alive * 2 >= chunk.pages() {
+            if alive * 2 >= chunk.room_pages() {
                 continue;
             }
             let mut smaller = pool.take(alive);
