@@ -408,6 +408,7 @@ impl<'a> Case<'a> {
         let mut config = Config::new(page, self.cache_bytes);
         config.max_in_flight = preset.connections;
         config.max_ahead_in_flight = preset.connections / 2;
+        config.max_short_ahead_in_flight = config.max_ahead_in_flight;
         config.max_fetch_bytes = preset.max_fetch_bytes;
         config.bounded()
     }

@@ -49,6 +49,7 @@ fn config(preset: &Preset, page: u64, cache: u64) -> Config {
     let mut config = Config::new(PageSize::new(page).expect("a page"), cache);
     config.max_in_flight = preset.connections;
     config.max_ahead_in_flight = preset.connections / 2;
+    config.max_short_ahead_in_flight = config.max_ahead_in_flight;
     config.bounded()
 }
 

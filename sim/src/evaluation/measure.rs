@@ -108,6 +108,7 @@ fn config(cell: &Cell, device: &devices::Chosen, page: u64) -> Config {
     let mut config = Config::new(page, cell.cache);
     config.max_in_flight = device.preset.connections;
     config.max_ahead_in_flight = device.preset.connections / 2;
+    config.max_short_ahead_in_flight = config.max_ahead_in_flight;
     config.max_fetch_bytes = device.preset.max_fetch_bytes;
     config.bounded()
 }
