@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
-//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took
+//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took; of the last
+//!             256 fetches of a busy source, since a reader that asks for little shows no lower rate
 //!   single    greatest rate of one fetch after its first bytes, of sources that deliver in parts
 //!   busy      fetches while four or more were in flight, long ones by their MiB: only these show what the source can do at most
 //! ```
@@ -164,7 +165,7 @@ impl Meter {
             self.singles[0] = self.singles[0].max(rate(sent.own - sent.first, after_ns - sent.first_ns));
         }
         self.count_busy(sent, u64::from(!sent.is_counted));
-        self.in_round += 1;
+        self.in_round += u32::from(sent.in_flight >= BUSY);
         if self.in_round == ROUND {
             self.in_round = 0;
             self.rates = [0, self.rates[0]];
@@ -358,6 +359,21 @@ mod tests {
         assert_eq!(fetch(8, 5 * MS), 15 * MS);
         (0..160).for_each(|n| _ = fetch(8, (4 + n % 6) * MS));
         assert!(fetch(8, 5 * MS) < 8 * MS);
+    }
+
+    /// 4 KiB at a time show 40 kB/s and say nothing of the 10 MB/s of before.
+    #[test]
+    fn a_source_that_is_not_busy_keeps_its_rate() {
+        let mut meter = Meter::default();
+        let mut fetch = |in_flight, bytes| {
+            let mut sent = meter.sent(in_flight, bytes);
+            meter.arrived(&mut sent, bytes, 100 * MS);
+            meter.ended(&sent, 100 * MS);
+            meter.rate()
+        };
+        assert_eq!(fetch(8, 1 << 20), 10_485_760);
+        (0..1000).for_each(|_| _ = fetch(0, 4096));
+        assert_eq!(fetch(0, 4096), 10_485_760);
     }
 
     /// A rate that is not reached again is forgotten after two rounds, and a busy source changes its latency.
