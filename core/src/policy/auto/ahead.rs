@@ -7,6 +7,9 @@
 //!              safe + free credit / expected waste of a byte; a run that began elsewhere than at the start of its file: a quarter of it
 //!   beside a reader at random   no more than rate x latency, in two requests: each waits behind at most one latency of readahead
 //! ```
+//! What idle streams hold leaves the cache before anything else, so that it takes none of the half of the cache, as far as there is credit for it. A
+//! stride is ahead by three times what it has run up to 1 MiB, and by as much as it has run beyond that.
+//!
 //! What is missing goes out as several windows with a mark at the start of each, so that the stream is asked about again when the
 //! first of them is reached. A run that is short beside what is missing gets a first window of an eighth: its distance
 //! is about to grow. With many readers it is one window, and its mark is where the lead begins (`distance.rs`). Windows end at multiples
@@ -30,7 +33,11 @@ const GROWTH: u64 = 8;
 
 /// One bet of a run that did not begin at the start of its file takes at most this part of the free credit. A whole one was spent
 /// on the first runs of a boot, and those after it had none.
-const BET_PART: u64 = 4;
+pub const BET_PART: u64 = 4;
+
+/// How far a stride is read ahead, in what it has run, and up to which length.
+const FIRST_STRIDE: u64 = 3;
+const MAX_FIRST_STRIDE: u64 = 1 << 20;
 
 /// What else reads from the source.
 struct Others {
@@ -105,7 +112,7 @@ impl Auto {
     /// Sets the distance of a stream, and says how much of that it may be ahead now.
     fn reach(&mut self, stream: &mut Stream, source: &SourceView, others: &Others) -> Reach {
         let product = distance::product(source);
-        let mut most = distance::most(source, stream.len, others.active, &self.effort);
+        let mut most = distance::most(source, (stream.len, stream.run), others.active, &self.effort);
         if others.are_disturbed {
             most = most.min(product.max(stream.len));
         }
@@ -115,7 +122,7 @@ impl Auto {
         let mut worth = self.survival.ahead(stream.class, stream.run, threshold);
         if stream.stride.is_some() {
             // A program that reads 8 MB backwards and no more would waste 50 MB of a far store.
-            worth = worth.min(stream.run);
+            worth = worth.min(stream.run.max((FIRST_STRIDE * stream.run).min(MAX_FIRST_STRIDE)));
         }
         let late = core::mem::take(&mut stream.late);
         if stream.is_past_hold() && late && stream.distance > 0 {
@@ -134,7 +141,10 @@ impl Auto {
             let held = unread.max(self.credit.held().saturating_sub(others.held));
             distance::room(source, &self.effort).saturating_sub(held)
         } else {
-            others.unread + (source.room / 2).saturating_sub(source.unread_bytes)
+            // What idle streams hold leaves the cache first. It takes room only as far as the credit does not cover it.
+            let idle = self.credit.held().saturating_sub(others.active.held);
+            let idle = idle.saturating_sub(self.credit.available(source, debt));
+            others.unread + (source.room / 2).saturating_sub(source.unread_bytes.min(others.active.held + idle))
         };
         let wanted = stream.distance.min(worth.max(safe));
         let ahead = wanted.min(room);

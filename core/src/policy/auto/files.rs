@@ -69,7 +69,7 @@ impl Auto {
     fn top_up_walk(&mut self, walk: &mut Walk, active: Readers, ask: &Ask<'_>, plan: &mut Plan) {
         let source = &ask.source;
         walk.len = ask.request.len().max(walk.len - walk.len / LEN_FORGOTTEN);
-        let most = distance::most(source, walk.len, active, &self.effort);
+        let most = distance::most(source, (walk.len, 0), active, &self.effort);
         let others = source.unread_bytes.saturating_sub(walk.holding.held);
         let rest = ask.file_size.saturating_sub(ask.request.end());
         let room = distance::room(source, &self.effort).saturating_sub(others).saturating_sub(rest);

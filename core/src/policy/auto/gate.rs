@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   least = len / (len + rate x latency)                         a wasted byte costs its transfer, a byte of use saves latency
-//!   price = least + (4/5 - least) x 17/16 x wasted / allowed     4/5: use earns a quarter, so such bets pay for themselves
+//!   price = least + (4/5 - least) x 9/8 x wasted / allowed       4/5: use earns a quarter, so such bets pay for themselves
 //! ```
 //! Example: reads of 128 KiB from a store of 15 ms and 256 MB/s. The product is 3.8 MB, the least chance 1/31. After 256 KiB four
 //! octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead of a run from the start of its file, 1.8 MB of another once one of that
@@ -26,6 +26,8 @@ const HALVED_AT: u32 = 256;
 /// pieces all over a file waste 31 times each piece before their ends are counted.
 const MAX_AHEAD: usize = 5;
 const MAX_AHEAD_ELSEWHERE: usize = 3;
+/// More where runs have shown them to be passed with this chance.
+const PASSED: u64 = ONE * 7 / 8;
 /// And as much again as it has run while no run of its kind has grown.
 const MAX_AHEAD_NEW: usize = 1;
 /// The least chance for a single read behind cached bytes: three ends are enough to stop such bets.
@@ -77,8 +79,8 @@ pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
     let len = len.max(1);
     let product = product.clamp(len, len.saturating_mul(MAX_PRODUCT));
     let least = ONE * len / (len + product);
-    // A sixteenth early: bets that were made before the price rose are still to be lost.
-    let wasted = wasted.saturating_add(wasted / 16).min(allowed);
+    // An eighth early: bets that were made before the price rose are still to be lost.
+    let wasted = wasted.saturating_add(wasted / 8).min(allowed);
     least + (ONE * 4 / 5).saturating_sub(least) * (wasted >> 9) / (allowed >> 9).max(1)
 }
 
@@ -130,7 +132,10 @@ impl Survival {
         let (mut chance, mut octaves) = (ONE, 0);
         let threshold = if class == Class::Next { threshold.max(MIN_NEXT) } else { threshold };
         let most = if class == Class::Start || self.grown[class as usize] { most } else { MAX_AHEAD_NEW };
-        for (survives, is_known) in self.octaves(class, octave(run)).take(most) {
+        for (n, (survives, is_known)) in self.octaves(class, octave(run)).take(MAX_AHEAD).enumerate() {
+            if n >= most && (!is_known || survives < PASSED) {
+                break;
+            }
             chance = chance * survives / ONE;
             if chance < threshold || (is_known && survives < MIN_KNOWN) {
                 break;

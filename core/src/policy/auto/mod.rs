@@ -62,6 +62,8 @@ const BIRTHS: u64 = 32;
 const ACTIVE: u64 = 64;
 /// A reader that missed where no stream goes on within this number of decisions reads at random.
 const LONE: u64 = 16;
+/// What a stream holds that did not go on within this number of decisions leaves the cache before what others read ahead.
+const LIVELY: u64 = 256;
 /// The same of streams that share the room: with 100 of them in turn each goes on every hundredth decision.
 const PRESENT: u64 = 256;
 /// The same of those that hold readahead, and streams of a source that are counted.
@@ -69,7 +71,7 @@ const HELD_PRESENT: u64 = 2048;
 const MAX_COUNTED: usize = 512;
 /// Blocks of a stride that are read ahead at first, and reads that it takes to see one.
 const FIRST_BLOCKS: u64 = 8;
-const STRIDE_READS: u64 = 4;
+const STRIDE_READS: u64 = 3;
 
 /// What a run is when it is found.
 struct Birth {
@@ -257,6 +259,7 @@ impl Auto {
         self.births += 1;
         if start == 0 {
             file.misses += 1;
+            file.candidates.is_lone(start, end);
             return self.begin(ask, Birth { class: Class::Start, stride: None, pos: end, run: end }, plan);
         }
         let careful = self.births >= BIRTHS && self.runs * RARE < self.births;
@@ -266,7 +269,9 @@ impl Auto {
         let Some(file) = self.files.get_mut(&ask.file.0) else { return };
         if !careful && ask.probe.is_cached(start - 1) {
             file.misses += 1;
-            return self.begin(ask, Birth { class: Class::Next, stride: None, pos: end, run: end - start }, plan);
+            file.candidates.went_on(start);
+            self.begin(ask, Birth { class: Class::Next, stride: None, pos: end, run: end - start }, plan);
+            return self.begin_in_turn(ask, end - start, plan);
         }
         file.misses += 1;
         match file.candidates.look(start, end, careful) {
@@ -279,6 +284,7 @@ impl Auto {
             }
             Found::Run { high, run } => {
                 self.begin(ask, Birth { class: Class::Elsewhere, stride: None, pos: high, run }, plan);
+                self.begin_in_turn(ask, end - start, plan);
             }
             Found::Stride(stride) => {
                 let run = STRIDE_READS * (end - start);
@@ -366,16 +372,17 @@ impl Auto {
 
     /// Streams that went on lately, or walks from file to file: those that share the link, and those that share the room.
     fn active(&self) -> Readers {
-        let (mut link, mut room) = (0, 0);
+        let (mut link, mut room, mut lively) = (0, 0, 0);
         // A stream that is far enough ahead is seldom decided about, and has its part of the room all the same.
         let present = |age: u64, held: u64| age < PRESENT || (held > 0 && age < HELD_PRESENT);
         let all = self.files.values().flat_map(|file| &file.all).map(|s| (self.clock - s.clock, s.holding.held));
-        for (age, _) in all.filter(|(age, held)| present(*age, *held)).take(MAX_COUNTED) {
+        for (age, held) in all.filter(|(age, held)| present(*age, *held)).take(MAX_COUNTED) {
             (link, room) = (link + u64::from(age < ACTIVE), room + 1);
+            lively += if age < LIVELY { held } else { 0 };
         }
         // A walk and the stream in its file are one reader.
         let walks = self.walks.active();
-        Readers { link: link.max(walks), room: room.max(walks) }
+        Readers { link: link.max(walks), room: room.max(walks), held: lively }
     }
 
     /// A stream is over. At the end of its file it did not end, the file did.

@@ -143,7 +143,10 @@ impl Auto {
         let missing = ask.probe.missing(ByteRange::between(from, to)).saturating_sub(end - start);
         let bet = missing * (gate::ONE - chance) / gate::ONE;
         let is_little = MIN_MISSING * missing < REGION;
-        if is_little || bet > self.credit.available(source, debt) || source.unread_bytes + missing > source.room / 2 {
+        if is_little
+            || bet > self.credit.available(source, debt)
+            || source.unread_bytes.min(self.credit.held()) + missing > source.room / 2
+        {
             return false;
         }
         let Some(region) = file.regions.live.iter_mut().find(|region| region.index == start / REGION) else {
