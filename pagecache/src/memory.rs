@@ -21,6 +21,8 @@ pub struct Room {
     pub free_bytes: u64,
     /// The limit itself.
     pub limit_bytes: u64,
+    /// What the group has cached of files and not used for a while; the machine counts it as free already.
+    pub inactive_bytes: u64,
     /// The control group that has it; nothing where it is the machine.
     pub group: Option<PathBuf>,
 }
@@ -66,7 +68,7 @@ impl Places {
             Some(line.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
         };
         let limit_bytes = value("MemTotal:")?;
-        Some(Room { free_bytes: value("MemAvailable:")?, limit_bytes, group: None })
+        Some(Room { free_bytes: value("MemAvailable:")?, limit_bytes, inactive_bytes: 0, group: None })
     }
 
     /// The folders of all groups that bind the process, from the innermost to the root of each hierarchy.
@@ -115,5 +117,10 @@ fn group_room(group: &Path) -> Option<Room> {
     // "max" is no number: no limit.
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"];
     let limit_bytes = limits.into_iter().filter_map(number).min()?;
-    Some(Room { free_bytes: limit_bytes.saturating_sub(current), limit_bytes, group: Some(group.to_path_buf()) })
+    let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    // Version 1 has the sum with the groups below under another name.
+    let of_stat = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    let inactive_bytes = of_stat("total_inactive_file").or_else(|| of_stat("inactive_file")).unwrap_or(0);
+    let free_bytes = limit_bytes.saturating_sub(current);
+    Some(Room { free_bytes, limit_bytes, inactive_bytes, group: Some(group.to_path_buf()) })
 }

@@ -40,6 +40,33 @@ pub fn start(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<u64> 
     Ok(calls)
 }
 
+/// The bytes between two that [`wait`] looks at. Chosen: a device completes the requests of a range in about their order, and a
+/// request is seldom longer.
+const LOOK_BYTES: u64 = 1 << 20;
+
+/// Switches the kernel's own readahead off for this open file, so that [`wait`] reads no more than it looks at.
+///
+/// # Errors
+/// As of fadvise(2).
+pub fn only_as_asked(file: impl AsFd) -> io::Result<()> {
+    Ok(fadvise(file, 0, None, Advice::Random)?)
+}
+
+/// Waits until `range`, which [`start`] has begun to read, has arrived: reads one byte of it in each MiB, and the last. What is
+/// not there, because it was dropped meanwhile or never begun, is read by that.
+///
+/// # Errors
+/// The storage failed. The end of the file within the range is no error.
+pub fn wait(file: impl AsFd, range: &Range<u64>) -> io::Result<()> {
+    let mut byte = [0];
+    let mut at = range.start;
+    while at < range.end {
+        at = (at + LOOK_BYTES).min(range.end);
+        rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut byte, at - 1))?;
+    }
+    Ok(())
+}
+
 /// Drops the clean pages of `range` that no program has mapped. What is not written yet stays.
 ///
 /// # Errors

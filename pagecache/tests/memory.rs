@@ -48,7 +48,10 @@ fn version_1_is_read_where_it_is_mounted() {
     let root = machine("4:memory:/docker/x/y\n1:cpu:/\n0::/\n", mounts);
     write(root.path(), "cg/y/memory.limit_in_bytes", "104857600\n");
     write(root.path(), "cg/y/memory.usage_in_bytes", "52428800\n");
+    write(root.path(), "cg/y/memory.stat", "inactive_file 5\nactive_file 7\ntotal_inactive_file 1048576\n");
     assert_eq!(free(root.path()), Some((50, Some("cg/y".into()))), "the mount shows what is below /docker/x");
+    let room = Places { proc: root.path().join("proc") }.room("7").expect("a figure");
+    assert_eq!((room.inactive_bytes, room.limit_bytes), (MIB, 100 * MIB));
 }
 
 #[test]
