@@ -33,6 +33,7 @@ mod names;
 #[cfg(feature = "fuse")]
 mod next;
 mod out;
+mod plan;
 mod policies;
 mod policy_list;
 mod probe;
@@ -42,6 +43,7 @@ mod record;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod recording;
 mod replay_log;
+mod replay_plan;
 mod reproduce;
 mod run;
 #[cfg(feature = "nbd")]
@@ -52,6 +54,7 @@ mod sweep;
 mod trace;
 mod tune;
 mod vary;
+mod warm;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod watch;
 mod workloads;
@@ -99,6 +102,9 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::Probe(asked) => probe::run(asked),
         Command::Record(asked) => record::run(asked),
         Command::Run(asked) => run::run(asked),
+        Command::Plan(asked) => plan::run(asked),
+        Command::Replay(asked) => replay_plan::run(asked),
+        Command::Warm(asked) => warm::run(asked),
         #[cfg(feature = "nbd")]
         Command::Serve(asked) => serve::run(asked),
         #[cfg(feature = "fuse")]

@@ -12,8 +12,11 @@ use crate::watch::{self, Front, Reporter};
 use foreread::Engine;
 use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, MountError, Unmounted};
 use foreread::source::tree;
+use foreread_lab::warm::{Budget, FillSettings, Filler};
+use foreread_plan::Plan;
 use signal_hook::iterator::Signals;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
@@ -26,6 +29,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let (policy, hint) =
         (config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?, config.hint(args.hint));
     let options = watch::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
+    let plan = args.plan.as_deref().map(|path| planned(path, &args.dir)).transpose()?;
     let engine = Engine::for_tree(options, &*tree).map_err(|error| Fail::Input(error.to_string()))?;
     watch::note_cache(&engine, args.cache);
     let defaults = tree.defaults();
@@ -50,7 +54,9 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     };
     let control = args.control.as_deref().map(|path| control(path, &mount, &engine)).transpose()?;
     let ending = signals.handle();
-    let waits = std::thread::spawn(move || unmount_on(signals, &stop));
+    let filler = plan.map(|plan| fill(plan, args.cache)).transpose()?;
+    let ends = filler.clone();
+    let waits = std::thread::spawn(move || unmount_on(signals, &stop, ends.as_deref()));
     if args.allow_other {
         note(format!("every user of this machine may open {}, as far as permissions allow", args.dir.display()));
     }
@@ -70,6 +76,29 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     recorded
 }
 
+/// The plan, with its names below the folder of the mount.
+fn planned(path: &Path, dir: &Path) -> Result<Plan, Fail> {
+    let mut plan = foreread_plan::text::open(path).map_err(|error| Fail::Input(error.to_string()))?;
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
+    for file in &mut plan.files {
+        // The mount has times for its files that a recording does not know.
+        file.mtime_ns = None;
+        if !file.path.starts_with(&dir) {
+            file.path = dir.join(file.path.strip_prefix("/").unwrap_or(&file.path));
+        }
+    }
+    Ok(plan)
+}
+
+/// Begins to read a plan through the mount. It waits in the kernel until the mount answers.
+fn fill(plan: Plan, cache: u64) -> Result<Arc<Filler>, Fail> {
+    let settings = FillSettings { budget: Budget::now(Some(cache / 2)), follows_program: true, keeps_times: false };
+    let filler = Filler::start(Arc::new(plan), settings);
+    let filler =
+        filler.map_err(|error| Fail::input("cannot follow the plan", error, "allow more threads (ulimit -u)"))?;
+    Ok(Arc::new(filler))
+}
+
 /// Listens for lists of files.
 fn control(path: &Path, mount: &Mount, engine: &Engine) -> Result<Control, Fail> {
     if !engine.follows_order() {
@@ -81,8 +110,11 @@ fn control(path: &Path, mount: &Mount, engine: &Engine) -> Result<Control, Fail>
 }
 
 /// The first signal unmounts; the second ends the process, by another handler.
-fn unmount_on(mut signals: Signals, stop: &FuseStop) {
+fn unmount_on(mut signals: Signals, stop: &FuseStop, filler: Option<&Filler>) {
     for _ in signals.forever() {
+        if let Some(filler) = filler {
+            filler.stop();
+        }
         match stop.stop() {
             Ok(Unmounted::Clean) => {}
             Ok(Unmounted::Detached) => {

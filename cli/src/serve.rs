@@ -15,8 +15,10 @@ use foreread::Reader;
 #[cfg(feature = "tls")]
 use foreread::front::nbd::NbdTls;
 use foreread::front::nbd::{self, Listen, NbdSettings, NbdStop, Server, ServerCounts};
+use foreread_lab::warm::engine::{Following, ranges_for};
 use listenfd::ListenFd;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP.
@@ -33,6 +35,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     if room < args.max_clients {
         note(format!("room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)", args.max_clients));
     }
+    let following = args.plan.as_deref().map(|plan| follow(plan, args, &reader)).transpose()?;
     let recording = recording::start(args.record.as_deref(), "foreread serve")?;
     let settings = NbdSettings {
         #[cfg(feature = "tls")]
@@ -62,11 +65,26 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let own = server.counter();
     let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
     let ran = server.run();
+    drop(following);
     reporter.end();
     say(watch::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded
+}
+
+/// Begins to read a plan ahead.
+fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<Following, Fail> {
+    let opened = foreread_plan::text::open(plan).map_err(|error| Fail::Input(error.to_string()))?;
+    let names = [args.export.clone(), args.source.to_string(), reader.describe()];
+    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+    let Some(ranges) = ranges_for(&opened, &names, reader.size()) else {
+        let what = format!("{}: no file of {} bytes for {}", plan.display(), reader.size(), args.source);
+        return Err(Fail::input("the plan does not fit the source", what, "plan a recording of this source"));
+    };
+    let another = reader.try_clone().map_err(|error| Fail::Input(error.to_string()))?;
+    let started = Following::start(another, ranges, args.cache);
+    started.map_err(|error| Fail::input("cannot follow the plan", error, "allow more threads (ulimit -u)"))
 }
 
 /// Where clients connect: the places that are named, and the sockets that systemd passes on.

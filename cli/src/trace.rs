@@ -24,6 +24,17 @@ pub fn run(command: &TraceCommand) -> Result<(), Fail> {
 
 fn info(args: &InfoArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
+    if let [path] = args.files.as_slice()
+        && args.format.is_none()
+        && foreread_plan::text::is_one(path)
+    {
+        let plan = foreread_plan::text::open(path).map_err(|error| Fail::Input(error.to_string()))?;
+        let (text, in_json) = crate::plan::info(&plan);
+        if json != Some(JsonTo::Stdout) {
+            out::print(text)?;
+        }
+        return json.map_or(Ok(()), |to| to.write(&in_json));
+    }
     let info = info::of(convert::open(&args.files, args.format.as_deref())?).map_err(convert::refused)?;
     if json != Some(JsonTo::Stdout) {
         out::print(trace_info::render(&info))?;

@@ -3,7 +3,7 @@
 use crate::common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 25] = [
     "compare",
     "explain",
     "tune",
@@ -14,6 +14,9 @@ const COMMANDS: [&str; 22] = [
     "record",
     "run",
     "sweep",
+    "plan",
+    "replay",
+    "warm",
     "import",
     "export",
     "trace",

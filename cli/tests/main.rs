@@ -13,6 +13,7 @@ mod html;
 mod lists;
 #[cfg(feature = "fuse")]
 mod mount;
+mod plan;
 mod probe;
 mod record;
 mod record_kernel;

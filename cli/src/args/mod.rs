@@ -12,6 +12,7 @@ mod models;
 mod mount;
 #[cfg(feature = "fuse")]
 mod next;
+mod plan;
 mod probe;
 mod record;
 mod replay;
@@ -33,6 +34,7 @@ pub use models::ModelsArgs;
 pub use mount::MountArgs;
 #[cfg(feature = "fuse")]
 pub use next::NextArgs;
+pub use plan::{PlanArgs, ReplayPlanArgs, WarmArgs};
 pub use probe::ProbeArgs;
 pub use record::RecordArgs;
 pub use replay::ReplayArgs;
@@ -71,12 +73,13 @@ macro_rules! examples {
 /// of foreread.
 #[derive(Debug, Parser)]
 #[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
-// 18 commands in the list leave no room for a line of each option. Manual pages have the examples from the second place.
+// 18 commands in the list leave no room for a line of each option, nor for all commands: some are hidden in it and named below. Manual pages have the examples from the second place.
 #[command(
     arg_required_else_help = true,
     help_template = concat!(
         "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
-        "Options: -h, --help, --version; also: bench, sweep, completions, man, replay-log\n",
+        "Also: bench, completions, conform, man, models, next, policies, replay-log,\n      sweep, workloads\n",
+        "Options: -h, --help (long), -V, --version\n",
         examples!()
     ),
     after_help = examples!()
@@ -108,31 +111,43 @@ pub enum Command {
     Probe(ProbeArgs),
     Record(RecordArgs),
     Run(RunArgs),
+    Plan(PlanArgs),
+    Replay(ReplayPlanArgs),
+    Warm(WarmArgs),
     Reproduce(ReproduceArgs),
     #[cfg(feature = "nbd")]
     Serve(ServeArgs),
     #[cfg(feature = "fuse")]
     Mount(MountArgs),
     #[cfg(feature = "fuse")]
+    #[command(hide = true)]
     Next(NextArgs),
     Import(ImportArgs),
     Export(ExportArgs),
     Trace(TraceArgs),
     /// List the policies: parameters, defaults, units, origin
-    #[command(after_help = "\
+    #[command(
+        hide = true,
+        after_help = "\
 Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 
 Example:
-  foreread compare --policy linux-6.18:max=1M,rbd-plain:trigger=3,max=1M")]
+  foreread compare --policy linux-6.18:max=1M,rbd-plain:trigger=3,max=1M"
+    )]
     Policies(ListArgs),
+    #[command(hide = true)]
     Models(ModelsArgs),
     /// List the workloads: parameters, defaults, units, origin
-    #[command(after_help = "\
+    #[command(
+        hide = true,
+        after_help = "\
 Written NAME or NAME:key=value,key=value; sizes take K, M, G, T.
 
 Example:
-  foreread compare random:record=16K --on model:nvme")]
+  foreread compare random:record=16K --on model:nvme"
+    )]
     Workloads(ListArgs),
+    #[command(hide = true)]
     Conform(ConformArgs),
     #[command(hide = true)]
     Sweep(SweepArgs),

@@ -61,6 +61,12 @@ pub struct MountArgs {
     /// A unix socket that only this user can connect to. For prefixes of S3: their listings have versions.
     #[arg(long, value_name = "SOCKET", hide_short_help = true)]
     pub control: Option<PathBuf>,
+    /// Read the ranges of this plan ahead, in its order
+    ///
+    /// Its names begin at the mount's folder: 'foreread plan' of a recording of 'mount --record'. They are read through the mount, into
+    /// its cache and the kernel's.
+    #[arg(long, value_name = "PLAN", hide_short_help = true)]
+    pub plan: Option<PathBuf>,
     /// Record all reads as a trace, complete at the end
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,

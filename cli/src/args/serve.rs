@@ -76,6 +76,12 @@ pub struct ServeArgs {
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
+    /// Read the ranges of this plan ahead, in its order
+    ///
+    /// A plan of one file, or of one with the name of the export, in the size of the source: 'foreread plan' of a recording of 'serve
+    /// --record'. At most a quarter of the cache is filled with what no client has read.
+    #[arg(long, value_name = "PLAN", hide_short_help = true)]
+    pub plan: Option<PathBuf>,
     /// Most clients at once
     #[arg(long, value_name = "N", hide_short_help = true, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_clients: u32,

@@ -45,6 +45,17 @@ pub fn time(text: &str) -> Result<Duration, String> {
     if time < Duration::from_millis(100) { Err("at least 100ms".to_string()) } else { Ok(time) }
 }
 
+/// A time since the start of a program.
+pub fn since(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| "write a time such as 30s or 500ms".to_string())
+}
+
+/// A share such as `2/3`.
+pub fn share(text: &str) -> Result<(u32, u32), String> {
+    let parts = text.split_once('/').and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
+    parts.filter(|(n, m)| *m > 0 && n <= m).ok_or_else(|| "write a share such as 2/3".to_string())
+}
+
 /// Longest time to trust a listing: a mount that is to see no change at all is remade once a day.
 #[cfg(feature = "fuse")]
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);

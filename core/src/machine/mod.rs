@@ -46,7 +46,7 @@ use reads::Read;
 use slab::Slab;
 
 pub use fetches::FetchView;
-pub use meter::Meter;
+pub use meter::{Meter, Sent};
 pub use watching::{Note, Verdict};
 
 /// Files and open descriptions are numbered below this by their owner; a higher number is refused.

@@ -1,0 +1,222 @@
+//! `foreread replay`: brings a plan into the page cache, beside a command or alone.
+//!
+//! ```text
+//!   CMD starts ──► the plan is read ──► CMD ends ──► no more is read ──► report
+//!   a signal to us ──► CMD gets it; without CMD, reading ends
+//! ```
+//! CMD runs on if this process is killed. Never: a word on stdout that was not asked for (that is CMD's).
+
+use crate::args::ReplayPlanArgs;
+use crate::convert::size_of;
+use crate::fail::{Fail, note, say};
+use crate::out::json_to;
+use crate::plan::{left_out_json, name};
+use crate::record::has_terminal;
+use foreread_lab::record::RecordError;
+use foreread_lab::record::live::{RecordOptions, Running, Target, send, start};
+use foreread_lab::warm::{Budget, FillSettings, Filled, Filler, Judged, judge};
+use foreread_plan::text;
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Memory for the events of a report.
+const EVENT_BYTES: u64 = 64 << 20;
+
+/// Replays.
+pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
+    let json = json_to(args.json.as_ref())?;
+    let plan = text::open(&args.plan).map_err(|error| Fail::Input(error.to_string()))?;
+    let reports = args.report || json.is_some();
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(crate::signals::no_handler)?;
+    let mut program = Program::start(args, reports)?;
+    let settings = FillSettings {
+        budget: Budget::now(args.max),
+        follows_program: !matches!(program, Program::None),
+        keeps_times: reports,
+    };
+    let filler = Filler::start(Arc::new(plan), settings)
+        .map_err(|error| Fail::input("cannot read ahead", error, "allow more threads (ulimit -u)"))?;
+    let filler = Arc::new(filler);
+    let status = wait(&mut program, &filler, signals)?;
+    let filled = Arc::into_inner(filler).expect("the last").end();
+    name(&filled.left_out);
+    let judged = program.judge(&filled);
+    if args.report || matches!(status, End::Alone) {
+        say(in_words(&filled, judged.as_ref()));
+    }
+    let code = status.code();
+    json.map_or(Ok(()), |to| to.write(&to_json(&args.plan, &filled, judged.as_ref(), code)))?;
+    match code {
+        None | Some(0) => Ok(()),
+        Some(code) => Err(Fail::Passed(code)),
+    }
+}
+
+/// What runs beside the plan.
+enum Program {
+    None,
+    Plain(Child),
+    /// Recorded for the report.
+    Recorded(Option<Box<Running>>),
+}
+
+/// How it ended.
+enum End {
+    /// There was no command.
+    Alone,
+    Interrupted(i32),
+    Command(ExitStatus),
+}
+
+impl End {
+    fn code(&self) -> Option<u8> {
+        match self {
+            End::Alone => None,
+            End::Interrupted(signal) => Some(128 + (*signal & 127) as u8),
+            End::Command(status) => {
+                Some(status.code().unwrap_or_else(|| status.signal().map_or(255, |n| 128 + (n & 127))) as u8)
+            }
+        }
+    }
+}
+
+impl Program {
+    fn start(args: &ReplayPlanArgs, reports: bool) -> Result<Program, Fail> {
+        let Some((first, rest)) = args.command.split_first() else { return Ok(Program::None) };
+        if reports {
+            let target = Target::Command(args.command.clone());
+            let folder = std::env::temp_dir();
+            match start(&RecordOptions { target, buffer_bytes: EVENT_BYTES, decisions: false, folder }) {
+                Ok(running) => return Ok(Program::Recorded(Some(Box::new(running)))),
+                // Below it is started, and says why it cannot be.
+                Err(RecordError::Command(_)) => {}
+                Err(error) => note(format!("what is used of the plan will not be known: {error}")),
+            }
+        }
+        Command::new(first).args(rest).spawn().map(Program::Plain).map_err(|error| {
+            let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+            note(format!("cannot run: {}: {error}; check the name of the command", first.display()));
+            Fail::Passed(code)
+        })
+    }
+
+    fn pid(&self) -> Option<u32> {
+        match self {
+            Program::None => None,
+            Program::Plain(child) => Some(child.id()),
+            Program::Recorded(running) => running.as_ref().map(|running| running.pid()),
+        }
+    }
+
+    /// What the recording says of the plan, where there is one.
+    fn judge(&mut self, filled: &Filled) -> Option<Judged> {
+        let Program::Recorded(running) = self else { return None };
+        let captured =
+            running.take()?.finish().map_err(|error| note(format!("the report is incomplete: {error}"))).ok()?;
+        let understood = captured.understand(Path::new("the report"));
+        let judged = understood.and_then(|understood| judge(filled, understood.items));
+        judged.map_err(|error| note(format!("the report is incomplete: {error}"))).ok()
+    }
+}
+
+/// Waits for the command, or for the plan where there is none.
+fn wait(program: &mut Program, filler: &Arc<Filler>, mut signals: Signals) -> Result<End, Fail> {
+    let (handle, pid) = (signals.handle(), program.pid());
+    let interrupted = Arc::new(std::sync::Mutex::new(None));
+    let forwarder = {
+        let (filler, interrupted) = (Arc::clone(filler), Arc::clone(&interrupted));
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                let has_it = matches!(signal, SIGINT | SIGQUIT) && has_terminal();
+                match pid {
+                    Some(pid) if !has_it => send(pid, signal),
+                    Some(_) => {}
+                    None => {
+                        *interrupted.lock().expect("no panic") = Some(signal);
+                        filler.stop();
+                    }
+                }
+            }
+        })
+    };
+    let failed = |error| Fail::input("cannot wait for the command", error, "run it again");
+    let ended = match program {
+        Program::None => {
+            while !filler.is_done() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let signal = *interrupted.lock().expect("no panic");
+            Ok(signal.map_or(End::Alone, End::Interrupted))
+        }
+        Program::Plain(child) => child.wait().map(End::Command).map_err(failed),
+        Program::Recorded(Some(running)) => {
+            let status = running.wait(&AtomicBool::new(false)).map_err(failed);
+            status.map(|status| status.map_or(End::Alone, End::Command))
+        }
+        Program::Recorded(None) => Ok(End::Alone),
+    };
+    filler.stop();
+    handle.close();
+    let _ = forwarder.join();
+    ended
+}
+
+fn in_words(filled: &Filled, judged: Option<&Judged>) -> String {
+    let counts = filled.counts;
+    let mut text = format!(
+        "foreread: of {} planned: {} fetched in {:.3} s ({:.0} MB/s at most, round trip {:.2} ms), {} were cached",
+        size_of(counts.planned_bytes),
+        size_of(counts.fetched_bytes),
+        filled.seconds,
+        filled.rate as f64 / 1e6,
+        filled.latency_ns as f64 / 1e6,
+        size_of(counts.cached_bytes),
+    );
+    if let Some(judged) = judged {
+        let (used, late, unused) =
+            (size_of(judged.used_bytes), size_of(judged.late_bytes), size_of(judged.unused_bytes));
+        text.push_str(&format!("; of the fetched: {used} used, {late} of it late, {unused} unused"));
+        if let Some(saved) = judged.saved_ns {
+            text.push_str(&format!("; saved about {:.3} s of waiting", saved as f64 / 1e9));
+        }
+    }
+    if filled.out_of_room {
+        text.push_str("; the memory had no room for more at once");
+    }
+    if filled.unknown_files > 0 {
+        text.push_str(&format!("; of {} files the kernel does not say what is cached", filled.unknown_files));
+    }
+    text
+}
+
+fn to_json(plan: &Path, filled: &Filled, judged: Option<&Judged>, code: Option<u8>) -> String {
+    let Filled { counts, .. } = filled;
+    let whole = json!({
+        "schema": "foreread.replay/1",
+        "plan": plan.display().to_string(),
+        "planned_bytes": counts.planned_bytes,
+        "planned_ranges": counts.planned_ranges,
+        "looked_at_bytes": counts.done_bytes,
+        "cached_bytes": counts.cached_bytes,
+        "fetched_bytes": counts.fetched_bytes,
+        "left_out_bytes": counts.left_out_bytes,
+        "used_bytes": judged.map(|judged| judged.used_bytes),
+        "late_bytes": judged.map(|judged| judged.late_bytes),
+        "unused_bytes": judged.map(|judged| judged.unused_bytes),
+        "saved_ns": judged.and_then(|judged| judged.saved_ns),
+        "seconds": filled.seconds,
+        "latency_ns": filled.latency_ns,
+        "rate_bytes_per_s": filled.rate,
+        "out_of_room": filled.out_of_room,
+        "unknown_files": filled.unknown_files,
+        "left_out": left_out_json(&filled.left_out),
+        "exit_code": code,
+    });
+    format!("{whole:#}\n")
+}

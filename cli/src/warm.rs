@@ -1,0 +1,85 @@
+//! `foreread warm`: whole files into the page cache, with a progress bar.
+
+use crate::args::WarmArgs;
+use crate::convert::size_of;
+use crate::fail::{Fail, note};
+use crate::out;
+use crate::plan::{left_out_json, name};
+use crate::progress::Bar;
+use foreread_lab::report::Progress;
+use foreread_lab::warm::{Budget, FillSettings, Filler, whole_files};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Warms.
+pub fn run(args: &WarmArgs) -> Result<(), Fail> {
+    let (plan, mut left_out) = whole_files(&args.paths);
+    let signalled = Arc::new(AtomicUsize::new(0));
+    crate::signals::end_at_second_signal()?;
+    for signal in crate::signals::ending() {
+        signal_hook::flag::register_usize(signal, Arc::clone(&signalled), signal as usize)
+            .map_err(crate::signals::no_handler)?;
+    }
+    let settings = FillSettings { budget: Budget::now(args.max), follows_program: false, keeps_times: false };
+    let filler = Filler::start(Arc::new(plan), settings)
+        .map_err(|error| Fail::input("cannot read ahead", error, "allow more threads (ulimit -u)"))?;
+    let mut bar = args.progress.then(Bar::with_time_left);
+    if let Some(bar) = &mut bar {
+        bar.stage("MB in the page cache");
+    }
+    while !filler.is_done() {
+        if let Some(bar) = &mut bar {
+            let counts = filler.counts();
+            bar.step(counts.done_bytes / 1_000_000, counts.planned_bytes / 1_000_000);
+        }
+        if signalled.load(Ordering::Relaxed) > 0 {
+            filler.stop();
+        }
+        std::thread::sleep(TICK);
+    }
+    let filled = filler.end();
+    drop(bar);
+    left_out.extend(filled.left_out.iter().cloned());
+    name(&left_out);
+    let counts = filled.counts;
+    let rest = counts.planned_bytes - counts.done_bytes;
+    if args.json {
+        let whole = json!({
+            "schema": "foreread.warm/1",
+            "bytes": counts.planned_bytes,
+            "cached_bytes": counts.cached_bytes,
+            "fetched_bytes": counts.fetched_bytes,
+            "left_bytes": rest,
+            "out_of_room": filled.out_of_room,
+            "seconds": filled.seconds,
+            "rate_bytes_per_s": filled.rate,
+            "latency_ns": filled.latency_ns,
+            "left_out": left_out_json(&left_out),
+        });
+        out::print(format!("{whole:#}\n"))?;
+    } else {
+        let (fetched, cached) = (size_of(counts.fetched_bytes), size_of(counts.cached_bytes));
+        out::print(format!("{fetched} read in {:.3} s, {cached} were cached\n", filled.seconds))?;
+    }
+    let signal = signalled.load(Ordering::Relaxed);
+    if signal > 0 {
+        note(format!("ended with {} to do; the same command goes on there", size_of(rest)));
+        return Err(Fail::Passed(128 + signal as u8));
+    }
+    if filled.out_of_room {
+        let what = format!("{} were not read", size_of(rest));
+        return Err(Fail::Check(format!(
+            "the memory is full: {what}; name fewer files, or allow more memory or --max"
+        )));
+    }
+    if left_out.is_empty() {
+        Ok(())
+    } else {
+        Err(Fail::Check("some files were left out: see above; check them".to_string()))
+    }
+}

@@ -1,0 +1,154 @@
+//! Makes plans: of recorded runs, and of the headers of model and table files.
+//!
+//! ```text
+//!   A.frt, B.frt ──► touches by file ──► identity of each file now ──► foreread_plan::runs ──► Plan
+//!   model.safetensors ──► header ──► foreread_plan::layout ──────────────────────────────────► Plan
+//! ```
+//! A file that is not as the recording saw it, or was changed after the recording was written, is left out and named. What came through
+//! `foreread serve` or `mount` has names that only the server knows: there the size identifies a file.
+//!
+//! Never: reads the files that a plan is about beyond their headers, or writes to them.
+
+mod headers;
+
+pub use headers::{HeaderError, of_headers};
+
+use crate::warm::LeftOut;
+use foreread_plan::runs::{Runs, Selection, Touch};
+use foreread_plan::{Plan, PlanFile};
+use foreread_trace::{Flags, Import, Item, Op, Record, TraceError};
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Files that are left out and named.
+const MAX_LEFT_OUT: usize = 1000;
+
+/// A plan, and what is not in it.
+#[derive(Debug, Default)]
+pub struct Planned {
+    /// The plan.
+    pub plan: Plan,
+    /// Files that are left out.
+    pub left_out: Vec<LeftOut>,
+    /// Reads beyond what a plan may have.
+    pub dropped: u64,
+}
+
+/// The plan of recorded runs, one in each trace.
+///
+/// # Errors
+/// A trace cannot be read.
+pub fn of_traces(traces: &[PathBuf], format: Option<&str>, selection: &Selection) -> Result<Planned, TraceError> {
+    let mut making = Making::default();
+    let mut made_from = Vec::new();
+    for trace in traces {
+        making.run(foreread_trace::open(std::slice::from_ref(trace), format)?, trace)?;
+        made_from.push(trace.display().to_string());
+    }
+    let dropped = making.runs.dropped;
+    let mut left_out: Vec<LeftOut> =
+        making.bad.into_iter().map(|(path, why)| LeftOut { path: path.into(), why }).collect();
+    left_out.sort_by(|a, b| a.path.cmp(&b.path));
+    left_out.truncate(MAX_LEFT_OUT);
+    let mut plan = making.runs.plan(selection);
+    plan.made_from = made_from;
+    Ok(Planned { plan, left_out, dropped })
+}
+
+#[derive(Default)]
+struct Making {
+    runs: Runs,
+    /// Numbers of files by name.
+    numbers: HashMap<String, u32>,
+    bad: HashMap<String, String>,
+}
+
+impl Making {
+    fn run(&mut self, import: Import, trace: &Path) -> Result<(), TraceError> {
+        let is_remote = ["foreread serve", "foreread mount"].contains(&import.header.format.as_str());
+        let written_ns = fs::metadata(trace).ok().map(|meta| mtime_ns(&meta));
+        let mut numbers = Vec::new();
+        let (mut began, mut order) = (None, 0);
+        for item in import.items {
+            match item? {
+                Item::File(file) => {
+                    let number = self.file(&file.name, file.size, written_ns, is_remote);
+                    numbers.push(number);
+                }
+                Item::Record(record) => {
+                    order += 1;
+                    let Some(file) = numbers.get(record.file as usize).copied().flatten() else { continue };
+                    // Without times the order is kept.
+                    let start = record.start_ns.unwrap_or(order * 1000);
+                    let at_ns = start.saturating_sub(*began.get_or_insert(start));
+                    self.record(&record, file, at_ns);
+                }
+            }
+        }
+        self.runs.end_run();
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record, file: u32, at_ns: u64) {
+        let passes = record.flags.has(Flags::AHEAD) || record.flags.has(Flags::DIRECT);
+        if passes || !matches!(record.op, Op::Read | Op::Fault) {
+            return;
+        }
+        let len = record.returned.unwrap_or(record.len);
+        let stall_ns = record.end_ns.zip(record.start_ns).map_or(0, |(end, start)| end.saturating_sub(start));
+        let range = record.offset..record.offset.saturating_add(len);
+        self.runs.touch(Touch { file, range, at_ns, thread: record.thread, stall_ns });
+    }
+
+    /// The number of a file that is as the trace saw it.
+    fn file(&mut self, name: &str, size: Option<u64>, written_ns: Option<i64>, is_remote: bool) -> Option<u32> {
+        if let Some(number) = self.numbers.get(name) {
+            return Some(*number);
+        }
+        if self.bad.contains_key(name) {
+            return None;
+        }
+        let file = if is_remote { remote(name, size) } else { local(name, size, written_ns) };
+        match file {
+            Ok(Some(file)) => {
+                let number = self.runs.file(file)?;
+                self.numbers.insert(name.to_string(), number);
+                Some(number)
+            }
+            Ok(None) => None,
+            Err(why) => {
+                self.bad.insert(name.to_string(), why);
+                None
+            }
+        }
+    }
+}
+
+fn mtime_ns(meta: &fs::Metadata) -> i64 {
+    meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec())
+}
+
+fn remote(name: &str, size: Option<u64>) -> Result<Option<PlanFile>, String> {
+    let size = size.ok_or("the recording does not have its size")?;
+    Ok(Some(PlanFile { path: name.into(), size, mtime_ns: None }))
+}
+
+/// Nothing for what is never in the page cache's way: pseudo files, pipes, devices.
+fn local(name: &str, size: Option<u64>, written_ns: Option<i64>) -> Result<Option<PlanFile>, String> {
+    let path = std::path::absolute(name).map_err(|error| error.to_string())?;
+    let meta = fs::metadata(&path).map_err(|error| error.to_string())?;
+    let is_pseudo = ["/proc", "/sys", "/dev"].iter().any(|root| path.starts_with(root));
+    if !meta.is_file() || is_pseudo || meta.len() == 0 {
+        return Ok(None);
+    }
+    if size.is_some_and(|size| size != meta.len()) {
+        return Err("its size has changed since the recording".to_string());
+    }
+    let mtime_ns = mtime_ns(&meta);
+    if written_ns.is_some_and(|written| mtime_ns > written) {
+        return Err("it was changed after the recording".to_string());
+    }
+    Ok(Some(PlanFile { path, size: meta.len(), mtime_ns: Some(mtime_ns) }))
+}

@@ -1,0 +1,82 @@
+//! How much may be cached for a program: what its memory has free, less a reserve for the program itself.
+//!
+//! ```text
+//!   group of 512 MiB, 20 MiB used ──► 492 MiB free, 64 MiB reserve ──► 428 MiB
+//!   all of it fetched ──► wait until the program is at the first range that is not ──► 214 MiB more
+//! ```
+//! When the program itself reads the first range that was not fetched, it has used what came before it; the kernel may drop that. Only
+//! half is added then: the plan may be out of order.
+
+use foreread_pagecache::memory::{self, Room};
+
+/// The part of the limit that is left to the program's own memory. Chosen.
+const RESERVE: u64 = 8;
+
+/// Bytes that may still be fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    whole: u64,
+    left: u64,
+}
+
+impl Budget {
+    /// What the control groups of this process and the machine allow now, and at most `max`.
+    #[must_use]
+    pub fn now(max: Option<u64>) -> Budget {
+        // Where the kernel says nothing, nothing bounds us but the caller.
+        let room = memory::room().map_or(u64::MAX, |room| Budget::of(&room));
+        Budget::bytes(room.min(max.unwrap_or(u64::MAX)))
+    }
+
+    /// Exactly so much.
+    #[must_use]
+    pub fn bytes(whole: u64) -> Budget {
+        Budget { whole, left: whole }
+    }
+
+    fn of(room: &Room) -> u64 {
+        (room.free_bytes.saturating_add(room.inactive_bytes)).saturating_sub(room.limit_bytes / RESERVE)
+    }
+
+    /// Takes `bytes` out, if they are there.
+    pub fn take(&mut self, bytes: u64) -> bool {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+
+    /// Puts back what was not fetched after all.
+    pub fn give_back(&mut self, bytes: u64) {
+        self.left = self.left.saturating_add(bytes).min(self.whole);
+    }
+
+    /// The program has used what was fetched.
+    pub fn renew(&mut self) {
+        self.left = self.left.max(self.whole / 2);
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn whole(&self) -> u64 {
+        self.whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_left_and_half_comes_back() {
+        let mib = |n: u64| n << 20;
+        let room = Room { free_bytes: mib(480), limit_bytes: mib(512), inactive_bytes: mib(12), group: None };
+        let mut budget = Budget::bytes(Budget::of(&room));
+        assert_eq!(budget.whole(), mib(428));
+        assert!(budget.take(mib(428)) && !budget.take(1));
+        budget.renew();
+        assert!(budget.take(mib(214)) && !budget.take(1));
+        budget.give_back(mib(1));
+        assert!(budget.take(mib(1)) && !budget.take(1));
+        assert_eq!(Budget::of(&Room { free_bytes: 0, limit_bytes: mib(1), inactive_bytes: 5, group: None }), 0);
+    }
+}

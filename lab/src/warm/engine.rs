@@ -1,0 +1,86 @@
+//! A plan into the cache of our own engine: the ranges of one source, in order, as far as the cache goes.
+//!
+//! ```text
+//!   cache 256 MiB ──► at most 64 MiB of the plan are in flight or unused ──► clients read some ──► the next ranges
+//! ```
+//! The engine fetches each range like any readahead: a read that a client waits for goes first.
+
+use foreread::Reader;
+use foreread_plan::Plan;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Bytes that are asked for at once.
+const PIECE_BYTES: u64 = 1 << 20;
+/// The part of the cache that holds what the plan has brought in and no client has read. Chosen: clients that do something else
+/// keep the rest.
+const SHARE: u64 = 4;
+/// How often is looked whether clients have read something.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// The ranges of the plan that are for a source of this name and size; nothing where no file fits. A plan of one file fits any name.
+#[must_use]
+pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u64>>> {
+    let is_it = |path: &Path| plan.files.len() == 1 || names.iter().any(|name| path == Path::new(name));
+    let number = plan.files.iter().position(|file| file.size == size && is_it(&file.path))?;
+    let of_file = plan.ranges.iter().filter(|range| range.file as usize == number);
+    Some(of_file.map(|range| range.offset..range.end()).collect())
+}
+
+/// Follows a plan until it is dropped.
+pub struct Following {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Following {
+    /// Begins. `cache_bytes` is the size of the engine's cache.
+    ///
+    /// # Errors
+    /// There are no more threads.
+    pub fn start(reader: Reader, ranges: Vec<Range<u64>>, cache_bytes: u64) -> std::io::Result<Following> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&stop);
+        let follow = move || {
+            for range in ranges {
+                let mut at = range.start;
+                while at < range.end {
+                    let end = (at + PIECE_BYTES).min(range.end);
+                    while waiting(&reader) >= (cache_bytes / SHARE).max(PIECE_BYTES) {
+                        if is_over.load(Ordering::Acquire) {
+                            return;
+                        }
+                        std::thread::sleep(LOOK_EVERY);
+                    }
+                    // A source that fails is the clients' matter: their reads get the error.
+                    if is_over.load(Ordering::Acquire) || reader.prefetch(at..end).is_err() {
+                        return;
+                    }
+                    at = end;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("foreread-plan".into()).spawn(follow)?;
+        Ok(Following { stop, thread: Some(thread) })
+    }
+}
+
+/// Bytes of readahead that no client has read.
+fn waiting(reader: &Reader) -> u64 {
+    let stats = reader.stats();
+    let settled = [stats.used_bytes, stats.unused_bytes, stats.ra_failed_bytes].iter().sum();
+    stats.ra_bytes.saturating_sub(settled)
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

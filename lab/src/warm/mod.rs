@@ -1,0 +1,24 @@
+//! Brings the ranges of a plan into the kernel's page cache, for programs that are not changed.
+//!
+//! ```text
+//!   plan, in order ──► pieces ──► threads: open, ask cachestat, readahead(2), wait ──► meter: latency and rate
+//!                        ▲                                                               │
+//!                        └── as many bytes in flight as twice what the storage delivers in a round trip, within the memory
+//! ```
+//! Example: a storage with 1 ms and 200 MB/s delivers 200 kB in a round trip, so 400 kB are in flight: the link is full, and a read of
+//! the program waits behind 1 ms of readahead at most.
+//!
+//! What is cached already is not read again, so a plan that was half done goes on where it stopped, and a program that is ahead of
+//! the plan is not followed. Never: writes to a file, reads one that has changed since the plan was made, or more than the memory takes.
+
+mod budget;
+pub mod engine;
+mod files;
+mod judge;
+mod pool;
+mod whole;
+
+pub use budget::Budget;
+pub use judge::{Judged, judge};
+pub use pool::{FillCounts, FillSettings, Filled, Filler, LeftOut};
+pub use whole::{MAX_WHOLE_FILES, whole_files};
