@@ -126,9 +126,10 @@ impl Auto {
         }
         let late = core::mem::take(&mut stream.late);
         if stream.is_past_hold() && late && stream.distance > 0 {
-            let is_alone = stream.stride.is_none() && others.active.link <= 1;
-            if stream.distance >= most && !(is_alone && distance::is_filled_by_one(source, stream.distance)) {
-                self.effort.late(source.rate, self.clock, others.active.link, stream.used >= most);
+            let is_alone = others.active.link <= 1;
+            let is_full = is_alone && stream.stride.is_none() && distance::is_filled_by_one(source, stream.distance);
+            if stream.distance >= most && !is_full {
+                self.effort.late(source.rate, self.clock, others.active.link, is_alone && stream.used >= most);
             }
             stream.distance *= 2;
             stream.hold = stream.end;

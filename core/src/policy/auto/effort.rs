@@ -21,8 +21,8 @@ const MAX_RAISED: u32 = 3;
 /// Decisions after which a raise is judged, for each active stream, and after which another one is tried.
 const TRIAL: u64 = 4;
 const PAUSE: u64 = 512;
-/// Raises in a row without a higher rate after which it is the source that gives no more, for a stream that has used as much as it may be
-/// ahead: on a store whose requests take up to ten times the median, one window more seldom shows. Others have one.
+/// Raises in a row without a higher rate after which it is the source that gives no more, for a lone stream that has used as much as it
+/// may be ahead: on a store whose requests take up to ten times the median, one window more seldom shows. Others have one.
 const FAILURES: u32 = 2;
 /// Decisions after which the share of the cache may shrink again, and after which it grows.
 const SHRINKS_AFTER: u64 = 8;
@@ -88,7 +88,7 @@ impl Effort {
         }
     }
 
-    /// A reader was late though it is as far ahead as it may be. `is_proven`: it has used as much before.
+    /// A reader was late though it is as far ahead as it may be. `is_proven`: it is the only one, and has used as much before.
     pub fn late(&mut self, rate: u64, clock: u64, active: u64, is_proven: bool) {
         if clock < self.until {
             return;
