@@ -313,3 +313,31 @@ fn what_is_read_through_a_mount_is_recorded() {
     let end = ranges.iter().fold(0, |end, &(from, to)| if from <= end { end.max(to) } else { end });
     assert_eq!(end, 3_000_000, "every byte was asked for: {ranges:?}");
 }
+
+/// The plan's file is read through the mount while no program reads; what is not there is passed over, and the mount ends as any other.
+#[test]
+fn a_mount_follows_a_plan() {
+    if !can_mount() {
+        return;
+    }
+    let source = source();
+    let plan = tempfile::NamedTempFile::new().expect("a file");
+    let text = "foreread-plan 1\nfrom: by hand\nruns: 0\nfiles: 2\nranges: 2\nf 3000000 - file\nf 10 - gone\n\
+                r 0 0 3000000 - - - 1 0\nr 1 0 10 - - - 1 0\nend\n";
+    fs::write(plan.path(), text).expect("written");
+    let place = plan.path().to_str().expect("a name");
+    let mut mounted = Mounted::new(source.path(), &["--plan", place, "--stats-every", "1s"]);
+    let mut seen = String::new();
+    while !seen.contains("from the source 3.00 MB") {
+        assert!(seen.lines().count() < 120 && mounted.err.read_line(&mut seen).expect("a line") > 0, "{seen}");
+    }
+    let copy = fs::read(mounted.dir.path().join("file")).expect("read");
+    assert_eq!(copy, fs::read(source.path().join("file")).expect("read"));
+    mounted.signal("-INT");
+    let (status, err) = mounted.ended();
+    assert!(status.success(), "{seen}{err}");
+    let dir = tempfile::tempdir().expect("a folder");
+    let [from, to] = [source.path(), dir.path()].map(|path| path.to_str().expect("a name"));
+    let got = foreread(["mount", from, to, "--plan", "/no/plan"]);
+    assert!(got.is_refused().contains("cannot read the plan: No such file"), "{}", got.err);
+}

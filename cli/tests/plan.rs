@@ -3,6 +3,7 @@
 use crate::common::{Got, foreread};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -225,4 +226,31 @@ fn folders_are_warmed_within_the_limit() {
     assert_eq!(foreread(["warm", text(at.path())]).is_done(), "0 bytes read in 0.000 s, 3.15 MB were cached\n");
     let got = foreread(["warm", text(&at.path().join("none"))]);
     assert!(got.code == Some(1) && got.err.contains("none: No such file"), "{}", got.err);
+}
+
+#[test]
+fn a_server_follows_a_plan_before_any_client_reads() {
+    let at = folder();
+    let (model, plan) = (model(at.path()), at.path().join("m.plan"));
+    foreread(["plan", "--format", "safetensors", "-o", text(&plan), text(&model)]).is_done();
+    let sockets = tempfile::tempdir().expect("a folder");
+    let socket = sockets.path().join("s");
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let serve = serve.args(["serve", text(&model), "--unix", text(&socket), "--plan", text(&plan)]);
+    let serve = serve.args(["--stats-every", "1s"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut serve = serve.spawn().expect("it starts");
+    let lines = BufReader::new(serve.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut seen = Vec::new();
+    let followed = lines.take(60).any(|line| {
+        let all = line.contains("reads 0,") && line.contains("from the source 6.29 MB");
+        seen.push(line);
+        all
+    });
+    serve.kill().expect("killed");
+    serve.wait().expect("ended");
+    assert!(followed, "{seen:#?}");
+    let other = at.path().join("other");
+    fs::write(&other, vec![1; 9000]).expect("written");
+    let got = foreread(["serve", text(&other), "--unix", text(&socket), "--plan", text(&plan)]);
+    assert!(got.is_refused().contains("the plan does not fit the source"), "{}", got.err);
 }
