@@ -133,7 +133,7 @@ fn in_words(report: &RunReport) -> String {
         text.push_str(&format!(
             "foreread: read {:.1} MiB ahead, {:.1} MiB of it in time; spared about {:.2} s of waiting\n",
             mib(report.ahead_bytes),
-            mib(report.used_bytes.saturating_sub(report.late_bytes)),
+            mib(report.in_time_bytes),
             report.spared_seconds
         ));
     }

@@ -116,6 +116,9 @@ pub struct RunReport {
     pub used_bytes: u64,
     /// Of these, bytes that it still waited for.
     pub late_bytes: u64,
+    /// Bytes that the storages were asked for and that were there when the command read them. No more than `ahead_bytes`: what the kernel
+    /// had read meanwhile was not asked for.
+    pub in_time_bytes: u64,
     /// Bytes read ahead that it did not read.
     pub unused_bytes: u64,
     /// Reads and faults of the command that waited for a storage.
@@ -151,6 +154,7 @@ impl RunReport {
         self.waits += gain.waits;
         self.waited_seconds += gain.waited.as_secs_f64();
         let in_time = stats.used_bytes.saturating_sub(stats.late_bytes).min(gain.asked_bytes);
+        self.in_time_bytes += in_time;
         // Each small file is a window.
         let own = gain.ahead_jobs as f64 * in_time as f64 / gain.asked_bytes.max(1) as f64;
         let windows = (in_time as f64 / gain.kernel_bytes.max(4096) as f64).max(own);
@@ -177,5 +181,24 @@ impl RunReport {
             None if self.ahead_bytes == 0 => "the reads follow no pattern that can be read ahead",
             None => "the kernel's own readahead came first",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel had read 3 of the 4 MiB that were used: the storage was asked for 1 MiB.
+    #[test]
+    fn no_more_is_in_time_than_was_asked_for() {
+        let mut gain = Gain::new(128 << 10, std::time::Instant::now());
+        (gain.asked_bytes, gain.ahead_jobs) = (1 << 20, 4);
+        let stats = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (4 << 20, 1 << 20));
+        let mut report = RunReport::default();
+        report.add(&stats, &gain);
+        assert_eq!((report.ahead_bytes, report.in_time_bytes, report.used_bytes), (1 << 20, 1 << 20, 4 << 20));
+        let late = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (1 << 20, 3 << 18));
+        report.add(&late, &gain);
+        assert_eq!(report.in_time_bytes, (1 << 20) + (1 << 18));
     }
 }
