@@ -206,9 +206,12 @@ impl Meter {
         self.loaded_count = 0;
         self.loaded.sort_unstable();
         let median = self.loaded[LOADED_EVERY / 2 - 1];
-        if self.known == 0 || self.free_ns > 2 * self.latency_ns {
+        if self.known == 0 {
+            // Nothing went out while the source was idle. What a queue explains is a guess by a rate that is hardly known.
+            self.latency_sample(self.loaded[0].max(1));
+        } else if self.free_ns > 2 * self.latency_ns {
             (self.known, self.next) = (0, 0);
-            self.latency_sample(self.free_ns.max(1));
+            self.latency_sample(self.free_ns);
         } else if median < self.latency_ns {
             self.latency_sample(median);
         }
@@ -374,6 +377,19 @@ mod tests {
         assert_eq!(fetch(8, 1 << 20), 10_485_760);
         (0..1000).for_each(|_| _ = fetch(0, 4096));
         assert_eq!(fetch(0, 4096), 10_485_760);
+    }
+
+    /// The first fetch of an object costs no request, and eight readers follow at once: 30 ms are the latency, and no queue of 52 MB/s.
+    #[test]
+    fn without_an_idle_moment_the_least_time_is_the_latency() {
+        let mut meter = Meter::default();
+        let mut sent: [Sent; 16] = core::array::from_fn(|n| meter.sent(1 + n as u32, 128 << 10));
+        for (n, sent) in sent.iter_mut().enumerate() {
+            let after = (30 + n as u64) * MS;
+            meter.arrived(sent, 128 << 10, after);
+            meter.ended(sent, after);
+        }
+        assert_eq!(meter.latency_ns(), 30 * MS);
     }
 
     /// A rate that is not reached again is forgotten after two rounds, and a busy source changes its latency.

@@ -5,9 +5,13 @@
 
 use super::SourceError;
 use crate::log::once_a_minute;
+use rustix::io::Errno;
 
-/// A source failed, or holds another version.
+/// A source failed, or holds another version. A fetch that was ended because nothing needs it did not fail.
 pub(crate) fn report_failure(error: &SourceError) {
+    if error.errno() == Errno::CANCELED.raw_os_error() {
+        return;
+    }
     let text = error.to_string();
     let Some(times) = once_a_minute(&text) else { return };
     match error {
