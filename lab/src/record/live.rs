@@ -10,7 +10,7 @@ use super::drain::Spill;
 use super::event::{Decoder, NEEDED};
 use super::names::{Finder, place_of};
 use super::{Before, Captured, RecordError, SwitchedOff};
-use crate::tracefs::{self, Instance};
+use crate::tracefs::{self, Instance, now_ns};
 use foreread_trace::follow::Inherited;
 use foreread_trace::follow::event::FileKey;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -73,11 +73,6 @@ pub struct Running {
     drain: JoinHandle<Result<Drained, RecordError>>,
     began_ns: u64,
     roots: Vec<PathBuf>,
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Begins.
@@ -170,12 +165,8 @@ struct Begun {
     roots: Vec<PathBuf>,
 }
 
-/// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).
-const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
-
-fn begin(instance: &Arc<Instance>, target: &Target) -> Result<Begun, RecordError> {
-    // Tracepoints have the numbers of the initial namespace, and in another one no thread knows its own.
-    if fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace.as_os_str() != INITIAL_PID_NAMESPACE) {
+fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
+    if !tracefs::knows_threads() {
         return Err(RecordError::Namespace);
     }
     match target {
@@ -186,18 +177,11 @@ fn begin(instance: &Arc<Instance>, target: &Target) -> Result<Begun, RecordError
             }
             roots.extend(std::env::current_dir());
             let descriptors = descriptors_of("self");
-            let words = words.clone();
-            let ours = Arc::clone(instance);
-            let begun = std::thread::spawn(move || -> Result<(u32, Child), RecordError> {
-                let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-                ours.follow(&[thread])?;
-                ours.set("tracing_on", "1")?;
-                let (name, rest) = words.split_first().map_or((OsString::new(), &[][..]), |(n, r)| (n.clone(), r));
-                let child = Command::new(&name).args(rest).spawn();
-                let child = child.map_err(|error| RecordError::Command(format!("{}: {error}", name.display())))?;
-                Ok((thread, child))
-            });
-            let (thread, child) = begun.join().expect("it does not panic")?;
+            let (name, rest) = words.split_first().map_or((OsString::new(), &[][..]), |(n, r)| (n.clone(), r));
+            let mut command = Command::new(&name);
+            command.args(rest);
+            let (thread, child) = instance.begin(command)?;
+            let child = child.map_err(|error| RecordError::Command(format!("{}: {error}", name.display())))?;
             let mut before = vec![Before { thread, descriptors, shares: None, ignored: true }];
             unsure(&mut before);
             Ok(Begun { pid: child.id(), child: Some(child), joined: None, before, settled_ns: 0, roots })

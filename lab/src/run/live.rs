@@ -60,7 +60,9 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
     if let Some(missing) = super::tap::NEEDED.iter().find(|event| !root.has(event)) {
         return Err(RunError::Kernel((*missing).to_string()));
     }
-    super::check_namespace()?;
+    if !tracefs::knows_threads() {
+        return Err(RunError::Namespace);
+    }
     let mut tap = Tap::create(&root)?;
     tap.set_level(Level::Misses)?;
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?);
@@ -80,17 +82,12 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
     Ok(Running { child, stop, thread, began })
 }
 
-/// The command is begun by a thread that follows itself, so it is followed from its first instruction on.
 fn begin(tap: &Tap, options: &RunOptions) -> Result<Child, RunError> {
-    let (instance, words) = (tap.instance(), options.command.clone());
-    let begun = std::thread::spawn(move || -> Result<Child, RunError> {
-        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        instance.follow(&[thread])?;
-        instance.set("tracing_on", "1")?;
-        let (name, rest) = words.split_first().ok_or(RunError::NoCommand)?;
-        Command::new(name).args(rest).spawn().map_err(|error| RunError::command(name, &error))
-    });
-    begun.join().expect("it does not panic")
+    let (name, rest) = options.command.split_first().ok_or(RunError::NoCommand)?;
+    let mut command = Command::new(name);
+    command.args(rest);
+    let (_, child) = tap.instance().begin(command)?;
+    child.map_err(|error| RunError::command(name, &error))
 }
 
 impl Running {
@@ -112,12 +109,6 @@ impl Running {
         report.seconds = seconds;
         Ok((status, report))
     }
-}
-
-/// The clock of the events.
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// A storage: a device number, as files have it.
@@ -347,7 +338,7 @@ impl Run {
     /// Jobs that need no thread are answered here; the others wait for a look at all events.
     fn collect(&mut self, dev: u32, now: Instant, asked_ns: u64) {
         let Some(storage) = self.storages.get_mut(&dev) else { return };
-        let since_ns = monotonic_ns().saturating_sub(asked_ns);
+        let since_ns = tracefs::now_ns().saturating_sub(asked_ns);
         let mut later = Vec::new();
         while let Some(job) = storage.advisor.next_job() {
             let at_hand = self.files.handle(job.file).is_some_and(|file| {

@@ -91,14 +91,6 @@ impl RunError {
     }
 }
 
-/// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).
-const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
-
-fn check_namespace() -> Result<(), RunError> {
-    let other = |namespace: std::path::PathBuf| namespace.as_os_str() != INITIAL_PID_NAMESPACE;
-    if std::fs::read_link("/proc/self/ns/pid").is_ok_and(other) { Err(RunError::Namespace) } else { Ok(()) }
-}
-
 /// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct RunReport {

@@ -19,7 +19,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 /// What the kernel gives at once: one page of its buffer.
 const RING_PAGE_BYTES: usize = 4096;
@@ -85,7 +84,7 @@ struct Known {
 pub struct Tap {
     /// Before the instance: one of which a file is open cannot be removed.
     rings: Vec<File>,
-    instance: Arc<Instance>,
+    instance: Instance,
     known: Vec<Known>,
     level: Option<Level>,
     page: Vec<u8>,
@@ -101,7 +100,7 @@ impl Tap {
     /// # Errors
     /// The kernel refuses it.
     pub fn create(root: &Root) -> Result<Tap, TracefsError> {
-        let instance = Arc::new(Instance::create(root)?);
+        let instance = Instance::create(root)?;
         instance.set("buffer_size_kb", BUFFER_KB)?;
         // A reader is woken by the first event.
         instance.set("buffer_percent", "0")?;
@@ -118,10 +117,10 @@ impl Tap {
         Ok(Tap { rings, instance, known, level: None, page, events: 0, gaps: 0 })
     }
 
-    /// The instance, for the thread that begins the command.
+    /// The instance, which begins the command.
     #[must_use]
-    pub fn instance(&self) -> Arc<Instance> {
-        Arc::clone(&self.instance)
+    pub fn instance(&self) -> &Instance {
+        &self.instance
     }
 
     /// What is watched now.

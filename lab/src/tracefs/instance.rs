@@ -18,6 +18,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 
 /// What the names of our instances begin with.
 pub(super) const PREFIX: &str = "foreread-";
@@ -134,6 +135,21 @@ impl Instance {
         // A truncation would take the others away first, and wait until no CPU is in an event.
         let done = OpenOptions::new().write(true).open(&path).and_then(|mut f| f.write_all(list.join(" ").as_bytes()));
         done.map_err(|error| TracefsError::io("cannot follow", &path, &error))
+    }
+
+    /// Begins a command that is followed from its first instruction on, without a process between: a thread of ours follows itself and
+    /// begins it. Gives the number of that thread, and the command or why it did not begin.
+    ///
+    /// # Errors
+    /// The kernel refuses to follow.
+    pub fn begin(&self, mut command: Command) -> Result<(u32, std::io::Result<Child>), TracefsError> {
+        let follow_and_begin = || -> Result<(u32, std::io::Result<Child>), TracefsError> {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            self.follow(&[thread])?;
+            self.set("tracing_on", "1")?;
+            Ok((thread, command.spawn()))
+        };
+        std::thread::scope(|scope| scope.spawn(follow_and_begin).join().expect("it does not panic"))
     }
 
     /// The threads that are followed at the moment.

@@ -46,6 +46,24 @@ impl TracefsError {
     }
 }
 
+/// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether threads have the numbers of the events here. Tracepoints have those of the initial namespace, and in another one no thread
+/// knows its own.
+#[must_use]
+pub fn knows_threads() -> bool {
+    let other = |namespace: PathBuf| namespace.as_os_str() != INITIAL_PID_NAMESPACE;
+    !std::fs::read_link("/proc/self/ns/pid").is_ok_and(other)
+}
+
+/// The clock of the events, in nanoseconds.
+#[must_use]
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Where tracefs is, for as long as this lives.
 #[derive(Debug)]
 pub struct Root {
