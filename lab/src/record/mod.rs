@@ -169,10 +169,7 @@ impl Captured {
     fn info(&self, place: FileKey) -> FileInfo {
         match self.finder.get(place) {
             Some(named) => FileInfo { name: named.path.display().to_string(), size: Some(named.size) },
-            None => {
-                let (major, minor) = (place.dev >> 20, place.dev & 0xf_ffff);
-                FileInfo { name: format!("inode {} of {major}:{minor}", place.ino), size: None }
-            }
+            None => place.nameless(),
         }
     }
 

@@ -65,16 +65,17 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     path.parent().map(Path::to_path_buf)
 }
 
-/// The kernel's number of a device, from that of stat(2).
-fn device(dev: u64) -> u32 {
-    (rustix::fs::major(dev) << 20) | rustix::fs::minor(dev)
+/// The kernel's numbers of a file, from those of stat(2).
+#[must_use]
+pub fn file_key(dev: u64, ino: u64) -> FileKey {
+    FileKey::new(rustix::fs::major(dev), rustix::fs::minor(dev), ino)
 }
 
 /// The file at `path`, links followed, if it is one that can be read ahead.
 #[must_use]
 pub fn place_of(path: &Path) -> Option<(FileKey, u64)> {
     let meta = fs::metadata(path).ok()?;
-    meta.is_file().then(|| (FileKey { dev: device(meta.dev()), ino: meta.ino() }, meta.len()))
+    meta.is_file().then(|| (file_key(meta.dev(), meta.ino()), meta.len()))
 }
 
 impl Finder {
@@ -157,7 +158,7 @@ impl Finder {
                 return;
             }
             let Ok(meta) = fs::metadata(&folder) else { continue };
-            let here = FileKey { dev: device(meta.dev()), ino: meta.ino() };
+            let here = file_key(meta.dev(), meta.ino());
             if !meta.is_dir() {
                 self.take(here, &folder, search);
                 continue;
@@ -189,7 +190,7 @@ impl Finder {
         }
         let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let Ok(stat) = statx(CWD, path, AtFlags::empty(), flags) else { return };
-        let now = FileKey { dev: (stat.stx_dev_major << 20) | stat.stx_dev_minor, ino: stat.stx_ino };
+        let now = FileKey::new(stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
         let born = i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec);
         let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
         let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;

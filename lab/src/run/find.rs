@@ -13,9 +13,10 @@
 //!
 //! Never: a file that is not the one of the event, or one that is no regular file.
 
-use foreread_pagecache::handle;
+use crate::record::names::file_key;
+use foreread_pagecache::{handle, readahead};
 use foreread_trace::follow::event::FileKey;
-use rustix::fs::{Advice, Mode, OFlags, fadvise, fstat, major, minor};
+use rustix::fs::{Mode, OFlags, fstat};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd};
@@ -42,8 +43,7 @@ pub struct Found {
 pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
     let stat = fstat(file).ok()?;
     let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
-    let dev = (major(stat.st_dev) << 20) | minor(stat.st_dev);
-    is_file.then_some((FileKey { dev, ino: stat.st_ino }, stat.st_size.try_into().unwrap_or(0)))
+    is_file.then_some((file_key(stat.st_dev, stat.st_ino), stat.st_size.try_into().unwrap_or(0)))
 }
 
 /// Opens a file for reading ahead: without changing the time of its last access, and without readahead by single bytes that we wait for.
@@ -52,7 +52,7 @@ pub fn open(path: &Path) -> Option<File> {
     let opened = rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty())
         .or_else(|_| rustix::fs::open(path, flags, Mode::empty()));
     let file = File::from(opened.ok()?);
-    let _ = fadvise(&file, 0, None, Advice::Random);
+    let _ = readahead::only_as_asked(&file);
     Some(file)
 }
 
@@ -79,11 +79,11 @@ impl Finder {
     fn by_inode(&mut self, wanted: FileKey) -> Option<Found> {
         let mount = self.mounts.entry(wanted.dev).or_insert_with(|| {
             let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-            let place = mounts.lines().find_map(|line| mount_of(line, wanted.dev))?;
+            let place = mounts.lines().find_map(|line| mount_of(line, wanted))?;
             File::open(place).ok().filter(|mount| handle::is_supported(mount))
         });
         let file = handle::open(mount.as_ref()?, wanted.ino).ok()?;
-        let _ = fadvise(&file, 0, None, Advice::Random);
+        let _ = readahead::only_as_asked(&file);
         let (key, size) = key_of(&file)?;
         let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
         // A file that has no name in memory has the path of the root.
@@ -93,9 +93,10 @@ impl Finder {
 }
 
 /// The place of the mount in a line of mountinfo (`31 24 7:0 / /mnt rw - ext4 /dev/loop0 rw`), if it is of this device and whole.
-fn mount_of(line: &str, dev: u32) -> Option<PathBuf> {
+fn mount_of(line: &str, wanted: FileKey) -> Option<PathBuf> {
     let mut words = line.split(' ').skip(2);
-    let number = format!("{}:{}", dev >> 20, dev & 0xf_ffff);
+    let (major, minor) = wanted.device();
+    let number = format!("{major}:{minor}");
     let is_it = words.next()? == number && words.next()? == "/";
     // A name with spaces is written in octal; such a mount is not looked at.
     words.next().filter(|place| is_it && !place.contains('\\')).map(PathBuf::from)
@@ -109,7 +110,7 @@ fn in_folder(folder: &Path, wanted: FileKey) -> Option<Found> {
 fn beside(process: &Path, wanted: FileKey) -> Option<Found> {
     let open = fs::read_dir(process.join("fd")).ok()?.flatten().take(MAX_FOLDERS_LOOKED).map(|entry| entry.path());
     let folders = open.chain([process.join("cwd")]);
-    let of_device = |meta: &fs::Metadata| (major(meta.dev()) << 20) | minor(meta.dev()) == wanted.dev;
+    let of_device = |meta: &fs::Metadata| file_key(meta.dev(), meta.ino()).dev == wanted.dev;
     let mut folders = folders.filter(|place| fs::metadata(place).is_ok_and(|meta| meta.is_dir() && of_device(&meta)));
     folders.find_map(|folder| {
         let entries = fs::read_dir(&folder).ok()?.flatten().take(MAX_ENTRIES_LOOKED);

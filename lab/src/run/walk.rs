@@ -11,8 +11,8 @@
 //!
 //! Never: a link followed, another file system entered, or more files than the limit.
 
+use crate::record::names::file_key;
 use foreread_trace::follow::event::FileKey;
-use rustix::fs::{major, minor};
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -185,7 +185,7 @@ impl Walker {
         self.send();
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
         let Ok(meta) = fs::symlink_metadata(path) else { return };
-        (self.dev, self.above, self.last) = (meta.dev(), 0, Some(key(&meta)));
+        (self.dev, self.above, self.last) = (meta.dev(), 0, Some(file_key(meta.dev(), meta.ino())));
         self.levels.clear();
         let reached = {
             let mut shared = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -214,7 +214,13 @@ impl Walker {
             }
         } else if meta.is_file() {
             self.number += 1;
-            let listed = Listed { key: key(&meta), size: meta.len(), path, after: self.last, number: self.number };
+            let listed = Listed {
+                key: file_key(meta.dev(), meta.ino()),
+                size: meta.len(),
+                path,
+                after: self.last,
+                number: self.number,
+            };
             self.last = Some(listed.key);
             self.batch.push(listed);
         }
@@ -249,10 +255,6 @@ impl Walker {
         // A counter that is full wakes as well.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
     }
-}
-
-fn key(meta: &fs::Metadata) -> FileKey {
-    FileKey { dev: (major(meta.dev()) << 20) | minor(meta.dev()), ino: meta.ino() }
 }
 
 /// The files and folders of a folder.

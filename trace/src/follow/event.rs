@@ -3,6 +3,7 @@
 //! What it means for a file or a descriptor is [`super::Follow`]'s to say.
 
 use super::call::Call;
+use crate::FileInfo;
 
 /// A file as the kernel names it: the number of its device (major << 20 | minor) and of its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,6 +12,30 @@ pub struct FileKey {
     pub dev: u32,
     /// The inode.
     pub ino: u64,
+}
+
+/// Bits of the number of a device that are the minor one.
+const MINOR_BITS: u32 = 20;
+
+impl FileKey {
+    /// The file of an inode on the device of these numbers.
+    #[must_use]
+    pub fn new(major: u32, minor: u32, ino: u64) -> FileKey {
+        FileKey { dev: (major << MINOR_BITS) | minor, ino }
+    }
+
+    /// Major and minor number of its device.
+    #[must_use]
+    pub fn device(self) -> (u32, u32) {
+        (self.dev >> MINOR_BITS, self.dev & ((1 << MINOR_BITS) - 1))
+    }
+
+    /// What a trace calls a file of which no name is known.
+    #[must_use]
+    pub fn nameless(self) -> FileInfo {
+        let (major, minor) = self.device();
+        FileInfo { name: format!("inode {} of {major}:{minor}", self.ino), size: None }
+    }
 }
 
 /// An event.

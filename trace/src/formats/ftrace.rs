@@ -13,7 +13,7 @@ use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::Input;
 use super::super::order::{MAX_DISORDER, Sorter};
-use super::super::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level};
+use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
 use super::step::{self, Lines};
 use crate::follow::call::ENTRIES;
@@ -69,12 +69,8 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
             "a readv or preadv has the length that it returned, not the length asked for".to_string(),
         ],
     };
-    let name = |place: FileKey| {
-        let (major, minor) = (place.dev >> 20, place.dev & 0xf_ffff);
-        FileInfo { name: format!("inode {} of {major}:{minor}", place.ino), size: None }
-    };
     step::import(inputs, &pairs, header, |left_out| {
-        let follow = Follow::new(Learned::new(), Box::new(name), left_out.clone());
+        let follow = Follow::new(Learned::new(), Box::new(FileKey::nameless), left_out.clone());
         Ftrace { sorter: Sorter::new(MAX_DISORDER), follow, left_out }
     })
 }
