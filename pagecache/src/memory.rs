@@ -27,6 +27,15 @@ pub struct Room {
     pub group: Option<PathBuf>,
 }
 
+/// What readahead beside a program may fill where the kernel does not say what is free. Chosen.
+const UNKNOWN_BYTES: u64 = 64 << 20;
+
+/// What readahead beside a program may fill of the room that it has: half, as the program needs memory, too.
+#[must_use]
+pub fn half(room: Option<Room>) -> u64 {
+    room.map_or(UNKNOWN_BYTES, |room| room.free_bytes / 2)
+}
+
 /// Where the kernel shows its figures: `/proc` and `/sys/fs/cgroup`, or folders of a test.
 #[derive(Clone, Debug)]
 pub struct Places {

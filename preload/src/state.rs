@@ -15,8 +15,7 @@ use foreread_core::event::Advice;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{FileId, Nanos};
 use foreread_pagecache::advisor::{Advisor, Job, Outcome};
-use foreread_pagecache::device::Device;
-use foreread_pagecache::{memory, readahead, resident};
+use foreread_pagecache::{device, memory, readahead, resident};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -115,6 +114,18 @@ impl State {
         }
     }
 
+    /// What a descriptor is; one that was not seen before is looked at. None: it is not followed.
+    fn slot(&mut self, descriptor: RawFd) -> Option<&mut Slot> {
+        let at = usize::try_from(descriptor).ok().filter(|_| descriptor < MAX_DESCRIPTORS)?;
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, Slot::Unknown);
+        }
+        if self.slots[at] == Slot::Unknown {
+            self.slots[at] = self.learn(descriptor);
+        }
+        self.slots.get_mut(at)
+    }
+
     /// The program has said how it reads a file.
     pub fn advised(&mut self, descriptor: RawFd, advice: i32) {
         let hint = match advice {
@@ -124,14 +135,8 @@ impl State {
             // WILLNEED is readahead already, and DONTNEED says nothing of what is read next.
             _ => return,
         };
-        let Some(at) = usize::try_from(descriptor).ok().filter(|_| descriptor < MAX_DESCRIPTORS) else { return };
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, Slot::Unknown);
-        }
-        if self.slots[at] == Slot::Unknown {
-            self.slots[at] = self.learn(descriptor);
-        }
-        let Slot::File { file, .. } = self.slots[at] else { return };
+        let Some(Slot::File { file, .. }) = self.slot(descriptor) else { return };
+        let file = *file;
         let dev = self.files[file as usize].dev;
         if let Some(storage) = self.storages.get_mut(&dev) {
             storage.advisor.advise(now(), FileId(file), hint);
@@ -140,14 +145,7 @@ impl State {
 
     /// A read of `len` bytes begins, at `offset` or at the position. Gives when, where the end of it is of interest.
     pub fn begin(&mut self, descriptor: RawFd, offset: Option<u64>, len: u64) -> Option<Nanos> {
-        let at = usize::try_from(descriptor).ok().filter(|_| descriptor < MAX_DESCRIPTORS)?;
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, Slot::Unknown);
-        }
-        if self.slots[at] == Slot::Unknown {
-            self.slots[at] = self.learn(descriptor);
-        }
-        let Slot::File { file, gathered } = &mut self.slots[at] else { return None };
+        let Slot::File { file, gathered } = self.slot(descriptor)? else { return None };
         let number = *file;
         let range = match offset {
             Some(offset) => offset..offset.saturating_add(len),
@@ -184,10 +182,8 @@ impl State {
         let Some(own) = own(descriptor).filter(|_| Advisor::takes(id)) else { return Slot::Other };
         let policy = &self.policy;
         let storage = self.storages.entry(dev).or_insert_with(|| {
-            // Half of what is free: the program needs memory, too.
-            let room = memory::room().map_or(64 << 20, |room| room.free_bytes / 2);
-            let piece = Device::of(&own).map_or(128 << 10, |device| device.piece_bytes());
-            Storage { advisor: Advisor::new(policy.clone(), room), piece }
+            let advisor = Advisor::new(policy.clone(), memory::half(memory::room()));
+            Storage { advisor, piece: device::piece_bytes(&own) }
         });
         storage.advisor.open(now(), id, size);
         self.files.push(File { key: (dev, ino), size, own: Some(own), dev });
@@ -231,7 +227,7 @@ impl State {
 
     /// Begins to read ahead.
     fn ahead(&mut self, dev: u64, job: Job) {
-        let piece = self.storages.get(&dev).map_or(128 << 10, |storage| storage.piece);
+        let piece = self.storages.get(&dev).map_or(device::DEFAULT_PIECE_BYTES, |storage| storage.piece);
         let own = self.files.get(job.file.0 as usize).and_then(|file| file.own.as_ref());
         let Some(own) = own else { return self.end(dev, &job, Outcome::Failed) };
         let absent = resident::absent(own, job.range.clone()).unwrap_or_default();

@@ -19,7 +19,7 @@ use crate::tracefs;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{FileId, Nanos};
 use foreread_pagecache::advisor::{Advisor, Job, Outcome};
-use foreread_pagecache::device::Device;
+use foreread_pagecache::device::{DEFAULT_PIECE_BYTES, Device};
 use foreread_pagecache::memory;
 use foreread_trace::follow::event::FileKey;
 use rustix::event::{EventfdFlags, eventfd};
@@ -323,11 +323,10 @@ impl Run {
         let now = self.nanos(Instant::now());
         let (policy, pid, files) = (&self.policy, self.pid, &self.files);
         let storage = self.storages.entry(key.dev).or_insert_with(|| {
-            // Half of what is free: the command needs memory, too.
-            let room = memory::room_of(pid).or_else(memory::room).map_or(64 << 20, |room| room.free_bytes / 2);
+            let room = memory::half(memory::room_of(pid).or_else(memory::room));
             let device = files.handle(file).and_then(|file| Device::of(&*file).ok());
-            let piece = device.as_ref().map_or(128 << 10, Device::piece_bytes);
-            let kernel = device.and_then(|device| device.read_ahead).unwrap_or(128 << 10);
+            let piece = device.as_ref().map_or(DEFAULT_PIECE_BYTES, Device::piece_bytes);
+            let kernel = device.and_then(|device| device.read_ahead).unwrap_or(DEFAULT_PIECE_BYTES);
             let (advisor, gain) = (Advisor::new(policy.clone(), room), Gain::new(kernel, Instant::now()));
             Storage { advisor, gain, piece, sleeps_until: None, slept: 0 }
         });
@@ -337,6 +336,7 @@ impl Run {
 
     /// Jobs that need no thread are answered here; the others wait for a look at all events.
     fn collect(&mut self, dev: u32, now: Instant, asked_ns: u64) {
+        let at = self.nanos(now);
         let Some(storage) = self.storages.get_mut(&dev) else { return };
         let since_ns = tracefs::now_ns().saturating_sub(asked_ns);
         let mut later = Vec::new();
@@ -347,7 +347,6 @@ impl Run {
             });
             if at_hand {
                 storage.gain.at_hand(since_ns);
-                let at = Nanos(now.saturating_duration_since(self.began).as_nanos() as u64);
                 storage.advisor.done(at, &job, Outcome::AtHand);
             } else {
                 later.push(job);
@@ -362,14 +361,12 @@ impl Run {
     }
 
     fn give(&mut self, dev: u32, job: Job, since: Instant) {
+        let at = self.nanos(since);
         let Some(storage) = self.storages.get_mut(&dev) else { return };
         let access = match (self.files.handle(job.file), self.files.place(job.file)) {
             (Some(file), _) => Access::Open(file),
             (None, Some((path, key))) => Access::Path(path, key),
-            (None, None) => {
-                let at = Nanos(since.saturating_duration_since(self.began).as_nanos() as u64);
-                return storage.advisor.done(at, &job, Outcome::Failed);
-            }
+            (None, None) => return storage.advisor.done(at, &job, Outcome::Failed),
         };
         self.pool.run(Task { dev, job, access, piece: storage.piece, since });
     }
