@@ -97,9 +97,7 @@ fn wait(running: &mut Running, mut signals: Signals, joined: bool) -> Result<Opt
     let forwarder = std::thread::spawn(move || {
         for signal in signals.forever() {
             flag.store(true, Ordering::Release);
-            // Of what a terminal sends the command has its own.
-            let has_it = matches!(signal, SIGINT | SIGQUIT) && has_terminal();
-            if !joined && !has_it {
+            if !joined && !terminal_has_sent(signal) {
                 foreread_lab::record::live::send(pid, signal);
             }
         }
@@ -110,9 +108,14 @@ fn wait(running: &mut Running, mut signals: Signals, joined: bool) -> Result<Opt
     status
 }
 
-/// Whether we are in the foreground of a terminal: then Ctrl-C has reached the command already. The fifth and the
-/// eighth field of /proc/self/stat (proc(5)) are our group and the terminal's.
-pub fn has_terminal() -> bool {
+/// Whether the command has got this signal already: a terminal sends Ctrl-C to all that is in its foreground.
+pub fn terminal_has_sent(signal: i32) -> bool {
+    matches!(signal, SIGINT | SIGQUIT) && has_terminal()
+}
+
+/// Whether we are in the foreground of a terminal. The fifth and the eighth field of /proc/self/stat (proc(5)) are our group
+/// and the terminal's.
+fn has_terminal() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     fields.get(2).is_some_and(|group| fields.get(5) == Some(group))

@@ -11,7 +11,7 @@ use crate::convert::size_of;
 use crate::fail::{Fail, note, say};
 use crate::out::json_to;
 use crate::plan::{left_out_json, name};
-use crate::record::has_terminal;
+use crate::record::{code, terminal_has_sent};
 use foreread_lab::record::RecordError;
 use foreread_lab::record::live::{RecordOptions, Running, Target, send, start};
 use foreread_lab::warm::{Budget, FillSettings, Filled, Filler, Judged, judge};
@@ -19,7 +19,6 @@ use foreread_plan::text;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -79,9 +78,7 @@ impl End {
         match self {
             End::Alone => None,
             End::Interrupted(signal) => Some(128 + (*signal & 127) as u8),
-            End::Command(status) => {
-                Some(status.code().unwrap_or_else(|| status.signal().map_or(255, |n| 128 + (n & 127))) as u8)
-            }
+            End::Command(status) => Some(code(*status)),
         }
     }
 }
@@ -133,10 +130,9 @@ fn wait(program: &mut Program, filler: &Arc<Filler>, mut signals: Signals) -> Re
         let (filler, interrupted) = (Arc::clone(filler), Arc::clone(&interrupted));
         std::thread::spawn(move || {
             for signal in signals.forever() {
-                let has_it = matches!(signal, SIGINT | SIGQUIT) && has_terminal();
                 match pid {
-                    Some(pid) if !has_it => send(pid, signal),
-                    Some(_) => {}
+                    Some(_) if terminal_has_sent(signal) => {}
+                    Some(pid) => send(pid, signal),
                     None => {
                         *interrupted.lock().expect("no panic") = Some(signal);
                         filler.stop();

@@ -111,8 +111,7 @@ fn wait(running: Running, mut signals: Signals) -> Result<(ExitStatus, RunReport
     let (handle, pid) = (signals.handle(), running.pid());
     let forwarder = std::thread::spawn(move || {
         for signal in signals.forever() {
-            // Of what a terminal sends the command has its own.
-            if !(matches!(signal, SIGINT | SIGQUIT) && crate::record::has_terminal()) {
+            if !crate::record::terminal_has_sent(signal) {
                 send(pid, signal);
             }
         }

@@ -12,7 +12,7 @@ use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
 use crate::reads::{self, Part};
-use crate::record::has_terminal;
+use crate::record::terminal_has_sent;
 use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_lab::compare::ComparePlan;
@@ -22,7 +22,7 @@ use foreread_lab::record::live::send;
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
 use foreread_lab::tune::{self, Chosen, Storage, TuneError, TuneOptions};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,7 @@ fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
                 by.store(signal, Ordering::Release);
             }
             // Of what a terminal sends the recorder has its own.
-            if !(matches!(signal, SIGINT | SIGQUIT) && has_terminal()) {
+            if !terminal_has_sent(signal) {
                 send(pid, signal);
             }
         }
