@@ -10,10 +10,10 @@ use crate::compare::{self, CompareError, CompareOn, ComparePlan};
 use crate::replay::Replay;
 use crate::report::{Report, Row, Silent};
 use foreread_core::policy::PolicyDraft;
+use foreread_sim::evaluation::schedule;
 use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
 
 /// Version of [`CellResult`] as JSON.
 pub const SCHEMA: &str = "foreread.sweep/1";
@@ -119,37 +119,23 @@ pub fn measure(cell: &Cell) -> Result<CellResult, CompareError> {
     Ok(CellResult { schema: SCHEMA.to_string(), key: cell.key.clone(), cache_bytes, page_bytes, bound_s, row })
 }
 
-/// Measures cells in `threads` threads, and gives each to `done` in the caller's as soon as it is there. An error, of a
-/// cell or of `done`, ends it when the cells that run have ended.
+/// Measures cells in `threads` threads, and gives each to `done`, one at a time, as soon as it is there. An error, of a cell or of
+/// `done`, ends it when the cells that run have ended; they are not given to `done`.
 ///
 /// # Errors
 /// The first one.
 pub fn run<E: From<CompareError> + Send>(
     cells: &[Cell],
     threads: usize,
-    mut done: impl FnMut(CellResult) -> Result<(), E>,
+    mut done: impl FnMut(CellResult) -> Result<(), E> + Send,
 ) -> Result<(), E> {
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (send, receive) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, cells.len().max(1)) {
-            let (send, next, stop) = (send.clone(), &next, &stop);
-            scope.spawn(move || {
-                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if stop.load(Ordering::Relaxed) || send.send(measure(cell)).is_err() {
-                        break;
-                    }
-                }
-            });
+    let mut failed = None;
+    let measure = |cell: &Cell| measure(cell).map_err(E::from);
+    let measured = schedule::on_threads(cells, threads, &measure, &mut |_, result| {
+        if failed.is_none() {
+            failed = done(result).err();
         }
-        drop(send);
-        let mut first = Ok(());
-        for result in receive {
-            if first.is_ok() {
-                first = result.map_err(E::from).and_then(&mut done);
-                stop.store(first.is_err(), Ordering::Relaxed);
-            }
-        }
-        first
-    })
+        if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    failed.map_or(measured, Err)
 }

@@ -58,27 +58,40 @@ pub fn keys(cells: &[Cell], design: Design, judged: &[String]) -> Vec<Key> {
 /// # Errors
 /// The first run that could not be made; runs that were begun are ended.
 pub fn run(keys: &[Key], threads: usize, measure: Measure<'_>, each: Each<'_>) -> Result<(), SpecError> {
+    on_threads(keys, threads, measure, &mut |key, figures| each((key.clone(), figures)))
+}
+
+/// The same of anything that is measured item by item.
+///
+/// # Errors
+/// The first that could not be measured; those that were begun are ended.
+pub fn on_threads<K: Sync, T, E: Send>(
+    items: &[K],
+    threads: usize,
+    measure: &(dyn Fn(&K) -> Result<T, E> + Sync),
+    each: &mut (dyn FnMut(&K, T) -> ControlFlow<()> + Send),
+) -> Result<(), E> {
     let next = AtomicUsize::new(0);
-    let failed: Mutex<Option<SpecError>> = Mutex::new(None);
+    let failed: Mutex<Option<E>> = Mutex::new(None);
     let each = Mutex::new(each);
     let work = || {
-        while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match measure(key) {
-                Ok(figures) => {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match measure(item) {
+                Ok(measured) => {
                     let each = &mut *each.lock().unwrap_or_else(PoisonError::into_inner);
-                    if each((key.clone(), figures)).is_break() {
-                        next.store(keys.len(), Ordering::Relaxed);
+                    if each(item, measured).is_break() {
+                        next.store(items.len(), Ordering::Relaxed);
                     }
                 }
                 Err(error) => {
-                    next.store(keys.len(), Ordering::Relaxed);
+                    next.store(items.len(), Ordering::Relaxed);
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                 }
             }
         }
     };
     std::thread::scope(|scope| {
-        (0..threads.max(1)).for_each(|_| _ = scope.spawn(work));
+        (0..threads.clamp(1, items.len().max(1))).for_each(|_| _ = scope.spawn(work));
     });
     failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
