@@ -164,6 +164,7 @@ pub fn request(distance: u64, source: &SourceView) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::auto::effort::SHRINKS_AFTER;
 
     fn source(rate: u64, latency_ns: u64, busy: u32) -> SourceView {
         SourceView { latency_ns, rate, busy, room: 256 << 20, max_fetch: 4 << 20, ..SourceView::default() }
@@ -200,7 +201,7 @@ mod tests {
         effort.thrashed(1, false, &lost(4096, 0));
         effort.thrashed(2, false, &lost(8192, 0));
         assert_eq!(most(&effort), (8 << 20) * 55 / 64, "one loss within eight decisions counts");
-        (3..3 + 9 * 65 + 8).for_each(|clock| effort.calm(clock));
+        (3..3 + 9 * 65 + SHRINKS_AFTER).for_each(|clock| effort.calm(clock));
         assert_eq!(most(&effort), 8 << 20);
     }
 

@@ -25,7 +25,7 @@ const PAUSE: u64 = 512;
 /// may be ahead: on a store whose requests take up to ten times the median, one window more seldom shows. Others have one.
 const FAILURES: u32 = 2;
 /// Decisions after which the share of the cache may shrink again, and after which it grows.
-const SHRINKS_AFTER: u64 = 8;
+pub const SHRINKS_AFTER: u64 = 8;
 const GROWS_AFTER: u64 = 64;
 /// Part of what is used that may leave the cache unread before the share shrinks.
 const TOLERATED: u64 = 11;
