@@ -35,6 +35,11 @@ SWEEP_COLUMNS: dict[str, str] = {**KEYS, **dict.fromkeys(COUNTS, "int64"), **dic
 """The columns of a sweep and their types of Arrow. `_bytes` are bytes, `_s` seconds, `_us` microseconds."""
 
 
+def _size(size: int | str) -> str:
+    """A size as the command takes it."""
+    return str(size).replace(" ", "")
+
+
 def _arguments(traces: list[str], policies: list[str], devices: list[str], caches: list[str], runs: int, seed: int) -> list[str]:
     asked = ["sweep", *traces, "--on", ",".join(devices), "--policy", ",".join(policies), "--runs", str(runs), "--seed", str(seed)]
     return asked + (["--cache", ",".join(caches)] if caches else [])
@@ -126,7 +131,7 @@ def sweep(
         raise TypeError(f"traces {os.fspath(traces)!r}: give a list")
     folder = os.fspath(out)
     os.makedirs(folder, exist_ok=True)
-    sizes = [str(cache).replace(" ", "") for cache in caches]
+    sizes = [_size(cache) for cache in caches]
     asked = _arguments([os.fspath(trace) for trace in traces], list(policies), list(devices), sizes, runs, seed)
     asked += ["--out", folder]
     if client is not None:

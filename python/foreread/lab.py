@@ -24,7 +24,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from ._sweep import SWEEP_COLUMNS, sweep
+from ._sweep import SWEEP_COLUMNS, _arguments, _size, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -186,7 +186,7 @@ def compare(
     asked = ["compare", os.fspath(workload), "--on", on, "--seed", str(seed), "--json", "-"]
     asked += [] if policies is None else ["--policy", ",".join(policies)]
     asked += [] if runs is None else ["--runs", str(runs)]
-    asked += [] if cache is None else ["--cache", str(cache).replace(" ", "")]
+    asked += [] if cache is None else ["--cache", _size(cache)]
     report = json.loads(command(*asked))
     return Table(map(_flat, report["rows"]), report, f"{report['workload']} on {report['source']}")
 
@@ -200,9 +200,8 @@ def simulate(
     seed: int = 1,
 ) -> dict[str, Any]:
     """One policy on a workload or a trace, on a model: its row, a dict."""
-    asked = ["sweep", os.fspath(workload), "--on", on, "--policy", policy, "--runs", str(runs), "--seed", str(seed), "--json", "-"]
-    asked += [] if cache is None else ["--cache", str(cache).replace(" ", "")]
-    cells = json.loads(command(*asked))
+    caches = [] if cache is None else [_size(cache)]
+    cells = json.loads(command(*_arguments([os.fspath(workload)], [policy], [on], caches, runs, seed), "--json", "-"))
     if len(cells) != 1:
         raise ValueError(f"policy {policy!r}: name one; compare takes several")
     return _flat(cells[0]["row"])

@@ -17,6 +17,7 @@ policy of the file reads nothing ahead of a plan. Headers come from storage, so 
 
 from __future__ import annotations
 
+import bisect
 import io
 import json
 from typing import TYPE_CHECKING, Any
@@ -100,13 +101,10 @@ class Plan:
 
     def view(self, offset: int, length: int) -> memoryview | None:
         """The planned bytes at an offset, without a copy; nothing where they are not planned. Fetches all at the first call."""
-        low, high = 0, len(self._starts)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._starts[middle][0] <= offset else (low, middle)
-        if low == 0:
+        behind = bisect.bisect_right(self._starts, offset, key=lambda request: request[0])
+        if behind == 0:
             return memoryview(b"") if length == 0 else None
-        start, had, at = self._starts[low - 1]
+        start, had, at = self._starts[behind - 1]
         if offset + length > start + had:
             return None
         self.fetch()
@@ -275,6 +273,10 @@ class ParquetPlan(Plan):
         return opened.read_row_groups(self.row_groups, columns=self.columns, **options)
 
 
+def _is_named(path: str, name: str) -> bool:
+    return path == name or path.startswith(f"{name}.")
+
+
 def parquet(file: File, columns: Sequence[str] | None = None, row_groups: Iterable[int] | None = None) -> ParquetPlan:
     """Plans to read these columns of these row groups of a Parquet file, by default all. Needs pyarrow, which reads the footer.
 
@@ -301,12 +303,9 @@ def parquet(file: File, columns: Sequence[str] | None = None, row_groups: Iterab
             raise IndexError(f"{file.name} has no row group {group}; it has {metadata.num_row_groups}")
     paths = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
     for name in columns or ():
-        if not any(path == name or path.startswith(f"{name}.") for path in paths):
+        if not any(_is_named(path, name) for path in paths):
             raise KeyError(f"{file.name} has no column {name!r}; it has {len(paths)}, such as {paths[:3]}")
-    wanted = [
-        n for n, path in enumerate(paths)
-        if columns is None or any(path == name or path.startswith(f"{name}.") for name in columns)
-    ]
+    wanted = [n for n, path in enumerate(paths) if columns is None or any(_is_named(path, name) for name in columns)]
     ranges = []
     for group in groups:
         row_group = metadata.row_group(group)
