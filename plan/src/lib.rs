@@ -16,6 +16,8 @@ pub mod runs;
 pub mod text;
 
 pub use error::PlanError;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Files of a plan.
@@ -36,6 +38,15 @@ pub struct PlanFile {
     pub size: u64,
     /// When it was changed last, in nanoseconds since 1970. Nothing where only the size identifies it.
     pub mtime_ns: Option<i64>,
+}
+
+impl PlanFile {
+    /// The file at `path`, as it is now.
+    #[must_use]
+    pub fn of(path: PathBuf, meta: &Metadata) -> PlanFile {
+        let mtime_ns = meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec());
+        PlanFile { path, size: meta.len(), mtime_ns: Some(mtime_ns) }
+    }
 }
 
 /// A range that will be read. Never empty.

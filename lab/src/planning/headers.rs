@@ -4,7 +4,6 @@ use foreread_plan::layout::{self, Format, LayoutError, Names};
 use foreread_plan::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
 use std::fs::{self, File};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Why a header gives no plan: one line that says what, where and what to do.
@@ -63,9 +62,8 @@ fn add(plan: &mut Plan, path: &Path, ranges: &[Range<u64>]) -> Result<(), Layout
     if plan.files.len() >= MAX_FILES || plan.ranges.len() + ranges.len() > MAX_RANGES {
         return Err(LayoutError::Damaged("more files or parts than a plan may have".to_string()));
     }
-    let mtime_ns = meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec());
     let number = plan.files.len() as u32;
-    plan.files.push(PlanFile { path, size: meta.len(), mtime_ns: Some(mtime_ns) });
+    plan.files.push(PlanFile::of(path, &meta));
     plan.ranges.extend(ranges.iter().filter(|range| !range.is_empty()).map(|range| PlanRange::of(number, range)));
     Ok(())
 }

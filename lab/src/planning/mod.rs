@@ -19,11 +19,7 @@ use foreread_plan::{Plan, PlanFile};
 use foreread_trace::{Flags, Import, Item, Op, Record, TraceError};
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// Files that are left out and named.
-const MAX_LEFT_OUT: usize = 1000;
 
 /// A plan, and what is not in it.
 #[derive(Debug, Default)]
@@ -48,10 +44,7 @@ pub fn of_traces(traces: &[PathBuf], format: Option<&str>, selection: &Selection
         made_from.push(trace.display().to_string());
     }
     let dropped = making.runs.dropped;
-    let mut left_out: Vec<LeftOut> =
-        making.bad.into_iter().map(|(path, why)| LeftOut { path: path.into(), why }).collect();
-    left_out.sort_by(|a, b| a.path.cmp(&b.path));
-    left_out.truncate(MAX_LEFT_OUT);
+    let left_out = LeftOut::named(making.bad.into_iter().map(|(path, why)| LeftOut { path: path.into(), why }));
     let mut plan = making.runs.plan(selection);
     plan.made_from = made_from;
     Ok(Planned { plan, left_out, dropped })
@@ -68,7 +61,7 @@ struct Making {
 impl Making {
     fn run(&mut self, import: Import, trace: &Path) -> Result<(), TraceError> {
         let is_remote = ["foreread serve", "foreread mount"].contains(&import.header.format.as_str());
-        let written_ns = fs::metadata(trace).ok().map(|meta| mtime_ns(&meta));
+        let written_ns = fs::metadata(trace).ok().and_then(|meta| PlanFile::of(trace.into(), &meta).mtime_ns);
         let mut numbers = Vec::new();
         let (mut began, mut order) = (None, 0);
         for item in import.items {
@@ -126,10 +119,6 @@ impl Making {
     }
 }
 
-fn mtime_ns(meta: &fs::Metadata) -> i64 {
-    meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec())
-}
-
 fn remote(name: &str, size: Option<u64>) -> Result<Option<PlanFile>, String> {
     let size = size.ok_or("the recording does not have its size")?;
     Ok(Some(PlanFile { path: name.into(), size, mtime_ns: None }))
@@ -146,9 +135,9 @@ fn local(name: &str, size: Option<u64>, written_ns: Option<i64>) -> Result<Optio
     if size.is_some_and(|size| size != meta.len()) {
         return Err("its size has changed since the recording".to_string());
     }
-    let mtime_ns = mtime_ns(&meta);
-    if written_ns.is_some_and(|written| mtime_ns > written) {
+    let file = PlanFile::of(path, &meta);
+    if written_ns.is_some_and(|written| file.mtime_ns > Some(written)) {
         return Err("it was changed after the recording".to_string());
     }
-    Ok(Some(PlanFile { path, size: meta.len(), mtime_ns: Some(mtime_ns) }))
+    Ok(Some(file))
 }

@@ -12,7 +12,7 @@ use super::files::open_as_planned;
 use foreread_core::machine::{Meter, Sent};
 use foreread_pagecache::{device, readahead, resident};
 use foreread_plan::Plan;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -56,6 +56,16 @@ pub struct LeftOut {
     pub path: PathBuf,
     /// Why.
     pub why: String,
+}
+
+impl LeftOut {
+    /// Those that are named, by their paths.
+    pub(crate) fn named(all: impl Iterator<Item = LeftOut>) -> Vec<LeftOut> {
+        let mut all: Vec<LeftOut> = all.collect();
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all.truncate(MAX_LEFT_OUT);
+        all
+    }
 }
 
 /// Counts so far.
@@ -130,7 +140,7 @@ struct State {
     counts: FillCounts,
     pieces: HashMap<u64, u64>,
     bad: HashMap<u32, String>,
-    unknown: HashMap<u32, ()>,
+    unknown: HashSet<u32>,
     last: Duration,
     fetches: Vec<Fetch>,
 }
@@ -205,10 +215,8 @@ impl Filler {
         }
         let mut state = self.shared.lock();
         let path = |file: &u32| self.shared.plan.files[*file as usize].path.clone();
-        let mut left_out: Vec<LeftOut> =
-            state.bad.iter().map(|(file, why)| LeftOut { path: path(file), why: why.clone() }).collect();
-        left_out.sort_by(|a, b| a.path.cmp(&b.path));
-        left_out.truncate(MAX_LEFT_OUT);
+        let left_out =
+            LeftOut::named(state.bad.iter().map(|(file, why)| LeftOut { path: path(file), why: why.clone() }));
         Filled {
             plan: Arc::clone(&self.shared.plan),
             counts: state.counts,
@@ -381,7 +389,7 @@ impl Shared {
             state.counts.cached_bytes += len - bytes;
         }
         if done.is_unknown {
-            state.unknown.insert(piece.file, ());
+            state.unknown.insert(piece.file);
         }
         if bytes < len {
             state.budget.give_back(len - bytes);

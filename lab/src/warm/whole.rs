@@ -1,6 +1,6 @@
 //! A plan of whole files: those that are named, and all below folders that are named, by name within each.
 
-use super::files::identity;
+use super::files::regular;
 use super::pool::LeftOut;
 use foreread_plan::{Plan, PlanFile, PlanRange};
 use std::fs;
@@ -46,13 +46,14 @@ fn folder(at: &Path, plan: &mut Plan, left_out: &mut Vec<LeftOut>) {
 
 fn file(path: &Path, plan: &mut Plan, left_out: &mut Vec<LeftOut>) {
     let full = plan.files.len() >= MAX_WHOLE_FILES;
-    let known = if full { Err(format!("there are more than {MAX_WHOLE_FILES} files")) } else { identity(path) };
+    let known =
+        if full { Err(format!("there are more than {MAX_WHOLE_FILES} files")) } else { regular(fs::metadata(path)) };
     match known {
-        Ok((size, mtime_ns)) => {
+        Ok(meta) => {
             let number = plan.files.len() as u32;
-            plan.files.push(PlanFile { path: path.to_path_buf(), size, mtime_ns: Some(mtime_ns) });
-            if size > 0 {
-                plan.ranges.push(PlanRange::of(number, &(0..size)));
+            plan.files.push(PlanFile::of(path.to_path_buf(), &meta));
+            if meta.len() > 0 {
+                plan.ranges.push(PlanRange::of(number, &(0..meta.len())));
             }
         }
         Err(why) => left_out.push(LeftOut { path: path.to_path_buf(), why }),
