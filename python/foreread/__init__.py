@@ -14,8 +14,9 @@ import os
 
 from . import _native
 from ._file import File, configure, open, stats  # noqa: A004
+from ._many import read_files
 
-__all__ = ["File", "configure", "open", "stats"]
+__all__ = ["File", "configure", "open", "read_files", "stats"]
 __version__ = _native.VERSION
 
 if hasattr(os, "register_at_fork"):

@@ -8,20 +8,22 @@
 
 Any number of tasks may read one file. What is cached comes back without a switch to another task; for the rest the engine
 fetches, and wakes the event loop through a descriptor that it watches. A task that is cancelled gives its read up. Opening
-waits in a thread of the loop's executor.
+waits in a thread; a process has up to 64 for that, since the loop's executor has few (six on two cores), and programs open
+a thousand objects with one `gather`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from . import _file, _native
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Generator, Iterable
 
 __all__ = ["AsyncFile", "open"]
@@ -29,7 +31,30 @@ __all__ = ["AsyncFile", "open"]
 TOGETHER = 64
 """Ranges of one `read_ranges` that are read at once."""
 
+OPENING = 64
+"""Files of a process that are opened or closed at once."""
+
 _of_loop: weakref.WeakKeyDictionary[Any, _native.Tasks] = weakref.WeakKeyDictionary()
+
+
+_openers: ThreadPoolExecutor | None = None
+
+
+def _executor() -> ThreadPoolExecutor:
+    global _openers
+    if _openers is None:
+        _openers = ThreadPoolExecutor(OPENING, "foreread-open")
+    return _openers
+
+
+def _forget_openers() -> None:
+    # A forked child has none of the threads.
+    global _openers
+    _openers = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_openers)
 
 
 def _tasks(loop: asyncio.AbstractEventLoop) -> _native.Tasks:
@@ -101,7 +126,7 @@ class AsyncFile:
 
     async def close(self) -> None:
         """Closes it. Reads that wait end well; later ones raise `ValueError`."""
-        await asyncio.get_running_loop().run_in_executor(None, self._file.close)
+        await asyncio.get_running_loop().run_in_executor(_executor(), self._file.close)
 
     async def __aenter__(self) -> AsyncFile:
         return self
@@ -120,7 +145,7 @@ class _Opening:
         self._opening, self._file = opening, None
 
     async def _open(self) -> AsyncFile:
-        return AsyncFile(await asyncio.get_running_loop().run_in_executor(None, self._opening))
+        return AsyncFile(await asyncio.get_running_loop().run_in_executor(_executor(), self._opening))
 
     def __await__(self) -> Generator[Any, None, AsyncFile]:
         return self._open().__await__()

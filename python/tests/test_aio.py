@@ -53,6 +53,25 @@ def test_a_hundred_reads_wait_without_a_thread_each(server, data):
     asyncio.run(main())
 
 
+def test_forty_files_are_opened_at_once(server, data):
+    """More than the loop's executor has threads, on a machine of up to thirty cores."""
+
+    async def main():
+        server.go.clear()
+        opening = [asyncio.ensure_future(foreread.aio.open(server.url)) for _ in range(40)]
+        turns = 0
+        while len(server.requests) < 40:
+            await asyncio.sleep(0.01)
+            turns += 1
+            assert turns < 2000, f"{len(server.requests)} opened at once"
+        server.go.set()
+        for file in await asyncio.gather(*opening):
+            assert await file.read_at(0, 10) == data[:10]
+            await file.close()
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_read_is_given_up(server, data):
     async def main():
         async with foreread.aio.open(server.url, policy="none") as file:
