@@ -48,6 +48,8 @@ mod reproduce;
 mod run;
 #[cfg(feature = "nbd")]
 mod serve;
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+mod serving;
 mod signals;
 mod source;
 mod sweep;
@@ -55,7 +57,6 @@ mod trace;
 mod tune;
 mod vary;
 mod warm;
-#[cfg(any(feature = "fuse", feature = "nbd"))]
 mod watch;
 mod workloads;
 
@@ -70,7 +71,8 @@ use std::io::Write;
 /// panics, signals and the log are handled as the commands need it.
 #[must_use]
 pub fn main(arguments: &[OsString]) -> u8 {
-    if foreread_lab::tracefs::guard::run_if_asked(arguments.get(1..).unwrap_or_default()) {
+    let words = arguments.get(1..).unwrap_or_default();
+    if foreread_lab::tracefs::guard::run_if_asked(words) || foreread_lab::watch::guard::run_if_asked(words) {
         return 0;
     }
     let code = crash::guarded(|| {
@@ -114,6 +116,7 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::ReplayLog(asked) => replay_log::run(&asked.log),
         Command::Sweep(asked) => sweep::run(asked),
         Command::Tune(asked) => tune::run(asked),
+        Command::Watch(asked) => watch::run(asked),
         Command::Bench(asked) => bench::run(asked),
         Command::Conform(asked) => conform::run(asked),
         Command::Reproduce(asked) => reproduce::run(asked),

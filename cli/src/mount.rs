@@ -7,8 +7,8 @@ use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
+use crate::serving::{self, Front, Reporter};
 use crate::signals;
-use crate::watch::{self, Front, Reporter};
 use foreread::Engine;
 use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, MountError, Unmounted};
 use foreread::source::tree;
@@ -28,10 +28,10 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let config = config::load()?;
     let (policy, hint) =
         (config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?, config.hint(args.hint));
-    let options = watch::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
+    let options = serving::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
     let plan = args.plan.as_deref().map(|path| planned(path, &args.dir)).transpose()?;
     let engine = Engine::for_tree(options, &*tree).map_err(|error| Fail::Input(error.to_string()))?;
-    watch::note_cache(&engine, args.cache);
+    serving::note_cache(&engine, args.cache);
     let defaults = tree.defaults();
     let recording = recording::start(args.record.as_deref(), "foreread mount")?;
     let observer = recording::observer(recording.as_ref());
@@ -50,7 +50,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     #[cfg(feature = "metrics")]
     let _metrics = {
         let own = mount.counter();
-        watch::metrics(args.metrics, &engine, move || front(&own()))?
+        serving::metrics(args.metrics, &engine, move || front(&own()))?
     };
     let control = args.control.as_deref().map(|path| control(path, &mount, &engine)).transpose()?;
     let ending = signals.handle();
@@ -62,14 +62,14 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     }
     let own = mount.counter();
     let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
-    note(watch::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
+    note(serving::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
     let said = out::print(format!("{}\n", args.dir.display()));
     let ran = mount.run();
     drop(control);
     ending.close();
     let _ = waits.join();
     reporter.end();
-    say(watch::line(&engine.stats(), &front(&counter())));
+    say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;

@@ -35,7 +35,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let target = args.pid.map_or_else(|| Target::Command(args.command.clone()), Target::Process);
     let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
     let decisions = args.kernel_decisions;
-    let asked = RecordOptions { target, buffer_bytes: args.buffer, decisions, folder };
+    let asked = RecordOptions { target, buffer_bytes: args.buffer, decisions, folder, max_event_bytes: None };
     // From here on none ends us: the command is there before the first that is meant for it can come.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(failed)?;
     let mut running = start(&asked).map_err(refused)?;

@@ -89,7 +89,13 @@ impl Program {
         if reports {
             let target = Target::Command(args.command.clone());
             let folder = std::env::temp_dir();
-            match start(&RecordOptions { target, buffer_bytes: EVENT_BYTES, decisions: false, folder }) {
+            match start(&RecordOptions {
+                target,
+                buffer_bytes: EVENT_BYTES,
+                decisions: false,
+                folder,
+                max_event_bytes: None,
+            }) {
                 Ok(running) => return Ok(Program::Recorded(Some(Box::new(running)))),
                 // Below it is started, and says why it cannot be.
                 Err(RecordError::Command(_)) => {}

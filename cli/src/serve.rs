@@ -9,8 +9,8 @@ use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
+use crate::serving::{self, Front, Reporter};
 use crate::signals;
-use crate::watch::{self, Front, Reporter};
 use foreread::Reader;
 #[cfg(feature = "tls")]
 use foreread::front::nbd::NbdTls;
@@ -27,10 +27,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let config = config::load()?;
     let (policy, hint) =
         (config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?, config.hint(args.hint));
-    let options = watch::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
+    let options = serving::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
     let reader = Reader::open(args.source.clone(), options).map_err(|error| Fail::Input(error.to_string()))?;
     let (engine, defaults) = (reader.engine().clone(), reader.defaults());
-    watch::note_cache(&engine, args.cache);
+    serving::note_cache(&engine, args.cache);
     let room = nbd::make_room(args.max_clients);
     if room < args.max_clients {
         note(format!("room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)", args.max_clients));
@@ -57,9 +57,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     #[cfg(feature = "metrics")]
     let _metrics = {
         let own = server.counter();
-        watch::metrics(args.metrics, &engine, move || front(&own()))?
+        serving::metrics(args.metrics, &engine, move || front(&own()))?
     };
-    note(watch::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
+    note(serving::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
     out::print(server.uris().join("\n") + "\n")?;
     let counter = server.counter();
     let own = server.counter();
@@ -67,7 +67,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let ran = server.run();
     drop(following);
     reporter.end();
-    say(watch::line(&engine.stats(), &front(&counter())));
+    say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded

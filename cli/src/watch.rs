@@ -1,153 +1,187 @@
-//! What commands that serve have in common: they say how it goes, and why readahead is not running.
+//! `foreread watch`: has the lab watch a disk, prints a line for each recording and each change.
 //!
-//! Everything goes to stderr. Never: says the same reason twice in a row.
+//! ```text
+//!   Ctrl-C, SIGTERM, SIGHUP ──► the value is put back, the end          a second one ──► the end at once; the guard puts it back
+//! ```
+//! The lines are the result, so they go to stdout. Never: a decision.
 
-use crate::config::{Config, Set};
-use crate::fail::{Fail, note, say};
-#[cfg(feature = "metrics")]
-use foreread::front::metrics::{FrontView, MetricsServer, text};
-use foreread::source::Defaults;
-use foreread::{Advice, Engine, Options, Stats, Tuning, why_no_readahead};
-use foreread_lab::report::number::{amount, percent, size_b};
-use foreread_lab::report::tuning;
-#[cfg(feature = "metrics")]
-use std::net::SocketAddr;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use crate::args::WatchArgs;
+use crate::fail::{Fail, one_line};
+use crate::out;
+use crate::source::{self, On};
+use foreread::source::SourceName;
+use foreread_lab::record::{OTHER_WAYS, RecordError};
+use foreread_lab::report::number::{amount, count, percent};
+use foreread_lab::watch::{AtEnd, Decision, Recording, WatchError, WatchEvent, WatchOptions, WatchedDisk, watch};
+use foreread_sim::device::presets::Preset;
+use serde_json::{Value, json};
+use signal_hook::iterator::Signals;
+use std::sync::mpsc::channel;
+use std::time::{Duration, SystemTime};
 
-/// How often the self-check looks, where no statistics are asked for.
-const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// How long a disk is measured, in seconds: as by `tune`.
+const PROBE_SECONDS: f64 = 15.0;
+/// A longer recording has as many events as there may be on any machine that reads.
+const MAX_LENGTH: Duration = Duration::from_secs(10 * 60);
 
-/// What a front end says of itself.
-pub struct Front {
-    /// What is counted: `clients`, `files`.
-    pub what: &'static str,
-    /// Of these, connected or open now.
-    pub open: u64,
-    /// Of these, ever.
-    pub opened: u64,
-    /// Requests answered.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "a line has no room for it"))]
-    pub requests: u64,
-    /// Requests that were refused or failed.
-    pub failed: u64,
-    /// Bytes sent.
-    pub bytes: u64,
-}
-
-/// Answers a Prometheus while it is kept.
-#[cfg(feature = "metrics")]
-pub fn metrics(
-    address: Option<SocketAddr>,
-    engine: &Engine,
-    front: impl Fn() -> Front + Send + 'static,
-) -> Result<Option<MetricsServer>, Fail> {
-    let Some(address) = address else { return Ok(None) };
-    let engine = engine.clone();
-    let say = move || {
-        let Front { open, opened, requests, failed, bytes, .. } = front();
-        text(&engine, FrontView { open, opened, requests, failed_requests: failed, bytes })
+/// Watches.
+pub fn run(args: &WatchArgs) -> Result<(), Fail> {
+    if args.length > args.every && !args.once {
+        let remedy = "make --every longer, or --for shorter";
+        return Err(Fail::input("a recording longer than its interval", "--for", remedy));
+    }
+    if args.length > MAX_LENGTH {
+        return Err(Fail::input("too long a recording", "--for", "record at most 10m"));
+    }
+    let options = WatchOptions {
+        disk: WatchedDisk::find(&args.device).map_err(refused)?,
+        every: args.every,
+        length: args.length,
+        min_gain: args.min_gain,
+        is_dry: args.dry_run,
+        once: args.once,
+        model: args.on.as_ref().map(model).transpose()?,
+        probe_seconds: PROBE_SECONDS,
+        folder: std::env::temp_dir(),
     };
-    let refused = |error| Fail::input("no metrics", format!("{address} ({error})"), "name another port");
-    let server = MetricsServer::start(address, say).map_err(refused)?;
-    note(format!("metrics at {}", server.url()));
-    if !address.ip().is_loopback() {
-        note(format!(
-            "any client that reaches {address} can read the metrics, with the names of files: there is no password"
-        ));
-    }
-    Ok(Some(server))
+    crate::signals::end_at_second_signal()?;
+    let mut signals = Signals::new(crate::signals::ending()).map_err(crate::signals::no_handler)?;
+    let (handle, (to, stop)) = (signals.handle(), channel());
+    let waiter = std::thread::spawn(move || signals.forever().for_each(|_| to.send(()).unwrap_or_default()));
+    let name = options.disk.name.clone();
+    let mut closed = None;
+    let done = watch(&options, &stop, |event| {
+        let line = if args.json { in_json(event, &name) } else { in_words(event, &options) };
+        // A log without a reader is no reason to end: the value would be put back.
+        closed = out::print(line + "\n").err();
+    });
+    handle.close();
+    waiter.join().expect("it does not panic");
+    done.map_err(refused)?;
+    closed.map_or(Ok(()), |fail| if matches!(fail, Fail::Closed) { Ok(()) } else { Err(fail) })
 }
 
-/// Says so where the cache is smaller than was asked for.
-pub fn note_cache(engine: &Engine, asked: u64) {
-    let (got, memory) = (engine.cache_bytes(), engine.budget().limits().memory_bytes);
-    // A page, or the buffers beside the cache, are no matter.
-    if got < asked / 10 * 9 {
-        let [got, memory] = [got, memory].map(amount);
-        let asked = size_b(asked);
-        note(format!(
-            "the cache has {got}, not {asked}: all caches get {memory}, three quarters of the memory of this machine or \
-             control group"
-        ));
-    }
-}
-
-/// A thread that looks at the counters now and then.
-pub struct Reporter {
-    end: Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Reporter {
-    pub fn start(engine: Engine, front: impl Fn() -> Front + Send + 'static, every: Option<Duration>) -> Reporter {
-        let (end, ended) = channel();
-        let thread = std::thread::spawn(move || {
-            let mut said = None;
-            while ended.recv_timeout(every.unwrap_or(CHECK_EVERY)) == Err(RecvTimeoutError::Timeout) {
-                let stats = engine.stats();
-                if every.is_some() {
-                    say(line(&stats, &front()));
-                    engine.gauges().tuning.iter().for_each(|tuning| say(tuned(tuning)));
-                }
-                // Once for each reason: it is a warning, not a log.
-                let why = why_no_readahead(engine.policy().info.name, &stats);
-                if why != said {
-                    if let Some(why) = &why {
-                        note(format!("readahead is not running, because {why}"));
-                    }
-                    said = why;
-                }
-            }
-        });
-        Reporter { end, thread }
-    }
-
-    pub fn end(self) {
-        drop(self.end);
-        // It ends by itself; what it would say of a panic has been said.
-        let _ = self.thread.join();
+fn refused(error: WatchError) -> Fail {
+    let text = error.to_string();
+    match error {
+        WatchError::Record(RecordError::Tracefs(error)) => Fail::Cannot(format!("{error}, {OTHER_WAYS}")),
+        WatchError::Record(_) | WatchError::NotWritable(..) => Fail::Cannot(text),
+        WatchError::Gone(..) | WatchError::Broken => Fail::Check(text),
+        _ => Fail::Input(text),
     }
 }
 
-/// The options that a configuration and the command line come to.
-pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>) -> Options {
-    let options = Options::default().policy(policy.value.as_str()).readahead(config.readahead());
-    match hint {
-        Some(set) => options.hint(set.value),
-        None => options,
+/// What `--on` names.
+fn model(name: &SourceName) -> Result<&'static Preset, Fail> {
+    match source::parse(name)? {
+        On::Model(preset) => Ok(preset),
+        On::File(_) | On::ModelLive(_) | On::Source(_) => {
+            let remedy = "write model:NAME or model:FILE.toml ('foreread probe DEVICE -o FILE.toml'), or leave it out";
+            Err(Fail::input("not a model", format!("--on {name}"), remedy))
+        }
     }
 }
 
-/// What is read ahead and how much at once, with the values that no argument set, and where the settings are from.
-pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
-    let Defaults { kind, requests, .. } = defaults;
-    let policy = engine.policy().readable();
-    format!("policy {policy}; at most {requests} requests at once (default for kind {kind}); {origins}")
+fn in_words(event: &WatchEvent<'_>, options: &WatchOptions) -> String {
+    let name = &options.disk.name;
+    let line = match event {
+        WatchEvent::Started(kib) => {
+            let rounds = match options.once {
+                true => "one recording of".to_string(),
+                false => format!("every {} a recording of", humantime::format_duration(options.every)),
+            };
+            let dry = if options.is_dry || options.once { ", nothing is set" } else { "" };
+            format!("read_ahead_kb is {kib}; {rounds} {}{dry}", humantime::format_duration(options.length))
+        }
+        WatchEvent::Recorded(recording, decision, kib, best) => {
+            format!("{}; {}", of_recording(recording), of_decision(decision, *kib, *best))
+        }
+        WatchEvent::Set(before, now) => format!("read_ahead_kb set to {now}, was {before}; open files keep theirs"),
+        WatchEvent::Failed(error) => format!("no answer: {error}"),
+        WatchEvent::Ended(_, AtEnd::Old(kib)) => format!("ended; read_ahead_kb is {kib}, as at the start"),
+        WatchEvent::Ended(old, AtEnd::Foreign(kib)) => {
+            format!("ended; read_ahead_kb is {kib}, set by another program, and is not put back to {old}")
+        }
+        WatchEvent::Ended(old, AtEnd::Failed) => {
+            format!(
+                "ended; read_ahead_kb could not be put back to {old}: echo {old} > {}",
+                options.disk.setting.display()
+            )
+        }
+    };
+    one_line(&format!("{name}: {line}"))
 }
 
-/// One line on what the policy has set itself to.
-fn tuned(now: &Tuning) -> String {
-    format!("auto {}", tuning::words(now))
+fn of_recording(recording: &Recording) -> String {
+    let Recording { seconds, reads, bytes, waited_s, lost_events, is_cut } = recording;
+    let mut text = format!("{} reads ({}) took {waited_s:.2} s in {seconds:.1} s", count(*reads), amount(*bytes));
+    if *is_cut {
+        text.push_str(", cut short by its number of events");
+    }
+    if *lost_events > 0 {
+        text.push_str(&format!(", {} events lost", count(*lost_events)));
+    }
+    text
 }
 
-/// One line on how it goes, since the start.
-pub fn line(stats: &Stats, front: &Front) -> String {
-    let part =
-        |of: u64, whole: u64| if whole == 0 { "-".to_string() } else { percent(of as f64 / whole as f64) + " %" };
-    format!(
-        "{} {} now, {} in all; reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
-        front.what,
-        front.open,
-        front.opened,
-        stats.demand_reads,
-        part(stats.hits, stats.demand_reads),
-        part(stats.late_hits, stats.demand_reads),
-        amount(front.bytes),
-        amount(stats.source_bytes),
-        amount(stats.ra_bytes),
-        part(stats.unused_bytes, stats.ra_bytes),
-        front.failed,
-    )
+fn of_decision(decision: &Decision, kib: u64, best: Option<(u64, f64)>) -> String {
+    let gain = |value: &u64| match best {
+        Some((best, ratio)) if best == *value => format!("{value} would take {} % of the time", percent(ratio)),
+        _ => format!("the gain of {kib} is gone"),
+    };
+    match decision {
+        Decision::Keep => format!("{kib} is kept"),
+        Decision::Once(value) => format!("{}: the next recording has to say so too", gain(value)),
+        Decision::Set(value) => format!("{}, for the second time", gain(value)),
+        Decision::NoAnswer => "too little to say anything".to_string(),
+        Decision::Foreign => format!("another program has set {kib}, which stays"),
+    }
+}
+
+fn in_json(event: &WatchEvent<'_>, disk: &str) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let (what, fields) = match event {
+        WatchEvent::Started(kib) => ("started", json!({ "read_ahead_kb": kib })),
+        WatchEvent::Recorded(recording, decision, kib, best) => {
+            ("recorded", recorded(recording, decision, *kib, *best))
+        }
+        WatchEvent::Set(before, now) => ("set", json!({ "read_ahead_kb": now, "before_kb": before })),
+        WatchEvent::Failed(error) => ("failed", json!({ "error": error.to_string() })),
+        WatchEvent::Ended(old, end) => {
+            let (kib, is_old) = match end {
+                AtEnd::Old(kib) => (Some(kib), true),
+                AtEnd::Foreign(kib) => (Some(kib), false),
+                AtEnd::Failed => (None, false),
+            };
+            ("ended", json!({ "read_ahead_kb": kib, "old_kb": old, "is_old": is_old }))
+        }
+    };
+    let mut whole = json!({ "schema": "foreread.watch/1", "unix_s": now, "disk": disk, "event": what });
+    if let (Some(whole), Value::Object(fields)) = (whole.as_object_mut(), fields) {
+        whole.extend(fields);
+    }
+    whole.to_string()
+}
+
+fn recorded(recording: &Recording, decision: &Decision, kib: u64, best: Option<(u64, f64)>) -> Value {
+    let (word, wanted) = match decision {
+        Decision::Keep => ("keep", None),
+        Decision::Once(value) => ("once", Some(*value)),
+        Decision::Set(value) => ("set", Some(*value)),
+        Decision::NoAnswer => ("no-answer", None),
+        Decision::Foreign => ("foreign", None),
+    };
+    json!({
+        "seconds": recording.seconds,
+        "reads": recording.reads,
+        "bytes": recording.bytes,
+        "waited_s": recording.waited_s,
+        "lost_events": recording.lost_events,
+        "is_cut": recording.is_cut,
+        "decision": word,
+        "wanted_kb": wanted,
+        "read_ahead_kb": kib,
+        "best_kb": best.map(|(value, _)| value),
+        "best_ratio": best.map(|(_, ratio)| ratio),
+    })
 }

@@ -3,7 +3,7 @@
 use crate::common::foreread;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "compare",
     "explain",
     "tune",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 25] = [
     "record",
     "run",
     "sweep",
+    "watch",
     "plan",
     "replay",
     "warm",
@@ -65,7 +66,7 @@ fn short_help_fits_24_lines_of_80_columns() {
     for command in &all {
         assert!(COMMANDS.contains(&command.as_str()), "{command} is not in the list of this test");
     }
-    for command in ["bench", "completions", "man", "replay-log"] {
+    for command in ["bench", "completions", "man", "replay-log", "watch"] {
         fits(&[command]);
     }
     assert_eq!(listed(foreread(["trace", "-h"]).is_done()), ["info", "formats"]);
@@ -85,6 +86,7 @@ fn long_help_says_more_than_short_help() {
         ("probe", "The simplest model that fits is chosen"),
         ("record", "The command has the terminal"),
         ("run", "those that call the kernel by themselves"),
+        ("watch", "Two recordings one after the other"),
         ("reproduce", "The score by kind comes first"),
         ("serve", "There is no password and no encryption"),
         ("mount", "a second Ctrl-C ends it at once"),

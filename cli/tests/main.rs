@@ -31,3 +31,4 @@ mod sweep;
 mod trace;
 mod tune;
 mod vary;
+mod watch;

@@ -95,7 +95,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "lab/src",
         &words,
         "only what measures live reads the clock",
-        &["live", "bench", "lab/src/recorder.rs", "lab/src/warm", "lab/src/run/"],
+        &["live", "bench", "lab/src/recorder.rs", "lab/src/warm", "lab/src/run/", "lab/src/watch/mod.rs"],
     );
     forbid("sim/src", &words, "a simulation has its own clock", &[]);
     forbid("trace/src", &words, "a trace has its own times", &[]);

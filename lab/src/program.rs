@@ -1,6 +1,6 @@
 //! The program that runs: how it is started again, and the file that it is built into.
 //!
-//! The command starts itself for `tune` (a `record` as a child) and for the guard of tracefs. Where it is a library of
+//! The command starts itself for `tune` (a `record` as a child), for the guard of tracefs and for that of `watch`. Where it is a library of
 //! another program, the running file is not the command's: in Python it is the interpreter's. That program says with [`set`]
 //! what to start.
 //!

@@ -24,6 +24,7 @@ mod sweep;
 mod trace;
 mod tune;
 mod values;
+mod watch;
 
 pub use bench::{BenchArgs, BenchCells, BenchPoliciesArgs, BenchWhat};
 pub use compare::{CompareArgs, ReplayMode};
@@ -47,6 +48,7 @@ pub use serve::TlsMode;
 pub use sweep::SweepArgs;
 pub use trace::{ExportArgs, ImportArgs, InfoArgs, TraceArgs, TraceCommand};
 pub use tune::TuneArgs;
+pub use watch::WatchArgs;
 
 use crate::fail::Fail;
 use crate::log::LogLevel;
@@ -78,7 +80,7 @@ macro_rules! examples {
     arg_required_else_help = true,
     help_template = concat!(
         "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
-        "Also: bench, completions, conform, man, models, next, policies, replay-log,\n      sweep, workloads\n",
+        "Also: bench, completions, conform, man, models, next, policies, replay-log,\n      sweep, watch, workloads\n",
         "Options: -h, --help (long), -V, --version\n",
         examples!()
     ),
@@ -151,6 +153,8 @@ Example:
     Conform(ConformArgs),
     #[command(hide = true)]
     Sweep(SweepArgs),
+    #[command(hide = true)]
+    Watch(WatchArgs),
     #[command(hide = true)]
     ReplayLog(ReplayLogArgs),
     #[command(hide = true)]

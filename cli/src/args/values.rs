@@ -3,6 +3,7 @@
 use foreread::MIN_MEMORY_BYTES;
 use foreread_core::units::{PageSize, SizeError, parse_size};
 use foreread_lab::report::Price;
+use foreread_lab::tune::MIN_GAIN;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -38,11 +39,17 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
 }
 
-/// An interval of statistics.
-#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
+/// An interval, of statistics or of recordings.
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|_| "write a time such as 5s or 1min".to_string())?;
     if time < Duration::from_millis(100) { Err("at least 100ms".to_string()) } else { Ok(time) }
+}
+
+/// A part of the time that is worth a change, in per cent: the tenth that `tune` asks for, or more.
+pub fn gain(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim_end().parse().ok();
+    let part = percent.map(|percent| percent / 100.0).filter(|part| (MIN_GAIN..=0.9).contains(part));
+    part.ok_or_else(|| "write 10% to 90%: less is within what a model is off".to_string())
 }
 
 /// A time since the start of a program.
@@ -93,6 +100,12 @@ mod tests {
     fn a_cache_of_five_bytes_is_a_slip() {
         assert_eq!(cache("5").map_err(|why| why.contains("at least 1M")), Err(true));
         assert_eq!((cache("1M"), cache("2G")), (Ok(1 << 20), Ok(2 << 30)));
+    }
+
+    #[test]
+    fn gains() {
+        assert_eq!((gain("10%"), gain("25"), gain("90 %")), (Ok(0.1), Ok(0.25), Ok(0.9)));
+        assert!(["9%", "91%", "0.2", "much", "-20%", "nan", ""].into_iter().all(|text| gain(text).is_err()));
     }
 
     #[test]

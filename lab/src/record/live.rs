@@ -8,15 +8,14 @@
 
 use super::drain::Spill;
 use super::event::{Decoder, NEEDED};
-use super::names::{Finder, place_of};
+use super::names::Finder;
+use super::processes::{before_of, descriptors_of, family, others, processes, threads_of, unsure};
 use super::{Before, Captured, RecordError, SwitchedOff};
+use crate::device_number::DeviceNumber;
 use crate::tracefs::{self, Instance, now_ns};
-use foreread_trace::follow::Inherited;
-use foreread_trace::follow::event::FileKey;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -45,6 +44,8 @@ pub struct RecordOptions {
     pub decisions: bool,
     /// Where events are kept meanwhile.
     pub folder: PathBuf,
+    /// Bytes of events after which the recording ends by itself.
+    pub max_event_bytes: Option<u64>,
 }
 
 /// What is followed, with all that it begins.
@@ -54,6 +55,9 @@ pub enum Target {
     Command(Vec<OsString>),
     /// A process that runs already.
     Process(u32),
+    /// Every process of the machine but this one; what they read of other devices is left out afterwards. Names are not
+    /// looked for.
+    Devices(Vec<DeviceNumber>),
 }
 
 /// A recording under way.
@@ -73,6 +77,24 @@ pub struct Running {
     drain: JoinHandle<Result<Drained, RecordError>>,
     began_ns: u64,
     roots: Vec<PathBuf>,
+    /// There are as many events as there may be.
+    full: Arc<AtomicBool>,
+    devices: Option<Vec<DeviceNumber>>,
+}
+
+/// Whether anything can be recorded here; gives tracefs.
+///
+/// # Errors
+/// Not root, no tracefs, a kernel without the tracepoints, a PID namespace.
+pub fn possible() -> Result<tracefs::Root, RecordError> {
+    let root = tracefs::root()?;
+    if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
+        return Err(RecordError::Kernel((*missing).to_string()));
+    }
+    if !tracefs::knows_threads() {
+        return Err(RecordError::Namespace);
+    }
+    Ok(root)
 }
 
 /// Begins.
@@ -80,10 +102,7 @@ pub struct Running {
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, no such command or process.
 pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
-    let root = tracefs::root()?;
-    if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
-        return Err(RecordError::Kernel((*missing).to_string()));
-    }
+    let root = possible()?;
     let instance = Arc::new(Instance::create(&root)?);
     let per_cpu_kb = (asked.buffer_bytes / 1024 / instance.cpus().len().max(1) as u64).max(8);
     let first_kb = per_cpu_kb.min(FIRST_BUFFER_KB).to_string();
@@ -94,36 +113,27 @@ pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
         sized.join().expect("it does not panic")?;
         decoder
     })?;
-    let mut spill = Spill::new(instance.raw()?, &asked.folder)?;
+    let spill = Spill::new(instance.raw()?, &asked.folder)?;
     let began_ns = now_ns();
     let begun = begin(&instance, &asked.target)?;
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?);
-    let (enough, ours) = (Arc::clone(&stop), Arc::clone(&instance));
-    let ending = Arc::new(AtomicBool::new(false));
-    let is_ending = Arc::clone(&ending);
-    let drain = std::thread::spawn(move || {
-        let mut off = None;
-        let mut finder = Finder::default();
-        let mut rest = (per_cpu_kb > FIRST_BUFFER_KB).then_some(per_cpu_kb);
-        let mut growth = None;
-        while !spill.wait(&enough, TICK_MS) {
-            off = off.or_else(|| switched_off(&ours, began_ns, &is_ending));
-            if spill.is_ready() {
-                // Many events: all that was asked for is fetched, by another thread, as events must be taken meanwhile.
-                if let Some(kb) = rest.take() {
-                    let ours = Arc::clone(&ours);
-                    growth = Some(std::thread::spawn(move || ours.set("buffer_size_kb", &kb.to_string())));
-                }
-            } else {
-                finder.look(&processes(&ours.followed()));
-            }
-            spill.take()?;
-        }
-        spill.take()?;
-        growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
-        let spent = clock_gettime(ClockId::ThreadCPUTime);
-        Ok(Drained { spill, finder, off, cpu_seconds: spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9 })
-    });
+    let (ending, full) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let devices = match &asked.target {
+        Target::Devices(devices) => Some(devices.clone()),
+        Target::Command(_) | Target::Process(_) => None,
+    };
+    let drain = Drain {
+        spill,
+        instance: Arc::clone(&instance),
+        stop: Arc::clone(&stop),
+        ending: Arc::clone(&ending),
+        full: Arc::clone(&full),
+        began_ns,
+        per_cpu_kb,
+        finds_names: devices.is_none(),
+        max_bytes: asked.max_event_bytes.unwrap_or(u64::MAX),
+    };
+    let drain = std::thread::spawn(move || drain.run());
     let Begun { child, joined, pid, before, settled_ns, roots } = begun;
     Ok(Running {
         instance,
@@ -139,7 +149,53 @@ pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
         drain,
         began_ns,
         roots,
+        full,
+        devices,
     })
+}
+
+/// The thread that takes events while the recording runs.
+struct Drain {
+    spill: Spill,
+    instance: Arc<Instance>,
+    stop: Arc<OwnedFd>,
+    ending: Arc<AtomicBool>,
+    full: Arc<AtomicBool>,
+    began_ns: u64,
+    per_cpu_kb: u64,
+    finds_names: bool,
+    max_bytes: u64,
+}
+
+impl Drain {
+    fn run(mut self) -> Result<Drained, RecordError> {
+        let mut off = None;
+        let mut finder = Finder::default();
+        let mut rest = (self.per_cpu_kb > FIRST_BUFFER_KB).then_some(self.per_cpu_kb);
+        let mut growth = None;
+        while !self.spill.wait(&self.stop, TICK_MS) {
+            off = off.or_else(|| switched_off(&self.instance, self.began_ns, &self.ending));
+            if self.spill.is_ready() {
+                // Many events: all that was asked for is fetched, by another thread, as events must be taken meanwhile.
+                if let Some(kb) = rest.take() {
+                    let instance = Arc::clone(&self.instance);
+                    growth = Some(std::thread::spawn(move || instance.set("buffer_size_kb", &kb.to_string())));
+                }
+            } else if self.finds_names {
+                finder.look(&processes(&self.instance.followed()));
+            }
+            self.spill.take()?;
+            if self.spill.bytes >= self.max_bytes && !self.full.swap(true, Ordering::SeqCst) {
+                self.ending.store(true, Ordering::SeqCst);
+                self.instance.set("tracing_on", "0")?;
+            }
+        }
+        self.spill.take()?;
+        growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
+        let spent = clock_gettime(ClockId::ThreadCPUTime);
+        let cpu_seconds = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
+        Ok(Drained { spill: self.spill, finder, off, cpu_seconds })
+    }
 }
 
 /// What is switched off, unless we have begun to do it ourselves.
@@ -166,9 +222,6 @@ struct Begun {
 }
 
 fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
-    if !tracefs::knows_threads() {
-        return Err(RecordError::Namespace);
-    }
     match target {
         Target::Command(words) => {
             let mut roots: Vec<PathBuf> = Vec::new();
@@ -187,6 +240,7 @@ fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
             Ok(Begun { pid: child.id(), child: Some(child), joined: None, before, settled_ns: 0, roots })
         }
         Target::Process(pid) => join(instance, *pid),
+        Target::Devices(_) => join_all(instance),
     }
 }
 
@@ -206,14 +260,7 @@ fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
         followed.extend(fresh);
     }
     instance.set("tracing_on", "1")?;
-    let mut before = Vec::new();
-    for pid in family(pid) {
-        let descriptors = descriptors_of(&pid.to_string());
-        before.push(Before { thread: pid, descriptors, shares: None, ignored: false });
-        let others = threads_of(pid).into_iter().filter(|thread| *thread != pid);
-        let shares = |thread| Before { thread, descriptors: Vec::new(), shares: Some(pid), ignored: false };
-        before.extend(others.map(shares));
-    }
+    let mut before = before_of(&family(pid));
     if followed.is_empty() {
         return Err(RecordError::Process(pid));
     }
@@ -222,68 +269,17 @@ fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
     Ok(Begun { child: None, joined: Some(joined), pid, before, settled_ns: now_ns(), roots })
 }
 
-/// Takes away positions that may be shared: descriptors of one file at one place may be of one open description (fork,
-/// dup), and nothing in /proc says so. What moves one then moves the other unseen.
-fn unsure(before: &mut [Before]) {
-    let mut times: HashMap<(FileKey, u64), u32> = HashMap::new();
-    let key = |one: &Inherited| one.place.zip(one.position);
-    for key in before.iter().flat_map(|one| &one.descriptors).filter_map(key) {
-        *times.entry(key).or_default() += 1;
-    }
-    for one in before.iter_mut().flat_map(|one| &mut one.descriptors) {
-        one.position = one.position.filter(|_| key(one).is_none_or(|key| times[&key] == 1));
-    }
-}
-
-/// What a process has open, without what an exec would close where it is our own.
-fn descriptors_of(pid: &str) -> Vec<Inherited> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
-        let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
-        let of = |key: &str| info.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        let flags = of("flags:").and_then(|text| u64::from_str_radix(text, 8).ok()).unwrap_or(0);
-        if pid == "self" && flags & 0o2_000_000 != 0 {
-            continue;
-        }
-        let place = place_of(&entry.path()).map(|(place, _)| place);
-        let position = of("pos:").and_then(|text| text.parse().ok());
-        found.push(Inherited { descriptor, place, position, direct: flags & foreread_trace::follow::O_DIRECT != 0 });
-    }
-    found
-}
-
-fn threads_of(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// A process and all that it has begun.
-fn family(pid: u32) -> Vec<u32> {
-    let mut all = Vec::new();
-    let mut next = vec![pid];
-    while let Some(pid) = next.pop() {
-        let threads = threads_of(pid);
-        if threads.is_empty() || all.contains(&pid) {
-            continue;
-        }
-        all.push(pid);
-        for thread in threads {
-            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
-            next.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
-        }
-    }
-    all
-}
-
-/// The processes of threads.
-fn processes(threads: &[u32]) -> Vec<u32> {
-    let leader = |thread: &u32| {
-        let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-        status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse::<u32>().ok()
-    };
-    let all: HashSet<u32> = threads.iter().filter_map(leader).collect();
-    all.into_iter().collect()
+/// Follows every process but this one. What this one reads would be events, which it reads, and so on.
+fn join_all(instance: &Instance) -> Result<Begun, RecordError> {
+    let pid = std::process::id();
+    instance.set("options/event-fork", "1")?;
+    let own: Vec<String> = threads_of(pid).iter().map(u32::to_string).collect();
+    instance.set("set_event_notrace_pid", &own.join(" "))?;
+    instance.set("tracing_on", "1")?;
+    let mut before = before_of(&others());
+    before.retain(|one| one.shares.is_some() || !one.descriptors.is_empty());
+    unsure(&mut before);
+    Ok(Begun { child: None, joined: None, pid, before, settled_ns: now_ns(), roots: Vec::new() })
 }
 
 impl Running {
@@ -291,6 +287,12 @@ impl Running {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Whether it has ended by itself, by its limit of events.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::SeqCst)
     }
 
     /// Waits until the command has ended, or the process; for that one also until `enough`.
@@ -342,7 +344,9 @@ impl Running {
         let ending = Ending(Some(ending));
         closed?;
         // Our own libraries are mostly those of the command.
-        finder.look(&[std::process::id()]);
+        if self.devices.is_none() {
+            finder.look(&[std::process::id()]);
+        }
         self.roots.into_iter().for_each(|root| finder.root(root));
         let until = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
         Ok(Captured {
@@ -355,6 +359,7 @@ impl Running {
             until_unix_ns: until,
             lost,
             off: off.or(off_now),
+            devices: self.devices,
             seconds,
             drain_cpu_seconds: cpu_seconds,
         })

@@ -11,9 +11,12 @@ pub mod drain;
 pub mod event;
 pub mod live;
 pub mod names;
+mod only;
+mod processes;
 #[cfg(test)]
 mod tests;
 
+use crate::device_number::DeviceNumber;
 use crate::tracefs::{Stats, TracefsError};
 use drain::{Merge, Spill};
 use event::Decoder;
@@ -88,6 +91,8 @@ pub struct Captured {
     pub lost: Stats,
     /// What another program has switched off before the end.
     pub off: Option<SwitchedOff>,
+    /// The only devices of interest, where not all are.
+    pub(crate) devices: Option<Vec<DeviceNumber>>,
     /// From the start to the end of the command.
     pub seconds: f64,
     /// Processor time of the thread that took the events, meanwhile.
@@ -154,14 +159,22 @@ impl Captured {
             self.finder.root(PathBuf::from(name));
         }
         let (learned, places, counts) = first.follow.learned();
-        let nameless = self.finder.search(&places, self.until_unix_ns) as u64;
+        // A search would read the folders of the device that is watched.
+        let nameless = match self.devices {
+            Some(_) => 0,
+            None => self.finder.search(&places, self.until_unix_ns) as u64,
+        };
         let left_out = LeftOut::default();
         let named: HashMap<FileKey, FileInfo> = places.iter().map(|place| (*place, self.info(*place))).collect();
+        let on_devices = self.devices.as_ref().map(|devices| only::names(&places, devices));
         let names: Names = Box::new(move |place| named.get(&place).cloned().unwrap_or_default());
         let header = self.header(&counts, nameless);
         let (files, event_bytes) = (places.len() as u64, self.spill.bytes);
         let second = self.steps(learned, names, left_out.clone(), path)?;
-        let items = step::items(second);
+        let items = match on_devices {
+            Some(names) => Box::new(only::Only::new(step::items(second), names)),
+            None => step::items(second),
+        };
         let event_ns = self.ending.event_ns();
         Ok(Understood { header, items, left_out, counts, files, nameless, events, event_bytes, event_ns })
     }

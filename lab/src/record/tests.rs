@@ -210,7 +210,13 @@ fn every_call_of_the_list_is_recorded_and_needed() {
     std::fs::write(folder.join("map"), vec![9; 1 << 18]).expect("room");
     let words = ["python3", "-S", "-c", PROGRAM, folder.to_str().expect("UTF-8")].map(std::ffi::OsString::from);
     let target = Target::Command(words.to_vec());
-    let asked = RecordOptions { target, buffer_bytes: 16 << 20, decisions: false, folder: folder.to_path_buf() };
+    let asked = RecordOptions {
+        target,
+        buffer_bytes: 16 << 20,
+        decisions: false,
+        folder: folder.to_path_buf(),
+        max_event_bytes: None,
+    };
     let mut running = match start(&asked) {
         Ok(running) => running,
         Err(RecordError::Tracefs(error)) => return println!("skipped: needs root and tracefs ({error})"),

@@ -14,10 +14,12 @@
 mod candidates;
 mod choose;
 mod hints;
+mod maxima;
 mod settings;
 mod storage;
 mod text;
 
+pub use maxima::{Maxima, maxima};
 pub use storage::{Chosen, NoStorage, OnDisk, StorageFound, find};
 pub use text::render;
 
@@ -27,7 +29,7 @@ use crate::probe::{self, Probe, ProbeError, Setting};
 use crate::report::{Progress, Report, RowKind};
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.tune/1";
@@ -36,7 +38,7 @@ pub const RUNS: u32 = 10;
 /// The kernel's maximum where it is unknown: what it sets for nearly every device.
 pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
 /// Part of today's time that a change has to save: less is within what a model is off, and no reason to touch a system.
-const MIN_GAIN: f64 = 0.10;
+pub const MIN_GAIN: f64 = 0.10;
 
 /// What is to be tuned.
 #[derive(Clone, Debug)]
@@ -145,6 +147,22 @@ impl Gain {
     }
 }
 
+/// Measures a file or a block device, in about this many seconds: what was measured, and the model that fits it. The model is kept for the
+/// life of the process.
+///
+/// # Errors
+/// It cannot be measured.
+pub fn measured(
+    path: &Path,
+    seconds: f64,
+    progress: &mut dyn Progress,
+) -> Result<(Probe, &'static Preset), ProbeError> {
+    let source = probe::ProbeTarget::File(path.to_path_buf());
+    let wanted = probe::ProbeOptions { source, seconds, size_bytes: None, buffered: false };
+    let found = probe::probe(&wanted, progress)?;
+    Ok((found.probe, found.model.preset("measured")))
+}
+
 /// Measures, compares and advises.
 ///
 /// # Errors
@@ -153,10 +171,8 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, T
     let (probe, preset) = match &asked.storage {
         Storage::Model(preset) => (None, *preset),
         Storage::Probe(path) => {
-            let source = probe::ProbeTarget::File(path.clone());
-            let wanted = probe::ProbeOptions { source, seconds: asked.seconds, size_bytes: None, buffered: false };
-            let found = probe::probe(&wanted, progress)?;
-            (Some(found.probe), found.model.preset("measured"))
+            let (probe, preset) = measured(path, asked.seconds, progress)?;
+            (Some(probe), preset)
         }
     };
     let known = probe.as_ref().and_then(|p| p.readahead_bytes);

@@ -1,0 +1,94 @@
+//! Which processes there are, their threads, what they have open.
+//!
+//! All of it is read from /proc, so it is a look at what changes meanwhile: a process that has ended by then has nothing.
+
+use super::Before;
+use super::names::place_of;
+use foreread_trace::follow::Inherited;
+use foreread_trace::follow::event::FileKey;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+/// Takes away positions that may be shared: descriptors of one file at one place may be of one open description (fork,
+/// dup), and nothing in /proc says so. What moves one then moves the other unseen.
+pub(super) fn unsure(before: &mut [Before]) {
+    let mut times: HashMap<(FileKey, u64), u32> = HashMap::new();
+    let key = |one: &Inherited| one.place.zip(one.position);
+    for key in before.iter().flat_map(|one| &one.descriptors).filter_map(key) {
+        *times.entry(key).or_default() += 1;
+    }
+    for one in before.iter_mut().flat_map(|one| &mut one.descriptors) {
+        one.position = one.position.filter(|_| key(one).is_none_or(|key| times[&key] == 1));
+    }
+}
+
+/// What a process has open, without what an exec would close where it is our own.
+pub(super) fn descriptors_of(pid: &str) -> Vec<Inherited> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+        let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
+        let of = |key: &str| info.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let flags = of("flags:").and_then(|text| u64::from_str_radix(text, 8).ok()).unwrap_or(0);
+        if pid == "self" && flags & 0o2_000_000 != 0 {
+            continue;
+        }
+        let place = place_of(&entry.path()).map(|(place, _)| place);
+        let position = of("pos:").and_then(|text| text.parse().ok());
+        found.push(Inherited { descriptor, place, position, direct: flags & foreread_trace::follow::O_DIRECT != 0 });
+    }
+    found
+}
+
+pub(super) fn threads_of(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// A process and all that it has begun.
+pub(super) fn family(pid: u32) -> Vec<u32> {
+    let mut all = Vec::new();
+    let mut next = vec![pid];
+    while let Some(pid) = next.pop() {
+        let threads = threads_of(pid);
+        if threads.is_empty() || all.contains(&pid) {
+            continue;
+        }
+        all.push(pid);
+        for thread in threads {
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
+            next.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+        }
+    }
+    all
+}
+
+/// The processes of threads.
+pub(super) fn processes(threads: &[u32]) -> Vec<u32> {
+    let leader = |thread: &u32| {
+        let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse::<u32>().ok()
+    };
+    let all: HashSet<u32> = threads.iter().filter_map(leader).collect();
+    all.into_iter().collect()
+}
+
+/// Every process of the machine but this one.
+pub(super) fn others() -> Vec<u32> {
+    let own = std::process::id();
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|pid| *pid != own).collect()
+}
+
+/// What the threads of these processes have open. A process without a descriptor, such as a kernel thread, is left out.
+pub(super) fn before_of(processes: &[u32]) -> Vec<Before> {
+    let mut before = Vec::new();
+    for &pid in processes {
+        let descriptors = descriptors_of(&pid.to_string());
+        before.push(Before { thread: pid, descriptors, shares: None, ignored: false });
+        let others = threads_of(pid).into_iter().filter(|thread| *thread != pid);
+        let shares = |thread| Before { thread, descriptors: Vec::new(), shares: Some(pid), ignored: false };
+        before.extend(others.map(shares));
+    }
+    before
+}

@@ -1,0 +1,59 @@
+//! What the maxima of the kernel's readahead make of the reads of a trace: the part of `tune` that `watch` repeats.
+//!
+//! No hint, no policy of foreread and no oracle is tried, so a recording of a minute takes seconds. Example: today 128 KiB; of
+//! 32 KiB, 128 KiB, 512 KiB, 2 MiB and 8 MiB the best that gains is 2 MiB, and the mean time of each is given beside it.
+
+use super::candidates::{self, Candidate, Choice};
+use super::{Gain, TuneError, choose};
+use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
+use crate::replay::Replay;
+use crate::report::{Progress, Report};
+use foreread_sim::device::presets::Preset;
+use std::sync::Arc;
+
+/// Pairs of runs. Half of what `tune` makes: its answer is asked for twice before it counts.
+const RUNS: u32 = 5;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Maxima {
+    /// The smallest of those that gain nearly as much as the best over today, if one gains 10 %.
+    pub gain: Option<Gain>,
+    /// Each maximum in bytes, and the mean time with it in seconds.
+    pub times: Vec<(u64, f64)>,
+}
+
+/// Compares the maxima that `tune` tries, and `also`, with today's.
+///
+/// # Errors
+/// The reads cannot be compared on this model.
+pub fn maxima(
+    replay: Arc<Replay>,
+    preset: &'static Preset,
+    today_bytes: u64,
+    also: u64,
+    progress: &mut dyn Progress,
+) -> Result<Maxima, TuneError> {
+    let mut candidates = candidates::all(today_bytes, Some(also).filter(|also| *also > 0));
+    candidates.retain(|candidate| matches!(candidate.choice, Choice::Kernel { .. }));
+    let plan = ComparePlan {
+        replay: Some(replay),
+        on: Some(CompareOn::Preset(preset)),
+        policies: candidates.iter().map(|candidate| candidate.policy.clone()).collect(),
+        oracle: OracleRow::Usual,
+        runs: Some(RUNS),
+        seed: 1,
+        ..ComparePlan::default()
+    };
+    let tables = compare::run(&plan, progress)?;
+    let report = tables.first().map(Report::of).unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
+    let time = |candidate: &Candidate| {
+        let name = candidate.policy.to_string();
+        let row = report.rows.iter().find(|row| row.policy == name)?;
+        Some((candidate.choice.window_bytes(), row.judged()?.mean))
+    };
+    Ok(Maxima {
+        times: candidates.iter().filter_map(time).collect(),
+        gain: choose::kernel(&report, &candidates::kernel(today_bytes), &candidates),
+    })
+}

@@ -1,0 +1,164 @@
+//! When `read_ahead_kb` is changed: what was found in one recording after the other, and nothing else.
+//!
+//! ```text
+//!   old 128      found: 2048   2048   2048    nothing   nothing
+//!   decision:           once   SET    keep    once      BACK to 128
+//! ```
+//! - A change needs the same answer in two recordings one after the other. One with too few reads has no answer, and the count
+//!   begins anew.
+//! - All gains are over the **old** value, the one before the first change, and at least `min_gain`.
+//! - A value that was set stays while it still gains, and while no other would save `min_gain` of its time.
+//! - A value that something else has set is not touched again.
+//!
+//! No clock, no device, no file.
+
+/// What a recording shows about the values that may be set, in KiB.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The value to set, if one gains over the old one, and its time / that of the old one.
+    pub best: Option<(u64, f64)>,
+    /// Each value that was compared, and its mean time in seconds.
+    pub times: Vec<(u64, f64)>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// The value that is set is the one to have.
+    Keep,
+    /// This one would be better; the next recording has to say so too.
+    Once(u64),
+    /// Set this one: two recordings say so.
+    Set(u64),
+    /// The recording says nothing.
+    NoAnswer,
+    /// Something else has set a value, which stays.
+    Foreign,
+}
+
+/// What is known from earlier recordings.
+#[derive(Clone, Debug)]
+pub struct Decider {
+    old: u64,
+    now: u64,
+    min_gain: f64,
+    /// What the latest recording asked for.
+    once: Option<u64>,
+    foreign: bool,
+}
+
+impl Decider {
+    /// Begins at the value that is set.
+    #[must_use]
+    pub fn new(old: u64, min_gain: f64) -> Decider {
+        Decider { old, now: old, min_gain, once: None, foreign: false }
+    }
+
+    /// Looks at the value that is really set.
+    pub fn look(&mut self, set: u64) {
+        self.foreign |= set != self.now;
+    }
+
+    /// The value was set.
+    pub fn set(&mut self, value: u64) {
+        (self.now, self.once) = (value, None);
+    }
+
+    /// Takes the answer of a recording.
+    pub fn decide(&mut self, answer: Option<&Answer>) -> Decision {
+        if self.foreign {
+            return Decision::Foreign;
+        }
+        let Some(answer) = answer else {
+            self.once = None;
+            return Decision::NoAnswer;
+        };
+        let wanted = self.wanted(answer);
+        if wanted == self.now {
+            self.once = None;
+            return Decision::Keep;
+        }
+        if self.once.replace(wanted) == Some(wanted) { Decision::Set(wanted) } else { Decision::Once(wanted) }
+    }
+
+    fn wanted(&self, answer: &Answer) -> u64 {
+        let worth = 1.0 - self.min_gain;
+        let time = |value: u64| answer.times.iter().find(|(one, _)| *one == value).map(|(_, time)| *time);
+        let Some((best, _)) = answer.best.filter(|(_, ratio)| *ratio <= worth) else { return self.old };
+        let still_good = |now: f64| {
+            let gains = time(self.old).is_some_and(|old| now <= old * worth);
+            gains && time(best).is_some_and(|best| best > now * worth)
+        };
+        if self.now != self.old && time(self.now).is_some_and(still_good) { self.now } else { best }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(times: &[(u64, f64)]) -> Answer {
+        let old = times[0].1;
+        let best = times.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(value, time)| (value, time / old));
+        Answer { best: best.filter(|(_, ratio)| *ratio < 0.9), times: times.to_vec() }
+    }
+
+    /// The decisions of recordings in turn, from 128; what is to be set is set.
+    fn run(min_gain: f64, answers: &[Option<Answer>]) -> Vec<Decision> {
+        let mut decider = Decider::new(128, min_gain);
+        let decide = |answer: &Option<Answer>| {
+            decider.look(decider.now);
+            let decision = decider.decide(answer.as_ref());
+            if let Decision::Set(value) = decision {
+                decider.set(value);
+            }
+            decision
+        };
+        answers.iter().map(decide).collect()
+    }
+
+    #[test]
+    fn the_same_answer_twice_changes_and_its_end_changes_back() {
+        let wide = Some(answer(&[(128, 4.0), (512, 2.5), (2048, 1.0)]));
+        let none = Some(answer(&[(128, 4.0), (512, 3.9), (2048, 4.1)]));
+        let all = [wide.clone(), wide.clone(), wide.clone(), none.clone(), none.clone(), none];
+        use Decision::{Keep, Once, Set};
+        assert_eq!(run(0.1, &all), [Once(2048), Set(2048), Keep, Once(128), Set(128), Keep]);
+    }
+
+    #[test]
+    fn two_answers_that_differ_or_are_not_one_after_the_other_change_nothing() {
+        let wide = Some(answer(&[(128, 4.0), (512, 2.5), (2048, 1.0)]));
+        let narrow = Some(answer(&[(128, 4.0), (512, 1.0), (2048, 1.5)]));
+        use Decision::{Keep, NoAnswer, Once, Set};
+        assert_eq!(run(0.1, &[wide.clone(), narrow.clone(), wide.clone()]), [Once(2048), Once(512), Once(2048)]);
+        assert_eq!(run(0.1, &[wide.clone(), None, wide.clone()]), [Once(2048), NoAnswer, Once(2048)]);
+        let none = Some(answer(&[(128, 4.0), (2048, 3.9)]));
+        assert_eq!(run(0.1, &[wide.clone(), none, wide.clone()]), [Once(2048), Keep, Once(2048)]);
+        // What is set may be replaced by what is much better, by two answers as well.
+        let decisions = run(0.1, &[wide.clone(), wide, narrow.clone(), narrow.clone(), narrow]);
+        assert_eq!(decisions, [Once(2048), Set(2048), Once(512), Set(512), Keep]);
+    }
+
+    #[test]
+    fn a_gain_below_the_limit_is_none_and_what_is_set_stays_while_it_is_nearly_the_best() {
+        let small = Some(answer(&[(128, 4.0), (512, 3.5)]));
+        assert_eq!(run(0.1, &[small.clone(), small.clone()]), [Decision::Once(512), Decision::Set(512)]);
+        assert_eq!(run(0.2, &[small.clone(), small]), [Decision::Keep, Decision::Keep]);
+        let wide = Some(answer(&[(128, 4.0), (512, 1.05), (2048, 1.0)]));
+        let near = Some(answer(&[(128, 4.0), (512, 0.95), (2048, 1.0)]));
+        use Decision::{Keep, Once, Set};
+        assert_eq!(run(0.1, &[wide.clone(), wide, near.clone(), near]), [Once(2048), Set(2048), Keep, Keep]);
+    }
+
+    #[test]
+    fn what_something_else_has_set_stays() {
+        let wide = answer(&[(128, 4.0), (2048, 1.0)]);
+        let mut decider = Decider::new(128, 0.1);
+        assert_eq!(decider.decide(Some(&wide)), Decision::Once(2048));
+        decider.look(4096);
+        assert_eq!(decider.decide(Some(&wide)), Decision::Foreign);
+        decider.look(128);
+        assert_eq!(decider.decide(Some(&wide)), Decision::Foreign, "also afterwards");
+    }
+}

@@ -1,0 +1,265 @@
+//! Sets the `read_ahead_kb` of a disk by what its readers do, and puts it back.
+//!
+//! ```text
+//!   every 10 min: record 60 s ──► answer: which value gains what ──► decide ──► keep | once more | set
+//!                 (look)          (a thread; tune's comparison)      (decide)                     │
+//!                                                        guard ◄── announce ── setting ◄──────────┘
+//! ```
+//! The first recording begins at once. The disk is measured when the first recording has an answer to find, and again after a day;
+//! with a model it is not. At the end the old value is put back, by this process or by its guard. Never: a change for a gain
+//! of less than 10 %, or of a value that something else has set.
+
+mod decide;
+mod disk;
+pub mod guard;
+mod look;
+mod setting;
+
+pub use decide::Decision;
+pub use disk::WatchedDisk;
+pub use look::Recording;
+pub use setting::AtEnd;
+
+use crate::record::RecordError;
+use crate::record::live::Running;
+use crate::replay::ReplayError;
+use crate::tune::TuneError;
+use decide::{Answer, Decider};
+use foreread_sim::device::presets::Preset;
+use foreread_trace::TraceError;
+use look::{Look, Question};
+use setting::Setting;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+/// How often a thread that compares is asked, and a recording whether it is full.
+const TICK: Duration = Duration::from_millis(50);
+/// A disk is measured again after this time: it may have become another one behind the same name, or a busy one idle.
+const MEASURED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+/// Steps below the usual priority for all that a watcher does.
+const NICE: i32 = 10;
+
+/// What is watched, and how.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// The disk.
+    pub disk: WatchedDisk,
+    /// From the start of a recording to that of the next.
+    pub every: Duration,
+    /// How long each takes.
+    pub length: Duration,
+    /// Part of the time that a change has to save; at least [`crate::tune::MIN_GAIN`].
+    pub min_gain: f64,
+    /// Nothing is set.
+    pub is_dry: bool,
+    /// One recording, and nothing is set.
+    pub once: bool,
+    /// A model of the disk; otherwise it is measured.
+    pub model: Option<&'static Preset>,
+    /// How long that may take, in seconds.
+    pub probe_seconds: f64,
+    /// Where events are kept during a recording.
+    pub folder: PathBuf,
+}
+
+/// Why a disk is not watched, or no longer: one line that says what, where and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// There is no such device.
+    #[error("no such device: {0}: {1}; 'lsblk' lists the disks")]
+    NoDevice(String, std::io::Error),
+    /// It is something else.
+    #[error("not a block device: {0}; 'findmnt -no SOURCE -T PATH' names the device of a file or folder")]
+    NoBlockDevice(String),
+    /// It is a part of a disk.
+    #[error("a partition: {0} has no read_ahead_kb of its disk; name the disk, {1}")]
+    Partition(String, String),
+    /// It has no readahead.
+    #[error("no readahead setting: {0}; name the disk that the file system is on")]
+    NoSetting(PathBuf),
+    /// The setting cannot be changed.
+    #[error("cannot change it: {0}: {1}; run it as root and outside of a container, or with --dry-run")]
+    NotWritable(PathBuf, std::io::Error),
+    /// Another one watches it.
+    #[error("another 'foreread watch' has it: {0}; end that one first")]
+    Locked(PathBuf),
+    /// It cannot be recorded.
+    #[error("{0}")]
+    Record(#[from] RecordError),
+    /// A recording cannot be understood.
+    #[error("{0}")]
+    Trace(#[from] TraceError),
+    /// A recording cannot be replayed.
+    #[error("{0}")]
+    Replay(#[from] ReplayError),
+    /// The disk cannot be measured, or the reads not be compared.
+    #[error("{0}")]
+    Tune(#[from] TuneError),
+    /// The thread that compares has panicked.
+    #[error("the comparison ended unexpectedly: this recording; please report it")]
+    Broken,
+    /// The disk was removed.
+    #[error("the disk is gone: {0}: {1}; start it again when the disk is back")]
+    Gone(PathBuf, std::io::Error),
+}
+
+/// What happens.
+#[derive(Debug)]
+pub enum WatchEvent<'a> {
+    /// It begins, at this value in KiB.
+    Started(u64),
+    /// A recording and what is decided by it; the value in KiB, and the best one with its time / that of the old one.
+    Recorded(&'a Recording, &'a Decision, u64, Option<(u64, f64)>),
+    /// A value was set: before, and now.
+    Set(u64, u64),
+    /// A recording or a change has failed; it goes on.
+    Failed(&'a WatchError),
+    /// It ends; the old value in KiB, and what became of it.
+    Ended(u64, AtEnd),
+}
+
+/// Watches until `stop` says something or its other end is gone.
+///
+/// # Errors
+/// It cannot begin, or the disk is gone. After an error in between it goes on.
+pub fn watch(
+    options: &WatchOptions,
+    stop: &Receiver<()>,
+    mut tell: impl FnMut(&WatchEvent<'_>),
+) -> Result<(), WatchError> {
+    let changes = !options.is_dry && !options.once;
+    // Held, so that a tracefs that is mounted nowhere is not mounted anew for each recording.
+    let _root = crate::record::live::possible()?;
+    let setting = Setting::take(&options.disk.setting, changes)?;
+    let _ = rustix::process::nice(NICE);
+    tell(&WatchEvent::Started(setting.old()));
+    let decider = Decider::new(setting.old(), options.min_gain);
+    let mut watcher = Watcher { options, stop, setting, decider, changes, model: None };
+    let done = watcher.rounds(&mut tell);
+    let old = watcher.setting.old();
+    let end = watcher.setting.end();
+    tell(&WatchEvent::Ended(old, end));
+    done
+}
+
+struct Watcher<'a> {
+    options: &'a WatchOptions,
+    stop: &'a Receiver<()>,
+    setting: Setting,
+    decider: Decider,
+    changes: bool,
+    /// The model that was measured, and when.
+    model: Option<(&'static Preset, Instant)>,
+}
+
+/// It is to end.
+struct Stopped;
+
+impl Watcher<'_> {
+    fn rounds(&mut self, tell: &mut impl FnMut(&WatchEvent<'_>)) -> Result<(), WatchError> {
+        loop {
+            let began = Instant::now();
+            match self.round(tell) {
+                Ok(Err(Stopped)) => return Ok(()),
+                Ok(Ok(())) => {}
+                Err(error) if self.options.once => return Err(error),
+                Err(error) => tell(&WatchEvent::Failed(&error)),
+            }
+            if self.options.once {
+                return Ok(());
+            }
+            // After a round that took longer there is a pause all the same.
+            let pause = self.options.every.saturating_sub(began.elapsed()).max(TICK);
+            if self.is_stopped_within(pause) {
+                return Ok(());
+            }
+            self.setting.now().map_err(|error| WatchError::Gone(self.options.disk.setting.clone(), error))?;
+        }
+    }
+
+    fn is_stopped_within(&self, time: Duration) -> bool {
+        self.stop.recv_timeout(time) != Err(RecvTimeoutError::Timeout)
+    }
+
+    /// One recording and what follows from it.
+    fn round(&mut self, tell: &mut impl FnMut(&WatchEvent<'_>)) -> Result<Result<(), Stopped>, WatchError> {
+        let running = look::begin(self.options)?;
+        let is_stopped = self.wait(&running);
+        let is_cut = running.is_full();
+        let captured = running.finish()?;
+        if is_stopped {
+            return Ok(Err(Stopped));
+        }
+        let gone = |error| WatchError::Gone(self.options.disk.setting.clone(), error);
+        let now = self.setting.now().map_err(gone)?;
+        let question = Question {
+            captured,
+            is_cut,
+            disk: self.options.disk.path.clone(),
+            probe_seconds: self.options.probe_seconds,
+            model: self.known_model(),
+            old: self.setting.old(),
+            now,
+        };
+        let Some(look) = self.compared(question)? else { return Ok(Err(Stopped)) };
+        if let Some(model) = look.model.filter(|_| self.known_model().is_none()) {
+            self.model = Some((model, Instant::now()));
+        }
+        self.apply(&look, tell)
+    }
+
+    fn known_model(&self) -> Option<&'static Preset> {
+        let measured = self.model.filter(|(_, at)| at.elapsed() < MEASURED_FOR).map(|(model, _)| model);
+        self.options.model.or(measured)
+    }
+
+    /// Waits for the end of the recording; gives whether all is to end.
+    fn wait(&self, running: &Running) -> bool {
+        let until = Instant::now() + self.options.length;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || running.is_full() {
+                return false;
+            }
+            if self.is_stopped_within(left.min(TICK)) {
+                return true;
+            }
+        }
+    }
+
+    /// Has a thread compare; nothing where all is to end before it has an answer. It then ends with the process.
+    fn compared(&self, question: Question) -> Result<Option<Look>, WatchError> {
+        let (to, answers) = channel();
+        std::thread::spawn(move || to.send(question.answer()));
+        loop {
+            match answers.recv_timeout(TICK) {
+                Ok(answer) => return answer.map(Some),
+                Err(RecvTimeoutError::Disconnected) => return Err(WatchError::Broken),
+                Err(RecvTimeoutError::Timeout) if self.stop.try_recv() != Err(TryRecvError::Empty) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn apply(
+        &mut self,
+        look: &Look,
+        tell: &mut impl FnMut(&WatchEvent<'_>),
+    ) -> Result<Result<(), Stopped>, WatchError> {
+        let failed = |error| WatchError::NotWritable(self.options.disk.setting.clone(), error);
+        let before = self.setting.now().map_err(failed)?;
+        self.decider.look(before);
+        let decision = self.decider.decide(look.answer.as_ref());
+        let best = look.answer.as_ref().and_then(|answer: &Answer| answer.best);
+        tell(&WatchEvent::Recorded(&look.recording, &decision, before, best));
+        if let Decision::Set(value) = decision
+            && self.changes
+        {
+            let now = self.setting.set(value).map_err(failed)?;
+            self.decider.set(now);
+            tell(&WatchEvent::Set(before, now));
+        }
+        Ok(Ok(()))
+    }
+}

@@ -1,0 +1,110 @@
+//! The `read_ahead_kb` of a disk while `watch` has it: locked, guarded, and put back at the end.
+//!
+//! The lock (flock on the file of the setting) keeps two watchers from one disk. Dropped, it puts the old value back, unless something
+//! else has changed it meanwhile.
+
+use super::WatchError;
+use super::disk::read;
+use super::guard::Guard;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct Setting {
+    path: PathBuf,
+    old: u64,
+    /// The value that we have set.
+    ours: Option<u64>,
+    lock: File,
+    guard: Option<Guard>,
+}
+
+/// What became of the value at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// Nothing was changed, or it was changed back.
+    Old(u64),
+    /// Something else has set this one.
+    Foreign(u64),
+    /// The old value could not be written, or the disk is gone.
+    Failed,
+}
+
+impl Setting {
+    /// Takes it; `changes` where it will be written.
+    ///
+    /// # Errors
+    /// It cannot be written, or another process has it.
+    pub fn take(path: &Path, changes: bool) -> Result<Setting, WatchError> {
+        let opened = OpenOptions::new().read(true).write(changes).open(path);
+        let lock = opened.map_err(|error| WatchError::NotWritable(path.to_path_buf(), error))?;
+        if changes && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(WatchError::Locked(path.to_path_buf()));
+        }
+        let old = read(path).map_err(|error| WatchError::NotWritable(path.to_path_buf(), error))?;
+        Ok(Setting { path: path.to_path_buf(), old, ours: None, lock, guard: None })
+    }
+
+    pub fn old(&self) -> u64 {
+        self.old
+    }
+
+    pub fn now(&self) -> std::io::Result<u64> {
+        read(&self.path)
+    }
+
+    /// Sets a value; gives the one that the kernel made of it. Without a guard nothing is set.
+    pub fn set(&mut self, value: u64) -> std::io::Result<u64> {
+        let announced = self.guard.as_mut().is_some_and(|guard| guard.announce(value).is_ok());
+        if !announced {
+            let mut guard = Guard::start(&self.path, self.old, &self.lock)?;
+            // A guard that was killed knew what is set.
+            self.ours.map_or(Ok(()), |ours| guard.announce(ours))?;
+            guard.announce(value)?;
+            self.guard = Some(guard);
+        }
+        write(&self.path, value)?;
+        let now = self.now()?;
+        if now != value
+            && let Some(guard) = &mut self.guard
+        {
+            guard.announce(now)?;
+        }
+        self.ours = Some(now);
+        Ok(now)
+    }
+
+    /// Puts the old value back.
+    pub fn end(mut self) -> AtEnd {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> AtEnd {
+        let end = match (self.ours.take(), self.now()) {
+            (_, Err(_)) => AtEnd::Failed,
+            (None, Ok(now)) if now == self.old => AtEnd::Old(now),
+            (Some(ours), Ok(now)) if now == ours => match write(&self.path, self.old) {
+                Ok(()) => AtEnd::Old(self.old),
+                Err(_) => AtEnd::Failed,
+            },
+            (_, Ok(now)) => AtEnd::Foreign(now),
+        };
+        if let Some(guard) = self.guard.take() {
+            guard.done();
+        }
+        end
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        self.put_back();
+    }
+}
+
+fn write(path: &Path, value: u64) -> std::io::Result<()> {
+    OpenOptions::new().write(true).open(path)?.write_all(value.to_string().as_bytes())
+}
