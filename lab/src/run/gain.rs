@@ -136,15 +136,11 @@ impl Gain {
         self.next += 1;
     }
 
-    /// The least latency among the latest reads that waited: that of a storage with nothing else to do. Where none waited, that of the
-    /// quicker quarter of our own requests.
+    /// The least latency among the latest reads that waited: that of a storage with nothing else to do. Where none waited, the least of our
+    /// own requests: many of them are under way together, so most have waited for each other as well.
     pub fn latency(&self) -> Duration {
         let waited = self.samples.iter().copied().filter(|one| !one.is_zero()).min();
-        waited.unwrap_or_else(|| {
-            let mut fetches: Vec<Duration> = self.fetches.iter().copied().collect();
-            fetches.sort_unstable();
-            fetches.get(fetches.len() / 4).copied().unwrap_or_default()
-        })
+        waited.or_else(|| self.fetches.iter().copied().min()).unwrap_or_default()
     }
 
     /// Whether hardly a read waited long enough, or a quarter of our own requests came as fast. Fewer may have met the kernel's.
@@ -228,6 +224,14 @@ mod tests {
         assert_eq!(gain.judge(&used(1 << 20), now), Judgement::Worth);
         assert_eq!((gain.waits, gain.waited, gain.asked_bytes), (8, Duration::from_millis(8), 1 << 20));
         assert_eq!(gain.latency(), Duration::from_millis(1));
+    }
+
+    /// 16 requests at once over a latency of 1 ms: the last has waited for the others.
+    #[test]
+    fn the_latency_of_requests_at_once_is_that_of_the_first() {
+        let (mut gain, _) = gain();
+        (0..16).for_each(|n| gain.ended(false, Outcome::Arrived, Duration::from_micros(1000 + 200 * n), 4096));
+        assert!(gain.latency() < Duration::from_millis(1), "{:?}", gain.latency());
     }
 
     #[test]
