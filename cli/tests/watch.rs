@@ -91,6 +91,8 @@ impl Drop for Disk {
         let _ = (0..100)
             .any(|_| runs(&["umount", text(&mount)]) || (std::thread::sleep(Duration::from_millis(20)), false).1);
         if !self.device.is_empty() {
+            // A loop device keeps its value for the next user.
+            self.set(128);
             runs(&["losetup", "-d", &self.device]);
         }
     }
