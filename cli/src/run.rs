@@ -9,6 +9,7 @@
 use crate::args::RunArgs;
 use crate::fail::{Fail, one_line};
 use crate::out::json_to;
+use foreread_lab::program;
 use foreread_lab::record::live::send;
 use foreread_lab::run::live::{Running, start};
 use foreread_lab::run::{RunError, RunOptions, RunReport};
@@ -66,14 +67,17 @@ fn preload(args: &RunArgs) -> Fail {
     refused(RunError::command(name, &command.exec()))
 }
 
-/// Where the library is: named by the user, beside this program, or in the folder of libraries of its prefix.
+/// Where the library is: named by the user, beside what this command was built into (a wheel's module, or the binary), or in the
+/// folder of libraries of the running program's prefix.
 fn library() -> Result<PathBuf, Fail> {
     let named = std::env::var_os("FOREREAD_PRELOAD").map(PathBuf::from);
     let is_named = named.is_some();
-    let beside = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_path_buf)).unwrap_or_default();
-    let usual =
-        [beside.join(LIBRARY), beside.join("../lib/foreread").join(LIBRARY), beside.join("../lib").join(LIBRARY)];
-    let places = named.map_or(usual.to_vec(), |place| vec![place]);
+    let folder = |file: std::io::Result<PathBuf>| file.ok().and_then(|file| file.parent().map(Path::to_path_buf));
+    let built_into = folder(std::fs::canonicalize(program::file()));
+    let running = folder(std::env::current_exe());
+    let prefix = running.iter().flat_map(|exe| [exe.clone(), exe.join("../lib/foreread"), exe.join("../lib")]);
+    let usual: Vec<PathBuf> = built_into.into_iter().chain(prefix).map(|place| place.join(LIBRARY)).collect();
+    let places = named.map_or(usual, |place| vec![place]);
     let Some(found) = places.iter().find(|place| place.is_file()) else {
         let place = places.first().map(|place| place.display().to_string()).unwrap_or_default();
         let remedy = if is_named {
