@@ -3,7 +3,8 @@
 //! ```text
 //!   DIR/0123456789abcdef.json     one cell: key and row; replaced whole, so there is never a half one
 //! ```
-//! A trace is loaded when its first missing cell is measured, and dropped after its last. Never: measures in this thread.
+//! A trace is loaded when its first missing cell begins, by the thread that measures it, and dropped after its last; so the threads
+//! need not wait for each other between two traces. Never: measures in this thread.
 
 use crate::args::SweepArgs;
 use crate::compare_error::refused;
@@ -23,7 +24,7 @@ use foreread_lab::sweep::{self, Cell, CellKey, CellResult, SweepReads};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tempfile::NamedTempFile;
 
@@ -46,6 +47,29 @@ enum Requested {
     Trace(PathBuf),
     /// A trace that is not a file here.
     Remote(SourceName),
+}
+
+/// What the missing cells of one input share.
+struct Shared {
+    reads: Requested,
+    /// Cells that have not begun.
+    left: usize,
+    loaded: Option<SweepReads>,
+}
+
+impl Shared {
+    /// What the next cell reads. The last one takes it along.
+    fn next(&mut self) -> Result<SweepReads, Fail> {
+        let reads = match self.loaded.take() {
+            Some(there) => there,
+            None => load(&self.reads)?,
+        };
+        self.left = self.left.saturating_sub(1);
+        if self.left > 0 {
+            self.loaded = Some(reads.clone());
+        }
+        Ok(reads)
+    }
 }
 
 /// A cell that is to be measured elsewhere.
@@ -82,20 +106,20 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     {
         let mut bar = Bar::with_time_left();
         bar.stage("cells");
-        for input in inputs {
-            let (there, missing) = kept(args.out.as_deref(), input.keys);
-            results.extend(there);
-            let cells = cells(&input.reads, missing)?;
+        let (cells, shared) = missing(args, inputs, &mut results);
+        bar.step(results.len() as u64, all as u64);
+        let reads = |cell: &Cell| {
+            let mut shared = shared[cell.input].lock().unwrap_or_else(PoisonError::into_inner);
+            shared.next().map_err(Failed)
+        };
+        let done = |cell: CellResult| {
+            keep(args.out.as_deref(), &cell).map_err(Failed)?;
+            results.push(cell);
+            measured += 1;
             bar.step(results.len() as u64, all as u64);
-            let done = |cell: CellResult| {
-                keep(args.out.as_deref(), &cell).map_err(Failed)?;
-                results.push(cell);
-                measured += 1;
-                bar.step(results.len() as u64, all as u64);
-                Ok(())
-            };
-            sweep::run(&cells, jobs(args), done).map_err(|Failed(fail)| fail)?;
-        }
+            Ok(())
+        };
+        sweep::run(&cells, jobs(args), reads, done).map_err(|Failed(fail)| fail)?;
     }
     let key = |cell: &CellResult| {
         (cell.key.trace.clone(), cell.key.device.clone(), cell.cache_bytes, cell.key.policy.clone())
@@ -229,17 +253,24 @@ fn keep(dir: Option<&Path>, cell: &CellResult) -> Result<(), Fail> {
     out::write("out", &file(dir, &cell.key), &(text + "\n"))
 }
 
-/// The cells of a trace, which is loaded if there are any.
-fn cells(reads: &Requested, missing: Vec<(CellKey, PolicyDraft, CompareOn)>) -> Result<Vec<Cell>, Fail> {
-    if missing.is_empty() {
-        return Ok(Vec::new());
+/// The cells that no file has, and what they share; `results` gets the others.
+fn missing(args: &SweepArgs, inputs: Vec<Input>, results: &mut Vec<CellResult>) -> (Vec<Cell>, Vec<Mutex<Shared>>) {
+    let (mut cells, mut shared) = (Vec::new(), Vec::new());
+    for (input, Input { reads, keys }) in inputs.into_iter().enumerate() {
+        let (there, missing) = kept(args.out.as_deref(), keys);
+        results.extend(there);
+        shared.push(Mutex::new(Shared { reads, left: missing.len(), loaded: None }));
+        cells.extend(missing.into_iter().map(|(key, policy, on)| Cell { key, input, policy, on }));
     }
-    let reads = match reads {
-        Requested::Trace(path) => loaded(path)?,
-        Requested::Remote(name) => loaded(fetched(name)?.path())?,
-        Requested::Workload(name) => SweepReads::Workload(name.clone()),
-    };
-    Ok(missing.into_iter().map(|(key, policy, on)| Cell { key, reads: reads.clone(), policy, on }).collect())
+    (cells, shared)
+}
+
+fn load(reads: &Requested) -> Result<SweepReads, Fail> {
+    match reads {
+        Requested::Trace(path) => loaded(path),
+        Requested::Remote(name) => loaded(fetched(name)?.path()),
+        Requested::Workload(name) => Ok(SweepReads::Workload(name.clone())),
+    }
 }
 
 fn loaded(path: &Path) -> Result<SweepReads, Fail> {

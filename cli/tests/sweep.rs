@@ -75,6 +75,36 @@ fn missing_cells_are_listed_for_others_to_measure() {
     assert!(list("none,linux-6.18").is_empty());
 }
 
+/// One cell a trace, in three threads: each loads its trace, and the results are those of one thread.
+#[test]
+fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {
+    let on = |jobs: &str, policies: &str| {
+        let traces = ["../lab/traces/grep-ide.frt", "boot-virtio", "../lab/traces/grep-virtio.frt"];
+        let more = ["--on", "model:object-near", "--policy", policies, "--jobs", jobs, "--json", "-"];
+        let got = foreread(["sweep"].iter().chain(&traces).chain(&more));
+        serde_json::from_str::<Vec<Value>>(got.is_done()).expect("JSON")
+    };
+    let (one, three) = (on("1", "none"), on("3", "none"));
+    assert_eq!((one.len(), &one), (3, &three));
+    let two = on("2", "none,linux-6.18");
+    assert_eq!(two.len(), 6);
+    assert!(one.iter().all(|cell| two.contains(cell)), "a trace that cells share is the same trace");
+}
+
+/// A trace is looked at when its first cell begins; what is wrong with it ends the sweep, and cells of others are kept.
+#[test]
+fn a_trace_that_cannot_be_read_ends_the_sweep_by_its_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (broken, out) = (dir.path().join("broken.frt"), dir.path().join("out"));
+    std::fs::write(&broken, "FRTRACE and nothing that follows").expect("written");
+    let (broken, out) = (broken.display().to_string(), out.display().to_string());
+    let asked =
+        ["sweep", "boot-virtio", &broken, "--on", "model:nvme", "--policy", "none", "--jobs", "1", "--out", &out];
+    let got = foreread(asked);
+    assert!(got.is_refused().contains("broken.frt"), "{}", got.err);
+    assert_eq!(std::fs::read_dir(&out).expect("it was made").count(), 1);
+}
+
 #[test]
 fn what_cannot_be_swept_is_refused() {
     for (asked, why) in [

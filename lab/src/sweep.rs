@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   traces x devices x policies x caches ──► cells ──► threads, each takes the next ──► done(cell, row), in any order
+//!                                                           └─ reads(cell): its trace, loaded by the first that needs it
 //! ```
 //! A cell is a comparison with one row, so it is what `compare` shows for that policy, and it depends on no other cell: cells
 //! may run in another process, in another order, or on another machine. Never: keeps a result; the caller does.
@@ -67,8 +68,8 @@ impl CellKey {
 pub struct Cell {
     /// Its key.
     pub key: CellKey,
-    /// What is read.
-    pub reads: SweepReads,
+    /// The number of what is read, among the caller's traces and workloads.
+    pub input: usize,
     /// By which policy.
     pub policy: PolicyDraft,
     /// On what.
@@ -96,10 +97,10 @@ pub struct CellResult {
 ///
 /// # Errors
 /// As [`compare::run`].
-pub fn measure(cell: &Cell) -> Result<CellResult, CompareError> {
-    let (workload, replay) = match &cell.reads {
-        SweepReads::Workload(name) => (Some(name.clone()), None),
-        SweepReads::Trace(replay) => (None, Some(Arc::clone(replay))),
+pub fn measure(cell: &Cell, reads: SweepReads) -> Result<CellResult, CompareError> {
+    let (workload, replay) = match reads {
+        SweepReads::Workload(name) => (Some(name), None),
+        SweepReads::Trace(replay) => (None, Some(replay)),
     };
     let plan = ComparePlan {
         workload,
@@ -119,18 +120,20 @@ pub fn measure(cell: &Cell) -> Result<CellResult, CompareError> {
     Ok(CellResult { schema: SCHEMA.to_string(), key: cell.key.clone(), cache_bytes, page_bytes, bound_s, row })
 }
 
-/// Measures cells in `threads` threads, and gives each to `done`, one at a time, as soon as it is there. An error, of a cell or of
-/// `done`, ends it when the cells that run have ended; they are not given to `done`.
+/// Measures cells in `threads` threads, and gives each to `done`, one at a time, as soon as it is there. `reads` gives what a cell
+/// reads, when it begins and in its thread, so that a trace is loaded while cells of another are measured. An error, of a cell, of
+/// `reads` or of `done`, ends it when the cells that run have ended; they are not given to `done`.
 ///
 /// # Errors
 /// The first one.
 pub fn run<E: From<CompareError> + Send>(
     cells: &[Cell],
     threads: usize,
+    reads: impl Fn(&Cell) -> Result<SweepReads, E> + Sync,
     mut done: impl FnMut(CellResult) -> Result<(), E> + Send,
 ) -> Result<(), E> {
     let mut failed = None;
-    let measure = |cell: &Cell| measure(cell).map_err(E::from);
+    let measure = |cell: &Cell| measure(cell, reads(cell)?).map_err(E::from);
     let measured = schedule::on_threads(cells, threads, &measure, &mut |_, result| {
         if failed.is_none() {
             failed = done(result).err();
