@@ -22,6 +22,7 @@ use foreread_lab::report::Progress;
 use foreread_lab::report::number::three;
 use foreread_lab::sweep::{self, Cell, CellKey, CellResult, SweepReads};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -253,9 +254,11 @@ fn keep(dir: Option<&Path>, cell: &CellResult) -> Result<(), Fail> {
     out::write("out", &file(dir, &cell.key), &(text + "\n"))
 }
 
-/// The cells that no file has, and what they share; `results` gets the others.
-fn missing(args: &SweepArgs, inputs: Vec<Input>, results: &mut Vec<CellResult>) -> (Vec<Cell>, Vec<Mutex<Shared>>) {
+/// The cells that no file has, and what they share; `results` gets the others. Cells of large traces come first: at the end the
+/// threads wait for a short one.
+fn missing(args: &SweepArgs, mut inputs: Vec<Input>, results: &mut Vec<CellResult>) -> (Vec<Cell>, Vec<Mutex<Shared>>) {
     let (mut cells, mut shared) = (Vec::new(), Vec::new());
+    inputs.sort_by_key(|input| Reverse(input.keys.first().map(|(key, ..)| key.trace_bytes)));
     for (input, Input { reads, keys }) in inputs.into_iter().enumerate() {
         let (there, missing) = kept(args.out.as_deref(), keys);
         results.extend(there);

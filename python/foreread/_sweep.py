@@ -66,6 +66,8 @@ def _keep(out: str, name: str, cell: dict[str, Any]) -> None:
 def _on_cluster(client: Any, missing: list[dict[str, Any]], out: str, progress: bool) -> None:
     from distributed import as_completed
 
+    # Large traces first, so that at the end the workers wait for a short cell.
+    missing = sorted(missing, key=lambda one: -one["key"]["trace_bytes"])
     names = {one["name"]: one["key"] for one in missing}
     # Not pure: a result that a worker lost is measured anew, and nothing is kept on the cluster.
     futures = {client.submit(_measure, key, key=f"foreread-{name}", retries=2): name for name, key in names.items()}
