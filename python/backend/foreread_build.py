@@ -95,7 +95,11 @@ def preload() -> None:
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     collect()
     preload()
-    return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+    try:
+        return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+    finally:
+        # Built, so no file of the source folder.
+        (HERE / "foreread" / LIBRARY).unlink()
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
@@ -105,7 +109,6 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
     collect()
-    preload()
     return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
 
 
