@@ -46,8 +46,8 @@ const PRODUCTS: u64 = 4;
 /// Products of rate and latency, shared by the streams, that a reader of a crowded source has left when the next window goes out.
 const LEAD_PRODUCTS: u64 = 2;
 /// The least limit.
-const MIN_MOST: u64 = 512 << 10;
-const MIN_READS: u64 = 4;
+pub const MIN_MOST: u64 = 512 << 10;
+pub const MIN_READS: u64 = 4;
 /// Requests of a distance, and the least of one.
 const MAX_REQUESTS: u64 = 8;
 const MIN_REQUESTS: u64 = 2;

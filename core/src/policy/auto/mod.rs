@@ -21,6 +21,7 @@
 //! | `credit.rs` | what may be wasted |
 //! | `distance.rs` | how far ahead at most, in which requests |
 //! | `ahead.rs` | the windows of a stream that went on |
+//! | `pace.rs` | how far is enough for a slow reader |
 //! | `view.rs` | its figures, for reports |
 //! | `files.rs` | the files behind the one that is read, in the order of a listing |
 //! | `walks.rs` | which readers go from file to file |
@@ -35,6 +36,7 @@ mod distance;
 mod effort;
 mod files;
 mod gate;
+mod pace;
 mod regions;
 mod streams;
 mod view;
@@ -50,6 +52,7 @@ use credit::{Credit, Holding};
 use distance::Readers;
 use effort::Effort;
 use gate::{Class, Survival};
+use pace::Pace;
 use regions::Regions;
 use streams::{Stream, Streams};
 use walks::{Listed, Walk, Walks};

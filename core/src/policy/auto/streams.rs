@@ -15,7 +15,7 @@
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates, ZFS for never-hit first.
 
-use super::{Candidates, Class, Gone, Holding, Regions, gate};
+use super::{Candidates, Class, Gone, Holding, Pace, Regions, gate};
 use alloc::vec::Vec;
 
 /// How near to a run a read must be, as a multiple of its length, and within which bounds.
@@ -56,6 +56,10 @@ pub struct Stream {
     pub octave: u32,
     /// A read waited for what was read ahead.
     pub late: bool,
+    /// Where it asks for more for the last time; in order alone.
+    pub last_mark: u64,
+    /// How fast its reader is.
+    pub pace: Pace,
     /// It went on at least once since it was made.
     pub hit: bool,
     /// Misses of the file when it last went on.
@@ -94,6 +98,8 @@ impl Stream {
             holding: Holding::default(),
             octave: gate::octave(run),
             late: false,
+            last_mark: 0,
+            pace: Pace::default(),
             hit: false,
             seen: 0,
             clock: 0,
