@@ -98,6 +98,9 @@ impl Drop for Disk {
     }
 }
 
+/// Events that a test waits for one: an event a second, so that a machine under load fails the test and does not block it.
+const EVENTS: usize = 60;
+
 /// A watcher that runs.
 struct Watch {
     child: Child,
@@ -108,7 +111,7 @@ impl Watch {
     /// The next event with this name; those before it are passed over.
     #[track_caller]
     fn next(&mut self, event: &str) -> serde_json::Value {
-        for line in self.lines.by_ref() {
+        for line in self.lines.by_ref().take(EVENTS) {
             let line = line.expect("UTF-8");
             let json: serde_json::Value = serde_json::from_str(&line).expect("JSON");
             assert_eq!(json["schema"], "foreread.watch/1");
@@ -117,7 +120,7 @@ impl Watch {
                 return json;
             }
         }
-        panic!("it ended before {event}");
+        panic!("{EVENTS} events, or its end, without '{event}'");
     }
 
     fn signal(&self, name: &str) {
@@ -126,6 +129,14 @@ impl Watch {
 
     fn code(mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()
+    }
+}
+
+/// A test that failed leaves no watcher behind; the guard puts the value back.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
