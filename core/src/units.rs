@@ -242,6 +242,11 @@ pub fn format_size(bytes: u64) -> String {
     bytes.to_string()
 }
 
+/// `value` x `by` / `of`, rounded down, at most [`u64::MAX`]; an `of` of zero counts as one.
+pub(crate) fn mul_div(value: u64, by: u64, of: u64) -> u64 {
+    u64::try_from(u128::from(value) * u128::from(by) / u128::from(of.max(1))).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

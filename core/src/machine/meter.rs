@@ -25,6 +25,8 @@
 //!
 //! Source: delivery-rate samples as in BBR (Cardwell et al., ACM Queue 2016), the greatest of the last rounds.
 
+use crate::units::mul_div;
+
 /// Samples of the latency that are kept. Chosen: the median of fewer follows single slow requests.
 const LATENCIES: usize = 16;
 /// Fetches behind others after which their first-byte times are looked at.
@@ -239,7 +241,7 @@ fn rate(bytes: u64, ns: u64) -> u64 {
 
 /// `value` x 10^9 / `divisor`: nanoseconds from a rate, or a rate from nanoseconds.
 fn billions(value: u64, divisor: u64) -> u64 {
-    u64::try_from(u128::from(value) * 1_000_000_000 / u128::from(divisor.max(1))).unwrap_or(u64::MAX)
+    mul_div(value, 1_000_000_000, divisor)
 }
 
 #[cfg(test)]

@@ -169,9 +169,9 @@ fn enough(stream: &mut Stream, source: &SourceView, now: Nanos, late: bool) -> u
     if stream.stride.is_some() {
         return u64::MAX;
     }
-    let least = distance::MIN_MOST.max(distance::MIN_READS * stream.len);
-    let enough = stream.pace.at((stream.run, now.0), late, (stream.distance, least), source);
-    if stream.pos < stream.last_mark { enough } else { enough.max(stream.ahead().saturating_add(enough / 2)) }
+    let (run, distance) = ((stream.run, now.0), (stream.distance, distance::least(stream.len)));
+    let enough = stream.pace.at(run, late, distance, source);
+    if stream.has_mark_ahead() { enough } else { enough.max(stream.ahead().saturating_add(enough / 2)) }
 }
 
 /// Reads ahead of a stream in order when half of a window is missing.
@@ -189,7 +189,7 @@ fn top_up(
     let until = if to < file_size { aligned(at, to, unit) } else { to };
     // With many readers the part up to a multiple is little at almost any time.
     let (missing, whole_missing) = (until.saturating_sub(at), to.saturating_sub(at));
-    let is_last = stream.pace.is_slow() && stream.pos >= stream.last_mark;
+    let is_last = stream.pace.is_slow() && !stream.has_mark_ahead();
     let is_little = !is_last && 2 * if lead.is_some() { whole_missing } else { missing } < whole && to < file_size;
     if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
         return;

@@ -30,6 +30,7 @@
 
 use super::effort::{ALL, Effort};
 use crate::policy::SourceView;
+use crate::units::mul_div;
 
 /// Rate that a source is taken for while it has not been busy, in bytes a second: that of an object store over 10 Gbit/s.
 const PRIOR_RATE: u64 = 1_000_000_000;
@@ -46,8 +47,8 @@ const PRODUCTS: u64 = 4;
 /// Products of rate and latency, shared by the streams, that a reader of a crowded source has left when the next window goes out.
 const LEAD_PRODUCTS: u64 = 2;
 /// The least limit.
-pub const MIN_MOST: u64 = 512 << 10;
-pub const MIN_READS: u64 = 4;
+const MIN_MOST: u64 = 512 << 10;
+const MIN_READS: u64 = 4;
 /// Requests of a distance, and the least of one.
 const MAX_REQUESTS: u64 = 8;
 const MIN_REQUESTS: u64 = 2;
@@ -104,7 +105,7 @@ pub fn known_rate(source: &SourceView) -> u64 {
 }
 
 fn bytes(rate: u64, ns: u64) -> u64 {
-    u64::try_from(u128::from(rate) * u128::from(ns) / 1_000_000_000).unwrap_or(u64::MAX)
+    mul_div(rate, ns, 1_000_000_000)
 }
 
 /// Rate x latency as far as it is measured.
@@ -117,6 +118,11 @@ pub fn room(source: &SourceView, effort: &Effort) -> u64 {
     source.room / 2 * effort.share() / ALL
 }
 
+/// The least limit for reads of `len` bytes.
+pub fn least(len: u64) -> u64 {
+    MIN_MOST.max(MIN_READS * len)
+}
+
 /// How far a stream of reads of `len` bytes may be ahead, as one of `active` streams.
 pub fn most(source: &SourceView, (len, run): (u64, u64), active: Readers, effort: &Effort) -> u64 {
     let sharing = if active.are_many(source) { active.room } else { active.link }.max(1);
@@ -125,11 +131,10 @@ pub fn most(source: &SourceView, (len, run): (u64, u64), active: Readers, effort
     // What one fetch after the other keeps busy (a disk) loses a seek at each change of the stream: no sharing.
     let shared = if source.single_rate == 0 { 1 } else { active };
     let link = (PRODUCTS * product / shared).max(product);
-    let least = MIN_MOST.max(MIN_READS * len);
     let all = room(source, effort);
     // Where that is less than some reads for each stream, those that come first have it.
     let room = (all / sharing).max(MIN_READS * len).min(all);
-    (link.max(least) << effort.raised()).min(room).max(len)
+    (link.max(least(len)) << effort.raised()).min(room).max(len)
 }
 
 /// Whether one fetch alone gets all that the source delivers.

@@ -20,6 +20,7 @@
 //! on a mount with a reader at 20 MB/s, and so that no cell of the evaluation becomes slower.
 
 use crate::policy::SourceView;
+use crate::units::mul_div;
 
 /// Length of a span in latencies, and the least in nanoseconds: below that the scheduler of the machine shows.
 const SPAN: u64 = 2;
@@ -80,7 +81,7 @@ impl Pace {
         let took_ns = ns.saturating_sub(self.from.ns);
         if took_ns >= span_ns {
             let burst = self.latest.run.saturating_sub(self.from.run);
-            self.greatest = self.greatest.max(burst).max(part(run.saturating_sub(self.from.run), span_ns, took_ns));
+            self.greatest = self.greatest.max(burst).max(mul_div(run.saturating_sub(self.from.run), span_ns, took_ns));
             self.spans += 1;
             self.from = now;
         }
@@ -94,11 +95,6 @@ impl Pace {
         }
         if self.limit > 0 { self.limit } else { u64::MAX }
     }
-}
-
-/// `bytes` x `ns` / `of_ns`.
-fn part(bytes: u64, ns: u64, of_ns: u64) -> u64 {
-    u64::try_from(u128::from(bytes) * u128::from(ns) / u128::from(of_ns.max(1))).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -112,6 +112,11 @@ impl Stream {
         self.hold == 0 || if forward { self.pos >= self.hold } else { self.pos <= self.hold }
     }
 
+    /// A stream in order is asked about again before its reader has passed all of it.
+    pub fn has_mark_ahead(&self) -> bool {
+        self.pos < self.last_mark
+    }
+
     /// Bytes that are read ahead and not read yet.
     pub fn ahead(&self) -> u64 {
         match self.stride {
