@@ -18,7 +18,7 @@
 //! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead. Windows of 1 MiB, 4 MiB and 3 MiB. The read that reaches
 //! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
 
-use super::{Auto, Class, Holding, Readers, Stream, distance, gate};
+use super::{Auto, Class, Holding, Pace, Readers, Stream, distance, gate};
 use crate::policy::{Ask, Plan, SourceView, Why};
 use crate::units::Nanos;
 
@@ -141,7 +141,7 @@ impl Auto {
             stream.hold = stream.end;
         }
         stream.distance = stream.distance.max(worth).min(most);
-        let enough = if others.active.link > FEW { u64::MAX } else { enough(stream, source, now, late) };
+        let enough = enough(stream, others.active.link, (source, now), late);
         let safe = stream.used / PROVEN + stream.run / UNPROVEN;
         let room = if others.active.are_many(source) {
             // What waits for a slot is held, and is not unread yet.
@@ -165,8 +165,10 @@ impl Auto {
 }
 
 /// How far ahead is enough for the pace of its reader. Behind the last mark nothing asks again: then it is at least as much more.
-fn enough(stream: &mut Stream, source: &SourceView, now: Nanos, late: bool) -> u64 {
-    if stream.stride.is_some() {
+/// A pace that does not count is forgotten, so that it neither limits nor keeps the distance of a reader that waits from growing.
+fn enough(stream: &mut Stream, readers: u64, (source, now): (&SourceView, Nanos), late: bool) -> u64 {
+    if stream.stride.is_some() || readers > FEW {
+        stream.pace = Pace::default();
         return u64::MAX;
     }
     let (run, distance) = ((stream.run, now.0), (stream.distance, distance::least(stream.len)));
@@ -228,5 +230,25 @@ fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, plan: &
         let Some(next) = stream.end.checked_add_signed(stride).filter(|next| *next < file_size) else { return };
         plan.read(next, stream.len, Some(next));
         stream.end = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reader of 1 MB/s, alone: it is slow after eight spans. When more than four streams go on, it is not any more.
+    #[test]
+    fn one_of_many_streams_is_not_slow() {
+        let store = SourceView { latency_ns: 30_000_000, single_rate: 1, ..SourceView::default() };
+        let mut stream = Stream::new(Class::Start, None, 0, 0, 4096);
+        stream.distance = 24_000_000;
+        for n in 1..=9 {
+            stream.run = n * 60_000;
+            enough(&mut stream, 1, (&store, Nanos(n * 60_000_000)), false);
+        }
+        assert!(stream.pace.is_slow());
+        let many = enough(&mut stream, FEW + 1, (&store, Nanos(600_000_000)), false);
+        assert_eq!((many, stream.pace.is_slow()), (u64::MAX, false));
     }
 }
