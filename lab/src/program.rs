@@ -12,7 +12,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// This program, also where its file was replaced meanwhile (proc(5)).
@@ -44,6 +44,15 @@ pub fn again() -> Command {
     };
     let mut command = Command::new(first);
     command.args(more);
+    command
+}
+
+/// A command that starts this program as a guard: `word` says of what, and the pipe to it ends with its owner. A Ctrl-C is for the
+/// owner, and the owner's folder can be unmounted.
+pub fn guard(word: &str) -> Command {
+    let mut command = again();
+    command.arg(word).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.process_group(0).current_dir("/");
     command
 }
 

@@ -277,6 +277,7 @@ fn join_all(instance: &Instance) -> Result<Begun, RecordError> {
     instance.set("set_event_notrace_pid", &own.join(" "))?;
     instance.set("tracing_on", "1")?;
     let mut before = before_of(&others());
+    // Kernel threads have nothing open.
     before.retain(|one| one.shares.is_some() || !one.descriptors.is_empty());
     unsure(&mut before);
     Ok(Begun { child: None, joined: None, pid, before, settled_ns: now_ns(), roots: Vec::new() })

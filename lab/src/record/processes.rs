@@ -80,7 +80,7 @@ pub(super) fn others() -> Vec<u32> {
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|pid| *pid != own).collect()
 }
 
-/// What the threads of these processes have open. A process without a descriptor, such as a kernel thread, is left out.
+/// What the threads of these processes have open.
 pub(super) fn before_of(processes: &[u32]) -> Vec<Before> {
     let mut before = Vec::new();
     for &pid in processes {

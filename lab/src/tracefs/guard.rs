@@ -16,8 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{copy, sink, stdin};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -76,11 +75,7 @@ impl Guard {
         if !OFFERED.load(Ordering::Relaxed) {
             return None;
         }
-        let mut command = program::again();
-        command.args([WORD, name]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A Ctrl-C is for the owner, and the owner's folder can be unmounted.
-        command.process_group(0).current_dir("/");
-        command.spawn().ok().map(Guard)
+        program::guard(WORD).arg(name).spawn().ok().map(Guard)
     }
 }
 

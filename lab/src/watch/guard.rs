@@ -15,9 +15,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, Write, stdin};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -68,11 +67,8 @@ pub(super) struct Guard(Child);
 impl Guard {
     /// Starts one. It holds `lock` as well: the setting is free when both are gone.
     pub fn start(setting: &Path, old: u64, lock: &File) -> std::io::Result<Guard> {
-        let mut command = program::again();
-        command.arg(WORD).arg(setting).arg(old.to_string());
-        command.stdin(Stdio::piped()).stdout(lock.try_clone()?).stderr(Stdio::null());
-        // A Ctrl-C is for the owner, and the owner's folder can be unmounted.
-        command.process_group(0).current_dir("/");
+        let mut command = program::guard(WORD);
+        command.arg(setting).arg(old.to_string()).stdout(lock.try_clone()?);
         command.spawn().map(Guard)
     }
 

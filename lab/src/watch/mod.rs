@@ -206,7 +206,7 @@ impl Watcher<'_> {
         if let Some(model) = look.model.filter(|_| self.known_model().is_none()) {
             self.model = Some((model, Instant::now()));
         }
-        self.apply(&look, tell)
+        self.apply(&look, tell).map(Ok)
     }
 
     fn known_model(&self) -> Option<&'static Preset> {
@@ -242,11 +242,7 @@ impl Watcher<'_> {
         }
     }
 
-    fn apply(
-        &mut self,
-        look: &Look,
-        tell: &mut impl FnMut(&WatchEvent<'_>),
-    ) -> Result<Result<(), Stopped>, WatchError> {
+    fn apply(&mut self, look: &Look, tell: &mut impl FnMut(&WatchEvent<'_>)) -> Result<(), WatchError> {
         let failed = |error| WatchError::NotWritable(self.options.disk.setting.clone(), error);
         let before = self.setting.now().map_err(failed)?;
         self.decider.look(before);
@@ -260,6 +256,6 @@ impl Watcher<'_> {
             self.decider.set(now);
             tell(&WatchEvent::Set(before, now));
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
