@@ -135,6 +135,28 @@ fn a_task_that_is_not_polled_again_holds_up_no_other() {
     }
 }
 
+/// A task that polled once and is kept attends to no queue: what it began ends while other files alone are read.
+#[test]
+fn the_queue_of_a_task_that_is_kept_is_polled_while_others_read() {
+    watch();
+    let kept = Arc::new(Queued::new(named(SIZE), 3));
+    let reader = Reader::open(Arc::clone(&kept), options()).expect("opened");
+    let other = reader.engine().open(Arc::new(named(SIZE))).expect("opened");
+    let mut buf = [0; 4096];
+    let mut stalled = Box::pin(reader.read_at_async(&mut buf, 0));
+    assert!(stalled.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "nothing is cached");
+    assert!(kept.under_way() > 0, "it was submitted");
+    let end = Instant::now() + Duration::from_secs(60);
+    while kept.under_way() > 0 {
+        assert!(Instant::now() < end, "no thread reaps what the task began");
+        other.read_at(&mut [0; 512], 0).expect("read");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(pollster::block_on(stalled).expect("read"), 4096);
+    testing::check(&buf, 0, 0).expect("right bytes");
+    settle("queue", &reader);
+}
+
 /// Runtimes that have nothing in common: one thread without anything, one thread, several threads.
 #[test]
 fn any_runtime_will_do() {

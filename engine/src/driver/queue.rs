@@ -130,12 +130,12 @@ impl QueueState {
     }
 }
 
-/// The queues by file number, how many of them no thread attends to, and how many of these a task polls.
+/// The queues by file number, how many of them no thread attends to, and which of these a task polls: few, [`Queues::max_polled`].
 #[derive(Default)]
 struct Table {
     queues: Vec<Option<QueueState>>,
     unattended: u32,
-    polled: u32,
+    polled: Vec<FileId>,
 }
 
 impl Table {
@@ -149,7 +149,11 @@ impl Table {
         let (unattended, polled) = (queue.is_unattended(), queue.is_polled());
         let result = change(queue);
         self.unattended = self.unattended + u32::from(queue.is_unattended()) - u32::from(unattended);
-        self.polled = self.polled + u32::from(queue.is_polled()) - u32::from(polled);
+        match (polled, queue.is_polled()) {
+            (false, true) => self.polled.push(file),
+            (true, false) => self.polled.retain(|other| *other != file),
+            _ => {}
+        }
         Some(result)
     }
 
@@ -245,10 +249,11 @@ impl Queues {
         self.table.unattended
     }
 
-    /// Every one of these is polled by a task.
+    /// Every one of these is polled by a task, which has looked a moment ago: a runtime may stop to poll a task that it keeps.
     #[inline]
-    pub fn are_polled(&self) -> bool {
-        self.table.unattended == self.table.polled
+    pub fn are_polled(&self, now: Nanos) -> bool {
+        let is_fresh = |file: &FileId| self.table.get(*file).is_some_and(|queue| queue.poller.is_fresh(now));
+        self.table.unattended as usize == self.table.polled.len() && self.table.polled.iter().all(is_fresh)
     }
 
     pub fn is_unattended(&self, file: FileId) -> bool {

@@ -326,7 +326,7 @@ impl State {
     #[inline]
     fn is_attended(&self) -> bool {
         let sleepers = self.reads.sleepers();
-        if self.queues.unattended() == 0 || sleepers == 0 && self.queues.are_polled() {
+        if self.queues.unattended() == 0 || sleepers == 0 && self.queues.are_polled(self.now) {
             return true;
         }
         let nothing_waits = sleepers + self.queues.waiting_threads() == 0;

@@ -39,7 +39,7 @@ impl Queues {
         let mut all = true;
         for (number, queue) in self.table.queues.iter_mut().enumerate() {
             let Some(queue) = queue.as_mut().filter(|queue| queue.is_unattended() && !queue.called) else { continue };
-            if queue.poller.is_active() {
+            if queue.poller.is_active() && queue.poller.is_fresh(now) {
                 // A thread that sleeps does not depend on a task.
                 queue.called = reads.notify_one_of(FileId(number as u32), notifications);
                 continue;
@@ -64,7 +64,7 @@ impl Queues {
 
     /// How the task of this slot, which has nothing yet, goes on.
     pub fn task_waits(&mut self, file: FileId, slot: u32, now: Nanos, notifications: &mut Notifications) -> TaskWait {
-        let full = self.table.polled >= self.max_polled;
+        let full = self.table.polled.len() >= self.max_polled as usize;
         let wait = self.table.update(file, |queue| {
             let poller = &mut queue.poller;
             if poller.is(slot) {
