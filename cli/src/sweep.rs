@@ -139,7 +139,8 @@ fn jobs(args: &SweepArgs) -> usize {
     args.jobs.map_or_else(cores, |jobs| jobs as usize)
 }
 
-/// Everything that is asked for, looked at before anything is measured.
+/// Everything that is asked for, looked at before anything is measured. Large traces come first: at the end the threads, or the
+/// workers that `--missing` is for, wait for a short cell.
 fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
     let policies = policies(args.policy.as_deref().unwrap_or(POLICIES))?;
     let mut devices = Vec::new();
@@ -173,6 +174,7 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
         }
         inputs.push(Input { reads, keys });
     }
+    inputs.sort_by_key(|input| Reverse(input.keys.first().map(|(key, ..)| key.trace_bytes)));
     Ok(inputs)
 }
 
@@ -254,11 +256,9 @@ fn keep(dir: Option<&Path>, cell: &CellResult) -> Result<(), Fail> {
     out::write("out", &file(dir, &cell.key), &(text + "\n"))
 }
 
-/// The cells that no file has, and what they share; `results` gets the others. Cells of large traces come first: at the end the
-/// threads wait for a short one.
-fn missing(args: &SweepArgs, mut inputs: Vec<Input>, results: &mut Vec<CellResult>) -> (Vec<Cell>, Vec<Mutex<Shared>>) {
+/// The cells that no file has, and what they share; `results` gets the others.
+fn missing(args: &SweepArgs, inputs: Vec<Input>, results: &mut Vec<CellResult>) -> (Vec<Cell>, Vec<Mutex<Shared>>) {
     let (mut cells, mut shared) = (Vec::new(), Vec::new());
-    inputs.sort_by_key(|input| Reverse(input.keys.first().map(|(key, ..)| key.trace_bytes)));
     for (input, Input { reads, keys }) in inputs.into_iter().enumerate() {
         let (there, missing) = kept(args.out.as_deref(), keys);
         results.extend(there);

@@ -76,6 +76,17 @@ fn missing_cells_are_listed_for_others_to_measure() {
     assert!(list("none,linux-6.18").is_empty());
 }
 
+/// At the end of a sweep its threads and workers wait for a short cell.
+#[test]
+fn missing_cells_of_large_traces_are_listed_first() {
+    let traces =
+        ["boot-virtio", "../lab/traces/grep-virtio.frt", "../lab/traces/boot-ide.frt", "../lab/traces/grep-ide.frt"];
+    let got = foreread(["sweep"].iter().chain(&traces).chain(&["--on", "model:nvme", "--missing"]));
+    let missing: Vec<Value> = serde_json::from_str(got.is_done()).expect("JSON");
+    let bytes: Vec<_> = missing.iter().map(|cell| cell["key"]["trace_bytes"].as_u64()).collect();
+    assert!(bytes.is_sorted_by(|a, b| a >= b) && bytes[0] > bytes[bytes.len() - 1], "{bytes:?}");
+}
+
 /// One cell a trace, in three threads: each loads its trace, and the results are those of one thread.
 #[test]
 fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {

@@ -2,7 +2,7 @@
 
     sweep ──► foreread sweep --missing: which cells have no file in `out`
       ├─ no client: foreread sweep --out, over the cores, with its progress bar
-      └─ client:    a task for each cell: `foreread sweep` of that cell alone, on a worker ──► its row ──► a file in `out`
+      └─ client:    a task for each cell, in that order: `foreread sweep` of that cell alone, on a worker ──► its row ──► a file in `out`
     all cells ──► Table, and the Parquet dataset out/dataset (by device and policy)
 
 A cell is a file that is replaced whole, so whatever ends a sweep loses at most the cells that were being measured.
@@ -66,8 +66,6 @@ def _keep(out: str, name: str, cell: dict[str, Any]) -> None:
 def _on_cluster(client: Any, missing: list[dict[str, Any]], out: str, progress: bool) -> None:
     from distributed import as_completed
 
-    # Large traces first, so that at the end the workers wait for a short cell.
-    missing = sorted(missing, key=lambda one: -one["key"]["trace_bytes"])
     names = {one["name"]: one["key"] for one in missing}
     # Not pure: a result that a worker lost is measured anew, and nothing is kept on the cluster.
     futures = {client.submit(_measure, key, key=f"foreread-{name}", retries=2): name for name, key in names.items()}

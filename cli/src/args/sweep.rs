@@ -41,7 +41,7 @@ pub struct SweepArgs {
     /// Cells at once [default: the cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Measure nothing; list the cells that are missing, as JSON
+    /// Measure nothing; list the cells that are missing, as JSON, those of large traces first
     ///
     /// Each with its key and the name of its file. For programs that have other machines measure them.
     #[arg(long, hide_short_help = true)]
