@@ -92,3 +92,78 @@ fn shared(pieces: Option<&Pieces>, range: &std::ops::Range<u64>) -> Vec<(std::op
     let parts = all.map(|(start, (end, value))| (range.start.max(*start)..range.end.min(*end), *value));
     parts.filter(|(part, _)| !part.is_empty()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::FillCounts;
+    use super::*;
+    use foreread_plan::{Plan, PlanFile, PlanRange};
+    use foreread_trace::error::TracePosition;
+    use foreread_trace::{FileInfo, Record};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const MS: u64 = 1_000_000;
+
+    fn range(file: u32, len: u64, stall_ns: u64) -> PlanRange {
+        PlanRange { file, offset: 0, len, at_ns: None, after: None, gap_ns: None, runs: 1, stall_ns }
+    }
+
+    /// The example at the head of this file, of a plan from `runs` recordings.
+    fn filled(runs: u32) -> Filled {
+        let ranges = vec![range(0, 1 << 20, 1000), range(1, 64 << 10, 500), range(2, 4 << 10, 70)];
+        let files = ["a", "b", "c"].map(|name| PlanFile { path: name.into(), size: 1 << 20, mtime_ns: None });
+        let at = Duration::from_millis;
+        let fetches = vec![(0, 0..1 << 20, at(5)), (1, 0..64 << 10, at(9)), (2, 0..4 << 10, at(9))];
+        Filled {
+            counts: FillCounts { fetched_bytes: (1 << 20) + (68 << 10), ..FillCounts::default() },
+            plan: Arc::new(Plan { made_from: Vec::new(), runs, files: files.into(), ranges }),
+            left_out: Vec::new(),
+            out_of_room: false,
+            unknown_files: 0,
+            latency_ns: 0,
+            rate: 0,
+            seconds: 0.0,
+            fetches,
+        }
+    }
+
+    /// Reads of file number `file` in a recording that names another file first.
+    fn recording(reads: &[(u32, u64, u64)]) -> Items {
+        let file = |name: &str| Item::File(FileInfo { name: name.to_string(), size: None });
+        let read = |&(file, len, at): &(u32, u64, u64)| {
+            let record = Record::read(file, 0, len);
+            Ok(Item::Record(Record { start_ns: Some(100 * MS + at), end_ns: Some(100 * MS + at), ..record }))
+        };
+        let records: Vec<_> = std::iter::once(&(0, 10, 0)).chain(reads).map(read).collect();
+        Box::new(["other", "a", "b"].map(|name| Ok(file(name))).into_iter().chain(records))
+    }
+
+    #[test]
+    fn what_is_read_in_time_late_and_never() {
+        let judged = judge(&filled(1), recording(&[(1, 1 << 20, 7 * MS), (2, 64 << 10, 8 * MS)])).expect("a recording");
+        let want = Judged {
+            used_bytes: (1 << 20) + (64 << 10),
+            late_bytes: 64 << 10,
+            unused_bytes: 4 << 10,
+            saved_ns: Some(1000),
+        };
+        assert_eq!(judged, want);
+    }
+
+    #[test]
+    fn bytes_that_are_read_twice_count_once_and_a_part_saves_its_part() {
+        let half = 512 << 10;
+        let judged = judge(&filled(1), recording(&[(1, half, 7 * MS), (1, half, 8 * MS)])).expect("a recording");
+        assert_eq!((judged.used_bytes, judged.late_bytes, judged.saved_ns), (half, 0, Some(500)));
+        let nothing = judge(&filled(0), recording(&[])).expect("a recording");
+        assert_eq!((nothing.used_bytes, nothing.saved_ns), (0, None), "headers tell no times");
+    }
+
+    #[test]
+    fn a_recording_that_ends_in_an_error_gives_it() {
+        let error = TraceError::new(Path::new("a.frt"), TracePosition::Record(1), "torn", "record it again");
+        let broken: Items = Box::new(std::iter::once(Err(error)));
+        assert!(judge(&filled(1), broken).is_err());
+    }
+}
