@@ -249,11 +249,11 @@ impl Queues {
         self.table.unattended
     }
 
-    /// Every one of these is polled by a task, which has looked a moment ago: a runtime may stop to poll a task that it keeps.
+    /// A task attends to every one of these.
     #[inline]
     pub fn are_polled(&self, now: Nanos) -> bool {
-        let is_fresh = |file: &FileId| self.table.get(*file).is_some_and(|queue| queue.poller.is_fresh(now));
-        self.table.unattended as usize == self.table.polled.len() && self.table.polled.iter().all(is_fresh)
+        let attends = |file: &FileId| self.table.get(*file).is_some_and(|queue| queue.poller.attends(now));
+        self.table.unattended as usize == self.table.polled.len() && self.table.polled.iter().all(attends)
     }
 
     pub fn is_unattended(&self, file: FileId) -> bool {

@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Reads of file number `file` in a recording that names another file first.
+    /// A recording of reads: file (1 is `a`, 2 is `b`), bytes from its start on, when. One of another file begins it, at 0.
     fn recording(reads: &[(u32, u64, u64)]) -> Items {
         let file = |name: &str| Item::File(FileInfo { name: name.to_string(), size: None });
         let read = |&(file, len, at): &(u32, u64, u64)| {

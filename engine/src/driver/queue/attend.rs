@@ -39,7 +39,7 @@ impl Queues {
         let mut all = true;
         for (number, queue) in self.table.queues.iter_mut().enumerate() {
             let Some(queue) = queue.as_mut().filter(|queue| queue.is_unattended() && !queue.called) else { continue };
-            if queue.poller.is_active() && queue.poller.is_fresh(now) {
+            if queue.poller.attends(now) {
                 // A thread that sleeps does not depend on a task.
                 queue.called = reads.notify_one_of(FileId(number as u32), notifications);
                 continue;
@@ -70,7 +70,7 @@ impl Queues {
             if poller.is(slot) {
                 return if poller.look(now) { TaskWait::Polls } else { TaskWait::Leaves };
             }
-            if poller.is_active() && poller.is_fresh(now) {
+            if poller.attends(now) {
                 return TaskWait::Leaves;
             }
             let by_another = queue.reaped && !queue.reaped_for_tasks;

@@ -62,6 +62,11 @@ impl Poller {
         cfg!(shuttle) && self.is_active() || !cfg!(shuttle) && is_within(now, self.last, STALE)
     }
 
+    /// A task polls, and has looked a moment ago: a runtime may stop to poll a task that it keeps.
+    pub fn attends(&self, now: Nanos) -> bool {
+        self.is_active() && self.is_fresh(now)
+    }
+
     /// The task of this slot may begin. False while it rests.
     pub fn begin(&mut self, slot: u32, now: Nanos) -> bool {
         let rests = self.rest > 0;
