@@ -21,6 +21,9 @@ pub enum Event {
     List { file: FileId, size: u64, after: Option<FileId>, planned: bool },
     /// A demand read of these bytes. `random`: the caller states that this read does not predict the next one.
     Read { read: ReadId, open: OpenId, range: ByteRange, random: bool },
+    /// A reader has taken these bytes without asking: all of them lay in pages that [`crate::machine::Machine::settled`] gave.
+    /// It may be reported late, and is answered by nothing.
+    Hit { read: ReadId, open: OpenId, range: ByteRange },
     /// A mapped page was touched and is not mapped yet.
     Fault { read: ReadId, open: OpenId, at: u64, map: Mapping },
     /// A hint. An empty range reaches to the end of the file.

@@ -3,6 +3,7 @@
 mod common;
 mod files;
 mod golden;
+mod hits;
 mod model;
 mod rules;
 mod second;

@@ -9,207 +9,95 @@
 //!                                            Chunk ████████            Chunk ████████████████
 //!   drop pages 2..4:  [at 0, 2] and [at 4, 4], both into the same chunk; when less than half of a chunk's room
 //!   is alive, the living pages move to a smaller one, so that memory follows the number of pages (at most twice).
+//!
+//!   show ──► a copy of the segments in the table `Shown`, for readers without the lock; any change hides it first
 //! ```
 
+mod lease;
+mod segments;
+mod shown;
+
 use crate::chunk::{Chunk, Pool};
-use foreread_core::units::GroupSlot;
+use foreread_core::machine::Settled;
+use foreread_core::units::{FileId, GroupSlot};
+pub use lease::Lease;
+use segments::Segments;
+pub use shown::{Shown, State};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pages of a group that lie in a row in one chunk.
-#[derive(Debug)]
-struct Segment {
-    chunk: Arc<Chunk>,
-    /// First page, counted in the group.
-    at: u8,
-    /// How many.
-    pages: u8,
-    /// First page, counted in the chunk.
-    from: u8,
-}
-
-impl Segment {
-    fn end(&self) -> usize {
-        usize::from(self.at) + usize::from(self.pages)
-    }
-
-    fn mask(&self) -> u64 {
-        run_mask(self.at, self.pages)
-    }
-}
-
-/// The bits of `pages` (at least one) pages from `at`.
-fn run_mask(at: u8, pages: u8) -> u64 {
-    (u64::MAX >> (64 - u32::from(pages))) << at
+/// The segments of a group, and which group of which file they were shown as.
+#[derive(Debug, Default)]
+struct Group {
+    segments: Segments,
+    shown_as: Option<(FileId, u64)>,
 }
 
 /// See the head of this file.
-#[derive(Debug)]
 pub struct Store {
     page_shift: u32,
-    groups: Vec<Vec<Segment>>,
+    groups: Vec<Group>,
     pool: Arc<Pool>,
+    shown: Arc<Shown>,
 }
 
 impl Store {
-    /// An empty store whose buffers come from `pool`.
+    /// An empty store whose buffers come from `pool`, and which shows groups in `shown`.
     #[must_use]
-    pub fn new(pool: Arc<Pool>) -> Store {
-        Store { page_shift: pool.page_bytes().trailing_zeros(), groups: Vec::new(), pool }
+    pub fn new(pool: Arc<Pool>, shown: Arc<Shown>) -> Store {
+        Store { page_shift: pool.page_bytes().trailing_zeros(), groups: Vec::new(), pool, shown }
     }
 
     /// Puts in all pages of a filled chunk, the first of them at page `at` of the group. What was there is gone.
     pub fn put(&mut self, slot: GroupSlot, at: usize, chunk: Arc<Chunk>) {
-        let pages = chunk.pages().min(64usize.saturating_sub(at));
-        if pages == 0 {
-            return;
-        }
         let index = slot.0 as usize;
         if self.groups.len() <= index {
-            self.groups.resize_with(index + 1, Vec::new);
+            self.groups.resize_with(index + 1, Group::default);
         }
-        let new = Segment { chunk, at: at as u8, pages: pages as u8, from: 0 };
-        self.drop_pages(slot, new.mask());
-        let group = &mut self.groups[index];
-        let place = group.partition_point(|s| s.at < new.at);
-        group.insert(place, new);
+        self.hide(slot);
+        self.groups[index].segments.put(at, chunk, &self.pool);
     }
 
     /// Adds the bytes at `bytes` of the group to a lease. False when a page of them is not here.
     pub fn lease(&self, slot: GroupSlot, bytes: Range<usize>, lease: &mut Lease) -> bool {
         let Some(group) = self.groups.get(slot.0 as usize) else { return bytes.is_empty() };
-        let mut at = bytes.start;
-        let mut segments = {
-            let page = at >> self.page_shift;
-            group[group.partition_point(|s| s.end() <= page)..].iter()
-        };
-        while at < bytes.end {
-            let Some(segment) = segments.next() else { return false };
-            let starts = usize::from(segment.at) << self.page_shift;
-            if starts > at {
-                return false;
-            }
-            let until = bytes.end.min(segment.end() << self.page_shift);
-            let start = at - starts + (usize::from(segment.from) << self.page_shift);
-            lease.push(Piece { chunk: Arc::clone(&segment.chunk), start: start as u32, len: (until - at) as u32 });
-            at = until;
-        }
-        true
+        group.segments.lease(bytes, self.page_shift, lease)
     }
 
     /// Forgets the pages whose bit is set.
     pub fn drop_pages(&mut self, slot: GroupSlot, mask: u64) {
-        let Some(group) = self.groups.get_mut(slot.0 as usize) else { return };
-        if group.iter().all(|s| s.mask() & mask == 0) {
-            return;
-        }
-        if group.iter().all(|s| s.mask() & !mask == 0) {
-            // Keeps its capacity for the next group of this number.
-            return group.clear();
-        }
-        let mut left = Vec::with_capacity(group.len() + 1);
-        for segment in group.drain(..) {
-            let shift = segment.from.wrapping_sub(segment.at);
-            for (at, pages) in runs(segment.mask() & !mask) {
-                let chunk = Arc::clone(&segment.chunk);
-                left.push(Segment { chunk, at, pages, from: at.wrapping_add(shift) });
-            }
-        }
-        *group = left;
-        Store::compact(group, &self.pool);
-    }
-
-    /// Moves the living pages of every chunk of which less than half is alive.
-    fn compact(group: &mut [Segment], pool: &Arc<Pool>) {
-        let page = pool.page_bytes();
-        for first in 0..group.len() {
-            let chunk = Arc::clone(&group[first].chunk);
-            let same = |s: &&mut Segment| Arc::ptr_eq(&s.chunk, &chunk);
-            let alive: usize = group.iter_mut().filter(same).map(|s| usize::from(s.pages)).sum();
-            if alive * 2 >= chunk.room_pages() {
-                continue;
-            }
-            let mut smaller = pool.take(alive);
-            let mut to = 0;
-            let mut places = [0u8; 64];
-            for segment in group.iter_mut().filter(same) {
-                let (from, pages) = (usize::from(segment.from), usize::from(segment.pages));
-                let bytes = &chunk.bytes()[from * page..(from + pages) * page];
-                smaller.bytes_mut()[to * page..(to + pages) * page].copy_from_slice(bytes);
-                places[usize::from(segment.at)] = to as u8;
-                to += pages;
-            }
-            let smaller = Arc::new(smaller);
-            for segment in group.iter_mut().filter(same) {
-                segment.from = places[usize::from(segment.at)];
-                segment.chunk = Arc::clone(&smaller);
-            }
-        }
-    }
-}
-
-/// The runs of set bits: first and length.
-fn runs(mut mask: u64) -> impl Iterator<Item = (u8, u8)> {
-    std::iter::from_fn(move || {
-        if mask == 0 {
-            return None;
-        }
-        let at = mask.trailing_zeros() as u8;
-        let pages = (mask >> at).trailing_ones() as u8;
-        mask &= !run_mask(at, pages);
-        Some((at, pages))
-    })
-}
-
-/// Bytes in a row in one chunk, kept alive.
-#[derive(Debug)]
-struct Piece {
-    chunk: Arc<Chunk>,
-    start: u32,
-    len: u32,
-}
-
-impl Piece {
-    fn bytes(&self) -> &[u8] {
-        &self.chunk.bytes()[self.start as usize..self.start as usize + self.len as usize]
-    }
-}
-
-/// Bytes of the store that stay readable. The usual case, one piece, allocates nothing.
-#[derive(Debug, Default)]
-pub struct Lease {
-    first: Option<Piece>,
-    rest: Vec<Piece>,
-}
-
-impl Lease {
-    fn push(&mut self, piece: Piece) {
-        match self.first {
-            None => self.first = Some(piece),
-            Some(_) => self.rest.push(piece),
+        self.hide(slot);
+        if let Some(group) = self.groups.get_mut(slot.0 as usize) {
+            group.segments.drop_pages(mask, &self.pool);
         }
     }
 
-    /// The bytes, in order.
-    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.first.iter().chain(&self.rest).map(Piece::bytes)
+    /// Shows a group to readers that have not got the driver's lock, until a page of it is put or dropped.
+    pub fn show(&mut self, settled: Settled, state: State) {
+        let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else { return };
+        group.shown_as = Some((settled.file, settled.number));
+        self.shown.show(settled, state, group.segments.clone());
     }
 
-    /// Copies all into the front of `to`, as far as there is room. Returns how many bytes that was.
-    pub fn copy_to(&self, to: &mut [u8]) -> usize {
-        let mut done = 0;
-        for bytes in self.slices() {
-            let len = bytes.len().min(to.len() - done);
-            to[done..done + len].copy_from_slice(&bytes[..len]);
-            done += len;
+    /// A file has grown: readers may be pinned to the size that is shown.
+    pub fn outdate(&self) {
+        self.shown.outdate();
+    }
+
+    fn hide(&mut self, slot: GroupSlot) {
+        if let Some(group) = self.groups.get_mut(slot.0 as usize)
+            && let Some(shown_as) = group.shown_as.take()
+        {
+            self.shown.hide(shown_as, slot);
         }
-        done
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::segments::run_mask;
     use super::*;
+    use foreread_core::units::PageSize;
 
     const PAGE: usize = 512;
     const SLOT: GroupSlot = GroupSlot(3);
@@ -219,6 +107,11 @@ mod tests {
         let mut chunk = pool.take(pages);
         chunk.bytes_mut().chunks_mut(PAGE).zip(tag..).for_each(|(page, tag)| page.fill(tag));
         Arc::new(chunk)
+    }
+
+    fn store(pool: &Arc<Pool>) -> Store {
+        let page = PageSize::new(PAGE as u64).expect("a page");
+        Store::new(Arc::clone(pool), Arc::new(Shown::new(page, 0)))
     }
 
     fn page_of(store: &Store, page: usize) -> Option<u8> {
@@ -234,7 +127,7 @@ mod tests {
     #[test]
     fn pages_are_found_where_they_were_put() {
         let pool = Pool::new(PAGE, 1, 0);
-        let mut store = Store::new(Arc::clone(&pool));
+        let mut store = store(&pool);
         store.put(SLOT, 0, chunk(&pool, 8, 0));
         store.put(SLOT, 40, chunk(&pool, 24, 100));
         store.put(SLOT, 4, chunk(&pool, 2, 200));
@@ -258,7 +151,7 @@ mod tests {
     #[test]
     fn memory_follows_the_pages_and_leases_outlive_them() {
         let pool = Pool::new(PAGE, 1, 0);
-        let mut store = Store::new(Arc::clone(&pool));
+        let mut store = store(&pool);
         store.put(SLOT, 0, chunk(&pool, 64, 0));
         let mut lease = Lease::default();
         assert!(store.lease(SLOT, 0..64 * PAGE, &mut lease));
@@ -281,7 +174,7 @@ mod tests {
     #[test]
     fn like_a_plain_array() {
         let pool = Pool::new(PAGE, 1, 0);
-        let mut store = Store::new(Arc::clone(&pool));
+        let mut store = store(&pool);
         let mut plain = [None; 64];
         let mut seed = 1u64;
         for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {

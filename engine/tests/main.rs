@@ -15,6 +15,7 @@ mod files;
 mod fuse;
 #[cfg(feature = "nbd")]
 mod fuzz;
+mod hits;
 mod io;
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -93,7 +93,7 @@ fn an_ended_log_is_the_counters_of_its_moment() {
     let text = std::fs::read(&log).expect("a log");
     let (mut reads, mut served, mut ahead) = (0, 0, 0);
     let done = eventlog::replay_watched(text.as_slice(), &mut |event, notes| {
-        reads += u64::from(matches!(event, Event::Read { .. }));
+        reads += u64::from(matches!(event, Event::Read { .. } | Event::Hit { .. }));
         for note in notes {
             match note {
                 Note::Served { bytes, .. } => served += bytes,

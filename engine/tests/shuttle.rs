@@ -11,6 +11,7 @@ use foreread::{Advice, Options, ReadError, Reader};
 use shuttle::{future, thread};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 const SIZE: u64 = 1 << 20;
 
@@ -172,4 +173,39 @@ fn closing() {
             given_up.join().expect("no panic");
         });
     }
+}
+
+/// Two read the same pages again and again, a third overwrites them: no read that begins after a write gives what was before it.
+#[test]
+fn hits_beside_writes() {
+    const PAGE: usize = 4096;
+    orders(|| {
+        let source = Arc::new(Mem::new(vec![0; 4 * PAGE]));
+        let reader = Arc::new(Reader::open(source, Options::default().policy("none").threads(0)).expect("opened"));
+        reader.allow_writes().expect("memory");
+        let written = Arc::new([const { AtomicU8::new(0) }; 2]);
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (reader, written) = (Arc::clone(&reader), Arc::clone(&written));
+                thread::spawn(move || {
+                    let mut buf = vec![0; PAGE];
+                    for n in 0..8_usize {
+                        let page = n / 4;
+                        let least = written[page].load(Ordering::SeqCst);
+                        assert_eq!(reader.read_at(&mut buf, (page * PAGE) as u64), Ok(PAGE));
+                        assert!(buf[0] >= least && buf.iter().all(|byte| *byte == buf[0]), "{} after {least}", buf[0]);
+                    }
+                })
+            })
+            .collect();
+        for stamp in 1..4_u8 {
+            for page in 0..2 {
+                reader.write_at(&[stamp; PAGE], (page * PAGE) as u64).expect("written");
+                written[page].store(stamp, Ordering::SeqCst);
+            }
+        }
+        readers.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        let stats = reader.stats();
+        assert_eq!((stats.demand_reads, stats.hits + stats.late_hits + stats.misses), (16, 16));
+    });
 }

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `mod.rs` | state, limits, getters, the door |
 //! | `reads.rs` | the life of a demand read |
+//! | `hits.rs` | reads of pages that are all here |
 //! | `plans.rs` | asking a policy, admitting what it planned, eviction |
 //! | `fetches.rs` | the life of a fetch |
 //! | `meter.rs` | what the source delivers, for policies that ask |
@@ -24,6 +25,7 @@
 
 mod changes;
 mod fetches;
+mod hits;
 mod meter;
 mod plans;
 mod reads;
@@ -46,6 +48,7 @@ use reads::Read;
 use slab::Slab;
 
 pub use fetches::FetchView;
+pub use hits::Settled;
 pub use meter::{Meter, Sent};
 pub use watching::{Note, Verdict};
 
@@ -319,6 +322,7 @@ impl Machine {
         self.now = self.now.max(now);
         match event {
             Event::Read { read, open, range, random } => self.begin_read(read, open, range, random),
+            Event::Hit { read, open, range } => self.hit(read, open, range),
             Event::Release { lease } => self.release(lease),
             Event::Open { open, file, size } => self.open(open, file, size),
             Event::Close { open } => self.close(open),

@@ -4,7 +4,7 @@
 //! it fetches whatever is absent, however it came to be absent.
 
 use super::plans::{AskedFor, Asker};
-use super::{MAX_READS, Machine, Note, Question, Stream, Verdict};
+use super::{MAX_READS, Machine, Note, Question, Verdict};
 use crate::event::{Action, Error, Mapping};
 use crate::policy::{Ask, DemandMode, Plan, Policy};
 use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId};
@@ -27,11 +27,11 @@ pub struct Read {
     pub id: ReadId,
     open: OpenId,
     pub file: FileId,
-    stream: u32,
+    pub stream: u32,
     /// As asked for.
     request: ByteRange,
     /// Clipped to the file.
-    range: ByteRange,
+    pub range: ByteRange,
     /// Pages that are pinned: looked up, waited for or leased.
     pub piece: PageRange,
     /// Fetches this read is registered with.
@@ -51,10 +51,9 @@ impl Machine {
         };
         let range = request.intersect(ByteRange::between(0, self.size_of(file)));
         let read = Read::new(id, open, file, stream, request, range, random, self.now);
-        let Stream { wants, mode, .. } = self.streams[stream];
-        // A policy that is asked about every read or every page is also asked about those that are here.
-        if wants.read || wants.shared || mode == DemandMode::PageSerial {
-            return self.admit(read, wants.read);
+        if self.asks_when_present(stream) {
+            let ask = self.streams[stream].wants.read;
+            return self.admit(read, ask);
         }
         if let Err(read) = self.quick_hit(read) {
             self.admit(read, false);
@@ -74,28 +73,6 @@ impl Machine {
         self.admit(read, false);
     }
 
-    /// The short way for a read of which every page is present and none is marked, all in one group. Gives the read
-    /// back when it is another.
-    fn quick_hit(&mut self, mut read: Read) -> Result<(), Read> {
-        let Read { file, stream, range, .. } = read;
-        let piece = self.config.page.cover(range);
-        let one_group = !piece.is_empty() && (piece.end - 1) / 64 == piece.first / 64;
-        let fits = piece.len() <= self.piece_pages() && self.has_room(piece.len()) && self.reads.len() < MAX_READS;
-        if !one_group || !fits {
-            return Err(read);
-        }
-        let Some(touched) = self.cache.hit(file, piece) else { return Err(read) };
-        self.credit(file, piece.first / 64, touched);
-        if self.streams[stream].wants.read_end {
-            self.streams[stream].policy.on_read_end(range.end());
-        }
-        read.piece = piece;
-        self.reserved += piece.len();
-        let slot = self.reads.insert(read);
-        self.serve(slot);
-        Ok(())
-    }
-
     fn admit(&mut self, read: Read, ask: bool) {
         if self.reads.len() >= MAX_READS {
             return self.refuse(read.id, Error::Limit);
@@ -110,13 +87,13 @@ impl Machine {
 
     /// Largest piece of a read that is pinned at once: a quarter of the cache, so that pinned pages, pages in
     /// flight and a piece that waits for room always fit together.
-    fn piece_pages(&self) -> u64 {
+    pub(super) fn piece_pages(&self) -> u64 {
         let most = self.config.max_fetch_bytes / self.config.page.bytes();
         (self.config.capacity_pages / 4).min(most.max(1) * 4)
     }
 
     /// Whether a piece fits beside what is pinned or in flight already; it does in an idle machine.
-    fn has_room(&self, pages: u64) -> bool {
+    pub(super) fn has_room(&self, pages: u64) -> bool {
         let held = self.reserved + self.cache.pages_in_flight();
         held == 0 || held + pages <= self.config.capacity_pages
     }
@@ -309,7 +286,7 @@ impl Machine {
     }
 
     /// Every page of the piece is here.
-    fn serve(&mut self, slot: u32) {
+    pub(super) fn serve(&mut self, slot: u32) {
         let page = self.config.page;
         let now = self.now;
         let read = &mut self.reads[slot];
@@ -320,19 +297,24 @@ impl Machine {
         if last && !read.range.is_empty() {
             let bytes = read.range.len();
             let stall_ns = if verdict == Verdict::Hit { 0 } else { now.since(read.began) };
-            self.count(Some(open), |stats| {
-                stats.demand_reads += 1;
-                stats.demand_bytes += bytes;
-                stats.stall_ns += stall_ns;
-                match verdict {
-                    Verdict::Hit => stats.hits += 1,
-                    Verdict::Late => stats.late_hits += 1,
-                    Verdict::Miss => stats.misses += 1,
-                }
-            });
-            self.tell_watcher(|| Note::Served { read: id, open, bytes, verdict, stall_ns });
+            self.count_served(id, open, bytes, (verdict, stall_ns));
         }
         self.actions.push_back(Action::Serve { read: id, lease: LeaseId(slot), file, range, last });
+    }
+
+    /// A read has all of its bytes.
+    pub(super) fn count_served(&mut self, read: ReadId, open: OpenId, bytes: u64, (verdict, stall_ns): (Verdict, u64)) {
+        self.count(Some(open), |stats| {
+            stats.demand_reads += 1;
+            stats.demand_bytes += bytes;
+            stats.stall_ns += stall_ns;
+            match verdict {
+                Verdict::Hit => stats.hits += 1,
+                Verdict::Late => stats.late_hits += 1,
+                Verdict::Miss => stats.misses += 1,
+            }
+        });
+        self.tell_watcher(|| Note::Served { read, open, bytes, verdict, stall_ns });
     }
 
     /// What the read has met that holds this lease.

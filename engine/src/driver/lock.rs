@@ -44,6 +44,16 @@ impl<T> Lock<T> {
         Lock(Mutex::new(state))
     }
 
+    /// Whether a panic behind the lock has stopped the driver.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        // Shuttle's does not say; a panic ends its run.
+        #[cfg(shuttle)]
+        return false;
+        #[cfg(not(shuttle))]
+        self.0.is_poisoned()
+    }
+
     /// Takes the lock. Fails after a panic behind it.
     pub fn take(&self, unlocked: Unlocked) -> Result<Locked<'_, T>, Unlocked> {
         match self.0.lock() {

@@ -1,8 +1,8 @@
 //! The driver: turns the machine's actions into I/O and completions into events.
 //!
 //! It is the only reader of the clock, and the only room that waits. It decides which thread does what: a hit is
-//! served by the thread that asked, under two short locks with the copy between them; a lone miss too is read by the
-//! thread that asked. Worker threads run readahead, and demand reads whose callers are busy. Progress never depends on
+//! served by the thread that asked, under two short locks with the copy between them, or without one (`hits.rs`); a lone
+//! miss too is read by the thread that asked. Worker threads run readahead, and demand reads whose callers are busy. Progress never depends on
 //! them: a caller that waits runs the jobs it waits for itself. It does not decide what to read, and looks into no page.
 //!
 //! # Threads and locks
@@ -14,7 +14,7 @@
 //!    that tasks read)  │  unlock, which      └──────────────────────────────────────────────────┘
 //!                      │  wakes and submits
 //!                      ▼
-//!     without the lock: source.read_at, queue.reap, the copy of a hit, wakers, the drop of a source
+//!     without the lock: source.read_at, queue.reap, the copy of a hit, hits of what is shown, wakers, the drop of a source
 //! ```
 //! One lock, held for microseconds, and never over a call of a source: `lock.rs` proves that by types. A thread sleeps on the
 //! condvar of its read, on the workers' condvar, on `accepted` (a source that has changed says what it holds), or in the
@@ -35,15 +35,17 @@
 //! # Files
 //! Each imports only files above it.
 //! ```text
-//!   lock  read_buf  threads  panics  jobs ◄─ bytes                 (no state that is shared)
+//!   lock  read_buf  threads  panics  noted  jobs ◄─ bytes                 (no state that is shared)
 //!   files   notifications ◄─ reads   workers   jobs ◄─ submitted ◄─ queue ◄─ wakeups      each owns its state
-//!   state ◄─ shared ◄─ transfer ◄─ reaping ◄─ read ◄─ task, thread_loops, report ◄─ mod
+//!   state ◄─ shared ◄─ transfer ◄─ reaping ◄─ read, hits ◄─ task, thread_loops, report ◄─ mod
 //! ```
 
 mod bytes;
 mod files;
+mod hits;
 mod jobs;
 mod lock;
+mod noted;
 mod notifications;
 mod panics;
 mod queue;
@@ -70,13 +72,14 @@ use crate::error::Fault;
 use crate::eventlog::EventLog;
 use crate::latency::Latencies;
 use crate::source::{Io, Source};
-use crate::store::Store;
+use crate::store::{Shown, Store};
 use crate::sync::Condvar;
 use foreread_core::event::{Advice, Event};
 use foreread_core::machine::Machine;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, OpenId};
 use lock::{Lock, Remote};
+use noted::Noted;
 use queue::NewQueue;
 use shared::{Guard, Loops, Outside, Shared};
 use state::{NewFile, State};
@@ -109,10 +112,14 @@ pub struct NewReader {
 impl Driver {
     pub fn new(machine: Machine, pool: Arc<Pool>, log: Option<EventLog>, workers: u32, budget: Arc<Budget>) -> Driver {
         let page = machine.config().page;
-        let state = State::new(machine, Store::new(Arc::clone(&pool)), log, workers, Arc::clone(&budget));
+        let shown = Arc::new(Shown::new(page, machine.config().capacity_pages));
+        let store = Store::new(Arc::clone(&pool), Arc::clone(&shown));
+        let state = State::new(machine, store, log, workers, Arc::clone(&budget));
         Driver {
             shared: Arc::new(Shared {
                 state: Lock::new(state),
+                shown,
+                noted: Noted::default(),
                 workers_condvar: Condvar::new(),
                 accepted: Condvar::new(),
                 threads: Threads::default(),
@@ -306,7 +313,10 @@ impl Driver {
         offset: u64,
         waits: Option<&mut dyn FnMut()>,
     ) -> Result<usize, Fault> {
-        read::read(&self.shared, at, seen, buf, offset, waits)
+        match hits::read(&self.shared, at, seen, buf, offset) {
+            Some(hit) => hit,
+            None => read::read(&self.shared, at, seen, buf, offset, waits),
+        }
     }
 
     /// Goes on with a task's read. Pending means that its waker will be called.
@@ -316,6 +326,11 @@ impl Driver {
         buf: &mut ReadBuf<'_, '_>,
         progress: &mut Progress,
     ) -> Poll<Result<usize, Fault>> {
+        if progress.is_first()
+            && let Some(hit) = hits::read(&self.shared, task.at, task.seen, buf, task.offset)
+        {
+            return Poll::Ready(hit);
+        }
         task::poll_read(&self.shared, task, buf, progress)
     }
 

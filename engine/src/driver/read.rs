@@ -8,7 +8,7 @@
 //!                 └─────┴─ neither: sleep until another thread has something for it
 //! ```
 //!
-//! Example, a hit of 4 KiB: one lock to feed `Read` and take the piece, the copy without it, one lock to feed `Release`.
+//! Example, the first hit of 4 KiB in a page (later ones: `hits.rs`): one lock to feed `Read` and take the piece, the copy without it, one lock to feed `Release`.
 //! `docs/architecture.md` has the example of a miss.
 
 use super::files::{Known, OpenFile};

@@ -99,8 +99,13 @@ impl Reads {
 
     /// The number of a read that begins in this slot.
     pub fn begin(&mut self, slot: u32) -> ReadId {
+        ReadId(self.number().0 | u64::from(slot))
+    }
+
+    /// The number of a read that needs no slot: it has ended.
+    pub fn number(&mut self) -> ReadId {
         self.begun += 1;
-        ReadId(self.begun << SLOT_BITS | u64::from(slot))
+        ReadId(self.begun << SLOT_BITS)
     }
 
     /// The slot of a read that has ended, one way or another, is free.

@@ -13,6 +13,7 @@
 
 use super::jobs::Part;
 use super::lock::{Lock, Locked, Unlocked};
+use super::noted::Noted;
 use super::notifications::QueueKey;
 use super::panics::guarded;
 use super::queue::{Batch, serial_of, tag};
@@ -24,6 +25,7 @@ use crate::budget::Budget;
 use crate::chunk::Pool;
 use crate::error::Fault;
 use crate::source::Transfer;
+use crate::store::Shown;
 use crate::sync::Condvar;
 use foreread_core::units::{ByteRange, Nanos, PageSize};
 use std::ops::{Deref, DerefMut};
@@ -41,6 +43,10 @@ pub struct Loops {
 /// See the head of this file.
 pub struct Shared {
     pub state: Lock<State>,
+    /// What is read without the lock.
+    pub shown: Arc<Shown>,
+    /// Reads that were served without the lock.
+    pub noted: Noted,
     /// Where idle workers wait.
     pub workers_condvar: Condvar,
     /// Where readers wait until a source that has changed has said what it holds.
@@ -96,12 +102,17 @@ impl<'a> Outside<'a> {
         self.try_lock().map_err(|_| Fault::Stopped)
     }
 
-    /// The same, for a caller that goes on without it.
+    /// The same, for a caller that goes on without it. The machine learns of the hits before.
     #[inline]
     pub fn try_lock(self) -> Result<Guard<'a>, Outside<'a>> {
         let Outside { shared, unlocked } = self;
         match shared.state.take(unlocked) {
-            Ok(state) => Ok(Guard { state, shared }),
+            Ok(mut state) => {
+                if shared.noted.has_any() {
+                    state.report_hits(&shared.noted);
+                }
+                Ok(Guard { state, shared })
+            }
             Err(unlocked) => Err(Outside { shared, unlocked }),
         }
     }

@@ -13,9 +13,10 @@
 //! piece is in the slot of the read when `feed` returns.
 
 use super::bytes;
-use super::files::{FileKey, Files, Opened};
+use super::files::{FileKey, Files, Known, Opened};
 use super::jobs::{Job, Jobs, Part, Transferred};
 use super::lock::Remote;
+use super::noted::{Hit, Noted};
 use super::notifications::Notifications;
 use super::queue::{Arrival, Filled, NewQueue, Queues, TaskWait};
 use super::reads::{Reads, Ready};
@@ -25,7 +26,7 @@ use crate::budget::Budget;
 use crate::eventlog::EventLog;
 use crate::latency::Clocked;
 use crate::source::{EIO, Ended, Source, SourceError};
-use crate::store::{Lease, Store};
+use crate::store::{self, Lease, Store};
 use foreread_core::event::{Action, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
@@ -47,6 +48,8 @@ pub struct State {
     /// The latest time seen: it never goes back, whatever order threads come in.
     now: Nanos,
     cancelled: Vec<Job>,
+    /// Scratch of a report.
+    hits: Vec<Hit>,
     notifications: Notifications,
     /// Times of the sources: demand when they began, and readahead.
     pub clocked: [Clocked; 2],
@@ -66,6 +69,7 @@ impl State {
             log,
             now: Nanos(0),
             cancelled: Vec::new(),
+            hits: Vec::new(),
             notifications: Notifications::default(),
             clocked: Default::default(),
             files: Files::default(),
@@ -161,6 +165,7 @@ impl State {
     /// This version of the source may be larger than the machine knows.
     pub fn grow(&mut self, now: Nanos, file: FileId, version: u64, size: u64) {
         if self.files.grow(file, version, size) {
+            self.store.outdate();
             self.feed(now, Event::Grown { file, size });
         }
     }
@@ -226,9 +231,30 @@ impl State {
 
     /// A read begins that has its slot.
     pub fn begin(&mut self, now: Nanos, slot: u32, open: OpenId, range: ByteRange) -> ReadId {
+        self.show(open, range);
         let read = self.reads.begin(slot);
         self.feed(now, Event::Read { read, open, range, random: false });
         read
+    }
+
+    /// The pages of a read that need no question are shown: the next such read needs no lock.
+    fn show(&mut self, open: OpenId, range: ByteRange) {
+        let pages = self.machine.config().page.cover(range);
+        let Some(settled) = self.machine.settled(open, pages) else { return };
+        let Known { size, version } = self.files.known(settled.file);
+        self.store.show(settled, store::State { version, size });
+    }
+
+    /// Reports the reads that were served without the lock to the machine. Nothing is measured from the time of a hit: it is
+    /// that of the event before.
+    #[cold]
+    pub fn report_hits(&mut self, noted: &Noted) {
+        let mut scratch = std::mem::take(&mut self.hits);
+        noted.take(&mut scratch, |Hit { open, range }| {
+            let read = self.reads.number();
+            self.feed(self.now, Event::Hit { read, open, range });
+        });
+        self.hits = scratch;
     }
 
     /// The time that the machine asked for has come.

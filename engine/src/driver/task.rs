@@ -48,6 +48,13 @@ pub struct Progress {
     given: Given,
 }
 
+impl Progress {
+    /// Nothing has been done for the read.
+    pub fn is_first(&self) -> bool {
+        self.slot.is_none() && !self.asked
+    }
+}
+
 /// A read that was polled.
 struct Polled<'a> {
     state: Guard<'a>,

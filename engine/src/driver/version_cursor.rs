@@ -15,6 +15,7 @@
 
 use super::files::Files;
 use crate::error::Fault;
+use crate::store;
 use foreread_core::event::Error;
 use foreread_core::units::{ByteRange, FileId};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,6 +64,12 @@ impl VersionCursor {
 
     fn is_pinned(&self) -> bool {
         !matches!(self.pin, Pin::No)
+    }
+
+    /// Whether a read of this reader may begin on a file of this state, and need not look further.
+    #[inline]
+    pub fn allows(&self, state: store::State) -> bool {
+        self.version.load(Ordering::Relaxed) == state.version && self.size().is_none_or(|pinned| pinned == state.size)
     }
 
     /// Whether the reader knew of this version. If not, it learns of it.

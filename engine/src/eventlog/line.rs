@@ -76,6 +76,9 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Read { read, open, range, random } => {
             writeln!(out, "read {} {} {} {} {}", read.0, open.0, range.start(), range.len(), u8::from(random))
         }
+        Event::Hit { read, open, range } => {
+            writeln!(out, "hit {} {} {} {}", read.0, open.0, range.start(), range.len())
+        }
         Event::Fault { read, open, at, map } => {
             let (start, len, exec) = (map.range.start(), map.range.len(), u8::from(map.executable));
             writeln!(out, "fault {} {} {at} {start} {len} {exec} {}", read.0, open.0, map.advice.word())
@@ -231,6 +234,7 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
             Event::List { file, size, after, planned: f.flag("0 or 1")? }
         }
         "read" => Event::Read { read: f.read()?, open: f.open()?, range: f.range()?, random: f.flag("0 or 1")? },
+        "hit" => Event::Hit { read: f.read()?, open: f.open()?, range: f.range()? },
         "fault" => {
             let (read, open, at) = (f.read()?, f.open()?, f.number("an offset")?);
             let map = Mapping { range: f.range()?, executable: f.flag("0 or 1")?, advice: f.word()? };
@@ -357,6 +361,7 @@ mod tests {
             Event::List { file, size: 0, after: Some(FileId(u32::MAX)), planned: true },
             Event::Read { read, open, range, random: true },
             Event::Read { read, open, range, random: false },
+            Event::Hit { read, open, range },
             Event::Prefetch { open, range },
             Event::Invalidate { file, range },
             Event::Changed { file, size: 0 },

@@ -297,7 +297,9 @@ impl Watch for Watcher {
     fn event(&mut self, event: &Event) {
         match *event {
             Event::Open { file, size, .. } => _ = self.read_sizes.entry(file.0).or_insert(size),
-            Event::Read { read, open, range, .. } => self.begins(read.0, open.0, range),
+            Event::Read { read, open, range, .. } | Event::Hit { read, open, range } => {
+                self.begins(read.0, open.0, range);
+            }
             Event::Fault { read, open, at, .. } => {
                 let page = self.page.page_of(at);
                 let (start, end) = (self.page.start_of(page), self.page.start_of(page + 1));

@@ -1,0 +1,101 @@
+//! Reads of pages that are all here: the short way through the machine, and the way around it.
+//!
+//! A page is settled when it is present, was demanded before and bears no mark. A read of settled pages raises no question
+//! and changes no page: it only refreshes the order of eviction and the counters, and a policy may want to know where it
+//! ended. So a driver need not ask for such a read. It serves the bytes by itself and reports the read afterwards
+//! ([`crate::event::Event::Hit`]), with others, in the order of their ends. Never: a report that causes a fetch.
+//!
+//! ```text
+//!   Read ──► all pages present, none marked, one group ──► quick_hit: Serve at once
+//!   settled(..) ──► the driver serves without asking ──► Hit: counted, refreshed
+//! ```
+//!
+//! Example: a thread reads page 7 of a group for the first time, by `Read`. Now the page is settled, and the next 1,000 reads of
+//! it are reported by `Hit`, 64 at a time.
+
+use super::reads::Read;
+use super::{MAX_READS, Machine, Verdict};
+use crate::cache::{GROUP_PAGES, mask_of};
+use crate::policy::DemandMode;
+use crate::units::{ByteRange, FileId, GroupSlot, OpenId, PageRange, ReadId};
+
+/// A group with pages that may be read without asking, until one of its pages is put or dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Which file.
+    pub file: FileId,
+    /// Which group of it.
+    pub number: u64,
+    /// Where its bytes are.
+    pub slot: GroupSlot,
+    /// Bit `n` is page `64 * number + n` of the file. A page that is put back later is another page.
+    pub pages: u64,
+}
+
+impl Machine {
+    // ---- getters ----
+
+    /// The group of `pages`, if they are in one group and all of them are settled. Nothing where the policy is to be asked about
+    /// pages that are here.
+    #[must_use]
+    pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<Settled> {
+        let (file, stream) = self.open_of(open).map(|o| (o.file, o.stream))?;
+        let number = one_group(pages).filter(|_| !self.asks_when_present(stream))?;
+        let group = self.cache.group(file, number);
+        let settled = group.present() & group.used() & !group.marked();
+        let wanted = mask_of(number, pages.first, pages.end);
+        let slot = self.cache.slot(file, number).filter(|_| wanted & !settled == 0)?;
+        Some(Settled { file, number, slot, pages: settled })
+    }
+
+    /// A policy that is asked about every read or every page is also asked about those that are here.
+    pub(super) fn asks_when_present(&self, stream: u32) -> bool {
+        self.streams.get(stream).is_none_or(|s| s.wants.read || s.wants.shared || s.mode == DemandMode::PageSerial)
+    }
+
+    // ---- events in ----
+
+    /// A reader has taken bytes of settled pages. Those that have left since are another page or none: they stay as they are.
+    pub(super) fn hit(&mut self, read: ReadId, open: OpenId, range: ByteRange) {
+        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
+        let pages = self.config.page.cover(range);
+        if one_group(pages).is_none() {
+            // No such bytes were given. A log may say anything.
+            return;
+        }
+        self.cache.refresh(file, pages);
+        self.end_hit(stream, range.end());
+        self.count_served(read, open, range.len(), (Verdict::Hit, 0));
+    }
+
+    /// The short way for a read of which every page is present and none is marked, all in one group. Gives the read
+    /// back when it is another.
+    pub(super) fn quick_hit(&mut self, mut read: Read) -> Result<(), Read> {
+        let Read { file, stream, range, .. } = read;
+        let piece = self.config.page.cover(range);
+        let fits = piece.len() <= self.piece_pages() && self.has_room(piece.len()) && self.reads.len() < MAX_READS;
+        if one_group(piece).is_none() || !fits {
+            return Err(read);
+        }
+        let Some(touched) = self.cache.hit(file, piece) else { return Err(read) };
+        self.credit(file, piece.first / GROUP_PAGES, touched);
+        self.end_hit(stream, range.end());
+        read.piece = piece;
+        self.reserved += piece.len();
+        let slot = self.reads.insert(read);
+        self.serve(slot);
+        Ok(())
+    }
+
+    fn end_hit(&mut self, stream: u32, end: u64) {
+        if self.streams[stream].wants.read_end {
+            self.streams[stream].policy.on_read_end(end);
+        }
+    }
+}
+
+/// The group that holds all of `pages`; nothing for no page.
+fn one_group(pages: PageRange) -> Option<u64> {
+    let number = pages.first / GROUP_PAGES;
+    (!pages.is_empty() && (pages.end - 1) / GROUP_PAGES == number).then_some(number)
+}

@@ -1,0 +1,148 @@
+//! Reads that a driver serves without asking: which pages allow it, and that such a read counts as any other.
+
+use crate::common::{FILE, OPEN, World};
+use foreread_core::event::Event;
+use foreread_core::machine::Config;
+use foreread_core::policy::{ALL, Ask, Info, Plan, Policy, PolicySpec, Scope};
+use foreread_core::units::{ByteRange, OpenId, PageRange, PageSize, ReadId};
+
+const PAGE: u64 = 4096;
+
+fn world(policy: &str, pages: u64) -> World {
+    World::with(policy, Config::new(PageSize::new(PAGE).expect("a page"), pages * PAGE), 4096 * PAGE)
+}
+
+fn settled(world: &World, first: u64, end: u64) -> Option<u64> {
+    world.machine.settled(OPEN, PageRange { first, end }).map(|settled| settled.pages)
+}
+
+#[test]
+fn a_page_is_settled_when_it_was_read_and_bears_no_mark() {
+    // A read of page 0 reads 16 pages, with the mark behind the first four.
+    let mut world = world("linux-6.18:max=64K", 4096);
+    world.read(0, PAGE);
+    assert_eq!(settled(&world, 0, 1), None, "in flight");
+    world.settle();
+    assert_eq!(settled(&world, 0, 1), Some(1));
+    assert_eq!(settled(&world, 0, 2), None, "page 1 has not been read");
+    assert_eq!(settled(&world, 0, 0), None, "no page");
+    world.read(60 * PAGE, 8 * PAGE);
+    world.settle();
+    assert_eq!(settled(&world, 60, 64), Some(0xf << 60 | 1));
+    assert_eq!(settled(&world, 60, 68), None, "two groups");
+    assert_eq!(world.machine.settled(OpenId(9), PageRange { first: 0, end: 1 }), None, "no such open description");
+    world.invalidate(0, PAGE);
+    assert_eq!(settled(&world, 60, 64), Some(0xf << 60));
+    assert_eq!(settled(&world, 0, 1), None);
+}
+
+/// Wants to hear of every read of one page.
+struct Keeper;
+
+impl Policy for Keeper {
+    fn on_miss(&mut self, _ask: &Ask<'_>, plan: &mut Plan) {
+        plan.read(0, 2 * PAGE, Some(PAGE));
+    }
+
+    fn on_mark(&mut self, _ask: &Ask<'_>, plan: &mut Plan) {
+        plan.keep_mark = true;
+    }
+}
+
+static KEEPER: Info = Info {
+    name: "keeper",
+    summary: "keeps its mark",
+    origin: "a test",
+    scope: Scope::Open,
+    page_bytes: None,
+    params: &[],
+    build: |_| Box::new(Keeper),
+};
+
+/// A policy that keeps a mark on a page is asked whenever the page is read.
+#[test]
+fn a_marked_page_is_not_settled() {
+    let config = Config::new(PageSize::new(PAGE).expect("a page"), 4096 * PAGE);
+    let mut world = World::of(PolicySpec::of(&KEEPER), config, 4096 * PAGE);
+    for _ in 0..3 {
+        world.read(0, 2 * PAGE);
+        world.settle();
+    }
+    let group = world.machine.cache().group(FILE, 0);
+    assert_eq!((group.used(), group.marked()), (3, 2));
+    assert_eq!((settled(&world, 0, 1), settled(&world, 1, 2)), (Some(1), None));
+}
+
+#[test]
+fn a_policy_that_asks_about_each_read_is_asked() {
+    for info in ALL {
+        let mut world = world(info.name, 4096);
+        for _ in 0..2 {
+            world.read(0, PAGE);
+            world.settle();
+        }
+        let asks = ["rbd-", "amp", "zfetch", "read-stream", "linux-6.18-large", "linux-2003"];
+        let is_asked = asks.iter().any(|name| info.name.starts_with(name));
+        let settles = settled(&world, 0, 1).is_some();
+        assert!(!(is_asked && settles), "{}", info.name);
+        assert!(settles || !["auto", "linux-6.18", "none"].contains(&info.name), "{}", info.name);
+    }
+}
+
+/// One machine is asked about every read, the other only about those that are not settled. Both do and count the same.
+#[test]
+fn a_hit_that_is_reported_is_a_read() {
+    for info in ALL {
+        let (mut asked, mut told) = (world(info.name, 256), world(info.name, 256));
+        let (mut seed, mut reported) = (7u64, 0);
+        for n in 0..3000_u64 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // A stream, and reads in a set that is a little larger than the cache.
+            let start = if seed >> 62 == 0 { n } else { 1000 + (seed >> 33) % 280 } * PAGE + 100;
+            let len = (seed >> 50) % (2 * PAGE) + 1;
+            let range = ByteRange::new(start, len).expect("a range");
+            asked.read(start, len);
+            asked.settle();
+            let page = told.machine.config().page;
+            if told.machine.settled(OPEN, page.cover(range)).is_some() {
+                reported += 1;
+                let read = ReadId(told.next_read);
+                told.next_read += 1;
+                told.send(Event::Hit { read, open: OPEN, range });
+                // The release of the other.
+                told.now += 1;
+            } else {
+                told.read(start, len);
+            }
+            told.settle();
+        }
+        assert_eq!(asked.submitted, told.submitted, "{}", info.name);
+        assert_eq!(asked.machine.stats(), told.machine.stats(), "{}", info.name);
+        assert_eq!(asked.machine.open_stats(OPEN), told.machine.open_stats(OPEN), "{}", info.name);
+        assert_eq!(asked.held, told.held, "{}: the order of eviction", info.name);
+        assert!(reported > 300 || settled(&told, 1000, 1001).is_none(), "{}: {reported}", info.name);
+        told.check_idle();
+    }
+}
+
+/// A report comes late: what it was of may be gone, or be another page by now. A log may claim anything.
+#[test]
+fn a_report_changes_no_page() {
+    let mut world = world("linux-6.18:max=64K", 4096);
+    world.read(0, PAGE);
+    world.settle();
+    let before = (world.machine.cache().group(FILE, 0).used(), world.submitted.len());
+    let hit = |world: &mut World, open, start, len| {
+        let range = ByteRange::new(start, len).expect("a range");
+        world.send(Event::Hit { read: ReadId(99), open, range });
+    };
+    hit(&mut world, OPEN, PAGE, PAGE);
+    hit(&mut world, OPEN, 4000 * PAGE, PAGE);
+    assert_eq!(world.machine.stats().hits, 2);
+    hit(&mut world, OpenId(5), 0, PAGE);
+    hit(&mut world, OPEN, 0, 0);
+    hit(&mut world, OPEN, 0, 1 << 61);
+    assert_eq!(world.machine.stats().hits, 2, "no reader, no bytes, and more than a group");
+    assert_eq!((world.machine.cache().group(FILE, 0).used(), world.submitted.len()), before);
+    world.check_idle();
+}

@@ -1,0 +1,56 @@
+//! Bytes of the store that stay readable, whatever is dropped meanwhile.
+//!
+//! ```text
+//!   Lease ──► [piece of a chunk][piece of the next] ...      each keeps its chunk alive
+//! ```
+//!
+//! Example: a read of 8 KiB whose pages came by two fetches is a lease of two pieces of 4 KiB each.
+
+use crate::chunk::Chunk;
+use std::sync::Arc;
+
+/// Bytes in a row in one chunk, kept alive.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub chunk: Arc<Chunk>,
+    pub start: u32,
+    pub len: u32,
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        &self.chunk.bytes()[self.start as usize..self.start as usize + self.len as usize]
+    }
+}
+
+/// See the head of this file. The usual case, one piece, allocates nothing.
+#[derive(Debug, Default)]
+pub struct Lease {
+    first: Option<Piece>,
+    rest: Vec<Piece>,
+}
+
+impl Lease {
+    pub(super) fn push(&mut self, piece: Piece) {
+        match self.first {
+            None => self.first = Some(piece),
+            Some(_) => self.rest.push(piece),
+        }
+    }
+
+    /// The bytes, in order.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.first.iter().chain(&self.rest).map(Piece::bytes)
+    }
+
+    /// Copies all into the front of `to`, as far as there is room. Returns how many bytes that was.
+    pub fn copy_to(&self, to: &mut [u8]) -> usize {
+        let mut done = 0;
+        for bytes in self.slices() {
+            let len = bytes.len().min(to.len() - done);
+            to[done..done + len].copy_from_slice(&bytes[..len]);
+            done += len;
+        }
+        done
+    }
+}

@@ -1,0 +1,119 @@
+//! Groups whose bytes readers take without the driver's lock.
+//!
+//! The driver shows a group when its pages are read again ([`Machine::settled`]), and the store hides it before it changes
+//! the group in any way. So what is shown is what the store holds, and a read that begins after a change finds nothing here.
+//! Never: decides what may be shown; holds what the store has dropped; makes a reader wait for a copy.
+//!
+//! ```text
+//!   file, group ──► cell (one of a few thousand) ──► { which group, its pages, version and size of the file, segments }
+//!   reader: takes a lease of the bytes behind the lock of the cell, which is held for nanoseconds, and copies without it
+//!   store:  put, drop_pages ──► hide
+//!   driver: show ──► in place of what the cell showed;  the file grew ──► everything is outdated
+//! ```
+//!
+//! Example: 16 threads read pages of a set that is cached. The second read of a page shows its group; from then on a read takes the
+//! lock of one cell of many, and two threads meet only where they read the same group at the same moment.
+
+use super::lease::Lease;
+use super::segments::Segments;
+use crate::sync::RwLock;
+use foreread_core::machine::Settled;
+use foreread_core::units::{ByteRange, FileId, GroupSlot, PageSize};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Pages of the cache for each cell: two cells for a group that is whole, so that groups of several files seldom meet in one.
+const PAGES_A_CELL: u64 = 32;
+/// Least and most cells. A cell has 128 bytes: at most 8 MiB, for a cache of 8 GiB and more.
+const CELLS: std::ops::RangeInclusive<u64> = 64..=1 << 16;
+const GROUP_PAGES: u64 = foreread_core::cache::GROUP_PAGES;
+
+/// A group that is shown.
+struct Group {
+    settled: Settled,
+    version: u64,
+    size: u64,
+    /// Of the table, when it was shown.
+    generation: u64,
+    segments: Segments,
+}
+
+/// On cache lines that nothing else is on: a pair of them, since they are fetched in pairs.
+#[repr(align(128))]
+struct Cell(RwLock<Option<Group>>);
+
+/// See the head of this file.
+pub struct Shown {
+    page: PageSize,
+    /// A power of two.
+    cells: Box<[Cell]>,
+    /// Counts what outdates everything that is shown.
+    generation: AtomicU64,
+}
+
+/// A file as a reader may take bytes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    pub version: u64,
+    pub size: u64,
+}
+
+impl Shown {
+    /// For a cache of this many pages.
+    pub fn new(page: PageSize, capacity_pages: u64) -> Shown {
+        let cells = (capacity_pages / PAGES_A_CELL).clamp(*CELLS.start(), *CELLS.end()).next_power_of_two();
+        let cells = (0..cells).map(|_| Cell(RwLock::new(None))).collect();
+        Shown { page, cells, generation: AtomicU64::new(0) }
+    }
+
+    /// Neighbouring groups have neighbouring cells: those of one file do not meet, unless the file is larger than the cache.
+    fn cell(&self, file: FileId, number: u64) -> &Cell {
+        // 2^64 divided by the golden ratio: files begin far apart.
+        let start = u64::from(file.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &self.cells[(start.wrapping_add(number) as usize) & (self.cells.len() - 1)]
+    }
+
+    /// Leases bytes of a group that is shown, if the reader may read a file of this state. False: the driver is to be asked.
+    #[inline]
+    pub fn lease(&self, file: FileId, range: ByteRange, allows: impl Fn(State) -> bool, lease: &mut Lease) -> bool {
+        let pages = self.page.cover(range);
+        let number = pages.first / GROUP_PAGES;
+        if pages.is_empty() || (pages.end - 1) / GROUP_PAGES != number {
+            return false;
+        }
+        let cell = self.cell(file, number).0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(group) = cell.as_ref() else { return false };
+        let wanted = foreread_core::cache::mask_of(number, pages.first, pages.end);
+        let is_it = group.settled.file == file && group.settled.number == number && wanted & !group.settled.pages == 0;
+        let is_current = group.generation == self.generation.load(Ordering::Acquire);
+        let state = State { version: group.version, size: group.size };
+        if !is_it || !is_current || range.end() > group.size || !allows(state) {
+            return false;
+        }
+        let base = self.page.start_of(number * GROUP_PAGES);
+        let bytes = (range.start() - base) as usize..(range.end() - base) as usize;
+        group.segments.lease(bytes, self.page.bytes().trailing_zeros(), lease)
+    }
+
+    /// Shows a group in place of what its cell showed.
+    pub(super) fn show(&self, settled: Settled, State { version, size }: State, segments: Segments) {
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.set(settled.file, settled.number, |_| Some(Group { settled, version, size, generation, segments }));
+    }
+
+    /// Nothing of this group is shown any more, if anything was.
+    pub(super) fn hide(&self, (file, number): (FileId, u64), slot: GroupSlot) {
+        self.set(file, number, |shown| shown.filter(|group| group.settled.slot != slot));
+    }
+
+    fn set(&self, file: FileId, number: u64, change: impl FnOnce(Option<Group>) -> Option<Group>) {
+        let mut cell = self.cell(file, number).0.write().unwrap_or_else(PoisonError::into_inner);
+        let old = cell.take();
+        *cell = change(old);
+    }
+
+    /// A file has another size now: what is shown says the old one.
+    pub fn outdate(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+}
