@@ -11,9 +11,11 @@
 //!     └──────────────────────────────────────────────────────────────────────────────────────────┘ by size
 //! ```
 
+mod mapped;
 mod prefault;
 
 use crate::arena::{GROUP_BYTES, PAGE_BYTES, Piece};
+use mapped::Mapped;
 use prefault::BufferPrefaulter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,12 +69,16 @@ enum Memory {
     Heap { bytes: Box<[u8]>, from: usize },
     /// A piece of a slab.
     Piece(Piece),
+    Mapped(Mapped),
 }
 
 impl Memory {
     fn of(len: usize, align: usize) -> Memory {
         if let Some(piece) = Piece::take(len) {
             return Memory::Piece(piece);
+        }
+        if let Some(mapped) = Mapped::take(len) {
+            return Memory::Mapped(mapped);
         }
         let bytes = vec![0u8; len + align - 1].into_boxed_slice();
         let from = (bytes.as_ptr() as usize).wrapping_neg() % align;
@@ -84,6 +90,7 @@ impl Memory {
         match self {
             Memory::Heap { bytes, from } => &bytes[*from..],
             Memory::Piece(piece) => piece.bytes(),
+            Memory::Mapped(mapped) => mapped.bytes(),
         }
     }
 
@@ -91,6 +98,7 @@ impl Memory {
         match self {
             Memory::Heap { bytes, from } => &mut bytes[*from..],
             Memory::Piece(piece) => piece.bytes_mut(),
+            Memory::Mapped(mapped) => mapped.bytes_mut(),
         }
     }
 }

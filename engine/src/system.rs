@@ -5,7 +5,7 @@
 //!
 //! Example: `refuse(SystemRequest::Thread, Some(1), true)` lets one thread start and refuses all that follow.
 
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use std::io::{Error, Result};
 use std::thread::{self, JoinHandle};
 
@@ -104,4 +104,10 @@ pub fn spawn(name: &str, stack_bytes: Option<usize>, work: impl FnOnce() + Send 
 pub fn map(bytes: usize) -> std::result::Result<MmapMut, Error> {
     allowed(SystemRequest::Mapping)?;
     MmapMut::map_anon(bytes)
+}
+
+/// The same, with every page of it there already.
+pub fn map_touched(bytes: usize) -> std::result::Result<MmapMut, Error> {
+    allowed(SystemRequest::Mapping)?;
+    MmapOptions::new().len(bytes).populate().map_anon()
 }

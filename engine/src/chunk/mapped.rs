@@ -1,0 +1,85 @@
+//! Buffers that are mappings: memory that goes back to the system with its buffer.
+//!
+//! Many streams have windows of many lengths, each taken by one thread and freed by another. The allocator kept holes of all
+//! these lengths in a heap for each thread: 256 clients took 3 times the memory that their buffers had. A mapping leaves no
+//! hole. It costs two calls, so a buffer is used again where one of its length is spare, and short ones stay with the
+//! allocator. Never: more mappings than a quarter of what the system allows a process.
+//!
+//! ```text
+//!   length ──► under 16 KiB, or no whole pages: the allocator
+//!          ──► 16 KiB to 128 KiB: a mapping, all of it touched at once; too many, or refused: the allocator
+//!          ──► more than half a group: a piece of a slab (`arena.rs`)
+//! ```
+//!
+//! Example: a window of 36 KiB is 9 pages, mapped. When it is dropped and 8 MiB are spare already, it is unmapped, and the process
+//! has 36 KiB less.
+
+use crate::arena::PAGE_BYTES;
+use crate::system;
+use memmap2::MmapMut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Lengths that are mapped.
+const LENGTHS: std::ops::RangeInclusive<usize> = 4 * PAGE_BYTES..=32 * PAGE_BYTES;
+/// Mappings of the process. Linux allows 65,530 of all kinds (vm.max_map_count), and this process needs others.
+const MOST: usize = 16_384;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Mapped(MmapMut);
+
+impl Mapped {
+    /// A mapping of this length, whose first bytes are zero. Nothing for other lengths and where there are too many.
+    pub fn take(len: usize) -> Option<Mapped> {
+        if !LENGTHS.contains(&len) || !len.is_multiple_of(PAGE_BYTES) || cfg!(miri) {
+            return None;
+        }
+        if COUNT.fetch_add(1, Ordering::Relaxed) < MOST
+            && let Ok(map) = system::map_touched(len)
+        {
+            return Some(Mapped(map));
+        }
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no mappings")]
+    fn lengths_of_whole_pages_are_mapped_and_given_back() {
+        assert!([0, 12 << 10, (16 << 10) + 512, 132 << 10, 256 << 10].into_iter().all(|len| Mapped::take(len).is_none()));
+        let mut map = Mapped::take(36 << 10).expect("memory");
+        assert_eq!((map.bytes().len(), map.bytes().as_ptr() as usize % PAGE_BYTES), (36 << 10, 0));
+        map.bytes_mut().fill(7);
+        let resident = || {
+            let text = std::fs::read_to_string("/proc/self/statm").expect("procfs");
+            text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * PAGE_BYTES
+        };
+        let many: Vec<Mapped> = (0..2000).filter_map(|_| Mapped::take(128 << 10)).collect();
+        let most = resident();
+        assert_eq!(many.len(), 2000);
+        drop(many);
+        // Other tests take memory meanwhile, and none takes 100 MiB.
+        assert!(resident() + (100 << 20) < most, "{} and {most} bytes", resident());
+    }
+}
