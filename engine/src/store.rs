@@ -22,7 +22,7 @@ use foreread_core::machine::Settled;
 use foreread_core::units::{FileId, GroupSlot};
 pub use lease::Lease;
 use segments::Segments;
-pub use shown::{Shown, State};
+pub use shown::{Known, Shown};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -73,10 +73,10 @@ impl Store {
     }
 
     /// Shows a group to readers that have not got the driver's lock, until a page of it is put or dropped.
-    pub fn show(&mut self, settled: Settled, state: State) {
+    pub fn show(&mut self, settled: Settled, known: Known) {
         let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else { return };
         group.shown_as = Some((settled.file, settled.number));
-        self.shown.show(settled, state, group.segments.clone());
+        self.shown.show(settled, known, group.segments.clone());
     }
 
     /// A file has grown: readers may be pinned to the size that is shown.

@@ -10,7 +10,7 @@
 //!      └──────────────────┴──────── leave (gone) ──────────┘
 //! ```
 
-use crate::units::OpenId;
+use crate::units::{OpenId, PageRange};
 
 /// Pages in a group: one bit of a `u64` each.
 pub const GROUP_PAGES: u64 = 64;
@@ -90,6 +90,11 @@ impl Group {
         self.ahead
     }
 
+    /// Here, demanded before and without a mark: demanded once more, these change nothing.
+    pub fn settled(&self) -> u64 {
+        self.present & self.used & !self.mark
+    }
+
     /// Bearing the mark.
     pub fn marked(&self) -> u64 {
         self.mark
@@ -167,6 +172,13 @@ pub fn mask_of(number: u64, first: u64, end: u64) -> u64 {
     }
     let count = to - from;
     (u64::MAX >> (GROUP_PAGES - count)) << from
+}
+
+/// The number of the group that holds all of `pages`; nothing for no page.
+#[must_use]
+pub fn one_group(pages: PageRange) -> Option<u64> {
+    let number = pages.first / GROUP_PAGES;
+    (!pages.is_empty() && (pages.end - 1) / GROUP_PAGES == number).then_some(number)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use ghost::Ghosts;
 use index::Index;
 use lru::Evictor;
 
-pub use group::{GROUP_PAGES, Group, Life, mask_of};
+pub use group::{GROUP_PAGES, Group, Life, mask_of, one_group};
 
 /// What a demand look-up met, page by page from the start of what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +116,14 @@ impl Cache {
     /// The group, or an empty one.
     pub fn group(&self, file: FileId, number: u64) -> Group {
         self.find(file, number).map_or_else(Group::default, |slot| self.groups[slot as usize])
+    }
+
+    /// Where the group of `pages` is and which of its pages are settled, if they are in one group and all of them are.
+    pub fn settled(&self, file: FileId, pages: PageRange) -> Option<(GroupSlot, u64)> {
+        let number = one_group(pages)?;
+        let slot = self.find(file, number)?;
+        let settled = self.groups[slot as usize].settled();
+        (mask_of(number, pages.first, pages.end) & !settled == 0).then_some((GroupSlot(slot), settled))
     }
 
     /// Where a page is in its life.

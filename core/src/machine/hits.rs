@@ -3,7 +3,7 @@
 //! A page is settled when it is present, was demanded before and bears no mark. A read of settled pages raises no question
 //! and changes no page: it only refreshes the order of eviction and the counters, and a policy may want to know where it
 //! ended. So a driver need not ask for such a read. It serves the bytes by itself and reports the read afterwards
-//! ([`crate::event::Event::Hit`]), with others, in the order of their ends. Never: a report that causes a fetch.
+//! ([`crate::event::Event::Hit`]), with others, those of one thread in their order. Never: a report that causes a fetch.
 //!
 //! ```text
 //!   Read ──► all pages present, none marked, one group ──► quick_hit: Serve at once
@@ -15,8 +15,7 @@
 
 use super::reads::Read;
 use super::{MAX_READS, Machine, Verdict};
-use crate::cache::{GROUP_PAGES, mask_of};
-use crate::policy::DemandMode;
+use crate::cache::{GROUP_PAGES, one_group};
 use crate::units::{ByteRange, FileId, GroupSlot, OpenId, PageRange, ReadId};
 
 /// A group with pages that may be read without asking, until one of its pages is put or dropped.
@@ -40,17 +39,11 @@ impl Machine {
     #[must_use]
     pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<Settled> {
         let (file, stream) = self.open_of(open).map(|o| (o.file, o.stream))?;
-        let number = one_group(pages).filter(|_| !self.asks_when_present(stream))?;
-        let group = self.cache.group(file, number);
-        let settled = group.present() & group.used() & !group.marked();
-        let wanted = mask_of(number, pages.first, pages.end);
-        let slot = self.cache.slot(file, number).filter(|_| wanted & !settled == 0)?;
-        Some(Settled { file, number, slot, pages: settled })
-    }
-
-    /// A policy that is asked about every read or every page is also asked about those that are here.
-    pub(super) fn asks_when_present(&self, stream: u32) -> bool {
-        self.streams.get(stream).is_none_or(|s| s.wants.read || s.wants.shared || s.mode == DemandMode::PageSerial)
+        if self.streams[stream].asks_when_present() {
+            return None;
+        }
+        let (slot, settled) = self.cache.settled(file, pages)?;
+        Some(Settled { file, number: pages.first / GROUP_PAGES, slot, pages: settled })
     }
 
     // ---- events in ----
@@ -92,10 +85,4 @@ impl Machine {
             self.streams[stream].policy.on_read_end(end);
         }
     }
-}
-
-/// The group that holds all of `pages`; nothing for no page.
-fn one_group(pages: PageRange) -> Option<u64> {
-    let number = pages.first / GROUP_PAGES;
-    (!pages.is_empty() && (pages.end - 1) / GROUP_PAGES == number).then_some(number)
 }

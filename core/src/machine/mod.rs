@@ -151,6 +151,11 @@ struct Stream {
 }
 
 impl Stream {
+    /// A policy that is asked about every read or every page is also asked about those that are here.
+    fn asks_when_present(&self) -> bool {
+        self.wants.read || self.wants.shared || self.mode == DemandMode::PageSerial
+    }
+
     /// Selects the open description that reads now, for a policy that several share.
     fn turn_to(&mut self, open: OpenId) {
         if self.wants.shared {

@@ -51,8 +51,9 @@ impl Machine {
         };
         let range = request.intersect(ByteRange::between(0, self.size_of(file)));
         let read = Read::new(id, open, file, stream, request, range, random, self.now);
-        if self.asks_when_present(stream) {
-            let ask = self.streams[stream].wants.read;
+        let policy = &self.streams[stream];
+        if policy.asks_when_present() {
+            let ask = policy.wants.read;
             return self.admit(read, ask);
         }
         if let Err(read) = self.quick_hit(read) {

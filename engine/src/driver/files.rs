@@ -13,6 +13,7 @@
 
 use super::lock::Remote;
 use crate::source::Source;
+use crate::store::Known;
 use foreread_core::units::{FileId, OpenId};
 
 /// An open description and its file.
@@ -28,15 +29,6 @@ pub struct FileKey {
     file: FileId,
     /// Its first version.
     first_version: u64,
-}
-
-/// What is known of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// As told to the machine.
-    pub size: u64,
-    /// Counts the changes; no other version of any file has this number.
-    pub version: u64,
 }
 
 struct File {

@@ -16,44 +16,40 @@ use super::files::OpenFile;
 use super::noted::Hit;
 use super::read_buf::ReadBuf;
 use super::reaping;
-use super::shared::{Outside, Shared};
+use super::shared::Shared;
 use super::version_cursor::VersionCursor;
 use crate::error::Fault;
 use crate::store::Lease;
-use foreread_core::units::ByteRange;
+use foreread_core::units::{ByteRange, FileId};
 use std::sync::Arc;
 
-/// Reads what is shown. Nothing when the driver has to be asked.
+/// Reads `range`, if it is shown. Nothing when the driver has to be asked.
 #[inline]
 pub fn read(
     shared: &Arc<Shared>,
     OpenFile { file, open }: OpenFile,
     seen: &VersionCursor,
     buf: &mut ReadBuf<'_, '_>,
-    offset: u64,
+    range: ByteRange,
 ) -> Option<Result<usize, Fault>> {
-    let range = ByteRange::between(offset, offset.saturating_add(buf.len() as u64));
     let mut lease = Lease::default();
     // After a panic behind the lock what is shown may be outdated.
-    if !shared.shown.lease(file, range, |state| seen.allows(state), &mut lease) || shared.state.is_stopped() {
+    if !shared.shown.lease(file, range, |known| seen.allows(known), &mut lease) || shared.state.is_stopped() {
         return None;
     }
     let len = buf.take(0, &lease);
     drop(lease);
     if shared.noted.note(Hit { open, range }) {
-        return Some(report(shared, OpenFile { file, open }).map(|()| len));
+        return Some(report(shared, file).map(|()| len));
     }
     Some(Ok(len))
 }
 
 /// Takes the lock, which reports what was noted, and does what any read does then.
 #[cold]
-fn report(shared: &Arc<Shared>, at: OpenFile) -> Result<(), Fault> {
+fn report(shared: &Arc<Shared>, file: FileId) -> Result<(), Fault> {
     let now = shared.now();
-    let mut state = Outside::enter(shared).lock()?;
-    if state.queues.unattended() > 0 {
-        state = reaping::look_in(state, at.file)?;
-    }
+    let mut state = reaping::enter(shared, file)?;
     state.ring_timer(now);
     state.unlock();
     Ok(())

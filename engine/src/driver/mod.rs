@@ -88,7 +88,8 @@ use std::task::Poll;
 use std::time::Instant;
 use threads::Threads;
 
-pub use files::{FileKey, Known, OpenFile};
+pub use crate::store::Known;
+pub use files::{FileKey, OpenFile};
 pub use panics::guarded;
 pub use read_buf::ReadBuf;
 pub use report::{Gauges, StreamView};
@@ -313,9 +314,10 @@ impl Driver {
         offset: u64,
         waits: Option<&mut dyn FnMut()>,
     ) -> Result<usize, Fault> {
-        match hits::read(&self.shared, at, seen, buf, offset) {
+        let range = buf.range_from(offset);
+        match hits::read(&self.shared, at, seen, buf, range) {
             Some(hit) => hit,
-            None => read::read(&self.shared, at, seen, buf, offset, waits),
+            None => read::read(&self.shared, at, seen, buf, range, waits),
         }
     }
 
@@ -326,12 +328,13 @@ impl Driver {
         buf: &mut ReadBuf<'_, '_>,
         progress: &mut Progress,
     ) -> Poll<Result<usize, Fault>> {
+        let range = buf.range_from(task.offset);
         if progress.is_first()
-            && let Some(hit) = hits::read(&self.shared, task.at, task.seen, buf, task.offset)
+            && let Some(hit) = hits::read(&self.shared, task.at, task.seen, buf, range)
         {
             return Poll::Ready(hit);
         }
-        task::poll_read(&self.shared, task, buf, progress)
+        task::poll_read(&self.shared, task, buf, range, progress)
     }
 
     /// A task's read is abandoned.

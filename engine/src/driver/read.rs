@@ -11,7 +11,7 @@
 //! Example, the first hit of 4 KiB in a page (later ones: `hits.rs`): one lock to feed `Read` and take the piece, the copy without it, one lock to feed `Release`.
 //! `docs/architecture.md` has the example of a miss.
 
-use super::files::{Known, OpenFile};
+use super::files::OpenFile;
 use super::lock::WAKEUP_TIMEOUT;
 use super::queue::Reaper;
 use super::read_buf::ReadBuf;
@@ -22,6 +22,7 @@ use super::transfer;
 use super::version_cursor::{self, Gate, SizeQuestion, VersionCursor};
 use crate::error::Fault;
 use crate::source::EIO;
+use crate::store::Known;
 use foreread_core::event::{Error, Event};
 use foreread_core::units::{ByteRange, FileId};
 use std::sync::Arc;
@@ -57,22 +58,18 @@ pub struct Taken<'a> {
     pub outcome: Option<Result<usize, Error>>,
 }
 
-/// Reads what there is into `buf` from `offset` on. `seen` is the version its reader knows of: when there is a newer one,
+/// Reads what there is of `range` into `buf`. `seen` is the version its reader knows of: when there is a newer one,
 /// the read fails and the reader learns of it. `waits` is called before the first wait, if there is one.
 pub fn read(
     shared: &Arc<Shared>,
     OpenFile { file, open }: OpenFile,
     seen: &VersionCursor,
     buf: &mut ReadBuf<'_, '_>,
-    offset: u64,
+    range: ByteRange,
     waits: Option<&mut dyn FnMut()>,
 ) -> Result<usize, Fault> {
-    let range = ByteRange::between(offset, offset.saturating_add(buf.len() as u64));
     let now = shared.now();
-    let mut state = Outside::enter(shared).lock()?;
-    if state.queues.unattended() > 0 {
-        state = reaping::look_in(state, file)?;
-    }
+    let mut state = reaping::enter(shared, file)?;
     let mut question = SizeQuestion::NotAsked;
     loop {
         match version_cursor::gate(&state.files, file, seen, range, question) {

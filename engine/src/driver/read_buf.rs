@@ -3,6 +3,7 @@
 //! Never: takes more than there is room for.
 
 use crate::store::Lease;
+use foreread_core::units::ByteRange;
 use std::io::IoSliceMut;
 
 /// The caller's memory.
@@ -20,6 +21,11 @@ impl ReadBuf<'_, '_> {
             ReadBuf::One(buf) => buf.len(),
             ReadBuf::Many(bufs) => bufs.iter().fold(0, |sum, buf| sum.saturating_add(buf.len())),
         }
+    }
+
+    /// The bytes that there is room for, from `offset` on.
+    pub fn range_from(&self, offset: u64) -> ByteRange {
+        ByteRange::between(offset, offset.saturating_add(self.len() as u64))
     }
 
     /// Copies a piece to place `at`. Returns how much of it there was room for.

@@ -9,11 +9,12 @@
 
 use super::panics::guarded;
 use super::queue::{Reaper, Reaping};
-use super::shared::{Guard, Outside};
+use super::shared::{Guard, Outside, Shared};
 use super::transfer;
 use crate::error::Fault;
 use crate::source::report_failure;
 use foreread_core::units::FileId;
+use std::sync::Arc;
 
 /// A thread that has tried to reap.
 pub struct Tried<'a> {
@@ -55,6 +56,12 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<Tried<
     }
     let state = if reaper == Reaper::Last { state } else { transfer::accept(state, file)? };
     Ok(Tried { state, reaped: true })
+}
+
+/// Takes the lock for a thread that comes to read a file, and looks into its queue where no thread reaps.
+pub fn enter(shared: &Arc<Shared>, file: FileId) -> Result<Guard<'_>, Fault> {
+    let state = Outside::enter(shared).lock()?;
+    if state.queues.unattended() > 0 { look_in(state, file) } else { Ok(state) }
 }
 
 /// Takes what has ended at the file's queue without waiting, if it is anything.

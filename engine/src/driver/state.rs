@@ -13,7 +13,7 @@
 //! piece is in the slot of the read when `feed` returns.
 
 use super::bytes;
-use super::files::{FileKey, Files, Known, Opened};
+use super::files::{FileKey, Files, Opened};
 use super::jobs::{Job, Jobs, Part, Transferred};
 use super::lock::Remote;
 use super::noted::{Hit, Noted};
@@ -26,7 +26,7 @@ use crate::budget::Budget;
 use crate::eventlog::EventLog;
 use crate::latency::Clocked;
 use crate::source::{EIO, Ended, Source, SourceError};
-use crate::store::{self, Lease, Store};
+use crate::store::{Lease, Store};
 use foreread_core::event::{Action, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
@@ -241,8 +241,7 @@ impl State {
     fn show(&mut self, open: OpenId, range: ByteRange) {
         let pages = self.machine.config().page.cover(range);
         let Some(settled) = self.machine.settled(open, pages) else { return };
-        let Known { size, version } = self.files.known(settled.file);
-        self.store.show(settled, store::State { version, size });
+        self.store.show(settled, self.files.known(settled.file));
     }
 
     /// Reports the reads that were served without the lock to the machine. Nothing is measured from the time of a hit: it is

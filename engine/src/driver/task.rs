@@ -51,7 +51,7 @@ pub struct Progress {
 impl Progress {
     /// Nothing has been done for the read.
     pub fn is_first(&self) -> bool {
-        self.slot.is_none() && !self.asked
+        self.slot.is_none()
     }
 }
 
@@ -85,14 +85,14 @@ pub struct TaskRead<'a> {
     pub waker: &'a Waker,
 }
 
-/// Goes on with a task's read, as `read::read` does. Pending means that its waker will be called.
+/// Goes on with a task's read of `range`, as `read::read` does. Pending means that its waker will be called.
 pub fn poll_read(
     shared: &Arc<Shared>,
     task: &TaskRead<'_>,
     buf: &mut ReadBuf<'_, '_>,
+    range: ByteRange,
     progress: &mut Progress,
 ) -> Poll<Result<usize, Fault>> {
-    let range = ByteRange::between(task.offset, task.offset.saturating_add(buf.len() as u64));
     let polled = Outside::enter(shared).lock().and_then(|mut state| {
         if progress.read.is_some() {
             state = look(state, task.at.file, progress)?;

@@ -15,7 +15,7 @@
 
 use super::files::Files;
 use crate::error::Fault;
-use crate::store;
+use crate::store::Known;
 use foreread_core::event::Error;
 use foreread_core::units::{ByteRange, FileId};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,10 +66,10 @@ impl VersionCursor {
         !matches!(self.pin, Pin::No)
     }
 
-    /// Whether a read of this reader may begin on a file of this state, and need not look further.
+    /// Whether a read of this reader may begin on a file of which this is known, and need not look further.
     #[inline]
-    pub fn allows(&self, state: store::State) -> bool {
-        self.version.load(Ordering::Relaxed) == state.version && self.size().is_none_or(|pinned| pinned == state.size)
+    pub fn allows(&self, known: Known) -> bool {
+        self.version.load(Ordering::Relaxed) == known.version && self.size().is_none_or(|pinned| pinned == known.size)
     }
 
     /// Whether the reader knew of this version. If not, it learns of it.

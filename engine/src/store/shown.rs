@@ -1,6 +1,6 @@
 //! Groups whose bytes readers take without the driver's lock.
 //!
-//! The driver shows a group when its pages are read again ([`Machine::settled`]), and the store hides it before it changes
+//! The driver shows a group when its pages are read again ([`foreread_core::machine::Machine::settled`]), and the store hides it before it changes
 //! the group in any way. So what is shown is what the store holds, and a read that begins after a change finds nothing here.
 //! Never: decides what may be shown; holds what the store has dropped; makes a reader wait for a copy.
 //!
@@ -17,6 +17,7 @@
 use super::lease::Lease;
 use super::segments::Segments;
 use crate::sync::RwLock;
+use foreread_core::cache::{GROUP_PAGES, mask_of, one_group};
 use foreread_core::machine::Settled;
 use foreread_core::units::{ByteRange, FileId, GroupSlot, PageSize};
 use std::sync::PoisonError;
@@ -26,13 +27,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PAGES_A_CELL: u64 = 32;
 /// Least and most cells. A cell has 128 bytes: at most 8 MiB, for a cache of 8 GiB and more.
 const CELLS: std::ops::RangeInclusive<u64> = 64..=1 << 16;
-const GROUP_PAGES: u64 = foreread_core::cache::GROUP_PAGES;
 
 /// A group that is shown.
 struct Group {
     settled: Settled,
-    version: u64,
-    size: u64,
+    /// Of its file, when it was shown.
+    known: Known,
     /// Of the table, when it was shown.
     generation: u64,
     segments: Segments,
@@ -51,11 +51,13 @@ pub struct Shown {
     generation: AtomicU64,
 }
 
-/// A file as a reader may take bytes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
-    pub version: u64,
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// As told to the machine.
     pub size: u64,
+    /// Counts the changes; no other version of any file has this number.
+    pub version: u64,
 }
 
 impl Shown {
@@ -73,21 +75,17 @@ impl Shown {
         &self.cells[(start.wrapping_add(number) as usize) & (self.cells.len() - 1)]
     }
 
-    /// Leases bytes of a group that is shown, if the reader may read a file of this state. False: the driver is to be asked.
+    /// Leases bytes of a group that is shown, if the reader may read a file of which this is known. False: the driver is to be asked.
     #[inline]
-    pub fn lease(&self, file: FileId, range: ByteRange, allows: impl Fn(State) -> bool, lease: &mut Lease) -> bool {
+    pub fn lease(&self, file: FileId, range: ByteRange, allows: impl Fn(Known) -> bool, lease: &mut Lease) -> bool {
         let pages = self.page.cover(range);
-        let number = pages.first / GROUP_PAGES;
-        if pages.is_empty() || (pages.end - 1) / GROUP_PAGES != number {
-            return false;
-        }
+        let Some(number) = one_group(pages) else { return false };
         let cell = self.cell(file, number).0.read().unwrap_or_else(PoisonError::into_inner);
         let Some(group) = cell.as_ref() else { return false };
-        let wanted = foreread_core::cache::mask_of(number, pages.first, pages.end);
+        let wanted = mask_of(number, pages.first, pages.end);
         let is_it = group.settled.file == file && group.settled.number == number && wanted & !group.settled.pages == 0;
         let is_current = group.generation == self.generation.load(Ordering::Acquire);
-        let state = State { version: group.version, size: group.size };
-        if !is_it || !is_current || range.end() > group.size || !allows(state) {
+        if !is_it || !is_current || range.end() > group.known.size || !allows(group.known) {
             return false;
         }
         let base = self.page.start_of(number * GROUP_PAGES);
@@ -96,9 +94,9 @@ impl Shown {
     }
 
     /// Shows a group in place of what its cell showed.
-    pub(super) fn show(&self, settled: Settled, State { version, size }: State, segments: Segments) {
+    pub(super) fn show(&self, settled: Settled, known: Known, segments: Segments) {
         let generation = self.generation.load(Ordering::Relaxed);
-        self.set(settled.file, settled.number, |_| Some(Group { settled, version, size, generation, segments }));
+        self.set(settled.file, settled.number, |_| Some(Group { settled, known, generation, segments }));
     }
 
     /// Nothing of this group is shown any more, if anything was.
