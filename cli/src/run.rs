@@ -130,7 +130,9 @@ fn in_words(report: &RunReport) -> String {
     let mib = |bytes: u64| bytes as f64 / MIB;
     let ms = |seconds: f64| seconds * 1e3;
     let mut text = String::new();
-    if let Some(reason) = report.nothing() {
+    if let Some(refused) = &report.refused {
+        text.push_str(&format!("foreread: nothing was read ahead: {}\n", one_line(refused)));
+    } else if let Some(reason) = report.nothing() {
         text.push_str(&format!("foreread: nothing to gain: {}\n", one_line(reason)));
     } else {
         text.push_str(&format!(
