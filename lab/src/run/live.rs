@@ -16,6 +16,7 @@ use super::gain::{Judgement, Reason};
 use super::look::{Looks, Verdict};
 use super::tap::{Level, Tap, Touch, TouchKind};
 use super::{RunError, RunOptions, RunReport};
+use crate::program::NotBegun;
 use crate::tracefs;
 use foreread_core::policy::PolicySpec;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -81,7 +82,7 @@ fn begin(tap: &Tap, options: &RunOptions) -> Result<Child, RunError> {
     let mut command = Command::new(name);
     command.args(rest);
     let (_, child) = tap.instance().begin(command)?;
-    child.map_err(|error| RunError::command(name, &error))
+    child.map_err(|error| NotBegun::of(name, &error).into())
 }
 
 impl Running {

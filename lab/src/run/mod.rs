@@ -33,13 +33,13 @@ mod pool;
 mod tap;
 mod walk;
 
+use crate::program::NotBegun;
 use crate::tracefs::TracefsError;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use gain::{Gain, Reason};
 use look::Waits;
-use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// What to run.
@@ -69,24 +69,12 @@ pub enum RunError {
     /// There is no command.
     #[error("no command: foreread run -- CMD; name one")]
     NoCommand,
-    /// There is no such command.
-    #[error("cannot run: {0}; check the name of the command")]
-    NotFound(String),
-    /// It is there and cannot be run.
-    #[error("cannot run: {0}; check its permissions and its first line")]
-    NotRunnable(String),
+    /// The command did not begin.
+    #[error("{0}")]
+    Command(#[from] NotBegun),
     /// The system refused something else.
     #[error("cannot watch: {0}; see 'ulimit -a' for what may be open")]
     Io(#[from] std::io::Error),
-}
-
-impl RunError {
-    /// The command `name` was not begun.
-    #[must_use]
-    pub fn command(name: &OsStr, error: &std::io::Error) -> RunError {
-        let text = format!("{}: {error}", name.display());
-        if error.kind() == ErrorKind::NotFound { RunError::NotFound(text) } else { RunError::NotRunnable(text) }
-    }
 }
 
 /// What came of a run.
