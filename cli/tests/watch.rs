@@ -302,7 +302,7 @@ fn a_partition_is_refused_with_the_name_of_its_disk() {
     };
     let got = foreread(["watch", text(&disk.node())]);
     let said = got.is_refused();
-    let expected = format!("a partition: {}; ", disk.node().display());
+    let expected = format!("a partition: {} ", disk.node().display());
     assert!(said.contains(&expected) && said.contains(&format!("name the disk, {}", disk.device)), "{said}");
 }
 
