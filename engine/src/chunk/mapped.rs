@@ -67,7 +67,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "no mappings")]
     fn lengths_of_whole_pages_are_mapped_and_given_back() {
-        assert!([0, 12 << 10, (16 << 10) + 512, 132 << 10, 256 << 10].into_iter().all(|len| Mapped::take(len).is_none()));
+        assert!(
+            [0, 12 << 10, (16 << 10) + 512, 132 << 10, 256 << 10].into_iter().all(|len| Mapped::take(len).is_none())
+        );
         let mut map = Mapped::take(36 << 10).expect("memory");
         assert_eq!((map.bytes().len(), map.bytes().as_ptr() as usize % PAGE_BYTES), (36 << 10, 0));
         map.bytes_mut().fill(7);
