@@ -4,7 +4,7 @@
 //!   touches ──► files: which one? ──► advisor of its storage ──► jobs ──► pool ──► ended ──► advisor
 //!                └─► lister: which files are next? ──────────────┘
 //! ```
-//! Storages are device numbers, as files have them; each has an advisor of its own. What is touched here was found worth it before.
+//! Storages are device numbers, as files have them; each has an advisor for it alone. What is touched here was found worth it before.
 //!
 //! Never: a wait for a storage.
 
