@@ -3,6 +3,7 @@
 //! Never: a second line, a control character from an argument, or a backtrace.
 
 use foreread::source::redacted_message;
+use foreread_lab::program::NotBegun;
 use std::io::Write;
 
 /// Longest error line, in characters. An argument may be a megabyte long; its first part is enough.
@@ -25,6 +26,12 @@ pub enum Fail {
     Passed(u8),
     /// The reader of the output closed it. Exit code 0, no message.
     Closed,
+}
+
+impl From<NotBegun> for Fail {
+    fn from(error: NotBegun) -> Fail {
+        Fail::NotRun(error.to_string(), error.code())
+    }
 }
 
 impl Fail {

@@ -12,6 +12,7 @@ use crate::fail::{Fail, note, say};
 use crate::out::json_to;
 use crate::plan::{left_out_json, name};
 use crate::record::{code, terminal_has_sent};
+use foreread_lab::program::NotBegun;
 use foreread_lab::record::RecordError;
 use foreread_lab::record::live::{RecordOptions, Running, Target, send, start};
 use foreread_lab::warm::{Budget, FillSettings, Filled, Filler, Judged, judge};
@@ -97,16 +98,12 @@ impl Program {
                 max_event_bytes: None,
             }) {
                 Ok(running) => return Ok(Program::Recorded(Some(Box::new(running)))),
-                // Below it is started, and says why it cannot be.
-                Err(RecordError::Command(_)) => {}
+                Err(RecordError::Command(error)) => return Err(error.into()),
                 Err(error) => note(format!("what is used of the plan will not be known: {error}")),
             }
         }
-        Command::new(first).args(rest).spawn().map(Program::Plain).map_err(|error| {
-            let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
-            note(format!("cannot run: {}: {error}; check the name of the command", first.display()));
-            Fail::Passed(code)
-        })
+        let begun = Command::new(first).args(rest).spawn();
+        begun.map(Program::Plain).map_err(|error| NotBegun::of(first, &error).into())
     }
 
     fn pid(&self) -> Option<u32> {

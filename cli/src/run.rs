@@ -9,7 +9,7 @@
 use crate::args::RunArgs;
 use crate::fail::{Fail, one_line};
 use crate::out::json_to;
-use foreread_lab::program;
+use foreread_lab::program::{self, NotBegun};
 use foreread_lab::record::live::send;
 use foreread_lab::run::live::{Running, start};
 use foreread_lab::run::{RunError, RunOptions, RunReport};
@@ -21,9 +21,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-/// Exit codes of a command that does not run, as shells have them.
-const NOT_FOUND: u8 = 127;
-const NOT_RUNNABLE: u8 = 126;
 /// What `--preload` puts into the command.
 const LIBRARY: &str = "libforeread_preload.so";
 const MIB: f64 = (1 << 20) as f64;
@@ -64,7 +61,7 @@ fn preload(args: &RunArgs) -> Fail {
     let Some((name, rest)) = args.command.split_first() else { return refused(RunError::NoCommand) };
     let mut command = Command::new(name);
     command.args(rest).env("LD_PRELOAD", list).env("FOREREAD_POLICY", args.policy.to_string());
-    refused(RunError::command(name, &command.exec()))
+    NotBegun::of(name, &command.exec()).into()
 }
 
 /// Where the library is: named by the user, beside what this command was built into (a wheel's module, or the binary), or in the
@@ -99,8 +96,7 @@ fn library() -> Result<PathBuf, Fail> {
 fn refused(error: RunError) -> Fail {
     let text = error.to_string();
     match error {
-        RunError::NotFound(_) => Fail::NotRun(text, NOT_FOUND),
-        RunError::NotRunnable(_) => Fail::NotRun(text, NOT_RUNNABLE),
+        RunError::Command(error) => error.into(),
         RunError::Tracefs(_) | RunError::Kernel(_) | RunError::Namespace => Fail::Cannot(text),
         RunError::NoCommand | RunError::Io(_) => Fail::Input(text),
     }
@@ -130,7 +126,9 @@ fn in_words(report: &RunReport) -> String {
     let mib = |bytes: u64| bytes as f64 / MIB;
     let ms = |seconds: f64| seconds * 1e3;
     let mut text = String::new();
-    if let Some(reason) = report.nothing() {
+    if let Some(refused) = &report.refused {
+        text.push_str(&format!("foreread: nothing was read ahead: {}\n", one_line(refused)));
+    } else if let Some(reason) = report.nothing() {
         text.push_str(&format!("foreread: nothing to gain: {}\n", one_line(reason)));
     } else {
         text.push_str(&format!(

@@ -146,6 +146,7 @@ fn the_command_has_its_output_and_exit_code() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o600)).expect("set");
     let got = foreread(["replay", text(&plan), "--", text(&script)]);
     assert!(got.code == Some(126) && got.err.contains("ermission denied"), "{}", got.err);
+    assert!(got.err.contains("; check its permissions"), "{}", got.err);
 }
 
 #[test]

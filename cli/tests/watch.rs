@@ -249,12 +249,61 @@ fn what_cannot_be_watched_is_refused_by_what_it_is() {
     assert!(refused(&["/dev/null", "--min-gain", "5%"]).contains("10% to 90%"));
     assert!(refused(&["/dev/null", "--every", "10s"]).contains("a recording longer than its interval"));
     assert!(refused(&["/dev/null", "--every", "1h", "--for", "11m"]).contains("at most 10m"));
-    let is_partition = |entry: &fs::DirEntry| entry.path().join("partition").exists();
-    let partition = fs::read_dir("/sys/class/block").into_iter().flatten().flatten().find(is_partition);
-    match partition.map(|entry| Path::new("/dev").join(entry.file_name())).filter(|node| node.exists()) {
-        Some(node) => assert!(refused(&[text(&node)]).contains("a partition: ")),
-        None => println!("skipped: no disk here has partitions"),
+}
+
+/// A loop device with one partition, and a node of that. Not all systems make a node for it in /dev.
+struct Partitioned {
+    dir: tempfile::TempDir,
+    device: String,
+}
+
+impl Partitioned {
+    fn new() -> Option<Partitioned> {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+        let image = dir.path().join("image");
+        fs::File::create(&image).and_then(|file| file.set_len(4 << 20)).expect("room");
+        let loops = Command::new("losetup").args(["-f", "--show", text(&image)]).output();
+        let device = String::from_utf8_lossy(&loops.map_or(Vec::new(), |done| done.stdout)).trim().to_string();
+        let one = Partitioned { dir, device };
+        let number = || fs::read_to_string(format!("/sys/class/block/{}p1/dev", one.name())).ok();
+        // From sector 2048 on, 4096 sectors.
+        let made = one.device.starts_with("/dev/loop") && runs(&["addpart", &one.device, "1", "2048", "4096"]);
+        let numbers = number().filter(|_| made);
+        let is_ready = numbers.is_some_and(|numbers| {
+            let (major, minor) = numbers.trim().split_once(':').expect("two numbers");
+            runs(&["mknod", text(&one.node()), "b", major, minor])
+        });
+        is_ready.then_some(one)
     }
+
+    fn name(&self) -> &str {
+        self.device.trim_start_matches("/dev/")
+    }
+
+    fn node(&self) -> PathBuf {
+        self.dir.path().join("partition")
+    }
+}
+
+impl Drop for Partitioned {
+    fn drop(&mut self) {
+        if !self.device.is_empty() {
+            runs(&["delpart", &self.device, "1"]);
+            runs(&["losetup", "-d", &self.device]);
+        }
+    }
+}
+
+#[test]
+fn a_partition_is_refused_with_the_name_of_its_disk() {
+    let Some(disk) = Partitioned::new() else {
+        println!("skipped: needs root, addpart, mknod and a loop device");
+        return;
+    };
+    let got = foreread(["watch", text(&disk.node())]);
+    let said = got.is_refused();
+    let expected = format!("a partition: {} ", disk.node().display());
+    assert!(said.contains(&expected) && said.contains(&format!("name the disk, {}", disk.device)), "{said}");
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub enum Event {
     Grown { file: FileId, size: u64 },
     /// The first `bytes` of the fetch have arrived (counted from its start, not from the last event).
     Progress { fetch: FetchId, bytes: u64 },
+    /// A request that is no fetch, such as the one that opened a file, was answered after so long: the latency until a fetch has shown it.
+    Answered { ns: u64 },
     /// What this fetch brings was read before, and is only copied: its times are not those of the source.
     AtHand { fetch: FetchId },
     /// The fetch ended after `bytes`. Fewer than asked for counts as a failure of the rest.

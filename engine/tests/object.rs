@@ -307,6 +307,24 @@ fn the_first_bytes_come_with_the_request_that_opens() {
     foreread::eventlog::replay(text.as_bytes()).expect("identical");
 }
 
+/// The first read of an object knows how far away its server is, since the request that opened it was answered: 31 times what it reads is
+/// fetched ahead, and not as much again.
+#[test]
+fn the_answer_to_the_request_that_opens_is_a_latency() {
+    let server = serve(8 * MIB);
+    server.link(Link::new(Duration::from_millis(5), 0));
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let reader = Reader::open(Arc::new(open(&server)), Options::default().event_log(log.path())).expect("opened");
+    let again = reader.try_clone().expect("opened again");
+    crate::common::read_and_check(&reader, &mut vec![0; 65_536], 0, 0);
+    assert!(reader.stats().ra_planned_bytes >= MIB, "{:?}", reader.stats());
+    drop(again);
+    reader.end_event_log().expect("written");
+    let text = std::fs::read_to_string(log.path()).expect("there");
+    assert_eq!(text.lines().filter(|line| line.contains(" answered ")).count(), 1, "once for a file: {text}");
+    foreread::eventlog::replay(text.as_bytes()).expect("identical");
+}
+
 /// Each deadline alone: the others are far away.
 #[test]
 fn each_deadline_ends_what_it_is_for() {

@@ -153,7 +153,8 @@ fn a_touched_log_is_noticed() {
     let event = text[..ends].lines().count();
     let cut: String = text.lines().take(event).flat_map(|l| [l, "\n"]).collect();
     differs(cut, event);
-    let half = &text[..text.len() / 2];
+    // In the middle of a line: a log that ends behind one may be whole.
+    let half = text[..text.len() / 2].trim_end();
     assert!(replay(half.as_bytes()).is_err());
     // Other limits, another policy: other decisions.
     assert!(replay(text.replacen("capacity_pages=", "capacity_pages=1", 1).as_bytes()).is_err());

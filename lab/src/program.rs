@@ -9,11 +9,41 @@
 //!   Python           /usr/bin/python3 -m foreread record ...
 //! ```
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+
+/// Why a command that was asked for did not begin: one line that says what, where and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotBegun {
+    /// There is no such command.
+    #[error("cannot run: {0}; check the name of the command")]
+    NotFound(String),
+    /// It is there and cannot be run.
+    #[error("cannot run: {0}; check its permissions and its first line")]
+    NotRunnable(String),
+}
+
+impl NotBegun {
+    /// The command `name` did not begin because of `error`.
+    #[must_use]
+    pub fn of(name: &OsStr, error: &std::io::Error) -> NotBegun {
+        let text = format!("{}: {error}", name.display());
+        if error.kind() == ErrorKind::NotFound { NotBegun::NotFound(text) } else { NotBegun::NotRunnable(text) }
+    }
+
+    /// The exit code that a shell has for it.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            NotBegun::NotFound(_) => 127,
+            NotBegun::NotRunnable(_) => 126,
+        }
+    }
+}
 
 /// This program, also where its file was replaced meanwhile (proc(5)).
 const OWN: &str = "/proc/self/exe";

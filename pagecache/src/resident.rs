@@ -105,6 +105,16 @@ fn by_mincore(file: impl AsFd, pages: &Range<u64>, len: u64) -> io::Result<u64> 
     Ok(bytes_of(there, pages, len))
 }
 
+/// Begins to read what of `range` is not in the cache, in calls of at most `piece` bytes, and gives those parts.
+///
+/// # Errors
+/// As of [`absent`] and [`crate::readahead::start`].
+pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<Vec<Range<u64>>> {
+    let parts = absent(&file, range)?;
+    parts.iter().try_for_each(|part| crate::readahead::start(&file, part.clone(), piece).map(|_| ()))?;
+    Ok(parts)
+}
+
 /// The parts of `range` that are not in the cache, found by halves: a part that is all there costs one call, a part that is all
 /// absent one. A part of [`MIN_SPLIT`] bytes of which something is absent is given whole. Where the kernel does not say, it is
 /// the whole range. The parts are whole pages, in order.

@@ -177,13 +177,14 @@ def _broken(file: File, why: str) -> ValueError:
 
 def _header(file: File) -> tuple[dict[str, Any], int]:
     """The header of a safetensors file, and where the data begins: 8 bytes of length, JSON, data."""
-    head = file.read_at(0, FIRST_BYTES)
+    # As ranges: behind a read at the front of a file a policy would read on, and the tensors may be elsewhere.
+    (head,) = file.read_ranges([(0, FIRST_BYTES)])
     length = int.from_bytes(head[:8], "little")
     if len(head) < 8 or not 2 <= length <= min(HEADER_BYTES, file.size - 8):
         raise _broken(file, f"a header of {length} bytes in a file of {file.size}")
     text = head[8 : 8 + length]
     if len(text) < length:
-        text += file.read_at(len(head), 8 + length - len(head))
+        text += file.read_ranges([(len(head), 8 + length - len(head))])[0]
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:

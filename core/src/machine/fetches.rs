@@ -187,6 +187,13 @@ impl Machine {
         }
     }
 
+    /// Another request than a fetch was answered.
+    pub(super) fn answered(&mut self, ns: u64) {
+        if let Some(meter) = &mut self.meter {
+            meter.answered(ns);
+        }
+    }
+
     /// The meter does not count it.
     pub(super) fn at_hand(&mut self, id: FetchId) {
         let Some(slot) = self.fetch_of(id) else { return };

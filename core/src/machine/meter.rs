@@ -49,6 +49,8 @@ pub struct Meter {
     next: usize,
     known: usize,
     latency_ns: u64,
+    /// The same of a request that was no fetch.
+    answer_ns: u64,
     /// First-byte times of the latest fetches behind others, how many these are, and the least of them less the time of the bytes
     /// before it.
     loaded: [u64; LOADED_EVERY],
@@ -87,10 +89,15 @@ pub struct Sent {
 }
 
 impl Meter {
-    /// Median time from a fetch to its first bytes, of an idle source, in nanoseconds.
+    /// Median time from a fetch to its first bytes, of an idle source, in nanoseconds. Before the first fetch that of another request.
     #[must_use]
     pub fn latency_ns(&self) -> u64 {
-        self.latency_ns
+        if self.known == 0 { self.answer_ns } else { self.latency_ns }
+    }
+
+    /// A request that was no fetch was answered after so long. It may have had to connect, so a fetch knows better.
+    pub fn answered(&mut self, ns: u64) {
+        self.answer_ns = ns;
     }
 
     /// The greatest rate of the last rounds in bytes a second.
@@ -285,6 +292,19 @@ mod tests {
         meter.arrived(&mut sent, 1 << 20, 1);
         meter.ended(&sent, 1);
         assert_eq!((meter.latency_ns(), meter.rate(), meter.outstanding), (0, 0, 0));
+    }
+
+    /// A request that was no fetch has a latency until a fetch has one.
+    #[test]
+    fn another_answer_counts_until_a_fetch_is_measured() {
+        let mut meter = Meter::default();
+        meter.answered(90 * MS);
+        assert_eq!(meter.latency_ns(), 90 * MS);
+        let mut sent = meter.sent(0, 4096);
+        meter.arrived(&mut sent, 4096, 30 * MS);
+        assert_eq!(meter.latency_ns(), 30 * MS);
+        meter.answered(90 * MS);
+        assert_eq!(meter.latency_ns(), 30 * MS);
     }
 
     /// Behind four others 8 MiB in parts of 1 MiB count as 16, and show a rate before their end; landed whole they count as one.

@@ -340,6 +340,7 @@ impl Machine {
             Event::Changed { file, size } => self.changed(file, size),
             Event::Grown { file, size } => self.grown(file, size),
             Event::Progress { fetch, bytes } => self.progress(fetch, bytes),
+            Event::Answered { ns } => self.answered(ns),
             Event::AtHand { fetch } => self.at_hand(fetch),
             Event::Done { fetch, bytes } => self.done(fetch, bytes),
             Event::Failed { fetch, error } => self.failed(fetch, error),

@@ -41,6 +41,8 @@ struct File {
     /// Open descriptions. The last one takes the file with it, unless it is listed.
     opens: u32,
     is_listed: bool,
+    /// How long its storage took to answer when it was opened; taken by its first reader.
+    answer_ns: Option<u64>,
 }
 
 /// Whether a file's source has said what it holds since it changed. Until then nothing is read: the size is not known.
@@ -164,7 +166,8 @@ impl Files {
         self.versions += 1;
         let (first_version, known) = (self.versions, Known { size, version: self.versions });
         let accepting = Accepting::No;
-        let file = File { source, streams, known, accepting, first_version, opens: 0, is_listed: false };
+        let file =
+            File { source, streams, known, accepting, first_version, opens: 0, is_listed: false, answer_ns: None };
         self.files[number as usize] = Some(file);
         Some(FileId(number))
     }
@@ -187,6 +190,18 @@ impl Files {
         let entry = self.get_mut(file)?;
         entry.opens -= 1;
         Some(Closed { file, last: entry.opens == 0 && !entry.is_listed })
+    }
+
+    /// Its storage took so long to answer when it was opened.
+    pub fn answered(&mut self, file: FileId, ns: Option<u64>) {
+        if let Some(entry) = self.get_mut(file) {
+            entry.answer_ns = ns;
+        }
+    }
+
+    /// The same, for its first reader.
+    pub fn take_answer_ns(&mut self, file: FileId) -> Option<u64> {
+        self.get_mut(file)?.answer_ns.take()
     }
 
     /// The file stays from now on, with or without a reader.

@@ -182,12 +182,13 @@ impl Driver {
 
     fn new_file(&self, source: Arc<dyn Source>, io: Io) -> NewFile {
         let (size, streams) = (source.size(), source.streaming().is_some());
+        let answer_ns = source.answered_in().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         self.shared.pool.align_to(source.alignment().memory as usize);
         // A queue needs buffers that its source takes as they are.
         let fits = self.shared.page.bytes().is_multiple_of(u64::from(source.alignment().offset));
         let queue = if io == Io::Queue && fits { guarded(|| Ok(source.queue())).ok().flatten() } else { None };
         let queue = queue.map(|queue| NewQueue { depth: queue.depth(), queue: Remote::new(queue) });
-        NewFile { source: Remote::new(source), size, streams, queue }
+        NewFile { source: Remote::new(source), size, streams, queue, answer_ns }
     }
 
     /// One more reader of the file; nothing when there are too many.

@@ -38,6 +38,8 @@ pub struct NewFile {
     pub size: u64,
     pub streams: bool,
     pub queue: Option<NewQueue>,
+    /// How long its storage took to answer when it was opened.
+    pub answer_ns: Option<u64>,
 }
 
 /// See the head of this file.
@@ -101,8 +103,9 @@ impl State {
     // ---- files and readers ----
 
     /// A new file; nothing when there are too many. It stays until its last reader is closed.
-    pub fn add_file(&mut self, NewFile { source, size, streams, queue }: NewFile) -> Option<FileId> {
+    pub fn add_file(&mut self, NewFile { source, size, streams, queue, answer_ns }: NewFile) -> Option<FileId> {
         let file = self.files.add(source, size, streams, MAX_IDS)?;
+        self.files.answered(file, answer_ns);
         if let Some(queue) = queue {
             self.queues.add(file, queue, self.files.known(file).version);
         }
@@ -131,6 +134,9 @@ impl State {
         match self.files.open(file, MAX_IDS) {
             Opened::Yes { open, size } => {
                 self.feed(now, Event::Open { open, file, size });
+                if let Some(ns) = self.files.take_answer_ns(file) {
+                    self.feed(now, Event::Answered { ns });
+                }
                 Some(open)
             }
             Opened::No => None,

@@ -36,6 +36,7 @@ mod uring;
 use std::fmt;
 use std::io::IoSliceMut;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use defaults::{Defaults, LINUX_READAHEAD_BYTES};
 pub(crate) use failure::report_failure;
@@ -72,6 +73,11 @@ pub trait Source: Send + Sync {
     /// How storage of its kind is read unless a setting says otherwise. Stated by each source: what is far away and counts
     /// as a local disk is read many times slower than it could be.
     fn defaults(&self) -> Defaults;
+
+    /// How long the storage took to begin its answer when it was opened, where that was a request like a read.
+    fn answered_in(&self) -> Option<Duration> {
+        None
+    }
 
     /// What offsets, lengths and addresses have to be a multiple of to be read without a copy.
     fn alignment(&self) -> Alignment {
@@ -252,6 +258,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn describe(&self) -> String {
         (**self).describe()
+    }
+
+    fn answered_in(&self) -> Option<Duration> {
+        (**self).answered_in()
     }
 
     fn alignment(&self) -> Alignment {

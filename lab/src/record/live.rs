@@ -12,6 +12,7 @@ use super::names::Finder;
 use super::processes::{before_of, descriptors_of, family, others, processes, threads_of, unsure};
 use super::{Before, Captured, RecordError, SwitchedOff};
 use crate::device_number::DeviceNumber;
+use crate::program::NotBegun;
 use crate::tracefs::{self, Instance, now_ns};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -234,7 +235,7 @@ fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
             let mut command = Command::new(&name);
             command.args(rest);
             let (thread, child) = instance.begin(command)?;
-            let child = child.map_err(|error| RecordError::Command(format!("{}: {error}", name.display())))?;
+            let child = child.map_err(|error| NotBegun::of(&name, &error))?;
             let mut before = vec![Before { thread, descriptors, shares: None, ignored: true }];
             unsure(&mut before);
             Ok(Begun { pid: child.id(), child: Some(child), joined: None, before, settled_ns: 0, roots })

@@ -17,6 +17,7 @@ mod processes;
 mod tests;
 
 use crate::device_number::DeviceNumber;
+use crate::program::NotBegun;
 use crate::tracefs::{Stats, TracefsError};
 use drain::{Merge, Spill};
 use event::Decoder;
@@ -42,9 +43,9 @@ pub enum RecordError {
     /// This kernel has not the events that are needed.
     #[error("this kernel has no tracepoint {0}: it cannot be recorded here; {OTHER_WAYS}")]
     Kernel(String),
-    /// The command cannot be run.
-    #[error("cannot run: {0}; check the name of the command")]
-    Command(String),
+    /// The command did not begin.
+    #[error("{0}")]
+    Command(#[from] NotBegun),
     /// There is no such process.
     #[error("no such process: {0}; see 'ps'")]
     Process(u32),

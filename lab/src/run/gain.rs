@@ -17,15 +17,15 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Answers faster than this come before our readahead would.
-const MIN_LATENCY: Duration = Duration::from_micros(400);
+pub const MIN_LATENCY: Duration = Duration::from_micros(400);
 /// A look later than this after a read says nothing of how fast the storage is.
 const MAX_LATE_NS: u64 = 1_000_000;
 /// Reads before it is judged; of a fast storage at most one in this many waits.
-const MIN_WAITS: usize = 8;
+pub const MIN_WAITS: usize = 8;
 /// Samples of the latency that are kept.
 const SAMPLES: usize = 32;
 /// What a fast disk delivers.
-const FAST_BYTES_PER_NS: u64 = 1;
+pub const FAST_BYTES_PER_NS: u64 = 1;
 /// Part of the time that reads waited, below which nothing can be gained: one in this many.
 const MIN_PART: u32 = 20;
 /// How long a storage is looked at before it is judged by the time that reads waited.

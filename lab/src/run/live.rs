@@ -1,29 +1,25 @@
 //! Runs a command, sees what it reads, and reads ahead for it.
 //!
 //! ```text
-//!   tap: touches ──► files: which one? ──► advisor of its storage ──► jobs ──► pool ──► ended ──► advisor
-//!                     └─► lister: which files are next? ──────────────┘
+//!   tap: touches ──► which storage? ──looked at──► is it slow? ──no──► passed over: no events
+//!                       │                             └─yes──► ┐
+//!                       └──────────read ahead from───────────► readahead
 //! ```
 //! One thread does all of it but waiting for bytes. It sleeps until the first event, takes what is there, and lets events gather for
 //! [`PERIOD_NS`] before it looks again, so that a command which reads fast wakes it two thousand times a second at most.
 //!
 //! Never: an error that reaches the command. Where nothing can be read ahead the command runs as without us.
 
-use super::files::{Files, State};
-use super::gain::{Gain, Judgement};
-use super::pool::{Access, Ended, Pool, Task, is_there};
+use super::ahead::Ahead;
+use super::devices::Devices;
+use super::gain::{Judgement, Reason};
+use super::look::{Looks, Verdict};
 use super::tap::{Level, Tap, Touch, TouchKind};
-use super::walk::Lister;
-use super::{RunError, RunOptions, RunReport, SLEEPS};
+use super::{RunError, RunOptions, RunReport};
+use crate::program::NotBegun;
 use crate::tracefs;
 use foreread_core::policy::PolicySpec;
-use foreread_core::units::{FileId, Nanos};
-use foreread_pagecache::advisor::{Advisor, Job, Outcome};
-use foreread_pagecache::device::{DEFAULT_PIECE_BYTES, Device};
-use foreread_pagecache::memory;
-use foreread_trace::follow::event::FileKey;
-use rustix::event::{EventfdFlags, eventfd};
-use std::collections::HashMap;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -38,10 +34,10 @@ const JUDGED_EVERY: Duration = Duration::from_millis(50);
 const TICK_NS: u64 = 100_000_000;
 /// Without a miss for this time only misses are watched.
 const QUIET: Duration = Duration::from_millis(200);
+/// A command that ends within this time is not watched: the kernel waits as long for the first setting of an instance. Under a second.
+const GRACE_NS: u64 = 20_000_000;
 /// Devices that the kernel's filter names, at most.
 const MAX_FILTERED: usize = 64;
-/// Pages of Linux' page cache, as the tracepoints count them on machines with pages of 4 KiB.
-const PAGE_BYTES: u64 = 4096;
 
 /// A command under way.
 pub struct Running {
@@ -63,8 +59,7 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
     if !tracefs::knows_threads() {
         return Err(RunError::Namespace);
     }
-    let mut tap = Tap::create(&root)?;
-    tap.set_level(Level::Misses)?;
+    let tap = Tap::create(&root)?;
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?);
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?);
     let began = Instant::now();
@@ -72,10 +67,10 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
     let (policy, ends) = (options.policy.clone(), Arc::clone(&stop));
     let pid = child.id();
     let thread = std::thread::Builder::new().name("foreread-run".into()).spawn(move || {
-        let mut run = Run::new(tap, policy, pid, wake);
-        let report = run.watch(&ends, began);
+        let mut run = Run::new(tap, policy, pid, wake, began);
+        let report = run.watch(&ends);
         // The instance goes before tracefs, which may be our own mount.
-        drop(run);
+        run.tap.leave();
         drop(root);
         report
     })?;
@@ -87,7 +82,7 @@ fn begin(tap: &Tap, options: &RunOptions) -> Result<Child, RunError> {
     let mut command = Command::new(name);
     command.args(rest);
     let (_, child) = tap.instance().begin(command)?;
-    child.map_err(|error| RunError::command(name, &error))
+    child.map_err(|error| NotBegun::of(name, &error).into())
 }
 
 impl Running {
@@ -111,27 +106,19 @@ impl Running {
     }
 }
 
-/// A storage: a device number, as files have it.
-struct Storage {
-    advisor: Advisor,
-    gain: Gain,
-    piece: u64,
-    /// It is passed over until then, and has been so often.
-    sleeps_until: Option<Instant>,
-    slept: usize,
+/// Whether an event descriptor is written to, within a time.
+fn is_written(fd: &OwnedFd, within_ns: u64) -> bool {
+    let time = Timespec { tv_sec: 0, tv_nsec: within_ns as i64 };
+    poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0)
 }
 
 /// All of a run.
 struct Run {
     tap: Tap,
-    policy: PolicySpec,
-    pid: u32,
     wake: Arc<OwnedFd>,
-    pool: Pool,
-    lister: Lister,
-    files: Files,
-    storages: HashMap<u32, Storage>,
-    began: Instant,
+    ahead: Ahead,
+    looks: Looks,
+    devices: Devices,
     judged: Instant,
     /// When bytes were last read from a storage.
     missed: Instant,
@@ -139,38 +126,36 @@ struct Run {
 }
 
 impl Run {
-    fn new(tap: Tap, policy: PolicySpec, pid: u32, wake: Arc<OwnedFd>) -> Run {
-        let (pool, lister, now) = (Pool::new(Arc::clone(&wake)), Lister::new(Arc::clone(&wake)), Instant::now());
+    fn new(tap: Tap, policy: PolicySpec, pid: u32, wake: Arc<OwnedFd>, began: Instant) -> Run {
+        let now = Instant::now();
         Run {
             tap,
-            policy,
-            pid,
+            ahead: Ahead::new(policy, pid, &wake, began),
             wake,
-            pool,
-            lister,
-            files: Files::default(),
-            storages: HashMap::new(),
-            began: now,
+            looks: Looks::default(),
+            devices: Devices::default(),
             judged: now,
             missed: now,
             report: RunReport::default(),
         }
     }
 
-    /// The time of the core.
-    fn nanos(&self, at: Instant) -> Nanos {
-        Nanos(at.saturating_duration_since(self.began).as_nanos() as u64)
-    }
-
     /// Until the command has ended.
-    fn watch(&mut self, stop: &OwnedFd, began: Instant) -> RunReport {
-        self.began = began;
+    fn watch(&mut self, stop: &OwnedFd) -> RunReport {
+        if is_written(stop, GRACE_NS) {
+            return self.told();
+        }
+        let is_over = || is_written(stop, 0);
+        // The command runs already, and goes on without us where the kernel refuses.
+        if let Err(error) = self.tap.prepare(is_over) {
+            self.report.refused = Some(error.to_string());
+            return self.told();
+        }
         let mut touches = Vec::new();
-        let is_over = || rustix::io::read(stop, &mut [0; 8]).is_ok();
         while !is_over() {
             let wake = Arc::clone(&self.wake);
             // Jobs that end while events gather wait no longer than those.
-            self.tap.wait(&[stop, &wake], TICK_NS, false);
+            self.tap.wait(&[stop, &wake], self.longest_wait_ns(), false);
             if self.tap.level() == Some(Level::All) {
                 self.tap.wait(&[stop], PERIOD_NS, true);
             }
@@ -180,42 +165,96 @@ impl Run {
             if self.tap.take(&mut touches).is_err() {
                 break;
             }
-            self.turn(&touches);
+            self.turn(&mut touches);
         }
         self.told()
     }
 
-    fn turn(&mut self, touches: &[Touch]) {
+    /// Without events nothing comes before the next look, or the command's end.
+    fn longest_wait_ns(&self) -> u64 {
+        match (self.tap.level(), self.devices.next_look()) {
+            (Some(Level::Nothing), Some(until)) => {
+                let left = until.saturating_duration_since(Instant::now()).as_nanos();
+                u64::try_from(left).unwrap_or(TICK_NS)
+            }
+            _ => TICK_NS,
+        }
+    }
+
+    fn turn(&mut self, touches: &mut [Touch]) {
         let now = Instant::now();
         match self.tap.level() {
             Some(Level::Misses) if !touches.is_empty() => {
-                touches.iter().for_each(|touch| self.files.missed(touch.file));
+                touches.iter().for_each(|touch| self.ahead.missed(touch.file));
                 self.set_level(Level::All, now);
             }
-            Some(Level::Misses) | None => {}
+            Some(Level::Misses | Level::Nothing) | None => {}
             Some(Level::All) => {
-                self.list();
-                for ended in self.pool.ended() {
-                    self.ended(&ended);
-                }
-                // A read is seen before the misses that it causes.
-                let misses = touches.iter().filter(|touch| touch.kind == TouchKind::Miss);
-                misses.for_each(|touch| self.files.missed(touch.file));
-                let asked = touches.iter().filter(|touch| touch.kind != TouchKind::Miss);
-                asked.for_each(|touch| self.touched(touch));
-                self.start_jobs();
+                self.ahead.begin_turn();
+                self.touched(touches);
+                self.look(now);
+                self.ahead.start_jobs();
                 if now - self.judged >= JUDGED_EVERY {
                     self.judge(now);
                 }
             }
         }
         self.report.events = self.tap.events;
-        self.look_again(now);
+        if self.devices.wake(now) {
+            self.filter();
+            if self.tap.level() == Some(Level::Nothing) {
+                self.set_level(Level::Misses, now);
+            }
+        }
+    }
+
+    fn touched(&mut self, touches: &mut [Touch]) {
+        // A read is seen before the misses that it causes.
+        let misses = touches.iter().filter(|touch| touch.kind == TouchKind::Miss);
+        misses.for_each(|touch| self.ahead.missed(touch.file));
+        if touches.iter().any(|touch| self.devices.is_looked_at(touch.file.dev)) {
+            // Each CPU's events come by themselves, and a thread may have changed between them.
+            touches.sort_by_key(|touch| touch.at_ns);
+        }
+        for touch in touches.iter() {
+            if self.devices.is_looked_at(touch.file.dev) {
+                self.looks.touch(touch);
+            } else if touch.kind != TouchKind::Miss && self.devices.is_active(touch.file.dev) {
+                self.ahead.touched(touch);
+            }
+        }
+    }
+
+    /// Storages that are slow are read ahead from, the others passed over.
+    fn look(&mut self, now: Instant) {
+        if self.looks.has_misses() {
+            self.missed = now;
+        }
+        let mut has_changed = false;
+        for (dev, verdict, waits) in self.looks.verdicts(tracefs::now_ns()) {
+            self.devices.waited(dev, waits);
+            match verdict {
+                Verdict::Fast => {
+                    self.devices.pass_over(dev, Some(Reason::Fast), now);
+                    self.report.sleeps += 1;
+                    has_changed = true;
+                }
+                Verdict::Slow(kept) => {
+                    self.devices.begin(dev);
+                    self.ahead.begin(dev, now);
+                    kept.iter().for_each(|touch| self.ahead.touched(touch));
+                }
+            }
+        }
+        if has_changed {
+            self.pass_over();
+        }
     }
 
     fn set_level(&mut self, level: Level, now: Instant) {
         // What the kernel refuses here it has allowed before: an instance that another program has changed.
         let _ = self.tap.set_level(level);
+        self.looks.clear();
         (self.judged, self.missed) = (now, now);
     }
 
@@ -223,14 +262,17 @@ impl Run {
     fn judge(&mut self, now: Instant) {
         self.judged = now;
         let mut has_changed = false;
-        for storage in self.storages.values_mut().filter(|storage| storage.sleeps_until.is_none()) {
-            match storage.gain.judge(&storage.advisor.stats(), now) {
+        let Run { ahead, devices, .. } = self;
+        for (dev, judgement, reason) in ahead.judge(now, |dev| devices.is_active(dev)) {
+            match judgement {
                 Judgement::Quiet => {}
                 Judgement::Open => self.missed = now,
-                Judgement::Worth => (storage.slept, self.missed) = (0, now),
+                Judgement::Worth => {
+                    self.devices.helped(dev);
+                    self.missed = now;
+                }
                 Judgement::Vain => {
-                    storage.sleeps_until = Some(now + SLEEPS[storage.slept.min(SLEEPS.len() - 1)]);
-                    storage.slept += 1;
+                    self.devices.pass_over(dev, reason, now);
                     self.report.sleeps += 1;
                     has_changed = true;
                 }
@@ -239,157 +281,32 @@ impl Run {
         if has_changed {
             self.pass_over();
         }
-        if now - self.missed >= QUIET {
+        if self.tap.level() == Some(Level::All) && now - self.missed >= QUIET {
             self.set_level(Level::Misses, now);
         }
     }
 
-    fn look_again(&mut self, now: Instant) {
-        let mut has_changed = false;
-        for storage in self.storages.values_mut() {
-            if storage.sleeps_until.is_some_and(|until| until <= now) {
-                storage.sleeps_until = None;
-                storage.gain.begin(now);
-                has_changed = true;
-            }
-        }
-        if has_changed {
-            self.pass_over();
-        }
-    }
-
+    /// Storages are passed over from now on. Where no other one is of interest the kernel makes no events at all: one that it leaves out
+    /// costs as much as one that it keeps.
     fn pass_over(&mut self) {
-        let asleep = self.storages.iter().filter(|(_, storage)| storage.sleeps_until.is_some());
-        let devices: Vec<u32> = asleep.map(|(dev, _)| *dev).take(MAX_FILTERED).collect();
-        let _ = self.tap.pass_over(&devices);
-    }
-
-    /// What the lister has found.
-    fn list(&mut self) {
-        for listed in self.lister.listed() {
-            let dev = listed.key.dev;
-            let after = listed.after.and_then(|after| self.files.id(after));
-            let size = listed.size;
-            let Some(file) = self.files.list(listed) else { continue };
-            let now = self.nanos(Instant::now());
-            if let Some(storage) = self.storages.get_mut(&dev) {
-                storage.advisor.list(now, file, size, after);
-            }
+        if self.devices.has_active() || self.looks.has_misses() {
+            self.filter();
+        } else {
+            self.set_level(Level::Nothing, Instant::now());
         }
     }
 
-    /// The command reads.
-    fn touched(&mut self, touch: &Touch) {
-        let now = Instant::now();
-        let is_mapped = touch.kind != TouchKind::Read;
-        let state = self.files.look(touch.file, now);
-        let file = match state {
-            State::Ignored => return,
-            State::Known(file) => file,
-            State::Listed(file, size, number) => {
-                self.lister.reached(number);
-                self.open(touch.file, file, size);
-                file
-            }
-            State::Unknown => match self.files.find(touch.thread, touch.file, is_mapped, now) {
-                Some((file, size, path)) => {
-                    path.iter().for_each(|path| self.lister.read(path));
-                    self.open(touch.file, file, size);
-                    file
-                }
-                None => return,
-            },
-        };
-        let (first, last) = touch.pages;
-        let range = first.saturating_mul(PAGE_BYTES)..last.saturating_add(1).saturating_mul(PAGE_BYTES);
-        let at = self.nanos(now);
-        let Some(storage) = self.storages.get_mut(&touch.file.dev) else { return };
-        if let Some(size) = self.files.grown(file, range.end) {
-            storage.advisor.grew(at, file, size);
-        }
-        let range = range.start..range.end.min(self.files.size(file));
-        if range.is_empty() {
-            return;
-        }
-        storage.advisor.read(at, file, range.clone());
-        if let Some(closed) = self.files.used(file, range.end) {
-            storage.advisor.close(at, closed);
-        }
-        self.collect(touch.file.dev, now, touch.at_ns);
-    }
-
-    /// A file of which the core has not heard.
-    fn open(&mut self, key: FileKey, file: FileId, size: u64) {
-        let now = self.nanos(Instant::now());
-        let (policy, pid, files) = (&self.policy, self.pid, &self.files);
-        let storage = self.storages.entry(key.dev).or_insert_with(|| {
-            let room = memory::half(memory::room_of(pid).or_else(memory::room));
-            let device = files.handle(file).and_then(|file| Device::of(&*file).ok());
-            let piece = device.as_ref().map_or(DEFAULT_PIECE_BYTES, Device::piece_bytes);
-            let kernel = device.and_then(|device| device.read_ahead).unwrap_or(DEFAULT_PIECE_BYTES);
-            let (advisor, gain) = (Advisor::new(policy.clone(), room), Gain::new(kernel, Instant::now()));
-            Storage { advisor, gain, piece, sleeps_until: None, slept: 0 }
-        });
-        storage.advisor.open(now, file, size);
-        self.report.files += 1;
-    }
-
-    /// Jobs that need no thread are answered here; the others wait for a look at all events.
-    fn collect(&mut self, dev: u32, now: Instant, asked_ns: u64) {
-        let at = self.nanos(now);
-        let Some(storage) = self.storages.get_mut(&dev) else { return };
-        let since_ns = tracefs::now_ns().saturating_sub(asked_ns);
-        let mut later = Vec::new();
-        while let Some(job) = storage.advisor.next_job() {
-            let at_hand = self.files.handle(job.file).is_some_and(|file| {
-                let is_there = |at| is_there(&file, at);
-                job.is_demand && is_there(job.range.start) && is_there(job.range.end.min(self.files.size(job.file)) - 1)
-            });
-            if at_hand {
-                storage.gain.at_hand(since_ns);
-                storage.advisor.done(at, &job, Outcome::AtHand);
-            } else {
-                later.push(job);
-            }
-        }
-        later.into_iter().for_each(|job| self.give(dev, job, now));
-    }
-
-    fn start_jobs(&mut self) {
-        let devices: Vec<u32> = self.storages.keys().copied().collect();
-        devices.into_iter().for_each(|dev| self.collect(dev, Instant::now(), 0));
-    }
-
-    fn give(&mut self, dev: u32, job: Job, since: Instant) {
-        let at = self.nanos(since);
-        let Some(storage) = self.storages.get_mut(&dev) else { return };
-        let access = match (self.files.handle(job.file), self.files.place(job.file)) {
-            (Some(file), _) => Access::Open(file),
-            (None, Some((path, key))) => Access::Path(path, key),
-            (None, None) => return storage.advisor.done(at, &job, Outcome::Failed),
-        };
-        self.pool.run(Task { dev, job, access, piece: storage.piece, since });
-    }
-
-    fn ended(&mut self, ended: &Ended) {
-        let at = self.nanos(ended.at);
-        let Task { dev, job, since, .. } = &ended.task;
-        if let Some(storage) = self.storages.get_mut(dev) {
-            storage.gain.ended(job.is_demand, ended.outcome, ended.at.saturating_duration_since(*since), ended.asked);
-            storage.advisor.done(at, job, ended.outcome);
-        }
+    /// The kernel leaves out events of storages that are passed over.
+    fn filter(&mut self) {
+        let passed_over: Vec<u32> = self.devices.passed_over().take(MAX_FILTERED).collect();
+        let _ = self.tap.pass_over(passed_over);
     }
 
     fn told(&mut self) -> RunReport {
         let mut report = std::mem::take(&mut self.report);
-        let now = Instant::now();
-        for storage in self.storages.values_mut() {
-            let stats = storage.advisor.stats();
-            storage.gain.judge(&stats, now);
-            report.add(&stats, &storage.gain);
-        }
+        self.ahead.report(&mut report, Instant::now());
+        self.devices.all().for_each(|device| report.look(device.waits, device.reason));
         report.lost_events = self.tap.gaps;
-        report.unknown_files = self.files.unknown();
         report
     }
 }

@@ -15,34 +15,32 @@
 //! | `walk.rs` | the files that it will read next, in the order of their folders |
 //! | `pool.rs` | threads that call readahead(2) and wait for the bytes |
 //! | `gain.rs` | whether anything can be gained |
+//! | `look.rs` | whether a storage is slow, by the times of events alone |
+//! | `devices.rs` | which storages are looked at, read ahead from, passed over |
+//! | `ahead.rs` | the readahead of those that are slow |
 //! | `live.rs` | the loop |
 //!
 //! Never: an error that reaches the command, a setting of a device that is changed, or tracing that outlives the run.
 
+mod ahead;
+mod devices;
 mod files;
 mod find;
 mod gain;
 pub mod live;
+mod look;
 mod pool;
 mod tap;
 mod walk;
 
+use crate::program::NotBegun;
 use crate::tracefs::TracefsError;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use gain::{Gain, Reason};
-use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use look::Waits;
+use std::ffi::OsString;
 use std::time::Duration;
-
-/// How long nothing is watched where there is nothing to gain: each time longer.
-pub const SLEEPS: [Duration; 5] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(5),
-    Duration::from_secs(15),
-    Duration::from_secs(30),
-];
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -71,24 +69,12 @@ pub enum RunError {
     /// There is no command.
     #[error("no command: foreread run -- CMD; name one")]
     NoCommand,
-    /// There is no such command.
-    #[error("cannot run: {0}; check the name of the command")]
-    NotFound(String),
-    /// It is there and cannot be run.
-    #[error("cannot run: {0}; check its permissions and its first line")]
-    NotRunnable(String),
+    /// The command did not begin.
+    #[error("{0}")]
+    Command(#[from] NotBegun),
     /// The system refused something else.
     #[error("cannot watch: {0}; see 'ulimit -a' for what may be open")]
     Io(#[from] std::io::Error),
-}
-
-impl RunError {
-    /// The command `name` was not begun.
-    #[must_use]
-    pub fn command(name: &OsStr, error: &std::io::Error) -> RunError {
-        let text = format!("{}: {error}", name.display());
-        if error.kind() == ErrorKind::NotFound { RunError::NotFound(text) } else { RunError::NotRunnable(text) }
-    }
 }
 
 /// What came of a run.
@@ -129,6 +115,9 @@ pub struct RunReport {
     pub latency_seconds: f64,
     /// What the kernel reads ahead there.
     pub kernel_bytes: u64,
+    /// Why reads could not be watched, where the kernel refused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     #[serde(skip)]
     reason: Option<Reason>,
     #[serde(skip)]
@@ -159,6 +148,18 @@ impl RunReport {
         }
     }
 
+    /// Adds what looks have seen of a storage that was passed over.
+    fn look(&mut self, waits: Waits, reason: Option<Reason>) {
+        let waited = Duration::from_nanos(waits.waited_ns);
+        self.waits += waits.waits;
+        self.waited_seconds += waited.as_secs_f64();
+        if reason.is_some() && (self.reason.is_none() || waited > self.most) {
+            (self.most, self.reason) = (waited.max(self.most), reason);
+            let mean = waited.checked_div(u32::try_from(waits.waits).unwrap_or(u32::MAX));
+            self.latency_seconds = mean.unwrap_or_default().as_secs_f64();
+        }
+    }
+
     /// Why nothing was gained, where nothing was.
     #[must_use]
     pub fn nothing(&self) -> Option<&'static str> {
@@ -166,6 +167,7 @@ impl RunReport {
             return None;
         }
         Some(match self.reason {
+            _ if self.refused.is_some() => "reads could not be watched",
             Some(Reason::Fast) => "the storage answers faster than readahead from outside can be",
             Some(Reason::Busy) => "the command hardly waited for the storage",
             None if self.files == 0 => "every byte was in the page cache, or nothing was read",

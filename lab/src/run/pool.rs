@@ -10,7 +10,7 @@
 
 use super::find;
 use foreread_pagecache::advisor::{Job, Outcome};
-use foreread_pagecache::{readahead, resident};
+use foreread_pagecache::resident;
 use foreread_trace::follow::event::FileKey;
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::collections::VecDeque;
@@ -167,18 +167,12 @@ fn wait_for(file: &File, range: &Range<u64>) -> Outcome {
 
 /// Reads what is absent, and waits for it. Gives how many bytes that were.
 fn ahead(file: &File, range: Range<u64>, piece: u64) -> (Outcome, u64) {
-    let Ok(absent) = resident::absent(file, range.clone()) else { return (Outcome::Failed, 0) };
+    let Ok(absent) = resident::fetch_absent(file, range.clone(), piece) else { return (Outcome::Failed, 0) };
     if absent.is_empty() && is_there(file, range.end - 1) {
         return (Outcome::AtHand, 0);
     }
-    let mut asked = 0;
-    for part in &absent {
-        if readahead::start(file, part.clone(), piece).is_err() {
-            return (Outcome::Failed, asked);
-        }
-        asked += part.end - part.start;
-    }
     let came = absent.iter().all(|part| touch(file, part.end.min(range.end) - 1)) && touch(file, range.end - 1);
+    let asked = absent.iter().map(|part| part.end - part.start).sum();
     (if came { Outcome::Arrived } else { Outcome::Failed }, asked)
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   all      get_pages (a read), fault, map_pages (touches of a mapping), and misses     while there may be something to gain
 //!   misses   add_to_page_cache                                              nothing was missed lately: wakes at the first miss
+//!   nothing                                                                 there is nothing to gain: for a while no event costs anything
 //! ```
 //! Four events are far fewer than a recording takes: no system call is watched, so other programs pay nothing, and a command that
 //! finds all its bytes in the cache pays for its reads alone. An event that is lost is a decision that is not made.
@@ -25,12 +26,15 @@ const RING_PAGE_BYTES: usize = 4096;
 /// Memory for the events of a CPU that wait to be taken: 20,000 of them.
 const BUFFER_KB: &str = "1024";
 
+/// Folios have fewer pages than 2 to the power of this.
+const MAX_ORDER: u64 = 32;
+
 /// The events, and the fields of each.
 const EVENTS: [(&str, TouchKind, &[&str]); 4] = [
     ("filemap/mm_filemap_get_pages", TouchKind::Read, &["s_dev", "i_ino", "index", "last_index"]),
     ("filemap/mm_filemap_map_pages", TouchKind::Mapped, &["s_dev", "i_ino", "index", "last_index"]),
     ("filemap/mm_filemap_fault", TouchKind::Fault, &["s_dev", "i_ino", "index", "index"]),
-    ("filemap/mm_filemap_add_to_page_cache", TouchKind::Miss, &["s_dev", "i_ino", "index", "index"]),
+    ("filemap/mm_filemap_add_to_page_cache", TouchKind::Miss, &["s_dev", "i_ino", "index", "order"]),
 ];
 
 /// Events without which a run cannot see anything.
@@ -71,6 +75,8 @@ pub enum Level {
     All,
     /// That something is read from storage at all.
     Misses,
+    /// Nothing.
+    Nothing,
 }
 
 struct Known {
@@ -87,6 +93,8 @@ pub struct Tap {
     instance: Instance,
     known: Vec<Known>,
     level: Option<Level>,
+    /// Devices of which no events come.
+    passed_over: Vec<u32>,
     page: Vec<u8>,
     /// Events taken.
     pub events: u64,
@@ -95,12 +103,27 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// A tap that watches nothing yet.
+    /// A tap that watches nothing yet, and is not prepared: its instance can begin the command.
     ///
     /// # Errors
     /// The kernel refuses it.
     pub fn create(root: &Root) -> Result<Tap, TracefsError> {
-        let instance = Instance::create(root)?;
+        let instance = Instance::create_without_clock(root)?;
+        let (rings, known, page) = (Vec::new(), Vec::new(), vec![0; RING_PAGE_BYTES]);
+        Ok(Tap { rings, instance, known, level: None, passed_over: Vec::new(), page, events: 0, gaps: 0 })
+    }
+
+    /// Makes ready for events, unless it `is_over` before. The kernel waits for all CPUs several times, about 20 ms each, while the command
+    /// runs.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn prepare(&mut self, is_over: impl Fn() -> bool) -> Result<(), TracefsError> {
+        let instance = &self.instance;
+        instance.set_clock()?;
+        if is_over() {
+            return Ok(());
+        }
         instance.set("buffer_size_kb", BUFFER_KB)?;
         // A reader is woken by the first event.
         instance.set("buffer_percent", "0")?;
@@ -112,9 +135,17 @@ impl Tap {
                 known.push(Known { name, id: format.id, kind, fields });
             }
         }
-        let rings = instance.raw()?;
-        let page = vec![0; RING_PAGE_BYTES];
-        Ok(Tap { rings, instance, known, level: None, page, events: 0, gaps: 0 })
+        self.rings = instance.raw()?;
+        self.known = known;
+        self.set_level(Level::Misses)
+    }
+
+    /// Ends it, without a wait for the kernel.
+    pub fn leave(mut self) {
+        let _ = self.set_level(Level::Nothing);
+        let Tap { rings, instance, .. } = self;
+        drop(rings);
+        instance.leave();
     }
 
     /// The instance, which begins the command.
@@ -133,10 +164,16 @@ impl Tap {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn pass_over(&self, devices: &[u32]) -> Result<(), TracefsError> {
+    pub fn pass_over(&mut self, mut devices: Vec<u32>) -> Result<(), TracefsError> {
+        devices.sort_unstable();
+        // The kernel waits for all CPUs with each filter.
+        if self.passed_over == devices {
+            return Ok(());
+        }
         let terms: Vec<String> = devices.iter().map(|dev| format!("s_dev != {dev}")).collect();
         // A filter of "0" is none.
         let filter = if terms.is_empty() { "0".to_string() } else { terms.join(" && ") };
+        self.passed_over = devices;
         self.known.iter().try_for_each(|known| self.instance.set(&format!("events/{}/filter", known.name), &filter))
     }
 
@@ -150,7 +187,7 @@ impl Tap {
         let takes = |level, kind| match level {
             Some(Level::All) => true,
             Some(Level::Misses) => kind == TouchKind::Miss,
-            None => false,
+            Some(Level::Nothing) | None => false,
         };
         for Known { kind, name, .. } in &self.known {
             if takes(self.level, *kind) != takes(Some(level), *kind) {
@@ -207,5 +244,8 @@ fn touch(known: &[Known], at_ns: u64, bytes: &[u8]) -> Option<Touch> {
     let Known { kind, fields, .. } = known.iter().find(|known| known.id == id)?;
     let [dev, ino, first, last] = fields;
     let file = FileKey { dev: dev.value(bytes)? as u32, ino: ino.value(bytes)? };
-    Some(Touch { at_ns, thread, file, pages: (first.value(bytes)?, last.value(bytes)?), kind: *kind })
+    let (first, last) = (first.value(bytes)?, last.value(bytes)?);
+    // A miss has the order of its folio instead of the last page.
+    let last = if *kind == TouchKind::Miss { first.saturating_add((1 << last.min(MAX_ORDER)) - 1) } else { last };
+    Some(Touch { at_ns, thread, file, pages: (first, last), kind: *kind })
 }

@@ -67,7 +67,7 @@ fn guard(name: &str) {
 
 /// The guard of an instance, as its owner has it. Dropped, it ends, and removes what the owner could not.
 #[derive(Debug)]
-pub(super) struct Guard(Child);
+pub(super) struct Guard(Option<Child>);
 
 impl Guard {
     /// Starts one; none where this program cannot be one, or the system has no room for a process more.
@@ -75,13 +75,26 @@ impl Guard {
         if !OFFERED.load(Ordering::Relaxed) {
             return None;
         }
-        program::guard(WORD).arg(name).spawn().ok().map(Guard)
+        program::guard(WORD).arg(name).spawn().ok().map(|child| Guard(Some(child)))
+    }
+}
+
+impl Guard {
+    /// The owner has done with its instance, and does not wait for its end.
+    pub fn take_over(mut self) {
+        if let Some(mut child) = self.0.take() {
+            drop(child.stdin.take());
+            // An owner that lives on has no dead child. Without a thread it has one until its end.
+            let _ = std::thread::Builder::new().spawn(move || child.wait());
+        }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
+        if let Some(child) = &mut self.0 {
+            drop(child.stdin.take());
+            let _ = child.wait();
+        }
     }
 }

@@ -30,9 +30,8 @@ const MAX_TRIES: u32 = 16;
 pub struct Instance {
     path: PathBuf,
     /// Its folder, locked.
-    _lock: File,
-    /// Behind the lock, which is free by the time that the guard ends.
-    _guard: Option<Guard>,
+    lock: Option<File>,
+    guard: Option<Guard>,
 }
 
 /// What a CPU's buffer counted.
@@ -50,6 +49,24 @@ impl Instance {
     /// # Errors
     /// The kernel refuses it.
     pub fn create(root: &Root) -> Result<Instance, TracefsError> {
+        let instance = Instance::create_without_clock(root)?;
+        instance.set_clock()?;
+        Ok(instance)
+    }
+
+    /// The clock of the machine's other times, the same on all CPUs. Until now it was another one.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn set_clock(&self) -> Result<(), TracefsError> {
+        self.set("trace_clock", "mono")
+    }
+
+    /// The same as [`Instance::create`], but for [`Instance::set_clock`], for which the kernel waits up to 30 ms.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn create_without_clock(root: &Root) -> Result<Instance, TracefsError> {
         let instances = root.path().join("instances");
         remove_stale(&instances);
         let mut made = None;
@@ -60,7 +77,7 @@ impl Instance {
             let locked = make(&path);
             let refused = |error| TracefsError::io("cannot make an instance of tracefs", &path, &error);
             if let Some(lock) = locked.map_err(refused)? {
-                made = Some(Instance { path, _lock: lock, _guard: Guard::start(&name) });
+                made = Some(Instance { path, lock: Some(lock), guard: Guard::start(&name) });
                 break;
             }
         }
@@ -69,8 +86,6 @@ impl Instance {
             TracefsError::new("each instance of tracefs was removed at once", instances.display().to_string(), remedy)
         })?;
         instance.set("tracing_on", "0")?;
-        // The clock of the machine's other times, the same on all CPUs.
-        instance.set("trace_clock", "mono")?;
         Ok(instance)
     }
 
@@ -215,9 +230,28 @@ impl Instance {
     }
 }
 
+impl Instance {
+    /// Ends it: recording is off, and its guard removes it, for which the kernel waits about 0.1 s. Without a guard it is removed here.
+    ///
+    /// Never: before its other files are closed.
+    pub fn leave(mut self) {
+        let is_off = self.set("tracing_on", "0").is_ok();
+        if let Some(guard) = self.guard.take_if(|_| is_off) {
+            // The guard waits for the lock.
+            self.lock = None;
+            guard.take_over();
+        }
+    }
+}
+
 impl Drop for Instance {
     fn drop(&mut self) {
-        remove(&self.path);
+        // Of a folder whose lock is not ours any more the guard has charge.
+        if self.lock.is_some() {
+            remove(&self.path);
+            // The guard ends when the lock is free.
+            self.lock = None;
+        }
     }
 }
 
@@ -268,10 +302,12 @@ fn remove_stale(instances: &Path) {
 
 /// Whatever fails here is met again, and told, when an instance is made.
 pub(super) fn remove(path: &Path) {
-    for (file, value) in [("tracing_on", "0"), ("events/enable", "0")] {
-        let _ = write(&path.join(file), value);
+    let _ = write(&path.join("tracing_on"), "0");
+    // The kernel switches its events off with it. A busy one remains, and its events would cost the machine's programs time.
+    if fs::remove_dir(path).is_err() {
+        let _ = write(&path.join("events/enable"), "0");
+        let _ = fs::remove_dir(path);
     }
-    let _ = fs::remove_dir(path);
 }
 
 #[cfg(test)]

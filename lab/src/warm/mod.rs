@@ -16,6 +16,7 @@ pub mod engine;
 mod files;
 mod judge;
 mod pool;
+mod state;
 mod whole;
 
 pub use budget::Budget;

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, select_ok};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, GetResult, ObjectStore};
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -42,6 +42,14 @@ const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
 
 /// A body, and its first piece.
 type Begun = (BoxStream<'static, object_store::Result<Bytes>>, Option<object_store::Result<Bytes>>);
+
+/// The front of an object.
+pub struct Front {
+    pub version: Version,
+    pub bytes: Vec<u8>,
+    /// From the request to the head of its answer.
+    pub answered_in: Duration,
+}
 
 /// What was asked, in all.
 #[derive(Debug, Default)]
@@ -83,12 +91,12 @@ impl Asker<'_> {
 
     /// The version that there is now, asked for with the first byte: so it is known at once whether ranges are.
     pub async fn version(&self) -> Result<Version, Refusal> {
-        self.front(1).await.map(|(version, _)| version)
+        self.front(1).await.map(|front| front.version)
     }
 
     /// The version that there is now, and its first bytes, at most `len`, which is not 0. Where the body does not come to its end the
     /// version alone.
-    pub async fn front(&self, len: u64) -> Result<(Version, Vec<u8>), Refusal> {
+    pub async fn front(&self, len: u64) -> Result<Front, Refusal> {
         let total = self.settings.total;
         let mut tries = 0;
         let asked = async {
@@ -97,27 +105,30 @@ impl Asker<'_> {
                 let done = counted(turn, self.probe(len).await);
                 match done {
                     Err(refusal) => self.again(&refusal, &mut tries).await?,
-                    Ok((meta, bytes)) => return Ok((Version::new(meta), bytes)),
+                    Ok(front) => return Ok(front),
                 }
             }
         };
         timeout(total, asked).await.unwrap_or(Err(Refusal::Total(total)))
     }
 
-    async fn probe(&self, len: u64) -> Result<(ObjectMeta, Vec<u8>), Refusal> {
+    async fn probe(&self, len: u64) -> Result<Front, Refusal> {
+        let asked = Instant::now();
         let first = GetOptions { range: Some(GetRange::Bounded(0..len)), ..GetOptions::default() };
         match self.in_time(self.ask(first)).await {
             // Nothing has no first byte. A request without a range returns its ETag.
             Err(Refusal::PastEnd { size: 0 }) => {
                 let head = GetOptions { head: true, ..GetOptions::default() };
                 let meta = self.in_time(self.ask(head)).await?.meta;
-                if meta.size > 0 { Err(Refusal::PastEnd { size: 0 }) } else { Ok((meta, Vec::new())) }
+                let front =
+                    Front { version: Version::new(meta.clone()), bytes: Vec::new(), answered_in: asked.elapsed() };
+                if meta.size > 0 { Err(Refusal::PastEnd { size: 0 }) } else { Ok(front) }
             }
             answer => {
                 let answer = answer?;
-                let meta = answer.meta.clone();
+                let (version, answered_in) = (Version::new(answer.meta.clone()), asked.elapsed());
                 let bytes = if len > 1 { self.body(answer, len).await } else { Vec::new() };
-                Ok((meta, bytes))
+                Ok(Front { version, bytes, answered_in })
             }
         }
     }

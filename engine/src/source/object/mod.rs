@@ -29,7 +29,7 @@ mod url;
 mod version;
 
 use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, Streaming};
-use fetch::{Asker, Tally};
+use fetch::{Asker, Front, Tally};
 use first::{FIRST_BYTES, FirstBytes, Room};
 pub use list::{MAX_NAMES, Prefix};
 pub(crate) use network::{Network, hold as hold_network};
@@ -40,6 +40,7 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use store::Store;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use url::decoded;
@@ -59,6 +60,8 @@ pub struct Object {
     version: Mutex<Arc<Version>>,
     tally: Tally,
     first: FirstBytes,
+    /// Of the request that opened it.
+    answered_in: Option<Duration>,
 }
 
 /// What an object has been asked, in all.
@@ -107,17 +110,18 @@ impl Object {
         let asker = Asker { store: &store, path: &path, settings: &settings, tally: &tally };
         let room = Room::take();
         let front = wait(asker.front(if room.is_some() { FIRST_BYTES } else { 1 }));
-        let (version, bytes) = front.map_err(|refusal| refusal.open_error(&name, store.account))?;
-        let first = FirstBytes::new(bytes, room);
+        let Front { version, bytes, answered_in } =
+            front.map_err(|refusal| refusal.open_error(&name, store.account))?;
+        let (first, answered_in) = (FirstBytes::new(bytes, room), Some(answered_in));
         // The next check, that of a mount that opens it for its first reader, need not ask again.
         tally.confirmed.store(true, Ordering::Relaxed);
-        Ok(Object { tally, first, ..Object::known(store, path, name, settings, version) })
+        Ok(Object { tally, first, answered_in, ..Object::known(store, path, name, settings, version) })
     }
 
     /// Of a version that a listing has told of: nothing is asked before the first read, which asks for that version.
     fn known(store: Store, path: Path, name: SourceName, settings: ObjectSettings, version: Version) -> Object {
         let (version, tally) = (Mutex::new(Arc::new(version)), Tally::default());
-        Object { store, path, name, settings, version, tally, first: FirstBytes::default() }
+        Object { store, path, name, settings, version, tally, first: FirstBytes::default(), answered_in: None }
     }
 
     /// Where this thread may not wait, and a sink does not go to another: first all bytes, then the sink.
@@ -166,6 +170,10 @@ impl Source for Object {
             done.map_err(|refusal| refusal.read_error(&self.name))?;
         }
         Ok(len)
+    }
+
+    fn answered_in(&self) -> Option<Duration> {
+        self.answered_in
     }
 
     fn streaming(&self) -> Option<&dyn Streaming> {

@@ -1,0 +1,143 @@
+//! What is done about each storage: it is looked at, read ahead from, or passed over for a while.
+//!
+//! ```text
+//!   looked at ──slow──► read ahead from ──nothing gained──► passed over 0.25 s, then looked at again
+//!       └──────fast─────────────────────────────────────► 0.5 s, 1 s, 2 s, 5 s, 5 s, ...
+//! ```
+//! A command that begins to read from a slow storage is so seen after 5 s at most, and where it never does 5 looks a minute or two cost
+//! nothing that could be measured.
+
+use super::gain::Reason;
+use super::look::Waits;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How long a storage is passed over: each time longer.
+pub const SLEEPS: [Duration; 5] = [
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    Looked,
+    Active,
+    PassedOver(Instant),
+}
+
+/// A storage.
+pub struct Device {
+    watch: Watch,
+    /// How often it was passed over, one time after the other.
+    slept: usize,
+    /// Waits that looks have seen.
+    pub waits: Waits,
+    /// Why it was passed over.
+    pub reason: Option<Reason>,
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Devices(HashMap<u32, Device>);
+
+impl Devices {
+    fn device(&mut self, dev: u32) -> &mut Device {
+        let new = Device { watch: Watch::Looked, slept: 0, waits: Waits::default(), reason: None };
+        self.0.entry(dev).or_insert(new)
+    }
+
+    /// A look has seen these waits.
+    pub fn waited(&mut self, dev: u32, waits: Waits) {
+        let device = self.device(dev);
+        device.waits.waits += waits.waits;
+        device.waits.waited_ns += waits.waited_ns;
+    }
+
+    /// It is read ahead from.
+    pub fn begin(&mut self, dev: u32) {
+        self.device(dev).watch = Watch::Active;
+    }
+
+    /// Readahead has helped.
+    pub fn helped(&mut self, dev: u32) {
+        let device = self.device(dev);
+        (device.slept, device.reason) = (0, None);
+    }
+
+    /// There is nothing to gain.
+    pub fn pass_over(&mut self, dev: u32, reason: Option<Reason>, now: Instant) {
+        let device = self.device(dev);
+        device.watch = Watch::PassedOver(now + SLEEPS[device.slept.min(SLEEPS.len() - 1)]);
+        (device.slept, device.reason) = (device.slept + 1, reason);
+    }
+
+    /// Looks again at those whose time has come; whether there are any.
+    pub fn wake(&mut self, now: Instant) -> bool {
+        let ready = |one: &&mut Device| matches!(one.watch, Watch::PassedOver(until) if until <= now);
+        let ready: Vec<&mut Device> = self.0.values_mut().filter(ready).collect();
+        let has_any = !ready.is_empty();
+        ready.into_iter().for_each(|one| one.watch = Watch::Looked);
+        has_any
+    }
+
+    fn is(&self, dev: u32, what: impl Fn(Watch) -> bool) -> bool {
+        self.0.get(&dev).is_some_and(|one| what(one.watch))
+    }
+
+    /// Whether it is read ahead from.
+    pub fn is_active(&self, dev: u32) -> bool {
+        self.is(dev, |watch| watch == Watch::Active)
+    }
+
+    /// Whether it is looked at: also one of which nothing is known.
+    pub fn is_looked_at(&self, dev: u32) -> bool {
+        !self.0.contains_key(&dev) || self.is(dev, |watch| watch == Watch::Looked)
+    }
+
+    /// Those that are passed over.
+    pub fn passed_over(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().filter(|(_, one)| matches!(one.watch, Watch::PassedOver(_))).map(|(dev, _)| *dev)
+    }
+
+    /// Whether any is read ahead from.
+    pub fn has_active(&self) -> bool {
+        self.0.values().any(|one| one.watch == Watch::Active)
+    }
+
+    /// When one is to be looked at again.
+    pub fn next_look(&self) -> Option<Instant> {
+        let until = |one: &Device| if let Watch::PassedOver(until) = one.watch { Some(until) } else { None };
+        self.0.values().filter_map(until).min()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Device> {
+        self.0.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_is_passed_over_longer_each_time() {
+        let (mut devices, mut now) = (Devices::default(), Instant::now());
+        assert!(devices.is_looked_at(1) && !devices.is_active(1));
+        for sleep in SLEEPS.iter().chain(&SLEEPS[4..]) {
+            devices.pass_over(1, Some(Reason::Fast), now);
+            assert_eq!((devices.next_look(), devices.is_looked_at(1)), (Some(now + *sleep), false));
+            assert!(!devices.wake(now + *sleep - Duration::from_nanos(1)) && devices.passed_over().eq([1]));
+            now += *sleep;
+            assert!(devices.wake(now) && devices.is_looked_at(1));
+        }
+        devices.begin(1);
+        devices.helped(1);
+        assert!(devices.has_active() && devices.is_active(1) && devices.is_looked_at(2));
+        devices.pass_over(1, None, now);
+        assert_eq!(devices.next_look(), Some(now + SLEEPS[0]), "it begins anew");
+    }
+}

@@ -1,0 +1,284 @@
+//! Whether a storage is slow enough for readahead from outside, by the times of events alone: no file is opened for it.
+//!
+//! The kernel says when it makes a page for a read, and when the read has its pages. Between the two the thread waited:
+//!
+//! ```text
+//!   thread 7   add_to_page_cache 100    get_pages 100..100                            60 us: fast
+//!   thread 8   fault 512    add_to_page_cache 496 ... 527    map_pages 512..527      1.2 ms: slow
+//!   thread 9   add_to_page_cache 64 ... 95    get_pages 40..43        read ahead by the kernel: no wait
+//! ```
+//! Eight waits of which at most one is slow, or bytes at the rate of a fast disk: nothing to gain, known within a few milliseconds. What
+//! was asked for meanwhile is kept and given on where the storage is slow, so that its first reads are not lost.
+//!
+//! Never: a decision after [`MAX_TIME_NS`]; what events do not show by then is for [`super::gain`] to find out.
+
+use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
+use super::tap::{Touch, TouchKind};
+use foreread_trace::follow::event::FileKey;
+use std::collections::HashMap;
+
+/// Bytes that are read before their rate is believed. Chosen: two windows of the largest readahead that is usual.
+const MIN_BYTES: u64 = 16 << 20;
+/// One slow wait may be an accident: so long is waited for a second one.
+const ALONE_NS: u64 = 20_000_000;
+/// The longest look at a storage of which pages are missed.
+const MAX_TIME_NS: u64 = 200_000_000;
+/// Touches of a storage that are kept, at most.
+const MAX_KEPT: usize = 8192;
+/// Pages as the tracepoints count them.
+const PAGE_BYTES: u64 = 4096;
+
+/// What a look has shown.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Reads wait, or it is not known. These were asked for meanwhile.
+    Slow(Vec<Touch>),
+    /// It answers before readahead from outside could.
+    Fast,
+}
+
+/// Pages that a thread has missed and may wait for.
+struct Waiting {
+    file: FileKey,
+    /// The page of a fault. A read says at its end what it has asked for.
+    asked: Option<u64>,
+    /// First and last page that were made.
+    missed: Option<(u64, u64)>,
+    bytes: u64,
+    /// When the last was made: then the request goes out.
+    since_ns: u64,
+    /// Bytes that all threads waited for then.
+    queued_bytes: u64,
+}
+
+/// A storage that is looked at.
+#[derive(Default)]
+struct Look {
+    /// The first miss.
+    began_ns: Option<u64>,
+    /// Bytes for which threads wait, and for which none waits any more.
+    queued_bytes: u64,
+    came_bytes: u64,
+    waits: u64,
+    slow: u64,
+    waited_ns: u64,
+    kept: Vec<Touch>,
+}
+
+/// What threads have waited for a storage in looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How often.
+    pub waits: u64,
+    /// How long, all together.
+    pub waited_ns: u64,
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Looks {
+    threads: HashMap<u32, Waiting>,
+    devices: HashMap<u32, Look>,
+}
+
+impl Waiting {
+    /// How long a thread has waited until `now_ns`, beyond the time that its bytes and those before them take at half the rate of a fast disk.
+    fn latency_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.since_ns).saturating_sub(2 * self.queued_bytes / FAST_BYTES_PER_NS)
+    }
+
+    /// Whether one of these pages was missed.
+    fn has_missed(&self, first: u64, last: u64) -> bool {
+        self.missed.is_some_and(|(from, to)| from <= last && first <= to)
+    }
+}
+
+fn is_slow(latency_ns: u64) -> bool {
+    u128::from(latency_ns) >= MIN_LATENCY.as_nanos()
+}
+
+impl Looks {
+    /// Forgets everything: events were not taken for a while.
+    pub fn clear(&mut self) {
+        self.threads.clear();
+        self.devices.clear();
+    }
+
+    /// Takes the next event, in the order of time.
+    pub fn touch(&mut self, touch: &Touch) {
+        let look = self.devices.entry(touch.file.dev).or_default();
+        let (first, last) = touch.pages;
+        if touch.kind == TouchKind::Miss {
+            look.began_ns.get_or_insert(touch.at_ns);
+            let waiting = self.threads.entry(touch.thread).or_insert_with(|| Waiting::of(touch, None));
+            if waiting.file != touch.file {
+                look.queued_bytes = look.queued_bytes.saturating_sub(waiting.bytes);
+                *waiting = Waiting::of(touch, None);
+            }
+            let (from, to) = waiting.missed.unwrap_or((first, last));
+            waiting.missed = Some((from.min(first), to.max(last)));
+            let bytes = (last - first + 1).saturating_mul(PAGE_BYTES);
+            (waiting.bytes, look.queued_bytes) = (waiting.bytes + bytes, look.queued_bytes + bytes);
+            (waiting.since_ns, waiting.queued_bytes) = (touch.at_ns, look.queued_bytes);
+            return;
+        }
+        if look.kept.len() < MAX_KEPT {
+            look.kept.push(*touch);
+        }
+        if let Some(waiting) = self.threads.remove(&touch.thread) {
+            self.came(&waiting, touch);
+        }
+        if touch.kind == TouchKind::Fault {
+            self.threads.insert(touch.thread, Waiting::of(touch, Some(first)));
+        }
+    }
+
+    /// The thread goes on: with `touch` it waits for nothing of before.
+    fn came(&mut self, waiting: &Waiting, touch: &Touch) {
+        let Some(look) = self.devices.get_mut(&waiting.file.dev) else { return };
+        look.queued_bytes = look.queued_bytes.saturating_sub(waiting.bytes);
+        look.came_bytes += waiting.bytes;
+        let of_read = (touch.kind == TouchKind::Read && touch.file == waiting.file).then_some(touch.pages);
+        let asked = waiting.asked.map(|page| (page, page)).or(of_read);
+        if asked.is_some_and(|(first, last)| waiting.has_missed(first, last)) {
+            let latency_ns = waiting.latency_ns(touch.at_ns);
+            look.waits += 1;
+            look.waited_ns += latency_ns;
+            look.slow += u64::from(is_slow(latency_ns));
+        }
+    }
+
+    /// The storages of which enough is known. They are looked at no longer.
+    pub fn verdicts(&mut self, now_ns: u64) -> Vec<(u32, Verdict, Waits)> {
+        let verdict = |dev: u32, look: &Look| {
+            let is_of = |one: &&Waiting| one.file.dev == dev && one.asked.is_none_or(|page| one.has_missed(page, page));
+            let waiting = self.threads.values().filter(is_of).filter(|one| one.missed.is_some());
+            look.is_fast(now_ns, waiting.filter(|one| is_slow(one.latency_ns(now_ns))).count() as u64)
+        };
+        let ready: Vec<(u32, bool)> =
+            self.devices.iter().filter_map(|(dev, look)| Some((*dev, verdict(*dev, look)?))).collect();
+        let taken = ready.into_iter().filter_map(|(dev, is_fast)| {
+            let Look { kept, waits, waited_ns, .. } = self.devices.remove(&dev)?;
+            let verdict = if is_fast { Verdict::Fast } else { Verdict::Slow(kept) };
+            Some((dev, verdict, Waits { waits, waited_ns }))
+        });
+        taken.collect()
+    }
+
+    /// Whether pages were missed of a storage that is looked at.
+    pub fn has_misses(&self) -> bool {
+        self.devices.values().any(|look| look.began_ns.is_some())
+    }
+}
+
+impl Waiting {
+    fn of(touch: &Touch, asked: Option<u64>) -> Waiting {
+        Waiting { file: touch.file, asked, missed: None, bytes: 0, since_ns: touch.at_ns, queued_bytes: 0 }
+    }
+}
+
+impl Look {
+    /// Whether the storage is fast, where that is known; `still` threads have waited long and wait on.
+    fn is_fast(&self, now_ns: u64, still: u64) -> Option<bool> {
+        let time_ns = now_ns.saturating_sub(self.began_ns?);
+        let (slow, waits) = (self.slow + still, self.waits + still);
+        let is_rarely_slow = slow * MIN_WAITS as u64 <= waits;
+        // Half of it: the program does something with the bytes as well.
+        let has_rate = self.came_bytes >= MIN_BYTES && 2 * self.came_bytes >= time_ns.saturating_mul(FAST_BYTES_PER_NS);
+        if has_rate || is_rarely_slow && waits >= MIN_WAITS as u64 {
+            return Some(true);
+        }
+        let is_slow = !is_rarely_slow && (slow > 1 || time_ns >= ALONE_NS);
+        (is_slow || time_ns >= MAX_TIME_NS).then_some(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1000;
+    const FILE: FileKey = FileKey { dev: 7, ino: 12 };
+
+    fn touch(at_us: u64, thread: u32, kind: TouchKind, pages: (u64, u64)) -> Touch {
+        Touch { at_ns: at_us * US, thread, file: FILE, pages, kind }
+    }
+
+    /// A read of a page that waits so long.
+    fn read(looks: &mut Looks, at_us: u64, page: u64, wait_us: u64) {
+        looks.touch(&touch(at_us, 1, TouchKind::Miss, (page, page)));
+        looks.touch(&touch(at_us + wait_us, 1, TouchKind::Read, (page, page)));
+    }
+
+    fn verdict(looks: &mut Looks, at_us: u64) -> Option<Verdict> {
+        looks.verdicts(at_us * US).pop().map(|(dev, verdict, _)| {
+            assert_eq!(dev, FILE.dev);
+            verdict
+        })
+    }
+
+    #[test]
+    fn eight_short_waits_are_a_fast_storage() {
+        let mut looks = Looks::default();
+        (0..7).for_each(|n| read(&mut looks, 100 * n, 50 * n, 80));
+        assert_eq!(verdict(&mut looks, 700), None, "not enough of them");
+        read(&mut looks, 700, 999, 900);
+        assert_eq!(verdict(&mut looks, 1600), Some(Verdict::Fast), "one in eight may be slow");
+        assert!(!looks.has_misses() && verdict(&mut looks, 1_000_000).is_none(), "it is done with");
+    }
+
+    #[test]
+    fn two_long_waits_are_a_slow_storage_and_its_reads_are_kept() {
+        let mut looks = Looks::default();
+        read(&mut looks, 0, 5, 1200);
+        assert_eq!(verdict(&mut looks, 1300), None, "one may be an accident");
+        looks.touch(&touch(1400, 1, TouchKind::Miss, (70, 73)));
+        assert_eq!(verdict(&mut looks, 1500), None);
+        // The thread waits still.
+        let kept = vec![touch(1200, 1, TouchKind::Read, (5, 5))];
+        assert_eq!(verdict(&mut looks, 1900), Some(Verdict::Slow(kept)));
+        // A lone one is one after a while.
+        read(&mut looks, 0, 5, 1200);
+        assert!(matches!(verdict(&mut looks, 20_000), Some(Verdict::Slow(_))));
+    }
+
+    /// The kernel's readahead makes pages that the read does not wait for, and a cached page none.
+    #[test]
+    fn pages_that_are_not_asked_for_are_no_wait() {
+        let mut looks = Looks::default();
+        for n in 0..20 {
+            looks.touch(&touch(10 * n, 1, TouchKind::Miss, (500 + n, 500 + n)));
+            looks.touch(&touch(10 * n + 5, 1, TouchKind::Read, (n, n)));
+        }
+        assert_eq!(verdict(&mut looks, 199_000), None);
+        assert!(matches!(verdict(&mut looks, 200_000), Some(Verdict::Slow(_))), "not known: the gain shows it");
+    }
+
+    #[test]
+    fn a_fault_waits_until_the_next_event_of_its_thread() {
+        let mut looks = Looks::default();
+        for n in 0..2 {
+            let at = 3000 * n;
+            looks.touch(&touch(at, 1, TouchKind::Fault, (512, 512)));
+            looks.touch(&touch(at + 10, 2, TouchKind::Mapped, (0, 15)));
+            looks.touch(&touch(at + 20, 1, TouchKind::Miss, (496, 527)));
+            looks.touch(&touch(at + 1500, 1, TouchKind::Mapped, (512, 527)));
+        }
+        assert!(matches!(verdict(&mut looks, 4600), Some(Verdict::Slow(kept)) if kept.len() == 6));
+    }
+
+    /// Windows of 8 MiB by 4 threads: no page of them is quick, and the disk is.
+    #[test]
+    fn bytes_at_the_rate_of_a_fast_disk_are_one() {
+        let mut looks = Looks::default();
+        let window = |n: u64| (2048 * n, 2048 * n + 2047);
+        (0..4).for_each(|n| looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n))));
+        // 32 MiB at 1 GB/s.
+        assert_eq!(verdict(&mut looks, 33_600), None, "all wait, and not too long");
+        (0..4).for_each(|n| looks.touch(&touch(33_600, n as u32, TouchKind::Read, window(n))));
+        assert_eq!(verdict(&mut looks, 33_600), Some(Verdict::Fast));
+        // At a third of that.
+        (0..4).for_each(|n| looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n))));
+        assert_eq!(verdict(&mut looks, 100_000), Some(Verdict::Slow(Vec::new())));
+    }
+}

@@ -1,0 +1,236 @@
+//! How far a filling is: what goes out next, and what has come.
+//!
+//! ```text
+//!   next range, offset in it ──next──► in flight ──finished──► counts, meter ──► the depth
+//!                               ├─► wait: the storage or the memory takes no more now
+//!                               ├─► look: the memory is full; where is the program?
+//!                               └─► the end
+//! ```
+//! Never: a wait, a system call, or the time.
+
+use super::budget::Budget;
+use super::pool::{Fetch, FillCounts, FillSettings};
+use foreread_core::machine::{Meter, Sent};
+use foreread_plan::{Plan, PlanRange};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Bytes of a piece. Chosen: a fetch of it takes 5 ms at 200 MB/s, so the depth is set finely enough.
+pub const PIECE_BYTES: u64 = 1 << 20;
+/// Pieces in flight at most; small files need many.
+pub const MAX_IN_FLIGHT: u32 = 64;
+/// Pieces in flight before the meter knows anything. Small ones go on to [`MAX_IN_FLIGHT`] with what it learns.
+const MIN_IN_FLIGHT: u32 = 16;
+/// Bytes in flight before the meter knows anything, and at least.
+const MIN_BYTES: u64 = 2 << 20;
+/// Bytes in flight at most.
+const MAX_BYTES: u64 = 64 << 20;
+/// A storage that answers faster is left to the kernel's own readahead when the memory has no room for all of a plan: the program then
+/// pays for the reclaim of pages that the kernel would have read in time (`bench/plan-in-a-group`).
+const MIN_LATENCY_NS: u64 = 500_000;
+/// Bytes that are fetched before a storage is judged by that.
+const JUDGED_BYTES: u64 = 8 << 20;
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct State {
+    /// The next range, and how much of it went out.
+    next: usize,
+    within: u64,
+    in_flight: u32,
+    in_flight_bytes: u64,
+    pub meter: Meter,
+    pub budget: Budget,
+    looks: bool,
+    pub ended: bool,
+    pub out_of_room: bool,
+    pub counts: FillCounts,
+    pub pieces: HashMap<u64, u64>,
+    pub bad: HashMap<u32, String>,
+    pub unknown: HashSet<u32>,
+    pub last: Duration,
+    pub fetches: Vec<Fetch>,
+}
+
+/// A piece that is being fetched.
+pub struct Piece {
+    pub file: u32,
+    pub range: Range<u64>,
+    sent: Sent,
+}
+
+/// What became of a piece.
+#[derive(Default)]
+pub struct Done {
+    pub fetched: Vec<Range<u64>>,
+    pub first_ns: u64,
+    pub is_unknown: bool,
+    pub failed: Option<String>,
+}
+
+/// What a thread does next.
+pub enum Next {
+    /// Fetches this.
+    Piece(Piece),
+    /// Waits until something has come.
+    Wait,
+    /// Waits until the program reads this range of a file, for all threads.
+    Look(u32, Range<u64>),
+    /// Ends.
+    End,
+}
+
+impl State {
+    /// Before the first fetch of a plan.
+    pub fn new(plan: &Plan, budget: Budget) -> State {
+        let (planned_bytes, planned_ranges) = (plan.bytes(), plan.ranges.len() as u64);
+        let counts = FillCounts { planned_bytes, planned_ranges, ..FillCounts::default() };
+        State { budget, counts, ..State::default() }
+    }
+
+    /// Bytes that are in flight when the link is full and a read of the program waits a round trip at most.
+    fn target(&self) -> u64 {
+        let round_trip = u128::from(self.meter.rate()) * u128::from(self.meter.latency_ns()) / 1_000_000_000;
+        u64::try_from(2 * round_trip).unwrap_or(u64::MAX).clamp(MIN_BYTES, MAX_BYTES)
+    }
+
+    /// Whether a fetch of `len` bytes may go out beside those in flight.
+    fn has_depth(&self, len: u64) -> bool {
+        self.in_flight == 0
+            || self.in_flight_bytes + len <= self.target()
+                && (self.in_flight < MIN_IN_FLIGHT || self.meter.rate() > 0 && self.in_flight < MAX_IN_FLIGHT)
+    }
+
+    fn answers_at_once(&self) -> bool {
+        self.meter.latency_ns() < MIN_LATENCY_NS
+    }
+
+    /// Whether the program is faster alone: the plan does not fit, and the storage answers at once.
+    fn is_better_alone(&self) -> bool {
+        let fits = self.counts.planned_bytes <= self.budget.whole();
+        !fits && self.answers_at_once() && self.counts.fetched_bytes >= JUDGED_BYTES
+    }
+
+    /// What a thread of a filling of `plan` does now. Where a program reads along it is waited for, as the settings say.
+    pub fn next(&mut self, plan: &Plan, follows_program: bool) -> Next {
+        loop {
+            let Some(range) = plan.ranges.get(self.next).filter(|_| !self.ended) else { return Next::End };
+            let start = range.offset + self.within;
+            let len = PIECE_BYTES.min(range.end() - start);
+            if self.bad.contains_key(&range.file) {
+                self.leave_out(range);
+                continue;
+            }
+            if !(follows_program && self.is_better_alone()) {
+                if !self.has_depth(len) || self.looks {
+                    return Next::Wait;
+                }
+                if self.budget.take(len) {
+                    return Next::Piece(self.send(range, start..start + len));
+                }
+                if self.in_flight > 0 {
+                    // What is in flight may turn out to be cached, and then gives its part back.
+                    return Next::Wait;
+                }
+                if follows_program && !self.answers_at_once() {
+                    (self.looks, self.out_of_room) = (true, true);
+                    return Next::Look(range.file, start..start + len);
+                }
+            }
+            (self.ended, self.out_of_room) = (true, true);
+        }
+    }
+
+    fn leave_out(&mut self, range: &PlanRange) {
+        self.counts.left_out_bytes += range.len - self.within;
+        self.counts.done_bytes += range.len - self.within;
+        (self.next, self.within) = (self.next + 1, 0);
+    }
+
+    fn send(&mut self, of: &PlanRange, range: Range<u64>) -> Piece {
+        let len = range.end - range.start;
+        self.within += len;
+        if self.within == of.len {
+            (self.next, self.within) = (self.next + 1, 0);
+        }
+        let sent = self.meter.sent(self.in_flight, len);
+        self.in_flight += 1;
+        self.in_flight_bytes += len;
+        Piece { file: of.file, range, sent }
+    }
+
+    /// The program has come to what was looked for.
+    pub fn looked(&mut self) {
+        self.looks = false;
+        self.budget.renew();
+    }
+
+    /// A fetch has ended after `took`, at `at` since the start.
+    pub fn finish(&mut self, mut piece: Piece, done: Done, took: Duration, at: Duration, settings: &FillSettings) {
+        let len = piece.range.end - piece.range.start;
+        let cut = |part: &Range<u64>| part.start.max(piece.range.start)..part.end.min(piece.range.end);
+        let fetched: Vec<Range<u64>> = done.fetched.iter().map(cut).collect();
+        let bytes: u64 = fetched.iter().map(|part| part.end - part.start).sum();
+        self.in_flight -= 1;
+        self.in_flight_bytes -= len;
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        if bytes == len {
+            let first = len.min(foreread_pagecache::page_bytes());
+            self.meter.arrived(&mut piece.sent, first, done.first_ns.min(took_ns));
+            if len > first {
+                self.meter.arrived(&mut piece.sent, len - first, took_ns);
+            }
+        } else {
+            self.meter.leave_out(&mut piece.sent);
+        }
+        self.meter.ended(&piece.sent, took_ns);
+        self.counts.done_bytes += len;
+        self.counts.fetched_bytes += bytes;
+        if let Some(why) = done.failed {
+            self.counts.left_out_bytes += len;
+            self.bad.insert(piece.file, why);
+        } else {
+            self.counts.cached_bytes += len - bytes;
+        }
+        if done.is_unknown {
+            self.unknown.insert(piece.file);
+        }
+        if bytes < len {
+            self.budget.give_back(len - bytes);
+        }
+        if bytes > 0 {
+            self.last = at;
+        }
+        if settings.keeps_times {
+            self.fetches.extend(fetched.into_iter().map(|part| (piece.file, part, at)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state after lone fetches that took this long, of a plan of 1 GiB.
+    fn state(latency_us: u64, fetched_bytes: u64, budget: u64) -> State {
+        let counts = FillCounts { planned_bytes: 1 << 30, fetched_bytes, ..FillCounts::default() };
+        let mut state = State { budget: Budget::bytes(budget), counts, ..State::default() };
+        for _ in 0..16 {
+            let mut sent = state.meter.sent(0, 4096);
+            state.meter.arrived(&mut sent, 4096, latency_us * 1000);
+            state.meter.ended(&sent, latency_us * 1000);
+        }
+        state
+    }
+
+    /// `bench/plan-in-a-group`: on a fast disk a plan of 2 GiB in a group of 512 MiB took 2.2 times as long as no plan.
+    #[test]
+    fn a_plan_that_does_not_fit_is_left_to_the_kernel_on_a_fast_storage_alone() {
+        let is_left = |latency_us, fetched, budget| state(latency_us, fetched, budget).is_better_alone();
+        assert!(is_left(80, JUDGED_BYTES, 1 << 29));
+        assert!(!is_left(1000, JUDGED_BYTES, 1 << 29), "a slow storage is read ahead of in turns");
+        assert!(!is_left(80, JUDGED_BYTES, 1 << 30), "it fits");
+        assert!(!is_left(80, JUDGED_BYTES - 1, 1 << 29), "not judged yet");
+    }
+}
