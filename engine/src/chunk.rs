@@ -66,10 +66,7 @@ pub struct Pool {
 #[derive(Debug)]
 enum Memory {
     /// An allocation and where its aligned part begins.
-    Heap {
-        bytes: Box<[u8]>,
-        from: usize,
-    },
+    Heap { bytes: Box<[u8]>, from: usize },
     /// A piece of a slab.
     Piece(Piece),
     /// A mapping that goes back to the system.

@@ -82,9 +82,11 @@ pub struct Looks {
 }
 
 impl Waiting {
-    /// How long a thread has waited until `now_ns`, beyond the time that its bytes and those before them take at half the rate of a fast disk.
-    fn latency_ns(&self, now_ns: u64) -> u64 {
-        now_ns.saturating_sub(self.since_ns).saturating_sub(2 * self.queued_bytes / FAST_BYTES_PER_NS)
+    /// How long a thread has waited until `now_ns`, beyond the time that the bytes of all threads take at half the rate of a fast disk.
+    /// A disk serves threads in turn: bytes that are asked for later (`queued_bytes` wait now) delay those before as well.
+    fn latency_ns(&self, now_ns: u64, queued_bytes: u64) -> u64 {
+        let bytes = self.queued_bytes.max(queued_bytes);
+        now_ns.saturating_sub(self.since_ns).saturating_sub(2 * bytes / FAST_BYTES_PER_NS)
     }
 
     /// Whether one of these pages was missed.
@@ -136,12 +138,13 @@ impl Looks {
     /// The thread goes on: with `touch` it waits for nothing of before.
     fn came(&mut self, waiting: &Waiting, touch: &Touch) {
         let Some(look) = self.devices.get_mut(&waiting.file.dev) else { return };
-        look.queued_bytes = look.queued_bytes.saturating_sub(waiting.bytes);
+        let queued_bytes = look.queued_bytes;
+        look.queued_bytes = queued_bytes.saturating_sub(waiting.bytes);
         look.came_bytes += waiting.bytes;
         let of_read = (touch.kind == TouchKind::Read && touch.file == waiting.file).then_some(touch.pages);
         let asked = waiting.asked.map(|page| (page, page)).or(of_read);
         if asked.is_some_and(|(first, last)| waiting.has_missed(first, last)) {
-            let latency_ns = waiting.latency_ns(touch.at_ns);
+            let latency_ns = waiting.latency_ns(touch.at_ns, queued_bytes);
             look.waits += 1;
             look.waited_ns += latency_ns;
             look.slow += u64::from(is_slow(latency_ns));
@@ -153,7 +156,8 @@ impl Looks {
         let verdict = |dev: u32, look: &Look| {
             let is_of = |one: &&Waiting| one.file.dev == dev && one.asked.is_none_or(|page| one.has_missed(page, page));
             let waiting = self.threads.values().filter(is_of).filter(|one| one.missed.is_some());
-            look.is_fast(now_ns, waiting.filter(|one| is_slow(one.latency_ns(now_ns))).count() as u64)
+            let still = waiting.filter(|one| is_slow(one.latency_ns(now_ns, look.queued_bytes)));
+            look.is_fast(now_ns, still.count() as u64)
         };
         let ready: Vec<(u32, bool)> =
             self.devices.iter().filter_map(|(dev, look)| Some((*dev, verdict(*dev, look)?))).collect();
