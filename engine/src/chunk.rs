@@ -59,6 +59,8 @@ pub struct Pool {
     /// By number of pages, less one.
     spare: Mutex<Vec<Vec<Memory>>>,
     meter: Arc<MemoryMeter>,
+    /// The most that was held at once.
+    most_held: AtomicU64,
     prefaulter: BufferPrefaulter,
 }
 
@@ -116,6 +118,7 @@ impl Pool {
             most_spare,
             spare,
             meter: Arc::default(),
+            most_held: AtomicU64::new(0),
             prefaulter: BufferPrefaulter::default(),
         })
     }
@@ -164,13 +167,24 @@ impl Pool {
         if found.is_some() {
             self.meter.spare.fetch_sub(len as u64, Ordering::Relaxed);
         }
-        if left < prefault::ready(len) / 2 {
+        let held = self.meter.held.fetch_add(len as u64, Ordering::Relaxed) + len as u64;
+        if self.grows(held) && left < prefault::ready(len) / 2 {
             self.prefaulter.ring(self, pages, found.is_none());
         }
-        self.meter.held.fetch_add(len as u64, Ordering::Relaxed);
         let memory = found.unwrap_or_else(|| self.allocate(len));
         let used = used * self.page_bytes;
         Chunk { memory: Some(memory), len: used as u32, room: len as u32, pool: Arc::clone(self) }
+    }
+
+    /// Whether this is more than was held before, or than since memory went back to the system. Else buffers are given back as others are
+    /// taken, and what is made ready takes the place of spare ones: half of the mappings of 256 clients.
+    fn grows(&self, held: u64) -> bool {
+        let most = self.most_held.load(Ordering::Relaxed);
+        let grows = held > most || held + self.most_spare < most;
+        if grows {
+            self.most_held.store(held, Ordering::Relaxed);
+        }
+        grows
     }
 
     fn allocate(&self, len: usize) -> Memory {
@@ -337,6 +351,16 @@ mod tests {
         assert!((32 * 4096..=64 * 4096).contains(&ready), "{ready} bytes ready");
         drop(taken);
         assert!(pool.meter().spare_bytes() <= 1 << 20);
+    }
+
+    /// Full, it grows no more, also where it wanders; what was given up may grow again.
+    #[test]
+    fn buffers_are_made_ready_while_more_and_more_are_held() {
+        let pool = Pool::new(4096, 512, 100);
+        assert!(pool.grows(1000) && pool.grows(1010));
+        assert!([1010, 990, 1005, 910].into_iter().all(|held| !pool.grows(held)));
+        assert!(pool.grows(1011));
+        assert!(pool.grows(910) && !pool.grows(905) && pool.grows(911), "memory went back");
     }
 
     #[test]
