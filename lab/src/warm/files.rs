@@ -60,3 +60,16 @@ pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
     let size = opened.seek(SeekFrom::End(0)).map_err(text)?;
     Ok((opened, size))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_opened_only_where_a_file_system_is_mounted() {
+        for path in ["/dev/null", "/dev/foreread-none", "/dev"] {
+            let file = PlanFile::device(path.into(), 0);
+            assert!(open_as_planned(&file).is_err(), "{path}");
+        }
+    }
+}

@@ -176,4 +176,14 @@ mod tests {
         let broken: Items = Box::new(std::iter::once(Err(error)));
         assert!(judge(&filled(1), broken).is_err());
     }
+
+    #[test]
+    fn of_a_block_device_is_not_known_what_is_used() {
+        let mut filled = filled(1);
+        let mut plan = Plan::clone(&filled.plan);
+        plan.files[2] = PlanFile::device("/dev/sdx".into(), 1 << 20);
+        filled.plan = Arc::new(plan);
+        let judged = judge(&filled, recording(&[(1, 1 << 20, 7 * MS)])).expect("a recording");
+        assert_eq!((judged.metadata_bytes, judged.unused_bytes), (4 << 10, 64 << 10));
+    }
 }

@@ -63,3 +63,43 @@ fn finish(wait: &Wait, end_ns: Option<u64>, held: &mut Slots) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::follow::event::{Event, What};
+    use crate::follow::{Follow, Learned};
+    use crate::{FileInfo, Flags, Item, LeftOut, Op};
+    use std::collections::VecDeque;
+
+    /// The example at the head of this file, beside another thread and another device.
+    #[test]
+    fn pages_that_follow_one_another_are_one_read_until_the_thread_goes_on() {
+        let place = |ino| FileKey { dev: 3, ino };
+        let mut follow = Follow::new(Learned::new(), Box::new(|_| FileInfo::default()), LeftOut::default());
+        let mut out = VecDeque::new();
+        let mut see = |at_ns, thread, what| follow.event(&Event { at_ns, thread, what }, &mut out).expect("few");
+        see(0, 1, What::Metadata(place(7), 7, 1));
+        see(10, 1, What::Metadata(place(7), 8, 1));
+        see(15, 2, What::Metadata(place(7), 9, 4));
+        see(20, 1, What::Metadata(place(7), 40, 1));
+        see(60, 1, What::Metadata(place(8), 41, 1));
+        see(90, 1, What::Gone);
+        follow.end(&mut out);
+        let of = |item: &Item| match item {
+            Item::Record(r) if r.op == Op::Read && r.flags == Flags::AHEAD.with(Flags::METADATA) => {
+                Some((r.thread, r.file, r.offset / PAGE_BYTES, r.len / PAGE_BYTES, r.start_ns, r.end_ns))
+            }
+            _ => None,
+        };
+        let got: Vec<_> = out.iter().filter_map(of).collect();
+        let want = [
+            (1, 0, 7, 2, Some(0), Some(20)),
+            (2, 0, 9, 4, Some(15), None),
+            (1, 0, 40, 1, Some(20), Some(60)),
+            (1, 1, 41, 1, Some(60), Some(90)),
+        ];
+        assert_eq!(got, want);
+        assert_eq!(follow.counts().reads, 0, "no program has read");
+    }
+}
