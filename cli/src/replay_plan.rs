@@ -181,6 +181,10 @@ fn in_words(filled: &Filled, judged: Option<&Judged>) -> String {
         let (used, late, unused) =
             (size_of(judged.used_bytes), size_of(judged.late_bytes), size_of(judged.unused_bytes));
         text.push_str(&format!("; of the fetched: {used} used, {late} of it late, {unused} unused"));
+        if judged.metadata_bytes > 0 {
+            let metadata = size_of(judged.metadata_bytes);
+            text.push_str(&format!(", {metadata} of file systems themselves (not seen whether used)"));
+        }
         if let Some(saved) = judged.saved_ns {
             text.push_str(&format!("; saved about {:.3} s of waiting", saved as f64 / 1e9));
         }
@@ -207,6 +211,7 @@ fn to_json(plan: &Path, filled: &Filled, judged: Option<&Judged>, code: Option<u
         "left_out_bytes": counts.left_out_bytes,
         "used_bytes": judged.map(|judged| judged.used_bytes),
         "late_bytes": judged.map(|judged| judged.late_bytes),
+        "metadata_bytes": judged.map(|judged| judged.metadata_bytes),
         "unused_bytes": judged.map(|judged| judged.unused_bytes),
         "saved_ns": judged.and_then(|judged| judged.saved_ns),
         "seconds": filled.seconds,

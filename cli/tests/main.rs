@@ -11,6 +11,7 @@ mod explain;
 mod help;
 mod html;
 mod lists;
+mod metadata;
 #[cfg(feature = "fuse")]
 mod mount;
 mod plan;

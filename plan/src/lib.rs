@@ -47,6 +47,18 @@ impl PlanFile {
         let mtime_ns = meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec());
         PlanFile { path, size: meta.len(), mtime_ns: Some(mtime_ns) }
     }
+
+    /// The block device at `path`, of `size` bytes. A change of its bytes has no time.
+    #[must_use]
+    pub fn device(path: PathBuf, size: u64) -> PlanFile {
+        PlanFile { path, size, mtime_ns: None }
+    }
+
+    /// Whether it is a block device: what is read of it is the data of a file system itself.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        self.mtime_ns.is_none() && self.path.starts_with("/dev")
+    }
 }
 
 /// A range that will be read. Never empty.

@@ -8,7 +8,7 @@
 //!   run 2   a 0..64K at 5 ms     b 0..8K at 45 ms     d 0..4K at 46 ms     c 0..4K at 60 ms
 //!   plan    a at 0, 2 runs       b at 20, 2 runs      d at 21, 1 run       c at 30, 2 runs
 //! ```
-//! `at_least` leaves out what too few runs have, `since_start` what comes late, `max_bytes` what saved the least waiting for a byte.
+//! What a file system reads of its block device is put together by its place there. `at_least` leaves out what too few runs have, `since_start` what comes late, `max_bytes` what saved the least waiting for a byte.
 
 use crate::intervals::Intervals;
 use crate::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
@@ -199,6 +199,28 @@ impl Runs {
         self.insert(Item { file, range, at_ns, thread, stall_ns, runs: 1 });
     }
 
+    /// The items in the order of need. Those of a block device that follow one another there become one: a file system reads its own data
+    /// by single blocks, which threads need in any order, and a request for each would cost more than the bytes.
+    fn gathered(&self, items: Vec<Item>) -> Vec<Item> {
+        let is_device = |item: &Item| self.files[item.file as usize].is_device();
+        let (mut blocks, mut items): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_device);
+        blocks.sort_by_key(|item| (item.file, item.range.start));
+        blocks.dedup_by(|next, last| {
+            let follows = last.file == next.file
+                && last.range.end == next.range.start
+                && next.range.end - last.range.start <= MAX_RANGE_BYTES;
+            if follows {
+                last.range.end = next.range.end;
+                (last.at_ns, last.runs) = (last.at_ns.min(next.at_ns), last.runs.min(next.runs));
+                last.stall_ns = last.stall_ns.saturating_add(next.stall_ns);
+            }
+            follows
+        });
+        items.extend(blocks);
+        items.sort_by_key(|item| item.at_ns);
+        items
+    }
+
     /// The plan of all runs that have ended.
     #[must_use]
     pub fn plan(mut self, selection: &Selection) -> Plan {
@@ -211,7 +233,7 @@ impl Runs {
         if let Some(max) = selection.max_bytes {
             items = most_valuable(items, max);
         }
-        items.sort_by_key(|item| item.at_ns);
+        let items = self.gathered(items);
         let mut plan = Plan { runs: self.runs, files: std::mem::take(&mut self.files), ..Plan::default() };
         let sizes: Vec<u64> = plan.files.iter().map(|file| file.size).collect();
         plan.ranges = linked(&joined(items), &sizes);

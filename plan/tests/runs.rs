@@ -144,3 +144,23 @@ fn pages_of_random_runs_are_counted() {
         }
     }
 }
+
+/// Inodes 2 and 3 of a device are needed by another thread than 4, and before a file.
+#[test]
+fn what_is_read_of_a_block_device_is_put_together_by_place() {
+    let mut runs = Runs::default();
+    let device = PlanFile::device("/dev/sdx".into(), 10_000 * KIB);
+    assert!(device.is_device() && !PlanFile { mtime_ns: Some(1), ..device.clone() }.is_device());
+    let disk = runs.file(device).expect("a number");
+    let file = runs.file(PlanFile { path: "a".into(), size: 4 * KIB, mtime_ns: Some(1) }).expect("a number");
+    let touches = [(disk, 16, 5), (disk, 8, 6), (disk, 12, 7), (file, 0, 8), (disk, 40, 9), (disk, 20, 10)];
+    for (file, kib, at) in touches {
+        let range = kib * KIB..(kib + 4) * KIB;
+        runs.touch(Touch { file, range, at_ns: at * MS, thread: at as u32, stall_ns: MS });
+    }
+    runs.end_run();
+    let plan = runs.plan(&any());
+    let expected = [row("/dev/sdx", 8..24, 5, 1), row("a", 0..4, 8, 1), row("/dev/sdx", 40..44, 9, 1)];
+    assert_eq!(told(&plan), expected);
+    assert_eq!(plan.ranges[0].stall_ns, 4 * MS);
+}

@@ -59,6 +59,9 @@ impl Flags {
     pub const DIRECT: Flags = Flags(2);
     /// The mapping that was touched is one of code.
     pub const EXECUTABLE: Flags = Flags(4);
+    /// A file system has read its own data (inodes, folders) from its block device, which is the file. Always with `AHEAD`: no program
+    /// has asked for these bytes, and a reader that does not know this bit passes over them.
+    pub const METADATA: Flags = Flags(8);
 
     /// Whether all bits of `other` are set.
     #[must_use]

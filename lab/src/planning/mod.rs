@@ -13,12 +13,13 @@ mod headers;
 
 pub use headers::{HeaderError, of_headers};
 
-use crate::warm::LeftOut;
+use crate::warm::{LeftOut, mounted_device};
 use foreread_plan::runs::{Runs, Selection, Touch};
 use foreread_plan::{Plan, PlanFile};
 use foreread_trace::{Flags, Import, Item, Op, Record, TraceError};
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// A plan, and what is not in it.
@@ -85,7 +86,8 @@ impl Making {
     }
 
     fn record(&mut self, record: &Record, file: u32, at_ns: u64) {
-        let passes = record.flags.has(Flags::AHEAD) || record.flags.has(Flags::DIRECT);
+        let is_readahead = record.flags.has(Flags::AHEAD) && !record.flags.has(Flags::METADATA);
+        let passes = is_readahead || record.flags.has(Flags::DIRECT);
         if passes || !matches!(record.op, Op::Read | Op::Fault) {
             return;
         }
@@ -124,10 +126,13 @@ fn remote(name: &str, size: Option<u64>) -> Result<Option<PlanFile>, String> {
     Ok(Some(PlanFile { path: name.into(), size, mtime_ns: None }))
 }
 
-/// Nothing for what is never in the page cache's way: pseudo files, pipes, devices.
+/// Nothing for what is never in the page cache's way: pseudo files, pipes, devices without a file system.
 fn local(name: &str, size: Option<u64>, written_ns: Option<i64>) -> Result<Option<PlanFile>, String> {
     let path = std::path::absolute(name).map_err(|error| error.to_string())?;
     let meta = fs::metadata(&path).map_err(|error| error.to_string())?;
+    if meta.file_type().is_block_device() {
+        return mounted_device(&path).map(|(_, size)| Some(PlanFile::device(path, size)));
+    }
     let is_pseudo = ["/proc", "/sys", "/dev"].iter().any(|root| path.starts_with(root));
     if !meta.is_file() || is_pseudo || meta.len() == 0 {
         return Ok(None);

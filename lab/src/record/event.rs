@@ -2,6 +2,7 @@
 //!
 //! What an event means for a file or a descriptor is `foreread_trace::follow`'s to say.
 
+use super::blocks::BlockDevices;
 use crate::tracefs::format::{EventFormat, Field};
 use crate::tracefs::{Instance, TracefsError};
 use foreread_trace::follow::call::{Call, ENTRIES};
@@ -42,8 +43,9 @@ const OTHERS: &[(&str, EventKind, &[&str])] = &[
     ("sched/sched_process_exec", EventKind::Exec, &["old_pid"]),
 ];
 
-/// A folio of one page says nothing that its page does not; there may be one for every 4 KiB that is read.
-const LARGE_FOLIOS: &str = "order > 0";
+/// A folio of one page of a file says nothing that its page does not; there may be one for every 4 KiB that is read. Those of block
+/// devices have a device of major number 0, and as inode the number of the block device, whose major number is not 0.
+const FOLIOS: &str = "order > 0 || (s_dev < 1048576 && i_ino >= 1048576)";
 /// 2 MiB, the largest folio of the page cache on x86-64, has order 9; on arm64 with pages of 64 KiB it has 13.
 const MAX_ORDER: u64 = 13;
 
@@ -77,6 +79,8 @@ pub struct Decoder {
     exec: Option<(u16, Field)>,
     /// Events that this kernel does not have.
     pub missing: Vec<String>,
+    /// The block devices.
+    pub(super) blocks: BlockDevices,
 }
 
 impl Decoder {
@@ -85,7 +89,7 @@ impl Decoder {
     /// # Errors
     /// The kernel refuses an event.
     pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, TracefsError> {
-        let mut decoder = Decoder::default();
+        let mut decoder = Decoder { blocks: BlockDevices::of_machine(), ..Decoder::default() };
         for entry in ENTRIES {
             for (side, kind, wanted, filter) in [
                 ("enter", EventKind::Enter(entry.call), true, entry.filter),
@@ -110,7 +114,7 @@ impl Decoder {
                 decoder.missing.push((*name).to_string());
                 continue;
             };
-            instance.enable(name, (*kind == EventKind::Folio).then_some(LARGE_FOLIOS))?;
+            instance.enable(name, (*kind == EventKind::Folio).then_some(FOLIOS))?;
             if *kind == EventKind::Exec {
                 decoder.exec = format.field("filename").map(|field| (format.id, field.clone()));
             }
@@ -138,7 +142,12 @@ impl Decoder {
         for (value, field) in values.iter_mut().zip(&known.fields) {
             *value = field.value(bytes)?;
         }
-        what(known.kind, values).map(|what| Event { at_ns, thread, what })
+        let what = match what(known.kind, values)? {
+            What::Folio(place, first, pages) if self.blocks.has(place) => What::Metadata(place, first, pages),
+            What::Folio(_, _, 1) => return None,
+            other => other,
+        };
+        Some(Event { at_ns, thread, what })
     }
 
     /// The path of the program that is begun, if this is such an event. The field is a text somewhere in the event: the

@@ -7,6 +7,7 @@
 //! It needs root and tracefs, and neither an eBPF toolchain nor a kernel module. Never: anything left switched on, or a
 //! lost event that is not told.
 
+mod blocks;
 pub mod drain;
 pub mod event;
 pub mod live;
@@ -161,16 +162,17 @@ impl Captured {
         }
         let (learned, places, counts) = first.follow.learned();
         // A search would read the folders of the device that is watched.
+        let wanted: Vec<FileKey> = places.iter().copied().filter(|place| !self.decoder.blocks.has(*place)).collect();
         let nameless = match self.devices {
             Some(_) => 0,
-            None => self.finder.search(&places, self.until_unix_ns) as u64,
+            None => self.finder.search(&wanted, self.until_unix_ns) as u64,
         };
         let left_out = LeftOut::default();
         let named: HashMap<FileKey, FileInfo> = places.iter().map(|place| (*place, self.info(*place))).collect();
         let on_devices = self.devices.as_ref().map(|devices| only::names(&places, devices));
         let names: Names = Box::new(move |place| named.get(&place).cloned().unwrap_or_default());
         let header = self.header(&counts, nameless);
-        let (files, event_bytes) = (places.len() as u64, self.spill.bytes);
+        let (files, event_bytes) = (wanted.len() as u64, self.spill.bytes);
         let second = self.steps(learned, names, left_out.clone(), path)?;
         let items = match on_devices {
             Some(names) => Box::new(only::Only::new(step::items(second), names)),
@@ -181,7 +183,7 @@ impl Captured {
     }
 
     fn info(&self, place: FileKey) -> FileInfo {
-        match self.finder.get(place) {
+        match self.decoder.blocks.get(place).or_else(|| self.finder.get(place)) {
             Some(named) => FileInfo { name: named.path.display().to_string(), size: Some(named.size) },
             None => place.nameless(),
         }

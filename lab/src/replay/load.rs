@@ -196,7 +196,8 @@ impl Loading {
             *seen = (*seen).max(end);
         }
         let wanted = self.wanted.get(file as usize).is_some_and(|wanted| *wanted);
-        if wanted && op == Op::Read && flags.has(Flags::AHEAD) {
+        let is_metadata = flags.has(Flags::METADATA);
+        if wanted && op == Op::Read && flags.has(Flags::AHEAD) && !is_metadata {
             self.recorded.push(Recorded { file, offset, len, before: self.demands });
         }
         let what = match op {
@@ -209,8 +210,8 @@ impl Loading {
         };
         self.demands += u64::from(matches!(what, What::Read | What::Touch));
         self.counts.writes += u64::from(op == Op::Write);
-        self.counts.ahead += u64::from(op != Op::Write && wanted && what == What::Nothing);
-        self.counts.elsewhere += u64::from(op != Op::Write && !wanted);
+        self.counts.ahead += u64::from(op != Op::Write && wanted && what == What::Nothing && !is_metadata);
+        self.counts.elsewhere += u64::from(op != Op::Write && !wanted && !is_metadata);
         let fresh = self.files_of_opens.len() as u32;
         let number = *self.opens.entry((open, file)).or_insert(fresh);
         if number == fresh {

@@ -1,9 +1,12 @@
-//! The files of a plan, opened when they are needed: only regular files that are as the plan has them.
+//! The files of a plan, opened when they are needed: only regular files that are as the plan has them, and block devices with a mounted
+//! file system, whose own data the plan has.
 
 use foreread_plan::PlanFile;
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, major, minor, open};
 use std::fs::{self, File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
 /// What is known of a regular file, or why it is left out.
 pub fn regular(meta: std::io::Result<Metadata>) -> Result<Metadata, String> {
@@ -13,15 +16,60 @@ pub fn regular(meta: std::io::Result<Metadata>) -> Result<Metadata, String> {
 
 /// Opens a file, with the number of its device, or says why it is left out.
 pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
-    // A pipe would wait for a writer, and a device may do something when it is opened.
-    regular(fs::metadata(&file.path))?;
-    let opened = open(&file.path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty());
-    let opened = File::from(opened.map_err(|errno| std::io::Error::from(errno).to_string())?);
-    let meta = regular(opened.metadata())?;
-    let now = PlanFile::of(file.path.clone(), &meta);
-    if now.size != file.size || file.mtime_ns.is_some() && now.mtime_ns != file.mtime_ns {
-        return Err("it has changed since the plan was made".to_string());
-    }
+    const CHANGED: &str = "it has changed since the plan was made";
+    let (opened, dev) = if file.is_device() {
+        let (opened, size) = mounted_device(&file.path)?;
+        let meta = opened.metadata().map_err(|error| error.to_string())?;
+        if size != file.size {
+            return Err(CHANGED.to_string());
+        }
+        (opened, meta.rdev())
+    } else {
+        // A pipe would wait for a writer, and a device may do something when it is opened.
+        regular(fs::metadata(&file.path))?;
+        let opened = open_for_reading(&file.path)?;
+        let meta = regular(opened.metadata())?;
+        let now = PlanFile::of(file.path.clone(), &meta);
+        if now.size != file.size || file.mtime_ns.is_some() && now.mtime_ns != file.mtime_ns {
+            return Err(CHANGED.to_string());
+        }
+        (opened, meta.dev())
+    };
     foreread_pagecache::readahead::only_as_asked(&opened).map_err(|error| error.to_string())?;
-    Ok((opened, meta.dev()))
+    Ok((opened, dev))
+}
+
+fn open_for_reading(path: &Path) -> Result<File, String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    open(path, flags, Mode::empty()).map(File::from).map_err(|errno| std::io::Error::from(errno).to_string())
+}
+
+/// Opens a block device that has a mounted file system, and gives its size in bytes; or says why it is left out. The last close of another
+/// one would empty its page cache.
+pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let is_mounted = |meta: &Metadata| {
+        let number = format!("{}:{}", major(meta.rdev()), minor(meta.rdev()));
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        meta.file_type().is_block_device() && mounts.lines().any(|line| line.split(' ').nth(2) == Some(&number))
+    };
+    if !is_mounted(&fs::metadata(path).map_err(text)?) {
+        return Err("it is no block device with a mounted file system".to_string());
+    }
+    let mut opened = open_for_reading(path)?;
+    let size = opened.seek(SeekFrom::End(0)).map_err(text)?;
+    Ok((opened, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_opened_only_where_a_file_system_is_mounted() {
+        for path in ["/dev/null", "/dev/foreread-none", "/dev"] {
+            let file = PlanFile::device(path.into(), 0);
+            assert!(open_as_planned(&file).is_err(), "{path}");
+        }
+    }
 }

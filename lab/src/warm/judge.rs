@@ -24,6 +24,8 @@ pub struct Judged {
     pub late_bytes: u64,
     /// Not read by the program.
     pub unused_bytes: u64,
+    /// Data of file systems themselves, of which is not seen whether they are used: neither used nor unused.
+    pub metadata_bytes: u64,
     /// How long the recorded runs waited for what was used and not late. Null where the plan is from headers.
     pub saved_ns: Option<u64>,
 }
@@ -38,7 +40,13 @@ type Pieces = BTreeMap<u64, (u64, u64)>;
 pub fn judge(filled: &Filled, items: Items) -> Result<Judged, TraceError> {
     let plan = &filled.plan;
     let mut pieces: HashMap<u32, Pieces> = HashMap::new();
+    // What a file system finds in the cache has no event.
+    let (mut metadata_bytes, is_device) = (0, |file: &u32| plan.files[*file as usize].is_device());
     for (file, range, at) in &filled.fetches {
+        if is_device(file) {
+            metadata_bytes += range.end - range.start;
+            continue;
+        }
         let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
         pieces.entry(*file).or_default().insert(range.start, (range.end, at));
     }
@@ -79,7 +87,8 @@ pub fn judge(filled: &Filled, items: Items) -> Result<Judged, TraceError> {
             }
         }
     }
-    judged.unused_bytes = filled.counts.fetched_bytes.saturating_sub(judged.used_bytes);
+    judged.metadata_bytes = metadata_bytes;
+    judged.unused_bytes = filled.counts.fetched_bytes.saturating_sub(judged.used_bytes + metadata_bytes);
     judged.saved_ns = (plan.runs > 0).then(|| u64::try_from(saved).unwrap_or(u64::MAX));
     Ok(judged)
 }
@@ -146,6 +155,7 @@ mod tests {
             used_bytes: (1 << 20) + (64 << 10),
             late_bytes: 64 << 10,
             unused_bytes: 4 << 10,
+            metadata_bytes: 0,
             saved_ns: Some(1000),
         };
         assert_eq!(judged, want);
@@ -165,5 +175,15 @@ mod tests {
         let error = TraceError::new(Path::new("a.frt"), TracePosition::Record(1), "torn", "record it again");
         let broken: Items = Box::new(std::iter::once(Err(error)));
         assert!(judge(&filled(1), broken).is_err());
+    }
+
+    #[test]
+    fn of_a_block_device_is_not_known_what_is_used() {
+        let mut filled = filled(1);
+        let mut plan = Plan::clone(&filled.plan);
+        plan.files[2] = PlanFile::device("/dev/sdx".into(), 1 << 20);
+        filled.plan = Arc::new(plan);
+        let judged = judge(&filled, recording(&[(1, 1 << 20, 7 * MS)])).expect("a recording");
+        assert_eq!((judged.metadata_bytes, judged.unused_bytes), (4 << 10, 64 << 10));
     }
 }

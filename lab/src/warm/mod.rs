@@ -20,6 +20,7 @@ mod state;
 mod whole;
 
 pub use budget::Budget;
+pub(crate) use files::mounted_device;
 pub use judge::{Judged, judge};
 pub use pool::{FillCounts, FillSettings, Filled, Filler, LeftOut};
 pub use whole::{MAX_WHOLE_FILES, whole_files};

@@ -7,10 +7,14 @@
 //! - A change needs the same answer in two recordings one after the other. One with too few reads has no answer, and the count
 //!   begins anew.
 //! - All gains are over the **old** value, the one before the first change, and at least `min_gain`.
-//! - A value that was set stays while it still gains, and while no other would save `min_gain` of its time.
+//! - A value that was set stays while it gains half of `min_gain`, and while no other would save `min_gain` of its time: a gain that
+//!   is near the limit sets the value once, and does not set it back and again.
 //! - A value that something else has set is not touched again.
 //!
 //! No clock, no device, no file.
+
+/// The part of `min_gain` that keeps a value. Chosen: between the two limits is more than one recording differs from the next.
+const KEPT_GAIN: f64 = 0.5;
 
 /// What a recording shows about the values that may be set, in KiB.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,12 +88,15 @@ impl Decider {
     fn wanted(&self, answer: &Answer) -> u64 {
         let worth = 1.0 - self.min_gain;
         let time = |value: u64| answer.times.iter().find(|(one, _)| *one == value).map(|(_, time)| *time);
-        let Some((best, _)) = answer.best.filter(|(_, ratio)| *ratio <= worth) else { return self.old };
+        let best = answer.best.filter(|(_, ratio)| *ratio <= worth).map(|(best, _)| best);
         let still_good = |now: f64| {
-            let gains = time(self.old).is_some_and(|old| now <= old * worth);
-            gains && time(best).is_some_and(|best| best > now * worth)
+            let gains = time(self.old).is_some_and(|old| now <= old * (1.0 - KEPT_GAIN * self.min_gain));
+            gains && !best.and_then(time).is_some_and(|best| best <= now * worth)
         };
-        if self.now != self.old && time(self.now).is_some_and(still_good) { self.now } else { best }
+        if self.now != self.old && time(self.now).is_some_and(still_good) {
+            return self.now;
+        }
+        best.unwrap_or(self.old)
     }
 }
 
@@ -149,6 +156,21 @@ mod tests {
         let near = Some(answer(&[(128, 4.0), (512, 0.95), (2048, 1.0)]));
         use Decision::{Keep, Once, Set};
         assert_eq!(run(0.1, &[wide.clone(), wide, near.clone(), near]), [Once(2048), Set(2048), Keep, Keep]);
+    }
+
+    /// A gain of 10 % and less in turn, then less than half of it.
+    #[test]
+    fn a_gain_that_wavers_about_the_limit_sets_the_value_once() {
+        let of = |time| Some(answer(&[(128, 4.0), (512, time)]));
+        let (above, below, gone) = (of(3.55), of(3.65), of(3.85));
+        assert!(above.as_ref().is_some_and(|a| a.best.is_some()) && below.as_ref().is_some_and(|a| a.best.is_none()));
+        use Decision::{Keep, Once, Set};
+        let waver = [above.clone(), below.clone(), above.clone(), above.clone()];
+        assert_eq!(run(0.1, &waver), [Once(512), Keep, Once(512), Set(512)]);
+        let set = [above.clone(), above.clone(), below.clone(), below.clone(), above, below];
+        assert_eq!(run(0.1, &set), [Once(512), Set(512), Keep, Keep, Keep, Keep]);
+        let over = [set[0].clone(), set[1].clone(), gone.clone(), gone];
+        assert_eq!(run(0.1, &over), [Once(512), Set(512), Once(128), Set(128)]);
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub enum What {
     Fault(FileKey, u64),
     /// A folio of several pages came into the page cache: its first page, its pages.
     Folio(FileKey, u64, u64),
+    /// A file system reads its own data, these pages of its block device: first page, pages.
+    Metadata(FileKey, u64, u64),
     /// A fault of this address begins.
     Address(u64),
     /// Bytes past the page cache: offset, length; the size of the file.

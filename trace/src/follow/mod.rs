@@ -15,6 +15,7 @@ mod data;
 pub mod event;
 pub(crate) mod fds;
 mod maps;
+mod metadata;
 mod state;
 pub mod touch;
 
@@ -107,6 +108,7 @@ pub struct Follow {
     touches: Touches,
     /// What the kernel has decided in a thread's latest event: the file, its first page, the one behind.
     decided: HashMap<u32, (FileKey, u64, u64)>,
+    metadata: metadata::Waits,
     files: HashMap<FileKey, u32>,
     places: Vec<FileKey>,
     /// Files that the page cache was asked for: their reads are always seen there.
@@ -142,6 +144,7 @@ impl Follow {
             pending: HashMap::new(),
             touches: Touches::default(),
             decided: HashMap::new(),
+            metadata: metadata::Waits::default(),
             files: HashMap::new(),
             places: Vec::new(),
             paged: HashSet::new(),
@@ -231,7 +234,12 @@ impl Follow {
         if !self.tables.knows(thread) {
             self.tables.begin(thread)?;
         }
-        // It comes between the parts of a fault, and of a decision.
+        // Both come between the parts of a call, of a fault, and of a decision.
+        if let What::Metadata(place, first, pages) = event.what {
+            self.metadata(thread, place, first, pages, at_ns, out);
+            return Ok(());
+        }
+        self.metadata.came(thread, at_ns, &mut self.held);
         if let What::Folio(place, first, pages) = event.what {
             self.touches.folio(place, first, pages);
             return Ok(());
@@ -296,7 +304,7 @@ impl Follow {
                 self.ahead(thread, place, first, pages, at_ns, out);
             }
             What::AheadByPage(place, first, pages) => self.ahead(thread, place, first, pages, at_ns, out),
-            What::Mapped(..) | What::Fault(..) | What::Folio(..) | What::Lost => {}
+            What::Mapped(..) | What::Fault(..) | What::Folio(..) | What::Metadata(..) | What::Lost => {}
         }
         Ok(())
     }
@@ -310,9 +318,25 @@ impl Follow {
         self.put(Record { thread, open, start_ns, flags, ..read });
     }
 
+    /// A file system reads its own data.
+    fn metadata(&mut self, thread: u32, place: FileKey, first: u64, pages: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+        let pages = first..first.saturating_add(pages);
+        if self.metadata.goes_on(thread, place, &pages) {
+            return;
+        }
+        self.metadata.came(thread, at_ns, &mut self.held);
+        let file = self.file(place, out);
+        let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD.with(Flags::METADATA));
+        let bytes = (pages.end - pages.start).saturating_mul(PAGE_BYTES);
+        let read = Record::read(file, pages.start.saturating_mul(PAGE_BYTES), bytes);
+        let ticket = self.held.open(Some(Record { thread, open, start_ns, flags, ..read }));
+        self.metadata.begin(thread, place, pages, ticket);
+    }
+
     /// There are no more events.
     pub fn end(&mut self, out: &mut VecDeque<Item>) {
         self.touches.finish_all(&mut self.held, &mut self.counts);
+        self.metadata.came_all(&mut self.held);
         self.leave(true, out);
     }
 
@@ -331,6 +355,7 @@ impl Follow {
         let threads: Vec<u32> = self.pending.keys().copied().collect();
         threads.into_iter().for_each(|thread| self.abandon(thread));
         self.touches.finish_all(&mut self.held, &mut self.counts);
+        self.metadata.came_all(&mut self.held);
         self.decided.clear();
         self.tables.forget();
         self.spaces.forget();

@@ -177,7 +177,7 @@ impl Counter {
         if let Some(end) = self.ends.get_mut(record.file as usize) {
             *end = (*end).max(record.offset.saturating_add(record.len));
         }
-        if matches!(record.op, Op::Read | Op::Fault) {
+        if matches!(record.op, Op::Read | Op::Fault) && !record.flags.has(Flags::METADATA) {
             self.read(record);
         }
         self.times(record, header);

@@ -33,8 +33,12 @@ const OPS: &[(&str, Op)] = &[
 ];
 
 /// Bits by their names.
-const FLAGS: &[(&str, Flags)] =
-    &[("ahead", Flags::AHEAD), ("direct", Flags::DIRECT), ("executable", Flags::EXECUTABLE)];
+const FLAGS: &[(&str, Flags)] = &[
+    ("ahead", Flags::AHEAD),
+    ("direct", Flags::DIRECT),
+    ("executable", Flags::EXECUTABLE),
+    ("metadata", Flags::METADATA),
+];
 
 const DAMAGED: &str = "the file is damaged, or its columns mean something else";
 

@@ -1,0 +1,91 @@
+//! Block devices, as the kernel's events of the page cache name them.
+//!
+//! File systems read their own data (inodes, folders) through the page cache of the block device. Its pages belong to a file system of the
+//! kernel's own that is never mounted; the number of the inode is that of the device:
+//!
+//! ```text
+//!   add_to_page_cache dev 0:3 ino 0x700000     0:3 is not mounted, /sys/dev/block has 7:0  ──► /dev/loop0
+//!   add_to_page_cache dev 0:45 ino 0x700000    0:45 is a mount (NFS)                       ──► a file
+//! ```
+
+use super::names::Named;
+use foreread_trace::follow::event::FileKey;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a sector, as /sys counts them.
+const SECTOR_BYTES: u64 = 512;
+
+/// Those of the machine, when it was looked at.
+#[derive(Debug, Default)]
+pub(super) struct BlockDevices {
+    /// By the number that their inodes have.
+    known: HashMap<u64, Named>,
+    /// Numbers of the file systems that are mounted.
+    mounted: HashSet<u32>,
+}
+
+impl BlockDevices {
+    /// All that there are now.
+    pub(super) fn of_machine() -> BlockDevices {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        BlockDevices::read(Path::new("/sys/dev/block"), &mounts)
+    }
+
+    fn read(folder: &Path, mounts: &str) -> BlockDevices {
+        let mounted = mounts.lines().filter_map(|line| number(line.split(' ').nth(2)?).map(|key| key.dev)).collect();
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let known = entries.filter_map(|entry| {
+            let inode = u64::from(number(entry.file_name().to_str()?)?.dev);
+            let text = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
+            let uevent = text("uevent")?;
+            let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
+            let sectors: u64 = text("size")?.trim().parse().ok()?;
+            Some((inode, Named { path: PathBuf::from("/dev").join(name), size: sectors.saturating_mul(SECTOR_BYTES) }))
+        });
+        BlockDevices { known: known.collect(), mounted }
+    }
+
+    /// Whether this is a block device.
+    pub(super) fn has(&self, place: FileKey) -> bool {
+        self.get(place).is_some()
+    }
+
+    /// Where it is, and how large.
+    pub(super) fn get(&self, place: FileKey) -> Option<&Named> {
+        let (major, _) = place.device();
+        self.known.get(&place.ino).filter(|_| major == 0 && !self.mounted.contains(&place.dev))
+    }
+}
+
+/// A device number as the kernel writes it (`7:0`).
+fn number(text: &str) -> Option<FileKey> {
+    let (major, minor) = text.split_once(':')?;
+    Some(FileKey::new(major.parse().ok()?, minor.parse().ok()?, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_device_is_an_inode_of_what_is_not_mounted() {
+        let sys = tempfile::tempdir().expect("a folder for temporary files");
+        fs::create_dir(sys.path().join("7:0")).expect("room");
+        fs::write(sys.path().join("7:0/uevent"), "MAJOR=7\nMINOR=0\nDEVNAME=loop0\n").expect("room");
+        fs::write(sys.path().join("7:0/size"), "16\n").expect("room");
+        let mounts = "31 24 254:0 / / rw - ext4 /dev/vda rw\n40 24 0:45 / /mnt rw - nfs a:/b rw\n";
+        let blocks = BlockDevices::read(sys.path(), mounts);
+        let key = |major, minor, ino| FileKey::new(major, minor, ino);
+        let found = blocks.get(key(0, 3, 7 << 20)).expect("it is there");
+        assert_eq!((found.path.as_path(), found.size), (Path::new("/dev/loop0"), 8192));
+        for (other, why) in [
+            (key(0, 45, 7 << 20), "a file of a mount"),
+            (key(254, 0, 7 << 20), "a file of a disk"),
+            (key(0, 3, 8 << 20), "no such device"),
+        ] {
+            assert!(!blocks.has(other), "{why}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What file systems read of their block devices for themselves: blocks of inodes, folders and maps of blocks.
+//!
+//! ```text
+//!   add 7 ──► add 8 ──► add 40 ──► exit        one thread, page by page; it waits for the last of those that follow one another
+//!   read 7..9 of the device      read 40..41   each ends with the next event of the thread
+//! ```
+//! A system call that looks at a name or a date has no other event. What is in the cache already has none at all.
+//!
+//! Source: `sb_bread` and `sb_breadahead` of Linux read through the page cache of the block device.
+
+use super::PAGE_BYTES;
+use super::event::FileKey;
+use crate::Record;
+use crate::order::Held;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Pages that a thread has begun to read.
+struct Wait {
+    place: FileKey,
+    pages: Range<u64>,
+    ticket: u64,
+}
+
+/// Those of all threads.
+#[derive(Default)]
+pub(super) struct Waits(HashMap<u32, Wait>);
+
+type Slots = Held<Option<Record>>;
+
+impl Waits {
+    /// Whether these pages follow those that the thread has begun to read; then they are of that read.
+    pub(super) fn goes_on(&mut self, thread: u32, place: FileKey, pages: &Range<u64>) -> bool {
+        let before = self.0.get_mut(&thread).filter(|before| before.place == place && before.pages.end == pages.start);
+        before.map(|before| before.pages.end = pages.end).is_some()
+    }
+
+    /// The thread has begun to read.
+    pub(super) fn begin(&mut self, thread: u32, place: FileKey, pages: Range<u64>, ticket: u64) {
+        self.0.insert(thread, Wait { place, pages, ticket });
+    }
+
+    /// The thread goes on: what it has read is there.
+    pub(super) fn came(&mut self, thread: u32, at_ns: u64, held: &mut Slots) {
+        if !self.0.is_empty()
+            && let Some(wait) = self.0.remove(&thread)
+        {
+            finish(&wait, Some(at_ns), held);
+        }
+    }
+
+    /// No more is known of any thread.
+    pub(super) fn came_all(&mut self, held: &mut Slots) {
+        self.0.drain().for_each(|(_, wait)| finish(&wait, None, held));
+    }
+}
+
+fn finish(wait: &Wait, end_ns: Option<u64>, held: &mut Slots) {
+    let len = (wait.pages.end - wait.pages.start).saturating_mul(PAGE_BYTES);
+    held.done(wait.ticket, |record| {
+        if let Some(record) = record {
+            (record.len, record.end_ns) = (len, end_ns);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::follow::event::{Event, What};
+    use crate::follow::{Follow, Learned};
+    use crate::{FileInfo, Flags, Item, LeftOut, Op};
+    use std::collections::VecDeque;
+
+    /// The example at the head of this file, beside another thread and another device.
+    #[test]
+    fn pages_that_follow_one_another_are_one_read_until_the_thread_goes_on() {
+        let place = |ino| FileKey { dev: 3, ino };
+        let mut follow = Follow::new(Learned::new(), Box::new(|_| FileInfo::default()), LeftOut::default());
+        let mut out = VecDeque::new();
+        let mut see = |at_ns, thread, what| follow.event(&Event { at_ns, thread, what }, &mut out).expect("few");
+        see(0, 1, What::Metadata(place(7), 7, 1));
+        see(10, 1, What::Metadata(place(7), 8, 1));
+        see(15, 2, What::Metadata(place(7), 9, 4));
+        see(20, 1, What::Metadata(place(7), 40, 1));
+        see(60, 1, What::Metadata(place(8), 41, 1));
+        see(90, 1, What::Gone);
+        follow.end(&mut out);
+        let of = |item: &Item| match item {
+            Item::Record(r) if r.op == Op::Read && r.flags == Flags::AHEAD.with(Flags::METADATA) => {
+                Some((r.thread, r.file, r.offset / PAGE_BYTES, r.len / PAGE_BYTES, r.start_ns, r.end_ns))
+            }
+            _ => None,
+        };
+        let got: Vec<_> = out.iter().filter_map(of).collect();
+        let want = [
+            (1, 0, 7, 2, Some(0), Some(20)),
+            (2, 0, 9, 4, Some(15), None),
+            (1, 0, 40, 1, Some(20), Some(60)),
+            (1, 1, 41, 1, Some(60), Some(90)),
+        ];
+        assert_eq!(got, want);
+        assert_eq!(follow.counts().reads, 0, "no program has read");
+    }
+}
