@@ -8,8 +8,11 @@ use foreread_core::units::PageSize;
 
 const PAGE: u64 = 4096;
 
-/// What is planned at a read of page 0 and at one of page 100: first page, pages, stream, and pages from its reader.
-const PLANS: [(u64, &[(u64, u64, Option<(u32, u64)>)]); 2] = [
+/// First page, pages, and the stream with the pages from its reader.
+type Planned = (u64, u64, Option<(u32, u64)>);
+
+/// What is planned at a read of page 0, and at one of page 100.
+const PLANS: [(u64, &[Planned]); 2] = [
     (0, &[(10, 4, Some((1, 8)))]),
     (
         100,
