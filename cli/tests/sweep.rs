@@ -112,10 +112,12 @@ fn a_trace_that_cannot_be_read_ends_the_sweep_by_its_name() {
     let (broken, out) = (dir.path().join("broken.frt"), dir.path().join("out"));
     std::fs::write(&broken, "FRTRACE and nothing that follows").expect("written");
     let (broken, out) = (broken.display().to_string(), out.display().to_string());
-    let asked =
-        ["sweep", "boot-virtio", &broken, "--on", "model:nvme", "--policy", "none", "--jobs", "1", "--out", &out];
-    let got = foreread(asked);
+    let whole = "../lab/traces/grep-ide.frt";
+    let got =
+        foreread(["sweep", &broken, whole, "--on", "model:nvme", "--policy", "none", "--jobs", "1", "--out", &out]);
     assert!(got.is_refused().contains("broken.frt"), "{}", got.err);
+    // The larger trace comes first: its cell was measured, and is kept.
+    assert_eq!(std::fs::read_dir(&out).expect("made").count(), 1);
 }
 
 #[test]

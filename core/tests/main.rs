@@ -14,4 +14,5 @@ mod tidy_graph;
 mod tidy_names;
 mod tidy_words;
 mod tree;
+mod urgency;
 mod worlds;

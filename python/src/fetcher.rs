@@ -13,6 +13,8 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// The kind of such a source.
+pub const KIND: &str = "python";
 /// Exceptions that are kept for readers.
 const MAX_KEPT: usize = 32;
 
@@ -29,7 +31,7 @@ impl Fetcher {
     /// `requests` is how many calls at once are as fast as one.
     pub fn new(fetch: Py<PyAny>, size: u64, name: String, requests: u32) -> Fetcher {
         let defaults =
-            Defaults { kind: "python", max_fetch_bytes: MAX_FETCH_BYTES, ..Defaults::OBJECT }.with_requests(requests);
+            Defaults { kind: KIND, max_fetch_bytes: MAX_FETCH_BYTES, ..Defaults::OBJECT }.with_requests(requests);
         Fetcher { fetch, size, name, defaults, failed: Mutex::default() }
     }
 

@@ -11,6 +11,7 @@
 //! The state is locked only with the interpreter attached and for a moment, so a fork, which is attached too, finds it whole.
 
 use crate::calls;
+use crate::fetcher;
 use foreread::source::Defaults;
 use foreread::{Budget, BudgetLimits, Engine, Fork, OpenError, Options};
 use std::cell::RefCell;
@@ -96,7 +97,12 @@ pub fn engine(kind: &str, how: Defaults, settings: &Settings) -> Result<(Engine,
         idle = Vec::from_iter((gone as Vec<Made>).into_iter().map(|made| made.engine));
     }
     let budget = Arc::clone(state.budget.get_or_insert_with(|| Budget::new(BudgetLimits::default())));
-    let options = Options::default().policy(settings.policy.as_str()).cache_bytes(settings.cache_bytes).budget(budget);
+    let mut options =
+        Options::default().policy(settings.policy.as_str()).cache_bytes(settings.cache_bytes).budget(budget);
+    if how.kind == fetcher::KIND {
+        // More would wait in the queue of its threads, where what a reader comes to wait for passes nothing.
+        options.limits.max_ahead_in_flight = Some(how.requests);
+    }
     let engine = Engine::for_kind(options, how)?;
     state.engines.push(Made { kind: kind.to_string(), settings: settings.clone(), engine: engine.clone() });
     Ok((engine, idle))

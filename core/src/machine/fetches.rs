@@ -13,10 +13,14 @@ use super::meter::Sent;
 use super::{Machine, Note};
 use crate::cache::{Removed, mask_of};
 use crate::event::{Action, Class, Error};
-use crate::policy::Outcome;
+use crate::policy::{Outcome, Urgency};
 use crate::storage::SHORT_AHEAD_BYTES;
 use crate::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageRange};
 use alloc::vec::Vec;
+
+/// What waits for a slot is passed by readahead of another stream if it is more than this many times as far from its reader. With 1, streams that
+/// are about as far ahead alternate: readers of a SATA SSD had twice the 99th percentile.
+const MUCH_LATER: u64 = 2;
 
 /// What the machine knows of a fetch it has submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub struct Fetch {
     pub file: FileId,
     pub pages: PageRange,
     class: Class,
+    /// Where it waits for a slot, if not at the end.
+    pub urgency: Option<Urgency>,
     /// The read this was made for, if it holds only pages that read demanded.
     pub owner: Option<u32>,
     /// The open description whose policy planned the ahead part, if there is one.
@@ -63,6 +69,7 @@ impl Fetch {
             file,
             pages,
             class,
+            urgency: None,
             owner,
             planner,
             waiters: Vec::new(),
@@ -95,8 +102,22 @@ impl Machine {
         self.owners.insert(key, slot);
         match class {
             Class::Demand => self.demand_queue.push_back(slot),
-            Class::Ahead => self.ahead_queue.push_back(slot),
+            Class::Ahead => self.ahead_queue.insert(self.place_of(slot), slot),
         }
+    }
+
+    /// Where readahead waits for a slot: before what the reader of another stream reaches much later.
+    fn place_of(&self, slot: u32) -> usize {
+        let of = |slot: u32| (self.fetches[slot].file, self.fetches[slot].urgency);
+        let (file, Some(urgency)) = of(slot) else { return self.ahead_queue.len() };
+        let stays_before = |&before: &u32| match of(before) {
+            (_, None) => true,
+            (other, Some(before)) => {
+                other == file && before.stream == urgency.stream
+                    || before.away <= urgency.away.saturating_mul(MUCH_LATER)
+            }
+        };
+        self.ahead_queue.iter().rposition(stays_before).map_or(0, |at| at + 1)
     }
 
     /// Submits what is queued while there are slots: demand first, and readahead never the last slot.

@@ -13,7 +13,7 @@ use super::fetches::Fetch;
 use super::{Machine, Note, Verdict};
 use crate::cache::{Removed, Touched, mask_of};
 use crate::event::{Action, Class};
-use crate::policy::{Ask, Outcome, Plan, Policy, Probe, SourceView, Tuning, Window};
+use crate::policy::{Ask, Outcome, Plan, Policy, Probe, SourceView, Tuning, Urgency, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
@@ -28,6 +28,8 @@ pub struct Unassigned {
     window: u32,
     /// Fetches go out in this order: 0 for the file that is read, then windows of other files as they were planned.
     turn: u32,
+    /// How soon it is needed, if its policy has said so.
+    urgency: Option<Urgency>,
 }
 
 /// For which open description a policy is asked.
@@ -170,13 +172,16 @@ impl Machine {
             let inside = run.intersect(piece);
             let (before, after) = split_around(run, inside);
             if !inside.is_empty() {
-                self.send(Unassigned { file, pages: inside, planner: None, window: number, turn });
+                self.send(Unassigned { file, pages: inside, planner: None, window: number, turn, urgency: None });
                 if let Some(slot) = read {
                     self.met(slot, Verdict::Miss);
                 }
             }
             for pages in [before, after] {
-                let refused = self.send_ahead(Unassigned { file, pages, planner: Some(open), window: number, turn });
+                let at = self.config.page.start_of(pages.first);
+                let urgency = window.urgency.map(|urgency| urgency.later(at, window.range.start()));
+                let refused =
+                    self.send_ahead(Unassigned { file, pages, planner: Some(open), window: number, turn, urgency });
                 // Of what was planned alone, as `ra_planned_bytes` counts it: what the read asks for comes by demand.
                 let refused = self.clip(file, refused).intersect(window.range);
                 let bytes = refused.len() - refused.intersect(request).len();
@@ -194,7 +199,7 @@ impl Machine {
     /// Pages that a read misses and no policy has planned.
     pub(super) fn demand(&mut self, file: FileId, pages: PageRange) {
         let window = next_window(&self.unassigned);
-        self.send(Unassigned { file, pages, planner: None, window, turn: 0 });
+        self.send(Unassigned { file, pages, planner: None, window, turn: 0, urgency: None });
     }
 
     /// Ahead pages go in flight as far as there is room: half the cache may be in flight, and what reads hold or may
@@ -255,8 +260,9 @@ impl Machine {
         let most = (self.config.max_fetch_bytes / self.config.page.bytes()).max(1);
         let mut group: Vec<Unassigned> = Vec::new();
         let unit = most.min(core::mem::replace(&mut self.unit_pages, u64::MAX));
+        let page = self.config.page.bytes();
         let longest = |ahead| if ahead { unit } else { most };
-        for one in unassigned.iter().flat_map(|f| split_to(*f, longest(f.planner.is_some()))) {
+        for one in unassigned.iter().flat_map(|f| split_to(*f, longest(f.planner.is_some()), page)) {
             if !group.is_empty() && !self.may_join(&group, &one, longest(one.planner.is_some())) {
                 self.make_fetch(&group, read);
                 group.clear();
@@ -288,7 +294,9 @@ impl Machine {
         let class = if demanded { Class::Demand } else { Class::Ahead };
         let planner = group.iter().find_map(|f| f.planner);
         let owner = if planner.is_none() { read } else { None };
-        self.enqueue(Fetch::new(first.file, pages, class, owner, planner));
+        let mut fetch = Fetch::new(first.file, pages, class, owner, planner);
+        fetch.urgency = group.iter().find_map(|f| f.urgency);
+        self.enqueue(fetch);
     }
 
     /// Makes room for `wanted` pages; returns how many left. Pinned pages of active reads and pages in flight stay.
@@ -404,13 +412,15 @@ fn split_around(run: PageRange, inside: PageRange) -> (PageRange, PageRange) {
 }
 
 /// The same pages in parts of at most `most`.
-fn split_to(unassigned: Unassigned, most: u64) -> impl Iterator<Item = Unassigned> {
+fn split_to(unassigned: Unassigned, most: u64, page: u64) -> impl Iterator<Item = Unassigned> {
     let mut at = unassigned.pages.first;
     core::iter::from_fn(move || {
         (at < unassigned.pages.end).then(|| {
             let pages = PageRange { first: at, end: unassigned.pages.end.min(at + most) };
+            let urgency =
+                unassigned.urgency.map(|urgency| urgency.later(pages.first * page, unassigned.pages.first * page));
             at = pages.end;
-            Unassigned { pages, ..unassigned }
+            Unassigned { pages, urgency, ..unassigned }
         })
     })
 }

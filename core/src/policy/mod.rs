@@ -298,6 +298,8 @@ pub struct Plan {
     pub refresh: Vec<ByteRange>,
     /// Ranges whose pages are to leave first of all, also those in flight; reads that wait for them fetch anew.
     pub drop: Vec<ByteRange>,
+    /// How soon the windows are needed that are added next.
+    pub urgency: Option<Urgency>,
     /// No fetch for this plan is longer; 0: as long as the machine allows.
     pub max_fetch: u64,
     /// Ask [`Policy::on_timer`] at this time.
@@ -314,6 +316,7 @@ impl Plan {
         self.windows.clear();
         self.refresh.clear();
         self.drop.clear();
+        self.urgency = None;
         self.max_fetch = 0;
         self.wake_at = None;
         self.keep_mark = false;
@@ -329,12 +332,13 @@ impl Plan {
     /// Adds a window of `len` bytes from `start`, clipped to the largest offset there is.
     pub fn read(&mut self, start: u64, len: u64, mark: Option<u64>) {
         let range = ByteRange::between(start, start.saturating_add(len));
-        self.windows.push(Window { file: None, range, mark });
+        self.windows.push(Window { file: None, range, mark, urgency: self.urgency });
     }
 
     /// Adds a window from `start` to `end` in another file of the same source.
     pub fn read_file(&mut self, file: FileId, (start, end): (u64, u64), mark: Option<u64>) {
-        self.windows.push(Window { file: Some(file), range: ByteRange::between(start, end), mark });
+        let range = ByteRange::between(start, end);
+        self.windows.push(Window { file: Some(file), range, mark, urgency: None });
     }
 }
 
@@ -347,6 +351,25 @@ pub struct Window {
     pub range: ByteRange,
     /// A byte of the page that gets the mark, if this window is what brings that page in.
     pub mark: Option<u64>,
+    /// How soon it is needed; none: it goes out in the order in which windows were planned.
+    pub urgency: Option<Urgency>,
+}
+
+/// How soon a window is needed. Of two streams that wait for slots, the one whose reader reaches its window much sooner goes first; windows of
+/// one stream keep their order, and none passes a window without an urgency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Urgency {
+    /// Which stream of its file.
+    pub stream: u32,
+    /// Bytes that its reader reads before it reaches the window.
+    pub away: u64,
+}
+
+impl Urgency {
+    /// That of the bytes at `at` of a window that begins at `start`.
+    pub(crate) fn later(self, at: u64, start: u64) -> Urgency {
+        Urgency { away: self.away.saturating_add(at.saturating_sub(start)), ..self }
+    }
 }
 
 /// What became of planned readahead.

@@ -19,7 +19,7 @@
 //! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
 
 use super::{Auto, Class, Holding, Pace, Readers, Stream, distance, gate};
-use crate::policy::{Ask, Plan, SourceView, Why};
+use crate::policy::{Ask, Plan, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
 /// A stream may be ahead by this part of what it made use of without credit, and by this part of its run. Without it a stream
@@ -205,6 +205,7 @@ fn top_up(
         // The mark is where the next window has to go out: early on, or with the lead that is left.
         let early = lead.map_or(len, |lead| lead.next_multiple_of(page).min(len));
         stream.last_mark = at + len - early;
+        plan.urgency = Some(Urgency { stream: stream.id, away: at - stream.pos });
         plan.read(at, len, Some(stream.last_mark));
         at += len;
         window = (GROWTH * window).min(whole);
@@ -228,6 +229,7 @@ fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, plan: &
     }
     for _ in planned..blocks {
         let Some(next) = stream.end.checked_add_signed(stride).filter(|next| *next < file_size) else { return };
+        plan.urgency = Some(Urgency { stream: stream.id, away: stream.ahead() });
         plan.read(next, stream.len, Some(next));
         stream.end = next;
     }

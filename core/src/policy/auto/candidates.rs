@@ -23,7 +23,7 @@
 //! among what was displaced.
 
 use super::{Auto, Class, Holding, Stream, ahead, distance, gate, streams::near};
-use crate::policy::{Ask, Plan};
+use crate::policy::{Ask, Plan, Urgency};
 use crate::units::ByteRange;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -234,9 +234,9 @@ impl Auto {
             self.survival.grew(Class::Elsewhere, None, gate::octave(run));
             let Some(file) = self.files.get_mut(&ask.file.0) else { return };
             stream.seen = file.misses;
-            if let (_, Some(gone)) = file.add(stream) {
-                self.ends(&gone, ask.file_size);
-            }
+            let (at, gone) = file.add(stream);
+            plan.urgency = Some(Urgency { stream: file.all[at].id, away: 0 });
+            gone.iter().for_each(|gone| self.ends(gone, ask.file_size));
             plan.read(high, end - high, Some(high));
         }
     }

@@ -34,6 +34,8 @@ pub struct Stream {
     pub class: Class,
     /// Bytes from one read to the next; none: in order.
     pub stride: Option<i64>,
+    /// Distinguishes it from the other streams of the file.
+    pub id: u32,
     /// Length of a read.
     pub len: u64,
     /// Where the next read is expected; for a stride the start of the latest one.
@@ -75,6 +77,8 @@ pub struct Streams {
     pub candidates: Candidates,
     pub regions: Regions,
     pub misses: u64,
+    /// Streams that it has had.
+    made: u32,
     /// Bytes of the file.
     pub size: u64,
     /// The caller said that its reads are random.
@@ -87,6 +91,7 @@ impl Stream {
         Stream {
             class,
             stride,
+            id: 0,
             len,
             pos,
             end: pos,
@@ -191,7 +196,9 @@ impl Streams {
     }
 
     /// Adds a stream; gives back the one that has to go for it: one that never went on, else the one that did so longest ago.
-    pub fn add(&mut self, stream: Stream) -> (usize, Option<Stream>) {
+    pub fn add(&mut self, mut stream: Stream) -> (usize, Option<Stream>) {
+        self.made = self.made.wrapping_add(1);
+        stream.id = self.made;
         let gone = (self.all.len() >= self.candidates.max_streams()).then(|| {
             let oldest = (0..self.all.len()).min_by_key(|&at| (self.all[at].hit, self.all[at].seen)).unwrap_or(0);
             self.all.swap_remove(oldest)
