@@ -488,6 +488,7 @@ fn a_flush_reaches_the_file() {
     assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
     let mut text = String::new();
     std::fs::File::open(log.path()).and_then(|mut f| f.read_to_string(&mut text)).expect("readable");
-    let synced = text.lines().filter(|line| line.contains("fdatasync(") && line.contains("= 0")).count();
+    // A call that another thread interrupts in the log ends in a line without its bracket.
+    let synced = text.lines().filter(|line| line.contains("fdatasync") && line.contains("= 0")).count();
     assert_eq!(synced, 2, "{text}");
 }
