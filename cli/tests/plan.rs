@@ -224,7 +224,10 @@ fn folders_are_warmed_within_the_limit() {
         (Some(2 << 20), Some(1 << 20)),
         "{rest}"
     );
-    assert_eq!(foreread(["warm", text(at.path())]).is_done(), "0 bytes read in 0.000 s, 3.15 MB were cached\n");
+    // A machine that is short of memory may drop a page that no program has used: then it is read once more.
+    let all_cached =
+        |_| foreread(["warm", text(at.path())]).is_done() == "0 bytes read in 0.000 s, 3.15 MB were cached\n";
+    assert!((0..5).any(all_cached), "what is there is not read again");
     let got = foreread(["warm", text(&at.path().join("none"))]);
     assert!(got.code == Some(1) && got.err.contains("none: No such file"), "{}", got.err);
 }
