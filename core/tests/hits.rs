@@ -1,9 +1,9 @@
 //! Reads that a driver serves without asking: which pages allow it, and that such a read counts as any other.
 
-use crate::common::{FILE, OPEN, World};
+use crate::common::{FILE, OPEN, World, test_policy};
 use foreread_core::event::Event;
 use foreread_core::machine::Config;
-use foreread_core::policy::{ALL, Ask, Info, Plan, Policy, PolicySpec, Scope};
+use foreread_core::policy::{ALL, Ask, Info, Plan, Policy, PolicySpec};
 use foreread_core::units::{ByteRange, OpenId, PageRange, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
@@ -49,15 +49,7 @@ impl Policy for Keeper {
     }
 }
 
-static KEEPER: Info = Info {
-    name: "keeper",
-    summary: "keeps its mark",
-    origin: "a test",
-    scope: Scope::Open,
-    page_bytes: None,
-    params: &[],
-    build: |_| Box::new(Keeper),
-};
+static KEEPER: Info = test_policy("keeper", "keeps its mark", |_| Box::new(Keeper));
 
 /// A policy that keeps a mark on a page is asked whenever the page is read.
 #[test]

@@ -3,10 +3,10 @@
 //! The reference is the world itself: it knows which bytes are held and how old they are, and it checks each served
 //! piece, each drop, and the books at every step. What proptest finds it shrinks to the shortest story.
 
-use crate::common::{FILE, World};
+use crate::common::{FILE, World, test_policy};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::Config;
-use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Scope, Wants};
+use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Wants};
 use foreread_core::units::{ByteRange, OpenId, PageSize, ReadId};
 use proptest::prelude::*;
 
@@ -96,15 +96,7 @@ impl Policy for Fickle {
     }
 }
 
-static FICKLE: Info = Info {
-    name: "fickle",
-    summary: "gives up what it reads",
-    origin: "a test",
-    scope: Scope::Open,
-    page_bytes: None,
-    params: &[],
-    build: |_| Box::new(Fickle),
-};
+static FICKLE: Info = test_policy("fickle", "gives up what it reads", |_| Box::new(Fickle));
 
 fn range(start: u64, len: u64) -> ByteRange {
     ByteRange::new(start, len).expect("a small range")

@@ -1,9 +1,9 @@
 //! One rule of the machine, one test: the ones that random stories and small worlds do not pin down by themselves.
 
-use crate::common::{FILE, OPEN, World};
+use crate::common::{FILE, OPEN, World, test_policy};
 use foreread_core::event::{Advice, Class, Error, Event, Mapping};
 use foreread_core::machine::Config;
-use foreread_core::policy::{ALL, Ask, Info, Pattern, Plan, Policy, PolicySpec, Scope, Wants};
+use foreread_core::policy::{ALL, Ask, Info, Pattern, Plan, Policy, PolicySpec, Wants};
 use foreread_core::stats::Decisions;
 use foreread_core::units::{ByteRange, Nanos, OpenId, PageSize, ReadId};
 
@@ -208,15 +208,7 @@ impl Policy for Sleeper {
     }
 }
 
-static SLEEPER: Info = Info {
-    name: "sleeper",
-    summary: "reads ahead once it was woken",
-    origin: "a test",
-    scope: Scope::Open,
-    page_bytes: None,
-    params: &[],
-    build: |_| Box::new(Sleeper { woken: false }),
-};
+static SLEEPER: Info = test_policy("sleeper", "reads ahead once it was woken", |_| Box::new(Sleeper { woken: false }));
 
 #[test]
 fn a_policy_is_woken_when_it_asked_to_be_and_not_before() {
@@ -258,7 +250,7 @@ impl Policy for Prober {
     }
 }
 
-static PROBER: Info = Info { name: "prober", build: |_| Box::new(Prober), ..SLEEPER };
+static PROBER: Info = test_policy("prober", "looks at the cache", |_| Box::new(Prober));
 
 #[test]
 fn a_policy_sees_the_cache_as_it_is() {
@@ -318,15 +310,8 @@ impl Policy for Forgetful {
     }
 }
 
-static FORGETFUL: Info = Info {
-    name: "forgetful",
-    summary: "gives up the first eight pages at each read, and reads four",
-    origin: "a test",
-    scope: Scope::Open,
-    page_bytes: None,
-    params: &[],
-    build: |_| Box::new(Forgetful),
-};
+static FORGETFUL: Info =
+    test_policy("forgetful", "gives up the first eight pages at each read, and reads four", |_| Box::new(Forgetful));
 
 #[test]
 fn what_a_policy_gives_up_leaves_at_once() {
@@ -363,15 +348,8 @@ impl Policy for SecondThoughts {
     }
 }
 
-static SECOND_THOUGHTS: Info = Info {
-    name: "second-thoughts",
-    summary: "plans eight pages and gives up one of them",
-    origin: "a test",
-    scope: Scope::Open,
-    page_bytes: None,
-    params: &[],
-    build: |_| Box::new(SecondThoughts),
-};
+static SECOND_THOUGHTS: Info =
+    test_policy("second-thoughts", "plans eight pages and gives up one of them", |_| Box::new(SecondThoughts));
 
 /// A page that was planned in the same event is in flight, too: it goes with the fetch that was to bring it.
 #[test]

@@ -1,9 +1,9 @@
 //! Readahead that waits for a slot goes out by how soon its readers need it.
 
-use crate::common::World;
+use crate::common::{World, test_policy};
 use foreread_core::event::Class;
 use foreread_core::machine::Config;
-use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Scope, Urgency, Wants};
+use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Urgency, Wants};
 use foreread_core::units::PageSize;
 
 const PAGE: u64 = 4096;
@@ -42,15 +42,7 @@ impl Policy for Planner {
     }
 }
 
-static PLANNER: Info = Info {
-    name: "planner",
-    summary: "plans what the test says",
-    origin: "a test",
-    scope: Scope::Open,
-    page_bytes: None,
-    params: &[],
-    build: |_| Box::new(Planner),
-};
+static PLANNER: Info = test_policy("planner", "plans what the test says", |_| Box::new(Planner));
 
 /// Pages 10 to 13 are 8 to 11 pages from their reader; 10 is in flight. Those of stream 2 pass the others, which are more than twice as far.
 /// Page 200 does not, since twice 5 is less than 11 but not than 10: it passes one. Page 250 is of the same stream as 13, and 300 has no urgency, so that

@@ -4,9 +4,14 @@
 
 use foreread_core::event::{Action, Class, Error, Event};
 use foreread_core::machine::{Config, Machine};
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::{Info, Policy, PolicySpec, Scope};
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, PageSize, ReadId};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A policy of a test, without parameters.
+pub const fn test_policy(name: &'static str, summary: &'static str, build: fn(&[u64]) -> Box<dyn Policy>) -> Info {
+    Info { name, summary, origin: "a test", scope: Scope::Open, page_bytes: None, params: &[], build }
+}
 
 /// What a submitted fetch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
