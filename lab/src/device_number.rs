@@ -24,6 +24,11 @@ impl DeviceNumber {
         let (major, minor) = text.split_once(':')?;
         Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
+
+    /// Those of the mounted file systems, by the text of `/proc/self/mountinfo` (`31 24 254:0 / / rw - ext4 /dev/vda rw`).
+    pub fn mounted(mounts: &str) -> impl Iterator<Item = DeviceNumber> {
+        mounts.lines().filter_map(|line| DeviceNumber::parse(line.split(' ').nth(2)?))
+    }
 }
 
 impl fmt::Display for DeviceNumber {
@@ -41,6 +46,9 @@ mod tests {
         let number = DeviceNumber::of(rustix::fs::makedev(259, 300_000));
         assert_eq!((number.major, number.minor, number.to_string().as_str()), (259, 300_000, "259:300000"));
         assert_eq!(DeviceNumber::parse("259:300000"), Some(number));
+        let mounts = "31 24 254:0 / / rw - ext4 /dev/vda rw\n\n40 24 0:45 / /mnt rw - nfs a:/b rw\n";
+        let mounted: Vec<String> = DeviceNumber::mounted(mounts).map(|number| number.to_string()).collect();
+        assert_eq!(mounted, ["254:0", "0:45"]);
         assert_eq!((DeviceNumber::parse("259"), DeviceNumber::parse("a:1")), (None, None));
     }
 }

@@ -9,6 +9,7 @@
 //! ```
 
 use super::names::Named;
+use crate::device_number::DeviceNumber;
 use foreread_trace::follow::event::FileKey;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -34,10 +35,10 @@ impl BlockDevices {
     }
 
     fn read(folder: &Path, mounts: &str) -> BlockDevices {
-        let mounted = mounts.lines().filter_map(|line| number(line.split(' ').nth(2)?).map(|key| key.dev)).collect();
+        let mounted = DeviceNumber::mounted(mounts).map(kernel_number).collect();
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let known = entries.filter_map(|entry| {
-            let inode = u64::from(number(entry.file_name().to_str()?)?.dev);
+            let inode = u64::from(kernel_number(DeviceNumber::parse(entry.file_name().to_str()?)?));
             let text = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
             let uevent = text("uevent")?;
             let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
@@ -59,10 +60,9 @@ impl BlockDevices {
     }
 }
 
-/// A device number as the kernel writes it (`7:0`).
-fn number(text: &str) -> Option<FileKey> {
-    let (major, minor) = text.split_once(':')?;
-    Some(FileKey::new(major.parse().ok()?, minor.parse().ok()?, 0))
+/// The same in one number, as the kernel's events have it.
+fn kernel_number(number: DeviceNumber) -> u32 {
+    FileKey::new(number.major, number.minor, 0).dev
 }
 
 #[cfg(test)]

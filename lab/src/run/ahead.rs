@@ -20,14 +20,12 @@ use foreread_core::units::{FileId, Nanos};
 use foreread_pagecache::advisor::{Advisor, Job, Outcome};
 use foreread_pagecache::device::{DEFAULT_PIECE_BYTES, Device};
 use foreread_pagecache::memory;
+use foreread_trace::follow::PAGE_BYTES;
 use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Pages of Linux' page cache, as the tracepoints count them on machines with pages of 4 KiB.
-const PAGE_BYTES: u64 = 4096;
 
 struct Storage {
     advisor: Advisor,

@@ -14,6 +14,7 @@
 
 use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
 use super::tap::{Touch, TouchKind};
+use foreread_trace::follow::PAGE_BYTES;
 use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 
@@ -25,8 +26,6 @@ const ALONE_NS: u64 = 20_000_000;
 const MAX_TIME_NS: u64 = 200_000_000;
 /// Touches of a storage that are kept, at most.
 const MAX_KEPT: usize = 8192;
-/// Pages as the tracepoints count them.
-const PAGE_BYTES: u64 = 4096;
 
 /// What a look has shown.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,6 +81,10 @@ pub struct Looks {
 }
 
 impl Waiting {
+    fn of(touch: &Touch, asked: Option<u64>) -> Waiting {
+        Waiting { file: touch.file, asked, missed: None, bytes: 0, since_ns: touch.at_ns, queued_bytes: 0 }
+    }
+
     /// How long a thread has waited until `now_ns`, beyond the time that the bytes of all threads take at half the rate of a fast disk.
     /// A disk serves threads in turn: bytes that are asked for later (`queued_bytes` wait now) delay those before as well.
     fn latency_ns(&self, now_ns: u64, queued_bytes: u64) -> u64 {
@@ -172,12 +175,6 @@ impl Looks {
     /// Whether pages were missed of a storage that is looked at.
     pub fn has_misses(&self) -> bool {
         self.devices.values().any(|look| look.began_ns.is_some())
-    }
-}
-
-impl Waiting {
-    fn of(touch: &Touch, asked: Option<u64>) -> Waiting {
-        Waiting { file: touch.file, asked, missed: None, bytes: 0, since_ns: touch.at_ns, queued_bytes: 0 }
     }
 }
 

@@ -77,9 +77,7 @@ impl Guard {
         }
         program::guard(WORD).arg(name).spawn().ok().map(|child| Guard(Some(child)))
     }
-}
 
-impl Guard {
     /// The owner has done with its instance, and does not wait for its end.
     pub fn take_over(mut self) {
         if let Some(mut child) = self.0.take() {

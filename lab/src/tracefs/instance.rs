@@ -228,9 +228,7 @@ impl Instance {
         self.set("tracing_on", "0")?;
         self.set("events/enable", "0")
     }
-}
 
-impl Instance {
     /// Ends it: recording is off, and its guard removes it, for which the kernel waits about 0.1 s. Without a guard it is removed here.
     ///
     /// Never: before its other files are closed.

@@ -1,8 +1,9 @@
 //! The files of a plan, opened when they are needed: only regular files that are as the plan has them, and block devices with a mounted
 //! file system, whose own data the plan has.
 
+use crate::device_number::DeviceNumber;
 use foreread_plan::PlanFile;
-use rustix::fs::{Mode, OFlags, major, minor, open};
+use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File, Metadata};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -49,9 +50,9 @@ fn open_for_reading(path: &Path) -> Result<File, String> {
 pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
     let text = |error: std::io::Error| error.to_string();
     let is_mounted = |meta: &Metadata| {
-        let number = format!("{}:{}", major(meta.rdev()), minor(meta.rdev()));
+        let number = DeviceNumber::of(meta.rdev());
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        meta.file_type().is_block_device() && mounts.lines().any(|line| line.split(' ').nth(2) == Some(&number))
+        meta.file_type().is_block_device() && DeviceNumber::mounted(&mounts).any(|mounted| mounted == number)
     };
     if !is_mounted(&fs::metadata(path).map_err(text)?) {
         return Err("it is no block device with a mounted file system".to_string());
