@@ -5,13 +5,17 @@
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
-//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took; of the last
-//!             256 fetches of a busy source, since a reader that asks for little shows no lower rate
+//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took, or that the
+//!             longest of what was delivered took; of the last 256 fetches of a busy source, since a reader that asks for little shows
+//!             no lower rate
 //!   single    greatest rate of one fetch after its first bytes, of sources that deliver in parts
 //!   busy      fetches while four or more were in flight, long ones by their MiB: only these show what the source can do at most
 //! ```
 //! Example: four fetches of 1 MiB go out together and arrive after 15, 20, 25, 30 ms. Their samples are 67, 100, 120 and 133
 //! MB/s, so the rate is 133 MB/s. The first of them alone was submitted to an idle source: its 15 ms are the latency.
+//!
+//! A fetch of 4 KiB is in flight for 0.2 ms, and meanwhile 8 MiB land whole that went out 40 ms before. They did not come in 0.2 ms: the
+//! sample is 8 MiB in 40 ms. By this a sample is at most twice the rate at which the bytes came.
 //!
 //! Eight fetches in a row of a source that is not busy that took more than twice the latency, or less than half of it, replace
 //! all samples: the latency itself has changed, as when a path is routed anew.
@@ -64,6 +68,7 @@ pub struct Meter {
     singles: [u64; 2],
     in_round: u32,
     delivered: u64,
+    landed: Landed,
     /// Bytes of fetches in flight that have not arrived.
     outstanding: u64,
     busy: u32,
@@ -80,8 +85,9 @@ pub struct Sent {
     /// How many bytes arrived first, 0 until they have, and when.
     first: u64,
     first_ns: u64,
-    /// All that has arrived of it.
+    /// All that has arrived of it, and when the last of that did.
     own: u64,
+    last_ns: u64,
     /// It counts by its pieces.
     is_counted: bool,
     /// It is not measured.
@@ -140,13 +146,15 @@ impl Meter {
         }
         self.delivered = self.delivered.saturating_add(bytes);
         self.outstanding = self.outstanding.saturating_sub(bytes);
+        self.landed.note(self.delivered, after_ns.saturating_sub(sent.last_ns));
+        sent.last_ns = after_ns;
         let pieces = sent.own / PIECE;
         sent.own = sent.own.saturating_add(bytes);
         let pieces = sent.own / PIECE - pieces;
         // What lands whole shows no more at its end than that it is there.
         if pieces > 0 && bytes < sent.len {
             sent.is_counted = true;
-            self.rates[0] = self.rates[0].max(rate(self.delivered - sent.delivered, after_ns));
+            self.rates[0] = self.rates[0].max(self.delivery_rate(sent, after_ns));
             self.count_busy(sent, pieces);
         }
         if bytes > 0 && sent.first == 0 {
@@ -169,7 +177,7 @@ impl Meter {
             return;
         }
         self.outstanding = self.outstanding.saturating_sub(sent.len.saturating_sub(sent.own));
-        self.rates[0] = self.rates[0].max(rate(self.delivered - sent.delivered, after_ns));
+        self.rates[0] = self.rates[0].max(self.delivery_rate(sent, after_ns));
         if sent.own > sent.first && after_ns > sent.first_ns {
             self.singles[0] = self.singles[0].max(rate(sent.own - sent.first, after_ns - sent.first_ns));
         }
@@ -180,6 +188,11 @@ impl Meter {
             self.rates = [0, self.rates[0]];
             self.singles = [0, self.singles[0]];
         }
+    }
+
+    /// What was delivered while the fetch was in flight, by the time that it took, or the longest of what was delivered.
+    fn delivery_rate(&self, sent: &Sent, after_ns: u64) -> u64 {
+        rate(self.delivered - sent.delivered, self.landed.longest_since(sent.delivered, after_ns))
     }
 
     fn count_busy(&mut self, sent: &Sent, fetches: u64) {
@@ -237,6 +250,29 @@ impl Meter {
     }
 }
 
+/// For how long the latest deliveries had been under way: of each power of two of nanoseconds the latest, with the count of delivered bytes.
+#[derive(Clone, Debug)]
+struct Landed([(u64, u64); 64]);
+
+impl Default for Landed {
+    fn default() -> Self {
+        Self([(0, 0); 64])
+    }
+}
+
+impl Landed {
+    /// Bytes arrived that had been under way for so long; `delivered` counts them.
+    fn note(&mut self, delivered: u64, ns: u64) {
+        self.0[ns.max(1).ilog2() as usize] = (delivered, ns);
+    }
+
+    /// The longest time under way of what arrived after `delivered` bytes, at least `ns`; exact to a factor of two.
+    fn longest_since(&self, delivered: u64, ns: u64) -> u64 {
+        let least = ns.max(1).ilog2() as usize;
+        self.0[least..].iter().rev().find(|&&(at, _)| at > delivered).map_or(ns, |&(_, longest)| longest.max(ns))
+    }
+}
+
 /// Nanoseconds that `bytes` take at `rate`; 0 where that is not known.
 fn time_of(bytes: u64, rate: u64) -> u64 {
     if rate == 0 { 0 } else { billions(bytes, rate) }
@@ -252,182 +288,4 @@ fn billions(value: u64, divisor: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-
-    /// The example of the header.
-    #[test]
-    fn four_fetches_together() {
-        let mut meter = Meter::default();
-        let mut sent: [Sent; 4] = core::array::from_fn(|n| meter.sent(n as u32, 1_000_000));
-        for (n, sent) in sent.iter_mut().enumerate() {
-            let after = (15 + 5 * n as u64) * MS;
-            meter.arrived(sent, 1_000_000, after);
-            meter.ended(sent, after);
-        }
-        assert_eq!((meter.latency_ns(), meter.rate() / 1_000_000, meter.busy()), (15 * MS, 133, 0));
-    }
-
-    /// 1 MiB in four parts: the first after 10 ms, the others 10 ms later.
-    #[test]
-    fn the_rate_of_one_fetch_counts_from_its_first_bytes() {
-        let mut meter = Meter::default();
-        let mut sent = meter.sent(0, 1 << 20);
-        meter.arrived(&mut sent, 1 << 18, 10 * MS);
-        meter.arrived(&mut sent, 3 << 18, 20 * MS);
-        meter.ended(&sent, 20 * MS);
-        assert_eq!(meter.single_rate(), (3 << 18) * 100);
-        assert_eq!(meter.rate(), (1 << 20) * 50);
-    }
-
-    /// Bytes that were there before say nothing of the source, and are not waited for.
-    #[test]
-    fn what_is_left_out_changes_no_figure() {
-        let mut meter = Meter::default();
-        let mut sent = meter.sent(0, 1 << 20);
-        meter.leave_out(&mut sent);
-        meter.leave_out(&mut sent);
-        meter.arrived(&mut sent, 1 << 20, 1);
-        meter.ended(&sent, 1);
-        assert_eq!((meter.latency_ns(), meter.rate(), meter.outstanding), (0, 0, 0));
-    }
-
-    /// A request that was no fetch has a latency until a fetch has one.
-    #[test]
-    fn another_answer_counts_until_a_fetch_is_measured() {
-        let mut meter = Meter::default();
-        meter.answered(90 * MS);
-        assert_eq!(meter.latency_ns(), 90 * MS);
-        let mut sent = meter.sent(0, 4096);
-        meter.arrived(&mut sent, 4096, 30 * MS);
-        assert_eq!(meter.latency_ns(), 30 * MS);
-        meter.answered(90 * MS);
-        assert_eq!(meter.latency_ns(), 30 * MS);
-    }
-
-    /// Behind four others 8 MiB in parts of 1 MiB count as 16, and show a rate before their end; landed whole they count as one.
-    #[test]
-    fn a_long_fetch_counts_by_its_pieces() {
-        let count = |parts: u64| {
-            let mut meter = Meter::default();
-            let mut sent = meter.sent(4, 8 << 20);
-            for n in 1..=parts {
-                meter.arrived(&mut sent, (8 << 20) / parts, 10 * n * MS);
-            }
-            let before = (meter.busy(), meter.rate() > 0);
-            meter.ended(&sent, 100 * MS);
-            (before, meter.busy())
-        };
-        assert_eq!(count(8), ((16, true), 16));
-        assert_eq!(count(1), ((0, false), 1));
-    }
-
-    /// Eight fetches in a row that take 30 times as long are another latency; seven may be chance. So are eight quick ones.
-    #[test]
-    fn a_step_of_the_latency_is_followed() {
-        let mut meter = Meter::default();
-        let mut fetch = |after| {
-            let mut sent = meter.sent(1, 4096);
-            meter.arrived(&mut sent, 4096, after);
-            meter.ended(&sent, after);
-            meter.latency_ns()
-        };
-        assert_eq!(fetch(MS), 0, "not idle");
-        (0..7).for_each(|_| _ = fetch(MS));
-        assert_eq!(fetch(30 * MS), MS);
-        (0..6).for_each(|_| _ = fetch(30 * MS));
-        assert_eq!(fetch(30 * MS), 30 * MS);
-        assert_eq!((0..8).map(|_| fetch(2 * MS)).last(), Some(2 * MS));
-    }
-
-    /// Six requests of 128 KiB wait for each other on a link of 62.5 MB/s: each takes 12.6 ms, of which 0.7 are latency.
-    #[test]
-    fn a_queue_is_no_latency() {
-        let mut meter = Meter::default();
-        let (latency, len) = (700_000, 128 << 10);
-        let mut alone = meter.sent(0, 4096);
-        meter.arrived(&mut alone, 4096, latency);
-        meter.ended(&alone, latency);
-        let after = latency + 6 * len * 16;
-        let mut queue: alloc::collections::VecDeque<Sent> = (1..7).map(|n| meter.sent(n, len)).collect();
-        for _ in 0..1000 {
-            let mut sent = queue.pop_front().expect("six");
-            meter.arrived(&mut sent, len, after);
-            meter.ended(&sent, after);
-            queue.push_back(meter.sent(5, len));
-        }
-        assert_eq!((meter.latency_ns(), meter.rate() / 1_000_000), (latency, 59));
-        // The path gets 100 ms longer: no queue explains that.
-        for _ in 0..200 {
-            let mut sent = queue.pop_front().expect("six");
-            meter.arrived(&mut sent, len, after + 100 * MS);
-            meter.ended(&sent, after + 100 * MS);
-            queue.push_back(meter.sent(5, len));
-        }
-        assert!((100 * MS..115 * MS).contains(&meter.latency_ns()), "{}", meter.latency_ns());
-    }
-
-    /// 15 ms are in the middle of what fetches behind others take, of which some take 5 ms: that is no lower latency. 4 to 9 ms are one.
-    #[test]
-    fn the_least_of_a_spread_is_no_latency() {
-        let mut meter = Meter::default();
-        let mut fetch = |in_flight, after| {
-            let mut sent = meter.sent(in_flight, 4096);
-            meter.arrived(&mut sent, 4096, after);
-            meter.ended(&sent, after);
-            meter.latency_ns()
-        };
-        (0..16).for_each(|_| _ = fetch(0, 15 * MS));
-        (0..160).for_each(|n| _ = fetch(8, (5 + 2 * (n % 16)) * MS));
-        assert_eq!(fetch(8, 5 * MS), 15 * MS);
-        (0..160).for_each(|n| _ = fetch(8, (4 + n % 6) * MS));
-        assert!(fetch(8, 5 * MS) < 8 * MS);
-    }
-
-    /// 4 KiB at a time show 40 kB/s and say nothing of the 10 MB/s of before.
-    #[test]
-    fn a_source_that_is_not_busy_keeps_its_rate() {
-        let mut meter = Meter::default();
-        let mut fetch = |in_flight, bytes| {
-            let mut sent = meter.sent(in_flight, bytes);
-            meter.arrived(&mut sent, bytes, 100 * MS);
-            meter.ended(&sent, 100 * MS);
-            meter.rate()
-        };
-        assert_eq!(fetch(8, 1 << 20), 10_485_760);
-        (0..1000).for_each(|_| _ = fetch(0, 4096));
-        assert_eq!(fetch(0, 4096), 10_485_760);
-    }
-
-    /// The first fetch of an object costs no request, and eight readers follow at once: 30 ms are the latency, and no queue of 52 MB/s.
-    #[test]
-    fn without_an_idle_moment_the_least_time_is_the_latency() {
-        let mut meter = Meter::default();
-        let mut sent: [Sent; 16] = core::array::from_fn(|n| meter.sent(1 + n as u32, 128 << 10));
-        for (n, sent) in sent.iter_mut().enumerate() {
-            let after = (30 + n as u64) * MS;
-            meter.arrived(sent, 128 << 10, after);
-            meter.ended(sent, after);
-        }
-        assert_eq!(meter.latency_ns(), 30 * MS);
-    }
-
-    /// A rate that is not reached again is forgotten after two rounds, and a busy source changes its latency.
-    #[test]
-    fn old_figures_are_forgotten() {
-        let mut meter = Meter::default();
-        let mut fetch = |in_flight, bytes, after| {
-            let mut sent = meter.sent(in_flight, bytes);
-            meter.arrived(&mut sent, bytes, after);
-            meter.ended(&sent, after);
-            (meter.latency_ns(), meter.rate())
-        };
-        assert_eq!(fetch(0, 1 << 20, MS), (MS, 1_048_576_000));
-        let mut last = (0, 0);
-        (0..64 * 20).for_each(|_| last = fetch(8, 1 << 20, 100 * MS));
-        // A MiB takes 1 ms of it at the rate of before.
-        assert_eq!(last, (99 * MS, 10_485_760));
-    }
-}
+mod tests;
