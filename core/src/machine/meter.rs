@@ -5,17 +5,16 @@
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
-//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took, or that the
-//!             longest of what was delivered took; of the last 256 fetches of a busy source, since a reader that asks for little shows
-//!             no lower rate
+//!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took; of the last
+//!             256 fetches of a busy source, since a reader that asks for little shows no lower rate
 //!   single    greatest rate of one fetch after its first bytes, of sources that deliver in parts
 //!   busy      fetches while four or more were in flight, long ones by their MiB: only these show what the source can do at most
 //! ```
 //! Example: four fetches of 1 MiB go out together and arrive after 15, 20, 25, 30 ms. Their samples are 67, 100, 120 and 133
 //! MB/s, so the rate is 133 MB/s. The first of them alone was submitted to an idle source: its 15 ms are the latency.
 //!
-//! A fetch of 4 KiB is in flight for 0.2 ms, and meanwhile 8 MiB land whole that went out 40 ms before. They did not come in 0.2 ms: the
-//! sample is 8 MiB in 40 ms. By this a sample is at most twice the rate at which the bytes came.
+//! A fetch of 4 KiB is in flight for 0.2 ms, and meanwhile 8 MiB land whole that went out 40 ms before. They did not come in 0.2 ms: of
+//! what was longer under way than the fetch itself a part counts, as if it had come evenly (`Delivered`).
 //!
 //! Eight fetches in a row of a source that is not busy that took more than twice the latency, or less than half of it, replace
 //! all samples: the latency itself has changed, as when a path is routed anew.
@@ -46,6 +45,10 @@ const BUSY: u32 = 4;
 /// for the rate before that has gone out.
 const PIECE: u64 = 1 << 19;
 
+/// Classes of `Delivered`, and the bits of the first: a fetch that takes less than 8 us has no queue behind it.
+const CLASSES: usize = 24;
+const FIRST_CLASS: u32 = 13;
+
 /// What a source delivers. Zero is: not known.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
@@ -67,8 +70,7 @@ pub struct Meter {
     /// The same of one fetch alone, from its first bytes to its last.
     singles: [u64; 2],
     in_round: u32,
-    delivered: u64,
-    landed: Landed,
+    delivered: Delivered,
     /// Bytes of fetches in flight that have not arrived.
     outstanding: u64,
     busy: u32,
@@ -77,7 +79,7 @@ pub struct Meter {
 /// What is noted of a fetch when it is submitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent {
-    delivered: u64,
+    delivered: Delivered,
     in_flight: u32,
     /// Its bytes, and those that were in flight before it.
     len: u64,
@@ -144,9 +146,8 @@ impl Meter {
         if sent.is_left_out {
             return;
         }
-        self.delivered = self.delivered.saturating_add(bytes);
         self.outstanding = self.outstanding.saturating_sub(bytes);
-        self.landed.note(self.delivered, after_ns.saturating_sub(sent.last_ns));
+        self.delivered.note(bytes, after_ns.saturating_sub(sent.last_ns));
         sent.last_ns = after_ns;
         let pieces = sent.own / PIECE;
         sent.own = sent.own.saturating_add(bytes);
@@ -190,9 +191,9 @@ impl Meter {
         }
     }
 
-    /// What was delivered while the fetch was in flight, by the time that it took, or the longest of what was delivered.
+    /// What the source delivered while the fetch was in flight, by the time that it took.
     fn delivery_rate(&self, sent: &Sent, after_ns: u64) -> u64 {
-        rate(self.delivered - sent.delivered, self.landed.longest_since(sent.delivered, after_ns))
+        rate(self.delivered.since(&sent.delivered, after_ns), after_ns)
     }
 
     fn count_busy(&mut self, sent: &Sent, fetches: u64) {
@@ -250,27 +251,29 @@ impl Meter {
     }
 }
 
-/// For how long the latest deliveries had been under way: of each power of two of nanoseconds the latest, with the count of delivered bytes.
-#[derive(Clone, Debug)]
-struct Landed([(u64, u64); 64]);
+/// Bytes that have arrived, by how long they had been under way: since their fetch went out, or since bytes of it had arrived before.
+/// Each class is twice the one before; the first is up to 16 us, the last from 69 s on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivered([u64; CLASSES]);
 
-impl Default for Landed {
-    fn default() -> Self {
-        Self([(0, 0); 64])
+impl Delivered {
+    fn note(&mut self, bytes: u64, ns: u64) {
+        let all = &mut self.0[class(ns)];
+        *all = all.saturating_add(bytes);
+    }
+
+    /// Bytes that came in the `ns` since `before`. Of a class of longer times `ns` / its middle counts.
+    fn since(&self, before: &Self, ns: u64) -> u64 {
+        let own = class(ns);
+        let came = |n: usize| self.0[n] - before.0[n];
+        let whole = (0..=own).fold(0, |sum: u64, n| sum.saturating_add(came(n)));
+        let middle = |n: usize| 3 << (n - 1) << FIRST_CLASS;
+        (own + 1..CLASSES).fold(whole, |sum, n| sum.saturating_add(mul_div(came(n), ns, middle(n))))
     }
 }
 
-impl Landed {
-    /// Bytes arrived that had been under way for so long; `delivered` counts them.
-    fn note(&mut self, delivered: u64, ns: u64) {
-        self.0[ns.max(1).ilog2() as usize] = (delivered, ns);
-    }
-
-    /// The longest time under way of what arrived after `delivered` bytes, at least `ns`; exact to a factor of two.
-    fn longest_since(&self, delivered: u64, ns: u64) -> u64 {
-        let least = ns.max(1).ilog2() as usize;
-        self.0[least..].iter().rev().find(|&&(at, _)| at > delivered).map_or(ns, |&(_, longest)| longest.max(ns))
-    }
+fn class(ns: u64) -> usize {
+    ((ns >> FIRST_CLASS).max(1).ilog2() as usize).min(CLASSES - 1)
 }
 
 /// Nanoseconds that `bytes` take at `rate`; 0 where that is not known.
