@@ -48,9 +48,9 @@ def _arguments(traces: list[str], policies: list[str], devices: list[str], cache
 
 TASK_BYTES = 1_750_000
 """Bytes of traces, times runs, that a task with several cells has at most: a quarter of a second where a cell takes 25 ms for 175 kB
-(docs/python.md). A process takes 50 ms to start, which one such cell does not repay. Larger tasks leave workers idle at the end: with
-four times as much two workers were 1.81 times as fast as one, with a task for each cell 1.89. What a killed worker had measured of a
-task is measured again."""
+(docs/python.md). A process takes 50 ms to start, which one such cell does not repay. Larger tasks leave workers idle at the end: two
+were 1.81 times as fast as one with four times as much, 1.83 with this, 1.89 with a task for each cell, in the same time. What a killed
+worker had measured of a task is measured again."""
 
 
 def _tasks(missing: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
