@@ -1,6 +1,6 @@
 """Files: `open` and the `io.RawIOBase` that it returns.
 
-The bytes, the cache and the readahead are in the extension module; this file has the position and the rules of Python's files.
+The bytes, the cache, the readahead and the position are in the extension module; this file has the rules of Python's files.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class File(io.RawIOBase):
     """A file, object or image that is read with readahead. Made by `foreread.open`.
 
     Positions and lengths are in bytes. `read_at`, `read_ranges` and `prefetch` do not move the position and may be called
-    from any number of threads; `read`, `readinto` and `seek` share one position, so give each thread a separate file.
+    from any number of threads. `read`, `readinto` and `seek` share one position: threads that read one file at the same time
+    get bytes that follow each other, each once, so for the same bytes give each thread a separate file.
     A read that fails raises `OSError` with `errno` and `filename`; one of a closed file `ValueError`.
     """
 
     def __init__(self, handle: _native.Handle) -> None:
         self._handle = handle
-        self._position = 0
 
     @property
     def name(self) -> str:
@@ -70,18 +70,14 @@ class File(io.RawIOBase):
         """At most `size` bytes from the position on, fewer only at the end; all that are left without a size."""
         if size is None or size < 0:
             return self.readall()
-        data = self._handle.read_at(self._position, size)
-        self._position += len(data)
-        return data
+        return self._handle.read(size)
 
     def readall(self) -> bytes:
         """The bytes from the position to the end."""
-        data = self._handle.read_at(self._position, max(self._handle.size() - self._position, 1))
-        self._position += len(data)
+        data = self._handle.read(max(self._handle.size() - self._handle.position, 1))
         # The source may have grown.
         parts = [data]
-        while data and (data := self._handle.read_at(self._position, 1 << 20)):
-            self._position += len(data)
+        while data and (data := self._handle.read(1 << 20)):
             parts.append(data)
         return b"".join(parts) if len(parts) > 1 else parts[0]
 
@@ -90,9 +86,7 @@ class File(io.RawIOBase):
 
         Returns how many bytes there were: fewer than the buffer holds only at the end.
         """
-        count = self._handle.read_into(buffer, self._position)
-        self._position += count
-        return count
+        return self._handle.read_next_into(buffer)
 
     def write(self, data: Any, /) -> int:
         """Raises `io.UnsupportedOperation`: files are read only."""
@@ -129,24 +123,27 @@ class File(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Moves the position: from the start, the position (`SEEK_CUR`) or the end (`SEEK_END`). Returns the new one."""
-        if whence == io.SEEK_SET:
-            position = offset
-        elif whence == io.SEEK_CUR:
-            position = self._position + offset
-        elif whence == io.SEEK_END:
-            position = self._handle.size() + offset
-        else:
-            raise ValueError(f"whence {whence}: write os.SEEK_SET, os.SEEK_CUR or os.SEEK_END")
-        self._check()
-        if not 0 <= position < 1 << 63:
-            raise ValueError(f"seek to {position}: a position is from 0 to 2**63 - 1")
-        self._position = position
-        return position
+        handle = self._handle
+        while True:
+            before = handle.position
+            if whence == io.SEEK_SET:
+                position = offset
+            elif whence == io.SEEK_CUR:
+                position = before + offset
+            elif whence == io.SEEK_END:
+                position = handle.size() + offset
+            else:
+                raise ValueError(f"whence {whence}: write os.SEEK_SET, os.SEEK_CUR or os.SEEK_END")
+            self._check()
+            if not 0 <= position < 1 << 63:
+                raise ValueError(f"seek to {position}: a position is from 0 to 2**63 - 1")
+            if handle.move_position(before, position):
+                return position
 
     def tell(self) -> int:
         """The position, in bytes."""
         self._check()
-        return self._position
+        return self._handle.position
 
     def stats(self) -> dict[str, int]:
         """The counters of this file since it was opened. Keys that end in `_bytes` are bytes, in `_ns` nanoseconds,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -38,19 +39,23 @@ _of_loop: weakref.WeakKeyDictionary[Any, _native.Tasks] = weakref.WeakKeyDiction
 
 
 _openers: ThreadPoolExecutor | None = None
+_making = threading.Lock()
 
 
 def _executor() -> ThreadPoolExecutor:
     global _openers
     if _openers is None:
-        _openers = ThreadPoolExecutor(OPENING, "foreread-open")
+        # Loops of two threads may come here at once.
+        with _making:
+            if _openers is None:
+                _openers = ThreadPoolExecutor(OPENING, "foreread-open")
     return _openers
 
 
 def _forget_openers() -> None:
-    # A forked child has none of the threads.
-    global _openers
-    _openers = None
+    # A forked child has none of the threads, and not the one that held the lock.
+    global _openers, _making
+    _openers, _making = None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -54,19 +54,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_locks.__init__)
 
 
-class _Fetch:
-    """The fetcher, and the bytes that were asked of it."""
+class _InTurn:
+    """The fetcher of a filesystem that two threads may not call at once."""
 
-    def __init__(self, fetcher: Callable[[int, int], bytes], serial: Any) -> None:
+    def __init__(self, fetcher: Callable[[int, int], bytes], fs: Any) -> None:
         self.fetcher = fetcher
-        self.serial = serial
-        self.bytes = 0
+        self.fs = fs
 
     def __call__(self, start: int, end: int) -> bytes:
-        self.bytes += end - start
-        if self.serial is None:
-            return self.fetcher(start, end)
-        with _locks.serial(self.serial):
+        with _locks.serial(self.fs):
             return self.fetcher(start, end)
 
 
@@ -102,7 +98,6 @@ class ForereadCache(BaseCache):
         concurrency: int | None = None,
     ) -> None:
         self._handle: _native.Handle | None = None
-        self._fetches: _Fetch | None = None
         super().__init__(blocksize, fetcher, size)
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency {concurrency}: write a number above 0")
@@ -124,14 +119,16 @@ class ForereadCache(BaseCache):
         protocol = getattr(fs, "protocol", "function")
         kind = protocol if isinstance(protocol, str) else protocol[0]
         name = str(getattr(file, "path", None) or getattr(self.fetcher, "__name__", "a function"))
-        fetches = _Fetch(self.fetcher, fs if requests == 1 else None)
+        fetch = self.fetcher if fs is None or requests > 1 else _InTurn(self.fetcher, fs)
         settings = (self._policy, self._cache)
-        handle = _native.Handle.by_function(fetches, self.size, name, kind, requests, settings)
+        handle = _native.Handle.by_function(fetch, self.size, name, kind, requests, settings)
         with _locks.opening:
-            # Another thread may have been first.
             if self._handle is None:
-                self._handle, self._fetches = handle, fetches
-            return self._handle
+                self._handle = handle
+        # Another thread may have been first.
+        if self._handle is not handle:
+            handle.close()
+        return self._handle
 
     def stats(self) -> dict[str, int]:
         """The counters of this file, as `foreread.File.stats`; empty before the first read."""
@@ -174,7 +171,7 @@ class ForereadCache(BaseCache):
     @property
     def total_requested_bytes(self) -> int:
         """Bytes that were asked of the filesystem."""
-        return self._fetches.bytes if self._fetches else 0
+        return self._handle.asked_bytes if self._handle else 0
 
     @total_requested_bytes.setter
     def total_requested_bytes(self, _: int) -> None:
@@ -185,7 +182,7 @@ class ForereadCache(BaseCache):
         return ""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_handle": None, "_fetches": None}
+        return {**self.__dict__, "_handle": None}
 
 
 register_cache(ForereadCache, clobber=True)

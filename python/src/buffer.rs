@@ -1,7 +1,7 @@
 //! Memory of Python's that a read fills: the buffer protocol, which the limited API has from Python 3.11 on.
 //!
 //! `PyObject_GetBuffer` and `Py_buffer` are the same in 3.10 (docs.python.org, "Buffer Protocol"), where they are exported but
-//! not part of the limited API, so they are declared here (and `_PyBytes_Resize`, which pyo3 leaves out). While a [`Filling`] lives Python neither frees the memory nor
+//! not part of the limited API, so they are declared here. While a [`Filling`] lives Python neither frees the memory nor
 //! changes its size: a `bytearray` refuses to grow, a `memoryview` to be released.
 
 #![allow(unsafe_code)]
@@ -9,6 +9,7 @@
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::{Py_ssize_t, PyObject};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::ffi::{c_char, c_int, c_void};
 
 /// `PyBUF_WRITABLE`: bytes in one piece, or an error.
@@ -33,7 +34,6 @@ struct View {
 unsafe extern "C" {
     fn PyObject_GetBuffer(object: *mut PyObject, view: *mut View, flags: c_int) -> c_int;
     fn PyBuffer_Release(view: *mut View);
-    fn _PyBytes_Resize(object: *mut *mut PyObject, size: Py_ssize_t) -> c_int;
 }
 
 /// A writable buffer. Dropped with the interpreter attached: it holds a `Bound`.
@@ -116,20 +116,21 @@ impl Room {
     ///
     /// # Errors
     /// There is no memory.
-    pub fn into_object(self, py: Python<'_>, got: usize) -> PyResult<Bound<'_, PyAny>> {
+    pub fn into_object(mut self, py: Python<'_>, got: usize) -> PyResult<Bound<'_, PyAny>> {
         if got >= self.len {
             return Ok(self.object.into_bound(py));
         }
-        let mut object = self.object.into_ptr();
-        // SAFETY: the only reference, given up above. On failure it is freed and NULL is left, with an error set.
-        unsafe {
-            _PyBytes_Resize(&raw mut object, got as Py_ssize_t);
-            Bound::from_owned_ptr_or_err(py, object)
-        }
+        // A copy, of what a file had at its end: `_PyBytes_Resize` is for the thread that made the object, and without a GIL the loop of
+        // asyncio may be run by another.
+        PyBytes::new_with(py, got, |new| {
+            new.copy_from_slice(&self.bytes()[..got]);
+            Ok(())
+        })
+        .map(Bound::into_any)
     }
 }
 
-/// A `bytes` object of at most `len` bytes that `fill` writes in place, cut to what it returns.
+/// A `bytes` object of at most `len` bytes that `fill` writes in place, cut to what it returns; and that number.
 ///
 /// # Errors
 /// Those of `fill`, or there is no memory.
@@ -137,8 +138,8 @@ pub fn new_bytes<'py>(
     py: Python<'py>,
     len: usize,
     fill: impl FnOnce(&mut [u8]) -> PyResult<usize>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<(usize, Bound<'py, PyAny>)> {
     let mut room = Room::new(py, len)?;
     let got = fill(room.bytes())?;
-    room.into_object(py, got)
+    Ok((got, room.into_object(py, got)?))
 }

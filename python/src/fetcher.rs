@@ -1,22 +1,28 @@
 //! A source whose bytes a Python function fetches: `fetch(start, end)` returns the bytes of that range.
 //!
 //! The engine calls it from its threads, several at once, each with the interpreter attached for the call and released for
-//! the copy. An exception fails the reads that need these bytes; it is kept, so that the reader can raise it again.
+//! the copy. Without a GIL several run at the same moment. An exception fails the reads that need these bytes; it is kept, so that the reader can raise it again.
 
 use crate::calls::Call;
 use foreread::source::{Defaults, Source, SourceError};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyBaseException, PyOSError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The kind of such a source.
 pub const KIND: &str = "python";
-/// Exceptions that are kept for readers.
-const MAX_KEPT: usize = 32;
+/// Exceptions that are kept for readers: each for the time between the failure and the reader that raises it, so as many as
+/// fetches fail in that time. An exception keeps the frames that it was raised in.
+const MAX_KEPT: usize = 64;
+
+/// Exceptions, each with the bytes that it is of.
+type Failed = VecDeque<(Range<u64>, Py<PyBaseException>)>;
 
 /// See the head of this file.
 pub struct Fetcher {
@@ -24,35 +30,50 @@ pub struct Fetcher {
     size: u64,
     name: String,
     defaults: Defaults,
-    failed: Mutex<VecDeque<(Range<u64>, PyErr)>>,
+    /// Bytes that were asked of the function, of all processes that it was opened in.
+    asked: Arc<AtomicU64>,
+    failed: Mutex<Failed>,
 }
 
 impl Fetcher {
     /// `requests` is how many calls at once are as fast as one.
-    pub fn new(fetch: Py<PyAny>, size: u64, name: String, requests: u32) -> Fetcher {
+    pub fn new(fetch: Py<PyAny>, size: u64, name: String, requests: u32, asked: Arc<AtomicU64>) -> Fetcher {
         let defaults =
             Defaults { kind: KIND, max_fetch_bytes: MAX_FETCH_BYTES, ..Defaults::OBJECT }.with_requests(requests);
-        Fetcher { fetch, size, name, defaults, failed: Mutex::default() }
+        Fetcher { fetch, size, name, defaults, asked, failed: Mutex::default() }
     }
 
-    /// The function, for Python's collector.
-    pub fn function(&self) -> &Py<PyAny> {
-        &self.fetch
+    /// What it holds of Python's, for Python's collector: the function, and exceptions, whose frames have the file that has this.
+    /// Without the exceptions where they are locked, since a collection may run anywhere.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.fetch)?;
+        let Ok(failed) = self.failed.try_lock() else { return Ok(()) };
+        failed.iter().try_for_each(|(_, error)| visit.call(error))
     }
 
     /// The exception that failed a fetch of some of these bytes.
     pub fn failure(&self, py: Python<'_>, bytes: &Range<u64>) -> Option<PyErr> {
-        let overlaps = |(range, _): &&(Range<u64>, PyErr)| range.start < bytes.end && bytes.start < range.end;
-        self.failed().iter().rev().find(overlaps).map(|(_, error)| error.clone_ref(py))
+        let overlaps = |range: &Range<u64>| range.start < bytes.end && bytes.start < range.end;
+        self.failed()
+            .iter()
+            .rev()
+            .find(|(range, _)| overlaps(range))
+            .map(|(_, error)| PyErr::from_value(error.bind(py).clone().into_any()))
     }
 
-    fn failed(&self) -> MutexGuard<'_, VecDeque<(Range<u64>, PyErr)>> {
+    fn failed(&self) -> MutexGuard<'_, Failed> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, range: Range<u64>, error: PyErr) {
+    fn keep(&self, range: Range<u64>, error: Py<PyBaseException>) {
         let mut failed = self.failed();
-        let gone = if failed.len() == MAX_KEPT { failed.pop_front() } else { None };
+        // Of one range the last counts.
+        let same = failed.iter().position(|(of, _)| *of == range);
+        let gone = match same {
+            Some(at) => failed.remove(at),
+            None if failed.len() == MAX_KEPT => failed.pop_front(),
+            None => None,
+        };
         failed.push_back((range, error));
         // Without the lock: the end of an exception may run Python's code.
         drop(failed);
@@ -65,6 +86,7 @@ impl Fetcher {
         range: Range<u64>,
         bufs: &mut [IoSliceMut<'_>],
     ) -> PyResult<Result<usize, SourceError>> {
+        self.asked.fetch_add(range.end - range.start, Ordering::Relaxed);
         let answer = self.fetch.bind(py).call1((range.start, range.end))?;
         let answer = match answer.cast_into::<PyBytes>() {
             Ok(bytes) => bytes,
@@ -123,7 +145,7 @@ impl Source for Fetcher {
         let done = Python::try_attach(|py| {
             self.call(py, range.clone(), bufs).unwrap_or_else(|error| {
                 let (errno, what) = (errno(py, &error), format!("{}: {error}", self.name));
-                self.keep(range.clone(), error);
+                self.keep(range.clone(), error.into_value(py));
                 Err(SourceError::Io { errno, what })
             })
         });

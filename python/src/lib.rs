@@ -16,6 +16,8 @@ mod command;
 mod error;
 mod fetcher;
 mod handle;
+mod opened;
+mod position;
 mod process;
 mod ranges;
 mod report;
@@ -25,7 +27,8 @@ mod wait;
 use pyo3::prelude::*;
 
 /// The module.
-#[pymodule(name = "_native")]
+// What the GIL would protect is named in docs/decisions/0245-python-without-a-gil.md.
+#[pymodule(name = "_native", gil_used = false)]
 mod native {
     use super::{calls, command as cli, error, process, report};
     use foreread::parse_size;
@@ -55,10 +58,7 @@ mod native {
     #[pyo3(signature = (policy=None, cache=None))]
     fn configure(py: Python<'_>, policy: Option<String>, cache: Option<u64>) -> PyResult<()> {
         error::guarded(|| {
-            let mut settings = process::defaults();
-            settings.policy = policy.unwrap_or(settings.policy);
-            settings.cache_bytes = cache.unwrap_or(settings.cache_bytes);
-            py.detach(|| process::configure(settings)).map_err(|failed| error::of_open(&failed, ""))
+            process::configure(py, policy.as_deref(), cache).map_err(|failed| error::of_open(&failed, ""))
         })
     }
 
@@ -68,11 +68,17 @@ mod native {
         error::guarded(|| {
             let list = PyList::empty(py);
             for (kind, engine) in process::engines() {
-                let (stats, gauges) = py.detach(|| (engine.stats(), engine.gauges()));
+                // Dropped there too: it may be the last of an engine that another thread has just given up.
+                let (stats, gauges, policy, cache_bytes) = py.detach(|| {
+                    let policy = engine.policy().to_string();
+                    let found = (engine.stats(), engine.gauges(), policy, engine.cache_bytes());
+                    drop(engine);
+                    found
+                });
                 let dict: Bound<'_, PyDict> = report::counters(py, &[stats], report::Of::Engine)?;
                 dict.set_item("kind", kind)?;
-                dict.set_item("policy", engine.policy().to_string())?;
-                dict.set_item("cache_bytes", engine.cache_bytes())?;
+                dict.set_item("policy", policy)?;
+                dict.set_item("cache_bytes", cache_bytes)?;
                 dict.set_item("held_bytes", gauges.held_bytes)?;
                 dict.set_item("open_files", gauges.opens)?;
                 list.append(dict)?;
@@ -89,8 +95,8 @@ mod native {
 
     /// Called by Python around a fork, and before the interpreter ends.
     #[pyfunction]
-    fn before_fork() {
-        process::before_fork();
+    fn before_fork(py: Python<'_>) {
+        process::before_fork(py);
     }
 
     #[pyfunction]

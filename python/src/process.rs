@@ -8,12 +8,16 @@
 //!   fork ──► parent: nothing changes
 //!        └─► child:  generation + 1; engines and readers of before are left as they are, never used and never dropped
 //! ```
-//! The state is locked only with the interpreter attached and for a moment, so a fork, which is attached too, finds it whole.
+//! The state is locked only with the interpreter attached, for a moment, and the engine is called with it released. A fork
+//! finds the state whole then: with a GIL no other thread is attached, and without one Python first stops all that are
+//! (`PyOS_BeforeFork`). A thread that is attached and waits would be waited for, without end if what it waits for is locked by
+//! the fork, as `Fork::prepare` locks what engines share.
 
 use crate::calls;
 use crate::fetcher;
 use foreread::source::Defaults;
 use foreread::{Budget, BudgetLimits, Engine, Fork, OpenError, Options};
+use pyo3::Python;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,50 +66,101 @@ pub fn generation() -> u64 {
 
 /// What files are opened with that say nothing else.
 pub fn defaults() -> Settings {
-    let set = state().defaults.clone();
-    set.unwrap_or_else(|| Settings { policy: foreread::policy::DEFAULT.to_string(), cache_bytes: CACHE_BYTES })
+    state().defaults()
 }
 
-/// Sets them for files that are opened from now on.
+impl State {
+    fn defaults(&self) -> Settings {
+        let set = self.defaults.clone();
+        set.unwrap_or_else(|| Settings { policy: foreread::policy::DEFAULT.to_string(), cache_bytes: CACHE_BYTES })
+    }
+}
+
+/// Sets them for files that are opened from now on; what is not given stays.
 ///
 /// # Errors
 /// The policy does not exist, or the cache does not fit it.
-pub fn configure(settings: Settings) -> Result<(), OpenError> {
-    let Settings { policy, cache_bytes } = &settings;
-    // Made to be checked, from a budget that is not the process's.
-    let limits = BudgetLimits { memory_bytes: u64::MAX, ..BudgetLimits::default() };
-    let options = Options::default().policy(policy.as_str()).cache_bytes(*cache_bytes).budget(Budget::new(limits));
-    Engine::for_kind(options, Defaults::FILE)?;
-    state().defaults = Some(settings);
-    Ok(())
+pub fn configure(py: Python<'_>, policy: Option<&str>, cache_bytes: Option<u64>) -> Result<(), OpenError> {
+    loop {
+        let before = defaults();
+        let policy = policy.map_or_else(|| before.policy.clone(), str::to_string);
+        let settings = Settings { policy, cache_bytes: cache_bytes.unwrap_or(before.cache_bytes) };
+        py.detach(|| check(&settings))?;
+        let mut state = state();
+        // Else another thread has set what stays, and it has to fit that.
+        if state.defaults() == before {
+            state.defaults = Some(settings);
+            return Ok(());
+        }
+    }
 }
 
-/// The engine for a kind of storage, and engines that are not needed any more, to be dropped with the interpreter released.
+fn check(settings: &Settings) -> Result<(), OpenError> {
+    // Made to be checked, from a budget that is not the process's.
+    let limits = BudgetLimits { memory_bytes: u64::MAX, ..BudgetLimits::default() };
+    let options = Options::default().policy(settings.policy.as_str()).cache_bytes(settings.cache_bytes);
+    Engine::for_kind(options.budget(Budget::new(limits)), Defaults::FILE).map(drop)
+}
+
+/// The engine for a kind of storage.
 ///
 /// # Errors
 /// A setting does not fit, or there is no memory left.
-pub fn engine(kind: &str, how: Defaults, settings: &Settings) -> Result<(Engine, Vec<Engine>), OpenError> {
+pub fn engine(py: Python<'_>, kind: &str, how: Defaults, settings: &Settings) -> Result<Engine, OpenError> {
+    let (full, budget) = {
+        let mut state = state();
+        if let Some(made) = state.find(kind, settings) {
+            return Ok(made);
+        }
+        let budget = Arc::clone(state.budget.get_or_insert_with(|| Budget::new(BudgetLimits::default())));
+        (state.engines.len() >= MAX_ENGINES, budget)
+    };
+    if full {
+        drop_idle(py);
+    }
+    let made = py.detach(|| new_engine(how, settings, budget))?;
     let mut state = state();
-    if let Some(made) = state.engines.iter().find(|made| made.kind == kind && made.settings == *settings) {
-        return Ok((made.engine.clone(), Vec::new()));
+    // Another thread may have been first.
+    let first = state.find(kind, settings);
+    let engine = first.clone().unwrap_or_else(|| {
+        state.engines.push(Made { kind: kind.to_string(), settings: settings.clone(), engine: made.clone() });
+        made.clone()
+    });
+    drop(state);
+    py.detach(|| drop((first, made)));
+    Ok(engine)
+}
+
+impl State {
+    fn find(&self, kind: &str, settings: &Settings) -> Option<Engine> {
+        let made = self.engines.iter().find(|made| made.kind == kind && made.settings == *settings)?;
+        Some(made.engine.clone())
     }
-    let mut idle = Vec::new();
-    if state.engines.len() >= MAX_ENGINES {
-        let (kept, gone) =
-            std::mem::take(&mut state.engines).into_iter().partition(|made| made.engine.gauges().files > 0);
-        state.engines = kept;
-        idle = Vec::from_iter((gone as Vec<Made>).into_iter().map(|made| made.engine));
-    }
-    let budget = Arc::clone(state.budget.get_or_insert_with(|| Budget::new(BudgetLimits::default())));
+}
+
+fn new_engine(how: Defaults, settings: &Settings, budget: Arc<Budget>) -> Result<Engine, OpenError> {
     let mut options =
         Options::default().policy(settings.policy.as_str()).cache_bytes(settings.cache_bytes).budget(budget);
     if how.kind == fetcher::KIND {
         // More would wait in the queue of its threads, where what a reader comes to wait for passes nothing.
         options.limits.max_ahead_in_flight = Some(how.requests);
     }
-    let engine = Engine::for_kind(options, how)?;
-    state.engines.push(Made { kind: kind.to_string(), settings: settings.clone(), engine: engine.clone() });
-    Ok((engine, idle))
+    Engine::for_kind(options, how)
+}
+
+/// Gives up the engines that have no file. One that another thread takes at this moment works on, and the next open makes another.
+fn drop_idle(py: Python<'_>) {
+    let all: Vec<(String, Settings, Engine)> =
+        state().engines.iter().map(|made| (made.kind.clone(), made.settings.clone(), made.engine.clone())).collect();
+    let idle = py.detach(|| Vec::from_iter(all.into_iter().filter(|(_, _, engine)| engine.gauges().files == 0)));
+    let gone = {
+        let mut state = state();
+        let of = |made: &Made| idle.iter().any(|(kind, settings, _)| made.kind == *kind && made.settings == *settings);
+        let (gone, kept): (Vec<Made>, Vec<Made>) = std::mem::take(&mut state.engines).into_iter().partition(of);
+        state.engines = kept;
+        gone
+    };
+    py.detach(|| drop((idle, gone)));
 }
 
 /// Every engine and its kind.
@@ -113,10 +168,12 @@ pub fn engines() -> Vec<(String, Engine)> {
     state().engines.iter().map(|made| (made.kind.clone(), made.engine.clone())).collect()
 }
 
-/// This thread is about to fork.
-pub fn before_fork() {
-    let fork = Fork::prepare();
-    FORK.with_borrow_mut(|held| *held = Some(fork));
+/// This thread is about to fork. It waits for other threads that fork, which need the interpreter to be done.
+pub fn before_fork(py: Python<'_>) {
+    py.detach(|| {
+        let fork = Fork::prepare();
+        FORK.with_borrow_mut(|held| *held = Some(fork));
+    });
 }
 
 /// It has forked, or could not; this is the parent.

@@ -12,7 +12,9 @@
 
 use crate::buffer::Room;
 use crate::error::guarded;
-use crate::handle::{Handle, Lent, bytes};
+use crate::handle::{Handle, bytes};
+use crate::opened::Lent;
+use crate::wait;
 use foreread::ReadError;
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
@@ -102,7 +104,7 @@ impl Tasks {
         guarded(|| {
             let (offset, length) = (bytes(offset, "offset")?, bytes(length, "length")?);
             let lent = handle.lend(py)?;
-            let mut room = Room::new(py, lent.room(offset, length))?;
+            let mut room = Room::new(py, lent.room(py, offset, length))?;
             let mut read: Pin<Box<dyn Future<Output = Ended> + Send>> = Box::pin(async move {
                 let done = lent.reader().read_at_async(room.bytes(), offset).await;
                 (done, room, lent)
@@ -158,5 +160,15 @@ impl Tasks {
     fn forget(&self, py: Python<'_>, number: u64) {
         let gone = lock(&self.waiting).1.remove(&number);
         py.detach(|| drop(gone));
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        // Reads of a loop that ended before them: each is given up, which takes the engine's lock.
+        let left = std::mem::take(&mut *lock(&self.waiting));
+        if !left.1.is_empty() {
+            wait::drop_released(left);
+        }
     }
 }

@@ -32,13 +32,25 @@ pub fn read(py: Python<'_>, reader: &Reader, buf: &mut [u8], offset: u64) -> PyR
     }
     let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
     let waker = Waker::from(Arc::clone(&unpark));
-    let mut read = pin!(reader.read_at_async(buf, offset));
+    let mut read = pin!(Some(reader.read_at_async(buf, offset)));
     loop {
-        if let Some(done) = py.detach(|| poll_for(read.as_mut(), &unpark, &waker)) {
+        let ready = py.detach(|| read.as_mut().as_pin_mut().and_then(|read| poll_for(read, &unpark, &waker)));
+        if let Some(done) = ready {
             return Ok(done);
         }
-        py.check_signals()?;
+        if let Err(raised) = py.check_signals() {
+            // Given up, which takes the engine's lock.
+            py.detach(|| read.set(None));
+            return Err(raised);
+        }
     }
+}
+
+/// Drops what may wait for the engine: with the interpreter released, unless it ends.
+pub fn drop_released<T: Send>(value: T) {
+    let mut value = Some(value);
+    Python::try_attach(|py| py.detach(|| drop(value.take())));
+    // Nothing to release where the interpreter ends: then it is dropped here.
 }
 
 /// Runs `work` with the interpreter released. In the main thread a signal ends the wait for it, not the work.

@@ -1,10 +1,12 @@
 """What the tests share: a file with known bytes, and an HTTP server of one object that answers late or not at all."""
 
+import gc
 import http.server
 import re
 import threading
 import time
 
+import foreread
 import pytest
 
 SIZE = 3 * 1024 * 1024 + 12345
@@ -20,6 +22,23 @@ def pattern(start, end):
 @pytest.fixture(scope="session")
 def data():
     return pattern(0, SIZE)
+
+
+def open_files():
+    """Files that are open in this process, of all engines."""
+    return sum(one["open_files"] for one in foreread.stats())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_file_is_left_open():
+    """What a test forgets is closed at the latest when Python collects it, so that the tests of a module depend on no other's."""
+    yield
+    for _ in range(100):
+        gc.collect()
+        if open_files() == 0:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"files are left open: {[one for one in foreread.stats() if one['open_files']]}")
 
 
 @pytest.fixture

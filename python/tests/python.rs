@@ -2,7 +2,8 @@
 //!
 //! Nothing is built twice: `./setup` makes an environment with pytest, numpy and fsspec (`target/python`), this test puts the
 //! shared library beside `foreread/*.py` in a folder and runs `python/tests/test_*.py` there. `./test-long wheel` is the test
-//! that builds and installs a wheel. FOREREAD_PYTHON names another interpreter.
+//! that builds and installs a wheel. FOREREAD_PYTHON names another interpreter; a free-threaded one needs a module that PYO3_PYTHON
+//! has named it for (`python/free-threaded`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,8 +25,15 @@ fn python() -> Option<PathBuf> {
     there.then_some(python)
 }
 
+/// What the name of the module ends with: cargo has built it for all versions of Python (abi3), or for one that is free-threaded.
+fn suffix(python: &Path) -> String {
+    let asked = "import sysconfig as s; print(s.get_config_var('EXT_SUFFIX') if s.get_config_var('Py_GIL_DISABLED') else '.abi3.so')";
+    let out = Command::new(python).args(["-c", asked]).output().expect("it runs");
+    String::from_utf8_lossy(&out.stdout).trim().to_string()
+}
+
 /// A folder with the package: the Python files, and the library under the name that Python looks for.
-fn package() -> tempfile::TempDir {
+fn package(python: &Path) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     let inside = dir.path().join("foreread");
     std::fs::create_dir(&inside).expect("made");
@@ -35,7 +43,7 @@ fn package() -> tempfile::TempDir {
         }
     }
     let built = std::env::current_exe().expect("a test").parent().expect("a folder").join("libforeread_python.so");
-    std::fs::copy(built, inside.join("_native.abi3.so")).expect("cargo has built the module");
+    std::fs::copy(built, inside.join(format!("_native{}", suffix(python)))).expect("cargo has built the module");
     let info = dir.path().join("foreread-0.dist-info");
     std::fs::create_dir(&info).expect("made");
     std::fs::write(info.join("METADATA"), "Name: foreread\nVersion: 0\n").expect("written");
@@ -55,7 +63,7 @@ fn entry_points() -> String {
 #[test]
 fn pytest_passes() {
     let Some(python) = python() else { return };
-    let package = package();
+    let package = package(&python);
     // A test that hangs is ended, and pytest says where it was.
     let out = Command::new("timeout")
         .args(["--kill-after=5", "240"])

@@ -2,10 +2,12 @@
 
 import json
 import os
+import pathlib
+import shutil
 import signal
 
 import pytest
-from foreread import lab
+from foreread import _sweep, lab
 
 SMALL = "random:count=200"
 
@@ -113,9 +115,32 @@ def test_traces_are_tables(tmp_path):
     assert lab.simulate(path, "none", on="model:nvme")["demand_reads"] == count
 
 
-def test_a_cluster_whose_worker_is_killed(tmp_path):
+def test_short_cells_of_a_trace_share_a_task():
+    def cell(trace, trace_bytes, policy, device="d", cache=None):
+        key = {"trace": trace, "trace_bytes": trace_bytes, "policy": policy, "device": device, "cache_bytes": cache, "runs": 2}
+        return {"name": f"{trace} {policy} {device} {cache}", "key": key}
+
+    names = [[one["name"] for one in task] for task in _sweep._tasks([
+        cell("long", _sweep.TASK_BYTES, "a"), cell("long", _sweep.TASK_BYTES, "b"),
+        cell("short", 1000, "a"), cell("short", 1000, "a", cache=5), cell("short", 1000, "b"), cell("short", 1000, "c", "e"),
+        cell("half", _sweep.TASK_BYTES // 4, "a"), cell("half", _sweep.TASK_BYTES // 4, "b"), cell("half", _sweep.TASK_BYTES // 4, "c"),
+        cell("unknown", 0, "a"), cell("unknown", 0, "b"),
+    ])]
+    assert names == [
+        ["long a d None"], ["long b d None"], ["short a d None", "short b d None"], ["short a d 5"], ["short c e None"],
+        ["half a d None", "half b d None"], ["half c d None"], ["unknown a d None"], ["unknown b d None"],
+    ]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_cluster_whose_worker_is_killed(tmp_path, shared):
+    """Tasks of one cell, and of two that share a trace."""
     distributed = pytest.importorskip("distributed")
     traces, policies = [f"random:count={n}" for n in range(200, 206)], ["none", "auto"]
+    if shared:
+        traces = [tmp_path / f"{n}.frt" for n in range(6)]
+        for trace in traces:
+            shutil.copy(pathlib.Path(__file__).parents[2] / "lab/traces/boot-virtio.frt", trace)
     alone = lab.sweep(traces, policies, ["model:nvme"], out=tmp_path / "alone")
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
@@ -129,14 +154,14 @@ def test_a_cluster_whose_worker_is_killed(tmp_path):
             def submit(self, *args, **more):
                 future = client.submit(*args, **more)
                 submitted.append(future)
-                if len(submitted) == 6:
+                if len(submitted) == (3 if shared else 6):
                     worker = next(iter(cluster.workers.values()))
                     killed.append(worker.pid)
                     os.kill(worker.pid, signal.SIGKILL)
                 return future
 
         spread = lab.sweep(traces, policies, ["model:nvme"], out=tmp_path / "spread", client=Killing())
-        assert killed
+        assert killed and len(submitted) == (6 if shared else 12)
         assert spread.rows == alone.rows
         # Nothing is left to do.
         again = lab.sweep(traces, policies, ["model:nvme"], out=tmp_path / "spread", client=None)

@@ -1,0 +1,250 @@
+//! What a handle has open: a source, its readers, and the loan of them to one call.
+//!
+//! ```text
+//!   Slot: closed ─ or ─ Opened ──► lend ──► Lent: lives until its call returns
+//!                          └─ of another process (a fork): opened anew
+//! ```
+//! A reader that is lent lives until its call returns: `close` in another thread ends no read in flight, and the last one
+//! closes the source. The slot is locked for a moment and with the interpreter attached, and the engine is called with the
+//! interpreter released, so a fork finds the slot unlocked (process.rs says why).
+
+use crate::error::{invalid, of_open, of_read};
+use crate::fetcher::Fetcher;
+use crate::process::{self, Settings};
+use crate::wait;
+use foreread::source::{self, Source, SourceName};
+use foreread::{Advice, OpenError, ReadError, Reader, Stats};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Bytes asked for behind the known end, where a source may have grown.
+const BEYOND_BYTES: u64 = 64 << 10;
+
+/// Where the bytes come from; kept, to open it again in a forked child.
+pub enum Origin {
+    Name(SourceName),
+    Function { fetch: Py<PyAny>, size: u64, kind: String, requests: u32, asked: Arc<AtomicU64> },
+}
+
+/// A source that is opened by what is known of it.
+pub struct Slot {
+    pub origin: Origin,
+    /// Without its secrets.
+    pub shown: String,
+    settings: Settings,
+    opened: Mutex<Option<Opened>>,
+}
+
+/// An open source, and what made it where that is a function.
+#[derive(Clone)]
+struct Opened {
+    readers: Arc<Readers>,
+    fetcher: Option<Arc<Fetcher>>,
+    generation: u64,
+}
+
+/// What a handle reads by.
+struct Readers {
+    reader: Reader,
+    /// For lists of ranges, made by the first one: its policy reads nothing ahead, since all that will be read is known.
+    planned: OnceLock<Reader>,
+    /// Bytes of the source when it was last asked: to ask takes the engine's lock, which a read within them spares.
+    size: AtomicU64,
+}
+
+impl Readers {
+    fn planned(&self) -> Result<&Reader, OpenError> {
+        if let Some(planned) = self.planned.get() {
+            return Ok(planned);
+        }
+        let planned = self.reader.try_clone()?;
+        // The error is that the engine has stopped, which the read says.
+        let _ = planned.advise(Advice::Random, 0..0);
+        Ok(self.planned.get_or_init(|| planned))
+    }
+}
+
+/// A reader for one call.
+pub struct Lent {
+    // Taken when it is dropped.
+    opened: Option<Opened>,
+}
+
+impl Lent {
+    fn readers(&self) -> &Readers {
+        // There until the drop.
+        &self.opened.as_ref().expect("lent").readers
+    }
+
+    pub fn reader(&self) -> &Reader {
+        &self.readers().reader
+    }
+
+    /// The reader for lists of ranges.
+    pub fn planned(&self, py: Python<'_>, shown: &str) -> PyResult<&Reader> {
+        py.detach(|| self.readers().planned()).map_err(|error| of_open(&error, shown))
+    }
+
+    pub fn stats(&self, py: Python<'_>) -> Vec<Stats> {
+        py.detach(|| {
+            let planned = self.readers().planned.get();
+            [Some(self.reader()), planned].into_iter().flatten().map(Reader::own_stats).collect()
+        })
+    }
+
+    /// Bytes of the source, as far as is known.
+    pub fn size(&self, py: Python<'_>) -> u64 {
+        let size = py.detach(|| self.reader().size());
+        self.readers().size.store(size, Ordering::Relaxed);
+        size
+    }
+
+    /// How many of these bytes there are, as far as is known. A source that has become smaller gives fewer when it is read.
+    pub fn there(&self, py: Python<'_>, offset: u64, length: u64) -> u64 {
+        let size = self.readers().size.load(Ordering::Relaxed);
+        if offset.checked_add(length).is_some_and(|end| end <= size) {
+            return length;
+        }
+        length.min(self.size(py).saturating_sub(offset))
+    }
+
+    /// How many bytes to ask for at an offset.
+    pub fn room(&self, py: Python<'_>, offset: u64, length: u64) -> usize {
+        room(self.there(py, offset, length), length)
+    }
+
+    /// An error as Python's: what the function raised, if it did.
+    pub fn error(&self, py: Python<'_>, error: &ReadError, shown: &str) -> PyErr {
+        let place = match error {
+            ReadError::Io { place, .. } => Some(place.offset..place.offset.saturating_add(place.len as u64)),
+            _ => None,
+        };
+        let fetcher = self.opened.as_ref().and_then(|opened| opened.fetcher.as_ref());
+        let raised = place.zip(fetcher).and_then(|(bytes, fetcher)| fetcher.failure(py, &bytes));
+        raised.unwrap_or_else(|| of_read(error, shown))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(opened) = self.opened.take() {
+            close(opened);
+        }
+    }
+}
+
+/// Drops a reader; the last one may wait for a fetch, so without the interpreter.
+fn close(opened: Opened) {
+    let Opened { readers, generation, .. } = opened;
+    if generation != process::generation() {
+        // Of the process that forked this one.
+        return std::mem::forget(readers);
+    }
+    if let Some(last) = Arc::into_inner(readers) {
+        wait::drop_released(last);
+    }
+}
+
+impl Slot {
+    pub fn open(py: Python<'_>, origin: Origin, shown: String, settings: Settings) -> PyResult<Slot> {
+        let opened = open(py, &origin, &shown, &settings)?;
+        Ok(Slot { origin, shown, settings, opened: Mutex::new(Some(opened)) })
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Option<Opened>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.opened().is_none()
+    }
+
+    /// The reader for one call.
+    ///
+    /// # Errors
+    /// It is closed, or could not be opened anew in a forked child.
+    pub fn lend(&self, py: Python<'_>) -> PyResult<Lent> {
+        let generation = process::generation();
+        match &*self.opened() {
+            None => return Err(invalid(CLOSED)),
+            Some(opened) if opened.generation == generation => return Ok(Lent { opened: Some(opened.clone()) }),
+            Some(_) => {}
+        }
+        // Not locked meanwhile: it waits.
+        let new = open(py, &self.origin, &self.shown, &self.settings)?;
+        let (lent, old) = {
+            let mut opened = self.opened();
+            match &*opened {
+                // Closed by another thread.
+                None => (None, Some(new)),
+                // Another thread was first.
+                Some(there) if there.generation == generation => (Some(there.clone()), Some(new)),
+                Some(_) => (Some(new.clone()), opened.replace(new)),
+            }
+        };
+        old.into_iter().for_each(close);
+        lent.map(|opened| Lent { opened: Some(opened) }).ok_or_else(|| invalid(CLOSED))
+    }
+
+    /// Reads that other threads are in go on.
+    pub fn close(&self) {
+        // Not locked while it closes.
+        let opened = self.opened().take();
+        opened.into_iter().for_each(close);
+    }
+
+    /// What it holds of Python's, for Python's collector. Less where the slot is locked, since a collection may run anywhere.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Origin::Function { fetch, .. } = &self.origin {
+            visit.call(fetch)?;
+        }
+        let Ok(opened) = self.opened.try_lock() else { return Ok(()) };
+        let fetcher = opened.as_ref().and_then(|opened| opened.fetcher.as_ref());
+        fetcher.map_or(Ok(()), |fetcher| fetcher.traverse(visit))
+    }
+}
+
+/// How many bytes to ask for where `there` are known of `length`: a few more than none, since the source may have grown.
+pub fn room(there: u64, length: u64) -> usize {
+    usize::try_from(if there == 0 { length.min(BEYOND_BYTES) } else { there }).unwrap_or(usize::MAX)
+}
+
+const CLOSED: &str = "I/O operation on closed file";
+
+/// Opens a source on the engine of its kind.
+fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> PyResult<Opened> {
+    let generation = process::generation();
+    let fetcher = match origin {
+        Origin::Name(_) => None,
+        Origin::Function { fetch, size, requests, asked, .. } => {
+            let (fetch, asked) = (fetch.clone_ref(py), Arc::clone(asked));
+            Some(Arc::new(Fetcher::new(fetch, *size, shown.to_string(), *requests, asked)))
+        }
+    };
+    let (source, kind): (Arc<dyn Source>, &str) = match (origin, &fetcher) {
+        (Origin::Function { kind, .. }, Some(fetcher)) => (Arc::clone(fetcher) as Arc<dyn Source>, kind),
+        (Origin::Name(name), _) if source::is_remote(name) => {
+            let asked = name.clone();
+            let opened = wait::call(py, move || source::open(asked))?;
+            named(opened.map_err(OpenError::from), shown)?
+        }
+        (Origin::Name(name), _) => named(py.detach(|| source::open(name)).map_err(OpenError::from), shown)?,
+        (Origin::Function { .. }, None) => return Err(invalid("no function to fetch with")),
+    };
+    let failed = |error: OpenError| of_open(&error, shown);
+    let engine = process::engine(py, kind, source.defaults(), settings).map_err(failed)?;
+    let readers = py.detach(|| {
+        let reader = engine.open(source)?;
+        let size = AtomicU64::new(reader.size());
+        Ok(Readers { reader, planned: OnceLock::new(), size })
+    });
+    Ok(Opened { readers: Arc::new(readers.map_err(failed)?), fetcher, generation })
+}
+
+fn named(opened: Result<Arc<dyn Source>, OpenError>, shown: &str) -> PyResult<(Arc<dyn Source>, &'static str)> {
+    let source = opened.map_err(|error| of_open(&error, shown))?;
+    let kind = source.defaults().kind;
+    Ok((source, kind))
+}
