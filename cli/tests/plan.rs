@@ -69,6 +69,27 @@ fn a_plan_of_headers_is_brought_in_once() {
     }
 }
 
+/// `trace info` says how much of a plan is inodes and folders, which no file of it has.
+#[test]
+fn info_counts_the_file_systems_own_data() {
+    let at = folder();
+    let plan = at.path().join("a.plan");
+    let lines = [
+        "foreread-plan 1\nfrom: a.frt\nruns: 1\nfiles: 2\nranges: 3",
+        "f 1048576 - /dev/sdz\nf 8192 1732480000000000000 /a",
+        "r 0 0 65536 1000 - - 1 9\nr 1 0 8192 2000 0 900 1 0\nr 0 131072 4096 3000 1 900 1 9\nend\n",
+    ];
+    fs::write(&plan, lines.join("\n")).expect("written");
+    let info = foreread(["trace", "info", text(&plan)]);
+    let expected = "of the ranges 2 (0.07 MB) are the file system's own data: inodes and folders";
+    assert!(info.is_done().lines().any(|line| line == expected), "{}", info.out);
+    let info = json(&foreread(["trace", "info", text(&plan), "--json", "-"]));
+    assert_eq!((info["bytes"].as_u64(), info["metadata_bytes"].as_u64()), (Some(77_824), Some(69_632)));
+    // A plan without any does not speak of it.
+    fs::write(&plan, lines.join("\n").replace("1048576 - /dev/sdz", "1048576 - dev/sdz")).expect("written");
+    assert!(!foreread(["trace", "info", text(&plan)]).is_done().contains("own data"));
+}
+
 #[test]
 fn files_that_changed_are_left_out_and_named() {
     let at = folder();
