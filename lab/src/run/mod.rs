@@ -178,6 +178,7 @@ impl RunReport {
             _ if self.refused.is_some() => "reads could not be watched",
             Some(Reason::Fast) => "the storage answers faster than readahead from outside can be",
             Some(Reason::Busy) => "the command hardly waited for the storage",
+            Some(Reason::Random) => "the reads follow no pattern that can be read ahead",
             None if !self.is_watched => "the command ended before its reads could be watched",
             None if self.files == 0 => "every byte was in the page cache, or nothing was read",
             None if self.waits == 0 => "no read waited for the storage",
