@@ -93,6 +93,15 @@ pub fn info(plan: &Plan) -> (String, String) {
         let (last, stall) = (last_ns as f64 / 1e9, stall_ns as f64 / 1e9);
         text.push_str(&format!("last range needed after {last:.3} s; the runs waited {stall:.3} s for these ranges\n"));
     }
+    let of_device = plan.ranges.iter().filter(|range| plan.files[range.file as usize].is_device());
+    let (own_ranges, own_bytes) =
+        of_device.fold((0_u64, 0_u64), |(n, sum), range| (n + 1, sum.saturating_add(range.len)));
+    if own_ranges > 0 {
+        let (ranges, bytes) = (count(own_ranges), size_of(own_bytes));
+        text.push_str(&format!(
+            "of the ranges {ranges} ({bytes}) are the file system's own data: inodes and folders\n"
+        ));
+    }
     let mut sizes = vec![0_u64; plan.files.len()];
     plan.ranges.iter().for_each(|range| sizes[range.file as usize] += range.len);
     let mut order: Vec<usize> = (0..sizes.len()).collect();
@@ -111,6 +120,7 @@ pub fn info(plan: &Plan) -> (String, String) {
         "files": plan.files.len(),
         "ranges": plan.ranges.len(),
         "bytes": plan.bytes(),
+        "metadata_bytes": own_bytes,
         "last_needed_ns": last_ns,
         "stall_ns": (plan.runs > 0).then_some(stall_ns),
     });

@@ -47,12 +47,18 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let filled = Arc::into_inner(filler).expect("the last").end();
     name(&filled.left_out);
     let judged = program.judge(&filled);
-    if args.report || matches!(status, End::Alone) {
+    let fails = filled.has_nothing() && matches!(status, End::Alone);
+    if args.report || matches!(status, End::Alone) && !fails {
         say(in_words(&filled, judged.as_ref()));
     }
     let code = status.code();
     json.map_or(Ok(()), |to| to.write(&to_json(&args.plan, &filled, judged.as_ref(), code)))?;
     match code {
+        // Beside a command the exit code is that of the command.
+        None if fails => {
+            let remedy = "make it again with 'foreread plan'";
+            Err(Fail::Check(format!("every file of the plan was left out: {}; {remedy}", args.plan.display())))
+        }
         None | Some(0) => Ok(()),
         Some(code) => Err(Fail::Passed(code)),
     }
@@ -168,16 +174,18 @@ fn wait(program: &mut Program, filler: &Arc<Filler>, mut signals: Signals) -> Re
 
 fn in_words(filled: &Filled, judged: Option<&Judged>) -> String {
     let counts = filled.counts;
-    let mut text = format!(
-        "foreread: of {} planned: {} fetched in {:.3} s ({:.0} MB/s at most, round trip {:.2} ms), {} were cached",
-        size_of(counts.planned_bytes),
-        size_of(counts.fetched_bytes),
-        filled.seconds,
-        filled.rate as f64 / 1e6,
-        filled.latency_ns as f64 / 1e6,
-        size_of(counts.cached_bytes),
-    );
-    if let Some(judged) = judged {
+    let mut text = format!("foreread: of {} planned: ", size_of(counts.planned_bytes));
+    if filled.has_nothing() {
+        text.push_str("every file was left out; make the plan again with 'foreread plan'");
+        return text;
+    }
+    text.push_str(&format!("{} fetched in {:.3} s", size_of(counts.fetched_bytes), filled.seconds));
+    if counts.fetched_bytes > 0 {
+        let (rate, latency) = (filled.rate as f64 / 1e6, filled.latency_ns as f64 / 1e6);
+        text.push_str(&format!(" ({rate:.0} MB/s at most, round trip {latency:.2} ms)"));
+    }
+    text.push_str(&format!(", {} were cached", size_of(counts.cached_bytes)));
+    if let Some(judged) = judged.filter(|_| counts.fetched_bytes > 0) {
         let (used, late, unused) =
             (size_of(judged.used_bytes), size_of(judged.late_bytes), size_of(judged.unused_bytes));
         text.push_str(&format!("; of the fetched: {used} used, {late} of it late, {unused} unused"));

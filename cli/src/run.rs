@@ -132,20 +132,26 @@ fn in_words(report: &RunReport) -> String {
         text.push_str(&format!("foreread: nothing to gain: {}\n", one_line(reason)));
     } else {
         text.push_str(&format!(
-            "foreread: read {:.1} MiB ahead, {:.1} MiB of it in time; spared about {:.2} s of waiting\n",
+            "foreread: read {:.1} MiB ahead, {:.1} MiB of it in time; spared up to {:.2} s of waiting\n",
             mib(report.ahead_bytes),
             mib(report.in_time_bytes),
             report.spared_seconds
         ));
     }
-    text.push_str(&format!(
-        "  {} files watched; {} reads waited {:.2} s, {:.1} ms each; {:.1} MiB read ahead and not used\n",
-        report.files,
-        report.waits,
-        report.waited_seconds,
-        ms(report.latency_seconds),
-        mib(report.unused_bytes)
-    ));
+    let mut parts = Vec::new();
+    if report.files > 0 {
+        parts.push(format!("{} files watched", report.files));
+    }
+    if report.waits > 0 {
+        let (all, each) = (report.waited_seconds, ms(report.latency_seconds));
+        parts.push(format!("{} reads waited {all:.2} s for the storage, {each:.1} ms each", report.waits));
+    }
+    if report.unused_bytes > 0 {
+        parts.push(format!("{:.1} MiB read ahead and not used", mib(report.unused_bytes)));
+    }
+    if !parts.is_empty() {
+        text.push_str(&format!("  {}\n", parts.join("; ")));
+    }
     text
 }
 

@@ -10,7 +10,6 @@ use crate::fail::{Fail, one_line};
 use crate::out;
 use crate::source::{self, On};
 use foreread::source::SourceName;
-use foreread_lab::record::{OTHER_WAYS, RecordError};
 use foreread_lab::report::number::{amount, count, percent};
 use foreread_lab::watch::{AtEnd, Decision, Recording, WatchError, WatchEvent, WatchOptions, WatchedDisk, watch};
 use foreread_sim::device::presets::Preset;
@@ -64,7 +63,6 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
 fn refused(error: WatchError) -> Fail {
     let text = error.to_string();
     match error {
-        WatchError::Record(RecordError::Tracefs(error)) => Fail::Cannot(format!("{error}, {OTHER_WAYS}")),
         WatchError::Record(_) | WatchError::NotWritable(..) => Fail::Cannot(text),
         WatchError::Gone(..) | WatchError::Broken => Fail::Check(text),
         _ => Fail::Input(text),

@@ -69,6 +69,27 @@ fn a_plan_of_headers_is_brought_in_once() {
     }
 }
 
+/// `trace info` says how much of a plan is inodes and folders, which no file of it has.
+#[test]
+fn info_counts_the_file_systems_own_data() {
+    let at = folder();
+    let plan = at.path().join("a.plan");
+    let lines = [
+        "foreread-plan 1\nfrom: a.frt\nruns: 1\nfiles: 2\nranges: 3",
+        "f 1048576 - /dev/sdz\nf 8192 1732480000000000000 /a",
+        "r 0 0 65536 1000 - - 1 9\nr 1 0 8192 2000 0 900 1 0\nr 0 131072 4096 3000 1 900 1 9\nend\n",
+    ];
+    fs::write(&plan, lines.join("\n")).expect("written");
+    let info = foreread(["trace", "info", text(&plan)]);
+    let expected = "of the ranges 2 (0.07 MB) are the file system's own data: inodes and folders";
+    assert!(info.is_done().lines().any(|line| line == expected), "{}", info.out);
+    let info = json(&foreread(["trace", "info", text(&plan), "--json", "-"]));
+    assert_eq!((info["bytes"].as_u64(), info["metadata_bytes"].as_u64()), (Some(77_824), Some(69_632)));
+    // A plan without any does not speak of it.
+    fs::write(&plan, lines.join("\n").replace("1048576 - /dev/sdz", "1048576 - dev/sdz")).expect("written");
+    assert!(!foreread(["trace", "info", text(&plan)]).is_done().contains("own data"));
+}
+
 #[test]
 fn files_that_changed_are_left_out_and_named() {
     let at = folder();
@@ -80,12 +101,17 @@ fn files_that_changed_are_left_out_and_named() {
     assert_eq!(json(&got)["fetched_bytes"].as_u64(), Some(0));
     fs::remove_file(&model).expect("removed");
     let got = foreread(["replay", text(&plan), "--json", "-"]);
-    assert!(got.err.contains("No such file") && got.code == Some(0), "{}", got.err);
+    assert!(
+        got.err.contains("No such file") && got.err.contains("every file of the plan was left out: "),
+        "{}",
+        got.err
+    );
+    assert_eq!(got.code, Some(1));
     // A pipe where the file was is not waited for.
     assert!(Command::new("mkfifo").arg(&model).status().expect("mkfifo runs").success());
     let got = foreread(["replay", text(&plan), "--", "true"]);
     assert!(got.err.contains("no regular file") || got.err.is_empty(), "{}", got.err);
-    assert_eq!(got.code, Some(0));
+    assert_eq!(got.code, Some(0), "that of the command");
 }
 
 /// A recorded run as strace writes it: one read of 8 KiB of each file, a millisecond after another.

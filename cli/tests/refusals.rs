@@ -26,6 +26,17 @@ fn unknown_names_get_the_nearest_and_the_list() {
     refused(&["completions", "bsh"], &["'bsh'", "'bash'"]);
 }
 
+/// A command without '--' before it.
+#[test]
+fn a_command_that_is_to_run_comes_behind_two_dashes() {
+    for words in [&["run", "true"][..], &["replay", "a.plan", "true"], &["record", "-o", "a.frt", "true"]] {
+        refused(words, &["unexpected argument 'true'", "write '--' before the command that is to run"]);
+    }
+    for words in [&["run", "--nope", "--", "true"][..], &["trace", "formats", "true"]] {
+        assert!(!foreread(words).is_refused().contains("write '--'"), "{words:?}");
+    }
+}
+
 #[test]
 fn sizes_and_numbers() {
     refused(&["compare", "--cache", "99999999999999999999"], &["--cache", "too large"]);

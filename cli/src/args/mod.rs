@@ -269,8 +269,21 @@ fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> String {
             parts.push(tip.to_string());
         }
     }
-    parts.push(format!("see 'foreread{} -h'", command_asked(arguments)));
+    let asked = command_asked(arguments);
+    if error.kind() == ErrorKind::UnknownArgument && is_a_commands_word(error, asked.trim_start()) {
+        parts.push("write '--' before the command that is to run".to_string());
+    }
+    parts.push(format!("see 'foreread{asked} -h'"));
     parts.join("; ")
+}
+
+/// Whether the argument that is not known looks like a command's name, and `asked` runs commands, which it takes behind '--' alone.
+fn is_a_commands_word(error: &clap::Error, asked: &str) -> bool {
+    let is_word =
+        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
+    let command = Args::command();
+    let runs = |command: &clap::Command| command.get_positionals().any(clap::Arg::is_last_set);
+    is_word && command.find_subcommand(asked).is_some_and(runs)
 }
 
 /// ` compare`, if that is the command that was asked for. The parser does not always say.

@@ -9,7 +9,7 @@
 use super::drain::Spill;
 use super::event::{Decoder, NEEDED};
 use super::names::Finder;
-use super::processes::{before_of, descriptors_of, family, others, processes, threads_of, unsure};
+use super::processes::{before_of, descriptors_of, family, follow_family, others, processes, threads_of, unsure};
 use super::{Before, Captured, RecordError, SwitchedOff};
 use crate::device_number::DeviceNumber;
 use crate::program::NotBegun;
@@ -249,17 +249,7 @@ fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
 fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
     let joined = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let joined = joined.and_then(|one| pidfd_open(one, PidfdFlags::empty()).ok()).ok_or(RecordError::Process(pid))?;
-    let threads = || -> Vec<u32> { family(pid).into_iter().flat_map(threads_of).collect() };
-    let mut followed: Vec<u32> = Vec::new();
-    // A child of a followed process is followed; others may have started during the look.
-    loop {
-        let fresh: Vec<u32> = threads().into_iter().filter(|thread| !followed.contains(thread)).collect();
-        if fresh.is_empty() {
-            break;
-        }
-        instance.follow(&fresh)?;
-        followed.extend(fresh);
-    }
+    let followed = follow_family(instance, pid)?;
     instance.set("tracing_on", "1")?;
     let mut before = before_of(&family(pid));
     if followed.is_empty() {

@@ -28,6 +28,7 @@ use foreread_trace::follow::{Counts, Follow, Inherited, Learned, Names};
 use foreread_trace::formats::step::{self, Step};
 use foreread_trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
 use names::Finder;
+pub(crate) use processes::follow_family;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

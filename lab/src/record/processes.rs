@@ -4,6 +4,7 @@
 
 use super::Before;
 use super::names::place_of;
+use crate::tracefs::{Instance, TracefsError};
 use foreread_trace::follow::Inherited;
 use foreread_trace::follow::event::FileKey;
 use std::collections::{HashMap, HashSet};
@@ -61,6 +62,23 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
         }
     }
     all
+}
+
+/// Follows a process that runs, with all that it has begun. Gives the threads: none where it has ended.
+///
+/// A child whose parent has ended before this look is not found.
+pub(crate) fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, TracefsError> {
+    let mut followed: Vec<u32> = Vec::new();
+    // A child of a followed process is followed; others may have started during the look.
+    loop {
+        let threads = family(pid).into_iter().flat_map(threads_of);
+        let fresh: Vec<u32> = threads.filter(|thread| !followed.contains(thread)).collect();
+        if fresh.is_empty() {
+            return Ok(followed);
+        }
+        instance.follow(&fresh)?;
+        followed.extend(fresh);
+    }
 }
 
 /// The processes of threads.

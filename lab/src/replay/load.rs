@@ -399,6 +399,34 @@ mod tests {
         assert_eq!((all.files[0], all.records[0].len), (140, 40));
     }
 
+    /// What a file system reads of its block device is neither demand nor readahead of the program's files, and is missed by no count.
+    #[test]
+    fn the_file_systems_own_data_is_passed_over() {
+        let named = |name: &str| Item::File(FileInfo { name: name.to_string(), size: Some(1 << 20) });
+        let timed = |file, at_ns, flags| {
+            let read = Record::read(file, 4096 * at_ns, 4096);
+            Item::Record(Record { flags, start_ns: Some(at_ns), end_ns: Some(at_ns + 5), ..read })
+        };
+        let metadata = Flags::AHEAD.with(Flags::METADATA);
+        let (none, ahead) = (Flags::default(), Flags::AHEAD);
+        let items = || {
+            let records = [timed(0, 1, metadata), timed(1, 10, none), timed(0, 20, metadata), timed(1, 21, ahead)];
+            [named("/dev/loop7"), named("a")].into_iter().chain(records).collect::<Vec<_>>()
+        };
+        let all = loaded(items());
+        assert_eq!((all.names.as_slice(), all.records.len(), all.first_ns), (&["a".to_string()][..], 1, 10));
+        assert_eq!(all.counts, Counts { ahead: 1, ..Counts::default() });
+        // The readahead of the kernel is of the file alone, behind its one read.
+        assert_eq!(all.recorded, [Recorded { file: 0, offset: 4096 * 21, len: 4096, before: 1 }]);
+        // Where one file is asked for, reads of the others are counted, and these are none.
+        let part = Part { only: Some("a".to_string()), ..Part::default() };
+        let one = load("t", import(items(), Level::Program), &part).expect("a read");
+        assert_eq!(one.counts.elsewhere, 0);
+        // A program that reads the device itself does so through the same file.
+        let own = loaded(items().into_iter().chain([timed(0, 30, none)]).collect());
+        assert_eq!((own.names.len(), own.records.len(), own.recorded.len()), (2, 2, 1));
+    }
+
     #[test]
     fn hints_are_about_what_is_there() {
         let hint = |offset, len| {

@@ -66,6 +66,10 @@ fn counts(info: &Info) -> String {
     if info.ahead.records > 0 {
         text.push_str(&format!("; of the reads {} are readahead of the recorded system", count(info.ahead.records)));
     }
+    if info.metadata.records > 0 {
+        let (records, bytes) = (count(info.metadata.records), megabytes(info.metadata.bytes));
+        text.push_str(&format!("; of the reads {records} ({bytes}) are the file system's own data"));
+    }
     if info.dependent > 0 {
         text.push_str(&format!("; {} wait for others", count(info.dependent)));
     }
@@ -122,7 +126,7 @@ fn time(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreread_trace::{FileInfo, Header, Import, Item, Items, Lacks, LeftOut, Level, Record, info};
+    use foreread_trace::{FileInfo, Flags, Header, Import, Item, Items, Lacks, LeftOut, Level, Record, info};
 
     fn of(header: Header, records: Vec<Record>) -> Info {
         let file = Item::File(FileInfo { name: "a".to_string(), size: None });
@@ -155,6 +159,13 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 90), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
         assert!(text.contains("no times: compare runs it"), "{text}");
+    }
+
+    #[test]
+    fn the_file_systems_own_data_is_named() {
+        let own = Record { flags: Flags::AHEAD.with(Flags::METADATA), ..Record::read(0, 0, 8192) };
+        let text = render(&of(Header::default(), vec![own, Record::read(0, 0, 512)]));
+        assert!(text.contains("2 reads (8704 B); of the reads 1 (8192 B)"), "{text}");
     }
 
     #[test]

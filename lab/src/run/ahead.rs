@@ -25,7 +25,7 @@ use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 struct Storage {
     advisor: Advisor,
@@ -205,12 +205,13 @@ impl Ahead {
         }
     }
 
-    /// Adds what came of it.
-    pub fn report(&mut self, report: &mut RunReport, now: Instant) {
-        for storage in self.storages.values_mut() {
+    /// Adds what came of it; `alone` has how long a read waits that no other delays.
+    pub fn report(&mut self, report: &mut RunReport, now: Instant, alone: impl Fn(u32) -> Option<Duration>) {
+        let time = now.saturating_duration_since(self.began);
+        for (dev, storage) in &mut self.storages {
             let stats = storage.advisor.stats();
             storage.gain.judge(&stats, now);
-            report.add(&stats, &storage.gain);
+            report.add(&stats, &storage.gain, alone(*dev), time);
         }
         report.files = self.opened;
         report.unknown_files = self.files.unknown();

@@ -56,6 +56,12 @@ impl Devices {
         device.waits.waited_ns += waits.waited_ns;
     }
 
+    /// How long a read waited in looks: then little was under way.
+    pub fn mean_wait(&self, dev: u32) -> Option<Duration> {
+        let Waits { waits, waited_ns } = self.0.get(&dev)?.waits;
+        Some(Duration::from_nanos(waited_ns.checked_div(waits)?))
+    }
+
     /// It is read ahead from.
     pub fn begin(&mut self, dev: u32) {
         self.device(dev).watch = Watch::Active;
@@ -139,5 +145,10 @@ mod tests {
         assert!(devices.has_active() && devices.is_active(1) && devices.is_looked_at(2));
         devices.pass_over(1, None, now);
         assert_eq!(devices.next_look(), Some(now + SLEEPS[0]), "it begins anew");
+        assert_eq!(devices.mean_wait(1), None);
+        [(2, 2_000_000), (1, 4_000_000)]
+            .into_iter()
+            .for_each(|(waits, waited_ns)| devices.waited(1, Waits { waits, waited_ns }));
+        assert_eq!(devices.mean_wait(1), Some(Duration::from_millis(2)));
     }
 }

@@ -13,6 +13,7 @@
 
 use foreread_core::stats::Stats;
 use foreread_pagecache::advisor::Outcome;
+use foreread_trace::follow::PAGE_BYTES;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,11 @@ const SAMPLES: usize = 32;
 pub const FAST_BYTES_PER_NS: u64 = 1;
 /// Part of the time that reads waited, below which nothing can be gained: one in this many.
 const MIN_PART: u32 = 20;
+/// Reads that wait, and the time, before it is judged by what is used of the readahead. Chosen: a policy has seen a pattern by then.
+const MIN_JUDGED_WAITS: u64 = 64;
+const MIN_JUDGED_TIME: Duration = Duration::from_millis(100);
+/// Of so many reads that wait one page that was read ahead has to be used.
+const MAX_WAITS_OF_PAGE: u64 = 8;
 /// How long a storage is looked at before it is judged by the time that reads waited.
 const MIN_TIME: Duration = Duration::from_millis(200);
 
@@ -51,6 +57,8 @@ pub enum Reason {
     Fast,
     /// The command hardly waited.
     Busy,
+    /// Next to nothing that was read ahead was used, or nothing was.
+    Random,
 }
 
 /// See the head of this file.
@@ -62,6 +70,9 @@ pub struct Gain {
     since: Instant,
     waits_before: u64,
     used_before: u64,
+    /// Bytes of readahead that were read, in time or late: at the last look, and when this look began.
+    read_before: u64,
+    read_at_begin: u64,
     waited_before: Duration,
     /// Demand that waited for the storage.
     pub waits: u64,
@@ -85,6 +96,8 @@ impl Gain {
             since: now,
             waits_before: 0,
             used_before: 0,
+            read_before: 0,
+            read_at_begin: 0,
             waited_before: Duration::ZERO,
             waits: 0,
             waited: Duration::ZERO,
@@ -98,7 +111,7 @@ impl Gain {
     /// Looks anew.
     pub fn begin(&mut self, now: Instant) {
         (self.since, self.waits_before, self.waited_before) = (now, self.waits, self.waited);
-        (self.reason, self.next) = (None, 0);
+        (self.reason, self.next, self.read_at_begin) = (None, 0, self.read_before);
         self.samples.clear();
         self.fetches.clear();
     }
@@ -159,15 +172,21 @@ impl Gain {
         let used = stats.used_bytes.saturating_sub(stats.late_bytes);
         let has_gained = std::mem::replace(&mut self.used_before, used) < used;
         let is_used = has_gained && self.asked_bytes > 0;
+        self.read_before = stats.used_bytes;
         // Where our readahead is used reads find their bytes because of it, and only our own requests show how fast the storage is.
         if self.is_fast(is_used) {
             self.reason = Some(Reason::Fast);
             return Judgement::Vain;
         }
+        let time = now - self.since;
+        let read_pages = stats.used_bytes.saturating_sub(self.read_at_begin) / PAGE_BYTES;
+        if time >= MIN_JUDGED_TIME && waits >= MIN_JUDGED_WAITS && read_pages * MAX_WAITS_OF_PAGE < waits {
+            self.reason = Some(Reason::Random);
+            return Judgement::Vain;
+        }
         if is_used {
             return Judgement::Worth;
         }
-        let time = now - self.since;
         if time >= MIN_TIME && (self.waited - self.waited_before) * MIN_PART < time && self.asked_bytes == 0 {
             self.reason = Some(Reason::Busy);
             return Judgement::Vain;
@@ -232,6 +251,29 @@ mod tests {
         let (mut gain, _) = gain();
         (0..16).for_each(|n| gain.ended(false, Outcome::Arrived, Duration::from_micros(1000 + 200 * n), 4096));
         assert!(gain.latency() < Duration::from_millis(1), "{:?}", gain.latency());
+    }
+
+    /// A program that reads at random waits for each page, and a page that was read ahead for it is used by chance alone.
+    #[test]
+    fn random_reads_are_not_worth_it() {
+        let ms = Duration::from_millis;
+        let (mut gain, now) = gain();
+        let wait = |gain: &mut Gain, n: u64| (0..n).for_each(|_| gain.ended(true, Outcome::Arrived, ms(1), 0));
+        wait(&mut gain, 63);
+        assert_eq!(gain.judge(&used(0), now + ms(100)), Judgement::Worth, "too few");
+        wait(&mut gain, 1);
+        assert_eq!(gain.judge(&used(7 * 4096), now + ms(99)), Judgement::Worth, "too soon");
+        assert_eq!(gain.judge(&used(8 * 4096), now + ms(100)), Judgement::Worth, "one in eight");
+        assert_eq!(gain.judge(&used(7 * 4096), now + ms(100)), Judgement::Vain);
+        assert_eq!(gain.reason(), Some(Reason::Random));
+        // What was used before says nothing of the next look. A stream that is late has been seen.
+        gain.begin(now);
+        wait(&mut gain, 64);
+        assert_eq!(gain.judge(&used(14 * 4096), now + ms(100)), Judgement::Vain);
+        gain.begin(now);
+        wait(&mut gain, 64);
+        let late = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (1 << 20, 1 << 20));
+        assert_eq!(gain.judge(&late, now + ms(100)), Judgement::Worth);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::look::{Looks, Verdict};
 use super::tap::{Level, Tap, Touch, TouchKind};
 use super::{RunError, RunOptions, RunReport};
 use crate::program::NotBegun;
-use crate::tracefs;
+use crate::tracefs::{self, Root, TracefsError};
 use foreread_core::policy::PolicySpec;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ const JUDGED_EVERY: Duration = Duration::from_millis(50);
 const TICK_NS: u64 = 100_000_000;
 /// Without a miss for this time only misses are watched.
 const QUIET: Duration = Duration::from_millis(200);
-/// A command that ends within this time is not watched: the kernel waits as long for the first setting of an instance. Under a second.
+/// A command that ends within this time is not watched, and no instance is made for it: the kernel waits as long for the first setting of one.
 const GRACE_NS: u64 = 20_000_000;
 /// Devices that the kernel's filter names, at most.
 const MAX_FILTERED: usize = 64;
@@ -59,30 +59,46 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
     if !tracefs::knows_threads() {
         return Err(RunError::Namespace);
     }
-    let tap = Tap::create(&root)?;
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?);
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?);
     let began = Instant::now();
-    let child = begin(&tap, options)?;
+    let child = begin(options)?;
     let (policy, ends) = (options.policy.clone(), Arc::clone(&stop));
     let pid = child.id();
-    let thread = std::thread::Builder::new().name("foreread-run".into()).spawn(move || {
-        let mut run = Run::new(tap, policy, pid, wake, began);
-        let report = run.watch(&ends);
-        // The instance goes before tracefs, which may be our own mount.
-        run.tap.leave();
-        drop(root);
-        report
-    })?;
+    let named = std::thread::Builder::new().name("foreread-run".into());
+    let thread = named.spawn(move || watch(&root, policy, pid, wake, began, &ends))?;
     Ok(Running { child, stop, thread, began })
 }
 
-fn begin(tap: &Tap, options: &RunOptions) -> Result<Child, RunError> {
+fn begin(options: &RunOptions) -> Result<Child, RunError> {
     let (name, rest) = options.command.split_first().ok_or(RunError::NoCommand)?;
-    let mut command = Command::new(name);
-    command.args(rest);
-    let (_, child) = tap.instance().begin(command)?;
-    child.map_err(|error| NotBegun::of(name, &error).into())
+    Command::new(name).args(rest).spawn().map_err(|error| NotBegun::of(name, &error).into())
+}
+
+/// Watches the command `pid`, which runs already: it goes on without us where the kernel refuses. A short one costs no instance.
+fn watch(root: &Root, policy: PolicySpec, pid: u32, wake: Arc<OwnedFd>, began: Instant, stop: &OwnedFd) -> RunReport {
+    if is_written(stop, GRACE_NS) {
+        return RunReport::default();
+    }
+    let refused = |error: TracefsError| RunReport { refused: Some(error.to_string()), ..RunReport::default() };
+    let mut tap = match Tap::create(root) {
+        Ok(tap) => tap,
+        Err(error) => return refused(error),
+    };
+    let report = match tap.prepare(pid, || is_written(stop, 0)) {
+        Err(error) => refused(error),
+        // It has ended meanwhile.
+        Ok(()) if tap.level().is_none() => RunReport::default(),
+        Ok(()) => {
+            let mut run = Run::new(tap, policy, pid, wake, began);
+            let report = run.watch(stop);
+            tap = run.tap;
+            report
+        }
+    };
+    // The instance goes before tracefs, which may be our own mount.
+    tap.leave();
+    report
 }
 
 impl Running {
@@ -136,21 +152,13 @@ impl Run {
             devices: Devices::default(),
             judged: now,
             missed: now,
-            report: RunReport::default(),
+            report: RunReport { is_watched: true, ..RunReport::default() },
         }
     }
 
     /// Until the command has ended.
     fn watch(&mut self, stop: &OwnedFd) -> RunReport {
-        if is_written(stop, GRACE_NS) {
-            return self.told();
-        }
         let is_over = || is_written(stop, 0);
-        // The command runs already, and goes on without us where the kernel refuses.
-        if let Err(error) = self.tap.prepare(is_over) {
-            self.report.refused = Some(error.to_string());
-            return self.told();
-        }
         let mut touches = Vec::new();
         while !is_over() {
             let wake = Arc::clone(&self.wake);
@@ -304,7 +312,7 @@ impl Run {
 
     fn told(&mut self) -> RunReport {
         let mut report = std::mem::take(&mut self.report);
-        self.ahead.report(&mut report, Instant::now());
+        self.ahead.report(&mut report, Instant::now(), |dev| self.devices.mean_wait(dev));
         self.devices.all().for_each(|device| report.look(device.waits, device.reason));
         report.lost_events = self.tap.gaps;
         report

@@ -103,7 +103,7 @@ pub struct RunReport {
     pub waits: u64,
     /// How long they waited, all together.
     pub waited_seconds: f64,
-    /// Waits that it was spared, about.
+    /// Waits that it was spared, at most: the kernel's own readahead would have hidden a part of them.
     pub spared_seconds: f64,
     /// Events that were taken.
     pub events: u64,
@@ -118,6 +118,9 @@ pub struct RunReport {
     /// Why reads could not be watched, where the kernel refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Reads could be watched before the command ended.
+    #[serde(skip)]
+    is_watched: bool,
     #[serde(skip)]
     reason: Option<Reason>,
     #[serde(skip)]
@@ -125,8 +128,11 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    /// Adds what came of one storage.
-    fn add(&mut self, stats: &Stats, gain: &Gain) {
+    /// Adds what came of one storage in this `time`. `alone` is how long a read waits there that no other delays, where it was seen.
+    ///
+    /// Reads of many threads wait at the same time, and each of them waits for the others' bytes as well. So the latency is that of a read
+    /// alone, and what threads were spared together is divided by how many of them wait on average.
+    fn add(&mut self, stats: &Stats, gain: &Gain, alone: Option<Duration>, time: Duration) {
         self.ahead_bytes += gain.asked_bytes;
         self.ahead_jobs += gain.ahead_jobs;
         self.used_bytes += stats.used_bytes;
@@ -139,7 +145,9 @@ impl RunReport {
         // Each small file is a window.
         let own = gain.ahead_jobs as f64 * in_time as f64 / gain.asked_bytes.max(1) as f64;
         let windows = (in_time as f64 / gain.kernel_bytes.max(4096) as f64).max(own);
-        self.spared_seconds += windows * gain.latency().as_secs_f64();
+        let latency = alone.map_or(gain.latency(), |alone| alone.min(gain.latency())).as_secs_f64();
+        let at_once = (gain.waited.as_secs_f64() / time.as_secs_f64().max(1e-9)).max(1.0);
+        self.spared_seconds += windows * latency / at_once;
         if gain.waited >= self.most {
             self.most = gain.waited;
             self.latency_seconds = gain.latency().as_secs_f64();
@@ -170,9 +178,13 @@ impl RunReport {
             _ if self.refused.is_some() => "reads could not be watched",
             Some(Reason::Fast) => "the storage answers faster than readahead from outside can be",
             Some(Reason::Busy) => "the command hardly waited for the storage",
+            Some(Reason::Random) => "the reads follow no pattern that can be read ahead",
+            None if !self.is_watched => "the command ended before its reads could be watched",
             None if self.files == 0 => "every byte was in the page cache, or nothing was read",
             None if self.waits == 0 => "no read waited for the storage",
-            None if self.ahead_bytes == 0 => "the reads follow no pattern that can be read ahead",
+            None if self.ahead_bytes == 0 || self.unused_bytes > self.used_bytes => {
+                "the reads follow no pattern that can be read ahead"
+            }
             None => "the kernel's own readahead came first",
         })
     }
@@ -189,10 +201,39 @@ mod tests {
         (gain.asked_bytes, gain.ahead_jobs) = (1 << 20, 4);
         let stats = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (4 << 20, 1 << 20));
         let mut report = RunReport::default();
-        report.add(&stats, &gain);
+        let second = Duration::from_secs(1);
+        report.add(&stats, &gain, None, second);
         assert_eq!((report.ahead_bytes, report.in_time_bytes, report.used_bytes), (1 << 20, 1 << 20, 4 << 20));
         let late = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (1 << 20, 3 << 18));
-        report.add(&late, &gain);
+        report.add(&late, &gain, None, second);
         assert_eq!(report.in_time_bytes, (1 << 20) + (1 << 18));
+    }
+
+    /// 16 threads read 1 GiB over a link; with so many at once a read waits for 0.4 s, alone for 1 ms.
+    #[test]
+    fn what_is_spared_is_of_reads_that_wait_alone() {
+        let ms = Duration::from_millis;
+        let spared = |threads: u32, alone| {
+            let mut gain = Gain::new(128 << 10, std::time::Instant::now());
+            (gain.asked_bytes, gain.ahead_jobs, gain.waited) = (1 << 30, 256, ms(8000) * threads);
+            gain.ended(true, foreread_pagecache::advisor::Outcome::Arrived, ms(400), 0);
+            let mut report = RunReport::default();
+            report.add(&Stats::of(|stats| stats.used_bytes = 1 << 30), &gain, alone, ms(8000));
+            report.spared_seconds
+        };
+        let near = |is: f64, expected: f64| assert!((is / expected - 1.0).abs() < 0.1, "{is} and {expected}");
+        near(spared(1, Some(ms(1))), 8.192);
+        near(spared(16, Some(ms(1))), 8.192 / 16.0);
+        near(spared(1, None), 8192.0 * 0.4);
+        near(spared(1, Some(ms(900))), 8192.0 * 0.4);
+    }
+
+    #[test]
+    fn the_reason_is_that_of_the_run() {
+        let report = RunReport { is_watched: true, files: 1, waits: 9, ahead_bytes: 9, ..RunReport::default() };
+        let says = |report: &RunReport, words: &str| assert!(report.nothing().is_some_and(|is| is.contains(words)));
+        says(&RunReport { is_watched: false, ..report.clone() }, "ended before its reads");
+        says(&RunReport { unused_bytes: 5, used_bytes: 4, ..report.clone() }, "no pattern");
+        says(&RunReport { unused_bytes: 4, used_bytes: 5, ..report }, "the kernel's own readahead");
     }
 }

@@ -12,6 +12,7 @@
 //!
 //! Never: the order of events of two CPUs; each CPU's own order is enough for readahead.
 
+use crate::record::follow_family;
 use crate::tracefs::format::Field;
 use crate::tracefs::ring::Page;
 use crate::tracefs::{Instance, Root, TracefsError};
@@ -103,7 +104,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// A tap that watches nothing yet, and is not prepared: its instance can begin the command.
+    /// A tap that watches nothing yet, and is not prepared.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -113,17 +114,19 @@ impl Tap {
         Ok(Tap { rings, instance, known, level: None, passed_over: Vec::new(), page, events: 0, gaps: 0 })
     }
 
-    /// Makes ready for events, unless it `is_over` before. The kernel waits for all CPUs several times, about 20 ms each, while the command
-    /// runs.
+    /// Follows the command `pid`, which runs, and makes ready for events, unless it `is_over` before. The kernel waits for all CPUs several
+    /// times, about 20 ms each.
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn prepare(&mut self, is_over: impl Fn() -> bool) -> Result<(), TracefsError> {
+    pub fn prepare(&mut self, pid: u32, is_over: impl Fn() -> bool) -> Result<(), TracefsError> {
         let instance = &self.instance;
         instance.set_clock()?;
-        if is_over() {
+        // Before any event is on: where no thread is followed, events are of all.
+        if is_over() || follow_family(instance, pid)?.is_empty() {
             return Ok(());
         }
+        instance.set("tracing_on", "1")?;
         instance.set("buffer_size_kb", BUFFER_KB)?;
         // A reader is woken by the first event.
         instance.set("buffer_percent", "0")?;
@@ -146,12 +149,6 @@ impl Tap {
         let Tap { rings, instance, .. } = self;
         drop(rings);
         instance.leave();
-    }
-
-    /// The instance, which begins the command.
-    #[must_use]
-    pub fn instance(&self) -> &Instance {
-        &self.instance
     }
 
     /// What is watched now.

@@ -97,6 +97,14 @@ pub struct Filled {
     pub fetches: Vec<Fetch>,
 }
 
+impl Filled {
+    /// Whether every file of the plan is gone, or another one by now.
+    #[must_use]
+    pub fn has_nothing(&self) -> bool {
+        self.counts.planned_bytes > 0 && self.counts.left_out_bytes == self.counts.planned_bytes
+    }
+}
+
 /// A filling under way.
 pub struct Filler {
     shared: Arc<Shared>,

@@ -57,6 +57,8 @@ pub struct Info {
     pub by_op: BTreeMap<&'static str, Count>,
     /// Of the reads: readahead.
     pub ahead: Count,
+    /// Of the reads: those of a file system, of its own data. They are in no figure but `by_op` and the span of time.
+    pub metadata: Count,
     /// Records that wait for others.
     pub dependent: u64,
     /// Sizes of reads.
@@ -135,6 +137,7 @@ struct Counter {
     threads: HashSet<u32>,
     by_op: BTreeMap<&'static str, Count>,
     ahead: Count,
+    metadata: Count,
     dependent: u64,
     sizes: Spread,
     reads: u64,
@@ -170,6 +173,10 @@ impl Counter {
             Op::Hint(_) => "hint",
         };
         add(self.by_op.entry(op).or_default(), record.len);
+        if record.flags.has(Flags::METADATA) {
+            add(&mut self.metadata, record.len);
+            return self.times(record, header);
+        }
         follow(&mut self.opens, record.open);
         follow(&mut self.threads, record.thread);
         self.dependent += u64::from(!record.after.is_empty());
@@ -177,7 +184,7 @@ impl Counter {
         if let Some(end) = self.ends.get_mut(record.file as usize) {
             *end = (*end).max(record.offset.saturating_add(record.len));
         }
-        if matches!(record.op, Op::Read | Op::Fault) && !record.flags.has(Flags::METADATA) {
+        if matches!(record.op, Op::Read | Op::Fault) {
             self.read(record);
         }
         self.times(record, header);
@@ -203,7 +210,8 @@ impl Counter {
         let reader = if header.lacks.threads { record.open } else { record.thread };
         let Some(end) = record.end_ns else { return };
         self.with_end += 1;
-        let is_read = matches!(record.op, Op::Read | Op::Fault);
+        // A file system's own read is no read of the thread, which waits for it all the same.
+        let is_read = matches!(record.op, Op::Read | Op::Fault) && !record.flags.has(Flags::METADATA);
         if is_read {
             self.latency.add(end - start);
         }
@@ -242,6 +250,7 @@ impl Counter {
             threads: (!header.lacks.threads).then_some(self.threads.len() as u64),
             by_op: self.by_op,
             ahead: self.ahead,
+            metadata: self.metadata,
             dependent: self.dependent,
             read_bytes: self.sizes.summary(),
             sequential: Count { records: continued.0, bytes: continued.1 },

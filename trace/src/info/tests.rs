@@ -60,6 +60,31 @@ fn figures_are_those_counted_by_hand() {
     assert_eq!(json["reuse"]["again_share"], 0.5);
 }
 
+/// Of a thread that waits 50 ms for an inode: the count and the span have it, no figure about reads does.
+#[test]
+fn the_file_systems_own_data_is_counted_by_itself() {
+    let ms = 1_000_000;
+    let own = Record {
+        open: 7,
+        thread: 1,
+        flags: Flags::AHEAD.with(Flags::METADATA),
+        start_ns: Some(40 * ms),
+        end_ns: Some(90 * ms),
+        ..Record::read(1, 1 << 40, 12288)
+    };
+    let items = || by_hand().into_iter().chain([file("/dev/sda"), Item::Record(own.clone())]).collect();
+    let info = of(import(Header::default(), items())).expect("whole");
+    let plain = of(import(Header::default(), by_hand())).expect("whole");
+    assert_eq!((info.metadata, plain.metadata), (Count { records: 1, bytes: 12288 }, Count::default()));
+    assert_eq!((info.by_op["read"].records, info.ahead), (plain.by_op["read"].records + 1, plain.ahead));
+    assert_eq!((info.span_ns, info.span_bytes, info.opens), (Some(90 * ms), plain.span_bytes, plain.opens));
+    let reads = |info: &Info| {
+        let max = |summary: &Option<Summary>| summary.as_ref().map(|summary| (summary.number, summary.max));
+        (max(&info.read_bytes), max(&info.read_latency_ns), max(&info.think_ns), info.reuse.distinct_bytes)
+    };
+    assert_eq!((reads(&info), info.overlapping), (reads(&plain), plain.overlapping));
+}
+
 #[test]
 fn what_it_lacks_is_said_in_words() {
     let lacks = Lacks { starts: true, ends: true, opens: true, threads: true, lens: true, ops: true };
