@@ -204,7 +204,7 @@ impl Shared {
         let mut state = self.lock();
         loop {
             match state.next(&self.plan, self.settings.follows_program) {
-                Next::Piece(piece) => return Some(piece),
+                Next::Piece(piece) => return Some(*piece),
                 Next::Wait => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Next::Look(file, range) => {
                     drop(state);

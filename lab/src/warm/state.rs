@@ -72,7 +72,7 @@ pub struct Done {
 /// What a thread does next.
 pub enum Next {
     /// Fetches this.
-    Piece(Piece),
+    Piece(Box<Piece>),
     /// Waits until something has come.
     Wait,
     /// Waits until the program reads this range of a file, for all threads.
@@ -127,7 +127,7 @@ impl State {
                     return Next::Wait;
                 }
                 if self.budget.take(len) {
-                    return Next::Piece(self.send(range, start..start + len));
+                    return Next::Piece(Box::new(self.send(range, start..start + len)));
                 }
                 if self.in_flight > 0 {
                     // What is in flight may turn out to be cached, and then gives its part back.
