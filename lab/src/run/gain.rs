@@ -32,7 +32,7 @@ const MIN_PART: u32 = 20;
 /// Reads that wait, and the time, before it is judged by what is used of the readahead. Chosen: a policy has seen a pattern by then.
 const MIN_JUDGED_WAITS: u64 = 64;
 const MIN_JUDGED_TIME: Duration = Duration::from_millis(100);
-/// Of so many reads that wait one page that was read ahead has to be used.
+/// Of this number of reads that wait one page that was read ahead has to be used.
 const MAX_WAITS_OF_PAGE: u64 = 8;
 /// How long a storage is looked at before it is judged by the time that reads waited.
 const MIN_TIME: Duration = Duration::from_millis(200);

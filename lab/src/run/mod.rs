@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(report.in_time_bytes, (1 << 20) + (1 << 18));
     }
 
-    /// 16 threads read 1 GiB over a link; with so many at once a read waits for 0.4 s, alone for 1 ms.
+    /// 16 threads read 1 GiB over a link; with all of them at once a read waits for 0.4 s, alone for 1 ms.
     #[test]
     fn what_is_spared_is_of_reads_that_wait_alone() {
         let ms = Duration::from_millis;

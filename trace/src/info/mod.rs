@@ -57,7 +57,7 @@ pub struct Info {
     pub by_op: BTreeMap<&'static str, Count>,
     /// Of the reads: readahead.
     pub ahead: Count,
-    /// Of the reads: those of a file system, of its own data. They are in no figure but `by_op` and the span of time.
+    /// Of the reads: the file system's own data (inodes, folders). They are in no figure but `by_op` and the span of time.
     pub metadata: Count,
     /// Records that wait for others.
     pub dependent: u64,
