@@ -51,6 +51,14 @@ fn nothing_differs_in_full() {
     }
 }
 
+/// One episode: a fault is tried again while what its asynchronous call asked for is read.
+#[test]
+fn what_is_still_read_is_not_mapped() {
+    let recording = text(&lines("ext4-128-under-way.jsonl.gz"));
+    let verdict = check(recording.as_bytes(), Level::Full, None).expect("a recording");
+    assert_eq!((verdict.first, verdict.decisions), (None, 59));
+}
+
 /// The machine itself, page by page; and it predicts what the level 'full' does where both apply.
 #[test]
 fn nothing_differs_in_pages() {
