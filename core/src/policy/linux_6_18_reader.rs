@@ -32,7 +32,7 @@ const ORDER_STEP: u32 = 2;
 const HUGE: (u64, u32) = (512, 9);
 
 /// State of one open description.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelReader {
     /// The device's maximum, to which hints go back.
     device_max: u64,

@@ -2,7 +2,7 @@
 //!
 //! | level | what plays the operations | what is compared after each |
 //! |---|---|---|
-//! | *full* | [`World`]: the policy's decisions and folios | calls, folios in order, marks, the descriptor's state |
+//! | *full* | [`Worlds`]: the policy's decisions and folios | calls, folios in order, marks, the descriptor's state |
 //! | *pages* | [`Live`]: the machine with the policy, as readers use it | the pages brought in, the marks |
 //!
 //! Level *full* covers every recording and asks the kernel's cache probes; *pages* covers those without large folios and
@@ -18,7 +18,9 @@
 
 use super::pages::Live;
 use super::recording::{Act, CheckError, Episode, Header, Item, Lines, Op, PAGE};
+
 use super::world::{Call, Done, World};
+use super::worlds::Worlds;
 use foreread_core::policy::PolicySpec;
 use foreread_trace::unpack::unpack;
 use serde::Serialize;
@@ -150,7 +152,7 @@ fn predict(out: &mut dyn Write, op: &Op, done: &Done) -> std::io::Result<()> {
 /// An episode under way.
 struct Playing {
     number: u64,
-    world: World,
+    worlds: Worlds,
     /// The machine, at the level of pages.
     live: Option<Live>,
     /// The difference that ended the comparison.
@@ -171,17 +173,15 @@ impl Playing {
                 Some(Live::new(policy, file_size, fds))
             }
         };
-        Ok(Playing { number: ep, world, live, diverged: None, pressure: false })
+        Ok(Playing { number: ep, worlds: Worlds::new(world), live, diverged: None, pressure: false })
     }
 
     /// Carries out an operation. Returns what was done, and in words how that differs from the recording.
     fn play(&mut self, op: &Op, act: Act) -> Result<(Done, Option<String>), String> {
-        let ours = self.world.play(op, act)?;
-        self.world.evict(&op.evicted);
         let Some(live) = &mut self.live else {
-            let difference = differs(op, &ours);
-            return Ok((ours, difference));
+            return self.worlds.play(op, act, |ours| differs(op, ours));
         };
+        let (ours, _) = self.worlds.play(op, act, |_| None)?;
         if self.diverged.is_some() {
             return Ok((ours, None));
         }

@@ -12,3 +12,4 @@ pub mod rbd;
 pub mod rbd_cases;
 pub mod recording;
 pub mod world;
+pub mod worlds;

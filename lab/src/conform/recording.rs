@@ -24,6 +24,8 @@ const MAX_WINDOW: u64 = 1 << 18;
 const MAX_FILE: u64 = 16 << 30;
 /// The largest folio is a huge page.
 const MAX_ORDER: u32 = 9;
+/// Pages of a page table, and of a huge page.
+pub const TABLE: u64 = 512;
 /// Offsets and lengths end below this, as the kernel's do.
 const MAX_OFFSET: u64 = 1 << 62;
 
@@ -106,15 +108,17 @@ pub struct Op {
     #[serde(default)]
     pub len: u64,
     #[serde(default)]
-    advice: Advice,
+    pub(super) advice: Advice,
     /// First page mapped, of the file.
     #[serde(default)]
     pub pgoff: u64,
     /// Pages mapped.
     #[serde(default)]
     pub npages: u64,
+    /// Where the mapping begins: the number of its first page within its page table. Older recordings do not have it.
+    pub va: Option<u64>,
     #[serde(default)]
-    prot: String,
+    pub(super) prot: String,
     /// Page touched, of the mapping.
     #[serde(default)]
     pub page: u64,
@@ -137,7 +141,7 @@ pub struct Op {
 /// A word for files, a number for mappings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-enum Advice {
+pub(super) enum Advice {
     Number(u32),
     Word(String),
 }
@@ -284,6 +288,9 @@ impl<R: BufRead> Lines<R> {
         }
         if op.pgoff.checked_add(op.npages).is_none_or(|end| end > MAX_FILE / PAGE) {
             return Err(format!("a mapping of {} pages from page {}: beyond any file", op.npages, op.pgoff));
+        }
+        if op.va.is_some_and(|va| va >= TABLE) {
+            return Err(format!("va {}: not below {TABLE}", op.va.unwrap_or_default()));
         }
         op.added.iter().flatten().chain(&op.evicted).try_for_each(|&(first, order)| {
             let most = if header.large_folios { header.max_order } else { header.min_order };

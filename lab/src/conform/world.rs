@@ -11,7 +11,7 @@
 //!
 //! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 
-use super::recording::{Act, Header, Op, PAGE};
+use super::recording::{Act, Header, Op, PAGE, TABLE};
 use foreread_core::event::Advice;
 use foreread_core::policy::kernel::{
     Called, Cursor, Folio, FolioWindow, Folios, KernelReader, Placed, Raw, Shape, Sight, Todo, Touch,
@@ -22,10 +22,10 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Pages that fault-around looks at: one aligned block (x86's default of 64 KiB).
-const FAULT_AROUND: u64 = 16;
-/// Pages of a page table, and of a huge page.
-const TABLE: u64 = 512;
+/// Pages that fault-around looks at: one block, aligned by address (x86's default of 64 KiB).
+pub const FAULT_AROUND: u64 = 16;
+/// Segments of a request of a loop device: that many folios are one request, more may be several, split anywhere.
+const SEGMENTS: usize = 128;
 /// Folios of one file: 4 GiB in single pages. More than any recording has.
 const MAX_FOLIOS: usize = 1 << 20;
 
@@ -100,11 +100,13 @@ pub struct Done {
     pub state: StreamState,
 }
 
-/// A mapping. Pages are the file's. Its address, which the recording does not tell, is taken to be aligned with the
-/// file, as that of a mapping with a huge page in it is.
+/// A mapping. Pages are the file's.
+#[derive(Clone, PartialEq)]
 struct Mapping {
     first: u64,
     end: u64,
+    /// Added to a page of the file it gives a number whose blocks and page tables are those of its address.
+    shift: u64,
     advice: Advice,
     huge: bool,
     executable: bool,
@@ -113,7 +115,15 @@ struct Mapping {
     tables: BTreeSet<u64>,
 }
 
+impl Mapping {
+    /// Number of the page table that a page is mapped by.
+    fn table(&self, page: u64) -> u64 {
+        (page + self.shift) / TABLE
+    }
+}
+
 /// See the head of this file.
+#[derive(Clone)]
 pub struct World {
     shape: Shape,
     kernel_probes: bool,
@@ -125,6 +135,9 @@ pub struct World {
     starts: Vec<u64>,
     maps: Vec<Option<Mapping>>,
     done: Done,
+    /// Which of the possible arrivals of a read the operation under way takes ([`World::arrivals`]), and how many there were.
+    arrival: usize,
+    possible: usize,
 }
 
 /// What is cached, with an ear for calls.
@@ -164,15 +177,24 @@ impl World {
             starts: vec![0; fds as usize],
             maps: (0..fds).map(|_| None).collect(),
             done: Done::default(),
+            arrival: 0,
+            possible: 1,
         }
     }
 
-    /// Carries out one operation.
+    /// Whether an operation may end in more than one way: a touch of an absent page, whose neighbours may arrive later.
+    pub fn may_vary(&self, op: &Op, act: Act) -> bool {
+        let first = self.maps.get(op.fd as usize).and_then(Option::as_ref).map(|map| map.first);
+        act == Act::Touch && first.is_some_and(|first| self.folios.at(first.saturating_add(op.page)).is_none())
+    }
+
+    /// Carries out one operation in one of the ways that it may go, from 0. Returns what it did, and how many ways there are.
     ///
     /// # Errors
     /// It cannot be carried out, or the file has more folios than there is room for.
-    pub fn play(&mut self, op: &Op, act: Act) -> Result<Done, String> {
+    pub fn play(&mut self, op: &Op, act: Act, way: usize) -> Result<(Done, usize), String> {
         self.done = Done::default();
+        (self.arrival, self.possible) = (way, 1);
         let fd = op.fd as usize;
         match act {
             Act::Read => self.read(fd, op.off, op.len)?,
@@ -186,7 +208,8 @@ impl World {
             Act::Map { advice, huge, executable } => {
                 let (mapped, tables) = (BTreeSet::new(), BTreeSet::new());
                 let (first, end) = (op.pgoff, op.pgoff + op.npages);
-                self.maps[fd] = Some(Mapping { first, end, advice, huge, executable, mapped, tables });
+                let shift = op.va.map_or(0, |va| (va + TABLE - first % TABLE) % TABLE);
+                self.maps[fd] = Some(Mapping { first, end, shift, advice, huge, executable, mapped, tables });
             }
             Act::Touch => self.touch(fd, op.page)?,
         }
@@ -197,7 +220,14 @@ impl World {
         let KernelReader { window, prev_pos, .. } = &self.readers[fd];
         let FolioWindow { size, async_size, .. } = *window;
         done.state = StreamState { start: self.starts[fd], size, async_size, prev_pos: position(*prev_pos) };
-        Ok(done)
+        Ok((done, self.possible))
+    }
+
+    /// Whether two worlds of one recording go on alike, also once a descriptor's mapping is replaced. What is cached is the
+    /// recording's in both.
+    pub fn is_same(&self, other: &World, but_for_map_of: Option<usize>) -> bool {
+        let mut maps = (0..self.maps.len()).filter(|&at| Some(at) != but_for_map_of);
+        self.readers == other.readers && self.starts == other.starts && maps.all(|at| self.maps[at] == other.maps[at])
     }
 
     /// Folios left the cache.
@@ -330,11 +360,16 @@ impl World {
         let mut has_read = false;
         // Of `added`, from here on: what an async call of this touch has asked for. It is under way while the fault is tried again.
         let mut under_way = usize::MAX;
-        while !self.fault_around(fd, page, under_way) {
+        // Folios that begin here or later and came by this touch are under way too.
+        let mut arrived = u64::MAX;
+        while !self.fault_around(fd, page, under_way, arrived) {
             let Some(folio) = self.folios.at(page) else {
                 self.decide(fd, |reader, sight| reader.fault(sight, &touch));
                 self.fill(page);
                 has_read = true;
+                let arrivals = self.arrivals(fd, page);
+                self.possible = arrivals.len();
+                arrived = arrivals[self.arrival.min(self.possible - 1)];
                 continue;
             };
             // A fault that is tried again after its own read counts no hit and reaches no mark; one that is tried again after
@@ -355,23 +390,23 @@ impl World {
     }
 
     /// 4.10, row 1: maps what is cached around a page, except what bears the mark or is still read. True when the page is mapped.
-    fn fault_around(&mut self, fd: usize, page: u64, under_way: usize) -> bool {
+    fn fault_around(&mut self, fd: usize, page: u64, under_way: usize, arrived: u64) -> bool {
         let Some(map) = &self.maps[fd] else { return true };
         if map.mapped.contains(&page) {
             return true;
         }
-        let folios = self.around(map, page, under_way);
+        let folios = self.around(map, page, under_way, arrived);
         let Some(folio) = folios.first() else { return false };
-        let no_table = !map.tables.contains(&(page / TABLE));
+        let no_table = !map.tables.contains(&map.table(page));
         if no_table && folio.end() >= self.end() {
             return false;
         }
-        if folio.pages() == TABLE && self.is_inside(map, folio) {
+        if folio.pages() == TABLE && self.is_mapped_whole(map, folio) {
             self.map(fd, folio.first..folio.end());
             return true;
         }
         let around = self.window(map, page);
-        let part = |folio: &Folio| match self.is_inside(map, folio) {
+        let part = |folio: &Folio| match self.is_mapped_whole(map, folio) {
             true => folio.first..folio.end(),
             false => folio.first.max(around.start)..folio.end().min(around.end),
         };
@@ -383,19 +418,44 @@ impl World {
         wanted
     }
 
+    /// From which page on the folios that a fault has read may be under way when it is tried again, where that decides what
+    /// fault-around finds; "none are" is the first. The fault waits for its own page, and requests are carried out in
+    /// order, so what is behind its own request may come later: behind a page that was cached before (seen on 6.18.44: a
+    /// touch of page 55 reads 49 to 55 and 57 to 70, and finds 52 to 56), and where a run is longer than a request has to be.
+    fn arrivals(&self, fd: usize, page: u64) -> Vec<u64> {
+        let mut arrivals = vec![u64::MAX];
+        let Some(map) = &self.maps[fd] else { return arrivals };
+        let added = &self.done.added;
+        let Some(own) = added.iter().position(|&(first, order)| (first..first + (1 << order)).contains(&page)) else {
+            return arrivals;
+        };
+        let follows = |at: &usize| added[at - 1].0 + (1 << added[at - 1].1) == added[*at].0;
+        let begin = (1..=own).rev().take_while(follows).last().map_or(own, |at| at - 1);
+        let end = (own + 1..added.len()).take_while(follows).last().unwrap_or(own);
+        let window = self.window(map, page);
+        let may_begin = |at: &usize| *at == end + 1 || *at - begin >= SEGMENTS;
+        let seen = |at: usize| Some(added[at].0).filter(|first| window.contains(first));
+        arrivals.extend((own + 1..added.len()).filter(may_begin).filter_map(seen));
+        arrivals
+    }
+
     /// The pages that fault-around looks at. Where the mapping begins inside the aligned block, the window begins there and is
     /// as long as ever (seen on 6.18.44: 37 to 52 for a touch of page 40 of a mapping from page 37).
     fn window(&self, map: &Mapping, page: u64) -> Range<u64> {
-        let first = (page / FAULT_AROUND * FAULT_AROUND).max(map.first);
-        let table_end = (page / TABLE + 1) * TABLE;
+        let address = page + map.shift;
+        let first = (address / FAULT_AROUND * FAULT_AROUND).max(map.first + map.shift) - map.shift;
+        let table_end = (map.table(page) + 1) * TABLE - map.shift;
         first..(first + FAULT_AROUND).min(map.end).min(self.end()).min(table_end)
     }
 
     /// The unmarked folios in that window whose bytes are there (seen on 6.18.44: 2168 to 2175 are not counted where the fault of page 2158, whose
     /// mark began an async call for 2167 to 2195, is tried again).
-    fn around(&self, map: &Mapping, page: u64, under_way: usize) -> Vec<Folio> {
-        let being_read = self.done.added.get(under_way..).unwrap_or_default();
-        let is_there = |folio: &Folio| !folio.marked && being_read.iter().all(|&(first, _)| first != folio.first);
+    fn around(&self, map: &Mapping, page: u64, under_way: usize, arrived: u64) -> Vec<Folio> {
+        let is_being_read = |folio: &Folio| {
+            let at = self.done.added.iter().position(|&(first, _)| first == folio.first);
+            at.is_some_and(|at| at >= under_way || folio.first >= arrived)
+        };
+        let is_there = |folio: &Folio| !folio.marked && !is_being_read(folio);
         let (mut folios, Range { start, end }) = (Vec::new(), self.window(map, page));
         let mut at = start;
         while at < end {
@@ -406,18 +466,19 @@ impl World {
         folios
     }
 
-    /// A folio that the kernel maps whole, also where a fault or fault-around wants a part of it: it is inside the mapping and
-    /// the file (seen on 6.18.44: pages 96 to 127, one folio, for a touch of page 100; in a file of 4 pages with blocks of 64
-    /// KiB, page 0 alone). A folio is inside one page table, as mappings are aligned like the file.
-    fn is_inside(&self, map: &Mapping, folio: &Folio) -> bool {
-        map.first <= folio.first && folio.end() <= map.end.min(self.end())
+    /// A folio that the kernel maps whole, also where a fault or fault-around wants a part of it: it is inside the mapping, the
+    /// file and one page table (seen on 6.18.44: pages 96 to 127, one folio, for a touch of page 100; in a file of 4 pages with
+    /// blocks of 64 KiB, page 0 alone).
+    fn is_mapped_whole(&self, map: &Mapping, folio: &Folio) -> bool {
+        let inside = map.first <= folio.first && folio.end() <= map.end.min(self.end());
+        inside && map.table(folio.first) == map.table(folio.end() - 1)
     }
 
     /// 4.10, row 4: the end of a fault maps the whole folio of its page, marked or not, unless a page of it is mapped.
     fn map_at_the_end(&mut self, fd: usize, page: u64, folio: Folio) {
         let Some(map) = &self.maps[fd] else { return };
         let untouched = map.mapped.range(folio.first..folio.end()).next().is_none();
-        let whole = untouched && self.is_inside(map, &folio);
+        let whole = untouched && self.is_mapped_whole(map, &folio);
         self.map(fd, if whole { folio.first..folio.end() } else { page..page + 1 });
     }
 
@@ -425,7 +486,7 @@ impl World {
         let Some(map) = &mut self.maps[fd] else { return };
         for page in pages {
             map.mapped.insert(page);
-            map.tables.insert(page / TABLE);
+            map.tables.insert(map.table(page));
         }
     }
 }

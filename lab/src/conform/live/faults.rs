@@ -4,7 +4,9 @@
 
 use super::patterns::{PAGE, Story, length, place, spread};
 use super::steps::Step;
+use crate::conform::recording::TABLE;
 use foreread_sim::rng::Rng;
+use std::ops::Range;
 
 type Episode = fn(&mut Rng, &mut Story);
 
@@ -38,8 +40,15 @@ fn map(rng: &mut Rng, story: &mut Story, prot: &'static str, advice: u32) -> u64
         }
         _ => (0, pages),
     };
-    story.steps.push(Step::Mmap { fd: 0, pgoff, npages, prot, advice });
+    push_map(rng, story, pgoff..pgoff + npages, prot, advice);
     npages
+}
+
+/// Half of the mappings are aligned like the file, as those with a huge page in them are, half are anywhere.
+fn push_map(rng: &mut Rng, story: &mut Story, pages: Range<u64>, prot: &'static str, advice: u32) {
+    let (pgoff, npages) = (pages.start, pages.end - pages.start);
+    let va = if rng.below(2) == 0 { pgoff % TABLE } else { rng.below(TABLE) };
+    story.steps.push(Step::Mmap { fd: 0, pgoff, npages, va, prot, advice });
 }
 
 fn touch(story: &mut Story, page: u64) {
@@ -166,7 +175,7 @@ fn counted(rng: &mut Rng, story: &mut Story) {
     // The block of the last page, whatever the file system's.
     let block = (pages - 1) / 16 * 16;
     for _ in 0..20 + rng.below(50) {
-        story.steps.push(Step::Mmap { fd: 0, pgoff: pages - 1, npages: 1, prot: "r", advice: NORMAL });
+        push_map(rng, story, pages - 1..pages, "r", NORMAL);
         story.advise(1, "dontneed", block * PAGE, 0);
         touch(story, 0);
     }
@@ -177,7 +186,7 @@ fn counted(rng: &mut Rng, story: &mut Story) {
     };
     let npages = 1 + spread(rng, 10).min(pages - pgoff - 1);
     let npages = if rng.below(2) == 0 { pages - pgoff } else { npages };
-    story.steps.push(Step::Mmap { fd: 0, pgoff, npages, prot: "r", advice: NORMAL });
+    push_map(rng, story, pgoff..pgoff + npages, "r", NORMAL);
     let reach = (base + (times * len).div_ceil(PAGE)).saturating_sub(pgoff).clamp(1, npages);
     for _ in 0..4 + rng.below(8) {
         let page = if rng.below(2) == 0 { rng.below(reach) } else { rng.below(reach.min(40)) };

@@ -1,5 +1,5 @@
 # Plays operations on a file for 'foreread conform linux': one line asks, one line answers (a number, or why not).
-# Ends when its input does. A mapping is aligned like the file within 2 MiB, and never where one has been shortly before, so
+# Ends when its input does. A mapping begins at a named page of a page table, and never where one has been shortly before, so
 # that its page tables are its own.
 import ctypes, os, sys
 
@@ -10,7 +10,7 @@ libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 libc.readahead.argtypes = [ctypes.c_int, ctypes.c_long, ctypes.c_size_t]
-PAGE, HUGE, SLOT, SLOTS, BASE = 4096, 512, 1 << 30, 4096, 1 << 44
+PAGE, SLOT, SLOTS, BASE = 4096, 1 << 30, 4096, 1 << 44
 MAP_PRIVATE, MAP_FIXED_NOREPLACE = 2, 0x100000
 READ, EXEC = 1, 4
 ADVICE = {word: getattr(os, "POSIX_FADV_" + word.upper())
@@ -53,12 +53,12 @@ def readahead(fd, off, length):
     checked(libc.readahead(files[int(fd)], int(off), int(length)))
 
 
-def mmap(fd, pgoff, npages, prot, advice):
+def mmap(fd, pgoff, npages, va, prot, advice):
     global slot
     fd, pgoff, length, advice = int(fd), int(pgoff), int(npages) * PAGE, int(advice)
     unmap(fd)
     slot = (slot + 1) % SLOTS
-    want = BASE + slot * SLOT + pgoff % HUGE * PAGE
+    want = BASE + slot * SLOT + int(va) * PAGE
     bits = READ | (EXEC if "x" in prot else 0)
     got = libc.mmap(want, length, bits, MAP_PRIVATE | MAP_FIXED_NOREPLACE, files[fd], pgoff * PAGE)
     checked(got != want)

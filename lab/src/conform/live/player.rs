@@ -125,7 +125,9 @@ impl Helper {
             Step::Pread { fd, off, len } => format!("pread {fd} {off} {len}"),
             Step::Fadvise { fd, advice, off, len } => format!("fadvise {fd} {advice} {off} {len}"),
             Step::Readahead { fd, off, len } => format!("readahead {fd} {off} {len}"),
-            Step::Mmap { fd, pgoff, npages, prot, advice } => format!("mmap {fd} {pgoff} {npages} {prot} {advice}"),
+            Step::Mmap { fd, pgoff, npages, va, prot, advice } => {
+                format!("mmap {fd} {pgoff} {npages} {va} {prot} {advice}")
+            }
             Step::Touch { fd, page } => format!("touch {fd} {page}"),
         };
         self.tell(&line)

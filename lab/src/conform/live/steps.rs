@@ -14,8 +14,9 @@ pub(super) enum Step {
     Fadvise { fd: u32, advice: &'static str, off: u64, len: u64 },
     /// readahead(2).
     Readahead { fd: u32, off: u64, len: u64 },
-    /// A new mapping in place of the descriptor's last: pages of the file, and their madvise(2) advice.
-    Mmap { fd: u32, pgoff: u64, npages: u64, prot: &'static str, advice: u32 },
+    /// A new mapping in place of the descriptor's last: pages of the file, the number of the first one within its page table,
+    /// and their madvise(2) advice.
+    Mmap { fd: u32, pgoff: u64, npages: u64, va: u64, prot: &'static str, advice: u32 },
     /// One byte of a page of the mapping is read.
     Touch { fd: u32, page: u64 },
 }
