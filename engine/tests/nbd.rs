@@ -407,7 +407,7 @@ fn an_answer_that_dribbles_ends() {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a client");
             stream.write_all(&hello).expect("sent");
-            stream.read_exact(&mut [0; 4 + 16 + 6]).expect("the flags and the option");
+            stream.read_exact(&mut [0; 4 + 16 + 8]).expect("the flags and the option");
             let mut reply = |kind: u32, data: &[u8]| {
                 let head = [&wire::OPTION_REPLY_MAGIC.to_be_bytes()[..], &7_u32.to_be_bytes(), &kind.to_be_bytes()];
                 let all = [&head.concat(), &(data.len() as u32).to_be_bytes()[..], data].concat();
@@ -500,6 +500,32 @@ fn nbdkit_and_qemu_nbd_are_sources() {
         let peer = Peer::start("qemu-nbd", args);
         let source = Nbd::open(&peer.uri()).expect("connected");
         testing::check(&read(&source, 12_345, 3 << 20), 12_345, 0).expect("right bytes");
+    }
+}
+
+/// A server that fails requests which do not keep to its sizes: the smallest, and the largest.
+#[test]
+fn requests_keep_to_the_sizes_of_the_server() {
+    if !has("nbdkit", "nbdkit") {
+        return;
+    }
+    for (minimum, maximum) in [("1", "64K"), ("64K", "1M"), ("4K", "4K")] {
+        let sizes = format!("blocksize-minimum={minimum} blocksize-preferred=64K blocksize-maximum={maximum}");
+        let sizes = sizes.replace("preferred=64K", if maximum == "4K" { "preferred=4K" } else { "preferred=64K" });
+        let args = |s: &str| {
+            let rest = ["-f", "-U", s, "--filter=blocksize-policy", "pattern", "4M", "blocksize-error-policy=error"];
+            rest.into_iter().chain(sizes.split(' ')).map(ToString::to_string).collect()
+        };
+        let peer = Peer::start("nbdkit", args);
+        let source = Nbd::open(&peer.uri()).expect("connected");
+        for (offset, len) in [(0, 4 << 20), (12_345, 3 << 20), (4 * MIB - 10, 10), (65_536, 65_536), (511, 2)] {
+            assert!(is_pattern(&read(&source, offset, len), offset), "{sizes}: {len} bytes from {offset}");
+        }
+        let reader = Reader::open(peer.uri(), Options::default()).expect("connected");
+        let mut bytes = vec![0; 4 << 20];
+        assert_eq!(reader.read_at(&mut bytes, 0).expect("readable"), bytes.len(), "{sizes}");
+        assert!(is_pattern(&bytes, 0), "{sizes}");
+        quiet(&reader);
     }
 }
 

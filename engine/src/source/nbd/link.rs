@@ -11,6 +11,7 @@
 //!   any failure ──► Down: every waiting read fails, the next read reconnects
 //! ```
 
+use super::blocks::{self, Blocks};
 use super::uri::{Address, Place};
 use crate::nbd::keepalive::keep_alive;
 use crate::nbd::wire::{self, Request, command, errno, handshake_flag, info, option, reply, transmission};
@@ -22,8 +23,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Largest read in one request: what every server takes.
-const MAX_REQUEST: usize = 32 << 20;
 /// Bytes for which a server has the time for silence once more: 35 KB/s, when that is 30 s.
 const PACE_BYTES: u64 = 1 << 20;
 /// Longest answer to an option.
@@ -118,8 +117,7 @@ struct Waiter {
 /// See the head of this file.
 pub struct NbdLink {
     stream: Wire,
-    size: u64,
-    flags: u16,
+    export: Agreed,
     silence: Duration,
     sending: Mutex<()>,
     replies: Mutex<ReplyState>,
@@ -129,10 +127,10 @@ impl NbdLink {
     /// Connects and agrees on the export. `silence` is how long the server may say nothing while an answer is due.
     pub fn connect(address: &Address, silence: Duration) -> Result<NbdLink, Broken> {
         let stream = Wire::connect(&address.place, silence).map_err(|error| Broken::lost(&error))?;
-        let (size, flags) = agree(&stream, &address.export, Instant::now() + silence)?;
+        let export = agree(&stream, &address.export, Instant::now() + silence)?;
         let replies =
             Mutex::new(ReplyState { owner: ReplyOwner::Free, next_cookie: 1, waiting: BTreeMap::new(), owed: 0 });
-        Ok(NbdLink { stream, size, flags, silence, sending: Mutex::default(), replies })
+        Ok(NbdLink { stream, export, silence, sending: Mutex::default(), replies })
     }
 
     /// When an answer has to be complete: `silence` for itself, and as much for each [`PACE_BYTES`] that the server owes with it.
@@ -142,12 +140,12 @@ impl NbdLink {
     }
 
     pub fn size(&self) -> u64 {
-        self.size
+        self.export.size
     }
 
     /// The server promises that several connections see the same bytes.
     pub fn many(&self) -> bool {
-        self.flags & transmission::CAN_MULTI_CONN != 0
+        self.export.flags & transmission::CAN_MULTI_CONN != 0
     }
 
     pub fn is_up(&self) -> bool {
@@ -165,13 +163,19 @@ impl NbdLink {
 
     /// Fills `bufs` with what there is from `offset` on.
     pub fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Broken> {
-        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = bufs.iter().map(|b| b.len()).sum::<usize>().min(left);
-        let mut done = 0;
-        while done < wanted {
-            let len = (wanted - done).min(MAX_REQUEST);
-            self.request(bufs, done, offset + done as u64, len)?;
-            done += len;
+        let (requests, fits) = self.export.blocks.requests(offset..offset + wanted as u64, self.size());
+        let mut beside = Vec::new();
+        for request in requests {
+            let len = (request.end - request.start) as usize;
+            if fits {
+                self.request(bufs, (request.start - offset) as usize, request.start, len)?;
+            } else {
+                beside.resize(len, 0);
+                self.request(&mut [IoSliceMut::new(&mut beside)], 0, request.start, len)?;
+                blocks::copy(&beside, request.start, bufs, offset);
+            }
         }
         Ok(wanted)
     }
@@ -330,8 +334,15 @@ fn fill(
     Ok(())
 }
 
-/// The client's side of the handshake: size and flags of the export.
-fn agree(stream: &Wire, export: &str, until: Instant) -> Result<(u64, u16), Broken> {
+/// What the server says of the export.
+struct Agreed {
+    size: u64,
+    flags: u16,
+    blocks: Blocks,
+}
+
+/// The client's side of the handshake.
+fn agree(stream: &Wire, export: &str, until: Instant) -> Result<Agreed, Broken> {
     let lost = |error: std::io::Error| Broken::lost(&error);
     let mut hello = [0; 18];
     stream.receive(&mut hello, until).map_err(lost)?;
@@ -344,20 +355,29 @@ fn agree(stream: &Wire, export: &str, until: Instant) -> Result<(u64, u16), Brok
     }
     let ours = u32::from(flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES));
     let name = export.as_bytes();
-    let data = [&(name.len() as u32).to_be_bytes()[..], name, &[0, 0]].concat();
+    // One wish: the sizes of requests. A server may refuse a client that does not ask for them.
+    let wishes = [1, info::BLOCK_SIZE].map(u16::to_be_bytes).concat();
+    let data = [&(name.len() as u32).to_be_bytes()[..], name, &wishes].concat();
     let mut ask = ours.to_be_bytes().to_vec();
     ask.extend(wire::OPTION_MAGIC.to_be_bytes());
     ask.extend(option::GO.to_be_bytes());
     ask.extend((data.len() as u32).to_be_bytes());
     ask.extend(data);
     stream.send(&ask).map_err(lost)?;
-    let mut found = None;
+    let (mut found, mut blocks) = (None, Blocks::ANY);
     for _ in 0..MAX_ANSWERS {
         let (kind, data) = answer(stream, until)?;
         match kind {
-            reply::ACK => return found.ok_or_else(|| Broken::odd("no size")),
+            reply::ACK => {
+                let (size, flags) = found.ok_or_else(|| Broken::odd("no size"))?;
+                return Ok(Agreed { size, flags, blocks });
+            }
             reply::INFO if data.len() >= 12 && wire::u16_at(&data, 0) == info::EXPORT => {
                 found = Some((wire::u64_at(&data, 2), wire::u16_at(&data, 10)));
+            }
+            reply::INFO if data.len() >= 14 && wire::u16_at(&data, 0) == info::BLOCK_SIZE => {
+                let named = Blocks::of(wire::u32_at(&data, 2), wire::u32_at(&data, 10));
+                blocks = named.ok_or_else(|| Broken::odd("sizes of requests that it does not allow"))?;
             }
             reply::INFO => {}
             error => return Err(refused(error, &data)),

@@ -13,6 +13,7 @@
 //!                                                                  accept: every connection is made anew
 //! ```
 
+mod blocks;
 mod link;
 mod redial;
 mod uri;
