@@ -171,6 +171,70 @@ fn columns_of_parquet_by_row_group() {
     survives_damage(Format::Parquet, &file, 300);
 }
 
+/// A file of one column with one chunk from byte 500 on, written by hand: where it says that a dictionary is, and the Thrift type
+/// of its list of encodings (4: I16, 5: I32).
+#[cfg(feature = "parquet")]
+fn parquet_by_hand(dictionary: Option<i64>, encodings: u8) -> Vec<u8> {
+    const I32: u8 = 5;
+    const I64: u8 = 6;
+    const BINARY: u8 = 8;
+    const LIST: u8 = 9;
+    const STRUCT: u8 = 12;
+    fn number(value: i64) -> Vec<u8> {
+        let (mut left, mut bytes) = (((value << 1) ^ (value >> 63)) as u64, Vec::new());
+        while left > 127 {
+            bytes.push(left as u8 | 128);
+            left >>= 7;
+        }
+        bytes.push(left as u8);
+        bytes
+    }
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let list = |kind: u8, items: &[Vec<u8>]| [vec![(items.len() as u8) << 4 | kind], items.concat()].concat();
+    let record = |fields: &[(u8, u8, Vec<u8>)]| {
+        let (mut bytes, mut last) = (Vec::new(), 0);
+        for (id, kind, value) in fields {
+            bytes.push((id - last) << 4 | kind);
+            bytes.extend(value);
+            last = *id;
+        }
+        bytes.push(0);
+        bytes
+    };
+    let mut column = vec![
+        (1, I32, number(1)),
+        (2, LIST, list(encodings, &[number(0), number(3)])),
+        (3, LIST, list(BINARY, &[text("a")])),
+        (4, I32, number(0)),
+        (5, I64, number(10)),
+        (6, I64, number(60)),
+        (7, I64, number(60)),
+        (9, I64, number(500)),
+    ];
+    column.extend(dictionary.map(|at| (11, I64, number(at))));
+    let chunk = record(&[(2, I64, number(500)), (3, STRUCT, record(&column))]);
+    let group = record(&[(1, LIST, list(STRUCT, &[chunk])), (2, I64, number(60)), (3, I64, number(10))]);
+    let root = record(&[(4, BINARY, text("s")), (5, I32, number(1))]);
+    let leaf = record(&[(1, I32, number(1)), (3, I32, number(0)), (4, BINARY, text("a"))]);
+    let schema = list(STRUCT, &[root, leaf]);
+    let groups = list(STRUCT, &[group]);
+    let footer = record(&[(1, I32, number(1)), (2, LIST, schema), (3, I64, number(10)), (4, LIST, groups)]);
+    [&b"PAR1"[..], &[0; 996], &footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn columns_of_parquet_as_other_writers_have_them() {
+    for encodings in [5, 4] {
+        for (dictionary, first) in [(None, 500), (Some(0), 500), (Some(400), 400)] {
+            let file = parquet_by_hand(dictionary, encodings);
+            let parts = of(Format::Parquet, &file, &["a"]).expect("parts");
+            assert_eq!(parts[1].range, first..first + 60, "{dictionary:?}, {encodings}");
+            survives_damage(Format::Parquet, &file, 300);
+        }
+    }
+}
+
 #[test]
 fn chunks_of_zarr_in_the_order_of_the_array() {
     let store = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,7 @@
 //! Parquet: the footer names the chunks of each column in each row group. Their order is that of a scan: row group by row group.
 
+mod lists;
+
 use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Part, ReadAt};
 use parquet::file::metadata::ParquetMetaDataReader;
 
@@ -24,13 +26,20 @@ pub fn parts(source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
     let start = size - TAIL_BYTES - len;
     let mut footer = vec![0; len as usize];
     source.read_at(&mut footer, start)?;
-    let metadata = ParquetMetaDataReader::decode_metadata(&footer).map_err(|error| damaged(&error))?;
+    let decoded = ParquetMetaDataReader::decode_metadata(&footer);
+    let metadata = match decoded {
+        Err(_) if lists::widen(&mut footer) == Some(true) => ParquetMetaDataReader::decode_metadata(&footer),
+        decoded => decoded,
+    };
+    let metadata = metadata.map_err(|error| damaged(&error))?;
     let mut parts = vec![Part { name: "header".to_string(), range: start..size }];
     for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
         if parts.len() >= MAX_PARTS {
             return Err(damaged(&"more than 1048576 chunks of columns"));
         }
-        let first = column.dictionary_page_offset().unwrap_or(i64::MAX).min(column.data_page_offset());
+        // Old writers set the offset of a dictionary that does not exist to 0, where the magic number is.
+        let dictionary = column.dictionary_page_offset().filter(|&offset| offset != 0);
+        let first = dictionary.unwrap_or(i64::MAX).min(column.data_page_offset());
         let (first, len) = (u64::try_from(first), u64::try_from(column.compressed_size()));
         let (Ok(first), Ok(len)) = (first, len) else {
             return Err(damaged(&"a negative offset"));
