@@ -19,8 +19,8 @@ use super::super::input::Input;
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
 use super::step::{self, Lines};
-use super::strace::Entry;
 use super::strace::Strace;
+use super::strace::{Entry, Stamp};
 use super::table::decimal_ns;
 use std::collections::VecDeque;
 
@@ -197,7 +197,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         .to_vec(),
     };
     step::import(inputs, &pairs, header, |left_out| {
-        let mut calls = Strace::new(Some(0), left_out.clone());
+        let mut calls = Strace::new(Some(Stamp::Epoch(0)), left_out.clone());
         calls.opens_unnamed = true;
         PerfTrace { calls, latest_ns: 0, text: Vec::new(), left_out }
     })

@@ -29,8 +29,9 @@ fn a_line_that_is_cut_is_named() {
     }
     let starts = |error: String, what: &str| assert!(error.starts_with(what), "{error}");
     let second = |line: &str| refusal("strace", format!("{OPEN}{line}\n"));
-    starts(second("hello"), "no time since 1970 before the call: t, line 2; ");
-    starts(second("1 10:11:12.5 read(3) = 0"), "no time since 1970 before the call: t, line 2; ");
+    let other = "another kind of time before the call than in the first line, or no time: t, line 2; ";
+    starts(second("hello"), other);
+    starts(second("1 10:11:12.5 read(3) = 0"), other);
     starts(second("1 1600000000.0 read(3, \"\", 1) = 0"), "time goes backwards: t, line 2; ");
     starts(second("1 1700000001.0 read(3, \"\", x) = 0"), "a call without its length or its offset: t, line 2; ");
     starts(second("1 1700000001.0 read(x, \"\", 1) = 0"), "a call on something that is no descriptor: t, line 2; ");
@@ -43,7 +44,7 @@ fn a_line_that_is_cut_is_named() {
         "a line of over 64 KiB: t, line 2; ",
     );
     starts(refusal("strace", ""), "no call of strace at its beginning: t, line 1; ");
-    starts(refusal("strace", "10:11:12 read(3) = 0\n"), "no call of strace at its beginning: t, line 1; ");
+    starts(refusal("strace", "10:71:12 read(3) = 0\n"), "no call of strace at its beginning: t, line 1; ");
     let long = "x".repeat(4097);
     let named = OPEN.replace("</a>", &format!("</{long}>")) + &READ.replace("</a>", &format!("</{long}>"));
     starts(refusal("strace", named), "a file name of over 4096 bytes: t, record 1; ");
@@ -75,7 +76,7 @@ fn traced(folder: &Path, options: &[&str], program: &[&str]) -> Option<Read> {
         }
     }
     let mut command = Command::new("strace");
-    command.current_dir(folder).args(["-f", "-ttt", "-T", "-y", "-o", "trace"]).args(options).args(program);
+    command.current_dir(folder).args(["-f", "-T", "-y", "-o", "trace"]).args(options).args(program);
     let output = command.output().expect("strace was there");
     if !output.status.success() {
         // Some containers forbid ptrace.
@@ -97,7 +98,7 @@ fn every_byte_that_cat_and_dd_read_is_there() {
     let folder = tempfile::tempdir().expect("a folder");
     let size = 300_001;
     std::fs::write(folder.path().join("in put"), vec![1; size]).expect("writable");
-    let Some(read) = traced(folder.path(), &[], &["cat", "in put"]) else { return };
+    let Some(read) = traced(folder.path(), &["-ttt"], &["cat", "in put"]) else { return };
     let mut at = 0;
     for (offset, len, came) in reads(&read, "/in put") {
         assert!(offset == at && came <= len);
@@ -106,7 +107,7 @@ fn every_byte_that_cat_and_dd_read_is_there() {
     assert_eq!(at, size as u64);
     assert!(read.records().iter().all(|r| r.start_ns.is_some() && r.end_ns.is_some()));
     let program = ["dd", "if=in put", "of=out", "bs=4096", "skip=3", "count=5", "iflag=fullblock"];
-    let Some(read) = traced(folder.path(), &["-s", "0"], &program) else { return };
+    let Some(read) = traced(folder.path(), &["-ttt", "-s", "0"], &program) else { return };
     let expected: Vec<_> = (3..8).map(|block| (block * 4096, 4096, 4096)).collect();
     assert_eq!(reads(&read, "/in put"), expected);
     let writes = read
@@ -114,6 +115,27 @@ fn every_byte_that_cat_and_dd_read_is_there() {
         .into_iter()
         .filter(|r| r.op == Op::Write && read.files()[r.file as usize].name.ends_with("/out"));
     assert_eq!(writes.map(|r| r.offset).collect::<Vec<_>>(), [0, 4096, 8192, 12288, 16384]);
+}
+
+/// strace as people run it: each kind of time, and more in front of the call.
+#[test]
+fn every_kind_of_time_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("input"), vec![1; 20_000]).expect("writable");
+    let program = ["dd", "if=input", "of=/dev/null", "bs=4096"];
+    let expected = [(0, 4096, 4096), (4096, 4096, 4096), (8192, 4096, 4096), (12288, 4096, 4096), (16384, 4096, 3616)];
+    for options in ["-ttt", "-tt", "-t", "-r", "-tt -r", "-ttt -Y", "-tt -i", "-ttt -n -i", "-Y", ""] {
+        let words: Vec<&str> = options.split_whitespace().collect();
+        let Some(read) = traced(folder.path(), &words, &program) else { return };
+        let mut read_at = reads(&read, "/input");
+        // The last read finds the end of the file.
+        assert_eq!(read_at.pop(), Some((20_000, 4096, 0)), "{options}");
+        assert_eq!(read_at, expected, "{options}");
+        let timed = options.contains("-t") || options.contains("-r");
+        assert!(read.records().iter().all(|r| r.start_ns.is_some() == timed), "{options}");
+        let long = read.records().iter().filter_map(|r| r.start_ns).max().unwrap_or(0);
+        assert!(long < 600_000_000_000, "{options}: the last call is {long} ns after the first");
+    }
 }
 
 /// The real `perf trace`, which needs root or `perf_event_paranoid` of -1.
@@ -175,7 +197,7 @@ fn a_program_that_forks_and_dups_is_followed() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("data"), vec![1; 1 << 20]).expect("writable");
     std::fs::write(folder.path().join("program"), PROGRAM).expect("writable");
-    let Some(read) = traced(folder.path(), &[], &["python3", "program"]) else { return };
+    let Some(read) = traced(folder.path(), &["-ttt"], &["python3", "program"]) else { return };
     let mut expected = vec![(0, 100), (100, 100), (4096, 10), (8192, 30), (4106, 30), (5, 100), (4136, 64)];
     // The child, the thread, the parent after both; dd opens it anew, from 0 on.
     expected.extend([(4200, 7), (65536, 3), (65539, 5), (0, 11)]);

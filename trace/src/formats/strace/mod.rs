@@ -6,10 +6,11 @@
 //! ```
 //!
 //! A read has no offset: `follow/fds.rs` follows each open description, so a read is known from the `openat` on that is in the
-//! trace. Record with `strace -f -ttt -T -y -o FILE`. strace slows what it watches (2 to 10 times) and does not see the
+//! trace. Times of `-ttt`, `-tt`, `-t` and `-r` are read, and traces without any. Record with `strace -f -ttt -T -y -o FILE`. strace slows what it watches (2 to 10 times) and does not see the
 //! page faults of mappings. Never: a position that is a guess, or the bytes of a buffer.
 
 mod calls;
+mod clock;
 mod numbers;
 mod text;
 
@@ -22,6 +23,8 @@ use super::super::{Header, Import, Item, Lacks, LeftOut, Level, Record};
 use super::scan::{self, Names};
 use super::step::{self, Lines, Text};
 use calls::{Call, Name};
+use clock::Clock;
+pub(super) use clock::Stamp;
 use numbers::{Numbers, announcement};
 use std::collections::{HashMap, VecDeque};
 use text::Arguments;
@@ -42,7 +45,12 @@ pub const MAX_UNFINISHED_BYTES: usize = 16 << 20;
 
 const DAMAGED: &str = "record with strace -o FILE, so that nothing else is in it, or cut it before this line";
 const CUT: Fault = ("a line of strace that is not whole", DAMAGED);
-const TIMES: Fault = ("no time since 1970 before the call", "record with strace -f -ttt -T -y -o FILE");
+const TIMES: Fault = (
+    "another kind of time before the call than in the first line, or no time",
+    "record with strace -f -ttt -T -y -o FILE",
+);
+const NO_DAY: &str = "its date is unknown: strace wrote times of day (-tt or -t)";
+const SECONDS: &str = "calls of one second have one time: strace wrote whole seconds (-t)";
 
 /// The first lines that have a call, a signal or an end.
 fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, Entry<'_>)> {
@@ -71,7 +79,9 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let Some((first, _)) = entries(head).next() else {
         return Err(TraceError::new(&path, TracePosition::Line(1), "no call of strace at its beginning", TIMES.1));
     };
-    let timed = first.at_ns.is_some();
+    let timed = first.at.is_some();
+    let day = matches!(first.at, Some(Stamp::Day(_)));
+    let seconds = day && !head.split(|b| *b == b'\n').next().unwrap_or_default().contains(&b'.');
     let took = |(_, entry)| match entry {
         Entry::Call(_, text) | Entry::Resumed(_, text) => {
             Arguments::of(text).and_then(|a| a.outcome()).is_some_and(|o| o.took_ns.is_some())
@@ -90,15 +100,19 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         },
         level: Level::Program,
         notes: [
-            "page faults of mappings are invisible to strace",
-            "strace slows a program down: the times between calls are too long",
-            "where strace cut off a vector of buffers, its length is what came",
+            Some("page faults of mappings are invisible to strace"),
+            Some("strace slows a program down: the times between calls are too long"),
+            Some("where strace cut off a vector of buffers, its length is what came"),
+            day.then_some(NO_DAY),
+            seconds.then_some(SECONDS),
         ]
+        .into_iter()
+        .flatten()
         .map(str::to_string)
-        .to_vec(),
+        .collect(),
     };
     let left_out = LeftOut::default();
-    let lines = Strace::new(first.at_ns, left_out.clone());
+    let lines = Strace::new(first.at, left_out.clone());
     Ok(Import { header, items: step::items(Text { input, lines }), left_out })
 }
 
@@ -126,9 +140,9 @@ struct Whole<'a> {
 
 /// Calls of any tool, before they become records.
 pub(super) struct Strace {
-    timed: bool,
-    base_ns: u64,
-    latest_ns: u64,
+    clock: Option<Clock>,
+    /// Lines with a time have been read.
+    begun: bool,
     numbers: Numbers,
     /// The beginning of a line that an announcement has cut in two.
     cut: Vec<u8>,
@@ -168,12 +182,11 @@ impl Lines for Strace {
 }
 
 impl Strace {
-    /// Nothing is known yet. Times are counted from `base_ns`; without it there are none.
-    pub(super) fn new(base_ns: Option<u64>, left_out: LeftOut) -> Strace {
+    /// Nothing is known yet. Times are counted from `first`; without it there are none.
+    pub(super) fn new(first: Option<Stamp>, left_out: LeftOut) -> Strace {
         Strace {
-            timed: base_ns.is_some(),
-            base_ns: base_ns.unwrap_or(0),
-            latest_ns: 0,
+            clock: first.map(Clock::new),
+            begun: false,
             numbers: Numbers::default(),
             cut: Vec::new(),
             tables: Tables::default(),
@@ -194,14 +207,11 @@ impl Strace {
             return Ok(());
         }
         let prefix = text::prefix(line).ok_or(TIMES)?;
-        if prefix.at_ns.is_some() != self.timed {
-            return Err(TIMES);
-        }
-        let at_ns = match prefix.at_ns {
-            Some(at) => at.checked_sub(self.base_ns).filter(|at| *at >= self.latest_ns),
-            None => Some(0),
+        let at_ns = match (&mut self.clock, prefix.at) {
+            (Some(clock), Some(at)) => clock.at(at, !std::mem::replace(&mut self.begun, true))?.ok_or(TIMES)?,
+            (None, None) => 0,
+            _ => return Err(TIMES),
         };
-        let at_ns = at_ns.ok_or(("time goes backwards", "the clock was set; cut the trace before this line"))?;
         let entry = text::entry(prefix.rest).ok_or(CUT)?;
         let thread = self.numbers.thread(prefix.pid);
         if entry == Entry::Gone {
@@ -218,7 +228,6 @@ impl Strace {
         entry: Entry<'_>,
         out: &mut VecDeque<Item>,
     ) -> Result<(), Fault> {
-        self.latest_ns = self.latest_ns.max(at_ns);
         if !self.tables.knows(thread) && entry != Entry::Gone {
             self.first_seen(thread)?;
         }
@@ -321,7 +330,7 @@ impl Strace {
         if call == Call::Clone && before.begun {
             return Ok(());
         }
-        let start_ns = self.timed.then_some(before.at_ns);
+        let start_ns = self.clock.is_some().then_some(before.at_ns);
         let took = |start: u64| outcome.took_ns.map_or(at_ns, |took| start.saturating_add(took));
         let (end_ns, ticket) = (start_ns.map(took), before.ticket);
         self.done(&Whole { call, thread, arguments, outcome, start_ns, end_ns, ticket }, out)
@@ -339,7 +348,7 @@ impl Strace {
         let Some(call) = Call::of(name) else { return Ok(()) };
         let arguments = Arguments::of(text).ok_or(CUT)?;
         let outcome = arguments.outcome().ok_or(CUT)?;
-        let start_ns = self.timed.then_some(at_ns);
+        let start_ns = self.clock.is_some().then_some(at_ns);
         let end_ns = start_ns.and_then(|start| Some(start.saturating_add(outcome.took_ns?)));
         self.done(&Whole { call, thread, arguments, outcome, start_ns, end_ns, ticket: None }, out)
     }

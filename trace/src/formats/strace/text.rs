@@ -1,14 +1,15 @@
 //! The lines of strace, taken apart: thread, time, which call, its arguments, what it returned and how long it took.
 //!
 //! ```text
-//!   [pid ]seconds.us name(argument, "quoted, (anything)"..., 3</a/file>, {a=1}) = RETURN</a/file> ERRNO (text) <took>
-//!   [pid ]seconds.us name(argument,  <unfinished ...>
-//!   [pid ]seconds.us <... name resumed>argument) = RETURN <took>
+//!   [pid ][time] name(argument, "quoted, (anything)"..., 3</a/file>, {a=1}) = RETURN</a/file> ERRNO (text) <took>
+//!   [pid ][time] name(argument,  <unfinished ...>
+//!   [pid ][time] <... name resumed>argument) = RETURN <took>
 //! ```
 //!
 //! Never: looks into a quoted buffer, or allocates for a line.
 
 use super::super::scan;
+use super::clock::Stamp;
 
 /// Arguments of a call that are looked at.
 pub const MAX_ARGUMENTS: usize = 8;
@@ -18,36 +19,49 @@ pub const MAX_ARGUMENTS: usize = 8;
 pub struct Prefix<'a> {
     /// The thread; 0 where it is not written.
     pub pid: u32,
-    /// When, in ns since 1970.
-    pub at_ns: Option<u64>,
+    /// When.
+    pub at: Option<Stamp>,
     /// What follows.
     pub rest: &'a [u8],
 }
 
-/// Takes the thread and the time off a line. Nothing where they are in a form that has no date (`-t`, `-tt`, `-r`).
+/// Takes the thread and the time off a line, and what `-Y`, `-r` beside a time, `-n` and `-i` write there. Nothing where they are in
+/// another form.
 pub fn prefix(line: &[u8]) -> Option<Prefix<'_>> {
     let (mut rest, mut pid) = (line.trim_ascii_start(), 0);
     if let Some(inner) = rest.strip_prefix(b"[pid") {
         let end = inner.iter().position(|b| *b == b']')?;
-        pid = scan::number(inner[..end].trim_ascii())?.try_into().ok()?;
+        pid = number_and_name(inner[..end].trim_ascii())?;
         rest = &inner[end + 1..];
     } else if rest.first().is_some_and(u8::is_ascii_digit) {
-        let mut tail = rest;
-        if let Some(number) = scan::number(scan::word(&mut tail)) {
-            (pid, rest) = (number.try_into().ok()?, tail);
+        let end = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
+        let named =
+            if rest.get(end) == Some(&b'<') { end + rest[end..].iter().position(|b| *b == b'>')? + 1 } else { end };
+        if rest.get(named).is_none_or(u8::is_ascii_whitespace) {
+            (pid, rest) = (number_and_name(&rest[..named])?, &rest[named..]);
         }
     }
     rest = rest.trim_ascii_start();
-    if !rest.first().is_some_and(u8::is_ascii_digit) {
-        return Some(Prefix { pid, at_ns: None, rest });
+    let mut at = None;
+    if rest.first().is_some_and(u8::is_ascii_digit) {
+        let mut tail = rest;
+        at = Some(Stamp::of(scan::word(&mut tail))?);
+        rest = tail.trim_ascii_start();
     }
-    let mut tail = rest;
-    let at_ns = scan::seconds(scan::word(&mut tail)).filter(|ns| *ns >= OLDEST_NS)?;
-    Some(Prefix { pid, at_ns: Some(at_ns), rest: tail.trim_ascii_start() })
+    for (open, close) in [(&b"(+"[..], b')'), (b"[", b']'), (b"[", b']')] {
+        if let Some(inner) = rest.strip_prefix(open) {
+            let end = inner.iter().position(|b| *b == close)?;
+            rest = inner[end + 1..].trim_ascii_start();
+        }
+    }
+    Some(Prefix { pid, at, rest })
 }
 
-/// Times before 1973 are not times since 1970 but since the line before (`-r`).
-const OLDEST_NS: u64 = 100_000_000 * 1_000_000_000;
+/// `1234`, or `1234<name>` with `-Y`.
+fn number_and_name(text: &[u8]) -> Option<u32> {
+    let end = text.iter().position(|b| *b == b'<').unwrap_or(text.len());
+    scan::number(&text[..end])?.try_into().ok()
+}
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,20 +298,29 @@ mod tests {
 
     #[test]
     fn prefixes() {
-        let at = Some(1_700_000_000_123_456_000);
-        for (line, pid, at_ns) in [
+        let at = Some(Stamp::Epoch(1_700_000_000_123_456_000));
+        let day = Some(Stamp::Day(36_672_123_456_000));
+        let since = Some(Stamp::Since(123_000));
+        for (line, pid, at) in [
             (&b"1234  1700000000.123456 read(3"[..], 1234, at),
             (b"[pid  1234] 1700000000.123456 read(3", 1234, at),
             (b"1700000000.123456 read(3", 0, at),
             (b"77 read(3", 77, None),
             (b"read(3", 0, None),
+            (b"12 10:11:12.123456 read(3", 12, day),
+            (b"10:11:12.123456 read(3", 0, day),
+            (b"12 10:11:12.123456 (+     0.000123) read(3", 12, day),
+            (b"     0.000123 read(3", 0, since),
+            (b"1234      0.000123 read(3", 1234, since),
+            (b"1234<a b> 1700000000.123456 read(3", 1234, at),
+            (b"[pid 1234<dd>] 1700000000.123456 read(3", 1234, at),
+            (b"1234 1700000000.123456 [00007f0123456789] read(3", 1234, at),
+            (b"1234 1700000000.123456 [   0] [00007f0123456789] read(3", 1234, at),
         ] {
-            assert_eq!(prefix(line), Some(Prefix { pid, at_ns, rest: b"read(3" }));
+            assert_eq!(prefix(line), Some(Prefix { pid, at, rest: b"read(3" }), "{}", line.escape_ascii());
         }
-        // Times of day, and from line to line.
-        for line in [&b"12 10:11:12.123456 read(3"[..], b"10:11:12 read(3", b"     0.000123 read(3", b"[pid x] read(3"]
-        {
-            assert_eq!(prefix(line), None);
+        for line in [&b"12 10:11:71.123456 read(3"[..], b"[pid x] read(3", b"12<dd 1700000000.123456 read(3"] {
+            assert_eq!(prefix(line), None, "{}", line.escape_ascii());
         }
     }
 
