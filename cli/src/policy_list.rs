@@ -68,6 +68,7 @@ fn split(text: &str) -> Result<Vec<String>, Fail> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreread_core::policy::OPPONENTS;
 
     fn texts(list: &str) -> Vec<String> {
         parse(Some(list)).expect(list).0.iter().map(ToString::to_string).collect()
@@ -105,6 +106,9 @@ mod tests {
         assert_eq!((peers.len(), peers[0].as_str()), (1 + peer::ALL.len(), "none"));
         assert!(peers[1..].iter().all(|name| name.starts_with("peer-")), "{peers:?}");
         assert_eq!(texts("none,peer-nbdkit:max=1M"), ["none", "peer-nbdkit:max=1M"]);
+        // Opponents are in no list, and are taken by name.
+        let opponents: Vec<&str> = OPPONENTS.iter().map(|info| info.name).collect();
+        assert_eq!(texts(&format!("none,{}", opponents.join(",")))[1..], opponents);
     }
 
     #[test]

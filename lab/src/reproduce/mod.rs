@@ -204,6 +204,23 @@ impl Row {
         self.judged(kind, ok)
     }
 
+    /// The same of this kind, of a ratio that is an effect: ok where ours shows it and is off by at most `part` of it (0.5 is half).
+    /// A bound on the ratio alone has no power near 1: with 15 % "no effect" would do for an effect of 5 %.
+    /// Effects are compared as logarithms: twice and half are the same effect to either side.
+    #[must_use]
+    pub fn effect_within(self, kind: FigureKind, part: f64) -> Row {
+        let ok = self.effect_error().is_some_and(|off| off <= part);
+        self.judged(kind, ok)
+    }
+
+    /// How far ours is off, as a part of the published effect: 0 is the same ratio, 1 is no effect at all.
+    /// Null without a published effect.
+    #[must_use]
+    pub fn effect_error(&self) -> Option<f64> {
+        let (published, ours) = (self.published?.ln(), self.ours?.ln());
+        Some((ours - published).abs() / published.abs()).filter(|off| off.is_finite())
+    }
+
     /// The same of this kind, ok where ours has the printed digits.
     #[must_use]
     pub fn digits(self, kind: FigureKind, printed: &str) -> Row {
@@ -301,6 +318,17 @@ mod tests {
         let row = |ours: f64, printed: &str| Row::new("", "", None, Some(ours)).digits(FigureKind::Formula, printed).ok;
         assert!(row(29.622, "29.6") && row(122.51, "123") && row(8.04, "8.04"));
         assert!(!row(29.66, "29.6") && !row(8.046, "8.04"));
+    }
+
+    #[test]
+    fn no_effect_is_no_reproduction_of_an_effect() {
+        let ok = |published: f64, ours: f64| {
+            Row::new("", "", Some(published), Some(ours)).effect_within(FigureKind::Blind, 0.5).ok
+        };
+        assert!(ok(0.946, 0.946) && ok(0.946, 0.97) && ok(0.5, 0.6) && ok(2.0, 1.5) && ok(0.946, 0.93));
+        // 15 % of the ratio took all of these.
+        assert!(!ok(0.946, 0.997) && !ok(0.946, 1.0) && !ok(0.946, 1.05) && !ok(1.054, 1.0) && !ok(0.946, 0.9));
+        assert_eq!(Row::new("", "", Some(1.0), Some(1.0)).effect_error(), None, "no effect was published");
     }
 
     #[test]

@@ -31,6 +31,22 @@ pub struct Score {
     pub worst_error: Option<f64>,
     /// The row of the worst error. Null where no row has one.
     pub worst: Option<String>,
+    /// Of an order: how many rows have a published effect, a ratio that is not 1.
+    #[serde(default)]
+    pub effects: usize,
+    /// How many of these show half of it or more, and no more than one and a half times it.
+    #[serde(default)]
+    pub effects_within_half: usize,
+}
+
+impl Score {
+    /// What an order's verdict does not say: how much of the published effects is there. None for other kinds.
+    #[must_use]
+    pub fn effects_shown(&self) -> Option<String> {
+        let Score { effects, effects_within_half, .. } = self;
+        (*effects > 0)
+            .then(|| format!("{effects_within_half} of {effects} published effects within half of their size"))
+    }
 }
 
 /// One for each kind of which there are rows, in the order of [`FigureKind::ALL`].
@@ -41,6 +57,11 @@ pub fn of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Vec<Score> {
         let mut errors: Vec<(f64, &Row)> = all.iter().filter_map(|row| Some((row.error?.abs(), *row))).collect();
         errors.sort_by(|a, b| a.0.total_cmp(&b.0));
         let ok = all.iter().filter(|row| row.ok).count();
+        // "of times, overlap": the post calls no difference, so there is no effect.
+        let is_effect = |row: &&&Row| {
+            kind == FigureKind::Order && row.column.starts_with(super::ORDER) && !row.column.contains(',')
+        };
+        let effects: Vec<f64> = all.iter().filter(is_effect).filter_map(|row| row.effect_error()).collect();
         Score {
             kind,
             rows: all.len(),
@@ -50,6 +71,8 @@ pub fn of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Vec<Score> {
             median_error: errors.get(errors.len().saturating_sub(1) / 2).map(|e| e.0),
             worst_error: errors.last().map(|e| e.0),
             worst: errors.last().map(|e| e.1.id.clone()),
+            effects: effects.len(),
+            effects_within_half: effects.iter().filter(|off| **off <= 0.5).count(),
         }
     };
     FigureKind::ALL.into_iter().map(one).filter(|score| score.rows > 0).collect()
@@ -76,5 +99,8 @@ mod tests {
         // The order without a size counts as a row and has no error; the other's is that of its ratio.
         assert_eq!((order.rows, order.ok, order.sized), (2, 2, 1));
         assert!((order.worst_error.expect("an error") - 0.45).abs() < 1e-9);
+        // 1.1 is on the right side of 1 and 14 % of the effect: an order that is met, and no effect.
+        assert_eq!((order.effects, order.effects_within_half, blind.effects), (1, 0, 0));
+        assert_eq!(order.effects_shown().as_deref(), Some("0 of 1 published effects within half of their size"));
     }
 }

@@ -32,6 +32,7 @@ pub fn render(done: &Reproduction) -> String {
     lines.extend(score_grid(&done.score));
     lines.push(String::new());
     lines.extend(done.score.iter().map(|s| format!("{}: {}", s.kind.name(), s.kind.about())));
+    lines.extend(done.score.iter().filter_map(|s| Some(format!("{}: {}", s.kind.name(), s.effects_shown()?))));
     lines.extend(by_paper(done));
     lines.push(String::new());
     for table in &done.tables {

@@ -101,7 +101,8 @@ fn defaults() -> Result<Table, ReproduceError> {
     let ours = Some(buffer_kib("linux-thrashsafe")?);
     let row = Row::new("buffer of a stream", "KiB", Some(STREAM_BUFFER_KIB as f64), ours);
     rows.push(
-        row.within(FigureKind::Blind, BUFFER).because("most that was read ahead and not read yet, one reader in order"),
+        row.within(FigureKind::Formula, BUFFER)
+            .because("most that was read ahead and not read yet, one reader in order"),
     );
     let row = Row::new("buffer of a stream, 128K", "KiB", None, Some(buffer_kib("linux-2.6.31:max=128K")?));
     rows.push(row.because("no figure published: the same with the window that was the default before"));

@@ -30,12 +30,17 @@ const DENSITY: u64 = 8;
 const DENSITIES: [u64; 6] = [4, 6, 10, 25, 50, 80];
 /// The first fit: this density, to `slow-ramp`.
 const FIRST_DENSITY: u64 = 25;
-/// How far the fitted one may be off (a whole per cent of density), and the others.
+/// How far the fitted one may be off (a whole per cent of density).
 const FIT: f64 = 0.02;
-const CHECK: f64 = 0.15;
+/// How far the others may be off: this part of the published effect.
+const CHECK: f64 = 0.5;
 const FOLLOWS: &str = "follows from the density that was fitted to 'original'; the published figures were known then";
 const UNKNOWN: &str = "neither the drive nor what a query reads and computes is published, so no rate can be predicted; \
     here a query is one page of 4 KiB on x25-m and nothing else";
+const CONSERVATIVE: &str = "conservative";
+const TOO_SMALL: &str = "published is a cost of 5.4 %, ours is one of 0.3 %: this load makes the conservative rule read ahead far less often \
+    than the post's did. The row was met while its bound was 15 % of the ratio, which no effect at all would meet";
+const TOO_SMALL_TOO: &str = "published is a cost of 10.9 %, ours is one of 2.9 %; see 'conservative'";
 const FIRST: &str = "the first fit was of this density to 'slow-ramp'; 'original' missed the 15 %, and the density was \
     fitted to it instead";
 /// Runs of the main table.
@@ -73,7 +78,8 @@ fn queries(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
             FITTED => {
                 row.within(FigureKind::Fit, FIT).because("the density, in whole per cents, was fitted to this ratio")
             }
-            _ => row.within(FigureKind::LeftOut, CHECK).because(FOLLOWS),
+            CONSERVATIVE => row.effect_within(FigureKind::LeftOut, CHECK).because(TOO_SMALL).known(),
+            _ => row.effect_within(FigureKind::LeftOut, CHECK).because(TOO_SMALL_TOO).known(),
         });
     }
     for at in 1..QPS.len() {
@@ -95,7 +101,7 @@ fn densities(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
             let row =
                 Row::new(format!("density {density} %"), context, Some(qps / QPS[0].1), over(rates[at], rates[0]));
             rows.push(match (density, context) {
-                (FIRST_DENSITY, FITTED) => row.within(FigureKind::LeftOut, CHECK).because(FIRST).known(),
+                (FIRST_DENSITY, FITTED) => row.effect_within(FigureKind::LeftOut, CHECK).because(FIRST).known(),
                 _ => row.because("a sweep: the density of the load is not published"),
             });
         }

@@ -32,12 +32,12 @@ pub fn is_one(info: &Info) -> bool {
     ALL.iter().any(|peer| peer.name == info.name)
 }
 
-/// Reads `NAME:key=value,...` of a policy or of an imitation.
+/// Reads `NAME:key=value,...` of a policy, an opponent or an imitation.
 ///
 /// # Errors
 /// Those of [`PolicyDraft::parse`].
 pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
-    PolicyDraft::parse_among(text, &[policy::ALL, ALL])
+    PolicyDraft::parse_among(text, &[policy::ALL, policy::OPPONENTS, ALL])
 }
 
 /// Sizes of parameters: small enough that a file's offset and several of them cannot overflow.
