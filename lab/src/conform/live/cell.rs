@@ -8,7 +8,8 @@
 //! A recording is never kept in memory.
 
 use super::LiveError;
-use super::disk::{Disk, FileSystem};
+use super::disk::Disk;
+use super::file_system::FileSystem;
 use super::patterns;
 use super::player::Helper;
 use super::record::{Header, Recorder, Written, kernel};
@@ -130,7 +131,7 @@ pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) ->
     let cells = file_systems.len() * wanted.read_ahead_kib.len() * mmap.len();
     let mut nth = 0;
     for file_system in file_systems {
-        let disk = match Disk::new(file_system) {
+        let disk = match file_system.ready().and_then(|()| Disk::new(file_system)) {
             Ok(disk) => disk,
             Err(LiveError::Unsupported(why)) if wanted.what_there_is => {
                 nth += wanted.read_ahead_kib.len() * mmap.len();
@@ -197,7 +198,9 @@ fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
             "{what}; add it to --fs, or compare a recording: conform linux --check REC"
         )));
     }
-    played.try_for_each(|fs| fs.ready())?;
+    if !wanted.what_there_is {
+        played.try_for_each(|fs| fs.ready())?;
+    }
     Ok(heard)
 }
 
@@ -300,7 +303,7 @@ fn header(disk: &Disk, cell: Cell, wanted: &Wanted, found: &CellOutcome, ra_page
         fs: found.file_system,
         page_size: PAGE,
         ra_pages,
-        io_pages: disk.max_command()? * 1024 / PAGE,
+        io_pages: disk.io_pages()?,
         large_folios: found.large_folios,
         max_order: max_order(found.large_folios),
         min_order: cell.file_system.min_order(),

@@ -7,6 +7,7 @@
 //! The files are written in a first mount and read in a second, read-only one: then no journal, no time stamp and no
 //! write-back has a hand in the cache. Never: an existing device or file.
 
+use super::file_system::{Driver, FileSystem, run};
 use super::{LiveError, RETRY, began};
 use crate::conform::recording::PAGE;
 use crate::device_number::DeviceNumber;
@@ -18,8 +19,8 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::process::Command;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Bytes of the files: less than four pages, 100 pages, one byte over and some bytes over a power of two, a page less
 /// one byte over (docs/spec/linux-readahead.md 7).
@@ -28,126 +29,12 @@ pub(super) const SIZES: [u64; 5] = [12_411, 409_600, 1_048_577, 25_167_058, 134_
 const DISK_BYTES: u64 = 512 << 20;
 /// What the loop device's backing file is called, before our process number.
 const BACKING: &str = "foreread-conform-";
+/// btrfs has a readahead of its own, and its folder in sysfs is called by this.
+pub(super) const BTRFS_UUID: &str = "7a1c7d5e-0f0b-4e3c-9a52-f0e6ead00001";
+/// Pages of the largest command of a file system that is on no one device: 128 KiB.
+const BDI_IO_PAGES: u64 = 32;
 /// How long a device may stay busy, in looks of 20 us to 1 ms.
 const LOOKS: u32 = 20_000;
-
-/// What is made on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileSystem {
-    /// ext4 with blocks of 4 KiB, as it is by default.
-    Ext4,
-    /// ext4 with blocks of 1 KiB.
-    Ext4Small,
-    /// ext4 with data=journal: no large folios.
-    Ext4Journal,
-    /// XFS with blocks of 4 KiB, as it is by default.
-    Xfs,
-    /// XFS with blocks of 8 KiB.
-    Xfs8,
-    /// XFS with blocks of 16 KiB.
-    Xfs16,
-    /// XFS with blocks of 32 KiB.
-    Xfs32,
-    /// XFS with blocks of 64 KiB.
-    Xfs64,
-}
-
-impl FileSystem {
-    /// All, in the order of a table.
-    pub const ALL: [FileSystem; 8] = [
-        FileSystem::Ext4,
-        FileSystem::Ext4Small,
-        FileSystem::Ext4Journal,
-        FileSystem::Xfs,
-        FileSystem::Xfs8,
-        FileSystem::Xfs16,
-        FileSystem::Xfs32,
-        FileSystem::Xfs64,
-    ];
-
-    /// As on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            FileSystem::Ext4 => "ext4",
-            FileSystem::Ext4Small => "ext4-1k",
-            FileSystem::Ext4Journal => "ext4-journal",
-            FileSystem::Xfs => "xfs",
-            FileSystem::Xfs8 => "xfs-8k",
-            FileSystem::Xfs16 => "xfs-16k",
-            FileSystem::Xfs32 => "xfs-32k",
-            FileSystem::Xfs64 => "xfs-64k",
-        }
-    }
-
-    /// What it is, for help.
-    #[must_use]
-    pub fn about(self) -> &'static str {
-        match self {
-            FileSystem::Ext4 | FileSystem::Xfs => "Blocks of 4 KiB",
-            FileSystem::Ext4Small => "Blocks of 1 KiB",
-            FileSystem::Ext4Journal => "With data=journal: no large folios",
-            FileSystem::Xfs8 => "Blocks of 8 KiB",
-            FileSystem::Xfs16 => "Blocks of 16 KiB",
-            FileSystem::Xfs32 => "Blocks of 32 KiB",
-            FileSystem::Xfs64 => "Blocks of 64 KiB",
-        }
-    }
-
-    /// Bytes of a block.
-    pub(super) fn block_bytes(self) -> u64 {
-        match self {
-            FileSystem::Ext4Small => 1 << 10,
-            FileSystem::Ext4 | FileSystem::Ext4Journal | FileSystem::Xfs => 4 << 10,
-            FileSystem::Xfs8 => 8 << 10,
-            FileSystem::Xfs16 => 16 << 10,
-            FileSystem::Xfs32 => 32 << 10,
-            FileSystem::Xfs64 => 64 << 10,
-        }
-    }
-
-    /// The smallest folio that holds a block (docs/spec/linux-readahead.md 4.1).
-    pub(super) fn min_order(self) -> u32 {
-        (self.block_bytes() / PAGE).max(1).ilog2()
-    }
-
-    /// Whether it may make large folios.
-    pub(super) fn large_folios(self) -> bool {
-        self != FileSystem::Ext4Journal
-    }
-
-    /// What the kernel and mkfs call it.
-    fn driver(self) -> &'static str {
-        match self {
-            FileSystem::Ext4 | FileSystem::Ext4Small | FileSystem::Ext4Journal => "ext4",
-            _ => "xfs",
-        }
-    }
-
-    /// The program that makes it, and its package.
-    fn program(self) -> (&'static str, &'static str) {
-        if self.driver() == "ext4" { ("mkfs.ext4", "e2fsprogs") } else { ("mkfs.xfs", "xfsprogs") }
-    }
-
-    /// Whether it can be made here.
-    pub(super) fn ready(self) -> Result<(), LiveError> {
-        let (program, package) = self.program();
-        run("losetup", &["--version"], "mount (util-linux)")?;
-        run(program, &["-V"], package).map(|_| ())
-    }
-
-    /// Makes it on a device.
-    fn make(self, device: &str) -> Result<(), LiveError> {
-        let (program, package) = self.program();
-        let block = self.block_bytes();
-        let said = if self.driver() == "ext4" {
-            run(program, &["-q", "-F", "-b", &block.to_string(), device], package)
-        } else {
-            run(program, &["-q", "-f", "-b", &format!("size={block}"), device], package)
-        };
-        said.map(|_| ())
-    }
-}
 
 /// The device, mounted.
 pub(super) struct Disk {
@@ -155,9 +42,15 @@ pub(super) struct Disk {
     stat: File,
     /// Keeps the device ours from its first moment on.
     _device: File,
+    /// What an overlay is over: the file system below it, whose pages the cache has, and the folder beside it.
+    _below: Option<(OwnedFd, TempDir)>,
     /// `loop7`.
     name: String,
-    /// Its number.
+    /// Where its readahead is set.
+    read_ahead: String,
+    /// Pages of the largest command, where that is not the device's.
+    io_pages: Option<u64>,
+    /// Its number, as the trace has it.
     pub number: DeviceNumber,
     /// Inode of each file of [`SIZES`].
     pub inodes: [u64; SIZES.len()],
@@ -177,31 +70,44 @@ impl Disk {
         let marked = run("losetup", &["-d", &path], "mount (util-linux)");
         let device = device.map_err(|e| LiveError::io(format!("cannot open {path}"), e))?;
         marked?;
-        kind.make(&path)?;
         let name = path.rsplit('/').next().unwrap_or_default().to_string();
-        let writing = mount(kind, &path, false)?;
-        for (nth, &size) in SIZES.iter().enumerate() {
-            write(&writing, nth, size).map_err(|e| LiveError::io(format!("cannot write to {path}"), e))?;
+        let driver = kind.driver();
+        let folder = if driver == Driver::Erofs { Some(written_folder()?) } else { None };
+        kind.make(&path, folder.as_ref().map(TempDir::path))?;
+        if folder.is_none() {
+            let writing = mount(kind, &path, false)?;
+            let folder = openat(&writing, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            write_all(&folder.map_err(|e| LiveError::io(path.clone(), e))?, &path)?;
         }
-        drop(writing);
-        let mount = mount(kind, &path, true)?;
+        drop(folder);
+        let below = mount(kind, &path, true)?;
+        let mut inodes = [0; SIZES.len()];
+        let mut number = DeviceNumber::default();
+        for (nth, inode) in inodes.iter_mut().enumerate() {
+            let file = open(&below, nth, &path)?;
+            let stat = fstat(&file).map_err(|e| LiveError::io("fstat", e))?;
+            *inode = stat.st_ino;
+            number = if driver == Driver::Btrfs { number_of(&file, *inode)? } else { DeviceNumber::of(stat.st_dev) };
+        }
+        let (read_ahead, io_pages) = match driver {
+            Driver::Btrfs => (format!("/sys/fs/btrfs/{BTRFS_UUID}/bdi/read_ahead_kb"), Some(BDI_IO_PAGES)),
+            _ => (format!("/sys/block/{name}/queue/read_ahead_kb"), None),
+        };
+        let (mount, _below) = match kind {
+            FileSystem::Overlay => {
+                let (mount, empty) = overlay(&below)?;
+                (mount, Some((below, empty)))
+            }
+            _ => (below, None),
+        };
         let stat = format!("/sys/block/{name}/stat");
         let stat = File::open(&stat).map_err(|e| LiveError::io(stat, e))?;
-        let mut disk =
-            Disk { mount, stat, _device: device, name, number: DeviceNumber::default(), inodes: [0; SIZES.len()] };
-        for nth in 0..SIZES.len() {
-            let stat = fstat(disk.open(nth)?).map_err(|e| LiveError::io("fstat", e))?;
-            disk.number = DeviceNumber::of(stat.st_dev);
-            disk.inodes[nth] = stat.st_ino;
-        }
-        Ok(disk)
+        Ok(Disk { mount, stat, _device: device, _below, name, read_ahead, io_pages, number, inodes })
     }
 
     /// A fresh descriptor of a file.
     pub fn open(&self, nth: usize) -> Result<File, LiveError> {
-        openat(&self.mount, file_name(nth), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map(File::from)
-            .map_err(|e| LiveError::io(format!("cannot open {} on /dev/{}", file_name(nth), self.name), e))
+        open(&self.mount, nth, &format!("/dev/{}", self.name))
     }
 
     /// The way to a file for another process, as long as this one lives.
@@ -211,9 +117,9 @@ impl Disk {
 
     /// Sets the device's readahead. Returns the pages that the kernel made of it: it counts whole ones, so 65 KiB are 16.
     pub fn set_read_ahead(&self, kib: u64) -> Result<u64, LiveError> {
-        let path = self.queue("read_ahead_kb");
-        std::fs::write(&path, kib.to_string()).map_err(|e| LiveError::io(path.clone(), e))?;
-        let (set, page) = (self.kib("read_ahead_kb")?, PAGE / 1024);
+        let (path, page) = (&self.read_ahead, PAGE / 1024);
+        std::fs::write(path, kib.to_string()).map_err(|e| LiveError::io(path.clone(), e))?;
+        let set = read_kib(path)?;
         if set != kib / page * page {
             return Err(LiveError::Cannot(format!(
                 "{path} is {set} after {kib} was written; is another program at it?"
@@ -222,19 +128,10 @@ impl Disk {
         Ok(set / page)
     }
 
-    /// The largest command, in KiB.
-    pub fn max_command(&self) -> Result<u64, LiveError> {
-        self.kib("max_sectors_kb")
-    }
-
-    fn queue(&self, key: &str) -> String {
-        format!("/sys/block/{}/queue/{key}", self.name)
-    }
-
-    fn kib(&self, key: &str) -> Result<u64, LiveError> {
-        let path = self.queue(key);
-        let text = std::fs::read_to_string(&path).map_err(|e| LiveError::io(path.clone(), e))?;
-        text.trim().parse().map_err(|_| LiveError::Cannot(format!("{path} holds '{}', no number", text.trim())))
+    /// The largest command, in pages.
+    pub fn io_pages(&self) -> Result<u64, LiveError> {
+        let of_device = || Ok(read_kib(&format!("/sys/block/{}/queue/max_sectors_kb", self.name))? * 1024 / PAGE);
+        self.io_pages.map_or_else(of_device, Ok)
     }
 
     /// Waits until nothing is under way: a page that has not arrived cannot be dropped, nor mapped by a neighbour's fault.
@@ -265,6 +162,68 @@ fn file_name(nth: usize) -> String {
     format!("file{nth}")
 }
 
+fn read_kib(path: &str) -> Result<u64, LiveError> {
+    let text = std::fs::read_to_string(path).map_err(|e| LiveError::io(path, e))?;
+    text.trim().parse().map_err(|_| LiveError::Cannot(format!("{path} holds '{}', no number", text.trim())))
+}
+
+fn open(mount: &OwnedFd, nth: usize, place: &str) -> Result<File, LiveError> {
+    openat(mount, file_name(nth), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map(File::from)
+        .map_err(|e| LiveError::io(format!("cannot open {} on {place}", file_name(nth)), e))
+}
+
+/// The files in a folder of the machine's, for a file system that is made with its files.
+fn written_folder() -> Result<TempDir, LiveError> {
+    let folder = tempfile::tempdir().map_err(|e| LiveError::io("no folder for 160 MB of files", e))?;
+    let place = folder.path().display().to_string();
+    let open = File::open(folder.path()).map_err(|e| LiveError::io(place.clone(), e))?;
+    write_all(&OwnedFd::from(open), &place)?;
+    Ok(folder)
+}
+
+fn write_all(folder: &OwnedFd, place: &str) -> Result<(), LiveError> {
+    SIZES.iter().enumerate().try_for_each(|(nth, &size)| {
+        write(folder, nth, size).map_err(|e| LiveError::io(format!("cannot write to {place}"), e))
+    })
+}
+
+/// The number that the trace has for a file of btrfs: its super block's, which `stat` does not tell. The list of locks has it.
+fn number_of(file: &File, inode: u64) -> Result<DeviceNumber, LiveError> {
+    let failed = |e: std::io::Error| LiveError::io("cannot lock a file of ours (flock)", e);
+    rustix::fs::flock(file, rustix::fs::FlockOperation::LockShared).map_err(|e| failed(e.into()))?;
+    let locks = std::fs::read_to_string("/proc/locks").map_err(|e| LiveError::io("/proc/locks", e))?;
+    // 1: FLOCK  ADVISORY  READ 811 00:2b:257 0 EOF
+    let own = std::process::id().to_string();
+    let number = locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut place = words.get(5).filter(|_| words.get(4) == Some(&own.as_str()))?.split(':');
+        let hex = |text: &str| u32::from_str_radix(text, 16).ok();
+        let (major, minor, of) = (hex(place.next()?)?, hex(place.next()?)?, place.next()?.parse::<u64>().ok()?);
+        (of == inode).then_some(DeviceNumber { major, minor })
+    });
+    number.ok_or_else(|| LiveError::Cannot(format!("/proc/locks has no lock of inode {inode}; {RETRY}")))
+}
+
+/// An overlay over a mount that has no place, and an empty folder: an overlay without an upper layer needs two others.
+fn overlay(below: &OwnedFd) -> Result<(OwnedFd, TempDir), LiveError> {
+    let empty = tempfile::tempdir().map_err(|e| LiveError::io("no empty folder", e))?;
+    let lower = format!("{}:/proc/self/fd/{}", empty.path().display(), below.as_raw_fd());
+    let mounted = (|| {
+        let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&fs, "lowerdir", lower.as_str())?;
+        fsconfig_create(&fs)?;
+        fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOATIME)
+    })();
+    match mounted {
+        Ok(mount) => Ok((mount, empty)),
+        Err(rustix::io::Errno::NODEV) => {
+            Err(LiveError::Unsupported("this kernel has no overlay; leave it out with --fs".to_string()))
+        }
+        Err(error) => Err(LiveError::io(format!("cannot mount an overlay over {lower}"), error)),
+    }
+}
+
 /// Words that differ from page to page, as data that could be read.
 fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -281,7 +240,7 @@ fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
 
 /// A mount that only its descriptor holds.
 fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, LiveError> {
-    let name = kind.driver();
+    let name = kind.driver().name();
     let mut tried = 0;
     loop {
         let mounted = (|| {
@@ -322,23 +281,6 @@ fn attach(file: &str) -> Result<String, LiveError> {
         path if path.starts_with("/dev/") => Ok(path.to_string()),
         said => Err(LiveError::Cannot(format!("losetup attached nothing: '{said}'; is there a free /dev/loopN?"))),
     }
-}
-
-/// Runs a program and returns what it said.
-fn run(program: &str, arguments: &[&str], package: &str) -> Result<String, LiveError> {
-    let ran = Command::new(program).args(arguments).stdin(std::process::Stdio::null()).output();
-    let ran = ran.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            LiveError::Cannot(format!("{program} is missing; install the package {package}"))
-        }
-        _ => LiveError::io(format!("cannot run {program}"), error),
-    })?;
-    if ran.status.success() {
-        return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    let said = said.lines().last().unwrap_or("no reason given").trim();
-    Err(LiveError::Cannot(format!("{program} failed: {said}; there has to be a free loop device (/dev/loop-control)")))
 }
 
 /// Detaches devices of runs that were killed in the moment between attaching and marking.

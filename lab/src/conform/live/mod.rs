@@ -25,6 +25,7 @@ pub mod cell;
 mod disk;
 mod events;
 mod faults;
+mod file_system;
 mod marks;
 mod patterns;
 mod player;
@@ -36,7 +37,7 @@ mod tee;
 mod trace;
 
 pub use cell::{Cell, CellOutcome, Checked, Wanted, check};
-pub use disk::FileSystem;
+pub use file_system::FileSystem;
 pub use record::kernel;
 pub use table::table;
 pub use trace::Heard;
