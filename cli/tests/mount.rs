@@ -250,6 +250,21 @@ fn odd_keys_are_named_once() {
     assert!(err.contains(r#""dir/b\nc""#) && err.contains(r#""dir//""#), "{err}");
 }
 
+/// Other mounts take a prefix without `/` at its end; the message names the slash.
+#[cfg(feature = "object")]
+#[test]
+fn a_prefix_without_its_slash_is_told_of_it() {
+    let server = foreread::testing::BucketServer::start().expect("a port");
+    server.put("dir/a", b"bytes".to_vec());
+    let empty = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let command = command.args(["mount", "s3://bucket/dir"]).arg(empty.path()).envs(server.variables());
+    let output = command.output().expect("it ended");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("to mount the keys below it, write s3://bucket/dir/ with / at its end"), "{error}");
+}
+
 /// A list of files by `next`: taken, counted, and refused where no mount listens.
 #[cfg(feature = "object")]
 #[test]

@@ -29,6 +29,8 @@ mod url;
 mod version;
 
 use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, Streaming};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use crate::source::name::percent_decoded as decoded;
 use fetch::{Asker, Front, Tally};
 use first::{FIRST_BYTES, FirstBytes, Room};
 pub use list::{MAX_NAMES, Prefix};
@@ -42,8 +44,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::Store;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use url::decoded;
 pub use url::names_a_prefix;
 use version::Version;
 

@@ -2,6 +2,7 @@
 //!
 //! Never: lets a password or a token into a message.
 
+use crate::source::name::percent_decoded as decoded;
 use crate::source::{self, SourceName, SourceOpenError};
 use url::Url;
 
@@ -67,19 +68,6 @@ pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
     let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);
     Ok(Place::Http { url, authorization })
-}
-
-/// Percent signs and two digits are bytes.
-pub fn decoded(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let coded = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let byte = coded.filter(|_| first == b'%').and_then(|two| u8::from_str_radix(two, 16).ok());
-        bytes.push(byte.unwrap_or(first));
-        rest = &after[if byte.is_some() { 2 } else { 0 }..];
-    }
-    bytes
 }
 
 /// RFC 4648, with padding.

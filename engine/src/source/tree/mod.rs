@@ -12,6 +12,7 @@ mod folder;
 mod single;
 
 use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -155,6 +156,17 @@ pub fn open(name: impl Into<SourceName>) -> Result<Arc<dyn Tree>, SourceOpenErro
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Ok(Arc::new(Folder::open(path)?)),
         Ok(meta) if meta.is_file() => Ok(Arc::new(Folder::only(path)?)),
-        _ => Ok(Arc::new(Single::open(&name)?)),
+        _ => Ok(Arc::new(Single::open(&name).map_err(|error| with_slash(&name, error))?)),
     }
+}
+
+/// The same with the remedy for a prefix that was written as an object: other mounts take it without the slash.
+fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
+    let missing = [Errno::NOENT, Errno::ACCESS].map(Errno::raw_os_error).contains(&error.errno);
+    if name.scheme() != "s3" || !missing {
+        return error;
+    }
+    let remedy =
+        format!("to mount the keys below it, write {name}/ with / at its end; for one object, {}", error.remedy);
+    SourceOpenError { remedy, ..error }
 }

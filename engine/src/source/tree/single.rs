@@ -4,6 +4,7 @@
 //! Never: two versions under one number.
 
 use super::{Entry, Kind, Meta, Tree};
+use crate::source::name::percent_decoded;
 use crate::source::{self, Defaults, Source, SourceError, SourceName, SourceOpenError, default_readahead_bytes};
 use std::ffi::OsString;
 use std::path::Path;
@@ -119,14 +120,54 @@ fn meta(kind: Kind, size: u64, number: u64) -> Meta {
 }
 
 /// The last part of a source's name that can be a file name: of the name as it is shown, since the file is shown to all.
+///
+/// ```text
+///   s3://bucket/a/b#c          b#c         a key is any text
+///   https://host/my%20file?x   my file     a path in a URL is percent-encoded, and what is behind ? or # is none of it
+///   rbd:pool/image@snap        image@snap
+/// ```
 fn file_name(name: &SourceName) -> String {
-    let text = name.to_string();
-    let text = text.as_str();
-    let path = text.split_once(':').map_or(text, |(_, rest)| rest);
-    let path = path.split(['?', '#']).next().unwrap_or(path);
-    let plain = |part: &&str| !part.is_empty() && ![".", "..", "..."].contains(part);
-    let clean = |part: &str| part.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
-    path.rsplit(['/', ':']).find(plain).map(clean).filter(|name| !name.is_empty()).unwrap_or("data".to_string())
+    let shown = name.to_string();
+    let last = match name.scheme() {
+        "s3" => last_of_key(name, &shown),
+        "http" | "https" => last_of_path(&shown),
+        _ => {
+            let path = shown.split_once(':').map_or(shown.as_str(), |(_, rest)| rest);
+            let path = path.split(['?', '#']).next().unwrap_or(path);
+            last_but(path, &['/', ':'], &[".", "..", HIDDEN])
+        }
+    };
+    let clean = |part: String| part.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
+    last.map(clean).filter(|name| !name.is_empty()).unwrap_or("data".to_string())
+}
+
+/// What a name shows in place of a secret.
+const HIDDEN: &str = "...";
+
+/// The last part that is not empty and none of these.
+fn last_but(path: &str, ends: &[char], none: &[&str]) -> Option<String> {
+    path.rsplit(ends).find(|part| !part.is_empty() && !none.contains(part)).map(str::to_string)
+}
+
+/// Of `s3://BUCKET/KEY`. What is behind a `?` is shown where it cannot be the signature of a URL.
+fn last_of_key(name: &SourceName, shown: &str) -> Option<String> {
+    let (_, path) = shown.split_once("://")?;
+    let (_, key) = path.split_once('/').filter(|(bucket, _)| *bucket != HIDDEN)?;
+    let none = [".", ".."];
+    match (name.unredacted_text()?.split_once('?'), key.split_once('?')) {
+        (Some((_, query)), Some((before, _))) if query.contains('=') => last_but(before, &['/'], &none),
+        (Some((_, query)), Some((before, _))) => last_but(&format!("{before}?{query}"), &['/'], &none),
+        _ => last_but(key, &['/'], &none),
+    }
+}
+
+/// Of `https://HOST/PATH`.
+fn last_of_path(shown: &str) -> Option<String> {
+    let (_, rest) = shown.split_once("://")?;
+    let rest = rest.split(['?', '#']).next().unwrap_or(rest);
+    let last = last_but(rest, &['/'], &[".", "..", HIDDEN])?;
+    let decoded = String::from_utf8(percent_decoded(&last)).ok();
+    decoded.filter(|name| !name.contains(['/', '\0']) && ![".", ".."].contains(&name.as_str())).or(Some(last))
 }
 
 #[cfg(test)]
@@ -145,6 +186,23 @@ mod tests {
             ("nbd://host/..", "host"),
             ("http://user:secret@host", "host"),
             ("http://user:sec/ret@host", "data"),
+            ("s3://b/a#b", "a#b"),
+            ("s3://b/o/a?b", "a?b"),
+            ("s3://b/o/a:b", "a:b"),
+            ("s3://b/o/...", "..."),
+            ("s3://b/o/..", "o"),
+            ("s3://b/a%20b", "a%20b"),
+            ("s3://b/o/a b", "a b"),
+            ("s3://KEY:SECRET@b/k?X-Amz-Signature=1", "k"),
+            ("s3://KEY:SE/CR+ET@b/k", "data"),
+            ("s3://KEY:SE/CRET@b", "data"),
+            ("https://host/my%20file.bin", "my file.bin"),
+            ("https://host/a.bin?x=1", "a.bin"),
+            ("https://host/a:b", "a:b"),
+            ("https://host/a%2Fb", "a%2Fb"),
+            ("https://host/%2e%2e", "%2e%2e"),
+            ("https://host/a%00b", "a%00b"),
+            ("https://host/", "host"),
         ] {
             assert_eq!(file_name(&text.into()), name, "{text}");
         }
