@@ -66,13 +66,38 @@ class _InTurn:
             return self.fetcher(start, end)
 
 
+class _WholeIfRefused:
+    """The fetcher of a file that is no larger than a block. fsspec's HTTP raises ValueError where a server has no ranges, unless the
+    request is for the whole file: then that is fetched, and kept for as long as the file is open."""
+
+    def __init__(self, fetcher: Callable[[int, int], bytes], size: int) -> None:
+        self.fetcher, self.size = fetcher, size
+        self.lock = threading.Lock()
+        self.whole: bytes | None = None
+
+    def __call__(self, start: int, end: int) -> bytes:
+        if self.whole is None:
+            try:
+                return self.fetcher(start, end)
+            except ValueError:
+                if (start, end) == (0, self.size):
+                    raise
+            with self.lock:
+                if self.whole is None:
+                    whole = self.fetcher(0, self.size)
+                    if len(whole) != self.size:
+                        raise ValueError(f"{len(whole)} bytes came of a file of {self.size}, in one request")
+                    self.whole = whole
+        return self.whole[start:end]
+
+
 class ForereadCache(BaseCache):
     """Reads through an engine of foreread, whose policy decides what is fetched ahead.
 
     Parameters
     ----------
     blocksize: int
-        Not used: the policy sets the sizes of fetches itself.
+        A file that is no larger is fetched in one request where the server has no ranges. The sizes of other fetches are the policy's.
     fetcher: Callable[[int, int], bytes]
         Returns the bytes from start to end.
     size: int
@@ -120,6 +145,8 @@ class ForereadCache(BaseCache):
         kind = protocol if isinstance(protocol, str) else protocol[0]
         name = str(getattr(file, "path", None) or getattr(self.fetcher, "__name__", "a function"))
         fetch = self.fetcher if fs is None or requests > 1 else _InTurn(self.fetcher, fs)
+        if self.size <= self.blocksize:
+            fetch = _WholeIfRefused(fetch, self.size)
         settings = (self._policy, self._cache)
         handle = _native.Handle.by_function(fetch, self.size, name, kind, requests, settings)
         with _locks.opening:

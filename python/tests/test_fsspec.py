@@ -1,7 +1,9 @@
 """The cache type and the protocol below fsspec."""
 
 import contextlib
+import functools
 import gc
+import http.server
 import os
 import pickle
 import signal
@@ -52,6 +54,43 @@ def test_a_cache_is_pickled_without_its_engine():
     again = pickle.loads(pickle.dumps(cache))
     assert (again.blocksize, again.size, again._fetch(0, 10)) == (5, len(LETTERS), LETTERS[:10])
     assert "policy none" in again.explain()
+
+
+class _WithoutRanges(http.server.SimpleHTTPRequestHandler):
+    """Python's own server: it knows no ranges."""
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_small_file_is_read_from_a_server_without_ranges(tmp_path):
+    content = bytes(range(256)) * 8192
+    (tmp_path / "data").write_bytes(content)
+    handler = functools.partial(_WithoutRanges, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/data"
+        with fsspec.open(url, cache_type="foreread", block_size=4 << 20) as file:
+            file.seek(1 << 20)
+            assert file.read(1000) == content[1 << 20 : (1 << 20) + 1000]
+            file.seek(0)
+            assert file.read() == content
+        # A larger one cannot be read in parts; the error is fsspec's.
+        with fsspec.open(url, cache_type="foreread", block_size=1 << 20) as file, pytest.raises(Exception, match="range"):
+            file.read(1000)
+        server.shutdown()
+
+
+def test_a_refused_whole_file_is_an_error():
+    calls = []
+
+    def refuses(start, end):
+        calls.append((start, end))
+        raise ValueError("no ranges")
+
+    with pytest.raises(Exception, match="no ranges"):
+        ForereadCache(1000, refuses, len(LETTERS))._fetch(3, 5)
+    assert (0, len(LETTERS)) in calls
 
 
 def test_wrong_options_are_errors():
