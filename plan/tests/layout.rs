@@ -1,6 +1,6 @@
 //! Headers: files made here by hand or by the formats' own libraries, and damaged ones.
 
-use foreread_plan::layout::{self, Format, LayoutError, Names, Part, ReadAt, parts};
+use foreread_plan::layout::{self, FORMATS, Format, LayoutError, Names, Part, ReadAt, parts};
 use std::cell::Cell;
 use std::io;
 use std::ops::Range;
@@ -113,6 +113,18 @@ fn gguf_tensors_end_where_the_next_begins() {
         survives_damage(Format::Gguf, &file, data as usize);
     }
     assert!(of(Format::Gguf, &gguf(Some(0)), &[]).is_err_and(|error| error.to_string().contains("alignment of 0")));
+    let big_endian = [&b"GGUF"[..], &3_u32.to_be_bytes(), &[0; 16]].concat();
+    let error = of(Format::Gguf, &big_endian, &[]).expect_err("refused").to_string();
+    assert!(error.contains("big-endian") && error.contains("gguf_convert_endian.py"), "{error}");
+}
+
+#[test]
+fn a_pointer_of_git_lfs_is_called_one() {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+    for (name, format) in FORMATS.into_iter().filter(|(_, format)| *format != Format::Zarr) {
+        let error = of(format, pointer, &[]).expect_err(name).to_string();
+        assert!(error.contains("Git LFS") && error.contains("git lfs pull"), "{name}: {error}");
+    }
 }
 
 #[cfg(feature = "zip")]

@@ -59,6 +59,9 @@ pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
     let names = |formats: &[&Format]| formats.iter().map(|f| f.name).collect::<Vec<_>>().join(" or ");
     match (fits(Fit::Sure).as_slice(), fits(Fit::Maybe).as_slice()) {
         ([one], _) => Ok(one),
+        ([], []) if let Some((what, remedy)) = other_file(head) => {
+            Err(TraceError::new(path, TracePosition::Whole, what, remedy))
+        }
         ([], []) => {
             let known: Vec<&str> = ALL.iter().filter(|f| f.import.is_some()).map(|f| f.name).collect();
             let remedy = format!("name its format with --format, one of {}", known.join(", "));
@@ -71,9 +74,44 @@ pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
     }
 }
 
+/// Files that people take for a trace: what they are, and what to do. The magic number of a log of Darshan is behind its version.
+fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    const DARSHAN: u64 = 6_567_223;
+    let starts = |with: &[u8]| head.starts_with(with);
+    let number = head.get(8..16).and_then(|bytes| bytes.try_into().ok());
+    let is_darshan = number.is_some_and(|n| u64::from_le_bytes(n) == DARSHAN || u64::from_be_bytes(n) == DARSHAN);
+    if starts(b"version https://git-lfs.github.com/spec/") {
+        Some(("a pointer of Git LFS, not the file itself", "fetch the file: git lfs pull"))
+    } else if is_darshan {
+        Some(("a binary log of Darshan", "print its DXT records: darshan-dxt-parser FILE.darshan > FILE.txt"))
+    } else if starts(b"PERFILE2") {
+        Some(("a binary recording of perf", "print it: perf trace -i perf.data > FILE.txt"))
+    } else if starts(b"\x17\x08Dtracing") {
+        Some(("a binary recording of trace-cmd", "print it: trace-cmd report trace.dat > FILE.txt"))
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_files_are_called_by_their_name() {
+        let darshan = [&b"3.41\0\0\0\0"[..], &6_567_223_u64.to_le_bytes(), &[0; 100]].concat();
+        let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+        for (head, what) in [
+            (&darshan[..], "a binary log of Darshan: t; print its DXT records: darshan-dxt-parser"),
+            (lfs, "a pointer of Git LFS, not the file itself: t; fetch the file: git lfs pull"),
+            (b"PERFILE2\x68\0\0\0\0\0\0\0", "a binary recording of perf: t; print it: perf trace"),
+            (b"\x17\x08Dtracing6\0", "a binary recording of trace-cmd: t; print it: trace-cmd report"),
+            (b"hello", "no known format of traces: t; name its format"),
+        ] {
+            let error = detect(head, Path::new("t")).err().expect(what).to_string();
+            assert!(error.starts_with(what), "{error}");
+        }
+    }
 
     #[test]
     fn a_format_is_named_with_its_pairs() {

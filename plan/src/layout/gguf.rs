@@ -26,6 +26,10 @@ pub fn parts(source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
         return Err(damaged("other first bytes"));
     }
     let version = head.u32()?;
+    if (2..=3).contains(&version.swap_bytes()) {
+        let remedy = "convert it: gguf_convert_endian.py FILE little, of llama.cpp's gguf-py";
+        return Err(LayoutError::Damaged(format!("a GGUF file with big-endian numbers, which is not read ({remedy})")));
+    }
     if !(2..=3).contains(&version) {
         return Err(damaged(&format!("version {version}; 2 and 3 can be read")));
     }

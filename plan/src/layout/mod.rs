@@ -116,7 +116,10 @@ impl LayoutError {
 /// # Errors
 /// The header cannot be read, is damaged, or has no such names.
 pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<Part>, LayoutError> {
-    let (size, all) = (source.size()?, all(format, source)?);
+    let pointer =
+        || LayoutError::Damaged("a pointer of Git LFS, not the file itself (fetch it: git lfs pull)".to_string());
+    let all = all(format, source).map_err(|error| if is_lfs_pointer(source) { pointer() } else { error })?;
+    let size = source.size()?;
     if let Some(part) = all.iter().find(|part| part.range.start > part.range.end || part.range.end > size) {
         return Err(LayoutError::Damaged(format!("the part {:?} is not within the file", part.name)));
     }
@@ -134,6 +137,13 @@ pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<P
         return Err(LayoutError::NoSuchName(names.to_string()));
     }
     Ok(parts)
+}
+
+/// What a clone without Git LFS has in place of a large file.
+fn is_lfs_pointer(source: &dyn ReadAt) -> bool {
+    const START: &[u8] = b"version https://git-lfs.github.com/spec/";
+    let mut head = [0; START.len()];
+    source.read_at(&mut head, 0).is_ok() && head == START
 }
 
 fn all(format: Format, source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {

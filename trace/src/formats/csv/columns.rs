@@ -7,6 +7,7 @@
 //!   open    returned, len_ret    file_size    flags    after
 //! ```
 //!
+//! Options name columns that have other names (`csv:offset=lba,offset-unit=sectors`); the names above hold for the rest.
 //! In upper or lower case. A time without a unit, or a place in sectors, is a doubt. Never: a column that means two things.
 
 use super::super::scan::number;
@@ -175,6 +176,34 @@ impl Columns {
         Ok(())
     }
 
+    /// Adds the columns whose names leave no doubt, or none but the unit of time that is given, for what no other column means.
+    fn fill(&mut self, names: &[String], time: Option<u64>) {
+        let timed = |name: &str| {
+            let name = name.trim().to_ascii_lowercase();
+            TIMED.iter().find(|(known, _)| *known == name).map(|(_, role)| *role).zip(time)
+        };
+        let mut found: Vec<(usize, Role, u64)> = Vec::new();
+        for (at, name) in names.iter().enumerate().filter(|(at, _)| self.0[*at].is_none()) {
+            match known(name) {
+                Known::Role(role, unit) => found.push((at, role, unit)),
+                Known::Doubt => found.extend(timed(name).map(|(role, unit)| (at, role, unit))),
+                Known::No => {}
+            }
+        }
+        // An end or a length needs a start, and one says what the other does.
+        found.sort_by_key(|(at, role, _)| (*role != Role::Start, *at));
+        for (at, role, unit) in found {
+            let is_free = match role {
+                Role::End => self.of(Role::Start).is_some() && self.of(Role::Dur).is_none(),
+                Role::Dur => self.of(Role::Start).is_some() && self.of(Role::End).is_none(),
+                _ => true,
+            };
+            if is_free && self.of(role).is_none() {
+                self.0[at] = Some(Column { role, unit });
+            }
+        }
+    }
+
     fn whole(self) -> Result<Columns, String> {
         for (role, key) in [(Role::Offset, "offset"), (Role::Len, "len")] {
             if self.of(role).is_none() {
@@ -221,7 +250,7 @@ pub fn fit(names: &[String]) -> Fit {
 }
 
 /// The columns that keys name, of a table with these names (or with this many columns without names: `#1` and so on).
-/// Nothing if no key names one.
+/// What no key names is read by its name, as in [`by_names`]. Nothing if there is no key.
 ///
 /// # Errors
 /// A name is not there, or a unit is missing or unknown.
@@ -270,12 +299,10 @@ pub fn by_keys(pairs: &mut Pairs, names: &[String], path: &Path) -> Result<Optio
         })?;
         columns.put(at, *role, unit).map_err(|what| refuse(what, "name each column once"))?;
     }
-    if columns.0.iter().all(Option::is_none) {
-        if offset_unit.or(len_unit).or(time).is_some() {
-            return Err(refuse("units without columns".to_string(), &remedy(names)));
-        }
+    if columns.0.iter().all(Option::is_none) && offset_unit.or(len_unit).or(time).is_none() {
         return Ok(None);
     }
+    columns.fill(names, time);
     columns.whole().map(Some).map_err(|what| refuse(what, &remedy(names)))
 }
 
@@ -290,4 +317,40 @@ pub fn remedy(names: &[String]) -> String {
         "say which is which, as in --format csv:offset=NAME,len=NAME,start=NAME,unit=us; there are {}",
         shown.join(" ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foreread_core::notation::Spec;
+
+    fn keyed(names: &str, keys: &str) -> Result<Vec<Option<(Role, u64)>>, String> {
+        let names: Vec<String> = names.split(',').map(str::to_string).collect();
+        let mut pairs = Pairs::of(Spec::parse(&format!("csv:{keys}")).expect("pairs").pairs);
+        let columns = by_keys(&mut pairs, &names, Path::new("t")).map_err(|error| error.to_string())?;
+        Ok(columns.expect("keys").0.iter().map(|column| column.map(|c| (c.role, c.unit))).collect())
+    }
+
+    /// One column is named by a key; the others keep what their names mean.
+    #[test]
+    fn a_key_takes_no_meaning_from_the_others() {
+        let (offset, len) = (Some((Role::Offset, 1)), Some((Role::Len, 1)));
+        let start = |unit| Some((Role::Start, unit));
+        assert_eq!(keyed("pos,len,start_us,x", "offset=pos"), Ok(vec![offset, len, start(1000), None]));
+        let sectors = Some((Role::Offset, 512));
+        assert_eq!(
+            keyed("lba,bytes,op", "offset=lba,offset-unit=sectors,len=bytes,len-unit=bytes"),
+            Ok(vec![sectors, len, Some((Role::Op, 1))])
+        );
+        // A unit alone is enough for a time without one.
+        assert_eq!(keyed("offset,len,timestamp", "unit=ms"), Ok(vec![offset, len, start(1_000_000)]));
+        // What a key names is not named twice, and an end beside a length is left out.
+        assert_eq!(keyed("offset,at,len", "offset=at"), Ok(vec![None, offset, len]));
+        let dur = Some((Role::Dur, 1000));
+        assert_eq!(
+            keyed("offset,len,start_us,end_us,took", "dur=took,unit=us"),
+            Ok(vec![offset, len, start(1000), None, dur])
+        );
+        assert!(keyed("pos,x,y", "offset=pos").is_err_and(|error| error.contains("no column for the len")));
+    }
 }
