@@ -19,6 +19,8 @@ mod hits;
 mod io;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(all(feature = "nbd", feature = "object"))]
+mod mix;
 #[cfg(feature = "nbd")]
 mod nbd;
 #[cfg(feature = "nbd")]

@@ -1,0 +1,175 @@
+//! Reads of four threads while the storage fails in every way that its double knows, one after another: each read has the bytes of one
+//! version or an error, none hangs, and after each fault the next reads succeed.
+//!
+//! ```text
+//!   4 threads ──► reader ──► object over HTTP ──► a server that is honest, then wrong, then honest again, ...
+//!     └─────────► reader ──► NBD ──► server ──► another reader of the same object
+//! ```
+//! 20 seconds; `FOREREAD_SECONDS=600 ./test-long mix` for ten minutes. The seed is printed, and `FOREREAD_SEED` takes one.
+
+use crate::common::nbd::Served;
+use crate::common::{Rng, watch};
+use foreread::front::nbd::NbdSettings;
+use foreread::source::object::{Object, ObjectSettings};
+use foreread::source::{Mem, Source};
+use foreread::testing::{self, Lie, RangeServer};
+use foreread::{Options, Reader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const SIZE: u64 = 24 << 20;
+/// A cache of a third of it, so that most reads fetch.
+const CACHE_BYTES: u64 = 8 << 20;
+const THREADS: u64 = 4;
+/// The longest read.
+const MAX_READ: u64 = 300_000;
+
+/// What is wrong for a while: with the server's answers, or with the object.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Answers(Lie),
+    Replaced,
+}
+
+fn faults() -> Vec<Fault> {
+    let lies = [
+        Lie::IgnoreRange,
+        Lie::ContentRange,
+        Lie::NoContentRange,
+        Lie::OtherSize,
+        Lie::Length(7),
+        Lie::Length(-7),
+        Lie::Gzip,
+        Lie::OtherEtag,
+        Lie::NoEtag,
+        Lie::Silence,
+        Lie::Stall(5000),
+        Lie::Reset(5000),
+        Lie::Close(5000),
+        Lie::Status(503, Some(0)),
+        Lie::Status(500, None),
+        Lie::Status(404, None),
+        Lie::EndlessError,
+        Lie::RedirectLoop,
+        Lie::EndlessHeaders,
+        Lie::Garbage,
+    ];
+    lies.map(Fault::Answers).into_iter().chain([Fault::Replaced]).collect()
+}
+
+fn object(version: u16) -> Mem {
+    Mem::generated(SIZE, move |offset, buf| testing::fill(buf, offset, version))
+}
+
+fn settings() -> ObjectSettings {
+    ObjectSettings {
+        first_byte: Duration::from_millis(500),
+        stall: Duration::from_millis(500),
+        total: Duration::from_secs(5),
+        retries: 1,
+        pause: Duration::from_millis(1),
+        variables: Vec::new(),
+        ..ObjectSettings::default()
+    }
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Versions of the object so far.
+    versions: AtomicU64,
+    reads: AtomicU64,
+    errors: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// One read at a random place. True where it had bytes.
+fn read(reader: &Reader, rng: &mut Rng, shared: &Shared) -> bool {
+    let (offset, len) = (rng.below(SIZE), 1 + rng.below(MAX_READ));
+    let mut bytes = vec![0; len as usize];
+    let got = reader.read_at(&mut bytes, offset);
+    shared.reads.fetch_add(1, Ordering::Relaxed);
+    let Ok(got) = got else {
+        shared.errors.fetch_add(1, Ordering::Relaxed);
+        return false;
+    };
+    assert_eq!(got as u64, len.min(SIZE - offset), "at {offset}");
+    let versions = shared.versions.load(Ordering::SeqCst) as u16;
+    let right = (0..=versions).any(|version| testing::check(&bytes[..got], offset, version).is_ok());
+    assert!(
+        right,
+        "{got} bytes at {offset} are of no version alone: {:?}",
+        testing::check(&bytes[..got], offset, versions)
+    );
+    shared.bytes.fetch_add(got as u64, Ordering::Relaxed);
+    true
+}
+
+/// Reads succeed again: within the time that a server has for an answer, with tries that begin as soon as the last one failed.
+fn heals(reader: &Reader, rng: &mut Rng, shared: &Shared, fault: Fault, seed: u64) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !read(reader, rng, shared) {
+        assert!(Instant::now() < until, "no read succeeds 60 s after {fault:?}, seed {seed}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn every_fault_costs_errors_and_no_wrong_byte() {
+    watch();
+    let number = |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let seed = number("FOREREAD_SEED", std::process::id().into());
+    let time = Duration::from_secs(number("FOREREAD_SECONDS", 20));
+    let server = RangeServer::start(object(0)).expect("a port");
+    let options = || Options::default().cache_bytes(CACHE_BYTES);
+    let open = || -> Arc<dyn Source> { Arc::new(Object::open_with(&server.url(), settings()).expect("an object")) };
+    let direct = Reader::open(open(), options()).expect("opened");
+    let served = Served::of(Reader::open(open(), options()).expect("opened"), NbdSettings::default());
+    let by_nbd = Reader::open(served.uri(), options()).expect("opened");
+    let shared = Arc::new(Shared::default());
+    println!("seed {seed}");
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let reader = if thread % 2 == 0 { direct.try_clone() } else { by_nbd.try_clone() }.expect("another");
+            let shared = Arc::clone(&shared);
+            scope.spawn(move || {
+                let mut rng = Rng(seed ^ thread << 32 | 1);
+                while !shared.stop.load(Ordering::Relaxed) {
+                    read(&reader, &mut rng, &shared);
+                }
+            });
+        }
+        let (all, mut rng) = (faults(), Rng(seed | 1));
+        let mut seen = vec![0_u64; all.len()];
+        while begun.elapsed() < time || seen.contains(&0) {
+            let nth = seen.iter().position(|times| *times == 0).unwrap_or(rng.below(all.len() as u64) as usize);
+            seen[nth] += 1;
+            match all[nth] {
+                Fault::Answers(lie) => server.lie(lie, 1 + rng.below(8)),
+                Fault::Replaced => {
+                    let version = shared.versions.fetch_add(1, Ordering::SeqCst) + 1;
+                    let etag = format!("\"{version}\"");
+                    server.replace(object(version as u16), Some(&etag), None);
+                }
+            }
+            // Until some reads have ended, or wait for an answer that does not come.
+            let enough = shared.reads.load(Ordering::Relaxed) + 1 + rng.below(16);
+            let until = Instant::now() + Duration::from_millis(300);
+            while shared.reads.load(Ordering::Relaxed) < enough && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.honest();
+            for reader in [&direct, &by_nbd] {
+                heals(reader, &mut rng, &shared, all[nth], seed);
+            }
+        }
+        shared.stop.store(true, Ordering::Relaxed);
+        println!("{} faults of {} kinds", seen.iter().sum::<u64>(), all.len());
+    });
+    let [reads, errors, bytes] = [&shared.reads, &shared.errors, &shared.bytes].map(|n| n.load(Ordering::Relaxed));
+    println!("{reads} reads, {errors} errors, {bytes} bytes compared in {:?}", begun.elapsed());
+    assert!(errors > 0 && bytes > SIZE, "{reads} reads, {errors} errors, {bytes} bytes");
+}
