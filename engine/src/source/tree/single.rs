@@ -115,7 +115,7 @@ fn meta(kind: Kind, size: u64, number: u64) -> Meta {
     let permissions = if kind == Kind::Folder { 0o555 } else { 0o444 };
     // Growth makes a new version: an inode has one size.
     let version = [number.to_le_bytes(), size.to_le_bytes()].concat();
-    Meta { kind, size, mtime_ns: 0, permissions, owner: None, version }
+    Meta { kind, size, mtime_ns: 0, permissions, owner: None, version: version.into() }
 }
 
 /// The last part of a source's name that can be a file name: of the name as it is shown, since the file is shown to all.
