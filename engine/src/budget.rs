@@ -11,7 +11,7 @@
 //!                  └─ no ───► refused: its pages are absent again, and a demand read fetches them when needed
 //! ```
 
-use crate::cgroup;
+use crate::cgroup::machine_memory;
 use crate::error::OpenError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -194,17 +194,6 @@ impl Drop for Claim {
     }
 }
 
-/// Memory of this machine or of the control group, whichever is less; 4 GiB where neither says.
-fn machine_memory() -> u64 {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let machine = total_kib(&read("/proc/meminfo")).map(|kib| kib.saturating_mul(1024));
-    cgroup::memory_limit().into_iter().chain(machine).min().unwrap_or(4 << 30)
-}
-
-fn total_kib(meminfo: &str) -> Option<u64> {
-    meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,12 +230,5 @@ mod tests {
         drop(one);
         let used = budget.usage();
         assert_eq!((used.requests, used.bytes, used.refused_requests, used.refused_bytes), (0, 0, 2, 3));
-    }
-
-    #[test]
-    fn memory_of_the_machine_is_read() {
-        assert_eq!(total_kib("MemFree: 1 kB\nMemTotal:    2048 kB\n"), Some(2048));
-        assert_eq!(total_kib("MemTotal: much"), None);
-        assert!(machine_memory() > 1 << 20);
     }
 }

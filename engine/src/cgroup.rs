@@ -1,4 +1,4 @@
-//! How much memory the control group of this process may have: cgroup v2 or v1, wherever the process really is.
+//! How much memory this machine has, and the control group of this process may have: cgroup v2 or v1, wherever the process really is.
 //!
 //! `/proc/self/cgroup` names the group, `/proc/self/mountinfo` where the hierarchy is mounted and which part of it. A limit
 //! of a group above holds, too, so the smallest one on the way up counts.
@@ -65,9 +65,27 @@ fn folders(group: &Path, root: &Path, point: &Path) -> Vec<PathBuf> {
     below.ancestors().map(|part| point.join(part)).collect()
 }
 
+/// Memory of this machine or of the control group, whichever is less; 4 GiB where neither says.
+pub fn machine_memory() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let machine = total_kib(&read("/proc/meminfo")).map(|kib| kib.saturating_mul(1024));
+    memory_limit().into_iter().chain(machine).min().unwrap_or(4 << 30)
+}
+
+fn total_kib(meminfo: &str) -> Option<u64> {
+    meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_the_machine_is_read() {
+        assert_eq!(total_kib("MemFree: 1 kB\nMemTotal:    2048 kB\n"), Some(2048));
+        assert_eq!(total_kib("MemTotal: much"), None);
+        assert!(machine_memory() > 1 << 20);
+    }
 
     const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
     const V1: &str = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n";

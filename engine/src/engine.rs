@@ -118,6 +118,12 @@ impl Engine {
         self.shared.driver.stats().unwrap_or_default()
     }
 
+    /// Whether an internal error has stopped it: every read and every open of it fails from then on, so it is not to be kept for later ones.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.shared.driver.is_stopped()
+    }
+
     /// What runs and waits now.
     #[must_use]
     pub fn gauges(&self) -> Gauges {

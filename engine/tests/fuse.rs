@@ -19,27 +19,27 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A mount that serves, and goes away in the end.
-struct Here {
-    dir: tempfile::TempDir,
-    stop: Arc<FuseStop>,
+pub struct Here {
+    pub dir: tempfile::TempDir,
+    pub stop: Arc<FuseStop>,
     runs: Option<JoinHandle<std::io::Result<()>>>,
     engine: Engine,
-    planner: Planner,
+    pub planner: Planner,
 }
 
 impl Here {
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn end(self) -> Unmounted {
+    pub fn end(self) -> Unmounted {
         let how = self.stop.stop().expect("unmounted");
         self.joined();
         how
     }
 
     /// Waits for the end of a mount that was stopped.
-    fn joined(mut self) {
+    pub fn joined(mut self) {
         self.runs.take().expect("once").join().expect("no panic").expect("ended");
         assert_eq!(fs::read_dir(self.dir.path()).expect("a folder again").count(), 0);
     }
@@ -55,7 +55,7 @@ impl Drop for Here {
 }
 
 /// Root and /dev/fuse, or a line that says what is missing.
-fn can_mount() -> bool {
+pub fn can_mount() -> bool {
     watch();
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {
@@ -64,7 +64,7 @@ fn can_mount() -> bool {
     can
 }
 
-fn mount_with(tree: Arc<dyn Tree>, settings: &FuseSettings, options: Options) -> Here {
+pub fn mount_with(tree: Arc<dyn Tree>, settings: &FuseSettings, options: Options) -> Here {
     let dir = tempfile::tempdir().expect("a folder");
     let engine = Engine::new(options).expect("an engine");
     let (mount, stop) = Mount::new(tree, engine.clone(), dir.path(), settings).expect("mounted");
@@ -73,7 +73,7 @@ fn mount_with(tree: Arc<dyn Tree>, settings: &FuseSettings, options: Options) ->
     Here { dir, stop: Arc::new(stop), runs, engine, planner }
 }
 
-fn small() -> Options {
+pub fn small() -> Options {
     Options::default().policy("linux-6.18:max=128K").cache_bytes(16 << 20)
 }
 
@@ -97,7 +97,7 @@ impl Tree for Slow {
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
         let kind = if path.as_os_str().is_empty() { Kind::Folder } else { Kind::File };
-        Ok(Meta { kind, size: 8 << 20, mtime_ns: 0, permissions: 0o555, owner: None, version: vec![1] })
+        Ok(Meta { kind, size: 8 << 20, mtime_ns: 0, permissions: 0o555, owner: None, version: [1].into() })
     }
 
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {

@@ -64,6 +64,7 @@ fn a_hit_needs_no_lock_and_a_stopped_engine_serves_none() {
     thread::spawn(move || _ = other.read_at(&mut [0; PAGE], 2 << 20)).join().expect_err("panics behind the lock");
     let met = reader.read_at(&mut [0; PAGE], 0);
     assert!(matches!(met, Err(ReadError::Stopped { .. })), "{met:?}");
+    assert!(reader.engine().is_stopped(), "what keeps engines sees it");
 }
 
 /// A writer counts up the stamp of every page, again and again. A read that begins after a write has returned sees it or a later

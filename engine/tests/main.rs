@@ -39,6 +39,10 @@ mod regressions;
 mod replay;
 #[cfg(feature = "object")]
 mod s3;
+#[cfg(feature = "object")]
+mod servers;
+#[cfg(all(feature = "object", feature = "fuse"))]
+mod servers_mounted;
 mod spans;
 mod stream;
 mod tasks;

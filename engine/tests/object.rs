@@ -201,7 +201,7 @@ fn what_no_retry_can_mend_is_refused_at_once() {
     for (lie, words) in [
         (Lie::IgnoreRange, "does not know ranges"),
         (Lie::ContentRange, "another part"),
-        (Lie::NoContentRange, "another part"),
+        (Lie::NoContentRange, "has no Content-Range"),
         (Lie::Length(-1), "4095 bytes where 4096"),
         (Lie::Length(1), "4097 bytes where 4096"),
         (Lie::Gzip, "compressed (gzip)"),
@@ -402,10 +402,13 @@ fn another_version_is_an_error_until_it_is_accepted() {
 fn a_changed_etag_in_a_reply_is_a_change() {
     let server = serve(MIB);
     let object = open(&server);
-    server.lie(Lie::OtherEtag, 1);
-    assert!(matches!(read(&object, 0, 4096), Err(SourceError::Changed { .. })));
-    server.lie(Lie::OtherSize, 1);
-    assert!(matches!(read(&object, 0, 4096), Err(SourceError::Changed { .. })));
+    for lie in [Lie::OtherEtag, Lie::OtherSize] {
+        // Asked once more, it is the version that it was.
+        server.lie(lie.clone(), 1);
+        read_right(&object, 0, 4096);
+        server.lie(lie, 2);
+        assert!(matches!(read(&object, 0, 4096), Err(SourceError::Changed { .. })));
+    }
     server.replace(named(MIB), Some("\"two\""), None);
     server.lie(Lie::NoCondition, 1);
     assert!(matches!(read(&object, 0, 4096), Err(SourceError::Changed { .. })));

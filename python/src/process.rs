@@ -121,20 +121,28 @@ pub fn engine(py: Python<'_>, kind: &str, how: Defaults, settings: &Settings) ->
     let made = py.detach(|| new_engine(how, settings, budget))?;
     let mut state = state();
     // Another thread may have been first.
+    let stopped = state.take_stopped();
     let first = state.find(kind, settings);
     let engine = first.clone().unwrap_or_else(|| {
         state.engines.push(Made { kind: kind.to_string(), settings: settings.clone(), engine: made.clone() });
         made.clone()
     });
     drop(state);
-    py.detach(|| drop((first, made)));
+    py.detach(|| drop((first, made, stopped)));
     Ok(engine)
 }
 
 impl State {
     fn find(&self, kind: &str, settings: &Settings) -> Option<Engine> {
-        let made = self.engines.iter().find(|made| made.kind == kind && made.settings == *settings)?;
-        Some(made.engine.clone())
+        let fits = |made: &&Made| made.kind == kind && made.settings == *settings && !made.engine.is_stopped();
+        Some(self.engines.iter().find(fits)?.engine.clone())
+    }
+
+    /// Engines that an internal error has stopped: each later open would fail.
+    fn take_stopped(&mut self) -> Vec<Made> {
+        let (stopped, kept) = std::mem::take(&mut self.engines).into_iter().partition(|made| made.engine.is_stopped());
+        self.engines = kept;
+        stopped
     }
 }
 

@@ -241,6 +241,11 @@ impl Driver {
         self.shared.pool.meter()
     }
 
+    /// A panic behind the lock has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        self.shared.state.is_stopped()
+    }
+
     pub fn gauges(&self) -> Result<Gauges, Fault> {
         report::gauges(&self.shared)
     }

@@ -280,19 +280,6 @@ fn shown_keys(path: &str, query: &str, keys: &[&str]) -> String {
     format!("{path}?{}", pairs.join("&"))
 }
 
-/// Percent signs and two digits are bytes.
-pub(crate) fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let coded = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let byte = coded.filter(|_| first == b'%').and_then(|two| u8::from_str_radix(two, 16).ok());
-        bytes.push(byte.unwrap_or(first));
-        rest = &after[if byte.is_some() { 2 } else { 0 }..];
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

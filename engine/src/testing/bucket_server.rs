@@ -1,28 +1,26 @@
-//! An S3 server for one bucket in memory: listings page by page, ranges, `If-Match`, and a count of what it was asked.
+//! An S3 and HTTP server for one bucket in memory: listings page by page, ranges, conditions, and a count of what it was asked.
 //!
 //! A real server over a folder cannot hold every key that S3 allows (`dir//c`, `dir/..`, a newline), nor say how many
-//! requests of each kind it had. Any bucket name will do; nothing is signed. Never: TLS, writes, or used outside tests and
-//! benches.
+//! requests of each kind it had, nor do what other servers do: [`Behaviour`] is a switch for each such thing. Any bucket name will do;
+//! nothing is signed. Never: TLS, writes, or used outside tests and benches.
 //!
 //! ```text
-//!   GET /bucket?list-type=2&prefix=a/&delimiter=/&max-keys=2     a/x  a/y/*  a/z     ──► a/x, a/y/ and a token
-//!   GET /bucket/KEY  Range, If-Match                             ──► 206, 404, 412, 416
+//!   GET /bucket?list-type=2&prefix=a/...   ──► a page (`bucket_page.rs`)      ┐
+//!   GET /bucket/KEY  Range, If-Match       ──► 206, 200, 404, 412, 416        ├──► each switch changes it (`behaviour.rs`)
+//!   HEAD /bucket/KEY                       ──► 200, 404                       ┘
 //! ```
 
+use super::behaviour::{self, Answer, Behaviour};
+use super::bucket_page::{self, Asked};
 use super::link::{Link, PIECE_BYTES};
 use super::range_server::{ServedRequest, parse_range, request};
-use crate::source::object::decoded;
+use percent_encoding::percent_decode_str;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Most keys of one page, as with S3.
-const MAX_KEYS: usize = 1000;
 
 /// What it was asked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,10 +42,31 @@ impl Requests {
 }
 
 #[derive(Clone)]
-struct Object {
-    bytes: Arc<Vec<u8>>,
-    /// Counts the objects that were ever put: the ETag.
-    number: u64,
+pub(super) struct Object {
+    pub bytes: Arc<Vec<u8>>,
+    /// Counts the objects that were ever put: the ETag, and the seconds of the date.
+    pub number: u64,
+}
+
+impl Object {
+    /// Day of January 2026, hour, minute, second.
+    fn date(&self) -> [u64; 4] {
+        let seconds = self.number;
+        [2 + seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60]
+    }
+
+    /// With a fraction, as in listings of S3.
+    pub fn listed_date(&self) -> String {
+        let [day, hour, minute, second] = self.date();
+        format!("2026-01-{day:02}T{hour:02}:{minute:02}:{second:02}.700Z")
+    }
+
+    fn http_date(&self) -> String {
+        let [day, hour, minute, second] = self.date();
+        // 2026-01-01 was a Thursday.
+        let name = ["Wed", "Thu", "Fri", "Sat", "Sun", "Mon", "Tue"][day as usize % 7];
+        format!("{name}, {day:02} Jan 2026 {hour:02}:{minute:02}:{second:02} GMT")
+    }
 }
 
 struct State {
@@ -55,6 +74,9 @@ struct State {
     puts: u64,
     requests: Requests,
     link: Link,
+    on: Vec<Behaviour>,
+    /// Those that later pages alone have.
+    on_later_pages: Vec<Behaviour>,
 }
 
 /// See the head of this file.
@@ -72,7 +94,8 @@ impl BucketServer {
     pub fn start() -> std::io::Result<BucketServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let link = Link::new(Duration::ZERO, 0);
-        let state = State { objects: BTreeMap::new(), puts: 0, requests: Requests::default(), link };
+        let (objects, requests, on, on_later_pages) = (BTreeMap::new(), Requests::default(), Vec::new(), Vec::new());
+        let state = State { objects, puts: 0, requests, link, on, on_later_pages };
         let server =
             BucketServer { address: listener.local_addr()?, state: Arc::new(Mutex::new(state)), stop: Arc::default() };
         let (state, stop) = (Arc::clone(&server.state), Arc::clone(&server.stop));
@@ -97,7 +120,24 @@ impl BucketServer {
             .into()
     }
 
-    /// Puts an object, with an ETag that no other ever had.
+    /// The URL of an object, for a client of HTTP.
+    #[must_use]
+    pub fn url(&self, key: &str) -> String {
+        format!("http://{}/bucket/{key}", self.address)
+    }
+
+    /// From now on it does this, and nothing else that is unusual.
+    pub fn behave(&self, on: &[Behaviour]) {
+        self.behave_by_page(on, on);
+    }
+
+    /// The same, where pages behind the first differ from it.
+    pub fn behave_by_page(&self, first: &[Behaviour], later: &[Behaviour]) {
+        let mut state = lock(&self.state);
+        (state.on, state.on_later_pages) = (first.to_vec(), later.to_vec());
+    }
+
+    /// Puts an object, with an ETag and a date that no other ever had.
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         let mut state = lock(&self.state);
         state.puts += 1;
@@ -148,114 +188,101 @@ fn converse(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
                 (false, "HEAD") => state.requests.heads += 1,
                 (false, _) => state.requests.gets += 1,
             }
-            let object = state.objects.get(&key).cloned();
-            (if lists { Ok(page(&state.objects, query)) } else { Err(object) }, state.link.clone())
+            let answer = if lists { page(&mut state, query) } else { part(&mut state, &key, &seen) };
+            (answer, state.link.clone())
         };
         link.travel();
-        match answer {
-            Ok(page) => send(stream, "200 OK", "Content-Type: application/xml\r\n", page.as_bytes(), &link)?,
-            Err(object) => part(stream, &seen, object.as_ref(), &link)?,
-        }
+        send(stream, answer, seen.method == "HEAD", &link)?;
     }
     stream.shutdown(Shutdown::Both)
 }
 
 fn text(coded: &str) -> String {
-    String::from_utf8_lossy(&decoded(coded)).into_owned()
+    percent_decode_str(coded).decode_utf8_lossy().into_owned()
+}
+
+/// A page of the bucket's keys.
+fn page(state: &mut State, query: &str) -> Answer {
+    let is_later = Asked::of(query, &state.on).is_later();
+    let State { objects, on, on_later_pages, .. } = state;
+    let on = if is_later { on_later_pages } else { on };
+    let asked = Asked::of(query, on);
+    let page = bucket_page::page(objects, &asked, on);
+    behaviour::change_page(on, page, is_later)
 }
 
 /// A part of an object, or why not.
-fn part(stream: &TcpStream, seen: &ServedRequest, object: Option<&Object>, link: &Link) -> std::io::Result<()> {
-    let refused = |status: &str, code: &str| {
-        send(stream, status, "", format!("<Error><Code>{code}</Code></Error>").as_bytes(), link)
+fn part(state: &mut State, key: &str, seen: &ServedRequest) -> Answer {
+    let Some(object) = state.objects.get(key).cloned() else { return Answer::error(404, "NoSuchKey") };
+    let (etag, date, size) = (format!("\"{}\"", object.number), object.http_date(), object.bytes.len() as u64);
+    let has = |behaviour| state.on.contains(&behaviour);
+    // As servers do that compare texts: the ETag that a reply has, and no other.
+    let own = match () {
+        () if has(Behaviour::WeakEtag) => format!("W/{etag}"),
+        () if has(Behaviour::BareEtag) => etag.trim_matches('"').to_string(),
+        () => etag.clone(),
     };
-    let Some(object) = object else { return refused("404 Not Found", "NoSuchKey") };
-    let (etag, size) = (format!("\"{}\"", object.number), object.bytes.len() as u64);
-    if seen.if_match.as_ref().is_some_and(|wanted| *wanted != etag) {
-        return refused("412 Precondition Failed", "PreconditionFailed");
+    let unmet = seen.if_match.as_ref().is_some_and(|wanted| {
+        has(Behaviour::IfMatchFails) || *wanted != own && !has(Behaviour::NoEtag) || wanted.starts_with("W/")
+    });
+    let too_late = seen.if_unmodified_since.as_ref().is_some_and(|wanted| *wanted != date || has(Behaviour::DateFails));
+    if unmet || too_late {
+        return Answer::error(412, "PreconditionFailed");
     }
-    let head = format!("ETag: {etag}\r\nLast-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n");
-    let range = seen.range.as_deref().and_then(parse_range);
-    match range {
-        Some(range) if range.start >= size => {
-            send(stream, "416 Range Not Satisfiable", &format!("Content-Range: bytes */{size}\r\n"), b"", link)
-        }
-        Some(range) => {
-            let end = range.end.min(size);
-            let head = format!("{head}Content-Range: bytes {}-{}/{size}\r\n", range.start, end - 1);
-            send(stream, "206 Partial Content", &head, &object.bytes[range.start as usize..end as usize], link)
-        }
-        None if seen.method == "HEAD" => {
-            let mut out = stream;
-            write!(out, "HTTP/1.1 200 OK\r\n{head}Content-Length: {size}\r\n\r\n")
-        }
-        None => send(stream, "200 OK", &head, &object.bytes, link),
+    let range = seen.range.as_deref().and_then(parse_range).filter(|_| !has(Behaviour::NoRanges));
+    let range = range.filter(|range| !has(Behaviour::WholeIs200) || range.start > 0 || range.end < size);
+    let is_head = seen.method == "HEAD";
+    let from = range.as_ref().map_or(0, |range| range.start);
+    let mut answer = match range {
+        Some(range) if range.start >= size => Answer::new(416, ""),
+        Some(range) => Answer::new(206, &object.bytes[range.start as usize..range.end.min(size) as usize]),
+        None => Answer::new(200, &object.bytes[..]),
+    };
+    let to = from + answer.body.len() as u64;
+    match answer.status {
+        416 => answer.set("Content-Range", &format!("bytes */{size}")),
+        206 => answer.set("Content-Range", &format!("bytes {from}-{}/{size}", to - 1)),
+        _ => {}
     }
+    if answer.status != 416 || state.on.iter().any(|on| matches!(on, Behaviour::Nothing(..))) {
+        answer.set("ETag", &etag);
+        answer.set("Last-Modified", &date);
+    }
+    behaviour::change_object(&mut state.on, &mut answer, is_head, (from, size));
+    answer
 }
 
-fn send(stream: &TcpStream, status: &str, head: &str, body: &[u8], link: &Link) -> std::io::Result<()> {
+fn send(stream: &TcpStream, answer: Answer, is_head: bool, link: &Link) -> std::io::Result<()> {
     let mut out = stream;
     let ready = Instant::now();
-    let mut head = format!("HTTP/1.1 {status}\r\n{head}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
+    let Answer { status, head: lines, body, is_chunked } = answer;
+    let mut head = format!("HTTP/1.1 {status} Answer\r\n");
+    for (name, value) in lines {
+        head += &format!("{name}: {value}\r\n");
+    }
+    let mut head = match is_chunked {
+        true => head + "Transfer-Encoding: chunked\r\n\r\n",
+        // RFC 9110 8.6: none with a 204.
+        false if status == 204 => head + "\r\n",
+        false => head + &format!("Content-Length: {}\r\n\r\n", body.len()),
+    }
+    .into_bytes();
+    let body = if is_head { Vec::new() } else { body };
     // A short answer is one packet.
     for piece in body.chunks(PIECE_BYTES) {
         link.pass(piece.len(), ready);
+        if is_chunked {
+            head.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        }
         head.extend_from_slice(piece);
+        if is_chunked {
+            head.extend_from_slice(b"\r\n");
+        }
         out.write_all(&head)?;
         head.clear();
     }
+    if is_chunked && !is_head {
+        head.extend_from_slice(b"0\r\n\r\n");
+    }
     out.write_all(&head)
-}
-
-/// A page of the keys, as XML.
-fn page(objects: &BTreeMap<String, Object>, query: &str) -> String {
-    let values: BTreeMap<String, String> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-    let value = |name: &str| values.get(name).map_or("", String::as_str);
-    let (prefix, delimiter) = (value("prefix"), value("delimiter"));
-    let after = if value("continuation-token").is_empty() { value("start-after") } else { value("continuation-token") };
-    let most = value("max-keys").parse().unwrap_or(MAX_KEYS).min(MAX_KEYS);
-    let (mut body, mut count, mut last) = (String::new(), 0, String::new());
-    let mut truncated = false;
-    for (key, object) in objects.range::<str, _>((Bound::Excluded(after), Bound::Unbounded)) {
-        let Some(rest) = key.strip_prefix(prefix) else { continue };
-        let folder = rest.find(delimiter).filter(|_| !delimiter.is_empty()).map(|at| &key[..prefix.len() + at + 1]);
-        // Behind a folder that was named, the page goes on with what is not in it.
-        if folder.is_some_and(|folder| folder == last || after.starts_with(folder)) {
-            continue;
-        }
-        truncated = count == most;
-        if truncated {
-            break;
-        }
-        count += 1;
-        last = folder.unwrap_or(key).to_string();
-        let name = escaped(&last);
-        // Writing to a text cannot fail.
-        let _ = match folder {
-            Some(_) => write!(body, "<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"),
-            None => write!(
-                body,
-                "<Contents><Key>{name}</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified>\
-                 <ETag>&quot;{}&quot;</ETag><Size>{}</Size></Contents>",
-                object.number,
-                object.bytes.len()
-            ),
-        };
-    }
-    let token = if truncated { escaped(&last) } else { String::new() };
-    let token = if truncated { format!("<NextContinuationToken>{token}</NextContinuationToken>") } else { token };
-    format!("<ListBucketResult><IsTruncated>{truncated}</IsTruncated>{token}{body}</ListBucketResult>")
-}
-
-/// As text of XML; controls are numbers, which is what S3 writes.
-fn escaped(text: &str) -> String {
-    let mut all = String::new();
-    for c in text.chars() {
-        if c.is_control() || "&<>".contains(c) {
-            let _ = write!(all, "&#{};", u32::from(c));
-        } else {
-            all.push(c);
-        }
-    }
-    all
 }

@@ -6,6 +6,7 @@
 //! ```text
 //!   pattern   bytes that name their own offset and version, so that one misplaced byte is noticed
 //!   bucket_server  an S3 server for one bucket in memory, with every key that S3 allows, which counts requests
+//!   behaviour the switches of that server: what servers do beside what the documents say
 //!   ceph      a Ceph cluster of one machine, for as long as it is wanted
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
@@ -15,6 +16,10 @@
 //!   fuzz      what the fuzz targets run
 //! ```
 
+#[cfg(feature = "object")]
+mod behaviour;
+#[cfg(feature = "object")]
+mod bucket_page;
 #[cfg(feature = "object")]
 mod bucket_server;
 #[cfg(feature = "rbd")]
@@ -28,6 +33,8 @@ mod queued;
 mod range_server;
 
 pub use crate::system::{SystemRequest, is_due, refuse};
+#[cfg(feature = "object")]
+pub use behaviour::Behaviour;
 #[cfg(feature = "object")]
 pub use bucket_server::{BucketServer, Requests};
 #[cfg(feature = "rbd")]

@@ -112,7 +112,10 @@ fn take(client: &UnixStream, mut order: FileOrder) -> std::io::Result<FileOrder>
                 "a name is longer than {MAX_NAME} bytes; send names with a 0 behind each"
             )));
         }
-        if !name.is_empty() && !order.push(Path::new(&OsString::from_vec(name))) {
+        let name = PathBuf::from(OsString::from_vec(name));
+        let refused =
+            |error| std::io::Error::other(format!("{}: the storage cannot be asked: {error}", name.display()));
+        if !name.as_os_str().is_empty() && !order.push(&name).map_err(refused)? {
             let most = super::MAX_PLANNED;
             return Err(std::io::Error::other(format!(
                 "more than {most} files; send the rest when some of them are read"

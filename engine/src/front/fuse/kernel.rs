@@ -1,7 +1,7 @@
 //! The only file that knows the crate `fuser`: requests in, replies out.
 //!
-//! Never: decides anything. A request is unpacked, carried out by [`View`] on a thread that may wait ([`RequestPool`]), and its
-//! result packed. A reply that is dropped unsent (a panic) answers with EIO, by the crate.
+//! Never: decides anything. A request is unpacked, carried out by [`View`] on a thread that may wait ([`RequestPool`]), as long as its caller
+//! is there and the mount is not stopped, and its result packed. A reply that is dropped unsent (a panic) answers with EIO, by the crate.
 //!
 //! ```text
 //!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► RequestPool ──► View ──► reply
@@ -11,10 +11,11 @@
 //! cache, which is what makes requests larger than a page. Of that the engine sees a sequential reader with requests of that
 //! size; the engine's readahead hides the latency of the storage. Set to 0, each page is a separate request.
 
+use super::caller;
 use super::request_pool::{DISPATCHERS, RequestPool};
 use super::view::{Refusal, View, is_root};
 use super::{FuseSettings, MountError};
-use crate::source::tree::{Kind, Meta};
+use crate::source::tree::{Kind, Meta, while_needed};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
@@ -25,6 +26,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Background requests, by the kernel's count: nearly every buffered read. Its default of 12 for all files
@@ -41,15 +43,22 @@ pub struct Unmounter(SessionUnmounter);
 
 struct Kernel {
     view: Arc<View>,
+    stopped: Arc<AtomicBool>,
     pool: RequestPool,
     settings: FuseSettings,
     owner: (u32, u32),
 }
 
 impl Mounted {
-    pub fn new(view: Arc<View>, what: &str, dir: &Path, settings: &FuseSettings) -> Result<Mounted, MountError> {
+    pub fn new(
+        view: Arc<View>,
+        stopped: Arc<AtomicBool>,
+        what: &str,
+        dir: &Path,
+        settings: &FuseSettings,
+    ) -> Result<Mounted, MountError> {
         let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let kernel = Kernel { view, pool: RequestPool::default(), settings: settings.clone(), owner };
+        let kernel = Kernel { view, stopped, pool: RequestPool::default(), settings: settings.clone(), owner };
         // A comma would begin another option.
         let name: String =
             what.chars().map(|c| if c.is_control() || c == ',' || c == '\\' { '_' } else { c }).collect();
@@ -98,6 +107,15 @@ impl Kernel {
     fn run(&self, work: impl FnOnce(&View) + Send + 'static) {
         let view = Arc::clone(&self.view);
         self.pool.run(move || work(&view));
+    }
+
+    /// The same for what asks the storage about names: it ends when nothing needs it any more.
+    fn ask(&self, request: &Request, work: impl FnOnce(&View) + Send + 'static) {
+        let (stopped, thread) = (Arc::clone(&self.stopped), request.pid());
+        self.run(move |view| {
+            let need = move || !stopped.load(Ordering::Acquire) && !caller::is_ending(thread);
+            while_needed(Arc::new(need), || work(view));
+        });
     }
 
     /// How long the kernel may trust attributes sent now, and the owner of files without one.
@@ -158,10 +176,10 @@ impl Filesystem for Kernel {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let owner = self.owner;
         let name = name.to_os_string();
-        self.run(move |view| match view.lookup(parent.0, &name) {
+        self.ask(request, move |view| match view.lookup(parent.0, &name) {
             Ok((number, meta, ttl)) => reply.entry(&ttl, &attributes(number, &meta, owner), Generation(0)),
             Err(refusal) => reply.error(errno(refusal)),
         });
@@ -171,9 +189,9 @@ impl Filesystem for Kernel {
         self.view.forget(number.0, times);
     }
 
-    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let (ttl, owner) = self.times();
-        self.run(move |view| match view.attributes(number.0) {
+        self.ask(request, move |view| match view.attributes(number.0) {
             Ok(meta) => reply.attr(&ttl, &attributes(number.0, &meta, owner)),
             Err(refusal) => reply.error(errno(refusal)),
         });
@@ -186,13 +204,13 @@ impl Filesystem for Kernel {
         });
     }
 
-    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
         // A number is one version, so what the kernel has of it stays right.
         let how = if self.settings.direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
-        self.run(move |view| match view.open(number.0) {
+        self.ask(request, move |view| match view.open(number.0) {
             Ok(fh) => reply.opened(FileHandle(fh), how | FopenFlags::FOPEN_NOFLUSH),
             Err(refusal) => reply.error(errno(refusal)),
         });
@@ -238,8 +256,8 @@ impl Filesystem for Kernel {
         }
     }
 
-    fn readdir(&self, _: &Request, number: INodeNo, fh: FileHandle, from: u64, mut reply: ReplyDirectory) {
-        self.run(move |view| {
+    fn readdir(&self, request: &Request, number: INodeNo, fh: FileHandle, from: u64, mut reply: ReplyDirectory) {
+        self.ask(request, move |view| {
             let listed = view.list(fh.0, from, |place, kind, name| {
                 let number = if name == "." || is_root(number.0) && name == ".." { number } else { UNKNOWN };
                 !reply.add(number, place, file_type(kind), name)
@@ -251,9 +269,9 @@ impl Filesystem for Kernel {
         });
     }
 
-    fn readdirplus(&self, _: &Request, _: INodeNo, fh: FileHandle, from: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(&self, request: &Request, _: INodeNo, fh: FileHandle, from: u64, mut reply: ReplyDirectoryPlus) {
         let owner = self.owner;
-        self.run(move |view| {
+        self.ask(request, move |view| {
             let listed = view.list_known(fh.0, from, |known| {
                 let attributes = attributes(known.number, known.meta, owner);
                 !reply.add(INodeNo(known.number), known.place, known.name, &known.ttl, &attributes, Generation(0))

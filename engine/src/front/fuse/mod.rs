@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `nodes.rs` | inode numbers |
 //! | `view.rs` | what a mount shows, without the kernel |
-//! | `lanes.rs` | which thread waits |
+//! | `request_pool.rs` | which thread waits |
+//! | `caller.rs` | whether a request's caller is still there |
 //! | `control.rs` | the caller's order of files, over a socket |
 //! | `kernel.rs` | the crate `fuser`, and nothing but that |
 //!
@@ -16,6 +17,7 @@
 //!                                        └─ busy: detached, serves open files until they are closed
 //! ```
 
+mod caller;
 mod control;
 mod handles;
 mod kernel;
@@ -31,12 +33,12 @@ use kernel::{Mounted, Unmounter};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use view::View;
 
 pub use control::{Control, send};
-pub use handles::MAX_NAMES;
 pub use request_pool::MAX_EXTRA;
 pub use view::{FileOrder, MAX_HANDLES, MAX_IDLE, MAX_NODES, MAX_PLANNED, MountCounts, Planner};
 
@@ -114,22 +116,27 @@ pub enum Unmounted {
 pub struct FuseStop {
     unmounter: Mutex<Unmounter>,
     dir: PathBuf,
+    /// Seen by what waits for the storage.
+    stopped: Arc<AtomicBool>,
 }
 
 impl FuseStop {
-    /// Unmounts; where a process has a file open or its working directory there, only the mount point is removed.
+    /// Unmounts; where a process has a file open or its working directory there, only the mount point is removed. Listings, look-ups and
+    /// opens that wait for the storage of an object end with `ECANCELED`; what is open is read on.
     ///
     /// # Errors
     /// Neither could be done.
     pub fn stop(&self) -> std::io::Result<Unmounted> {
         let done = self.unmounter.lock().unwrap_or_else(PoisonError::into_inner).unmount();
-        match done {
+        let done = match done {
             Ok(()) => Ok(Unmounted::Clean),
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
                 self.detach().map(|()| Unmounted::Detached)
             }
             Err(error) => Err(error),
-        }
+        };
+        self.stopped.store(done.is_ok(), Ordering::Release);
+        done
     }
 
     /// By the system's own commands: one of them is where FUSE is, and they may do it for any user.
@@ -171,9 +178,10 @@ impl Mount {
             ..MountError::new(&error.to_string(), &dir, "check the source and its permissions")
         })?;
         let view = Arc::new(view);
-        let mut mounted = Mounted::new(Arc::clone(&view), &what, &dir, settings)?;
+        let stopped = Arc::default();
+        let mut mounted = Mounted::new(Arc::clone(&view), Arc::clone(&stopped), &what, &dir, settings)?;
         let unmounter = Mutex::new(mounted.unmounter());
-        Ok((Mount { mounted, view, dir: dir.clone() }, FuseStop { unmounter, dir }))
+        Ok((Mount { mounted, view, dir: dir.clone() }, FuseStop { unmounter, dir, stopped }))
     }
 
     /// Serves until it is unmounted, by any program, and nothing of it is open.

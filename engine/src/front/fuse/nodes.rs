@@ -12,15 +12,19 @@
 //!
 //! A number also knows the one behind it in the listing of its folder, and may be listed in the engine (`view/order.rs`).
 
-use crate::source::tree::{Kind, Meta};
+use crate::source::tree::{Kind, Meta, NameBytes};
 use crate::{ListedFile, Reader};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// The number of the root.
 pub const ROOT: u64 = 1;
+
+/// Bytes of a number, beside the letters of its path and those of its version: the node, its places in two tables that are half full at
+/// worst, and what the allocator adds to the node and the path.
+const NODE_BYTES: u64 = (size_of::<Node>() + 2 * size_of::<(u64, Box<Node>, Arc<Path>, u64)>() + 3 * 16) as u64;
 
 /// One number.
 pub struct Node {
@@ -48,6 +52,10 @@ impl Node {
     }
 }
 
+fn bytes_of(path: &Path, meta: &Meta) -> u64 {
+    NODE_BYTES + path.as_os_str().len() as u64 + meta.heap_bytes()
+}
+
 /// What is not kept any more, to be dropped without the lock.
 #[derive(Default)]
 #[must_use]
@@ -58,11 +66,14 @@ pub struct Unused {
 
 /// See the head of this file.
 pub struct Nodes {
-    by_number: HashMap<u64, Node>,
+    /// In boxes: a table is up to half empty, and twice there while it grows.
+    by_number: HashMap<u64, Box<Node>>,
     /// The newest number of each path.
     newest: HashMap<Arc<Path>, u64>,
     next: u64,
     most: usize,
+    /// Those of all numbers.
+    bytes: NameBytes,
     /// Closed files whose pages are kept, oldest first.
     idle: VecDeque<u64>,
     most_idle: usize,
@@ -78,10 +89,11 @@ impl Nodes {
         let path: Arc<Path> = Arc::from(PathBuf::new());
         let node = Node::new(Arc::clone(&path), root, None);
         Nodes {
-            by_number: HashMap::from([(ROOT, node)]),
+            by_number: HashMap::from([(ROOT, Box::new(node))]),
             newest: HashMap::from([(path, ROOT)]),
             next: ROOT + 1,
             most,
+            bytes: NameBytes::default(),
             idle: VecDeque::new(),
             most_idle,
             listed: VecDeque::new(),
@@ -94,7 +106,7 @@ impl Nodes {
     }
 
     pub fn get(&self, number: u64) -> Option<&Node> {
-        self.by_number.get(&number)
+        self.by_number.get(&number).map(|node| &**node)
     }
 
     /// The newest number of a path.
@@ -104,7 +116,7 @@ impl Nodes {
 
     /// What is known of it.
     pub fn at(&self, path: &Path) -> Option<&Node> {
-        self.by_number.get(self.newest.get(path)?)
+        self.get(self.number(path)?)
     }
 
     /// The storage was asked at `seen`, and this is at a path: known attributes stay valid, if it is the same. False: no number has
@@ -117,16 +129,20 @@ impl Nodes {
         true
     }
 
-    /// What is known of a number may be wrong: it is asked for before it is believed again.
-    pub fn doubt(&mut self, number: u64) {
-        if let Some(node) = self.by_number.get_mut(&number) {
-            node.seen = None;
-        }
+    /// What is known of a number may be wrong: it is asked for before it is believed again. `failed` is a reader of another version by
+    /// now, which is not kept. Returns what has to be dropped.
+    pub fn doubt(&mut self, number: u64, failed: Option<&Weak<Reader>>) -> Unused {
+        let Some(node) = self.by_number.get_mut(&number) else { return Unused::default() };
+        node.seen = None;
+        let is_failed =
+            |base: &Arc<Reader>| failed.is_some_and(|failed| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr()));
+        let base = if node.base.as_ref().is_some_and(is_failed) { node.base.take() } else { None };
+        Unused { _base: base, _listed: None }
     }
 
-    /// The kernel gets what is at a path, as the storage said when it was asked at `seen`. Nothing when there are too
-    /// many numbers.
-    pub fn enter(&mut self, path: PathBuf, meta: Meta, seen: Instant) -> Option<u64> {
+    /// The kernel gets what is at a path, as the storage said when it was asked at `seen`. The path when there are too
+    /// many numbers, or they take too many bytes.
+    pub fn enter(&mut self, path: PathBuf, meta: Meta, seen: Instant) -> Result<u64, PathBuf> {
         if let Some(&number) = self.newest.get(path.as_path())
             && let Some(node) = self.by_number.get_mut(&number)
         {
@@ -135,21 +151,21 @@ impl Nodes {
                 node.told += 1;
                 node.meta = meta;
                 node.seen = Some(seen);
-                return Some(number);
+                return Ok(number);
             }
             // The old version cannot be opened any more.
             if node.opens == 0 {
                 (node.base, node.listed) = (None, None);
             }
         }
-        if self.by_number.len() >= self.most {
-            return None;
+        if self.by_number.len() >= self.most || !self.bytes.grow(bytes_of(&path, &meta)) {
+            return Err(path);
         }
         let (number, path) = (self.next, Arc::<Path>::from(path));
         self.next += 1;
         self.newest.insert(Arc::clone(&path), number);
-        self.by_number.insert(number, Node::new(path, meta, Some(seen)));
-        Some(number)
+        self.by_number.insert(number, Box::new(Node::new(path, meta, Some(seen))));
+        Ok(number)
     }
 
     /// The kernel has forgotten what it was told `times` times. Returns what has to be dropped.
@@ -160,6 +176,7 @@ impl Nodes {
             return Unused::default();
         }
         let Some(node) = self.by_number.remove(&number) else { return Unused::default() };
+        self.bytes.shrink(bytes_of(&node.path, &node.meta));
         if self.newest.get(&node.path) == Some(&number) {
             self.newest.remove(&node.path);
         }
@@ -283,7 +300,7 @@ mod tests {
     use crate::{Engine, Options};
 
     fn meta(kind: Kind, version: u8) -> Meta {
-        Meta { kind, size: 9, mtime_ns: 0, permissions: 0o644, owner: None, version: vec![version] }
+        Meta { kind, size: 9, mtime_ns: 0, permissions: 0o644, owner: None, version: [version].into() }
     }
 
     fn reader() -> Arc<Reader> {
@@ -307,7 +324,7 @@ mod tests {
         let folder = nodes.enter(path("d"), meta(Kind::Folder, 1), Instant::now());
         assert_eq!(nodes.enter(path("d"), meta(Kind::Folder, 2), Instant::now()), folder);
         assert_ne!(nodes.enter(path("d"), meta(Kind::File, 2), Instant::now()), folder);
-        assert_eq!(nodes.enter(PathBuf::new(), meta(Kind::Folder, 7), Instant::now()), Some(ROOT));
+        assert_eq!(nodes.enter(PathBuf::new(), meta(Kind::Folder, 7), Instant::now()), Ok(ROOT));
     }
 
     #[test]
@@ -315,9 +332,9 @@ mod tests {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 1);
         let mut enter = |name: &str| nodes.enter(name.into(), meta(Kind::File, 1), Instant::now());
         let (first, second, third) = (enter("a"), enter("b"), enter("c"));
-        assert!(first.is_some() && second.is_some() && third.is_none() && enter("a") == first);
+        assert!(first.is_ok() && second.is_ok() && third.is_err() && enter("a") == first);
         let _ = nodes.forget(second.expect("a number"), 1);
-        assert!(nodes.enter("c".into(), meta(Kind::File, 1), Instant::now()).is_some(), "one that was given back");
+        assert!(nodes.enter("c".into(), meta(Kind::File, 1), Instant::now()).is_ok(), "one that was given back");
     }
 
     #[test]
@@ -325,13 +342,13 @@ mod tests {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 2);
         let told = |nodes: &mut Nodes, p: &str| nodes.enter(PathBuf::from(p), meta(Kind::File, 1), Instant::now());
         let a = told(&mut nodes, "a").expect("room");
-        told(&mut nodes, "a");
-        assert!(told(&mut nodes, "b").is_some() && told(&mut nodes, "c").is_none(), "three numbers, with the root");
+        told(&mut nodes, "a").expect("room");
+        assert!(told(&mut nodes, "b").is_ok() && told(&mut nodes, "c").is_err(), "three numbers, with the root");
         let _ = nodes.forget(a, 1);
         assert!(nodes.get(a).is_some());
         let _ = nodes.forget(a, 1);
         assert!(nodes.get(a).is_none());
-        assert!(told(&mut nodes, "c").is_some_and(|c| c > a), "numbers are not used again");
+        assert!(told(&mut nodes, "c").is_ok_and(|c| c > a), "numbers are not used again");
         let _ = nodes.forget(ROOT, 9);
         assert!(nodes.get(ROOT).is_some());
     }
@@ -374,7 +391,7 @@ mod tests {
         assert_eq!(kept(&nodes), 4, "open ones are not counted");
         let dropped = numbers.iter().filter_map(|&n| nodes.released(n)).count();
         assert_eq!((dropped, kept(&nodes)), (2, 2));
-        nodes.enter(PathBuf::from("3"), meta(Kind::File, 2), Instant::now());
+        nodes.enter(PathBuf::from("3"), meta(Kind::File, 2), Instant::now()).expect("room");
         assert_eq!(kept(&nodes), 1, "an old version is not kept");
         assert_eq!((nodes.drop_idle().len(), kept(&nodes)), (1, 0));
     }

@@ -41,7 +41,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Numbers that the kernel may know at once, those of a listing with versions among them. About 400 bytes each.
+/// Numbers that the kernel may know at once, those of a listing with versions among them. About 300 bytes each, which count among those
+/// of all names ([`crate::source::tree::NameBytes`]).
 pub const MAX_NODES: usize = 1 << 22;
 /// Open files and folders at once.
 pub const MAX_HANDLES: usize = 1 << 16;
@@ -143,8 +144,13 @@ impl View {
             Some(_) => self.look_ahead(&path)?,
             None => self.look_anew(&path)?,
         };
-        let number = self.nodes().enter(path, meta.clone(), seen);
-        Ok((number.ok_or_else(|| self.refuse(Errno::NFILE.raw_os_error()))?, meta, self.left(seen)))
+        Ok((self.enter(path, meta.clone(), seen)?, meta, self.left(seen)))
+    }
+
+    /// The number of a path, as it was seen then.
+    fn enter(&self, path: PathBuf, meta: Meta, seen: Instant) -> Result<u64, Refusal> {
+        let entered = self.nodes().enter(path, meta, seen);
+        entered.map_err(|path| self.too_many(Errno::NFILE, &path))
     }
 
     /// Looks up a path, and with the same request those that a program that reads file by file asks for next.
@@ -208,7 +214,7 @@ impl View {
             Some(base) => (base, self.tree.look(&path).map_err(|e| self.refuse_source(&e))?),
             None => self.open_source(&path, listed, ahead.filter(|_| believed))?,
         };
-        if meta.version != known.version {
+        if !self.tree.is_same(&known, &meta) {
             let gone = self.nodes().outdated(number);
             drop((gone, base));
             return Err(Errno::STALE.raw_os_error());
@@ -219,7 +225,8 @@ impl View {
         let handle = used.try_clone().map_err(|e| e.errno()).and_then(|reader| {
             self.opened.fetch_add(1, Ordering::Relaxed);
             self.hand_out(|handles, fh| {
-                handles.files.insert(fh, Arc::new(Handle { number, reader, size: meta.size }));
+                let base = Arc::downgrade(&used);
+                handles.files.insert(fh, Arc::new(Handle { number, reader, base, size: meta.size }));
             })
         });
         if let (Some(observer), Ok(fh)) = (&self.observer, &handle) {
@@ -292,8 +299,8 @@ impl View {
                 send(Ok(&buf[..wanted]));
             }
             // A version has one size: less of it is another version, and not the end.
-            Ok(_) => self.failed_read(handle.number, Errno::STALE.raw_os_error(), send),
-            Err(error) => self.failed_read(handle.number, read_errno(&error), send),
+            Ok(_) => self.failed_read(&handle, Errno::STALE.raw_os_error(), send),
+            Err(error) => self.failed_read(&handle, read_errno(&error), send),
         }
         let mut buffers = self.buffers();
         if buffers.len() < SPARE_BUFFERS {
@@ -301,9 +308,12 @@ impl View {
         }
     }
 
-    /// Whatever it was: the next open asks the storage before it believes the version.
-    fn failed_read(&self, number: u64, errno: i32, send: impl FnOnce(Result<&[u8], Refusal>)) {
-        self.nodes().doubt(number);
+    /// Whatever it was: the next open asks the storage before it believes the version. A reader that is of another version by now stays so,
+    /// and is not kept for that open, though the version may be there.
+    fn failed_read(&self, handle: &Handle, errno: i32, send: impl FnOnce(Result<&[u8], Refusal>)) {
+        let is_stale = errno == Errno::STALE.raw_os_error();
+        let gone = self.nodes().doubt(handle.number, is_stale.then_some(&handle.base));
+        drop(gone);
         send(Err(self.refuse(errno)));
     }
 

@@ -9,6 +9,9 @@
 //!                       └──── passing ──── Refusal ── not passing, or too often ──► the read fails
 //!   what has come stays: the next try goes on behind it, with the same If-Match
 //! ```
+//! A reply of another version, or a 412, is asked for once more without conditions: some servers refuse their own ETags, and a reply may be
+//! wrong once. The second answer counts. If it is the very version, conditions are left out for that server (`network.rs`).
+//! `Retry-After` is waited for where the time in all allows it; else the read fails at once.
 
 use super::brake::Turn;
 use super::place::{Stream, Take, cut};
@@ -26,12 +29,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 
 /// Parts of one read that are under way at once.
 const MAX_PARTS: usize = 8;
-/// Longest pause, whatever a server asks for; if it asks for more the read fails.
+/// Longest pause that doubling comes to; a server may ask for a longer one.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// How often a request that brings nothing is asked whether it is needed.
@@ -51,6 +54,12 @@ pub struct Front {
     pub answered_in: Duration,
 }
 
+impl Front {
+    fn empty(version: Version, answered_in: Duration) -> Front {
+        Front { version, bytes: Vec::new(), answered_in }
+    }
+}
+
 /// What was asked, in all.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -60,6 +69,34 @@ pub struct Tally {
     pub bytes: AtomicU64,
     /// A part of the accepted version has come, and nothing has failed since.
     pub confirmed: AtomicBool,
+}
+
+/// How often something was asked again, and until when it may be.
+#[derive(Debug)]
+pub struct Tries {
+    made: u32,
+    since: Instant,
+    total: Duration,
+}
+
+impl Tries {
+    pub fn within(total: Duration) -> Tries {
+        Tries { made: 0, since: Instant::now(), total }
+    }
+
+    /// Since the first one.
+    pub fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    fn left(&self) -> Duration {
+        self.total.saturating_sub(self.elapsed())
+    }
+}
+
+/// By the clock of this machine: for a `Retry-After` that is a date.
+pub fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Where to ask and how.
@@ -76,7 +113,7 @@ impl Asker<'_> {
         let total = self.settings.total_for(range.end - range.start);
         let mut parts: Vec<BoxFuture<'_, Result<(), Refusal>>> = Vec::new();
         for part in cut(bufs, range, self.settings.part_bytes) {
-            parts.push(Box::pin(self.part(version, part)));
+            parts.push(Box::pin(self.part(version, part, total)));
         }
         let all = stream::iter(parts).buffer_unordered(MAX_PARTS).try_for_each(|()| std::future::ready(Ok(())));
         timeout(total, all).await.unwrap_or(Err(Refusal::Total(total)))
@@ -85,7 +122,7 @@ impl Asker<'_> {
     /// Gives a sink what is left of `len` bytes as they come, which they do in order: one request.
     pub async fn stream(&self, version: &Version, place: Stream<'_>, len: u64) -> Result<(), Refusal> {
         let total = self.settings.total_for(len);
-        let all = self.part(version, place);
+        let all = self.part(version, place, total);
         timeout(total, all).await.unwrap_or(Err(Refusal::Total(total)))
     }
 
@@ -98,7 +135,7 @@ impl Asker<'_> {
     /// version alone.
     pub async fn front(&self, len: u64) -> Result<Front, Refusal> {
         let total = self.settings.total;
-        let mut tries = 0;
+        let mut tries = Tries::within(total);
         let asked = async {
             loop {
                 let turn = self.store.server.brake.turn(|| true).await;
@@ -115,21 +152,28 @@ impl Asker<'_> {
     async fn probe(&self, len: u64) -> Result<Front, Refusal> {
         let asked = Instant::now();
         let first = GetOptions { range: Some(GetRange::Bounded(0..len)), ..GetOptions::default() };
-        match self.in_time(self.ask(first)).await {
-            // Nothing has no first byte. A request without a range returns its ETag.
-            Err(Refusal::PastEnd { size: 0 }) => {
-                let head = GetOptions { head: true, ..GetOptions::default() };
-                let meta = self.in_time(self.ask(head)).await?.meta;
-                let front =
-                    Front { version: Version::new(meta.clone()), bytes: Vec::new(), answered_in: asked.elapsed() };
-                if meta.size > 0 { Err(Refusal::PastEnd { size: 0 }) } else { Ok(front) }
+        let answer = match self.in_time(self.ask(first)).await {
+            Err(Refusal::Empty { etag, modified }) => {
+                return Ok(Front::empty(Version::empty(self.path.clone(), etag, modified), asked.elapsed()));
             }
-            answer => {
-                let answer = answer?;
-                let (version, answered_in) = (Version::new(answer.meta.clone()), asked.elapsed());
-                let bytes = if len > 1 { self.body(answer, len).await } else { Vec::new() };
-                Ok(Front { version, bytes, answered_in })
+            Err(refusal) if refusal.may_be_of_nothing() => return self.probe_whole(refusal, asked).await,
+            answer => answer?,
+        };
+        let (version, answered_in) = (Version::new(answer.meta.clone()), asked.elapsed());
+        let bytes = if len > 1 { self.body(answer, len).await } else { Vec::new() };
+        Ok(Front { version, bytes, answered_in })
+    }
+
+    /// Nothing has no first byte: a request without a range says whether it is nothing, and returns its ETag.
+    async fn probe_whole(&self, refusal: Refusal, asked: Instant) -> Result<Front, Refusal> {
+        match self.in_time(self.ask(GetOptions::default())).await {
+            Ok(whole) if whole.meta.size == 0 => Ok(Front::empty(Version::new(whole.meta), asked.elapsed())),
+            Err(other) if other.is_passing() => Err(other),
+            // It said so, and says no more.
+            Err(_) if refusal == (Refusal::PastEnd { size: Some(0) }) => {
+                Ok(Front::empty(Version::empty(self.path.clone(), None, None), asked.elapsed()))
             }
+            _ => Err(refusal),
         }
     }
 
@@ -146,8 +190,8 @@ impl Asker<'_> {
         if bytes.len() as u64 == wanted { bytes } else { Vec::new() }
     }
 
-    async fn part(&self, version: &Version, mut place: impl Take) -> Result<(), Refusal> {
-        let mut tries = 0;
+    async fn part(&self, version: &Version, mut place: impl Take, total: Duration) -> Result<(), Refusal> {
+        let mut tries = Tries::within(total);
         while !place.left().is_empty() {
             let turn = needed(&place, self.store.server.brake.turn(|| place.is_awaited())).await?;
             let done = counted(turn, self.attempt(version, &mut place).await);
@@ -208,8 +252,22 @@ impl Asker<'_> {
     }
 
     async fn send(&self, version: &Version, range: Range<u64>) -> Result<Begun, Refusal> {
+        let conditions = &self.store.server.conditions;
+        let named = conditions.may_name(version.is_listed());
+        let condition = if named { version.condition() } else { GetOptions::default() };
+        let first = self.send_once(version, range.clone(), condition).await;
+        let Some(refusal) = first.as_ref().err().filter(|refusal| refusal.is_change()) else { return first };
+        tracing::debug!("a part of an object is asked for once more, without conditions: {refusal}");
+        let again = self.send_once(version, range, GetOptions::default()).await?;
+        if *refusal == Refusal::Unmet {
+            conditions.failed(!version.is_as_listed());
+        }
+        Ok(again)
+    }
+
+    async fn send_once(&self, version: &Version, range: Range<u64>, condition: GetOptions) -> Result<Begun, Refusal> {
         let range = Some(GetRange::Bounded(range));
-        let answer = self.ask(GetOptions { range, ..version.condition() }).await;
+        let answer = self.ask(GetOptions { range, ..condition }).await;
         let answer = answer.map_err(|refusal| version.refused(refusal))?;
         version.check(&answer.meta)?;
         let mut body = answer.into_stream();
@@ -217,7 +275,7 @@ impl Asker<'_> {
         Ok((body, first))
     }
 
-    async fn again(&self, refusal: &Refusal, tries: &mut u32) -> Result<(), Refusal> {
+    async fn again(&self, refusal: &Refusal, tries: &mut Tries) -> Result<(), Refusal> {
         pause(self.settings, refusal, tries).await?;
         self.tally.retries.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -261,19 +319,20 @@ async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T
     Err(Refusal::Cancelled)
 }
 
-/// Waits before the next try, or gives the refusal back where there is none.
-pub async fn pause(settings: &ObjectSettings, refusal: &Refusal, tries: &mut u32) -> Result<(), Refusal> {
-    let own = settings.pause.saturating_mul(1 << (*tries).min(16)).min(MAX_PAUSE);
+/// Waits before the next try, or gives the refusal back where there is none, or where the server wants to be left alone for longer than
+/// there is time.
+pub async fn pause(settings: &ObjectSettings, refusal: &Refusal, tries: &mut Tries) -> Result<(), Refusal> {
+    let own = settings.pause.saturating_mul(1 << tries.made.min(16)).min(MAX_PAUSE);
     let wanted = refusal.retry_after().unwrap_or_default();
-    if *tries >= settings.retries || !refusal.is_passing() || wanted > MAX_PAUSE {
+    if tries.made >= settings.retries || !refusal.is_passing() || wanted >= tries.left() {
         return Err(refusal.clone());
     }
-    *tries += 1;
+    tries.made += 1;
     if let Some(times) = log::once_a_minute(&refusal.to_string()) {
         tracing::info!(times, "request to an object's server is made again: {refusal}");
     }
     // Seeded by the system for each value: many readers that were refused together do not come back together.
-    let random = RandomState::new().hash_one(*tries) % 1000;
+    let random = RandomState::new().hash_one(tries.made) % 1000;
     let most = u64::try_from(own.as_micros()).unwrap_or(u64::MAX / 1000);
     let own = Duration::from_micros(most / 2 + most * random / 2000);
     tokio::time::sleep(own.max(wanted)).await;

@@ -5,20 +5,21 @@
 //!
 //! ```text
 //!   object_store ──request──► gate ──► reqwest ──► the server
-//!                ◄──206, as asked──┤◄──reply
+//!                ◄──206, as asked──┤◄──reply, read by `reply.rs`
 //!                ◄──Refusal ───────┘      everything else (up to 4 KiB of an error's body for its code)
 //!                ◄──a token, at most 32 MiB; a listing is read here ([`super::page`])
 //! ```
 
 use super::network::{self, Client};
 use super::page::{Page, Wanted};
-use super::refusal::{Refusal, one_line};
+use super::refusal::Refusal;
+use super::reply::{self, header};
 use futures_util::StreamExt;
+use object_store::HeaderValue;
 use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
     HttpService, ReqwestConnector,
 };
-use object_store::{HeaderMap, HeaderValue};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -37,6 +38,7 @@ pub struct Connector {
     pub authorization: Option<HeaderValue>,
     /// Which connections it shares.
     pub client: Client,
+    pub is_s3: bool,
 }
 
 impl std::fmt::Debug for Connector {
@@ -48,13 +50,14 @@ impl std::fmt::Debug for Connector {
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let inner = network::hold().client(self.client, || ReqwestConnector::default().connect(options))?;
-        Ok(HttpClient::new(Gate { inner, authorization: self.authorization.clone() }))
+        Ok(HttpClient::new(Gate { inner, authorization: self.authorization.clone(), is_s3: self.is_s3 }))
     }
 }
 
 struct Gate {
     inner: HttpClient,
     authorization: Option<HeaderValue>,
+    is_s3: bool,
 }
 
 impl std::fmt::Debug for Gate {
@@ -77,9 +80,8 @@ impl HttpService for Gate {
 
 impl Gate {
     async fn pass(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let range = header(request.headers(), "range").and_then(parse_range);
-        let is_get = request.method().as_str() == "GET";
-        let lists = request.extensions().get::<Wanted>().is_some();
+        let range = header(request.headers(), "range").and_then(reply::parse_range);
+        let lists = request.extensions().get::<Wanted>().cloned();
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert("authorization", authorization.clone());
         }
@@ -89,13 +91,15 @@ impl Gate {
         }
         let mut reply = self.inner.execute(request).await?;
         let status = reply.status().as_u16();
-        match (status, range) {
-            (206, Some(range)) if is_get => check_part(reply.headers_mut(), range).map_err(refuse)?,
-            (200, Some(_)) => return Err(refuse(Refusal::WholeObject)),
-            (200..=299, _) if lists => return listed(reply).await,
-            (200..=299, _) => return bounded(reply).await,
-            (412, _) => return Err(refuse(Refusal::Changed("its ETag or date is another".to_string()))),
-            (416, _) => return Err(refuse(past_end(reply.headers()))),
+        reply::settle_version(reply.headers_mut());
+        match (status, range, lists) {
+            (200..=299, _, Some(wanted)) => return listed(reply, &wanted).await,
+            (206, Some(range), _) => reply::check_part(reply.headers_mut(), range, self.is_s3).map_err(refuse)?,
+            (200 | 203, Some(range), _) => return reply::part_of_whole(reply, range, self.is_s3).await.map_err(refuse),
+            (204, Some(_), _) => return Err(refuse(reply::empty(reply.headers()))),
+            (200..=299, None, _) => return bounded(reply).await,
+            (412, ..) => return Err(refuse(Refusal::Unmet)),
+            (416, ..) => return Err(refuse(reply::past_end(reply.headers()))),
             _ => return Err(refuse(refused(status, reply).await)),
         }
         Ok(reply)
@@ -107,51 +111,10 @@ fn refuse(refusal: Refusal) -> HttpError {
     HttpError::new(HttpErrorKind::Decode, refusal)
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-/// First and last byte of `bytes=FIRST-LAST`.
-fn parse_range(text: &str) -> Option<(u64, u64)> {
-    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
-    Some((first.parse().ok()?, last.parse().ok()?))
-}
-
-/// Is a 206 what was asked for?
-fn check_part(headers: &mut HeaderMap, (first, last): (u64, u64)) -> Result<(), Refusal> {
-    if let Some(coding) = header(headers, "content-encoding").filter(|c| !c.eq_ignore_ascii_case("identity")) {
-        return Err(Refusal::Encoded(one_line(coding)));
-    }
-    let said = header(headers, "content-range").and_then(|text| text.trim().strip_prefix("bytes "));
-    let (range, size) = said.and_then(|text| text.split_once('/')).ok_or(Refusal::OtherPart)?;
-    let (from, to) = range.split_once('-').ok_or(Refusal::OtherPart)?;
-    let number = |text: &str| text.parse::<u64>().ok().filter(|&n| n < u64::MAX).ok_or(Refusal::OtherPart);
-    let (from, to, size) = (number(from)?, number(to)?, number(size)?);
-    // A part that is shorter because the object is: the caller, which knows the old size, compares it.
-    if from != first || to != last.min(size.saturating_sub(1)) || from > to {
-        return Err(Refusal::OtherPart);
-    }
-    let asked = to - from + 1;
-    match header(headers, "content-length").map(str::parse::<u64>) {
-        Some(Ok(got)) if got == asked => {}
-        Some(Ok(got)) => return Err(Refusal::Length { got, asked }),
-        Some(Err(_)) => return Err(Refusal::Garbled("its length is no number".to_string())),
-        // In chunks: the reader counts.
-        None => drop(headers.insert("content-length", HeaderValue::from(asked))),
-    }
-    Ok(())
-}
-
-/// A 416 says in `bytes */SIZE` how long the object is.
-fn past_end(headers: &HeaderMap) -> Refusal {
-    let size = header(headers, "content-range").and_then(|text| text.trim().strip_prefix("bytes */"));
-    Refusal::PastEnd { size: size.and_then(|text| text.parse().ok()).unwrap_or(0) }
-}
-
 /// What an error says: its status, S3's word for it, when to come back, and which region the bucket is in.
 async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     let (parts, body) = reply.into_parts();
-    let seconds = header(&parts.headers, "retry-after").and_then(|text| text.trim().parse().ok());
+    let retry_after = reply::retry_after(&parts.headers);
     let word = |text: &str| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     let region = header(&parts.headers, "x-amz-bucket-region").filter(|text| word(text)).map(str::to_string);
     let mut start = Vec::new();
@@ -172,21 +135,23 @@ async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     if (300..400).contains(&status) && code.is_empty() && region.is_none() {
         return Refusal::Redirects;
     }
-    Refusal::Status { status, code, retry_after: seconds.map(Duration::from_secs), region }
+    Refusal::Status { status, code, retry_after, region }
 }
 
 /// A page of a listing, read; object_store is given an empty one, which it cannot stumble over.
-async fn listed(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
+async fn listed(reply: HttpResponse, wanted: &Wanted) -> Result<HttpResponse, HttpError> {
     let (mut parts, body) = reply.into_parts();
-    let page = Page::parse(&whole(body).await?).map_err(refuse)?;
+    let page = Page::parse(&whole(body).await?, wanted).map_err(refuse)?;
     parts.extensions.insert(page);
     Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(b"<ListBucketResult/>".to_vec())))
 }
 
-/// A token, whole and in bounds.
+/// A token, or an object of which no part can be asked for, whole and in bounds.
 async fn bounded(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
-    let (parts, body) = reply.into_parts();
+    let (mut parts, body) = reply.into_parts();
     let all = whole(body).await?;
+    // In chunks, or with a 204, there is no length.
+    parts.headers.insert("content-length", HeaderValue::from(all.len()));
     Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(all)))
 }
 

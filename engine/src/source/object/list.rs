@@ -2,47 +2,46 @@
 //!
 //! A `/` in a key is a folder. Where an object and a folder bear one name, the folder is shown: else what is in it would be
 //! out of reach. Keys that no file can be called by ([`super::page`]) are left out, counted, and named once in a warning.
-//! Never: lists more than one folder at a time, or more than it may hold.
+//! Never: lists more than one folder at a time, or more than it may hold: names are counted, and their bytes
+//! ([`crate::source::tree::NameBytes`]).
 //!
 //! ```text
-//!   list(folder) ──► page ──token──► page ──► ... ──► names with versions, sorted     each page at most 1000 keys
+//!   list(folder) ──► page ──► page ──► ... ──► names with versions, sorted     each page at most 1000 keys (`pages.rs`)
 //!   look(path)   ──► anything below it? a folder   ┐ asked at once
 //!                └─► an object of that very key?   ┘
 //!   look_ahead(path) ──► one page from that key on: it, and up to 999 names behind it
 //!   open_listed(path) ──► nothing; the first read asks for the version that was listed (If-Match)
 //! ```
 
-use super::page::{self, Page, Wanted};
+use super::page::{self, Next, Odd, Page};
+use super::pages::{MAX_KEYS, Pages};
 use super::refusal::{Account, Refusal};
 use super::settings::ObjectSettings;
 use super::store::{self, Store};
 use super::url::{self, Place};
 use super::version::Version;
 use super::{EINVAL, Object, wait};
-use crate::source::tree::{Entry, Kind, Meta, Tree};
+use crate::source::tree::{Entry, Kind, Meta, NameBytes, Tree, too_many_bytes};
 use crate::source::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use futures_util::future::try_join;
+use object_store::ObjectMeta;
 use object_store::aws::AmazonS3;
-use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path as Key;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::time::timeout;
 
 /// Most names of one folder; more is an error, because a part would look like the whole.
 pub const MAX_NAMES: usize = 1 << 20;
-/// Pages of one listing: a server may give fewer than 1000 keys a page, but not none without end.
-const MAX_PAGES: usize = 1 << 14;
-/// Keys of one page: what S3 gives at most.
-const MAX_KEYS: usize = 1000;
-/// Odd keys that are remembered, so that each is counted and named once; about 100 bytes each. More are left out all the
+/// Odd keys that are remembered, so that each is counted and named once; 8 bytes each. More are left out all the
 /// same, and not counted.
 const MAX_ODD: usize = 1 << 16;
 /// Odd keys that one warning names.
 const MAX_NAMED: usize = 5;
+/// Bytes of a name of a listing under way, beside its letters and those of its version.
+const NAME_BYTES: u64 = 200;
 
 /// See the head of this file.
 pub struct Prefix {
@@ -52,7 +51,17 @@ pub struct Prefix {
     prefix: String,
     name: SourceName,
     settings: ObjectSettings,
-    odd: Mutex<HashSet<String>>,
+    /// What identifies the odd keys that were named.
+    odd: Mutex<HashSet<u64>>,
+}
+
+/// The names of a folder, as far as they have come.
+#[derive(Default)]
+struct Names {
+    names: BTreeMap<OsString, Meta>,
+    bytes: NameBytes,
+    /// There is such a folder.
+    there: bool,
 }
 
 impl Prefix {
@@ -85,9 +94,9 @@ impl Prefix {
         }
         let store = Store::new(s3.clone(), account, &store::server_of(&bucket, &settings));
         let tree = Prefix { store, s3, prefix, name: name.clone(), settings, odd: Mutex::default() };
-        let first = wait(tree.page(&tree.key(Path::new("")).unwrap_or_default(), Begin::Start, 1));
+        let first = wait(tree.first_of(&tree.key(Path::new("")).unwrap_or_default()));
         let first = first.map_err(|refusal| refusal.open_error(&name, account))?;
-        if !tree.prefix.is_empty() && !first.any {
+        if !tree.prefix.is_empty() && first.is_none() {
             let remedy = format!("check bucket and prefix (aws s3 ls {name})");
             let why = "no object has a name that begins so".to_string();
             return Err(SourceOpenError { what: name, why, remedy, errno: Errno::NOENT.raw_os_error() });
@@ -119,74 +128,54 @@ impl Prefix {
         SourceError::Io { errno: Errno::NOENT.raw_os_error(), what: format!("{}: {}", self.name, path.display()) }
     }
 
-    /// Keys that begin so, those with a `/` behind that as one, and the token of the page behind.
-    async fn page(&self, key: &str, from: Begin, most: usize) -> Result<Page, Refusal> {
-        let mut options = PaginatedListOptions {
-            delimiter: Some("/".into()),
-            max_keys: Some(most),
-            ..PaginatedListOptions::default()
-        };
-        match from {
-            Begin::Start => {}
-            Begin::Token(token) => options.page_token = Some(token),
-            Begin::After(key) => options.offset = Some(key),
-        }
-        options.extensions.insert(Wanted);
-        let prefix = Some(key).filter(|key| !key.is_empty());
-        let mut tries = 0;
-        loop {
-            let limit = self.settings.first_byte + self.settings.stall;
-            let page = timeout(limit, self.s3.list_paginated(prefix, options.clone())).await;
-            let page = page.map_err(|_| Refusal::FirstByte(limit));
-            match page.and_then(|page| page.map_err(|error| Refusal::of(&error))) {
-                Ok(mut answer) => return Ok(answer.result.extensions.remove().unwrap_or_default()),
-                Err(refusal) => super::fetch::pause(&self.settings, &refusal, &mut tries).await?,
-            }
-        }
+    fn pages<'a>(&'a self, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
+        Pages::new(&self.s3, &self.settings, key, most, after)
     }
 
-    /// Names the keys that were left out of a listing, unless they were named before.
-    fn leave_out(&self, mut keys: Vec<String>) {
+    /// The first page that has a key that begins so; nothing where there is none. A page without keys is no answer: others may follow.
+    async fn first_of(&self, key: &str) -> Result<Option<Page>, Refusal> {
+        let mut pages = self.pages(key, 1, None);
+        while let Some(page) = pages.next().await? {
+            if page.any {
+                return Ok(Some(page));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Names the keys that were left out of a page, unless they were named before.
+    fn leave_out(&self, mut keys: Vec<Odd>) {
         {
             let mut odd = self.odd.lock().unwrap_or_else(PoisonError::into_inner);
-            keys.retain(|key| odd.len() < MAX_ODD && odd.insert(key.clone()));
+            keys.retain(|key| odd.len() < MAX_ODD && odd.insert(key.hash));
         }
         if keys.is_empty() {
             return;
         }
-        let named: Vec<String> =
-            keys.iter().take(MAX_NAMED).map(|key| format!("\"{}\"", key.escape_default())).collect();
+        let named: Vec<String> = keys.iter().take(MAX_NAMED).map(|key| format!("\"{}\"", key.shown)).collect();
         let more = if keys.len() > MAX_NAMED { ", ..." } else { "" };
         let (count, named) = (keys.len(), named.join(", "));
         tracing::warn!("{}: left out {count} keys that no file can be called by: {named}{more}", self.name);
     }
 
-    /// Every name in a folder, and whether there is such a folder; nothing where there are too many.
-    async fn names(&self, key: &str) -> Result<Option<(BTreeMap<OsString, Meta>, bool)>, Refusal> {
-        let (mut names, mut there) = (BTreeMap::new(), false);
-        let (mut from, mut odd) = (Begin::Start, Vec::new());
-        for _ in 0..MAX_PAGES {
-            let page = self.page(key, from, MAX_KEYS).await?;
-            there |= page.any;
+    /// Every name in a folder.
+    async fn names(&self, key: &str) -> Result<Names, Refusal> {
+        let mut names = Names::default();
+        let mut pages = self.pages(key, MAX_KEYS, None);
+        while let Some(page) = pages.next().await? {
+            names.there |= page.any;
             for object in page.objects {
-                if let Some(name) = name_in(key, object.location.as_ref()) {
-                    names.entry(name).or_insert_with(|| file(&Version::new(object)));
+                if let Some(name) = name_in(key, object.location.as_ref()).filter(|name| !names.has(name)) {
+                    names.insert(name, file(object))?;
                 }
             }
             for key_of in &page.folders {
-                names.extend(name_in(key, key_of).map(|name| (name, folder())));
+                name_in(key, key_of).map_or(Ok(()), |name| names.insert(name, folder()))?;
             }
-            odd.extend(page.odd.into_iter().take(MAX_ODD - odd.len()));
-            if names.len() > MAX_NAMES {
-                return Ok(None);
-            }
-            let Some(token) = page.token else {
-                self.leave_out(odd);
-                return Ok(Some((names, there)));
-            };
-            from = Begin::Token(token);
+            self.leave_out(page.odd);
+            pages.named(names.names.len());
         }
-        Ok(None)
+        Ok(names)
     }
 
     /// The object or folder at a key with a `/` at its end, and up to 999 names behind it in its folder; nothing where one page does
@@ -194,15 +183,15 @@ impl Prefix {
     async fn ahead(&self, key: &str) -> Result<Vec<(OsString, Meta)>, Refusal> {
         let plain = key.trim_end_matches('/');
         let folder_key = plain.rfind('/').map_or("", |at| &plain[..=at]);
-        let page = self.page(folder_key, Begin::After(before(plain)), MAX_KEYS).await?;
+        let page = self.pages(folder_key, MAX_KEYS, Some(before(plain))).next().await?.unwrap_or_default();
         let objects = page.objects.iter().map(|object| object.location.as_ref());
         let last = objects.chain(page.folders.iter().map(String::as_str)).max().unwrap_or_default().to_string();
         // A folder of the same name may be on the next page, and is what is shown.
-        let whole = |key: &str| page.token.is_none() || format!("{key}/") <= last;
+        let whole = |key: &str| page.next == Next::End || format!("{key}/") <= last;
         let mut names = BTreeMap::new();
         for object in page.objects.iter().filter(|object| whole(object.location.as_ref())) {
             let name = name_in(folder_key, object.location.as_ref());
-            names.extend(name.map(|name| (name, file(&Version::new(object.clone())))));
+            names.extend(name.map(|name| (name, file(object.clone()))));
         }
         names.extend(page.folders.iter().filter_map(|key| name_in(folder_key, key)).map(|name| (name, folder())));
         self.leave_out(page.odd);
@@ -212,22 +201,50 @@ impl Prefix {
     /// The object or folder at a key with a `/` at its end.
     async fn meta_of_key(&self, key: &str) -> Result<Option<Meta>, Refusal> {
         let plain = key.trim_end_matches('/');
-        let (below, named) = try_join(self.page(key, Begin::Start, 1), self.page(plain, Begin::Start, 1)).await?;
-        if below.any {
+        let (below, named) = try_join(self.first_of(key), self.first_of(plain)).await?;
+        if below.is_some() {
             return Ok(Some(folder()));
         }
-        let object = named.objects.into_iter().find(|object| object.location.as_ref() == plain);
-        Ok(object.map(|object| file(&Version::new(object))))
+        let mut objects = named.into_iter().flat_map(|page| page.objects);
+        Ok(objects.find(|object| object.location.as_ref() == plain).map(file))
+    }
+
+    /// A listing that was refused. One that is not found is no name that is not there: the bucket is gone, or another server answers for it.
+    fn refused(&self, path: &Path, refusal: &Refusal) -> SourceError {
+        match refusal.read_error(&self.name_of(path)) {
+            SourceError::Io { errno, what } if errno == Errno::NOENT.raw_os_error() => {
+                SourceError::Io { errno: Errno::REMOTEIO.raw_os_error(), what }
+            }
+            error => error,
+        }
+    }
+
+    /// The key and the version of a file that was listed.
+    fn listed(&self, path: &Path, meta: &Meta) -> Option<(Key, Version)> {
+        let key = Key::parse(self.key(path)?.trim_end_matches('/')).ok()?;
+        Some((key.clone(), Version::of_file(meta, key)?))
     }
 }
 
-/// Where a page begins.
-enum Begin {
-    Start,
-    /// Behind the page that gave it.
-    Token(String),
-    /// Behind a key.
-    After(String),
+impl Names {
+    fn has(&self, name: &OsString) -> bool {
+        self.names.contains_key(name)
+    }
+
+    fn insert(&mut self, name: OsString, meta: Meta) -> Result<(), Refusal> {
+        if !self.bytes.grow(bytes_of(&name, &meta)) {
+            return Err(Refusal::TooMany(too_many_bytes()));
+        }
+        self.names.insert(name, meta);
+        if self.names.len() > MAX_NAMES {
+            return Err(Refusal::TooMany(format!("it holds more than {MAX_NAMES} names, which is the limit")));
+        }
+        Ok(())
+    }
+}
+
+fn bytes_of(name: &OsString, meta: &Meta) -> u64 {
+    NAME_BYTES + name.len() as u64 + meta.heap_bytes()
 }
 
 /// A text that comes before a key and behind (nearly) every other that does: the last letter is one less, and the greatest
@@ -246,33 +263,40 @@ fn name_in(folder: &str, key: &str) -> Option<OsString> {
 }
 
 fn folder() -> Meta {
-    Meta { kind: Kind::Folder, size: 0, mtime_ns: 0, permissions: 0o555, owner: None, version: Vec::new() }
+    Meta { kind: Kind::Folder, size: 0, mtime_ns: 0, permissions: 0o555, owner: None, version: Arc::default() }
 }
 
-fn file(version: &Version) -> Meta {
+fn file(object: ObjectMeta) -> Meta {
+    of_version(&Version::listed(object))
+}
+
+fn of_version(version: &Version) -> Meta {
     Meta {
         kind: Kind::File,
         size: version.size(),
         mtime_ns: version.modified().map_or(0, |seconds| i128::from(seconds) * 1_000_000_000),
         permissions: 0o444,
         owner: None,
-        version: version.text().into_bytes(),
+        version: version.text().into_bytes().into(),
     }
 }
 
 impl Tree for Prefix {
     fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
         let key = self.key(folder).ok_or_else(|| self.absent(folder))?;
-        let names = wait(self.names(&key)).map_err(|refusal| refusal.read_error(&self.name))?;
-        let (names, there) = names.ok_or_else(|| SourceError::Io {
-            errno: Errno::TOOBIG.raw_os_error(),
-            what: format!("{}: {} holds more than {MAX_NAMES} names", self.name, folder.display()),
-        })?;
+        let listed = wait(self.names(&key)).map_err(|refusal| self.refused(folder, &refusal));
+        let Names { names, mut bytes, there } = listed?;
         // A folder is there as long as something is in it; the root is there anyway.
         if !there && !folder.as_os_str().is_empty() {
             return Err(self.absent(folder));
         }
-        let _ = names.into_iter().all(|(name, meta)| each(Entry { name, kind: meta.kind, meta: Some(meta) }));
+        for (name, meta) in names {
+            // The caller counts what it keeps.
+            bytes.shrink(bytes_of(&name, &meta));
+            if !each(Entry { name, kind: meta.kind, meta: Some(meta) }) {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -296,12 +320,15 @@ impl Tree for Prefix {
     }
 
     fn open_listed(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
-        let key = self.key(path).and_then(|key| Key::parse(key.trim_end_matches('/')).ok());
-        let text = std::str::from_utf8(&meta.version).ok();
-        let listed = key.zip(text).and_then(|(key, text)| Some((key.clone(), Version::of_text(text, key)?)));
-        let Some((key, version)) = listed else { return self.open(path) };
+        let Some((key, version)) = self.listed(path, meta) else { return self.open(path) };
         let object = Object::known(self.store.clone(), key, self.name_of(path), self.settings.clone(), version);
         Ok((Arc::new(object), meta.clone()))
+    }
+
+    fn is_same(&self, listed: &Meta, opened: &Meta) -> bool {
+        let version = |meta: &Meta| Version::of_file(meta, Key::default());
+        let both = version(listed).zip(version(opened));
+        listed.kind == opened.kind && both.is_some_and(|(listed, opened)| listed.is_alike(&opened))
     }
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
@@ -309,7 +336,7 @@ impl Tree for Prefix {
             return Ok(folder());
         }
         let key = self.key(path).ok_or_else(|| self.absent(path))?;
-        let found = wait(self.meta_of_key(&key)).map_err(|refusal| refusal.read_error(&self.name))?;
+        let found = wait(self.meta_of_key(&key)).map_err(|refusal| self.refused(path, &refusal))?;
         found.ok_or_else(|| self.absent(path))
     }
 
@@ -319,7 +346,7 @@ impl Tree for Prefix {
         let name = self.name_of(path);
         let object = Object::at(self.store.clone(), key, name.clone(), self.settings.clone());
         let object = object.map_err(|e| SourceError::Io { errno: e.errno, what: format!("{name}: {}", e.why) })?;
-        let meta = file(&object.accepted());
+        let meta = of_version(&object.accepted());
         Ok((Arc::new(object), meta))
     }
 

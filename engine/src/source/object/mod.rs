@@ -14,6 +14,7 @@
 //! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
 
 mod brake;
+mod date;
 mod fetch;
 mod first;
 mod gate;
@@ -21,16 +22,17 @@ mod hedge;
 mod list;
 mod network;
 mod page;
+mod pages;
 mod place;
 mod refusal;
+mod reply;
 mod settings;
 mod store;
 mod url;
 mod version;
+mod xml;
 
-use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, Streaming};
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use crate::source::name::percent_decoded as decoded;
+use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, Streaming, tree};
 use fetch::{Asker, Front, Tally};
 use first::{FIRST_BYTES, FirstBytes, Room};
 pub use list::{MAX_NAMES, Prefix};
@@ -190,8 +192,9 @@ impl Source for Object {
         if self.tally.confirmed.swap(false, Ordering::Relaxed) {
             return Ok(accepted.size());
         }
-        let there = wait(self.asker().version());
-        let same = there.and_then(|there| accepted.same(&there).map(|()| there.size()));
+        let ask = || wait(self.asker().version()).and_then(|there| accepted.same(&there).map(|()| there.size()));
+        // One answer may be wrong.
+        let same = ask().or_else(|refusal| if refusal.is_change() { ask() } else { Err(refusal) });
         same.map_err(|refusal| refusal.read_error(&self.name))
     }
 
@@ -241,9 +244,19 @@ fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenError> {
     })
 }
 
-/// Waits for an answer; a runtime that cannot be started is one.
+/// Waits for an answer as long as it is needed; a runtime that cannot be started is one.
 fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Result<T, Refusal> {
-    no_threads(network::wait(work))
+    let Some(need) = tree::needed() else { return no_threads(network::wait(work)) };
+    no_threads(network::wait(async move {
+        let mut work = std::pin::pin!(work);
+        loop {
+            match tokio::time::timeout(tree::LOOKS_EVERY, &mut work).await {
+                Ok(done) => return done,
+                Err(_) if need() => {}
+                Err(_) => return Err(Refusal::Cancelled),
+            }
+        }
+    }))
 }
 
 fn no_threads<T>(done: std::io::Result<Result<T, Refusal>>) -> Result<T, Refusal> {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   Object, Prefix ──► Client (timeouts, http or https) ──► connections of reqwest, by host
-//!                  └─► Server (bucket or host)          ──► how long answers take, how many requests there may be
+//!                  └─► Server (bucket or host)          ──► how long answers take, how many requests there may be, which conditions
 //!   wait ──► runtime: two threads, started with the first request
 //! ```
 //! Example: a loader opens 1,000 objects of one bucket one after the other. The first makes a connection, a round trip for TCP and one or two for
@@ -16,6 +16,7 @@ use super::hedge::Hedges;
 use super::settings::ObjectSettings;
 use object_store::client::HttpClient;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
@@ -32,6 +33,32 @@ pub struct Server {
     pub hedges: Hedges,
     /// How many requests it takes at once.
     pub brake: Brake,
+    /// Which conditions it refuses for objects that did not change.
+    pub conditions: Conditions,
+}
+
+/// Conditions (`If-Match`, `If-Unmodified-Since`) that a server answers with 412, and with the very version without them: some compare
+/// ETags with their quotes, or dates with their fractions. They are left out from then on; what a reply says of its version counts anyway.
+#[derive(Debug, Default)]
+pub struct Conditions {
+    refused: AtomicBool,
+    /// Those that name what a listing said: its ETags are of another kind.
+    listed_refused: AtomicBool,
+}
+
+impl Conditions {
+    /// Whether a version can be named in a request, one of a listing (`is_listed`) or of a reply.
+    pub fn may_name(&self, is_listed: bool) -> bool {
+        !(self.refused.load(Ordering::Relaxed) || is_listed && self.listed_refused.load(Ordering::Relaxed))
+    }
+
+    /// A condition failed for a version that is there: the one that was named, or one that a listing named in another way.
+    pub fn failed(&self, of_listing_alone: bool) {
+        let flag = if of_listing_alone { &self.listed_refused } else { &self.refused };
+        if !flag.swap(true, Ordering::Relaxed) {
+            tracing::info!(of_listing_alone, "an object's server refuses its own ETag or date: it is asked without");
+        }
+    }
 }
 
 /// What all objects of the process share: their connections, the threads that drive these, and what is known of servers.

@@ -1,33 +1,47 @@
-//! One page of a listing (`ListObjectsV2`), read from XML: which of its keys can be files and folders of a tree.
+//! One page of a listing (`ListObjectsV2`), read from XML: which of its keys can be files and folders of a tree, and what follows it.
 //!
 //! S3 allows keys that no file can be called by: an empty part (`dir//c`), `.` and `..`, control characters, parts of more
 //! than 255 bytes. They are set apart here, so that one of them does not make a folder unreadable. object_store, which signs
 //! and sends the request, refuses the whole page for one such key, so the gate ([`super::gate`]) reads the page in its
-//! place and hands it an empty one.
+//! place and hands it an empty one. What is no page, or says of itself that something is missing, is refused: names that are not there
+//! look like files that were deleted.
 //!
 //! ```text
 //!   Contents        dir/c, dir/d    ──► objects, with size, date and ETag
+//!                   dir/e/f         ──► a folder: the server knows no delimiter
 //!                   dir//c, dir/..  ──► odd
 //!                   dir/            ──► nothing: the marker of the folder itself
 //!   CommonPrefixes  dir/sub/        ──► folders
+//!   IsTruncated     false           ──► the end, whatever token there is
+//!                   true            ──► the token; without one NextMarker; without one the last key
 //! ```
 //!
-//! Source: Amazon S3 API reference, ListObjectsV2, response elements.
+//! Source: Amazon S3 API reference, ListObjects and ListObjectsV2, response elements.
 
+use super::date::Date;
 use super::refusal::{Refusal, one_line};
+use super::xml;
 use object_store::ObjectMeta;
 use object_store::path::Path;
-use quick_xml::Reader;
-use quick_xml::events::Event;
+use percent_encoding::percent_decode_str;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::SystemTime;
 
 /// Longest part of a path, in bytes: NAME_MAX of Linux.
 const MAX_NAME_BYTES: usize = 255;
-/// Levels of elements that matter: `ListBucketResult`, `Contents`, `Key`.
-const LEVELS: usize = 3;
+/// Longest ETag, in bytes: those of S3 have 40. One that is longer is taken for none, as no request could name it.
+const MAX_ETAG_BYTES: usize = 1 << 10;
+/// Letters of an odd key that a warning shows.
+const MAX_SHOWN: usize = 100;
 
 /// Marks a request whose answer is a page.
 #[derive(Clone)]
-pub struct Wanted;
+pub struct Wanted {
+    /// What its keys begin with.
+    pub prefix: String,
+    /// Keys on it at most.
+    pub most: usize,
+}
 
 /// See the head of this file.
 #[derive(Clone, Debug, Default)]
@@ -36,113 +50,191 @@ pub struct Page {
     /// Without the `/` at their ends.
     pub folders: Vec<String>,
     /// Keys, and beginnings of keys, that no file can be called by.
-    pub odd: Vec<String>,
+    pub odd: Vec<Odd>,
     /// Something is on it, and be it the marker of the folder.
     pub any: bool,
-    /// Of the page behind this one.
-    pub token: Option<String>,
+    pub next: Next,
+    /// The first of its keys and beginnings of keys.
+    pub first: Option<String>,
+}
+
+/// A key that no file can be called by: it may be long, so its front is kept, and a hash that separates it from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Odd {
+    pub hash: u64,
+    pub shown: String,
+}
+
+/// What follows a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    #[default]
+    End,
+    Token(String),
+    /// Begin behind this key.
+    After(String),
 }
 
 /// One `Contents`, as far as it has come.
 #[derive(Default)]
-struct Object {
+struct Entry {
     key: String,
     size: String,
     modified: String,
     etag: Option<String>,
 }
 
-impl Page {
-    /// # Errors
-    /// It is no such page.
-    pub fn parse(body: &[u8]) -> Result<Page, Refusal> {
-        let garbled = |why: String| Refusal::Garbled(format!("the listing cannot be read: {}", one_line(&why)));
-        let mut reader = Reader::from_reader(body);
-        let (mut page, mut object) = (Page::default(), Object::default());
-        let (mut path, mut depth, mut text) = (Vec::new(), 0_usize, String::new());
-        loop {
-            match reader.read_event().map_err(|error| garbled(error.to_string()))? {
-                Event::Start(start) => {
-                    if depth < LEVELS {
-                        path.push(String::from_utf8_lossy(start.local_name().as_ref()).into_owned());
-                    }
-                    depth += 1;
-                    text.clear();
-                }
-                Event::Text(part) => text.push_str(&part.decode().map_err(|error| garbled(error.to_string()))?),
-                Event::CData(part) => text.push_str(&part.decode().map_err(|error| garbled(error.to_string()))?),
-                Event::GeneralRef(entity) => {
-                    let number = entity.resolve_char_ref().map_err(|error| garbled(error.to_string()))?;
-                    let name = entity.decode().map_err(|error| garbled(error.to_string()))?;
-                    let letter = number.or_else(|| named(&name));
-                    text.push(letter.ok_or_else(|| garbled(format!("there is no entity {name}")))?);
-                }
-                Event::End(_) => {
-                    if depth <= LEVELS {
-                        let names: Vec<&str> = path.iter().map(String::as_str).collect();
-                        page.take(&names, &mut object, &mut text).map_err(garbled)?;
-                        path.pop();
-                    }
-                    depth = depth.saturating_sub(1);
-                }
-                Event::Eof if depth == 0 => return Ok(page),
-                Event::Eof => return Err(garbled("it ends too early".to_string())),
-                _ => {}
+/// What a page says, before its keys are read.
+#[derive(Default)]
+struct Said {
+    entries: Vec<Entry>,
+    prefixes: Vec<String>,
+    is_truncated: Option<bool>,
+    token: String,
+    marker: String,
+    /// Entries and prefixes, by the server's count.
+    count: Option<usize>,
+    is_url_encoded: bool,
+}
+
+impl Said {
+    /// An element has ended.
+    fn take(&mut self, path: &[&str], entry: &mut Entry, text: &mut String) {
+        match path {
+            [_, "Contents", "Key"] => entry.key = std::mem::take(text),
+            [_, "Contents", "Size"] => entry.size = std::mem::take(text),
+            [_, "Contents", "LastModified"] => entry.modified = std::mem::take(text),
+            [_, "Contents", "ETag"] => entry.etag = Some(std::mem::take(text)),
+            [_, "Contents"] => self.entries.push(std::mem::take(entry)),
+            [_, "CommonPrefixes", "Prefix"] => self.prefixes.push(std::mem::take(text)),
+            [_, "NextContinuationToken"] => self.token = std::mem::take(text),
+            [_, "NextMarker"] => self.marker = std::mem::take(text),
+            [_, "IsTruncated"] => self.is_truncated = text.trim().to_ascii_lowercase().parse().ok(),
+            [_, "KeyCount"] => self.count = text.trim().parse().ok(),
+            [_, "EncodingType"] => self.is_url_encoded = text.trim().eq_ignore_ascii_case("url"),
+            _ => {}
+        }
+    }
+
+    /// Keys as they are, where the server has written them as in a URL.
+    fn decode(&mut self) {
+        if self.is_url_encoded {
+            let keys = self.entries.iter_mut().map(|entry| &mut entry.key);
+            for key in keys.chain(&mut self.prefixes).chain([&mut self.marker]) {
+                *key = percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned();
             }
         }
     }
 
-    /// An element has ended.
-    fn take(&mut self, path: &[&str], object: &mut Object, text: &mut String) -> Result<(), String> {
-        match path {
-            [_, "Contents", "Key"] => object.key = std::mem::take(text),
-            [_, "Contents", "Size"] => object.size = std::mem::take(text),
-            [_, "Contents", "LastModified"] => object.modified = std::mem::take(text),
-            [_, "Contents", "ETag"] => object.etag = Some(std::mem::take(text)),
-            [_, "Contents"] => self.object(std::mem::take(object))?,
-            [_, "CommonPrefixes", "Prefix"] => self.folder(text),
-            [_, "NextContinuationToken"] => self.token = Some(std::mem::take(text)),
-            _ => {}
+    /// # Errors
+    /// More follows, and nothing says where.
+    fn next(&self, most: usize) -> Result<Next, Refusal> {
+        let count = self.entries.len() + self.prefixes.len();
+        let is_full = self.is_truncated.unwrap_or(!self.token.is_empty() || count >= most);
+        if !is_full {
+            return Ok(Next::End);
         }
-        Ok(())
+        if !self.token.is_empty() {
+            return Ok(Next::Token(self.token.clone()));
+        }
+        let folder = self.prefixes.iter().max();
+        let last = self.entries.iter().map(|entry| &entry.key).chain(folder).max();
+        let marker = Some(&self.marker).filter(|marker| !marker.is_empty());
+        let Some(last) = marker.or(last) else {
+            let why = "IsTruncated is true, with neither a token nor a key to go on from";
+            return Err(Refusal::Endless(why.to_string()));
+        };
+        // What a folder holds comes behind its name.
+        let behind = if Some(last) == folder { char::MAX.to_string() } else { String::new() };
+        Ok(Next::After(last.clone() + &behind))
+    }
+}
+
+impl Page {
+    /// # Errors
+    /// It is no such page, or not all of it.
+    pub fn parse(body: &[u8], wanted: &Wanted) -> Result<Page, Refusal> {
+        let (mut said, mut entry) = (Said::default(), Entry::default());
+        xml::read(body, |path, text| said.take(path, &mut entry, text))?;
+        said.decode();
+        let next = said.next(wanted.most)?;
+        let count = said.entries.len() + said.prefixes.len();
+        if let Some(more) = said.count.filter(|&more| more > count) {
+            return Err(Refusal::Garbled(format!("the listing says that it has {more} keys, and has {count}")));
+        }
+        let keys = said.entries.iter().map(|entry| &entry.key).chain(&said.prefixes);
+        let first = keys.min().cloned();
+        let mut page = Page { next, first, ..Page::default() };
+        for entry in said.entries {
+            page.entry(entry, &wanted.prefix)?;
+        }
+        for prefix in said.prefixes {
+            page.folder(&prefix, &wanted.prefix);
+        }
+        if let Some(other) = page.first.as_deref().filter(|_| !page.any) {
+            let (other, wanted) = (one_line(other), one_line(&wanted.prefix));
+            return Err(Refusal::Garbled(format!("the listing of \"{wanted}\" has other keys: \"{other}\"")));
+        }
+        Ok(page)
     }
 
-    fn object(&mut self, object: Object) -> Result<(), String> {
+    fn entry(&mut self, entry: Entry, wanted: &str) -> Result<(), Refusal> {
+        let Some(rest) = entry.key.strip_prefix(wanted) else { return Ok(()) };
         self.any = true;
-        if object.key.ends_with('/') {
+        if rest.is_empty() && wanted.ends_with('/') {
             return Ok(());
         }
-        let Some(location) = plain(&object.key) else {
-            self.odd.push(object.key);
+        let folder = rest.split_once('/').map(|(part, _)| part).filter(|part| !part.is_empty());
+        let folder = folder.map(|part| format!("{wanted}{part}")).filter(|folder| plain(folder).is_some());
+        if let Some(folder) = folder {
+            self.folder(&folder, wanted);
+            return Ok(());
+        }
+        let Some(location) = plain(&entry.key) else {
+            self.odd.push(Odd::of(&entry.key));
             return Ok(());
         };
-        let no = |what: &str, value: &str| format!("{what} of {}: {value}", object.key);
-        let size = object.size.trim().parse().map_err(|_| no("the size", &object.size))?;
-        let last_modified = object.modified.trim().parse().map_err(|_| no("the date", &object.modified))?;
-        self.objects.push(ObjectMeta { location, last_modified, size, e_tag: object.etag, version: None });
+        let size = entry.size.trim().parse().map_err(|_| {
+            let (key, size) = (one_line(&entry.key), one_line(&entry.size));
+            Refusal::Garbled(format!("the listing cannot be read: the size of {key}: {size}"))
+        })?;
+        let e_tag = entry.etag.filter(|etag| !etag.trim_matches('"').is_empty() && etag.len() <= MAX_ETAG_BYTES);
+        let last_modified = SystemTime::UNIX_EPOCH.into();
+        let object = ObjectMeta { location, last_modified, size, e_tag, version: None };
+        self.objects.push(dated(object, entry.modified.trim()));
         Ok(())
     }
 
-    fn folder(&mut self, prefix: &str) {
+    fn folder(&mut self, prefix: &str, wanted: &str) {
+        // What was asked for is no part of itself: a server that looks at no prefix lists it so.
+        if !prefix.starts_with(wanted) || prefix.len() == wanted.len() {
+            return;
+        }
         self.any = true;
         let name = prefix.strip_suffix('/').unwrap_or(prefix);
         match plain(name) {
+            Some(_) if self.folders.last().is_some_and(|last| last == name) => {}
             Some(_) => self.folders.push(name.to_string()),
-            None => self.odd.push(prefix.to_string()),
+            None => self.odd.push(Odd::of(prefix)),
         }
     }
 }
 
-/// The entities that XML has by itself.
-fn named(name: &str) -> Option<char> {
-    match name {
-        "amp" => Some('&'),
-        "lt" => Some('<'),
-        "gt" => Some('>'),
-        "quot" => Some('"'),
-        "apos" => Some('\''),
-        _ => None,
+impl Odd {
+    fn of(key: &str) -> Odd {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        Odd { hash: hasher.finish(), shown: key.chars().take(MAX_SHOWN).flat_map(char::escape_default).collect() }
     }
+}
+
+/// An object with its date, where the listing has one that can be read.
+fn dated(mut object: ObjectMeta, text: &str) -> ObjectMeta {
+    let of_http = Date::of_http(text).map_or_else(String::new, Date::iso_text);
+    if let Some(date) = [text, &format!("{text}Z"), &of_http].into_iter().find_map(|text| text.parse().ok()) {
+        object.last_modified = date;
+    }
+    object
 }
 
 /// A key whose parts can all be names of files.
@@ -156,8 +248,13 @@ pub fn plain(key: &str) -> Option<Path> {
 mod tests {
     use super::*;
 
-    fn body(inside: &str) -> String {
-        format!("<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><Name>b</Name>{inside}</ListBucketResult>")
+    fn wanted() -> Wanted {
+        Wanted { prefix: "d/".to_string(), most: 1000 }
+    }
+
+    fn parse(inside: &str) -> Result<Page, Refusal> {
+        let head = "<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><Name>b</Name>";
+        Page::parse(format!("{head}{inside}</ListBucketResult>").as_bytes(), &wanted())
     }
 
     fn object(key: &str) -> String {
@@ -165,30 +262,111 @@ mod tests {
         format!("<Contents><Key>{key}</Key>{rest}<StorageClass>S</StorageClass></Contents>")
     }
 
-    #[test]
-    fn keys_are_exact_and_odd_ones_are_set_apart() {
-        let keys = [" a ", "d/&amp;&#x26;&lt;", "d/<![CDATA[<c>]]>", "d//c", "d/..", "d/a&#x9;b", "d/a\nb", "/x", "d/"];
-        let long = format!("d/{}", "n".repeat(256));
-        let prefixes =
-            ["d/sub/", "d//", "/", "&#x1;/"].map(|p| format!("<CommonPrefixes><Prefix>{p}</Prefix></CommonPrefixes>"));
-        let text = keys.map(object).concat() + &object(&long) + &prefixes.concat();
-        let page = Page::parse(body(&(text + "<NextContinuationToken>t&#61;</NextContinuationToken>")).as_bytes());
-        let page = page.expect("a page");
-        let found: Vec<&str> = page.objects.iter().map(|object| object.location.as_ref()).collect();
-        assert_eq!(found, [" a ", "d/&&<", "d/<c>"]);
-        assert_eq!((page.objects[0].size, page.objects[0].e_tag.as_deref()), (7, Some("\"e\"")));
-        assert_eq!(page.objects[0].last_modified.timestamp(), 1_767_323_045);
-        assert_eq!((&page.folders[..], page.token.as_deref()), (&["d/sub".to_string()][..], Some("t=")));
-        assert_eq!(page.odd, ["d//c", "d/..", "d/a\tb", "d/a\nb", "/x", &long, "d//", "/", "\u{1}/"]);
+    fn folder(prefix: &str) -> String {
+        format!("<CommonPrefixes><Prefix>{prefix}</Prefix></CommonPrefixes>")
+    }
+
+    fn names(page: &Page) -> Vec<&str> {
+        page.objects.iter().map(|object| object.location.as_ref()).collect()
     }
 
     #[test]
-    fn what_is_no_page_is_an_error() {
-        let bad_size = body(&object("a").replace("<Size>7", "<Size>seven"));
-        for text in ["<a>", "<a></b>", "<a>&no;</a>", "<a>&#0;</a>", &bad_size, "<a", &"<a>".repeat(100_000)] {
-            let error = Page::parse(text.as_bytes()).expect_err("no page").to_string();
-            assert!(error.contains("the listing cannot be read") && error.len() < 300, "{error}");
+    fn keys_are_exact_and_odd_ones_are_set_apart() {
+        let keys =
+            ["d/ a ", "d/&amp;&#x26;&lt;", "d/<![CDATA[<c>]]>", "d//c", "d/..", "d/a&#x9;b", "d/a\nb", "x", "d/"];
+        let long = format!("d/{}", "n".repeat(2560));
+        let prefixes = ["d/sub/", "d//", "d/&#x1;/", "/"].map(folder);
+        let text = keys.map(object).concat() + &object(&long) + &object("d/flat/x") + &prefixes.concat();
+        let page = parse(&text).expect("a page");
+        assert_eq!(names(&page), ["d/ a ", "d/&&<", "d/<c>"]);
+        assert_eq!((page.objects[0].size, page.objects[0].e_tag.as_deref()), (7, Some("\"e\"")));
+        assert_eq!(page.objects[0].last_modified.timestamp(), 1_767_323_045);
+        assert_eq!((&page.folders[..], page.next), (&["d/flat".to_string(), "d/sub".to_string()][..], Next::End));
+        let odd: Vec<&str> = page.odd.iter().map(|odd| odd.shown.as_str()).collect();
+        assert_eq!(odd, ["d//c", "d/..", "d/a\\tb", "d/a\\nb", &long[..MAX_SHOWN], "d//", "d/\\u{1}/"]);
+        assert_ne!(page.odd[4], Odd::of(&(long + "n")), "keys with the same front are two");
+    }
+
+    /// What says where the next page begins, in which order.
+    #[test]
+    fn a_page_goes_on_where_it_says_so() {
+        let truncated = |is: &str| format!("<IsTruncated>{is}</IsTruncated>");
+        let token = |text: &str| format!("<NextContinuationToken>{text}</NextContinuationToken>");
+        let after = |key: &str| Ok(Next::After(key.to_string()));
+        let keys = object("d/a") + &object("d/b");
+        let marker = "<NextMarker>d/k</NextMarker>";
+        for (inside, next) in [
+            (truncated("true") + &token("t&#61;"), Ok(Next::Token("t=".to_string()))),
+            (token("t"), Ok(Next::Token("t".to_string()))),
+            (truncated("false") + &token("t"), Ok(Next::End)),
+            (truncated(" False ") + &keys, Ok(Next::End)),
+            (token("") + &keys, Ok(Next::End)),
+            (truncated("true") + "<NextContinuationToken/>" + &keys, after("d/b")),
+            (truncated("true") + &keys + &folder("d/aa/"), after("d/b")),
+            (truncated("true") + &keys + &folder("d/c/"), after("d/c/\u{10ffff}")),
+            (truncated("true") + &keys + marker, after("d/k")),
+            (truncated("true"), Err(())),
+            (object("d/a").repeat(1000), after("d/a")),
+            (object("d/a").repeat(999), Ok(Next::End)),
+        ] {
+            assert_eq!(parse(&inside).map(|page| page.next).map_err(|_| ()), next, "{inside:.100}");
         }
-        assert!(!Page::parse(b"").expect("nothing").any);
+    }
+
+    #[test]
+    fn keys_are_decoded_where_the_server_wrote_them_as_in_a_url() {
+        let keys = object("d/a%20b%2Bc+d") + "<EncodingType>url</EncodingType>" + &folder("d/%C3%A9/");
+        let page = parse(&keys).expect("a page");
+        assert_eq!((names(&page), &page.folders[..]), (vec!["d/a b+c d"], &["d/\u{e9}".to_string()][..]));
+        assert_eq!(names(&parse(&object("d/a%20b")).expect("a page")), ["d/a%20b"], "as it is");
+    }
+
+    /// What a version can be told by may be absent; what is longer than any version is taken for absent.
+    #[test]
+    fn dates_and_etags_that_are_none_are_absent() {
+        let at = |date: &str, etag: &str| {
+            let head = "<Contents><Key>d/a</Key><Size> 7 </Size><LastModified>";
+            let page = parse(&format!("{head}{date}</LastModified><ETag>{etag}</ETag></Contents>")).expect("a page");
+            (page.objects[0].last_modified.timestamp(), page.objects[0].e_tag.clone())
+        };
+        for date in [
+            "2026-01-02T03:04:05Z",
+            "2026-01-02T03:04:05.123456Z",
+            "2026-01-02T04:04:05.000+01:00",
+            "2026-01-02T03:04:05",
+            "2026-01-02 03:04:05",
+            "Fri, 02 Jan 2026 03:04:05 GMT",
+        ] {
+            assert_eq!(at(date, "e"), (1_767_323_045, Some("e".to_string())), "{date}");
+        }
+        let long = "e".repeat(MAX_ETAG_BYTES + 1);
+        for (date, etag) in [("", ""), ("yesterday", "&quot;&quot;"), ("0", &long)] {
+            assert_eq!(at(date, etag), (0, None));
+        }
+        let bare = parse("<Contents><Key>d/a</Key><Size>7</Size></Contents>").expect("a page");
+        assert_eq!((bare.objects[0].last_modified.timestamp(), bare.objects[0].e_tag.as_deref()), (0, None));
+    }
+
+    #[test]
+    fn what_is_no_page_or_half_of_one_is_an_error() {
+        let bad_size = object("d/a").replace("<Size>7", "<Size>seven");
+        let missing = "<KeyCount>2</KeyCount>".to_string() + &object("d/a");
+        for (inside, words) in [
+            ("&no;", "no entity no"),
+            ("&#0;", "cannot be read"),
+            (&bad_size, "the size of d/a: seven"),
+            ("<Contents></Contents>", "other keys"),
+            ("<Contents><Key>d/a</Key></Contents>", "the size of d/a"),
+            (&missing, "has 2 keys, and has 1"),
+            (&object("other/a"), "the listing of \"d/\" has other keys: \"other/a\""),
+            (&folder("other/"), "other keys"),
+            ("<a></b>", "cannot be read"),
+            ("<a>", "cannot be read"),
+        ] {
+            let error = parse(inside).expect_err(words).to_string();
+            assert!(error.contains(words) && error.len() < 300, "{words}: {error}");
+        }
+        assert!(!parse("<KeyCount>0</KeyCount>").expect("nothing").any);
+        assert!(parse(&object("d/")).expect("a marker").any);
     }
 }

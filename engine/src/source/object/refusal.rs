@@ -1,6 +1,6 @@
 //! Why a request brought no bytes: what the server did, whether to ask again, and what its owner can do.
 //!
-//! Never: holds text of the server beyond one short word, or a URL.
+//! Never: holds more of the server's text than a line, or a URL.
 //!
 //! ```text
 //!   gate, fetch ──► Refusal ──► again?   (retry.rs)
@@ -8,6 +8,7 @@
 //!                          └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
+use super::date::Date;
 use crate::source::{SourceError, SourceName, SourceOpenError};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
@@ -23,6 +24,12 @@ pub enum Refusal {
     WholeObject,
     #[error("the server sent another part than was asked for")]
     OtherPart,
+    #[error("the server does not say which part it sent: its 206 has no Content-Range")]
+    NoContentRange,
+    #[error("the server does not say which part of how long an object it sent (Content-Range: {0})")]
+    ContentRange(String),
+    #[error("the object is empty")]
+    Empty { etag: Option<String>, modified: Option<Date> },
     #[error("the server sent {got} bytes where {asked} were asked for")]
     Length { got: u64, asked: u64 },
     #[error("the server sends it compressed ({0}), so that offsets are not those of the object")]
@@ -31,9 +38,11 @@ pub enum Refusal {
     NoEtag,
     #[error("the object has changed: {0}")]
     Changed(String),
-    #[error("the object ends at {size}")]
-    PastEnd { size: u64 },
-    #[error("the server answered {}", status_text(*status, code))]
+    #[error("the server answered 412: the object's ETag or date is another")]
+    Unmet,
+    #[error("the object ends before the first byte that was asked for")]
+    PastEnd { size: Option<u64> },
+    #[error("the server answered {}{}", status_text(*status, code), after_text(*retry_after))]
     Status { status: u16, code: String, retry_after: Option<Duration>, region: Option<String> },
     #[error("no byte came within {0:?}")]
     FirstByte(Duration),
@@ -41,6 +50,16 @@ pub enum Refusal {
     Stall(Duration),
     #[error("it took longer than {0:?} in all")]
     Total(Duration),
+    #[error("the server sends page after page of its listing, and no new name came within {0:?}")]
+    NoNames(Duration),
+    #[error("the server answered with {0} in place of a listing")]
+    NoListing(String),
+    #[error("the server answered with an error in place of a listing: {code}{}", message_text(message))]
+    ErrorForListing { code: String, message: String },
+    #[error("the listing cannot go on: {0}")]
+    Endless(String),
+    #[error("{0}")]
+    TooMany(String),
     #[error("nothing needs it any more")]
     Cancelled,
     #[error("the connection cannot be made: {0}")]
@@ -58,6 +77,18 @@ pub enum Refusal {
 fn status_text(status: u16, code: &str) -> String {
     if code.is_empty() { status.to_string() } else { format!("{status} {code}") }
 }
+
+fn after_text(retry_after: Option<Duration>) -> String {
+    let seconds = retry_after.map(|after| after.as_secs()).filter(|&seconds| seconds > 0);
+    seconds.map_or_else(String::new, |seconds| format!(", to be asked again after {seconds} s"))
+}
+
+fn message_text(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(" ({message})") }
+}
+
+/// What S3 says by 500 and 503, and some servers by 200.
+const PASSING_CODES: [&str; 5] = ["InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "Busy"];
 
 impl Refusal {
     /// What object_store made of it: the refusal of our own gate, or an error of the connection.
@@ -89,6 +120,7 @@ impl Refusal {
     pub fn is_passing(&self) -> bool {
         match self {
             Refusal::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
+            Refusal::ErrorForListing { code, .. } => PASSING_CODES.contains(&code.as_str()),
             Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Connect(_) | Refusal::Lost(_) => true,
             _ => false,
         }
@@ -97,6 +129,16 @@ impl Refusal {
     /// The server asks for fewer requests.
     pub fn asks_for_fewer(&self) -> bool {
         matches!(self, Refusal::Status { status: 429 | 503, .. })
+    }
+
+    /// An object without bytes may have been asked for its first one.
+    pub fn may_be_of_nothing(&self) -> bool {
+        matches!(self, Refusal::PastEnd { size: None | Some(0) } | Refusal::Status { status: 400, .. })
+    }
+
+    /// The object may be another, or the server may not know its own version: asked without a condition it says which.
+    pub fn is_change(&self) -> bool {
+        matches!(self, Refusal::Changed(_) | Refusal::Unmet | Refusal::NoEtag)
     }
 
     /// How long the server wants to be left alone.
@@ -109,11 +151,14 @@ impl Refusal {
 
     fn errno(&self) -> i32 {
         let errno = match self {
-            Refusal::Changed(_) => Errno::STALE,
+            Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
+            Refusal::TooMany(_) => Errno::TOOBIG,
+            Refusal::ErrorForListing { code, .. } if code == "AccessDenied" => Errno::ACCESS,
+            Refusal::ErrorForListing { .. } => Errno::REMOTEIO,
             Refusal::Status { status: 401 | 403, .. } => Errno::ACCESS,
             Refusal::Status { status: 404 | 410, .. } => Errno::NOENT,
             Refusal::Status { .. } => Errno::REMOTEIO,
-            Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Total(_) => Errno::TIMEDOUT,
+            Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Total(_) | Refusal::NoNames(_) => Errno::TIMEDOUT,
             Refusal::Connect(_) => Errno::CONNREFUSED,
             Refusal::Lost(_) => Errno::CONNRESET,
             Refusal::Redirects => Errno::LOOP,
@@ -128,7 +173,7 @@ impl Refusal {
         // What a mount is refused beside its reads, too: listings and look-ups.
         tracing::debug!("{name}: {self}");
         match self {
-            Refusal::Changed(_) => SourceError::Changed { what: format!("{name}: {self}") },
+            Refusal::Changed(_) | Refusal::Unmet => SourceError::Changed { what: format!("{name}: {self}") },
             _ => SourceError::Io { errno: self.errno(), what: format!("{name}: {self}") },
         }
     }
@@ -163,7 +208,11 @@ impl Refusal {
             (Refusal::Tls(_), _) => "check the server's certificate, or that it speaks TLS on this port",
             (Refusal::Connect(_), _) => "check the host and the port, and that the server runs",
             (Refusal::Redirects, _) => "open the URL that it leads to",
-            (Refusal::Changed(_), _) => "open it again",
+            (Refusal::Changed(_) | Refusal::Unmet, _) => "open it again",
+            (Refusal::NoListing(_), _) => "check AWS_ENDPOINT_URL: it names a server of S3, not a page in front of it",
+            (Refusal::ErrorForListing { code, .. }, _) if PASSING_CODES.contains(&code.as_str()) => {
+                "try again later, or look at the server"
+            }
             (Refusal::Status { status: 408 | 429 | 500.., .. }, _) => "try again later, or look at the server",
             (Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Total(_), _) => {
                 "look at the server, or give it more time (FOREREAD_OBJECT=first-byte=60,stall=60,total=600)"

@@ -89,7 +89,11 @@ pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path)
                 .with_url(url.as_str())
                 .with_retry(no_retries())
                 .with_client_options(client(settings, url.scheme() == "http"))
-                .with_http_connector(Connector { authorization, client: Client::of(settings, url.scheme() == "http") });
+                .with_http_connector(Connector {
+                    authorization,
+                    client: Client::of(settings, url.scheme() == "http"),
+                    is_s3: false,
+                });
             let objects = Arc::new(store.build().map_err(line)?);
             Ok((Store::new(objects, Account::Http, url.authority()), Path::default()))
         }
@@ -175,7 +179,11 @@ pub fn s3(bucket: &str, settings: &ObjectSettings) -> Result<(Arc<AmazonS3>, Acc
         .with_skip_signature(!named)
         .with_retry(no_retries())
         .with_client_options(client(settings, on("AWS_ALLOW_HTTP")))
-        .with_http_connector(Connector { authorization: None, client: Client::of(settings, on("AWS_ALLOW_HTTP")) })
+        .with_http_connector(Connector {
+            authorization: None,
+            client: Client::of(settings, on("AWS_ALLOW_HTTP")),
+            is_s3: true,
+        })
         .build();
     let store = store.map_err(|error| {
         let why = super::refusal::one_line(&error.to_string());

@@ -2,8 +2,8 @@
 //!
 //! Never: lets a password or a token into a message.
 
-use crate::source::name::percent_decoded as decoded;
 use crate::source::{self, SourceName, SourceOpenError};
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
@@ -61,6 +61,7 @@ pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
         return Err(error("it is no URL of an object".to_string(), remedy));
     }
     let authorization = (!url.username().is_empty() || url.password().is_some()).then(|| {
+        let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
         let both = [decoded(url.username()), b":".to_vec(), decoded(url.password().unwrap_or_default())].concat();
         format!("Basic {}", base64(&both))
     });

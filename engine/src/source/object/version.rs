@@ -1,27 +1,76 @@
 //! Which version of an object is read, and whether a reply is of that one.
 //!
-//! Never: asks the server.
+//! A version comes from a reply, or from a listing. Servers write one ETag in several ways: without quotes, as weak, in the listing alone,
+//! or as another one there than with the object. So what a listing said is compared by its ETag where that is the same, else by date and
+//! size; from the first reply on the version is what that reply said. Never: asks the server.
 //!
 //! ```text
-//!   strong ETag         If-Match with every request        the reply's ETag and size must be the same
-//!   weak ETag           (If-Match would always fail)       ETag without W/, date and size
-//!   a date only         If-Unmodified-Since                date and size
-//!   neither             nothing                            size
+//!   of a reply     strong ETag     If-Match with every request      the reply's ETag and size must be the same
+//!                  weak ETag       (If-Match would always fail)     ETag, date and size
+//!                  a date only     If-Unmodified-Since              date and size
+//!                  neither         nothing                          size
+//!   of a listing   the same        until the first reply            ETag and size; or date and size
 //! ```
+//! Example: a listing has "a1", 10:00:00.7 and 5 bytes; the first reply says W/"b2", 10:00:00, 5 bytes: the same date and size. From now on
+//! it is W/"b2" that must come.
 
+use super::date::Date;
 use super::refusal::Refusal;
+use crate::source::tree::Meta;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta};
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 
 /// See the head of this file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Version {
+    /// Where it was learned first.
     meta: ObjectMeta,
+    /// What the first reply said.
+    replied: OnceLock<ObjectMeta>,
 }
 
 impl Version {
+    /// Of a reply.
     pub fn new(meta: ObjectMeta) -> Version {
-        Version { meta }
+        Version { replied: OnceLock::from(meta.clone()), meta }
+    }
+
+    /// Of a listing.
+    pub fn listed(meta: ObjectMeta) -> Version {
+        Version { meta, replied: OnceLock::new() }
+    }
+
+    /// Of an object without bytes, as far as its server says.
+    pub fn empty(location: Path, e_tag: Option<String>, modified: Option<Date>) -> Version {
+        let last_modified = (SystemTime::UNIX_EPOCH + modified.map_or(Duration::ZERO, Date::since_1970)).into();
+        Version::new(ObjectMeta { location, last_modified, size: 0, e_tag, version: None })
+    }
+
+    /// Of the attributes of a file, which a listing had.
+    pub fn of_file(meta: &Meta, location: Path) -> Option<Version> {
+        let etag = std::str::from_utf8(&meta.version).ok()?.rsplitn(3, ' ').nth(2)?;
+        let e_tag = Some(etag).filter(|etag| !etag.is_empty());
+        let e_tag = e_tag.map(|etag| if is_strong(etag) { format!("\"{etag}\"") } else { etag.to_string() });
+        let modified = Duration::from_nanos(u64::try_from(meta.mtime_ns).unwrap_or(0));
+        let last_modified = (SystemTime::UNIX_EPOCH + modified).into();
+        Some(Version::listed(ObjectMeta { location, last_modified, size: meta.size, e_tag, version: None }))
+    }
+
+    fn now(&self) -> &ObjectMeta {
+        self.replied.get().unwrap_or(&self.meta)
+    }
+
+    /// No reply has said yet which version this is.
+    pub fn is_listed(&self) -> bool {
+        self.replied.get().is_none()
+    }
+
+    /// The first reply had the ETag of the listing.
+    pub fn is_as_listed(&self) -> bool {
+        let tag_of = |meta: &ObjectMeta| meta.e_tag.as_deref().map(|etag| tag(etag).to_string());
+        tag_of(self.now()) == tag_of(&self.meta)
     }
 
     /// In bytes.
@@ -29,31 +78,22 @@ impl Version {
         self.meta.size
     }
 
-    /// Text that differs where versions differ, as far as can be told, and is the same from a listing and from a reply.
+    /// Text that differs where versions differ, as far as listings say.
     pub fn text(&self) -> String {
         let etag = self.meta.e_tag.as_deref().unwrap_or_default();
+        // The date of a strong ETag is of no meaning.
         let date = if is_strong(etag) && !etag.is_empty() { 0 } else { self.meta.last_modified.timestamp() };
         format!("{} {date} {}", etag.trim_matches('"'), self.meta.size)
     }
 
-    /// The version that [`Version::text`] names, where every request can name it: one with a strong ETag.
-    pub fn of_text(text: &str, location: Path) -> Option<Version> {
-        let mut parts = text.rsplitn(3, ' ');
-        let (size, date, etag) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
-        // The date of a strong ETag is of no meaning.
-        let last_modified = "1970-01-01T00:00:00Z".parse().ok()?;
-        let e_tag = Some(format!("\"{etag}\"")).filter(|_| date == "0" && !etag.is_empty() && is_strong(etag))?;
-        Some(Version { meta: ObjectMeta { location, last_modified, size, e_tag: Some(e_tag), version: None } })
-    }
-
     /// Seconds since 1970; nothing where the server did not say.
     pub fn modified(&self) -> Option<u64> {
-        u64::try_from(self.meta.last_modified.timestamp()).ok().filter(|&seconds| seconds > 0)
+        modified(self.now())
     }
 
     /// By what a change is noticed.
     pub fn told_by(&self) -> &'static str {
-        match (&self.meta.e_tag, self.modified()) {
+        match (&self.now().e_tag, self.modified()) {
             (Some(etag), _) if is_strong(etag) => "ETag",
             (Some(_), Some(_)) => "weak ETag, date and size",
             (Some(_), None) => "weak ETag and size",
@@ -64,14 +104,15 @@ impl Version {
 
     /// Asks for this version only, as far as the server can be asked.
     pub fn condition(&self) -> GetOptions {
-        let strong = self.meta.e_tag.clone().filter(|etag| is_strong(etag));
-        let date = self.modified().filter(|_| strong.is_none()).map(|_| self.meta.last_modified);
+        let own = self.now();
+        let strong = own.e_tag.as_deref().filter(|etag| is_strong(etag)).map(|etag| format!("\"{}\"", tag(etag)));
+        let date = self.modified().filter(|_| strong.is_none()).map(|_| own.last_modified);
         GetOptions { if_match: strong, if_unmodified_since: date, ..GetOptions::default() }
     }
 
     /// Is another answer about the object of this version?
     pub fn same(&self, other: &Version) -> Result<(), Refusal> {
-        self.check(&other.meta)
+        self.check(other.now())
     }
 
     /// What a refused part of this version means: only ranges inside of it are asked for, so an object that ends before that
@@ -79,64 +120,152 @@ impl Version {
     pub fn refused(&self, refusal: Refusal) -> Refusal {
         let had = self.meta.size;
         match refusal {
-            Refusal::PastEnd { size: 0 } => Refusal::Changed(format!("it is shorter, and had {had} bytes")),
-            Refusal::PastEnd { size } if size < had => Refusal::Changed(format!("it has {size} bytes, and had {had}")),
+            Refusal::Empty { .. } => Refusal::Changed(format!("it is empty, and had {had} bytes")),
+            Refusal::PastEnd { size: None } => Refusal::Changed(format!("it is shorter, and had {had} bytes")),
+            Refusal::PastEnd { size: Some(size) } if size < had => {
+                Refusal::Changed(format!("it has {size} bytes, and had {had}"))
+            }
             other => other,
         }
     }
 
-    /// Is a reply of this version?
+    /// Is a reply of this version? The first one settles what a listing left open.
     pub fn check(&self, reply: &ObjectMeta) -> Result<(), Refusal> {
-        let own = &self.meta;
-        if reply.size != own.size {
-            return Err(Refusal::Changed(format!("it has {} bytes, and had {}", reply.size, own.size)));
+        if let Some(own) = self.replied.get() {
+            return same(own, reply);
         }
-        match (&own.e_tag, &reply.e_tag) {
-            (Some(_), None) => return Err(Refusal::NoEtag),
-            (Some(mine), Some(theirs)) if tag(mine) != tag(theirs) => {
-                return Err(Refusal::Changed("its ETag is another".to_string()));
-            }
-            // A strong ETag says all; dates may differ between the machines of a cluster.
-            (Some(mine), Some(_)) if is_strong(mine) => return Ok(()),
-            _ => {}
-        }
-        if reply.last_modified != own.last_modified {
-            return Err(Refusal::Changed("its date is another".to_string()));
-        }
-        Ok(())
+        alike(&self.meta, reply)?;
+        // Another part may have been answered meanwhile, and that answer counts.
+        same(self.replied.get_or_init(|| reply.clone()), reply)
     }
+
+    /// The same version, as far as both say: one of a listing, the other of a reply or of another listing.
+    pub fn is_alike(&self, other: &Version) -> bool {
+        alike(self.now(), other.now()).is_ok()
+    }
+}
+
+/// Compares what two replies say.
+fn same(own: &ObjectMeta, reply: &ObjectMeta) -> Result<(), Refusal> {
+    same_size(own, reply)?;
+    match (&own.e_tag, &reply.e_tag) {
+        (Some(_), None) => return Err(Refusal::NoEtag),
+        (Some(mine), Some(theirs)) if tag(mine) != tag(theirs) => {
+            return Err(Refusal::Changed("its ETag is another".to_string()));
+        }
+        // A strong ETag says all; dates may differ between the machines of a cluster.
+        (Some(mine), Some(_)) if is_strong(mine) => return Ok(()),
+        _ => {}
+    }
+    if reply.last_modified != own.last_modified {
+        return Err(Refusal::Changed("its date is another".to_string()));
+    }
+    Ok(())
+}
+
+/// Compares what a listing says with a reply.
+fn alike(listed: &ObjectMeta, reply: &ObjectMeta) -> Result<(), Refusal> {
+    same_size(listed, reply)?;
+    let dates = modified(listed).zip(modified(reply));
+    match (&listed.e_tag, &reply.e_tag) {
+        (Some(mine), Some(theirs)) if tag(mine) == tag(theirs) => Ok(()),
+        (Some(_), Some(_)) if dates.is_none_or(|(mine, theirs)| mine != theirs) => {
+            Err(Refusal::Changed("its ETag is another".to_string()))
+        }
+        _ if dates.is_some_and(|(mine, theirs)| mine != theirs) => {
+            Err(Refusal::Changed("its date is another".to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn same_size(own: &ObjectMeta, reply: &ObjectMeta) -> Result<(), Refusal> {
+    if reply.size == own.size {
+        return Ok(());
+    }
+    Err(Refusal::Changed(format!("it has {} bytes, and had {}", reply.size, own.size)))
+}
+
+/// Seconds since 1970, in which HTTP counts; nothing where nothing was said.
+fn modified(of: &ObjectMeta) -> Option<u64> {
+    u64::try_from(of.last_modified.timestamp()).ok().filter(|&seconds| seconds > 0)
 }
 
 fn is_strong(etag: &str) -> bool {
     !etag.starts_with("W/")
 }
 
+/// What an ETag says, however it is written.
 fn tag(etag: &str) -> &str {
-    etag.strip_prefix("W/").unwrap_or(etag)
+    etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::tree::Kind;
 
-    fn version(etag: Option<&str>) -> Version {
-        let last_modified = "2026-01-02T03:04:05Z".parse().expect("a date");
-        let e_tag = etag.map(str::to_string);
-        Version::new(ObjectMeta { location: Path::from("a"), last_modified, size: 7, e_tag, version: None })
+    fn meta(etag: Option<&str>, date: &str, size: u64) -> ObjectMeta {
+        let last_modified = date.parse().expect("a date");
+        ObjectMeta { location: Path::from("a"), last_modified, size, e_tag: etag.map(str::to_string), version: None }
     }
 
-    /// What a listing has told is asked for with the same ETag, and nothing else is taken for a version.
+    const DAY: &str = "2026-01-02T03:04:05.700Z";
+    const NONE: &str = "1970-01-01T00:00:00Z";
+
+    /// What the attributes of a file say is asked for as what the listing said.
     #[test]
-    fn a_text_names_a_version_only_by_a_strong_etag() {
-        for etag in ["\"abc-2\"", "abc", "\"with space\""] {
-            let named = Version::of_text(&version(Some(etag)).text(), Path::from("a")).expect("a version");
-            let quoted = format!("\"{}\"", etag.trim_matches('"'));
-            assert_eq!((named.condition().if_match, named.size()), (Some(quoted), 7));
-            assert_eq!(named.text(), version(Some(etag)).text());
+    fn the_attributes_of_a_file_name_its_version() {
+        for (etag, asked) in [
+            (Some("\"abc-2\""), Some("\"abc-2\"")),
+            (Some("abc"), Some("\"abc\"")),
+            (Some("\"with space\""), Some("\"with space\"")),
+            (Some("W/\"abc\""), None),
+            (None, None),
+        ] {
+            let listed = Version::listed(meta(etag, DAY, 7));
+            let (kind, version) = (Kind::File, listed.text().into_bytes().into());
+            let file =
+                Meta { kind, size: 7, mtime_ns: 1_767_323_045_000_000_000, permissions: 0, owner: None, version };
+            let named = Version::of_file(&file, Path::from("a")).expect("a version");
+            let condition = named.condition();
+            assert_eq!((condition.if_match.as_deref(), named.size()), (asked, 7));
+            assert_eq!(condition.if_unmodified_since.is_some(), asked.is_none());
+            assert!(named.text() == listed.text() && named.is_alike(&listed), "{etag:?}");
         }
-        for none in [Some("W/\"abc\""), Some(""), None] {
-            assert_eq!(Version::of_text(&version(none).text(), Path::from("a")), None, "{none:?}");
+    }
+
+    /// A listing and the first reply agree in ETag, or in date and size; then replies must agree with the first one.
+    #[test]
+    fn a_listing_is_compared_in_what_both_say_and_replies_with_the_first() {
+        let a = Some("\"a\"");
+        for (listed, reply, is_same) in [
+            (meta(a, DAY, 7), meta(Some("a"), NONE, 7), true),
+            (meta(a, DAY, 7), meta(Some("W/\"a\""), NONE, 7), true),
+            (meta(Some("W/\"a\""), NONE, 7), meta(a, DAY, 7), true),
+            (meta(a, DAY, 7), meta(a, "2026-01-03T00:00:00Z", 7), true),
+            (meta(None, DAY, 7), meta(a, "2026-01-02T03:04:05Z", 7), true),
+            (meta(a, DAY, 7), meta(None, "2026-01-02T03:04:05Z", 7), true),
+            (meta(a, DAY, 7), meta(None, NONE, 7), true),
+            (meta(a, DAY, 7), meta(Some("\"b\""), "2026-01-02T03:04:05Z", 7), true),
+            (meta(a, DAY, 7), meta(Some("\"b\""), "2026-01-02T03:04:06Z", 7), false),
+            (meta(a, DAY, 7), meta(Some("\"b\""), NONE, 7), false),
+            (meta(a, NONE, 7), meta(Some("\"b\""), NONE, 7), false),
+            (meta(None, DAY, 7), meta(a, "2026-01-02T03:04:06Z", 7), false),
+            (meta(a, DAY, 7), meta(a, DAY, 8), false),
+        ] {
+            let version = Version::listed(listed.clone());
+            assert_eq!(version.check(&reply).is_ok(), is_same, "{listed:?} {reply:?}");
+            assert_eq!(version.is_listed(), !is_same, "a reply of another version settles nothing");
+            if is_same {
+                assert_eq!(version.check(&reply), Ok(()));
+                let other = ObjectMeta { e_tag: Some("\"c\"".to_string()), ..reply };
+                assert!(version.check(&other).is_err() || version.now().e_tag.is_none());
+            }
         }
-        assert_eq!(Version::of_text("", Path::from("a")), None);
+        let version = Version::new(meta(a, DAY, 7));
+        assert_eq!(version.check(&meta(Some("W/a"), NONE, 7)), Ok(()));
+        assert_eq!(version.check(&meta(None, DAY, 7)), Err(Refusal::NoEtag));
+        assert!(version.check(&meta(Some("\"b\""), DAY, 7)).is_err(), "what a reply said is no listing");
     }
 }

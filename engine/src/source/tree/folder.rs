@@ -98,8 +98,12 @@ impl Tree for Folder {
             }
             let mut kind = kind_of(entry.file_type());
             if entry.file_type() == FileType::Unknown {
-                let name = OsStr::from_bytes(name);
-                kind = rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|s| kind_of_mode(&s));
+                kind = match rustix::fs::statat(&fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => kind_of_mode(&stat),
+                    Err(Errno::NOENT) => None,
+                    // A name that cannot be asked about is there all the same.
+                    Err(errno) => return Err(fails(errno)),
+                };
             }
             if let Some(kind) = kind
                 && !each(Entry::new(OsString::from_vec(name.to_vec()), kind))
@@ -189,7 +193,7 @@ fn meta_of(stat: &Stat) -> Option<Meta> {
     ]
     .concat();
     let permissions = (stat.st_mode & 0o7777) as u16;
-    Some(Meta { kind, size, mtime_ns, permissions, owner: Some((stat.st_uid, stat.st_gid)), version })
+    Some(Meta { kind, size, mtime_ns, permissions, owner: Some((stat.st_uid, stat.st_gid)), version: version.into() })
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@
 //!   list(folder) ──► names        look(path) ──► Meta with a version        open(path) ──► Source and its Meta
 //! ```
 
+mod account;
 mod folder;
+mod need;
 mod single;
 
 use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
@@ -17,7 +19,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use account::{MAX_NAME_BYTES, NameBytes, max_name_bytes, name_bytes, too_many_bytes};
 pub use folder::Folder;
+pub use need::{LOOKS_EVERY, Need, needed, while_needed};
 pub use single::Single;
 
 /// What a name is.
@@ -44,8 +48,15 @@ pub struct Meta {
     pub permissions: u16,
     /// Owner and group; nothing where there are none, as with objects.
     pub owner: Option<(u32, u32)>,
-    /// Equal for two files of one path if and only if they are the same version.
-    pub version: Vec<u8>,
+    /// Equal for two files of one path if and only if they are the same version, where the same call told of both.
+    pub version: Arc<[u8]>,
+}
+
+impl Meta {
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        if self.version.is_empty() { 0 } else { self.version.len() as u64 + 16 }
+    }
 }
 
 /// A name in a folder.
@@ -80,6 +91,11 @@ pub trait Tree: Send + Sync {
     /// network. Then what was just listed is believed for a while, and [`Tree::open_listed`] need not ask.
     fn lists_versions(&self) -> bool {
         false
+    }
+
+    /// Whether a file that was opened is the version that was listed or looked at: a listing and an open file may say it in two ways.
+    fn is_same(&self, listed: &Meta, opened: &Meta) -> bool {
+        listed.version == opened.version
     }
 
     /// What is at a path now.

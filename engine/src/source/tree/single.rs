@@ -4,8 +4,8 @@
 //! Never: two versions under one number.
 
 use super::{Entry, Kind, Meta, Tree};
-use crate::source::name::percent_decoded;
 use crate::source::{self, Defaults, Source, SourceError, SourceName, SourceOpenError, default_readahead_bytes};
+use percent_encoding::percent_decode_str;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -116,7 +116,7 @@ fn meta(kind: Kind, size: u64, number: u64) -> Meta {
     let permissions = if kind == Kind::Folder { 0o555 } else { 0o444 };
     // Growth makes a new version: an inode has one size.
     let version = [number.to_le_bytes(), size.to_le_bytes()].concat();
-    Meta { kind, size, mtime_ns: 0, permissions, owner: None, version }
+    Meta { kind, size, mtime_ns: 0, permissions, owner: None, version: version.into() }
 }
 
 /// The last part of a source's name that can be a file name: of the name as it is shown, since the file is shown to all.
@@ -166,7 +166,7 @@ fn last_of_path(shown: &str) -> Option<String> {
     let (_, rest) = shown.split_once("://")?;
     let rest = rest.split(['?', '#']).next().unwrap_or(rest);
     let last = last_but(rest, &['/'], &[".", "..", HIDDEN])?;
-    let decoded = String::from_utf8(percent_decoded(&last)).ok();
+    let decoded = percent_decode_str(&last).decode_utf8().ok().map(|name| name.into_owned());
     decoded.filter(|name| !name.contains(['/', '\0']) && ![".", ".."].contains(&name.as_str())).or(Some(last))
 }
 

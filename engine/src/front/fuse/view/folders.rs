@@ -1,6 +1,6 @@
 //! Folders of a mount: handles and listings.
 //!
-//! A folder is listed when its handle is read from the start, and read on from that listing, so that a program gets each name once. Names
+//! A folder is listed when its handle is read from the start, and read on from that listing, so that a program gets each name once. The bytes
 //! of all listings together have a limit. Never: gives part of a folder as if it were all of it.
 //!
 //! ```text
@@ -8,10 +8,12 @@
 //! ```
 
 use super::{Refusal, View};
-use crate::front::fuse::handles::{Counted, Names};
-use crate::source::tree::{Entry, Kind, Meta};
+use crate::front::fuse::handles::Listed;
+use crate::source::SourceError;
+use crate::source::tree::{Entry, Kind, Meta, too_many_bytes};
 use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,7 +44,7 @@ impl View {
             Some(names) if from > 0 => names,
             _ => self.list_anew(fh, number)?,
         };
-        for (place, entry) in names.0.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+        for (place, entry) in names.entries.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
             if !each(place as u64 + 1, entry.kind, &entry.name) {
                 break;
             }
@@ -60,9 +62,9 @@ impl View {
             _ => self.list_anew(fh, number)?,
         };
         let folder = self.path_of(number)?;
-        let (entries, seen) = (&names.0, names.1);
+        let (entries, seen) = (&names.entries, names.seen);
         let mut given = false;
-        let mut before = self.file_before(&folder, &names.0, from);
+        let mut before = self.file_before(&folder, entries, from);
         for (place, entry) in entries.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
             let (place, name) = (place as u64 + 1, entry.name.as_os_str());
             let dots = name == "." || name == "..";
@@ -81,8 +83,7 @@ impl View {
                     Err(error) => return Err(self.refuse_source(&error)),
                 },
             };
-            let entered = if dots { Some(number) } else { self.nodes().enter(path, meta.clone(), seen) };
-            let number = entered.ok_or_else(|| self.refuse(Errno::NFILE.raw_os_error()))?;
+            let number = if dots { number } else { self.enter(path, meta.clone(), seen)? };
             if !each(Known { place, name, number, meta: &meta, ttl: self.left(seen) }) {
                 if !dots {
                     self.forget(number, 1);
@@ -97,40 +98,37 @@ impl View {
         Ok(())
     }
 
-    fn list_anew(&self, fh: u64, number: u64) -> Result<Names, Refusal> {
+    fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<Listed>, Refusal> {
         let path = self.path_of(number)?;
-        let mut names = vec![Entry::new(".", Kind::Folder), Entry::new("..", Kind::Folder)];
+        let mut names = Listed::new(Instant::now());
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
-        let mut counted = Counted::new(&self.handles);
-        let mut whole = counted.room_for(names.len());
-        let asked = Instant::now();
+        let mut whole = [".", ".."].into_iter().all(|name| names.push(Entry::new(name, Kind::Folder)));
         let listed = self.tree.list(&path, &mut |entry| {
-            whole = whole && counted.room_for(names.len() + 1);
-            if whole {
-                names.push(entry);
-            }
+            whole = whole && names.push(entry);
             whole
         });
         listed.map_err(|e| self.refuse_source(&e))?;
         if !whole {
             // Part of a folder that looks like all of it would be a lie.
-            return Err(self.refuse(Errno::OVERFLOW.raw_os_error()));
+            return Err(self.too_many(Errno::OVERFLOW, &path));
         }
-        let count = names.len();
-        let names: Names = Arc::new((names, asked));
-        let mut handles = self.handles();
-        if let Some((_, place)) = handles.folders.get_mut(&fh) {
-            let before = place.replace(Arc::clone(&names)).map_or(0, |old| old.0.len());
-            handles.names = handles.names + count - before;
-        }
-        drop(handles);
+        let names = Arc::new(names);
+        let old = match self.handles().folders.get_mut(&fh) {
+            Some((_, place)) => place.replace(Arc::clone(&names)),
+            None => None,
+        };
+        drop(old);
         Ok(names)
     }
 
+    /// Names that do not fit, which is logged.
+    pub(super) fn too_many(&self, errno: Errno, path: &Path) -> Refusal {
+        let what = format!("{}: {}: {}", self.tree.describe(), path.display(), too_many_bytes());
+        self.refuse_source(&SourceError::Io { errno: errno.raw_os_error(), what })
+    }
+
     pub fn release_folder(&self, fh: u64) {
-        let mut handles = self.handles();
-        if let Some((_, Some(names))) = handles.folders.remove(&fh) {
-            handles.names -= names.0.len();
-        }
+        let gone = self.handles().folders.remove(&fh);
+        drop(gone);
     }
 }

@@ -8,18 +8,20 @@
 //!   credit 2 ──page asked for: -1──► 1 ──a name of it is looked up: +1──► 2        at most 64
 //!   credit 0: plain questions alone; each 64th gives 1
 //! ```
-//! Names are believed as long as those of a listing, and are at most 16,384; one more, and all are forgotten.
+//! Names are believed as long as those of a listing, and are at most 16,384; with one more all are forgotten.
 //!
 //! Example: 1,000 objects of one folder, opened in random order within 5 s: about 8 pages and no plain question but the first.
 
 use super::{Refusal, View};
-use crate::source::tree::Meta;
+use crate::source::tree::{Meta, NameBytes};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Names kept at once; about 400 bytes each.
+/// Names kept at once.
 const MAX_NAMES: usize = 1 << 14;
+/// Bytes of a name beside its letters and those of its version.
+const NAME_BYTES: u64 = 300;
 /// Pages that may be asked for before one of their names is looked up.
 const FIRST_CREDIT: u32 = 2;
 const MAX_CREDIT: u32 = 64;
@@ -31,6 +33,8 @@ const MAX_FOLDERS: usize = 16;
 /// See the head of this file.
 pub struct Unasked {
     names: HashMap<PathBuf, (Meta, Instant)>,
+    /// Those of the names since they were forgotten last.
+    bytes: NameBytes,
     credit: u32,
     plain: u32,
     /// Where the latest plain questions were.
@@ -39,7 +43,8 @@ pub struct Unasked {
 
 impl Default for Unasked {
     fn default() -> Unasked {
-        Unasked { names: HashMap::new(), credit: FIRST_CREDIT, plain: 0, folders: VecDeque::new() }
+        let (names, bytes) = (HashMap::new(), NameBytes::default());
+        Unasked { names, bytes, credit: FIRST_CREDIT, plain: 0, folders: VecDeque::new() }
     }
 }
 
@@ -52,10 +57,13 @@ impl Unasked {
     }
 
     pub fn keep(&mut self, path: PathBuf, meta: Meta, seen: Instant) {
-        if self.names.len() >= MAX_NAMES {
+        let bytes = NAME_BYTES + path.as_os_str().len() as u64 + meta.heap_bytes();
+        if self.names.len() >= MAX_NAMES || !self.bytes.grow(bytes) {
             self.names.clear();
+            self.bytes = NameBytes::default();
+        } else {
+            self.names.insert(path, (meta, seen));
         }
-        self.names.insert(path, (meta, seen));
     }
 
     /// Whether a page is to be asked for, from this path on: in a folder that was asked about lately, if there is credit.
@@ -104,7 +112,7 @@ mod tests {
     const TTL: Duration = Duration::from_secs(60);
 
     fn meta() -> Meta {
-        Meta { kind: Kind::File, size: 1, mtime_ns: 0, permissions: 0o444, owner: None, version: vec![1] }
+        Meta { kind: Kind::File, size: 1, mtime_ns: 0, permissions: 0o444, owner: None, version: [1].into() }
     }
 
     #[test]
@@ -128,7 +136,7 @@ mod tests {
         for n in 0..=MAX_NAMES {
             unasked.keep(n.to_string().into(), meta(), Instant::now());
         }
-        assert_eq!(unasked.names.len(), 1);
+        assert!(unasked.names.is_empty() && unasked.bytes.bytes() == 0);
         let other = |unasked: &mut Unasked, folder: &str| unasked.is_worth_a_page(&Path::new(folder).join("x"));
         let turns: Vec<bool> = ["a", "b", "a", "b"].iter().map(|folder| other(&mut unasked, folder)).collect();
         assert_eq!(turns, [false, false, true, true], "folders in turn");

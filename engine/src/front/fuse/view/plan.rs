@@ -8,8 +8,9 @@
 //!   open b   ──► not held any more, and the next 256 are listed in the engine
 //! ```
 
-use super::View;
+use super::{Refusal, View};
 use crate::source::tree::Kind;
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -48,14 +49,17 @@ impl Planner {
 impl FileOrder {
     /// The program will open this file after those before it. The name begins at the mount's folder or is the whole path; one that is no
     /// file is counted as unknown. False: the order is too long.
-    pub fn push(&mut self, name: &Path) -> bool {
+    ///
+    /// # Errors
+    /// The storage did not say whether there is such a file.
+    pub fn push(&mut self, name: &Path) -> std::io::Result<bool> {
         let Planner { view, dir } = &self.planner;
-        let number = below(name, dir).and_then(|path| view.planned(path));
-        match number {
+        let number = below(name, dir).map_or(Ok(None), |path| view.planned(path));
+        match number.map_err(std::io::Error::from_raw_os_error)? {
             Some(number) => {
                 if self.files == MAX_PLANNED {
                     view.forget(number, 1);
-                    return false;
+                    return Ok(false);
                 }
                 let displaced = view.nodes().plan(self.last, number, MAX_PLANNED);
                 drop(displaced);
@@ -63,7 +67,7 @@ impl FileOrder {
             }
             None => self.unknown += 1,
         }
-        true
+        Ok(true)
     }
 
     /// Files that are there.
@@ -94,18 +98,20 @@ fn below(name: &Path, dir: &Path) -> Option<PathBuf> {
 }
 
 impl View {
-    /// The number of a file, counted once for the plan; nothing where there is none. The program gets errors when it opens it.
-    fn planned(&self, path: PathBuf) -> Option<u64> {
+    /// The number of a file, counted once for the plan; nothing where there is none.
+    fn planned(&self, path: PathBuf) -> Result<Option<u64>, Refusal> {
         let known = self.nodes().at(&path).and_then(|node| Some((node.meta.clone(), node.seen?)));
         let believed = known.filter(|(_, seen)| self.lists_versions() && !self.left(*seen).is_zero());
-        let (meta, seen) = match believed {
-            Some(known) => known,
-            None => self.look_anew(&path).ok()?,
+        let (meta, seen) = match believed.map_or_else(|| self.look_anew(&path), Ok) {
+            Ok(known) => known,
+            Err(errno) if errno == Errno::NOENT.raw_os_error() => return Ok(None),
+            // No answer is not "there is none".
+            Err(errno) => return Err(errno),
         };
         if meta.kind != Kind::File {
-            return None;
+            return Ok(None);
         }
-        self.nodes().enter(path, meta, seen)
+        self.enter(path, meta, seen).map(Some)
     }
 }
 

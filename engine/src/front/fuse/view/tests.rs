@@ -2,27 +2,19 @@
 
 use super::*;
 use crate::Options;
-use crate::front::fuse::handles::{MAX_NAMES, NAMES_AT_ONCE};
 use crate::source::tree::Entry;
 use crate::source::{Defaults, Source};
-use std::sync::Barrier;
 
-/// One folder of many names, of which two listings begin at the same time.
-struct Wide(Barrier, usize);
+/// A folder without names.
+struct Bare;
 
-impl Tree for Wide {
-    fn list(&self, _: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        self.0.wait();
-        for _ in 0..self.1 {
-            if !each(Entry::new("", Kind::File)) {
-                break;
-            }
-        }
+impl Tree for Bare {
+    fn list(&self, _: &Path, _: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
         Ok(())
     }
 
     fn look(&self, _: &Path) -> Result<Meta, SourceError> {
-        let (kind, version) = (Kind::Folder, Vec::new());
+        let (kind, version) = (Kind::Folder, Arc::default());
         Ok(Meta { kind, size: 0, mtime_ns: 0, permissions: 0o755, owner: None, version })
     }
 
@@ -35,37 +27,18 @@ impl Tree for Wide {
     }
 
     fn describe(&self) -> String {
-        "wide".to_string()
+        "bare".to_string()
     }
 }
 
 #[test]
 fn one_handle_too_many_is_refused() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-    let view = View::new(Arc::new(Wide(Barrier::new(1), 0)), engine, &FuseSettings::default()).expect("a view");
+    let view = View::new(Arc::new(Bare), engine, &FuseSettings::default()).expect("a view");
     let last = (0..MAX_HANDLES).map(|_| view.open_folder(1).expect("a handle")).last();
     assert_eq!(view.open_folder(1), Err(Errno::NFILE.raw_os_error()));
     view.release_folder(last.expect("many"));
     assert!(view.open_folder(1).is_ok(), "one that was given back");
-}
-
-#[test]
-fn listings_at_once_are_within_the_limit_together() {
-    for (each, fits) in [(MAX_NAMES / 2 - 2 * NAMES_AT_ONCE, true), (MAX_NAMES / 3 * 2, false)] {
-        let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-        let view = View::new(Arc::new(Wide(Barrier::new(2), each)), engine, &FuseSettings::default()).expect("a view");
-        let list = || {
-            let fh = view.open_folder(1).expect("a handle");
-            view.list(fh, 0, |_, _, _| false).map(|()| fh)
-        };
-        let (first, second) = std::thread::scope(|scope| {
-            let other = scope.spawn(list);
-            (list(), other.join().expect("no panic"))
-        });
-        assert_eq!(first.is_ok() && second.is_ok(), fits, "{first:?} {second:?}");
-        [first, second].into_iter().flatten().for_each(|fh| view.release_folder(fh));
-        assert_eq!(view.handles().names, 0, "nothing stays counted");
-    }
 }
 
 /// A folder of three names: one that is there but cannot be opened, one that is gone, one that is refused. A folder in it
@@ -104,7 +77,7 @@ impl Tree for Refusing {
             return Err(self.error("look up", path));
         }
         let kind = if name == "good" { Kind::File } else { Kind::Folder };
-        Ok(Meta { kind, size: 9, mtime_ns: 0, permissions: 0o755, owner: None, version: Vec::new() })
+        Ok(Meta { kind, size: 9, mtime_ns: 0, permissions: 0o755, owner: None, version: Arc::default() })
     }
 
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {

@@ -1,0 +1,256 @@
+//! What a reply says of the part that it brings: its place, its length, its version.
+//!
+//! Servers write the same headers in many ways, and object_store knows one of each. So a reply is read here, and what object_store reads
+//! of it is written anew. What no server means in two ways is taken; the rest is refused with the header's own words.
+//!
+//! ```text
+//!   206  Content-Range: Bytes=0-9 / 10    ──► bytes 0-9/10
+//!   206  bytes 0-0/0, bytes */0;  204     ──► Empty
+//!   200  all that was asked for, or an object of up to 128 KiB, of which the part is cut ──► 206
+//!   200  anything else                    ──► WholeObject
+//!   Last-Modified in a form of RFC 9110   ──► the one that object_store knows; else none
+//! ```
+//! Example: a read asks for `bytes=4096-8191` of an object of 10,000 bytes, and its server knows no ranges. The reply is a 200 with 10,000
+//! bytes, and becomes a 206 with 4,096 of them.
+//! Source: RFC 9110, 13.1 to 15.5.17.
+
+use super::date::Date;
+use super::first::FIRST_BYTES;
+use super::refusal::{Refusal, one_line};
+use futures_util::StreamExt;
+use object_store::client::{HttpResponse, HttpResponseBody};
+use object_store::{HeaderMap, HeaderValue};
+use std::time::Duration;
+
+/// Codings that change no byte, and words that are no coding and are found in this header all the same.
+const NO_CODINGS: [&str; 8] = ["", "identity", "aws-chunked", "none", "binary", "8bit", "utf-8", "utf8"];
+
+/// First and last byte of a request.
+pub type Asked = (u64, u64);
+
+/// The value of a header, if it is text.
+pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// First and last byte of `bytes=FIRST-LAST`.
+pub fn parse_range(text: &str) -> Option<Asked> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+/// A `Content-Range`, as far as it can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Said {
+    /// First and last byte; nothing where it says `*`.
+    range: Option<Asked>,
+    /// Bytes of the object; nothing where it says `*`.
+    size: Option<u64>,
+}
+
+impl Said {
+    fn of(text: &str) -> Option<Said> {
+        let text = text.trim();
+        let unit = text.get(..5).filter(|unit| unit.eq_ignore_ascii_case("bytes"))?;
+        let rest = text[unit.len()..].trim_start_matches([' ', '\t', '=', ':']);
+        let (range, size) = rest.split_once('/')?;
+        let number = |text: &str| text.trim().parse::<u64>().ok().filter(|&n| n < u64::MAX);
+        let size = if size.trim() == "*" { None } else { Some(number(size)?) };
+        if range.trim() == "*" {
+            return Some(Said { range: None, size });
+        }
+        let (first, last) = range.split_once('-')?;
+        // Some write 0--1 for nothing.
+        let range = number(first).zip(number(last));
+        (range.is_some() || size == Some(0)).then_some(Said { range, size })
+    }
+}
+
+/// Leaves the headers of a version as object_store reads them: a date that it does not know makes the whole reply an error.
+pub fn settle_version(headers: &mut HeaderMap) {
+    let date = header(headers, "last-modified").and_then(Date::of_http);
+    let date = date.and_then(|date| HeaderValue::from_str(&date.text()).ok());
+    let _ = match date {
+        Some(date) => headers.insert("last-modified", date),
+        None => headers.remove("last-modified"),
+    };
+    if header(headers, "etag").is_none_or(|etag| etag.trim().is_empty()) {
+        headers.remove("etag");
+    }
+}
+
+/// Are the bytes those of the object? On S3 a coding is what was stored with it, and ranges are of the stored bytes.
+fn check_coding(headers: &HeaderMap, is_s3: bool) -> Result<(), Refusal> {
+    let Some(coding) = header(headers, "content-encoding").filter(|_| !is_s3) else { return Ok(()) };
+    let changes_none = |coding: &str| NO_CODINGS.iter().any(|plain| coding.trim().eq_ignore_ascii_case(plain));
+    if coding.split(',').all(changes_none) { Ok(()) } else { Err(Refusal::Encoded(one_line(coding))) }
+}
+
+/// Is a 206 what was asked for?
+pub fn check_part(headers: &mut HeaderMap, (first, last): Asked, is_s3: bool) -> Result<(), Refusal> {
+    check_coding(headers, is_s3)?;
+    let text = header(headers, "content-range").ok_or(Refusal::NoContentRange)?;
+    let unreadable = || Refusal::ContentRange(one_line(text));
+    let said = Said::of(text).ok_or_else(unreadable)?;
+    if said.size == Some(0) {
+        return Err(empty(headers));
+    }
+    let ((from, to), size) = said.range.zip(said.size).ok_or_else(unreadable)?;
+    // A part that is shorter because the object is: the caller, which knows the old size, compares it.
+    if from != first || to != last.min(size - 1) || from > to {
+        return Err(Refusal::OtherPart);
+    }
+    let asked = to - from + 1;
+    match header(headers, "content-length").map(str::parse::<u64>) {
+        // In chunks: the reader counts.
+        None => {}
+        Some(Ok(got)) if got == asked => {}
+        Some(Ok(got)) => return Err(Refusal::Length { got, asked }),
+        Some(Err(_)) => return Err(Refusal::Garbled("its length is no number".to_string())),
+    }
+    write_part(headers, (from, to), size);
+    Ok(())
+}
+
+fn write_part(headers: &mut HeaderMap, (from, to): Asked, size: u64) {
+    headers.insert("content-length", HeaderValue::from(to - from + 1));
+    // Digits are text.
+    if let Ok(range) = HeaderValue::from_str(&format!("bytes {from}-{to}/{size}")) {
+        headers.insert("content-range", range);
+    }
+}
+
+/// How long the server wants to be left alone: seconds, or a date, which is of the server's clock where the reply has its time.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = header(headers, "retry-after")?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = Date::of_http(text)?.since_1970();
+    let now = header(headers, "date").and_then(Date::of_http).map_or_else(super::fetch::since_1970, Date::since_1970);
+    Some(until.saturating_sub(now))
+}
+
+/// A 416 says in `bytes */SIZE` how long the object is.
+pub fn past_end(headers: &HeaderMap) -> Refusal {
+    Refusal::PastEnd { size: header(headers, "content-range").and_then(Said::of).and_then(|said| said.size) }
+}
+
+/// The object has no bytes: what the reply says of its version.
+pub fn empty(headers: &HeaderMap) -> Refusal {
+    let modified = header(headers, "last-modified").and_then(Date::of_http);
+    Refusal::Empty { etag: header(headers, "etag").map(str::to_string), modified }
+}
+
+/// A 200 where a part was asked for, as that part: see the head of this file.
+pub async fn part_of_whole(
+    mut reply: HttpResponse,
+    (first, last): Asked,
+    is_s3: bool,
+) -> Result<HttpResponse, Refusal> {
+    check_coding(reply.headers(), is_s3)?;
+    let len = header(reply.headers(), "content-length").map(|text| text.trim().parse::<u64>());
+    let len = len.transpose().map_err(|_| Refusal::Garbled("its length is no number".to_string()))?;
+    if let Ok(partial) = 206_u16.try_into() {
+        *reply.status_mut() = partial;
+    }
+    if let Some(len) = len.filter(|&len| first == 0 && len > 0 && len - 1 <= last) {
+        write_part(reply.headers_mut(), (0, len - 1), len);
+        return Ok(reply);
+    }
+    if len.is_some_and(|len| len > FIRST_BYTES) {
+        return Err(Refusal::WholeObject);
+    }
+    let (mut parts, body) = reply.into_parts();
+    let all = small_body(body).await?;
+    let size = all.len() as u64;
+    match len {
+        Some(len) if len != size => return Err(Refusal::Lost("its end came too early".to_string())),
+        _ if size == 0 => return Err(empty(&parts.headers)),
+        _ if first >= size => return Err(Refusal::PastEnd { size: Some(size) }),
+        _ => {}
+    }
+    let last = last.min(size - 1);
+    write_part(&mut parts.headers, (first, last), size);
+    let part = all[first as usize..=last as usize].to_vec();
+    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(part)))
+}
+
+async fn small_body(body: HttpResponseBody) -> Result<Vec<u8>, Refusal> {
+    let mut all = Vec::new();
+    let mut stream = body.bytes_stream();
+    while let Some(bytes) = stream.next().await {
+        let bytes = bytes.map_err(|error| Refusal::of(&error))?;
+        if (all.len() + bytes.len()) as u64 > FIRST_BYTES {
+            return Err(Refusal::WholeObject);
+        }
+        all.extend_from_slice(&bytes);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().fold(HeaderMap::new(), |mut headers, (name, value)| {
+            headers.insert(*name, HeaderValue::from_static(value));
+            headers
+        })
+    }
+
+    #[test]
+    fn a_range_is_read_in_any_writing_and_written_in_one() {
+        for text in
+            ["bytes 2-5/10", "Bytes 2-5/10", "bytes=2-5/10", "bytes  2-5/10", "BYTES: 2 - 5 / 10", "\tbytes\t2-5/10"]
+        {
+            let mut headers = headers(&[("content-range", text)]);
+            assert_eq!(check_part(&mut headers, (2, 5), false), Ok(()), "{text}");
+            assert_eq!(header(&headers, "content-range"), Some("bytes 2-5/10"));
+            assert_eq!(header(&headers, "content-length"), Some("4"), "in chunks there is none");
+        }
+        for text in ["bytes 0-0/0", "bytes */0", "bytes 0--1/0"] {
+            let refused = check_part(&mut headers(&[("content-range", text), ("etag", "\"e\"")]), (0, 9), false);
+            assert_eq!(refused, Err(Refusal::Empty { etag: Some("\"e\"".to_string()), modified: None }), "{text}");
+        }
+        for text in ["bytes 2-5/*", "bytes */10", "items 2-5/10", "2-5/10", "bytes 2-5", "bytes x-5/10", "bytes 2-5/x"]
+        {
+            let refused = check_part(&mut headers(&[("content-range", text)]), (2, 5), false);
+            assert_eq!(refused, Err(Refusal::ContentRange(text.to_string())));
+        }
+        for text in ["bytes 1-5/10", "bytes 2-6/10", "bytes 2-5/4", "bytes 5-2/10"] {
+            assert_eq!(check_part(&mut headers(&[("content-range", text)]), (2, 5), false), Err(Refusal::OtherPart));
+        }
+        assert_eq!(check_part(&mut headers(&[]), (2, 5), false), Err(Refusal::NoContentRange));
+    }
+
+    #[test]
+    fn a_coding_counts_over_http_and_not_on_s3() {
+        for (coding, is_plain) in [
+            ("", true),
+            ("identity", true),
+            ("AWS-Chunked", true),
+            ("aws-chunked, identity", true),
+            ("utf-8", true),
+            ("gzip", false),
+            ("aws-chunked,gzip", false),
+            ("br", false),
+        ] {
+            let headers = headers(&[("content-encoding", coding)]);
+            assert_eq!(check_coding(&headers, false).is_ok(), is_plain, "{coding}");
+            assert_eq!(check_coding(&headers, true), Ok(()), "{coding}");
+        }
+    }
+
+    #[test]
+    fn a_time_to_come_back_is_seconds_or_a_date() {
+        let after = |pairs: &[(&'static str, &'static str)]| retry_after(&headers(pairs));
+        let date = ("date", "Fri, 02 Jan 2026 03:04:05 GMT");
+        assert_eq!(after(&[("retry-after", " 8 ")]), Some(Duration::from_secs(8)));
+        assert_eq!(after(&[("retry-after", "Fri, 02 Jan 2026 03:04:25 GMT"), date]), Some(Duration::from_secs(20)));
+        assert_eq!(after(&[("retry-after", "Fri, 02 Jan 2026 03:04:00 GMT"), date]), Some(Duration::ZERO));
+        assert_eq!(after(&[("retry-after", "Fri, 02 Jan 1970 03:04:00 GMT")]), Some(Duration::ZERO), "by our clock");
+        assert_eq!((after(&[("retry-after", "soon")]), after(&[])), (None, None));
+    }
+}

@@ -1,0 +1,77 @@
+//! The bytes that names take in this process: those of listings, and those that a mount knows.
+//!
+//! A name is some hundred bytes, and a server may send any number of them, each as long as it likes. So bytes are counted, not names:
+//! those of the name, of what is known of it, and of the tables that hold both. All listings and mounts of the process share one limit
+//! ([`max_name_bytes`]); a listing that does not fit ends with an error, and gives back what it took. Never: waits.
+//!
+//! ```text
+//!   listing under way ──grow──► NameBytes ──drop──► given back
+//!   open folder, numbers of a mount ──grow──► ...      all of them: at most max_name_bytes
+//! ```
+//! Example: a folder of 1,000,000 objects with names of 8 bytes and ETags of 40. Its listing, and the numbers by which the kernel knows
+//! them, are about 650 MB.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The limit on a machine of 4 GiB or more.
+pub const MAX_NAME_BYTES: u64 = 1 << 30;
+
+static USED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that names of all listings and mounts of this process may take: [`MAX_NAME_BYTES`], or a quarter of the memory of this machine or
+/// control group where that is less.
+#[must_use]
+pub fn max_name_bytes() -> u64 {
+    static LIMIT: OnceLock<u64> = OnceLock::new();
+    *LIMIT.get_or_init(|| MAX_NAME_BYTES.min(crate::cgroup::machine_memory() / 4))
+}
+
+/// Bytes that names of all listings and mounts of this process take now.
+#[must_use]
+pub fn name_bytes() -> u64 {
+    USED.load(Ordering::Relaxed)
+}
+
+/// A part of the account, given back when it is dropped.
+#[derive(Debug, Default)]
+pub struct NameBytes(u64);
+
+impl NameBytes {
+    /// Takes more. False: it would be more than there may be, and nothing is taken.
+    #[must_use]
+    pub fn grow(&mut self, bytes: u64) -> bool {
+        let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= max_name_bytes());
+        let taken = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        self.0 += if taken { bytes } else { 0 };
+        taken
+    }
+
+    /// Gives some of it back.
+    pub fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.0);
+        self.0 -= bytes;
+        USED.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// What it is now.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Drop for NameBytes {
+    fn drop(&mut self) {
+        USED.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// A line on names that do not fit.
+#[must_use]
+pub fn too_many_bytes() -> String {
+    format!(
+        "the names of all listings and mounts of this process take more than {} bytes, which is the limit; read a smaller folder",
+        max_name_bytes()
+    )
+}

@@ -1,0 +1,59 @@
+//! Whether an answer is still needed: what a thread asks a tree for may be given up while it waits.
+//!
+//! A program that lists a folder through a mount can be ended, and so can the mount, while the storage takes its time. The thread that
+//! carries out the request says by [`while_needed`] how that is seen; a source that waits asks for it ([`needed`]) before it waits, and looks
+//! again every [`LOOKS_EVERY`]. Never: ends a wait by itself.
+//!
+//! ```text
+//!   front ──while_needed(need, ──► tree.list ──► source waits ──looks──► need() ── false ──► ECANCELED
+//! ```
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often what waits looks. Chosen: a keystroke is answered at once, and a look costs 20 us.
+pub const LOOKS_EVERY: Duration = Duration::from_millis(50);
+
+/// False: the answer is not needed any more.
+pub type Need = Arc<dyn Fn() -> bool + Send + Sync>;
+
+thread_local! {
+    static NEED: RefCell<Option<Need>> = const { RefCell::new(None) };
+}
+
+/// Does work whose answer is needed as long as `need` says so.
+pub fn while_needed<T>(need: Need, work: impl FnOnce() -> T) -> T {
+    struct Before(Option<Need>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            NEED.set(self.0.take());
+        }
+    }
+    let _before = Before(NEED.replace(Some(need)));
+    work()
+}
+
+/// What this thread's work is needed by; nothing where it is in any case.
+#[must_use]
+pub fn needed() -> Option<Need> {
+    NEED.with_borrow(Clone::clone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_with_the_work_that_it_is_for() {
+        let is = || needed().map(|need| need());
+        assert_eq!(is(), None);
+        while_needed(Arc::new(|| true), || {
+            assert_eq!(is(), Some(true));
+            while_needed(Arc::new(|| false), || assert_eq!(is(), Some(false)));
+            assert_eq!(is(), Some(true));
+        });
+        let panicked = std::panic::catch_unwind(|| while_needed(Arc::new(|| true), || std::panic::panic_any("a bug")));
+        assert!(panicked.is_err() && is().is_none());
+    }
+}

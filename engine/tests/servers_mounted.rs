@@ -1,0 +1,202 @@
+//! Servers as they are, behind real mounts: of a prefix, and of one object. A name that is there is shown or the listing fails; a file that
+//! was refused once is read by the next program; what takes long ends with its caller, and with the mount.
+
+use crate::fuse::{Here, can_mount, mount_with, small};
+use crate::servers::{FILES, NAMES, bucket, harmless, listings, no_listings, settings};
+use foreread::front::fuse::FuseSettings;
+use foreread::source::Source;
+use foreread::source::object::{Object, ObjectSettings, Prefix};
+use foreread::source::tree::{NameBytes, Single, Tree, max_name_bytes, name_bytes};
+use foreread::testing::{self, Behaviour, BucketServer, Link};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Nothing is believed, so that each question goes to the server.
+fn mount(tree: Arc<dyn Tree>) -> Here {
+    mount_with(
+        tree,
+        &FuseSettings { attr_ttl: Some(Duration::ZERO), ..FuseSettings::default() },
+        small().policy("none"),
+    )
+}
+
+fn mount_prefix(server: &BucketServer, settings: ObjectSettings) -> Here {
+    let _ = server;
+    mount(Arc::new(Prefix::open_with("s3://bucket/dir/", settings).expect("opened")))
+}
+
+fn mount_object(server: &BucketServer, name: &'static str) -> Here {
+    let (url, settings) = (server.url(&format!("dir/{name}")), settings(server));
+    let open = move || Object::open_with(&url, settings.clone()).map(|object| Arc::new(object) as Arc<dyn Source>);
+    mount(Arc::new(Single::new(name, name, open).expect("opened")))
+}
+
+fn listed(here: &Here) -> std::io::Result<Vec<String>> {
+    let names = fs::read_dir(here.dir.path())?.map(|entry| Ok(entry?.file_name().into_string().expect("text")));
+    let mut names: Vec<String> = names.collect::<std::io::Result<_>>()?;
+    names.sort();
+    Ok(names)
+}
+
+fn read(here: &Here, (name, size): (&str, usize), what: &str) {
+    let bytes = fs::read(here.path(name)).unwrap_or_else(|error| panic!("{what}, {name}: {error}"));
+    assert_eq!((bytes.len(), testing::check(&bytes, 0, 0)), (size, Ok(())), "{what}, {name}");
+}
+
+#[test]
+fn both_mounts_read_what_means_the_same() {
+    if !can_mount() {
+        return;
+    }
+    for on in harmless().into_iter().chain(listings()) {
+        let (server, what) = (bucket(), format!("{on:?}"));
+        server.behave(&on);
+        let here = mount_prefix(&server, settings(&server));
+        assert_eq!(listed(&here).unwrap_or_else(|error| panic!("{what}: {error}")), NAMES, "{what}");
+        FILES.into_iter().for_each(|file| read(&here, file, &what));
+        here.end();
+        for file in FILES {
+            let here = mount_object(&server, file.0);
+            read(&here, file, &what);
+            here.end();
+        }
+    }
+}
+
+#[test]
+fn what_is_no_listing_is_no_empty_folder() {
+    if !can_mount() {
+        return;
+    }
+    for (on, _) in no_listings() {
+        let server = bucket();
+        let here = mount_prefix(&server, settings(&server));
+        assert_eq!(listed(&here).expect("a listing"), NAMES);
+        server.behave(std::slice::from_ref(&on));
+        assert!(listed(&here).is_err(), "{on:?}: {:?}", listed(&here));
+        let error = fs::metadata(here.path("large")).expect_err("asked");
+        assert_ne!(error.raw_os_error(), Some(Errno::NOENT.raw_os_error()), "{on:?}");
+        let mut order = here.planner.begin();
+        assert!(order.push(Path::new("small")).is_err() && order.unknown() == 0, "{on:?}: it is not unknown");
+        if on != Behaviour::ListNoPrefix {
+            server.behave_by_page(&[Behaviour::ListPage(2)], std::slice::from_ref(&on));
+            assert!(listed(&here).is_err(), "{on:?} as page 2: {:?}", listed(&here));
+        }
+        server.behave(&[]);
+        assert_eq!(listed(&here).expect("a listing"), NAMES, "{on:?}: the next one");
+        here.end();
+    }
+}
+
+/// A 412 to both questions fails the read that waits, and no later one: the mount does not keep a reader that has taken it for a change.
+#[test]
+fn a_file_that_was_refused_is_read_by_the_next_program() {
+    if !can_mount() {
+        return;
+    }
+    let server = bucket();
+    let believed = FuseSettings { attr_ttl: Some(Duration::from_secs(3600)), ..FuseSettings::default() };
+    let prefix = Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened");
+    for here in [mount_with(Arc::new(prefix), &believed, small().policy("none")), mount_object(&server, "large")] {
+        let at = |offset: u64| {
+            let mut buf = [0; 4096];
+            let read = File::open(here.path("large"))?.read_exact_at(&mut buf, offset);
+            read.map(|()| testing::check(&buf, offset, 0).expect("right bytes"))
+        };
+        at(0).expect("read");
+        server.behave(&[Behaviour::Fails412(2)]);
+        let refused = at(150_000).expect_err("a change, as far as is known");
+        assert_eq!(refused.raw_os_error(), Some(Errno::STALE.raw_os_error()));
+        server.behave(&[]);
+        for offset in [200_000, 250_000] {
+            at(offset).unwrap_or_else(|error| panic!("{offset}: {error}"));
+        }
+        here.end();
+    }
+}
+
+/// Pages that come slowly and without an end, of a tree that would wait for an hour.
+fn endless() -> (BucketServer, Here) {
+    let server = bucket();
+    let hour = Duration::from_secs(3600);
+    let here = mount_prefix(&server, ObjectSettings { stall: hour, total: hour, ..settings(&server) });
+    server.behave(&[Behaviour::ListEndless]);
+    server.link(Link::new(Duration::from_millis(200), 0));
+    (server, here)
+}
+
+/// Starts `ls` and waits until its listing is under way.
+fn list(server: &BucketServer, here: &Here) -> std::process::Child {
+    let before = server.requests().lists;
+    let mut ls = Command::new("ls");
+    let ls = ls.arg(here.dir.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    while server.requests().lists < before + 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    ls
+}
+
+/// The kernel passes no interrupt on, so the mount looks. A program that was killed ends though the storage has not answered.
+#[test]
+fn a_program_that_is_killed_while_it_lists_ends() {
+    if !can_mount() {
+        return;
+    }
+    let (server, here) = endless();
+    for signal in ["-KILL", "-TERM", "-INT"] {
+        let mut ls = list(&server, &here);
+        let kill = Command::new("kill").args([signal, &ls.id().to_string()]).status().expect("kill");
+        assert!(kill.success());
+        assert!(!ls.wait().expect("it ends").success());
+    }
+    server.behave(&[]);
+    server.link(Link::new(Duration::ZERO, 0));
+    assert_eq!(listed(&here).expect("a listing"), NAMES);
+    here.end();
+}
+
+/// A mount that is stopped while a program lists it ends, and the program with an error.
+#[test]
+fn a_mount_that_is_stopped_ends_its_listings() {
+    if !can_mount() {
+        return;
+    }
+    let (server, here) = endless();
+    let mut ls = list(&server, &here);
+    here.stop.stop().expect("unmounted");
+    assert!(!ls.wait().expect("it ends").success());
+    here.joined();
+}
+
+/// A folder whose names do not fit is an error of the listing, and so is one name too many of those that the kernel knows.
+#[test]
+fn names_that_do_not_fit_end_a_listing() {
+    // The account is that of the process.
+    crate::common::alone(module_path!(), "names_that_do_not_fit_end_a_listing", || {
+        if !can_mount() {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        (0..1000).for_each(|n| drop(File::create(dir.path().join(n.to_string())).expect("made")));
+        let server = bucket();
+        (0..1000).for_each(|n| server.put(&format!("dir/{n}"), Vec::new()));
+        let local = foreread::source::tree::open(dir.path()).expect("a tree");
+        let count = NAMES.len() + 1000;
+        for (here, count) in [(mount(local), 1000), (mount_prefix(&server, settings(&server)), count)] {
+            let (before, mut others) = (name_bytes(), NameBytes::default());
+            assert!(others.grow(max_name_bytes() - before - 100_000));
+            let error = listed(&here).expect_err("too many");
+            let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+            assert!(matches!(errno, Some(Errno::OVERFLOW | Errno::TOOBIG)), "{error}");
+            drop(others);
+            assert_eq!(listed(&here).expect("listed").len(), count);
+            here.end();
+        }
+        assert_eq!(name_bytes(), 0, "a mount that ends gives everything back");
+    });
+}
