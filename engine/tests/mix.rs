@@ -26,7 +26,7 @@ const THREADS: u64 = 4;
 const MAX_READ: u64 = 300_000;
 
 /// What is wrong for a while: with the server's answers, or with the object.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Fault {
     Answers(Lie),
     Replaced,
@@ -108,7 +108,7 @@ fn read(reader: &Reader, rng: &mut Rng, shared: &Shared) -> bool {
 }
 
 /// Reads succeed again: within the time that a server has for an answer, with tries that begin as soon as the last one failed.
-fn heals(reader: &Reader, rng: &mut Rng, shared: &Shared, fault: Fault, seed: u64) {
+fn heals(reader: &Reader, rng: &mut Rng, shared: &Shared, fault: &Fault, seed: u64) {
     let until = Instant::now() + Duration::from_secs(60);
     while !read(reader, rng, shared) {
         assert!(Instant::now() < until, "no read succeeds 60 s after {fault:?}, seed {seed}");
@@ -147,8 +147,8 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
         while begun.elapsed() < time || seen.contains(&0) {
             let nth = seen.iter().position(|times| *times == 0).unwrap_or(rng.below(all.len() as u64) as usize);
             seen[nth] += 1;
-            match all[nth] {
-                Fault::Answers(lie) => server.lie(lie, 1 + rng.below(8)),
+            match &all[nth] {
+                Fault::Answers(lie) => server.lie(lie.clone(), 1 + rng.below(8)),
                 Fault::Replaced => {
                     let version = shared.versions.fetch_add(1, Ordering::SeqCst) + 1;
                     let etag = format!("\"{version}\"");
@@ -163,7 +163,7 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
             }
             server.honest();
             for reader in [&direct, &by_nbd] {
-                heals(reader, &mut rng, &shared, all[nth], seed);
+                heals(reader, &mut rng, &shared, &all[nth], seed);
             }
         }
         shared.stop.store(true, Ordering::Relaxed);
