@@ -8,14 +8,13 @@ const MAX_LINES: usize = 500;
 const MAX_FN_LINES: usize = 70;
 
 fn all_sources() -> Vec<File> {
-    const FOLDERS: [&str; 11] = [
+    const FOLDERS: [&str; 10] = [
         "core/src",
         "engine/src",
         "trace/src",
         "sim/src",
         "plan/src",
         "pagecache/src",
-        "preload/src",
         "lab/src",
         "capi/src",
         "python/src",
@@ -112,7 +111,6 @@ fn imports_run_one_way() {
         ("sim", &above),
         ("pagecache", &above),
         ("plan", &["foreread", "lab", "cli"]),
-        ("preload", &["foreread.workspace", "foreread-sim", "foreread-trace", "foreread-lab", "foreread-cli"]),
         ("engine", &above[1..]),
         ("lab", &["foreread-cli"]),
         ("capi", &above[1..]),
@@ -132,7 +130,7 @@ fn imports_run_one_way() {
 fn unsafe_has_its_rooms() {
     let rooms = ["engine/src/source/uring/", "engine/src/source/rbd/"];
     forbid("engine/src", &["unsafe "], "unsafe only in the io_uring and librbd rooms", &rooms);
-    for file in rooms.into_iter().chain(["capi/src", "python/src", "pagecache/src", "preload/src"]).flat_map(sources) {
+    for file in rooms.into_iter().chain(["capi/src", "python/src", "pagecache/src"]).flat_map(sources) {
         let lines: Vec<&str> = file.text.lines().collect();
         for (i, line) in lines.iter().enumerate().filter(|(_, l)| l.contains("unsafe {")) {
             let reason = lines[i.saturating_sub(6)..=i].iter().any(|l| l.contains("SAFETY"));
