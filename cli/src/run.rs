@@ -9,14 +9,15 @@
 use crate::args::RunArgs;
 use crate::fail::{Fail, one_line};
 use crate::out::json_to;
+use crate::signals::relay;
 use foreread_lab::record::live::send;
-use foreread_lab::run::live::{Running, start};
+use foreread_lab::run::live::start;
 use foreread_lab::run::{RunError, RunOptions, RunReport};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::process::ExitStatus;
+use std::sync::{Arc, OnceLock};
 
 /// Why `--preload` is not there any more.
 const PRELOAD_WITHDRAWN: &str = "its library closed descriptors of the program, which drops the program's POSIX locks, and \
@@ -32,9 +33,18 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     let options = RunOptions { command: args.command.clone(), policy: args.policy.clone() };
     // From here on none ends us: the command is there before the first that is meant for it can come.
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2]).map_err(failed)?;
-    let running = start(&options).map_err(refused)?;
-    let (status, report) = wait(running, signals)?;
+    let command = Arc::new(OnceLock::new());
+    let pid = Arc::clone(&command);
+    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2], move |signal, _| {
+        if !crate::record::terminal_has_sent(signal) {
+            send(*pid.wait(), signal);
+        }
+    })?;
+    let mut running = start(&options).map_err(refused)?;
+    let _ = command.set(running.pid());
+    let status = running.wait().map_err(failed)?;
+    relay.over();
+    let report = running.finish();
     if !args.quiet {
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(in_words(&report).as_bytes());
@@ -57,22 +67,6 @@ fn refused(error: RunError) -> Fail {
 
 fn failed(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "run it again")
-}
-
-/// Waits for the end; signals reach the command.
-fn wait(running: Running, mut signals: Signals) -> Result<(ExitStatus, RunReport), Fail> {
-    let (handle, pid) = (signals.handle(), running.pid());
-    let forwarder = std::thread::spawn(move || {
-        for signal in signals.forever() {
-            if !crate::record::terminal_has_sent(signal) {
-                send(pid, signal);
-            }
-        }
-    });
-    let ended = running.finish().map_err(failed);
-    handle.close();
-    forwarder.join().expect("it does not panic");
-    ended
 }
 
 fn in_words(report: &RunReport) -> String {

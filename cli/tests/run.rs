@@ -76,6 +76,45 @@ fn preload_was_withdrawn_and_says_why() {
     }
 }
 
+/// `nohup`, `trap ''` and a shell's background job: what is ignored stays ignored for the command, SIGPIPE too, and nothing else is.
+#[test]
+fn ignored_signals_stay_ignored_for_the_command() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let plan = dir.path().join("plan");
+    fs::write(dir.path().join("data"), "x").expect("room");
+    let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
+    fs::write(&plan, format!("{head}f 1 - {}\nr 0 0 1 - - - 1 0\nend\n", dir.path().join("data").display()))
+        .expect("room");
+    let (foreread, plan) = (cargo_bin("foreread").display().to_string(), plan.display().to_string());
+    let trace = dir.path().join("t.frt").display().to_string();
+    let signals = |traps: &str, before: &[&str]| {
+        let script = format!("{traps} exec \"$@\"");
+        let done = Command::new("sh")
+            .args(["-c", &script, "sh"])
+            .args(before)
+            .args(["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"])
+            .output()
+            .expect("sh runs");
+        // Signals 32 and 33 are the C library's: it needs them for threads.
+        let of =
+            |line: &str| u64::from_str_radix(line.split('\t').next_back()?, 16).ok().map(|mask| mask & 0x7fff_ffff);
+        (done.status.code(), text(&done.stdout).lines().map(of).collect::<Vec<_>>())
+    };
+    for traps in ["", "trap '' HUP;", "trap '' HUP INT QUIT TERM PIPE USR1;"] {
+        let alone = signals(traps, &[]);
+        assert_eq!(alone.0, Some(0));
+        let mut ways = vec![vec![foreread.as_str(), "replay", &plan, "--"]];
+        if can_watch() {
+            ways.push(vec![&foreread, "replay", &plan, "--report", "--"]);
+            ways.push(vec![&foreread, "run", "-q", "--"]);
+            ways.push(vec![&foreread, "record", "-q", "--force", "-o", &trace, "--"]);
+        }
+        for way in ways {
+            assert_eq!(signals(traps, &way), alone, "{traps} {way:?}");
+        }
+    }
+}
+
 /// SIGTERM to us ends the command, and SIGKILL leaves the command running and no tracing behind.
 #[test]
 fn signals_are_passed_on_and_a_kill_leaves_nothing() {

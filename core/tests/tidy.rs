@@ -8,12 +8,13 @@ const MAX_LINES: usize = 500;
 const MAX_FN_LINES: usize = 70;
 
 fn all_sources() -> Vec<File> {
-    const FOLDERS: [&str; 10] = [
+    const FOLDERS: [&str; 11] = [
         "core/src",
         "engine/src",
         "trace/src",
         "sim/src",
         "plan/src",
+        "os/src",
         "pagecache/src",
         "lab/src",
         "capi/src",
@@ -100,6 +101,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
     forbid("trace/src", &words, "a trace has its own times", &[]);
     forbid("pagecache/src", &words, "the caller says when", &[]);
     forbid("plan/src", &words, "a plan has the times of its runs", &[]);
+    forbid("os/src", &words, "the caller says how long", &[]);
 }
 
 #[test]
@@ -110,7 +112,8 @@ fn imports_run_one_way() {
         ("trace", &above),
         ("sim", &above),
         ("pagecache", &above),
-        ("plan", &["foreread", "lab", "cli"]),
+        ("plan", &["foreread.workspace", "foreread-sim", "foreread-trace", "foreread-lab", "foreread-cli"]),
+        ("os", &["foreread"]),
         ("engine", &above[1..]),
         ("lab", &["foreread-cli"]),
         ("capi", &above[1..]),
@@ -126,6 +129,27 @@ fn imports_run_one_way() {
     }
 }
 
+/// A file of a user is opened after a look, and an output follows no link (`os/src`). Files of /proc and /sys are the kernel's.
+#[test]
+fn files_of_users_are_opened_in_one_way() {
+    let words = [
+        " File::open(",
+        "(File::open(",
+        " File::create(",
+        "(File::create",
+        "fs::read(",
+        "fs::write(",
+        "OpenOptions::new(",
+    ];
+    let why = "foreread_os::open and foreread_os::output open files of users";
+    for room in ["cli/src", "plan/src", "trace/src", "sim/src"] {
+        forbid(room, &words, why, &["cli/src/signals.rs", "cli/src/record.rs"]);
+    }
+    // These read what the kernel says, or files that they have made.
+    let kernel = ["tracefs", "watch", "conform", "reproduce", "record/", "bench.rs", "runs_file.rs"];
+    forbid("lab/src", &words, why, &[&kernel[..], &["run/find.rs", "warm/files.rs", "probe/settings.rs"]].concat());
+}
+
 #[test]
 fn unsafe_has_its_rooms() {
     let rooms = ["engine/src/source/uring/", "engine/src/source/rbd/"];
@@ -137,7 +161,7 @@ fn unsafe_has_its_rooms() {
             assert!(reason, "{}:{}: an unsafe block without its SAFETY line: {line}", file.name, i + 1);
         }
     }
-    for room in ["trace/src", "sim/src", "plan/src", "lab/src"] {
+    for room in ["trace/src", "sim/src", "plan/src", "os/src", "lab/src"] {
         forbid(room, &["unsafe "], "no unsafe where nothing is served", &[]);
     }
     forbid("cli/src", &["unsafe "], "no unsafe in the command", &[]);

@@ -15,6 +15,8 @@
 //!   fuzz      what the fuzz targets run
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic where a thread is refused")]
+
 #[cfg(feature = "object")]
 mod bucket_server;
 #[cfg(feature = "rbd")]
