@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
-    let resume = args.resume.as_deref().map(|path| out::writable("resume", path)).transpose()?;
+    let resume = args.resume.as_deref().map(|path| out::resumable("resume", path)).transpose()?;
     out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref()), ("resume", resume.as_deref())])?;
     let plan = BenchPlan {
         design: design(args),

@@ -97,6 +97,7 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         seed: args.seed,
         size_bytes: args.size,
         event_logs: args.event_log.clone(),
+        replaces_logs: out::force(),
         appending: args.appending,
         maps: args.html.is_some(),
         site: config::load()?.site(args.policy.is_some()),

@@ -24,6 +24,7 @@ use foreread::{Advice, ByCapacity, Largest, Readahead};
 use foreread_core::policy::PolicyDraft;
 use foreread_core::units::parse_size;
 use foreread_lab::compare::Site;
+use foreread_os::open::read_small_text;
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -227,9 +228,8 @@ fn contents(path: &Path) -> Result<Option<String>, Fail> {
     let refused = |error: std::io::Error| {
         Fail::input("cannot read the configuration", format!("{} ({error})", path.display()), "mend or remove it")
     };
-    match std::fs::metadata(path) {
-        Ok(found) if found.len() > MAX_BYTES => Err(refused(std::io::Error::other("longer than 64 KiB"))),
-        Ok(_) => std::fs::read_to_string(path).map(Some).map_err(refused),
+    match read_small_text(path, MAX_BYTES) {
+        Ok(text) => Ok(Some(text)),
         Err(error) if [std::io::ErrorKind::NotFound, std::io::ErrorKind::NotADirectory].contains(&error.kind()) => {
             Ok(None)
         }

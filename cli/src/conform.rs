@@ -7,8 +7,8 @@ use crate::conform_live;
 use crate::fail::Fail;
 use crate::out;
 use foreread_lab::conform::linux::{self, Level, Verdict};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use foreread_os::output::growing;
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 /// Random sequences beside librbd's tables.
@@ -49,6 +49,9 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
         ConformLevel::Full => Level::Full,
     };
     let unwritable = |error: std::io::Error| {
+        if let (ErrorKind::AlreadyExists, Some(path)) = (error.kind(), predict) {
+            return out::there_already(path.as_os_str());
+        }
         let place = predict.as_ref().map_or(String::new(), |path| path.display().to_string());
         Fail::input("cannot write the predictions", format!("{place}: {error}"), "name a file that can be written")
     };
@@ -56,10 +59,11 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
     if predict.as_deref().and_then(whole).is_some_and(|out| Some(out) == whole(check)) {
         return Err(Fail::input("the predictions would take the recording's place", place, "name another file"));
     }
-    let mut out = predict.as_ref().map(File::create).transpose().map_err(unwritable)?.map(BufWriter::new);
-    let verdict = linux::check(recording, level, out.as_mut().map(|out| out as &mut dyn Write))
+    let mut to =
+        predict.as_ref().map(|path| growing(path, out::force())).transpose().map_err(unwritable)?.map(BufWriter::new);
+    let verdict = linux::check(recording, level, to.as_mut().map(|to| to as &mut dyn Write))
         .map_err(|error| Fail::Input(format!("{place}: {error}")))?;
-    out.map_or(Ok(()), |mut out| out.flush()).map_err(unwritable)?;
+    to.map_or(Ok(()), |mut to| to.flush()).map_err(unwritable)?;
     if verdict.operations == 0 {
         return Err(Fail::input("nothing to check", format!("{place} has no operation"), "record something first"));
     }

@@ -9,7 +9,7 @@ use crate::out;
 use crate::progress::Bar;
 use foreread_lab::report::Progress;
 use foreread_lab::report::number::count;
-use foreread_trace::atomic_file::AtomicFile;
+use foreread_os::output::AtomicFile;
 use foreread_trace::catalog;
 use foreread_trace::format::{Exported, Fit, Output};
 use foreread_trace::input::Input;
@@ -33,7 +33,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
     }
     let trace = open(&args.files, args.format.as_deref())?;
     let (header, left_out) = (trace.header.clone(), trace.left_out.clone());
-    let done = written(&out, args.force, |output| own::write(&header, trace.items, &left_out, output))?;
+    let done = written(&out, |output| own::write(&header, trace.items, &left_out, output))?;
     if out == Path::new("-") {
         return Ok(());
     }
@@ -54,7 +54,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Fail> {
     };
     let trace = open(&args.files, args.from.as_deref())?;
     let left_out = trace.left_out.clone();
-    let done = written(&args.out, args.force, |output| export(&trace.header, pairs, trace.items, output))?;
+    let done = written(&args.out, |output| export(&trace.header, pairs, trace.items, output))?;
     if args.out == Path::new("-") {
         return Ok(());
     }
@@ -101,29 +101,25 @@ impl Iterator for Moving {
 }
 
 /// Has `write` fill `out`, or stdout.
-pub fn written(
-    out: &Path,
-    force: bool,
-    write: impl FnOnce(Output) -> Result<Exported, TraceError>,
-) -> Result<Exported, Fail> {
-    if out == Path::new("-") {
+pub fn written(to: &Path, write: impl FnOnce(Output) -> Result<Exported, TraceError>) -> Result<Exported, Fail> {
+    if to == Path::new("-") {
         if std::io::stdout().is_terminal() {
             return Err(Fail::input("a trace is not for a terminal", "-o -", "send it to a file or a pipe"));
         }
         let closed = Arc::new(AtomicBool::new(false));
         let stdout = Stdout { closed: Arc::clone(&closed) };
-        let to: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, stdout));
-        let done = write(Output { path: PathBuf::from("stdout"), to });
+        let stdout: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, stdout));
+        let done = write(Output { path: PathBuf::from("stdout"), to: stdout });
         return done.map_err(|error| if closed.load(Ordering::Relaxed) { Fail::Closed } else { refused(error) });
     }
     let failed = |error: std::io::Error| match error.kind() {
-        ErrorKind::AlreadyExists => Fail::input("it is there already", out.display(), "name another, or add --force"),
-        _ => Fail::input("cannot write", format!("{}: {error}", out.display()), "name another file with -o"),
+        ErrorKind::AlreadyExists => out::there_already(to.as_os_str()),
+        _ => Fail::input("cannot write", format!("{}: {error}", to.display()), "name another file with -o"),
     };
-    let whole = AtomicFile::create(out, force).map_err(failed)?;
+    let whole = AtomicFile::create(to, out::force()).map_err(failed)?;
     let file = whole.writer().map_err(failed)?;
-    let to = Box::new(BufWriter::with_capacity(1 << 18, file));
-    let done = write(Output { path: out.to_path_buf(), to }).map_err(refused)?;
+    let output = Box::new(BufWriter::with_capacity(1 << 18, file));
+    let done = write(Output { path: to.to_path_buf(), to: output }).map_err(refused)?;
     whole.keep().map_err(failed)?;
     Ok(done)
 }

@@ -84,6 +84,7 @@ pub fn main(arguments: &[OsString]) -> u8 {
         };
         log::start(args.log)?;
         out::fit_terminal();
+        out::set_force(args.force);
         run(&args.command)
     });
     // Rust does so where its own `main` ends.

@@ -13,6 +13,7 @@ use foreread::Engine;
 use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, MountError, Unmounted};
 use foreread::source::tree;
 use foreread_lab::warm::{Budget, FillSettings, Filler};
+use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_plan::Plan;
 use signal_hook::iterator::Signals;
 use std::path::Path;
@@ -56,18 +57,19 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let ending = signals.handle();
     let filler = plan.map(|plan| fill(plan, args.cache)).transpose()?;
     let ends = filler.clone();
-    let waits = std::thread::spawn(move || unmount_on(signals, &stop, ends.as_deref()));
+    let waits = Task::start("foreread-signals", move || unmount_on(signals, &stop, ends.as_deref()));
+    let waits = waits.map_err(|error| Fail::Input(error.to_string()))?;
     if args.allow_other {
         note(format!("every user of this machine may open {}, as far as permissions allow", args.dir.display()));
     }
     let own = mount.counter();
-    let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
+    let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every)?;
     note(serving::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
     let said = out::print(format!("{}\n", args.dir.display()));
     let ran = mount.run();
     drop(control);
     ending.close();
-    let _ = waits.join();
+    let _ = waits.within(END_PATIENCE);
     reporter.end();
     say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
@@ -94,8 +96,7 @@ fn planned(path: &Path, dir: &Path) -> Result<Plan, Fail> {
 fn fill(plan: Plan, cache: u64) -> Result<Arc<Filler>, Fail> {
     let settings = FillSettings { budget: Budget::now(Some(cache / 2)), follows_program: true, keeps_times: false };
     let filler = Filler::start(Arc::new(plan), settings);
-    let filler =
-        filler.map_err(|error| Fail::input("cannot follow the plan", error, "allow more threads (ulimit -u)"))?;
+    let filler = filler.map_err(|error| Fail::input("cannot follow the plan", error, "mount it again"))?;
     Ok(Arc::new(filler))
 }
 

@@ -6,9 +6,9 @@ use crate::args::NextArgs;
 use crate::fail::{Fail, note};
 use crate::out;
 use foreread::front::fuse::send;
+use foreread_os::open::stream;
 use serde_json::json;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, stdin};
 use std::os::unix::ffi::OsStringExt;
 
@@ -22,7 +22,7 @@ pub fn run(args: &NextArgs) -> Result<(), Fail> {
         Fail::input("cannot read the list", format!("{place}: {error}"), "name a list of files")
     };
     let mut from: Box<dyn BufRead> = match &args.list {
-        Some(list) => Box::new(BufReader::new(File::open(list).map_err(bad)?)),
+        Some(list) => Box::new(BufReader::new(stream(list).map_err(bad)?)),
         None => Box::new(stdin().lock()),
     };
     let end = if args.null { 0 } else { b'\n' };

@@ -1,15 +1,15 @@
 //! Where results go: stdout, or the file that `--json`, `--svg` or `--html` names.
 //!
-//! A file is looked at before anything is measured for it, and replaced only by a whole result: that is written beside
-//! it under another name first. Never: panics because a pipe was closed (`foreread policies | head -1` is good use).
+//! A file is looked at before anything is measured for it, and replaced only with `--force`, and only by a whole result
+//! ([`foreread_os::output`]). Never: panics because a pipe was closed (`foreread policies | head -1` is good use).
 
 use crate::fail::Fail;
 use foreread_lab::report::width;
+use foreread_os::output;
 use std::ffi::{OsStr, OsString};
-use std::fs::{OpenOptions, Permissions};
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Prints a whole result.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Fail> {
@@ -81,8 +81,32 @@ pub fn distinct(files: &[(&str, Option<&Path>)]) -> Result<(), Fail> {
     Ok(())
 }
 
-/// The file that `--OPTION` names, if it can be written.
+/// Whether files may be replaced: `--force`.
+static FORCE: AtomicBool = AtomicBool::new(false);
+
+/// Says that files may be replaced.
+pub fn set_force(force: bool) {
+    FORCE.store(force, Ordering::Relaxed);
+}
+
+/// Whether files may be replaced.
+pub fn force() -> bool {
+    FORCE.load(Ordering::Relaxed)
+}
+
+/// The file that `--OPTION` names, if it can be made, or replaced with `--force`.
 pub fn writable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
+    let path = named(option, text)?;
+    output::check(&path, force()).map(|()| path).map_err(|error| not_made(option, text, &error))
+}
+
+/// The file that `--OPTION` names, to go on with it, or to make it.
+pub fn resumable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
+    let path = named(option, text)?;
+    if path.exists() { Ok(path) } else { writable(option, text) }
+}
+
+fn named(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     if text.is_empty() {
         return Err(Fail::input("no file named", format!("--{option} ''"), &format!("write --{option} FILE")));
     }
@@ -93,39 +117,29 @@ pub fn writable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     if path.is_dir() {
         return Err(refused(option, text, "it is a directory"));
     }
-    let looked = if is_replaced(&path) {
-        // What cannot be opened for writing is not replaced either, though the directory would allow it.
-        let may = if path.exists() { OpenOptions::new().append(true).open(&path).map(drop) } else { Ok(()) };
-        may.and_then(|()| tempfile::Builder::new().tempfile_in(beside(&path)).map(drop))
-    } else {
-        OpenOptions::new().append(true).open(&path).map(drop)
-    };
-    looked.map(|()| path).map_err(|error| refused(option, text, error))
+    Ok(path)
 }
 
 /// Writes the whole result to a file that was found writable: it has the old bytes or the new ones at any time.
 pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
-    let written = if is_replaced(path) { replace(path, text) } else { std::fs::write(path, text) };
-    written.map_err(|error| refused(option, path.as_os_str(), error))
+    output::write(path, text.as_bytes(), force()).map_err(|error| not_made(option, path.as_os_str(), &error))
 }
 
-/// True for a file, there or not. A device or a pipe is written to as it is.
-fn is_replaced(path: &Path) -> bool {
-    std::fs::metadata(path).map_or(true, |meta| meta.is_file())
+/// Writes a file of ours, such as a cell of a sweep, over one that is of no use.
+pub fn replace(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
+    output::write(path, text.as_bytes(), true).map_err(|error| not_made(option, path.as_os_str(), &error))
 }
 
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    // A link stays one: what it points to is replaced.
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let mut file = tempfile::Builder::new().permissions(mode(&path)).tempfile_in(beside(&path))?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(&path).map(drop).map_err(|error| error.error)
+fn not_made(option: &str, path: &OsStr, error: &std::io::Error) -> Fail {
+    if error.kind() == ErrorKind::AlreadyExists {
+        return there_already(path);
+    }
+    refused(option, path, error)
 }
 
-/// The mode of the file that is replaced; of a new one, what the umask leaves.
-fn mode(path: &Path) -> Permissions {
-    std::fs::metadata(path).map_or_else(|_| Permissions::from_mode(0o666), |meta| meta.permissions())
+/// The message for an output that is there.
+pub fn there_already(path: &OsStr) -> Fail {
+    Fail::input("it is there already", path.display(), "name another, or add --force")
 }
 
 fn beside(path: &Path) -> &Path {

@@ -18,9 +18,6 @@ const MAX_NAMED: usize = 10;
 /// Makes and writes.
 pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     let out = out::writable("out", args.out.as_os_str())?;
-    if out.is_file() && !args.force {
-        return Err(Fail::input("it is there already", out.display(), "name another, or add --force"));
-    }
     let planned = match args.format {
         Some(format) => {
             let plan = of_headers(format, &args.inputs, &Names::new(args.tensors.clone()));

@@ -10,36 +10,43 @@ use crate::args::RecordArgs;
 use crate::convert::{passed_over, size_of, written};
 use crate::fail::{Fail, one_line};
 use crate::out::{self, json_to};
-use foreread_lab::record::live::{RecordOptions, Running, Target, start};
+use crate::signals::relay;
+use foreread_lab::record::live::{RecordOptions, Target, start};
 use foreread_lab::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
 use foreread_lab::report::number::count;
 use foreread_trace::own;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Records and writes.
 pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     let out = out::writable("out", args.out.as_os_str())?;
-    if out.is_file() && !args.force {
-        return Err(Fail::input("it is there already", out.display(), "name another, or add --force"));
-    }
     out::distinct(&[("out", Some(&out)), ("json", out::file(json.as_ref()))])?;
     let target = args.pid.map_or_else(|| Target::Command(args.command.clone()), Target::Process);
     let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
     let decisions = args.kernel_decisions;
     let asked = RecordOptions { target, buffer_bytes: args.buffer, decisions, folder, max_event_bytes: None };
     // From here on none ends us: the command is there before the first that is meant for it can come.
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(failed)?;
+    let (enough, followed) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
+    let (flag, pid, is_joined) = (Arc::clone(&enough), Arc::clone(&followed), args.pid.is_some());
+    // They reach the command, or end the recording of a process.
+    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, _| {
+        flag.store(true, Ordering::Release);
+        if !is_joined && !terminal_has_sent(signal) {
+            foreread_lab::record::live::send(*pid.wait(), signal);
+        }
+    })?;
     let mut running = start(&asked).map_err(refused)?;
-    let status = wait(&mut running, signals, args.pid.is_some())?;
+    let _ = followed.set(running.pid());
+    let status = running.wait(&enough).map_err(failed)?;
+    relay.over();
     let captured = running.finish().map_err(refused)?;
     let lost = captured.lost.overrun + captured.lost.dropped;
     let off = captured.off.clone();
@@ -48,7 +55,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let spent = Spent { seconds, event_ns: trace.event_ns, drain_cpu_seconds };
     let told = Told::of(&trace, lost, spent, &out, off.as_ref());
     let Understood { header, items, left_out, .. } = trace;
-    written(&out, args.force, |output| own::write(&header, items, &left_out, output))?;
+    written(&out, |output| own::write(&header, items, &left_out, output))?;
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
     if !args.quiet {
         let mut text = told.in_words(bytes, args);
@@ -74,6 +81,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
 fn refused(error: RecordError) -> Fail {
     match error {
         RecordError::Tracefs(error) => Fail::Cannot(format!("{error}, {OTHER_WAYS}")),
+        RecordError::Command(error) => error.into(),
         RecordError::Kernel(_) | RecordError::Namespace => Fail::Cannot(error.to_string()),
         other => Fail::Input(other.to_string()),
     }
@@ -87,25 +95,6 @@ pub fn code(status: ExitStatus) -> u8 {
 
 fn failed(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "record it again")
-}
-
-/// Waits for the end; signals reach the command, or end the recording of a process.
-fn wait(running: &mut Running, mut signals: Signals, joined: bool) -> Result<Option<ExitStatus>, Fail> {
-    let (handle, pid) = (signals.handle(), running.pid());
-    let enough = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&enough);
-    let forwarder = std::thread::spawn(move || {
-        for signal in signals.forever() {
-            flag.store(true, Ordering::Release);
-            if !joined && !terminal_has_sent(signal) {
-                foreread_lab::record::live::send(pid, signal);
-            }
-        }
-    });
-    let status = running.wait(&enough).map_err(failed);
-    handle.close();
-    forwarder.join().expect("it does not panic");
-    status
 }
 
 /// Whether the command has got this signal already: a terminal sends Ctrl-C to all that is in its foreground.

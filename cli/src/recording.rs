@@ -1,12 +1,13 @@
 //! `--record TRACE` of the commands that serve: a trace of what passes, begun before any client can connect.
 //!
-//! The file gets its name when it is whole. Never: takes the place of a file.
+//! The file gets its name when it is whole. Never: takes the place of a file without `--force`.
 
 use crate::fail::{Fail, note, one_line};
+use crate::out;
 use foreread::front::observe::Observer;
 use foreread_lab::recorder::Recorder;
 use foreread_lab::report::number::count;
-use foreread_trace::atomic_file::AtomicFile;
+use foreread_os::output::AtomicFile;
 use foreread_trace::format::Output;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ pub struct Recording {
 /// Begins one, where it is asked for. `front` is the command that records.
 pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail> {
     let Some(path) = path else { return Ok(None) };
-    let file = AtomicFile::create(path, false).map_err(|error| refused(path, &error))?;
+    let file = AtomicFile::create(path, out::force()).map_err(|error| refused(path, &error))?;
     let to = file.writer().map_err(|error| refused(path, &error))?;
     let output = Output { path: path.to_path_buf(), to: Box::new(BufWriter::with_capacity(1 << 18, to)) };
     let broken = |error: &dyn std::fmt::Display| note(format!("nothing more is recorded: {error}"));
@@ -53,7 +54,7 @@ pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
 
 fn refused(path: &Path, error: &std::io::Error) -> Fail {
     match error.kind() {
-        ErrorKind::AlreadyExists => Fail::input("it is there already", path.display(), "name another after --record"),
+        ErrorKind::AlreadyExists => out::there_already(path.as_os_str()),
         _ => Fail::input("cannot write", format!("{}: {error}", path.display()), "name another file after --record"),
     }
 }

@@ -6,8 +6,8 @@
 use crate::fail::Fail;
 use crate::out;
 use foreread::eventlog::{ReplayError, replay};
+use foreread_os::open::stream;
 use foreread_trace::unpack::unpack;
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -16,8 +16,7 @@ const REMEDY: &str = "name a log that the engine of this version has written";
 /// Replays and prints `identical: N events, M actions`; the first difference is a failed check.
 pub fn run(log: &Path) -> Result<(), Fail> {
     let place = log.display();
-    let file =
-        File::open(log).map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
+    let file = stream(log).map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
     let unpacked = unpack(Box::new(file))
         .map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
     match replay(BufReader::new(unpacked.plain)) {

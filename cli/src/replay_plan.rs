@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   CMD starts ──► the plan is read ──► CMD ends ──► no more is read ──► report
-//!   a signal to us ──► CMD gets it; without CMD, reading ends
+//!   a signal to us ──► CMD gets it; without CMD, reading ends; after CMD has ended, we do
 //! ```
+//! A storage that does not answer is not waited for longer than 1.5 s at the end.
 //! CMD runs on if this process is killed. Never: a word on stdout that was not asked for (that is CMD's).
 
 use crate::args::ReplayPlanArgs;
@@ -12,18 +13,19 @@ use crate::fail::{Fail, note, say};
 use crate::out::json_to;
 use crate::plan::{left_out_json, name};
 use crate::record::{code, terminal_has_sent};
-use foreread_lab::program::NotBegun;
+use crate::signals::relay;
+use foreread_lab::program::{self, NotBegun};
 use foreread_lab::record::RecordError;
 use foreread_lab::record::live::{RecordOptions, Running, Target, send, start};
 use foreread_lab::warm::{Budget, FillSettings, Filled, Filler, Judged, judge};
 use foreread_plan::text;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Memory for the events of a report.
 const EVENT_BYTES: u64 = 64 << 20;
@@ -33,18 +35,33 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     let plan = text::open(&args.plan).map_err(|error| Fail::Input(error.to_string()))?;
     let reports = args.report || json.is_some();
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(crate::signals::no_handler)?;
+    let (beside, alone) = (Beside::default(), args.command.is_empty());
+    let own = beside.clone();
+    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, over| own.signal(signal, alone, over))?;
+    let settings = FillSettings { budget: Budget::now(args.max), follows_program: !alone, keeps_times: reports };
     let mut program = Program::start(args, reports)?;
-    let settings = FillSettings {
-        budget: Budget::now(args.max),
-        follows_program: !matches!(program, Program::None),
-        keeps_times: reports,
+    if let Some(pid) = program.pid() {
+        let _ = beside.command.set(pid);
+    }
+    let filler = Filler::start(Arc::new(plan), settings);
+    // A command that runs goes on without it.
+    let filler = filler.map_err(|error| Fail::input("cannot read ahead", error, "start it again"));
+    let filler = match (filler, alone) {
+        (Ok(filler), _) => Some(filler),
+        (Err(fail), true) => return Err(fail),
+        (Err(fail), false) => {
+            fail.report();
+            None
+        }
     };
-    let filler = Filler::start(Arc::new(plan), settings)
-        .map_err(|error| Fail::input("cannot read ahead", error, "allow more threads (ulimit -u)"))?;
-    let filler = Arc::new(filler);
-    let status = wait(&mut program, &filler, signals)?;
-    let filled = Arc::into_inner(filler).expect("the last").end();
+    let status = wait(&mut program, filler.as_ref(), &beside)?;
+    relay.over();
+    let Some(filled) = filler.map(|filler| filler.end()) else {
+        return status.code().filter(|code| *code != 0).map_or(Ok(()), |code| Err(Fail::Passed(code)));
+    };
+    if filled.given_up > 0 {
+        note(format!("{} reads were given up: the storage did not answer", filled.given_up));
+    }
     name(&filled.left_out);
     let judged = program.judge(&filled);
     let fails = filled.has_nothing() && matches!(status, End::Alone);
@@ -108,7 +125,7 @@ impl Program {
                 Err(error) => note(format!("what is used of the plan will not be known: {error}")),
             }
         }
-        let begun = Command::new(first).args(rest).spawn();
+        let begun = program::command(first).args(rest).spawn();
         begun.map(Program::Plain).map_err(|error| NotBegun::of(first, &error).into())
     }
 
@@ -131,34 +148,37 @@ impl Program {
     }
 }
 
+/// What signals and the end have in common.
+#[derive(Clone, Default)]
+struct Beside {
+    command: Arc<OnceLock<u32>>,
+    /// The signal that has ended the reading, where there is no command.
+    ended_by: Arc<AtomicI32>,
+}
+
+impl Beside {
+    /// A signal has come: it is the command's, or it ends the reading, and the next one ends us.
+    fn signal(&self, signal: i32, is_alone: bool, over: &AtomicBool) {
+        if is_alone {
+            over.store(true, Ordering::Release);
+            self.ended_by.store(signal, Ordering::Release);
+        } else if !terminal_has_sent(signal) {
+            send(*self.command.wait(), signal);
+        }
+    }
+}
+
 /// Waits for the command, or for the plan where there is none.
-fn wait(program: &mut Program, filler: &Arc<Filler>, mut signals: Signals) -> Result<End, Fail> {
-    let (handle, pid) = (signals.handle(), program.pid());
-    let interrupted = Arc::new(std::sync::Mutex::new(None));
-    let forwarder = {
-        let (filler, interrupted) = (Arc::clone(filler), Arc::clone(&interrupted));
-        std::thread::spawn(move || {
-            for signal in signals.forever() {
-                match pid {
-                    Some(_) if terminal_has_sent(signal) => {}
-                    Some(pid) => send(pid, signal),
-                    None => {
-                        *interrupted.lock().expect("no panic") = Some(signal);
-                        filler.stop();
-                    }
-                }
-            }
-        })
-    };
+fn wait(program: &mut Program, filler: Option<&Filler>, beside: &Beside) -> Result<End, Fail> {
     let failed = |error| Fail::input("cannot wait for the command", error, "run it again");
     let ended = match program {
-        Program::None => {
-            while !filler.is_done() {
-                std::thread::sleep(std::time::Duration::from_millis(5));
+        Program::None => loop {
+            match beside.ended_by.load(Ordering::Acquire) {
+                0 if filler.is_some_and(|filler| !filler.is_done()) => std::thread::sleep(Duration::from_millis(5)),
+                0 => break Ok(End::Alone),
+                signal => break Ok(End::Interrupted(signal)),
             }
-            let signal = *interrupted.lock().expect("no panic");
-            Ok(signal.map_or(End::Alone, End::Interrupted))
-        }
+        },
         Program::Plain(child) => child.wait().map(End::Command).map_err(failed),
         Program::Recorded(Some(running)) => {
             let status = running.wait(&AtomicBool::new(false)).map_err(failed);
@@ -166,9 +186,7 @@ fn wait(program: &mut Program, filler: &Arc<Filler>, mut signals: Signals) -> Re
         }
         Program::Recorded(None) => Ok(End::Alone),
     };
-    filler.stop();
-    handle.close();
-    let _ = forwarder.join();
+    filler.into_iter().for_each(Filler::stop);
     ended
 }
 

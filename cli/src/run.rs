@@ -4,38 +4,47 @@
 //!   Ctrl-C on the terminal ──► the command gets it from the terminal, we wait for its end
 //!   a signal to us         ──► the command gets it from us
 //! ```
-//! With `--preload` this process becomes the command. Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
+//! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
 
 use crate::args::RunArgs;
 use crate::fail::{Fail, one_line};
 use crate::out::json_to;
-use foreread_lab::program::{self, NotBegun};
+use crate::signals::relay;
 use foreread_lab::record::live::send;
-use foreread_lab::run::live::{Running, start};
+use foreread_lab::run::live::start;
 use foreread_lab::run::{RunError, RunOptions, RunReport};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
 use std::io::Write;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
+use std::sync::{Arc, OnceLock};
 
-/// What `--preload` puts into the command.
-const LIBRARY: &str = "libforeread_preload.so";
+/// Why `--preload` is not there any more.
+const PRELOAD_WITHDRAWN: &str = "its library closed descriptors of the program, which drops the program's POSIX locks, and \
+     overflowed small stacks";
 const MIB: f64 = (1 << 20) as f64;
 
 /// Runs.
 pub fn run(args: &RunArgs) -> Result<(), Fail> {
     if args.preload {
-        return Err(preload(args));
+        let remedy = "leave it out and run as root, or make a plan ('foreread plan') and use 'foreread replay'";
+        return Err(Fail::input("--preload was withdrawn", PRELOAD_WITHDRAWN, remedy));
     }
     let json = json_to(args.json.as_ref())?;
     let options = RunOptions { command: args.command.clone(), policy: args.policy.clone() };
     // From here on none ends us: the command is there before the first that is meant for it can come.
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2]).map_err(failed)?;
-    let running = start(&options).map_err(refused)?;
-    let (status, report) = wait(running, signals)?;
+    let command = Arc::new(OnceLock::new());
+    let pid = Arc::clone(&command);
+    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2], move |signal, _| {
+        if !crate::record::terminal_has_sent(signal) {
+            send(*pid.wait(), signal);
+        }
+    })?;
+    let mut running = start(&options).map_err(refused)?;
+    let _ = command.set(running.pid());
+    let status = running.wait().map_err(failed)?;
+    relay.over();
+    let report = running.finish();
     if !args.quiet {
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(in_words(&report).as_bytes());
@@ -45,52 +54,6 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),
     }
-}
-
-/// Becomes the command, with our library in it: signals and the exit code are its own.
-fn preload(args: &RunArgs) -> Fail {
-    let library = match library() {
-        Ok(library) => library,
-        Err(fail) => return fail,
-    };
-    let mut list = library.into_os_string();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        list.push(":");
-        list.push(others);
-    }
-    let Some((name, rest)) = args.command.split_first() else { return refused(RunError::NoCommand) };
-    let mut command = Command::new(name);
-    command.args(rest).env("LD_PRELOAD", list).env("FOREREAD_POLICY", args.policy.to_string());
-    NotBegun::of(name, &command.exec()).into()
-}
-
-/// Where the library is: named by the user, beside what this command was built into (a wheel's module, or the binary), or in the
-/// folder of libraries of the running program's prefix.
-fn library() -> Result<PathBuf, Fail> {
-    let named = std::env::var_os("FOREREAD_PRELOAD").map(PathBuf::from);
-    let is_named = named.is_some();
-    let folder = |file: std::io::Result<PathBuf>| file.ok().and_then(|file| file.parent().map(Path::to_path_buf));
-    let built_into = folder(std::fs::canonicalize(program::file()));
-    let running = folder(std::env::current_exe());
-    let prefix = running.iter().flat_map(|exe| [exe.clone(), exe.join("../lib/foreread"), exe.join("../lib")]);
-    let usual: Vec<PathBuf> = built_into.into_iter().chain(prefix).map(|place| place.join(LIBRARY)).collect();
-    let places = named.map_or(usual, |place| vec![place]);
-    let Some(found) = places.iter().find(|place| place.is_file()) else {
-        let place = places.first().map(|place| place.display().to_string()).unwrap_or_default();
-        let remedy = if is_named {
-            "correct FOREREAD_PRELOAD"
-        } else {
-            "run preload/install, or set FOREREAD_PRELOAD to the file"
-        };
-        return Err(Fail::Cannot(format!("no library for --preload: {place}; {remedy}")));
-    };
-    let whole = std::fs::canonicalize(found).unwrap_or_else(|_| found.clone());
-    // The loader takes both for the end of a name.
-    if whole.as_os_str().as_encoded_bytes().iter().any(|byte| b": ".contains(byte)) {
-        let remedy = "move it: the loader cannot name a path with ':' or a space";
-        return Err(Fail::input("no library for --preload", whole.display(), remedy));
-    }
-    Ok(whole)
 }
 
 fn refused(error: RunError) -> Fail {
@@ -104,22 +67,6 @@ fn refused(error: RunError) -> Fail {
 
 fn failed(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "run it again")
-}
-
-/// Waits for the end; signals reach the command.
-fn wait(running: Running, mut signals: Signals) -> Result<(ExitStatus, RunReport), Fail> {
-    let (handle, pid) = (signals.handle(), running.pid());
-    let forwarder = std::thread::spawn(move || {
-        for signal in signals.forever() {
-            if !crate::record::terminal_has_sent(signal) {
-                send(pid, signal);
-            }
-        }
-    });
-    let ended = running.finish().map_err(failed);
-    handle.close();
-    forwarder.join().expect("it does not panic");
-    ended
 }
 
 fn in_words(report: &RunReport) -> String {

@@ -60,10 +60,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         serving::metrics(args.metrics, &engine, move || front(&own()))?
     };
     note(serving::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
-    out::print(server.uris().join("\n") + "\n")?;
     let counter = server.counter();
     let own = server.counter();
-    let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every);
+    let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every)?;
+    out::print(server.uris().join("\n") + "\n")?;
     let ran = server.run();
     drop(following);
     reporter.end();
@@ -84,7 +84,7 @@ fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<Following, F
     };
     let another = reader.try_clone().map_err(|error| Fail::Input(error.to_string()))?;
     let started = Following::start(another, ranges, args.cache);
-    started.map_err(|error| Fail::input("cannot follow the plan", error, "allow more threads (ulimit -u)"))
+    started.map_err(|error| Fail::input("cannot follow the plan", error, "start it again"))
 }
 
 /// Where clients connect: the places that are named, and the sockets that systemd passes on.

@@ -10,10 +10,10 @@ use foreread::source::Defaults;
 use foreread::{Advice, Engine, Options, Stats, Tuning, why_no_readahead};
 use foreread_lab::report::number::{amount, percent, size_b};
 use foreread_lab::report::tuning;
+use foreread_os::threads::{END_PATIENCE, Task};
 #[cfg(feature = "metrics")]
 use std::net::SocketAddr;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often the self-check looks, where no statistics are asked for.
@@ -77,13 +77,17 @@ pub fn note_cache(engine: &Engine, asked: u64) {
 /// A thread that looks at the counters now and then.
 pub struct Reporter {
     end: Sender<()>,
-    thread: JoinHandle<()>,
+    thread: Task<()>,
 }
 
 impl Reporter {
-    pub fn start(engine: Engine, front: impl Fn() -> Front + Send + 'static, every: Option<Duration>) -> Reporter {
+    pub fn start(
+        engine: Engine,
+        front: impl Fn() -> Front + Send + 'static,
+        every: Option<Duration>,
+    ) -> Result<Reporter, Fail> {
         let (end, ended) = channel();
-        let thread = std::thread::spawn(move || {
+        let thread = Task::start("foreread-report", move || {
             let mut said = None;
             while ended.recv_timeout(every.unwrap_or(CHECK_EVERY)) == Err(RecvTimeoutError::Timeout) {
                 let stats = engine.stats();
@@ -101,13 +105,13 @@ impl Reporter {
                 }
             }
         });
-        Reporter { end, thread }
+        Ok(Reporter { end, thread: thread.map_err(|error| Fail::Input(error.to_string()))? })
     }
 
     pub fn end(self) {
         drop(self.end);
-        // It ends by itself; what it would say of a panic has been said.
-        let _ = self.thread.join();
+        // It may wait for a stderr that no program reads.
+        let _ = self.thread.within(END_PATIENCE);
     }
 }
 

@@ -1,18 +1,61 @@
-//! Ctrl-C, SIGTERM and SIGHUP, for commands that have something to put away first.
+//! Ctrl-C, SIGTERM and SIGHUP, for commands that have something to put away first, and for those that run a command of the user.
 //!
-//! A terminal that is closed sends SIGHUP; `nohup` makes the process ignore it, and then it stays ignored. Never: ends
-//! anything itself, but for the second such signal.
+//! ```text
+//!   run, record, replay, tune   a signal goes to CMD ──► CMD has ended ──► from now on a signal ends us at once
+//!   warm, replay without CMD    the first signal stops the reading     ──► the second one ends us at once
+//!   serve, mount, watch, bench  the first signal begins the end        ──► the second one ends us at once
+//! ```
+//! At the end a command may have to ask a file system that does not answer; then the signal of the user is the way out, so no handler
+//! outlives what it is for.
+//!
+//! A terminal that is closed sends SIGHUP; `nohup` makes the process ignore it, and then it stays ignored: a handler would be reset by exec,
+//! and CMD would have the default. Never: ends anything itself, but for the signals above.
 
 use crate::fail::Fail;
+use foreread_os::threads;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Signals that reach what they are for, until that is over.
+pub struct Relay {
+    over: Arc<AtomicBool>,
+    handle: Handle,
+}
+
+/// Calls `each` for every one of `signals` that was not ignored when this process began. Begins before CMD does, so that none is missed.
+pub fn relay(signals: &[i32], mut each: impl FnMut(i32, &AtomicBool) + Send + 'static) -> Result<Relay, Fail> {
+    let status = status();
+    let heard: Vec<i32> = signals.iter().copied().filter(|signal| !is_ignored(&status, *signal)).collect();
+    let over = Arc::new(AtomicBool::new(false));
+    for signal in &heard {
+        let registered = signal_hook::flag::register_conditional_default(*signal, Arc::clone(&over));
+        registered.map_err(no_handler)?;
+    }
+    let mut signals = Signals::new(heard).map_err(no_handler)?;
+    let (handle, own) = (signals.handle(), Arc::clone(&over));
+    let hear = move || signals.forever().for_each(|signal| each(signal, &own));
+    threads::spawn("foreread-signals", hear).map_err(|error| Fail::Input(error.to_string()))?;
+    Ok(Relay { over, handle })
+}
+
+impl Relay {
+    /// What the signals were for is over: from now on one does what it does without a handler.
+    pub fn over(&self) {
+        self.over.store(true, Ordering::Release);
+        self.handle.close();
+    }
+}
+
+fn status() -> String {
+    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
 
 /// The signals that end a command.
 pub fn ending() -> Vec<i32> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut signals = vec![SIGINT, SIGTERM];
-    if !is_ignored(&status, SIGHUP) {
+    if !is_ignored(&status(), SIGHUP) {
         signals.push(SIGHUP);
     }
     signals

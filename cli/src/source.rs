@@ -8,9 +8,9 @@ use crate::fail::Fail;
 use crate::names;
 use foreread::source::SourceName;
 use foreread_lab::compare::CompareOn;
+use foreread_os::open::look;
 use foreread_sim::device::custom::{self, FindError};
 use foreread_sim::device::presets::Preset;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,8 @@ fn place(name: &SourceName) -> String {
 
 /// What is wrong with the file, if anything is.
 fn look_at(path: &Path) -> Result<(), String> {
-    let meta = std::fs::metadata(path).map_err(|error| said(&error))?;
+    let looked = look(path).map_err(|error| said(&error))?;
+    let meta = looked.meta();
     let kind = meta.file_type();
     if kind.is_dir() {
         return Err("a directory has no bytes to read".to_string());
@@ -93,7 +94,7 @@ fn look_at(path: &Path) -> Result<(), String> {
     if kind.is_file() && meta.len() == 0 {
         return Err("the file is empty, there is nothing to measure".to_string());
     }
-    File::open(path).map(drop).map_err(|error| said(&error))
+    looked.for_reading().map(drop).map_err(|error| said(&error))
 }
 
 /// The system's words without its number.

@@ -21,6 +21,7 @@ use foreread_lab::compare::{CompareError, CompareOn};
 use foreread_lab::report::Progress;
 use foreread_lab::report::number::three;
 use foreread_lab::sweep::{self, Cell, CellKey, CellResult, SweepReads};
+use foreread_os::open::read_small;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::ffi::{OsStr, OsString};
@@ -245,15 +246,13 @@ fn file(dir: &Path, key: &CellKey) -> PathBuf {
 }
 
 fn read(path: &Path) -> Option<CellResult> {
-    let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file() && meta.len() <= MAX_CELL_BYTES)?;
-    let text = std::fs::read(path).ok().filter(|text| text.len() as u64 == meta.len())?;
-    serde_json::from_slice(&text).ok()
+    serde_json::from_slice(&read_small(path, MAX_CELL_BYTES).ok()?).ok()
 }
 
 fn keep(dir: Option<&Path>, cell: &CellResult) -> Result<(), Fail> {
     let Some(dir) = dir else { return Ok(()) };
     let text = serde_json::to_string(cell).expect("a struct of numbers and strings can always be written");
-    out::write("out", &file(dir, &cell.key), &(text + "\n"))
+    out::replace("out", &file(dir, &cell.key), &(text + "\n"))
 }
 
 /// The cells that no file has, and what they share; `results` gets the others.

@@ -13,23 +13,26 @@ use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
 use crate::reads::{self, Part};
 use crate::record::terminal_has_sent;
+use crate::signals::relay;
 use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_lab::compare::ComparePlan;
 use foreread_lab::explain::ExplainError;
-use foreread_lab::program;
+use foreread_lab::program::{self, NotBegun};
 use foreread_lab::record::live::send;
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
 use foreread_lab::tune::{self, Chosen, Storage, TuneError, TuneOptions};
-use signal_hook::consts::{SIGHUP, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
+use foreread_os::open::read_small_text;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 
+/// Bytes of a recorder's summary.
+const MAX_SUMMARY_BYTES: u64 = 1 << 20;
 /// Names that are tried for a trace without one.
 const MAX_NAMES: u32 = 1000;
 
@@ -89,7 +92,7 @@ fn record(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf,
     let scratch = tempfile::tempdir()
         .map_err(|error| Fail::input("no place for a summary", error, "set TMPDIR to a folder that can be written"))?;
     let summary = scratch.path().join("summary.json");
-    let force = out.is_some();
+    let force = out::force();
     let path = out.map_or_else(|| free_name(args), Ok)?;
     let mut command = program::again();
     command.arg("record").arg("--out").arg(&path).arg("--json").arg(&summary).args(force.then_some("--force"));
@@ -104,7 +107,7 @@ fn record(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf,
         command.stdout(std::io::stderr());
     }
     let (status, ended_by) = watched(&mut command)?;
-    let Ok(summary) = std::fs::read_to_string(&summary) else {
+    let Ok(summary) = read_small_text(&summary, MAX_SUMMARY_BYTES) else {
         // It has said why on stderr.
         return Err(match status.code() {
             Some(3) => {
@@ -121,7 +124,11 @@ fn record(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf,
     Ok((path, summary["exit_code"].as_u64().and_then(|code| u8::try_from(code).ok())))
 }
 
-fn cannot(error: &dyn std::fmt::Display) -> Fail {
+fn cannot(error: &std::io::Error) -> Fail {
+    let refused = NotBegun::of(OsStr::new("foreread record"), error);
+    if matches!(refused, NotBegun::Refused(_)) {
+        return Fail::Cannot(refused.to_string());
+    }
     Fail::Cannot(format!("cannot record: {error}; record a trace by 'strace -f -ttt -T -y -o FILE CMD' and name it"))
 }
 
@@ -143,33 +150,21 @@ fn free_name(args: &TuneArgs) -> Result<PathBuf, Fail> {
 /// Runs the recorder to its end, and passes signals on to it. Gives what ends us too: after Ctrl-C the advice follows, after
 /// SIGTERM or SIGHUP it does not.
 fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
-    let all: Vec<i32> = crate::signals::ending().into_iter().chain([SIGQUIT]).collect();
-    // A handler stays for the life of the process: once the recording is over a signal does what it does without one.
-    let over = Arc::new(AtomicBool::new(false));
-    for signal in &all {
-        let registered = signal_hook::flag::register_conditional_default(*signal, Arc::clone(&over));
-        registered.map_err(crate::signals::no_handler)?;
-    }
-    let mut signals = Signals::new(all).map_err(crate::signals::no_handler)?;
-    let handle = signals.handle();
-    let mut child: Child = command.spawn().map_err(|error| cannot(&error))?;
-    let ended_by = Arc::new(AtomicI32::new(0));
-    let (pid, by) = (child.id(), Arc::clone(&ended_by));
-    let forwarder = std::thread::spawn(move || {
-        for signal in signals.forever() {
-            if matches!(signal, SIGTERM | SIGHUP) {
-                by.store(signal, Ordering::Release);
-            }
-            // Of what a terminal sends the recorder has its own.
-            if !terminal_has_sent(signal) {
-                send(pid, signal);
-            }
+    let (ended_by, recorder) = (Arc::new(AtomicI32::new(0)), Arc::new(OnceLock::new()));
+    let (by, pid) = (Arc::clone(&ended_by), Arc::clone(&recorder));
+    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, _| {
+        if matches!(signal, SIGTERM | SIGHUP) {
+            by.store(signal, Ordering::Release);
         }
-    });
+        // Of what a terminal sends the recorder has its own.
+        if !terminal_has_sent(signal) {
+            send(*pid.wait(), signal);
+        }
+    })?;
+    let mut child: Child = command.spawn().map_err(|error| cannot(&error))?;
+    let _ = recorder.set(child.id());
     let status = child.wait();
-    over.store(true, Ordering::Release);
-    handle.close();
-    forwarder.join().expect("it does not panic");
+    relay.over();
     let ended_by = u8::try_from(ended_by.load(Ordering::Acquire)).ok().filter(|signal| *signal != 0);
     Ok((status.map_err(|error| cannot(&error))?, ended_by))
 }

@@ -27,7 +27,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     }
     let settings = FillSettings { budget: Budget::now(args.max), follows_program: false, keeps_times: false };
     let filler = Filler::start(Arc::new(plan), settings)
-        .map_err(|error| Fail::input("cannot read ahead", error, "allow more threads (ulimit -u)"))?;
+        .map_err(|error| Fail::input("cannot read ahead", error, "start it again"))?;
     let mut bar = args.progress.then(Bar::with_time_left);
     if let Some(bar) = &mut bar {
         bar.stage("MB in the page cache");
@@ -39,12 +39,16 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
         }
         if signalled.load(Ordering::Relaxed) > 0 {
             filler.stop();
+            break;
         }
         std::thread::sleep(TICK);
     }
     let filled = filler.end();
     drop(bar);
     left_out.extend(filled.left_out.iter().cloned());
+    if filled.given_up > 0 {
+        note(format!("{} reads were given up: the storage did not answer", filled.given_up));
+    }
     name(&left_out);
     let counts = filled.counts;
     let rest = counts.planned_bytes - counts.done_bytes;

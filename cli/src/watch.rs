@@ -12,6 +12,7 @@ use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_lab::report::number::{amount, count, percent};
 use foreread_lab::watch::{AtEnd, Decision, Recording, WatchError, WatchEvent, WatchOptions, WatchedDisk, watch};
+use foreread_os::threads;
 use foreread_sim::device::presets::Preset;
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
@@ -46,7 +47,8 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
     crate::signals::end_at_second_signal()?;
     let mut signals = Signals::new(crate::signals::ending()).map_err(crate::signals::no_handler)?;
     let (handle, (to, stop)) = (signals.handle(), channel());
-    let waiter = std::thread::spawn(move || signals.forever().for_each(|_| to.send(()).unwrap_or_default()));
+    let wait = move || signals.forever().for_each(|_| to.send(()).unwrap_or_default());
+    threads::spawn("foreread-signals", wait).map_err(|error| Fail::Input(error.to_string()))?;
     let name = options.disk.name.clone();
     let mut closed = None;
     let done = watch(&options, &stop, |event| {
@@ -55,7 +57,6 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
         closed = out::print(line + "\n").err();
     });
     handle.close();
-    waiter.join().expect("it does not panic");
     done.map_err(refused)?;
     closed.map_or(Ok(()), |fail| if matches!(fail, Fail::Closed) { Ok(()) } else { Err(fail) })
 }

@@ -100,7 +100,7 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
     refused(&["--policy", "linux-6.18:mux=4M"], "max");
     refused(&["--only", "fsspec-rondom"], "no such cell: fsspec-rondom");
     refused(&["--full", "--cells", "baseline"], "cannot be used with");
-    refused(&["--json", &file, "--resume", &file], "one file named twice: --json and --resume");
+    refused(&["--json", &file, "--resume", &file, "--force"], "one file named twice: --json and --resume");
     refused(&["--trace", "/gone.csv"], "no such trace");
     assert_eq!(lines(&runs).len(), 1 + 78, "the file is as it was");
 }

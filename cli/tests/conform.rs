@@ -34,7 +34,7 @@ fn predictions_are_written() {
     let out = folder.path().join("ours.jsonl").to_string_lossy().into_owned();
     let mut seen = Vec::new();
     for level in ["full", "pages"] {
-        let args = ["conform", "linux", "--check", RECORDING, "--level", level, "--predict", out.as_str()];
+        let args = ["conform", "linux", "--check", RECORDING, "--level", level, "--predict", out.as_str(), "--force"];
         assert!(foreread(args).is_done().ends_with("decisions 1028 divergences 0\n"));
         let text = std::fs::read_to_string(&out).expect("predictions");
         let operations = std::fs::read_to_string(RECORDING).expect("the recording").matches("\"t\":\"op\"").count();

@@ -85,7 +85,7 @@ fn long_help_says_more_than_short_help() {
         ("tune", "All steps in one command"),
         ("probe", "The simplest model that fits is chosen"),
         ("record", "The command has the terminal"),
-        ("run", "those that call the kernel by themselves"),
+        ("run", "Where there is nothing to gain it stops watching"),
         ("watch", "Two recordings one after the other"),
         ("reproduce", "The score by kind comes first"),
         ("serve", "There is no password and no encryption"),

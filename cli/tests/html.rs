@@ -30,7 +30,7 @@ fn the_page_has_the_json_and_a_map_of_each_policy() {
         6,
         "none, auto, linux-6.18 with three windows, rbd-plain"
     );
-    let vary = ["--vary", "policy.max=16K,1M", "--html", &page_text];
+    let vary = ["--vary", "policy.max=16K,1M", "--html", &page_text, "--force"];
     foreread(COMPARE.iter().copied().chain(vary)).is_done();
     assert_eq!(inside(&page)["schema"], "foreread.vary/1");
 }
@@ -43,7 +43,7 @@ fn reproduce_and_probe_write_pages_too() {
     let got = foreread(["reproduce", "003", "--runs", "1", "--html", &text]);
     assert!(got.code.is_some_and(|code| code <= 1), "{}", got.err);
     assert_eq!(inside(&page)["schema"], "foreread.reproduce/1");
-    foreread(["probe", "model:hdd-theory", "--seconds", "1", "--html", &text]).is_done();
+    foreread(["probe", "model:hdd-theory", "--seconds", "1", "--html", &text, "--force"]).is_done();
     assert_eq!(inside(&page)["schema"], "foreread.probe/1");
 }
 

@@ -8,12 +8,15 @@ mod configuration;
 mod conform;
 mod conform_live;
 mod explain;
+#[cfg(feature = "fuse")]
+mod hang;
 mod help;
 mod html;
 mod lists;
 mod metadata;
 #[cfg(feature = "fuse")]
 mod mount;
+mod outputs;
 mod plan;
 mod probe;
 mod record;
@@ -29,6 +32,7 @@ mod run;
 #[cfg(all(feature = "object", feature = "nbd"))]
 mod secrets;
 mod sweep;
+mod threads;
 mod trace;
 mod tune;
 mod vary;

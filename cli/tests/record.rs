@@ -262,12 +262,16 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
         (vec!["record", "-o", text(&trace), "--", "true"], "it is there already"),
         (vec!["record", "-o", "no/such/t.frt", "--", "true"], "its directory does not exist"),
         (vec!["record", "-o", text(dir.path()), "--", "true"], "it is a directory"),
-        (vec!["record", "--force", "-o", text(&trace), "--", "/no/such/program"], "cannot run: /no/such/program"),
-        (vec!["record", "--force", "-o", text(&trace), "--", text(&data)], "cannot run: "),
         (vec!["record", "--force", "-o", text(&trace), "--pid", "4194305"], "no such process: 4194305"),
         (vec!["record", "--force", "-o", text(&trace)], "see 'foreread record -h'"),
     ] {
         assert!(foreread(&args).is_refused().contains(part), "{args:?}");
+    }
+    // As a shell has it, and as `run` and `replay` do.
+    for (program, code) in [("/no/such/program", 127), (text(&data), 126)] {
+        let got = foreread(["record", "--force", "-o", text(&trace), "--", program]);
+        let said = format!("foreread: cannot run: {program}: ");
+        assert!(got.code == Some(code) && got.err.starts_with(&said), "{:?}: {}", got.code, got.err);
     }
     if has(&["setpriv", "--version"]) {
         let args =

@@ -108,11 +108,11 @@ fn begin(trace: &Path, pid: u32) -> Option<Child> {
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread"), "record", "-q", "--force"]);
     let mut recorder = command.args(["-o", text(trace), "--pid", &pid.to_string()]).spawn().expect("it runs");
     let mut ended = None;
-    // When it knows what is open it has a thread that takes events, and one that waits for signals.
+    // When it knows what is open its first thread polls the process.
     wait_until("it records", || {
         ended = recorder.try_wait().expect("ours");
-        let threads = fs::read_dir(format!("/proc/{}/task", recorder.id()));
-        ended.is_some() || threads.is_ok_and(|threads| threads.count() > 2)
+        let waits = fs::read_to_string(format!("/proc/{}/wchan", recorder.id()));
+        ended.is_some() || waits.is_ok_and(|waits| waits.contains("poll"))
     });
     if ended.and_then(|status| status.code()) == Some(3) {
         println!("skipped: needs root and tracefs");

@@ -1,7 +1,6 @@
-//! `foreread run`: the command's exit code, its signals, its output; what is left behind; and `--preload`.
+//! `foreread run`: the command's exit code, its signals, its output; what is left behind; and `--preload`, which was withdrawn.
 //!
-//! Those of tracefs need root and tracefs, else they are skipped. The library of `--preload` is the one that cargo has built beside the
-//! command; where it was not built the test is skipped.
+//! Those of tracefs need root and tracefs, else they are skipped.
 
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
@@ -65,14 +64,55 @@ fn a_command_that_cannot_run_has_a_shells_code() {
         let done = run(&["--", "/etc/passwd"]);
         assert_eq!(done.status.code(), Some(126));
     }
-    let done = Command::new(cargo_bin("foreread"))
-        .env("FOREREAD_PRELOAD", "/no/such.so")
-        .args(["run", "--preload", "--", "true"])
-        .output()
-        .expect("foreread runs");
-    assert_eq!(done.status.code(), Some(3));
-    let said = "foreread: no library for --preload: /no/such.so; correct FOREREAD_PRELOAD\n";
-    assert_eq!(text(&done.stderr), said);
+}
+
+#[test]
+fn preload_was_withdrawn_and_says_why() {
+    let done = run(&["--preload", "-q", "--", "sh", "-c", "echo it ran"]);
+    assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(2), ""));
+    let said = text(&done.stderr);
+    for words in ["--preload was withdrawn: ", "POSIX locks", "small stacks", "run as root"] {
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+/// `nohup`, `trap ''` and a shell's background job: what is ignored stays ignored for the command, SIGPIPE too, and nothing else is.
+#[test]
+fn ignored_signals_stay_ignored_for_the_command() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let plan = dir.path().join("plan");
+    fs::write(dir.path().join("data"), "x").expect("room");
+    let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
+    fs::write(&plan, format!("{head}f 1 - {}\nr 0 0 1 - - - 1 0\nend\n", dir.path().join("data").display()))
+        .expect("room");
+    let (foreread, plan) = (cargo_bin("foreread").display().to_string(), plan.display().to_string());
+    let trace = dir.path().join("t.frt").display().to_string();
+    let signals = |traps: &str, before: &[&str]| {
+        let script = format!("{traps} exec \"$@\"");
+        let done = Command::new("sh")
+            .args(["-c", &script, "sh"])
+            .args(before)
+            .args(["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"])
+            .output()
+            .expect("sh runs");
+        // Signals 32 and 33 are the C library's: it needs them for threads.
+        let of =
+            |line: &str| u64::from_str_radix(line.split('\t').next_back()?, 16).ok().map(|mask| mask & 0x7fff_ffff);
+        (done.status.code(), text(&done.stdout).lines().map(of).collect::<Vec<_>>())
+    };
+    for traps in ["", "trap '' HUP;", "trap '' HUP INT QUIT TERM PIPE USR1;"] {
+        let alone = signals(traps, &[]);
+        assert_eq!(alone.0, Some(0));
+        let mut ways = vec![vec![foreread.as_str(), "replay", &plan, "--"]];
+        if can_watch() {
+            ways.push(vec![&foreread, "replay", &plan, "--report", "--"]);
+            ways.push(vec![&foreread, "run", "-q", "--"]);
+            ways.push(vec![&foreread, "record", "-q", "--force", "-o", &trace, "--"]);
+        }
+        for way in ways {
+            assert_eq!(signals(traps, &way), alone, "{traps} {way:?}");
+        }
+    }
 }
 
 /// SIGTERM to us ends the command, and SIGKILL leaves the command running and no tracing behind.
@@ -108,59 +148,4 @@ fn signals_are_passed_on_and_a_kill_leaves_nothing() {
     assert!(is_removed(child.id()), "the guard removes the instance");
     assert!(PathBuf::from(format!("/proc/{command}")).exists(), "the command goes on");
     send("-KILL", &command);
-}
-
-/// Reads by every function that is replaced, a fork, threads, errors: the bytes and the error numbers are the same with the library.
-const READER: &str = r#"
-import errno, hashlib, os, sys, threading
-f = os.open(sys.argv[1], os.O_RDONLY)
-size, h = os.fstat(f).st_size, hashlib.sha256()
-while got := os.read(f, 10000): h.update(got)
-for at in range(0, size, 70000): h.update(os.pread(f, 5000, at))
-a, b = bytearray(3000), bytearray(5000)
-for at in range(0, size, 90000):
-    os.preadv(f, [a, b], at); h.update(a + b)
-os.lseek(f, 12345, 0)
-os.readv(f, [a, b]); h.update(a + b)
-os.posix_fadvise(f, 0, 0, os.POSIX_FADV_RANDOM)
-h.update(os.pread(f, 100, size - 50))
-copy = os.dup2(f, 50)
-os.close(f)
-for bad in (f, 999):
-    try: os.read(bad, 1)
-    except OSError as error: h.update(str(error.errno).encode())
-def part(n):
-    return [os.pread(copy, 20000, at) for at in range(n * 100000, size, 400000)]
-parts = [None] * 4
-threads = [threading.Thread(target=lambda n=n: parts.__setitem__(n, part(n))) for n in range(4)]
-[t.start() for t in threads]; [t.join() for t in threads]
-for p in parts: [h.update(x) for x in p]
-r, w = os.pipe()
-if os.fork() == 0:
-    os.write(w, hashlib.sha256(os.pread(copy, size, 0)).digest()); os._exit(0)
-h.update(os.read(r, 32)); os.wait()
-print(h.hexdigest())
-"#;
-
-#[test]
-fn a_program_with_the_library_reads_the_same() {
-    let beside = cargo_bin("foreread").with_file_name("libforeread_preload.so");
-    if !beside.is_file() {
-        println!("skipped: needs cargo build -p foreread-preload");
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let path = folder.path().join("data");
-    let bytes: Vec<u8> = (0..3_000_001_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    fs::write(&path, bytes).expect("room");
-    let path = path.display().to_string();
-    let words = ["python3", "-c", READER, &path];
-    let Ok(plain) = Command::new(words[0]).args(&words[1..]).output() else {
-        println!("skipped: needs python3");
-        return;
-    };
-    let arguments: Vec<&str> = ["--preload", "--"].into_iter().chain(words).collect();
-    let with = run(&arguments);
-    assert!(plain.status.success() && with.status.success(), "{}{}", text(&plain.stderr), text(&with.stderr));
-    assert_eq!((text(&with.stdout), text(&with.stderr)), (text(&plain.stdout), text(&plain.stderr)));
 }

@@ -207,8 +207,8 @@ fn after_ctrl_c_the_advice_follows() {
     let tune = begin(&["--pid", &reader.id().to_string(), "--out", "by-pid.frt"]);
     let mut input = reader.stdin.take().expect("a pipe");
     let recorder = || children(tune.id()).into_iter().next();
-    // When it knows what is open it has a thread that takes events, and one that waits for signals.
-    wait_until(|| recorder().is_some_and(|pid| threads(pid) > 2));
+    // When it knows what is open its first thread polls the process.
+    wait_until(|| recorder().is_some_and(polls));
     writeln!(input).expect("it listens");
     wait_until(|| ready.exists());
     assert_eq!(ended(tune), Some(0));
@@ -232,8 +232,8 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-fn threads(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+fn polls(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|waits| waits.contains("poll"))
 }
 
 const SCAN: &str = "
@@ -264,7 +264,7 @@ fn advised(disk: &SlowDisk, got: &Got) -> (serde_json::Value, Option<u64>) {
 /// The readahead that is advised for a command makes it faster: tuned, set and measured. Gives what is said.
 #[track_caller]
 fn gets_advice_that_helps(bench: &Bench, disk: &SlowDisk, words: &[&str], code: i32) -> Option<serde_json::Value> {
-    let options = ["--seconds", "2", "--runs", "5", "--json", "-", "--out", "t.frt"];
+    let options = ["--seconds", "2", "--runs", "5", "--json", "-", "--out", "t.frt", "--force"];
     disk.forget();
     let got = bench.tune(&options, words)?;
     assert_eq!(got.code, Some(code), "{}", got.err);
@@ -285,7 +285,7 @@ fn gets_advice_that_helps(bench: &Bench, disk: &SlowDisk, words: &[&str], code: 
 #[track_caller]
 fn is_left_alone(bench: &Bench, disk: &SlowDisk, words: &[&str], code: i32) -> Option<serde_json::Value> {
     let only = disk.mount();
-    let options = ["--seconds", "2", "--runs", "3", "--json", "-", "--out", "t.frt", "--only", text(&only)];
+    let options = ["--seconds", "2", "--runs", "3", "--json", "-", "--out", "t.frt", "--force", "--only", text(&only)];
     disk.forget();
     let got = bench.tune(&options, words)?;
     assert_eq!(got.code, Some(code), "{}", got.err);

@@ -58,14 +58,18 @@ fn a_series_for_people_for_programs_and_as_a_picture() {
 }
 
 #[test]
-fn a_file_is_replaced_as_a_whole_and_keeps_its_mode_and_its_links() {
+fn a_file_is_replaced_by_force_as_a_whole_and_keeps_its_mode() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let (file, link, hard) = (dir.path().join("real.svg"), dir.path().join("link.svg"), dir.path().join("hard.svg"));
     std::fs::write(&file, "before").expect("written");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("changed");
     symlink("real.svg", &link).expect("a link");
     std::fs::hard_link(&file, &hard).expect("a second name");
-    foreread(quick(&["--svg", &link.to_string_lossy()])).is_done();
+    for there in [&file, &link] {
+        let got = foreread(quick(&["--svg", &there.to_string_lossy()]));
+        assert!(got.is_refused().contains("it is there already"), "{}", got.err);
+    }
+    foreread(quick(&["--svg", &file.to_string_lossy(), "--force"])).is_done();
     assert!(std::fs::read_to_string(&file).expect("readable").ends_with("</svg>\n"));
     assert_eq!(file.metadata().expect("there").permissions().mode() & 0o777, 0o640);
     assert!(link.symlink_metadata().expect("there").is_symlink());
@@ -94,6 +98,7 @@ fn an_interrupted_series_leaves_no_half_picture() {
         .args(args)
         .args(["--vary", "record=4K,8K,16K,32K", "--svg"])
         .arg(&file)
+        .arg("--force")
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("the binary starts");

@@ -14,8 +14,8 @@ fn all_sources() -> Vec<File> {
         "trace/src",
         "sim/src",
         "plan/src",
+        "os/src",
         "pagecache/src",
-        "preload/src",
         "lab/src",
         "capi/src",
         "python/src",
@@ -101,6 +101,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
     forbid("trace/src", &words, "a trace has its own times", &[]);
     forbid("pagecache/src", &words, "the caller says when", &[]);
     forbid("plan/src", &words, "a plan has the times of its runs", &[]);
+    forbid("os/src", &words, "the caller says how long", &[]);
 }
 
 #[test]
@@ -111,8 +112,8 @@ fn imports_run_one_way() {
         ("trace", &above),
         ("sim", &above),
         ("pagecache", &above),
-        ("plan", &["foreread", "lab", "cli"]),
-        ("preload", &["foreread.workspace", "foreread-sim", "foreread-trace", "foreread-lab", "foreread-cli"]),
+        ("plan", &["foreread.workspace", "foreread-sim", "foreread-trace", "foreread-lab", "foreread-cli"]),
+        ("os", &["foreread"]),
         ("engine", &above[1..]),
         ("lab", &["foreread-cli"]),
         ("capi", &above[1..]),
@@ -128,18 +129,39 @@ fn imports_run_one_way() {
     }
 }
 
+/// A file of a user is opened after a look, and an output follows no link (`os/src`). Files of /proc and /sys are the kernel's.
+#[test]
+fn files_of_users_are_opened_in_one_way() {
+    let words = [
+        " File::open(",
+        "(File::open(",
+        " File::create(",
+        "(File::create",
+        "fs::read(",
+        "fs::write(",
+        "OpenOptions::new(",
+    ];
+    let why = "foreread_os::open and foreread_os::output open files of users";
+    for room in ["cli/src", "plan/src", "trace/src", "sim/src"] {
+        forbid(room, &words, why, &["cli/src/signals.rs", "cli/src/record.rs"]);
+    }
+    // These read what the kernel says, or files that they have made.
+    let kernel = ["tracefs", "watch", "conform", "reproduce", "record/", "bench.rs", "runs_file.rs"];
+    forbid("lab/src", &words, why, &[&kernel[..], &["run/find.rs", "warm/files.rs", "probe/settings.rs"]].concat());
+}
+
 #[test]
 fn unsafe_has_its_rooms() {
     let rooms = ["engine/src/source/uring/", "engine/src/source/rbd/"];
     forbid("engine/src", &["unsafe "], "unsafe only in the io_uring and librbd rooms", &rooms);
-    for file in rooms.into_iter().chain(["capi/src", "python/src", "pagecache/src", "preload/src"]).flat_map(sources) {
+    for file in rooms.into_iter().chain(["capi/src", "python/src", "pagecache/src"]).flat_map(sources) {
         let lines: Vec<&str> = file.text.lines().collect();
         for (i, line) in lines.iter().enumerate().filter(|(_, l)| l.contains("unsafe {")) {
             let reason = lines[i.saturating_sub(6)..=i].iter().any(|l| l.contains("SAFETY"));
             assert!(reason, "{}:{}: an unsafe block without its SAFETY line: {line}", file.name, i + 1);
         }
     }
-    for room in ["trace/src", "sim/src", "plan/src", "lab/src"] {
+    for room in ["trace/src", "sim/src", "plan/src", "os/src", "lab/src"] {
         forbid(room, &["unsafe "], "no unsafe where nothing is served", &[]);
     }
     forbid("cli/src", &["unsafe "], "no unsafe in the command", &[]);

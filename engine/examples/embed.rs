@@ -2,6 +2,8 @@
 //!
 //! Never: opens anything twice. Threads share the reader; each `try_clone` has its own readahead state.
 
+#![allow(clippy::disallowed_methods, reason = "an example may panic where a thread is refused")]
+
 use foreread::{Options, Reader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -15,6 +15,8 @@
 //! Example: `local hit:4096:16 big.bin 7` prints seven lines such as
 //! `{"ours":{"rate":812345,"cpu_us":2.4,"switches":0.01},"pread":{...}}`.
 
+#![allow(clippy::disallowed_methods, reason = "an example may panic where a thread is refused")]
+
 use foreread::{Options, ReadError, Reader};
 use memmap2::MmapMut;
 use nix::sys::resource::{Usage, UsageWho, getrusage};

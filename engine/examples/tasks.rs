@@ -3,6 +3,8 @@
 //! `tasks NAME [TASKS [READS]]`; prints the rates of both and their ratio. The runtime is tokio's smallest; any will do.
 //! Never: keeps what it reads.
 
+#![allow(clippy::disallowed_methods, reason = "an example may panic where a thread is refused")]
+
 use foreread::{Options, ReadError, Reader};
 use std::sync::Arc;
 use std::time::Instant;

@@ -102,7 +102,8 @@ impl Engine {
             None => None,
             Some(path) => {
                 let text = path.display().to_string();
-                let file = std::fs::File::create(path).map_err(|error| OpenError::EventLog { path: text, error })?;
+                let file = foreread_os::output::growing(path, true);
+                let file = file.map_err(|error| OpenError::EventLog { path: text, error })?;
                 Some(EventLog::new(Box::new(file), &config, &policy))
             }
         };

@@ -5,9 +5,10 @@
 //!
 //! Example: `refuse(SystemRequest::Thread, Some(1), true)` lets one thread start and refuses all that follow.
 
+use foreread_os::threads;
 use memmap2::{MmapMut, MmapOptions};
 use std::io::{Error, Result};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 /// What may be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,12 +93,10 @@ mod refusals {
 /// Starts a thread; with the usual stack, unless told.
 pub fn spawn(name: &str, stack_bytes: Option<usize>, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     allowed(SystemRequest::Thread)?;
-    let builder = thread::Builder::new().name(name.to_string());
     match stack_bytes {
-        None => builder,
-        Some(bytes) => builder.stack_size(bytes),
+        None => threads::spawn(name, work),
+        Some(bytes) => threads::spawn_with_stack(name, bytes, work),
     }
-    .spawn(work)
 }
 
 /// Memory that no file is behind.

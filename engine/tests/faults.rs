@@ -361,7 +361,7 @@ fn every_limit_names_its_test() {
     }
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let mut all = String::new();
-    for folder in ["core/src", "core/tests", "engine/src", "engine/tests", "lab/src"] {
+    for folder in ["core/src", "core/tests", "engine/src", "engine/tests", "lab/src", "plan/tests", "cli/tests"] {
         sources(&root.join(folder), &mut all);
     }
     let semantics = std::fs::read_to_string(root.join("SEMANTICS.md")).expect("SEMANTICS.md");

@@ -742,6 +742,18 @@ mod of_a_bucket {
             .expect("sent");
         assert_eq!(send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"), "1 files, 0 unknown");
         assert!(Control::start(&socket, here.planner.clone()).is_err(), "it is in use");
+        // Clients that say nothing keep their own places alone, and there are 16 places.
+        let silent = || std::os::unix::net::UnixStream::connect(&socket).expect("there");
+        let mut others = vec![silent()];
+        assert_eq!(send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"), "1 files, 0 unknown");
+        others[0].set_nonblocking(true).expect("set");
+        let waits = std::io::Read::read(&mut others[0], &mut [0]).expect_err("no answer, and no end");
+        assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock, "it still has its place");
+        others.extend((1..16).map(|_| silent()));
+        let full = send(&socket, &mut std::iter::once(Ok("file".into()))).expect_err("refused");
+        assert!(full.to_string().starts_with("16 other clients"), "{full}");
+        drop(others);
+        while send(&socket, &mut std::iter::once(Ok("file".into()))).is_err() {}
         // The end waits for no client that says nothing.
         let silent = std::os::unix::net::UnixStream::connect(&socket).expect("there");
         let begun = Instant::now();

@@ -3,6 +3,8 @@
 //! Empty unless built for it: `RUSTFLAGS='--cfg shuttle' cargo test -p foreread --no-default-features --test shuttle`. There
 //! no wait ends by its time, so a call that is forgotten is a deadlock, and told with the order that led to it.
 //! `FOREREAD_ORDERS` says how many orders each test tries. Never: real storage, real time.
+
+#![allow(clippy::disallowed_methods, reason = "a test may panic where a thread is refused")]
 #![cfg(shuttle)]
 
 use foreread::source::{Mem, Source};

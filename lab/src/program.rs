@@ -22,6 +22,9 @@ pub enum NotBegun {
     /// There is no such command.
     #[error("cannot run: {0}; check the name of the command")]
     NotFound(String),
+    /// The system refuses a process more.
+    #[error("cannot run: {0}; allow more processes (ulimit -u, or pids.max of the control group)")]
+    Refused(String),
     /// It is there and cannot be run.
     #[error("cannot run: {0}; check its permissions and its first line")]
     NotRunnable(String),
@@ -32,7 +35,11 @@ impl NotBegun {
     #[must_use]
     pub fn of(name: &OsStr, error: &std::io::Error) -> NotBegun {
         let text = format!("{}: {error}", name.display());
-        if error.kind() == ErrorKind::NotFound { NotBegun::NotFound(text) } else { NotBegun::NotRunnable(text) }
+        match error.kind() {
+            ErrorKind::NotFound => NotBegun::NotFound(text),
+            ErrorKind::WouldBlock => NotBegun::Refused(text),
+            _ => NotBegun::NotRunnable(text),
+        }
     }
 
     /// The exit code that a shell has for it.
@@ -40,7 +47,7 @@ impl NotBegun {
     pub fn code(&self) -> u8 {
         match self {
             NotBegun::NotFound(_) => 127,
-            NotBegun::NotRunnable(_) => 126,
+            NotBegun::NotRunnable(_) | NotBegun::Refused(_) => 126,
         }
     }
 }
@@ -64,11 +71,22 @@ pub fn set(program: Program) {
     let _ = SET.set(program);
 }
 
+/// A command of the user: it gets the ignored and blocked signals that this program got. Within another program those are that one's, and a
+/// command begins as std has it.
+#[must_use]
+pub fn command(name: &OsStr) -> Command {
+    let mut command = Command::new(name);
+    if SET.get().is_none() {
+        foreread_pagecache::inherited::keep(&mut command);
+    }
+    command
+}
+
 /// A command that starts this program again.
 pub fn again() -> Command {
     let start = SET.get().map_or(&[][..], |program| &program.start);
     let Some((first, more)) = start.split_first() else {
-        let mut command = Command::new(OWN);
+        let mut command = self::command(OsStr::new(OWN));
         command.arg0("foreread");
         return command;
     };

@@ -8,6 +8,7 @@
 //!   readahead   ranges of a file into the page cache, in pieces that the kernel takes whole; and out of it again
 //!   resident    which bytes of a file are there: cachestat(2)
 //!   mapping     a mapping of our own: which pages are there (mincore), and those of a range at once (POPULATE_READ)
+//!   inherited   signals that a command of ours gets as we got them
 //!   process     the same for mappings of another process: process_madvise(2)
 //!   device      the block device below a file, and the largest piece that it takes
 //!   memory      how many bytes may still be cached: control group and machine
@@ -20,6 +21,7 @@
 pub mod advisor;
 pub mod device;
 pub mod handle;
+pub mod inherited;
 pub mod mapping;
 pub mod memory;
 pub mod process;

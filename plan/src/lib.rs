@@ -9,6 +9,7 @@
 //!
 //! Never: reads the bytes that a plan is about, looks at the identity of a file (the caller does), or asks the time.
 
+pub mod account;
 pub mod error;
 pub mod intervals;
 pub mod layout;

@@ -15,11 +15,11 @@
 //! Sizes are bytes, times nanoseconds. `at` counts from the start of the program. Keys of the head that a reader does not know are
 //! passed over; another version, a missing `end` or a count that differs is an error.
 
+use crate::account::Account;
 use crate::error::PlanError;
 use crate::{MAX_END, MAX_FILES, MAX_PATH_BYTES, MAX_RANGES, Plan, PlanFile, PlanRange};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -70,7 +70,8 @@ pub fn looks_like_one(head: &[u8]) -> bool {
 #[must_use]
 pub fn is_one(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64 + 1).read_to_end(&mut head));
+    let read =
+        foreread_os::open::regular(path).and_then(|file| file.take(MAGIC.len() as u64 + 1).read_to_end(&mut head));
     read.is_ok() && looks_like_one(&head)
 }
 
@@ -79,7 +80,7 @@ pub fn is_one(path: &Path) -> bool {
 /// # Errors
 /// The file cannot be read, or is no plan of this version.
 pub fn open(path: &Path) -> Result<Plan, PlanError> {
-    let file = File::open(path).map_err(|error| PlanError::io(path, "cannot read the plan", &error))?;
+    let file = foreread_os::open::stream(path).map_err(|error| PlanError::io(path, "cannot read the plan", &error))?;
     read(&mut BufReader::new(file), path)
 }
 
@@ -89,12 +90,13 @@ pub fn open(path: &Path) -> Result<Plan, PlanError> {
 /// Those of [`open`].
 pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, PlanError> {
     let mut lines = Lines { from, path, number: 0 };
-    let mut plan = Plan::default();
-    let (files, ranges) = lines.head(&mut plan)?;
+    let (mut plan, mut account) = (Plan::default(), Account::default());
+    let (files, ranges) = lines.head(&mut plan, &mut account)?;
     // A hostile count reserves nothing: what is announced has to be there.
     for _ in 0..files {
         let line = lines.next()?;
         let file = file(&line).ok_or_else(|| lines.bad("this is no file of a plan"))?;
+        account.take::<PlanFile>(file.path.capacity()).map_err(|full| lines.bad(&full.to_string()))?;
         plan.files.push(file);
     }
     for number in 0..ranges {
@@ -109,6 +111,7 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, PlanError> {
         if range.after.is_some_and(|after| after as usize >= number) {
             return Err(lines.bad("the range is after one that comes later"));
         }
+        account.take::<PlanRange>(0).map_err(|full| lines.bad(&full.to_string()))?;
         plan.ranges.push(range);
     }
     if lines.next()? != "end" {
@@ -144,7 +147,7 @@ impl Lines<'_> {
     }
 
     /// Reads up to the last line of the head, and gives the number of files and ranges.
-    fn head(&mut self, plan: &mut Plan) -> Result<(usize, usize), PlanError> {
+    fn head(&mut self, plan: &mut Plan, account: &mut Account) -> Result<(usize, usize), PlanError> {
         let first = self.next()?;
         let Some(version) = first.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(' ')) else {
             let remedy = "'foreread plan' makes a plan of recordings";
@@ -162,7 +165,11 @@ impl Lines<'_> {
             };
             let number = || value.parse::<usize>();
             match key {
-                "from" => plan.made_from.push(percent_decode_str(value).decode_utf8_lossy().into_owned()),
+                "from" => {
+                    let from = percent_decode_str(value).decode_utf8_lossy().into_owned();
+                    account.take::<String>(from.capacity()).map_err(|full| self.bad(&full.to_string()))?;
+                    plan.made_from.push(from);
+                }
                 "runs" => plan.runs = value.parse().map_err(|_| self.bad("runs is no number"))?,
                 "files" => files = Some(number().ok().filter(|n| *n <= MAX_FILES)),
                 "ranges" => {
@@ -187,7 +194,8 @@ fn file(line: &str) -> Option<PlanFile> {
     let mut words = line.strip_prefix("f ")?.splitn(3, ' ');
     let size = words.next()?.parse().ok().filter(|size| *size <= MAX_END)?;
     let mtime_ns = maybe(words.next()?)?;
-    let path: Vec<u8> = percent_decode_str(words.next()?).collect();
+    let mut path: Vec<u8> = percent_decode_str(words.next()?).collect();
+    path.shrink_to_fit();
     let is_path = !path.is_empty() && path.len() <= MAX_PATH_BYTES && !path.contains(&0);
     is_path.then(|| PlanFile { path: OsString::from_vec(path).into(), size, mtime_ns })
 }

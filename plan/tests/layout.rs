@@ -127,7 +127,21 @@ fn a_pointer_of_git_lfs_is_called_one() {
     }
 }
 
-#[cfg(feature = "zip")]
+/// What a header may not be, beside cuts and flipped bits.
+#[test]
+fn safetensors_have_no_holes_and_no_overlaps() {
+    let file = |header: &str| [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[7; 24]].concat();
+    let said = |header: &str| of(Format::Safetensors, &file(header), &[]).expect_err(header).to_string();
+    assert!(said(r#"{"a":{"data_offsets":[8,16]}}"#).contains("a hole or an overlap before the tensor"));
+    assert!(said(r#"{"a":{"data_offsets":[0,16]},"b":{"data_offsets":[8,24]}}"#).contains("\"b\""));
+    assert!(said(r#"{"a":{"data_offsets":[8,0]}}"#).contains("a hole or an overlap"));
+    assert!(said(r#"{"a":{"data_offsets":[0,18446744073709551615]}}"#).contains("beyond all files"));
+    assert!(said(r#"{"a":{"dtype":"F32"}}"#).contains("data_offsets"));
+    assert!(said("[]").contains("an object of tensors"));
+    assert!(said("{} x").contains("trailing characters"));
+    assert_eq!(of(Format::Safetensors, &file("{}   "), &[]).expect("a header with spaces behind it").len(), 1);
+}
+
 #[test]
 fn entries_of_a_zip_with_their_headers() {
     use std::io::Write;
@@ -150,6 +164,49 @@ fn entries_of_a_zip_with_their_headers() {
     let data = of(Format::Zip, &file, &["*/data/*"]).expect("parts");
     assert_eq!(data.len(), 2);
     survives_damage(Format::Zip, &file, 120);
+    // A program that unpacks itself is in front of its archive.
+    let shifted = of(Format::Zip, &[&[1; 1000], &file[..]].concat(), &[]).expect("parts");
+    let moved: Vec<_> =
+        all.iter().map(|part| (part.name.as_str(), part.range.start + 1000..part.range.end + 1000)).collect();
+    assert_eq!(told(&shifted), moved);
+    let commented = [&file[..file.len() - 2], &[3, 0], b"abc"].concat();
+    assert_eq!(of(Format::Zip, &commented, &[]).expect("parts")[1..], all[1..]);
+    assert!(of(Format::Zip, b"no zip", &[]).is_err_and(|error| error.to_string().contains("no end of a directory")));
+}
+
+/// Entries whose size and place do not fit into 32 bits, as the format's library writes them.
+#[test]
+fn a_zip_of_large_files_has_wide_fields() {
+    use std::io::Write;
+    let mut writer = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+    let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for name in ["a", "b"] {
+        writer.start_file(name, stored.large_file(true)).expect("an entry");
+        writer.write_all(&[5; 100]).expect("written");
+    }
+    let mut file = writer.finish().expect("finished").into_inner();
+    let plain = of(Format::Zip, &file, &[]).expect("parts");
+    // The same with the fields of the directory moved into a zip64 part of `b`, whose extra field is the last of the directory.
+    let at = file.windows(4).rposition(|four| four == b"PK\x01\x02").expect("the entry of b");
+    let start = u32::from_le_bytes(file[at + 42..at + 46].try_into().expect("four"));
+    let extra = u16::from_le_bytes([file[at + 30], file[at + 31]]);
+    let wide: Vec<u8> = [
+        &1_u16.to_le_bytes()[..],
+        &24_u16.to_le_bytes(),
+        &[100_u64, 100, u64::from(start)].map(u64::to_le_bytes).concat(),
+    ]
+    .concat();
+    file[at + 20..at + 28].fill(0xff);
+    file[at + 42..at + 46].fill(0xff);
+    file[at + 30..at + 32].copy_from_slice(&(28_u16).to_le_bytes());
+    let tail = file.split_off(at + 47);
+    file.extend(wide);
+    file.extend(&tail[usize::from(extra)..]);
+    let end = file.len() - 22;
+    let bytes = u32::from_le_bytes(file[end + 12..end + 16].try_into().expect("four")) + 28 - u32::from(extra);
+    file[end + 12..end + 16].copy_from_slice(&bytes.to_le_bytes());
+    let parts = of(Format::Zip, &file, &[]).expect("parts");
+    assert_eq!(parts[1..], plain[1..]);
 }
 
 #[cfg(feature = "parquet")]
@@ -276,8 +333,20 @@ fn chunks_of_zarr_in_the_order_of_the_array() {
     assert_eq!(told(&["v3"]), [&metadata[..], &chunks[3..]].concat());
     assert!(layout::zarr(store.path(), &Names::new(vec!["v4".into()])).is_err());
     write("v2/.zarray", "{");
-    let damaged = layout::zarr(store.path(), &Names::default()).expect_err("damaged").to_string();
-    assert!(damaged.contains(".zarray: EOF"), "{damaged}");
+    let refused = || layout::zarr(store.path(), &Names::default()).expect_err("damaged").to_string();
+    assert!(refused().contains(".zarray: EOF"), "{}", refused());
+    // Of another user's store: neither is waited for, nor read without end.
+    let metadata = store.path().join("v2/.zarray");
+    let fifo = rustix::fs::FileType::Fifo;
+    std::fs::remove_file(&metadata).expect("removed");
+    rustix::fs::mknodat(rustix::fs::CWD, &metadata, fifo, rustix::fs::Mode::from(0o600), 0).expect("made");
+    assert!(refused().contains(".zarray: it is a FIFO"), "{}", refused());
+    std::fs::remove_file(&metadata).expect("removed");
+    std::os::unix::fs::symlink("/dev/zero", &metadata).expect("made");
+    assert!(refused().contains(".zarray: it is a device"), "{}", refused());
+    std::fs::remove_file(&metadata).expect("removed");
+    std::fs::File::create(&metadata).and_then(|file| file.set_len((16 << 20) + 1)).expect("a sparse file");
+    assert!(refused().contains(".zarray: it has more than 16777216 bytes"), "{}", refused());
     let empty = tempfile::tempdir().expect("a folder");
     assert!(layout::zarr(empty.path(), &Names::default()).is_err());
 }

@@ -100,3 +100,34 @@ fn files_that_are_left_out_take_their_ranges_along() {
     assert_eq!((first.file, first.after, first.gap_ns), (0, None, None), "what it came after is gone");
     read(&mut text(&plan).as_bytes(), Path::new("p")).expect("the rest is a plan");
 }
+
+/// The number of files says nothing of their bytes: 70,000 paths of nearly 4096 bytes.
+#[test]
+fn a_plan_with_more_than_the_account_is_refused() {
+    use std::io::{BufReader, Read};
+    let path = format!("f 1 - /{}\n", "x".repeat(4000));
+    let head = "foreread-plan 1\nruns: 0\nfiles: 100000\nranges: 0\n";
+    let mut lines = 0;
+    let endless = std::iter::from_fn(|| {
+        lines += 1;
+        Some(if lines == 1 { head.to_string() } else { path.clone() })
+    });
+    struct Lines<I>(I, Vec<u8>);
+    impl<I: Iterator<Item = String>> Read for Lines<I> {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            if self.1.is_empty() {
+                self.1 = self.0.next().unwrap_or_default().into_bytes();
+            }
+            let len = to.len().min(self.1.len());
+            to[..len].copy_from_slice(&self.1[..len]);
+            self.1.drain(..len);
+            Ok(len)
+        }
+    }
+    let mut from = BufReader::new(Lines(endless, Vec::new()));
+    let error = foreread_plan::text::read(&mut from, std::path::Path::new("hostile.plan")).expect_err("refused");
+    assert!(
+        error.to_string().starts_with("more than 256 MiB of names, paths and ranges: hostile.plan, line 6"),
+        "{error}"
+    );
+}

@@ -1,10 +1,8 @@
-"""The build backend of the wheel: maturin, after the licences of what the module links have been collected, and the library of
-`foreread run --preload` built.
+"""The build backend of the wheel: maturin, after the licences of what the module links have been collected.
 
 `pip install ./python` calls `build_wheel`. Cargo says which crates are linked; each crate carries its licence in its source, which
 cargo has downloaded. They are written to THIRD-PARTY-LICENSES.txt, which `license-files` of pyproject.toml puts into the wheel.
-The library replaces functions of the C library, so the module cannot link it: it is built into the same target folder and copied beside the
-module, where the command looks for it. Run as a program it writes the licences and prints what they hold.
+Run as a program it writes the licences and prints what they hold.
 Never: asks the network for anything.
 """
 
@@ -23,7 +21,6 @@ except ImportError:  # Run as a program.
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 OUT = HERE / "THIRD-PARTY-LICENSES.txt"
-LIBRARY = "libforeread_preload.so"
 NAMES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
 
 
@@ -84,22 +81,9 @@ def collect() -> str:
     return f"{len(packages)} crates, {len(by_text)} texts, {OUT.stat().st_size} bytes: {OUT}"
 
 
-def preload() -> None:
-    """Builds the library of `foreread run --preload`, and puts it beside the module."""
-    built = _run("cargo", "build", "--release", "-p", "foreread-preload", "--message-format", "json-render-diagnostics")
-    artifacts = [json.loads(line) for line in built.splitlines() if line.startswith("{")]
-    files = [file for artifact in artifacts for file in artifact.get("filenames", ()) if file.endswith(LIBRARY)]
-    shutil.copy(files[-1], HERE / "foreread" / LIBRARY)
-
-
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     collect()
-    preload()
-    try:
-        return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
-    finally:
-        # Built, so no file of the source folder.
-        (HERE / "foreread" / LIBRARY).unlink()
+    return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):

@@ -15,6 +15,17 @@ pub const MAX_LINE_BYTES: usize = 64 << 10;
 /// What a detector sees of a file: at most this many of its first bytes, decompressed.
 pub const HEAD_BYTES: usize = 64 << 10;
 
+/// Opens what may be a trace: a file, or a pipe.
+///
+/// # Errors
+/// It cannot be opened, or is of another kind.
+pub(crate) fn opened(path: &Path) -> Result<File, TraceError> {
+    if path.is_dir() {
+        return Err(TraceError::new(path, TracePosition::Whole, "a directory is no trace", "name a file in it"));
+    }
+    foreread_os::open::stream(path).map_err(|error| TraceError::io(path, TracePosition::Whole, &error))
+}
+
 /// A trace's bytes from the first one on.
 pub struct Input {
     path: PathBuf,
@@ -38,10 +49,7 @@ impl Input {
     /// It cannot be opened or read.
     pub fn open(path: &Path) -> Result<Input, TraceError> {
         let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
-        let file = File::open(path).map_err(io)?;
-        if file.metadata().map_err(io)?.is_dir() {
-            return Err(TraceError::new(path, TracePosition::Whole, "a directory is no trace", "name a file in it"));
-        }
+        let file = opened(path)?;
         let again = file.try_clone().map_err(io)?;
         Input::of(path, Box::new(file))?.beside(again)
     }

@@ -12,7 +12,6 @@
 //! Never: guesses a unit (what a format does not say is asked for, or left open), bytes of what was read, or a record
 //! changed without a note in the [`Header`].
 
-pub mod atomic_file;
 pub mod catalog;
 pub mod check;
 pub mod error;

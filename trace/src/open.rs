@@ -11,7 +11,7 @@ use super::catalog;
 use super::check::Checked;
 use super::error::{TraceError, TracePosition};
 use super::format::{Format, Pairs};
-use super::input::Input;
+use super::input::{Input, opened};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -96,10 +96,7 @@ impl Watch {
 
     fn input(&self, path: &Path) -> Result<Input, TraceError> {
         let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
-        let file = File::open(path).map_err(io)?;
-        if file.metadata().map_err(io)?.is_dir() {
-            return Err(TraceError::new(path, TracePosition::Whole, "a directory is no trace", "name a file in it"));
-        }
+        let file = opened(path)?;
         let again = file.try_clone().map_err(io)?;
         Input::of(path, Box::new(Watched { file, watch: self.clone() }))?.beside(again)
     }

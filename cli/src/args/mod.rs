@@ -102,6 +102,12 @@ pub struct Args {
         hide_possible_values = true
     )]
     pub log: Option<LogLevel>,
+    /// Replace output files that are there
+    ///
+    /// Of every option that names a file to write (-o, --json, --html, --svg, --record ...). Without it a file or link that is there is
+    /// refused. A link is never followed: with --force it is replaced. Pipes, terminals, /dev/stdout and '-' are written as they are.
+    #[arg(long, global = true, hide_short_help = true)]
+    pub force: bool,
 }
 
 /// The commands. The help of each is the comment of its arguments: a comment here would replace the long text of `--help`.

@@ -47,9 +47,6 @@ pub struct PlanArgs {
     /// The format of the traces, where it is not found out
     #[arg(long, value_name = "FORMAT", hide_short_help = true, conflicts_with = "format")]
     pub from: Option<String>,
-    /// Replace an existing file
-    #[arg(long)]
-    pub force: bool,
     /// Print a summary in JSON
     #[arg(long, hide_short_help = true)]
     pub json: bool,

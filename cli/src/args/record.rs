@@ -39,9 +39,6 @@ pub struct RecordArgs {
     /// As reads with the flag 1 (readahead), which a replay skips.
     #[arg(long)]
     pub kernel_decisions: bool,
-    /// Replace an existing file
-    #[arg(long)]
-    pub force: bool,
     /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,

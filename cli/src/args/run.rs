@@ -20,13 +20,8 @@ pub struct RunArgs {
     /// Which policy decides; see 'foreread policies'
     #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = policy)]
     pub policy: PolicySpec,
-    /// Without root: a library inside the program reads ahead
-    ///
-    /// By LD_PRELOAD, for programs that are linked dynamically: read, pread, readv, preadv and fadvise are seen. Not seen are page
-    /// faults of mappings, io_uring, what stdio reads inside, programs that are linked statically or change their user (setuid), and
-    /// those that call the kernel by themselves (Go). There is no summary. The library is libforeread_preload.so beside foreread or in
-    /// ../lib, where preload/install puts it, or the file that FOREREAD_PRELOAD names.
-    #[arg(long, conflicts_with_all = ["quiet", "json"])]
+    /// Withdrawn: says why
+    #[arg(long, hide = true)]
     pub preload: bool,
     /// Print no summary
     #[arg(short, long)]

@@ -25,9 +25,6 @@ pub struct ImportArgs {
     /// NAME[:key=value,...]; see 'foreread trace formats'
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Replace an existing file
-    #[arg(long)]
-    pub force: bool,
 }
 
 /// Write a trace in another format
@@ -51,9 +48,6 @@ pub struct ExportArgs {
     /// The format of TRACE, NAME[:key=value,...]
     #[arg(long, value_name = "FORMAT")]
     pub from: Option<String>,
-    /// Replace an existing file
-    #[arg(long)]
-    pub force: bool,
 }
 
 /// Describe a trace, list the trace formats

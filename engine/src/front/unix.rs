@@ -7,8 +7,10 @@
 //!   .foreread-XXXX/s (0600) ──rename──► PATH ──dropped──► removed, if it is still this socket
 //! ```
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs::Permissions;
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -65,15 +67,67 @@ impl Drop for UnixSocket {
     }
 }
 
-/// Refuses a place that is taken. A socket that no server answers was left by a killed one, and may be replaced.
+/// Connects without waiting: a listener whose queue is full keeps a plain connect(2) until it accepts, which may be never.
+///
+/// # Errors
+/// `WouldBlock`: something listens and does not accept. `ConnectionRefused`: nothing listens any more.
+pub fn knock(path: &Path) -> std::io::Result<UnixStream> {
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Refuses a place that is taken, and says by what. A socket that no server answers was left by a killed one, and may be replaced.
 fn make_way(path: &Path) -> std::io::Result<()> {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !meta.file_type().is_socket() {
-        return Err(ErrorKind::AlreadyExists.into());
+        return Err(Error::new(ErrorKind::AlreadyExists, "a file that is no socket is there"));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => Err(ErrorKind::AddrInUse.into()),
+    let taken = |what| Err(Error::new(ErrorKind::AddrInUse, what));
+    match knock(path) {
+        Ok(_) => taken("in use: a server listens there"),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::CONNREFUSED) => Ok(()),
+            Some(Errno::AGAIN) => taken("in use: another program listens there, and accepts no connections"),
+            Some(Errno::PROTOTYPE) => taken("in use: a socket of another kind (datagrams) is there"),
+            _ => Err(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    /// None of these is waited for: the listener of another program never accepts, and its queue is full.
+    #[test]
+    fn a_place_that_is_taken_is_refused_at_once_with_what_is_there() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("s");
+        let said = |path: &Path| UnixSocket::bind(path).err().expect("refused").to_string();
+        let foreign = UnixListener::bind(&path).expect("made");
+        assert_eq!(said(&path), "in use: a server listens there");
+        let mut waiting = Vec::new();
+        loop {
+            match knock(&path) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(said(&path).contains("accepts no connections"), "{}", said(&path));
+        drop(foreign);
+        let own = UnixSocket::bind(&path).expect("a socket that a killed server has left is replaced");
+        drop(own);
+        let datagrams = UnixDatagram::bind(&path).expect("made");
+        assert!(said(&path).contains("datagrams"), "{}", said(&path));
+        drop(datagrams);
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::write(&path, "text").expect("room");
+        assert!(said(&path).contains("no socket"), "{}", said(&path));
     }
 }

@@ -27,13 +27,15 @@ use super::{Alignment, Defaults, Extent, Holes, Io, Queue, Source, SourceError, 
 use crate::chunk::Chunk;
 use crate::chunk::Pool;
 use crate::system::{self, SystemRequest};
-use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
+use foreread_os::open::look;
+use rustix::fs::{Advice, AtFlags, FileType, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
 use std::hash::RandomState;
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "uring")]
 use std::sync::PoisonError;
@@ -146,22 +148,21 @@ impl Way {
 impl Core {
     pub(super) fn open(path: &Path) -> Result<Core, SourceOpenError> {
         let refuse = |error: Refusal| error.about(path);
-        let kind = FileType::from_raw_mode(rustix::fs::stat(path).map_err(Refusal::from).map_err(refuse)?.st_mode);
+        let told = |error: std::io::Error| refuse(Refusal::from(Errno::from_io_error(&error).unwrap_or(Errno::IO)));
+        let looked = look(path).map_err(told)?;
+        let kind = FileType::from_raw_mode(looked.meta().mode());
         check_kind(kind).map_err(refuse)?;
         let device = kind == FileType::BlockDevice;
-        // A pipe put in the file's place meanwhile must not keep us waiting.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | if device { OFlags::empty() } else { OFlags::NONBLOCK };
         if system::allowed(SystemRequest::File).is_err() {
             return Err(refuse(Errno::MFILE.into()));
         }
-        let open = |flags| rustix::fs::open(path, flags, Mode::empty());
-        let (fd, direct) = match open(flags | OFlags::DIRECT) {
-            Ok(fd) => (fd, true),
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => (open(flags).map_err(Refusal::from).map_err(refuse)?, false),
-            Err(errno) => return Err(refuse(errno.into())),
+        let (fd, direct) = match looked.open(OFlags::RDONLY | OFlags::DIRECT) {
+            Ok(file) => (OwnedFd::from(file), true),
+            Err(error) if [Some(Errno::INVAL), Some(Errno::OPNOTSUPP)].contains(&Errno::from_io_error(&error)) => {
+                (OwnedFd::from(looked.for_reading().map_err(told)?), false)
+            }
+            Err(error) => return Err(told(error)),
         };
-        let now = rustix::fs::fstat(&fd).map_err(Refusal::from).map_err(refuse)?;
-        check_kind(FileType::from_raw_mode(now.st_mode)).map_err(refuse)?;
         let granule = if direct && (device || !in_memory(&fd)) { direct_alignment(&fd, device) } else { None };
         let bounce = Pool::new(4096, 4096, BOUNCE_BYTES as u64 * 2);
         let alignment = granule.unwrap_or(Alignment::NONE);

@@ -16,6 +16,8 @@
 //!   fuzz      what the fuzz targets run
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "a test may panic where a thread is refused")]
+
 #[cfg(feature = "object")]
 mod behaviour;
 #[cfg(feature = "object")]

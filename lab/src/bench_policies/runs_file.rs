@@ -20,11 +20,12 @@
 
 use super::BenchError;
 use foreread_sim::evaluation::{Design, Figures, Key, schedule};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Name and version of the lines above.
@@ -86,7 +87,14 @@ impl RunsFile {
     pub fn open(path: &Path, header: Header) -> Result<RunsFile, BenchError> {
         let refused = |why: &str| refused(path, why, REMEDY);
         let io = |error: std::io::Error| refused(&error.to_string());
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(io)?;
+        // A link is not followed, and a pipe not waited for.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).custom_flags(flags.bits() as i32);
+        let mut file = options.open(path).map_err(io)?;
+        if !file.metadata().map_err(io)?.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| refused("another process writes to it"))?;
         let size = file.metadata().map_err(io)?.len();
         if size > MAX_BYTES {

@@ -30,6 +30,7 @@ use foreread::source::SourceName;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
+use foreread_os::output;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::limits::{self, bound::Bound, oracle};
 use foreread_sim::peer;
@@ -73,6 +74,8 @@ pub struct ComparePlan {
     pub size_bytes: Option<u64>,
     /// Directory for the event log of every run on a file; it is made where it is not there.
     pub event_logs: Option<PathBuf>,
+    /// An event log takes the place of a file that is there.
+    pub replaces_logs: bool,
     /// A source that grows meanwhile was appended to: see [`foreread::Options::appending`].
     pub appending: bool,
     /// Whether the first run of each policy on a model is mapped; that takes the time of one run more.
@@ -326,6 +329,10 @@ impl<'a> Case<'a> {
             (OpenTarget::Model(preset), read_by) => return Ok(self.simulate(preset, read_by, row.page, workload, seed)),
             (OpenTarget::File(_) | OpenTarget::Source(_), ReadBy::Policy(spec)) => {
                 let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
+                event_log.as_ref().map_or(Ok(()), |log| {
+                    let what = format!("making the event log {}", log.display());
+                    output::check(log, self.plan.replaces_logs).map_err(live::LiveError::io(what))
+                })?;
                 self.live(OnPage { policy: spec, page: row.page }, workload, seed, event_log)?
             }
             (OpenTarget::File(file), ReadBy::Kernel) => live::kernel(&file.path, workload)?,

@@ -25,7 +25,6 @@ use foreread_core::policy::PolicySpec;
 use foreread_trace::unpack::unpack;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
@@ -78,7 +77,7 @@ impl Verdict {
 /// # Errors
 /// The file cannot be opened or read.
 pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
-    Ok(Box::new(BufReader::new(unpack(Box::new(File::open(path)?))?.plain)))
+    Ok(Box::new(BufReader::new(unpack(Box::new(foreread_os::open::stream(path)?))?.plain)))
 }
 
 /// Checks a recording, and writes our own decisions to `predictions`, one line for each operation.

@@ -16,11 +16,11 @@ use foreread::{Limits, OpenError, Options, ReadError, Reader};
 use foreread_core::event::Advice;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
+use foreread_os::threads::spawn_scoped;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::stats::{latency_histogram, percentile_ns, record_latency};
 use foreread_sim::workload::{Job, RequestKind, Workload};
 use hdrhistogram::Histogram;
-use std::fs::File;
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -225,7 +225,11 @@ pub fn file(path: &Path) -> Result<Arc<dyn Source>, LiveError> {
 /// The file cannot be opened or read, or [`check`] refuses the workload.
 pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> {
     check(workload)?;
-    let open = || File::open(path).map_err(LiveError::io(format!("opening {}", path.display())));
+    let open = || {
+        foreread_os::open::look(path)
+            .and_then(|looked| looked.for_reading())
+            .map_err(LiveError::io(format!("opening {}", path.display())))
+    };
     let first = open()?;
     rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::DontNeed)
         .map_err(|e| LiveError::io(format!("dropping the cached pages of {}", path.display()))(e.into()))?;
@@ -306,10 +310,15 @@ fn run_jobs(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError
         return Ok(Timed { time: began.elapsed(), latency, late_p99_ns: None });
     }
     let latency = std::thread::scope(|scope| {
-        let threads: Vec<_> = (lanes.iter())
-            .flat_map(|(job, next)| (0..job.depth.max(1)).map(move |_| (*job, next)))
-            .map(|(job, next)| scope.spawn(move || lane(job, next, target)))
-            .collect();
+        let mut threads = Vec::new();
+        for (job, next) in lanes.iter().flat_map(|(job, next)| (0..job.depth.max(1)).map(move |_| (*job, next))) {
+            let thread = spawn_scoped(scope, "foreread-reader", move || lane(job, next, target));
+            threads.push(thread.map_err(|error| {
+                // Those that there are read no more: with fewer readers the time would be another one.
+                lanes.iter().for_each(|(job, next)| next.store(job.requests.len(), Ordering::Relaxed));
+                LiveError::io("beginning the readers")(error)
+            })?);
+        }
         let mut all = latency_histogram();
         for thread in threads {
             let part = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

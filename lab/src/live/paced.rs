@@ -12,6 +12,7 @@
 //! storage.
 
 use super::{LiveError, Target};
+use foreread_os::threads::spawn_scoped;
 use foreread_sim::scheduler::{Issue, JobScheduler, Step};
 use foreread_sim::stats::{latency_histogram, record_latency};
 use foreread_sim::workload::{RequestKind, Workload};
@@ -145,8 +146,15 @@ impl<'a> PacedRun<'a> {
     }
 
     fn spawn_worker<'scope>(&'scope self, state: &mut PacedState<'a>, scope: &'scope Scope<'scope, '_>) {
-        state.workers += 1;
-        scope.spawn(move || self.guarded(scope));
+        match spawn_scoped(scope, "foreread-reader", move || self.guarded(scope)) {
+            Ok(_) => state.workers += 1,
+            // With fewer readers the time would be another one.
+            Err(error) => {
+                state.failed.get_or_insert(LiveError::io("beginning a reader")(error));
+                self.needed.notify_all();
+                self.earlier.notify_all();
+            }
+        }
     }
 
     /// Wakes the timekeeper if there is something to do earlier than it waits for. False when there is no timekeeper.

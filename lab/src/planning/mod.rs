@@ -14,8 +14,11 @@ mod headers;
 pub use headers::{HeaderError, of_headers};
 
 use crate::warm::{LeftOut, mounted_device};
+use foreread_os::open::look;
+use foreread_plan::account::{Account, Full};
 use foreread_plan::runs::{Runs, Selection, Touch};
 use foreread_plan::{Plan, PlanFile};
+use foreread_trace::error::TracePosition;
 use foreread_trace::{Flags, Import, Item, Op, Record, TraceError};
 use std::collections::HashMap;
 use std::fs;
@@ -57,6 +60,7 @@ struct Making {
     /// Numbers of files by name.
     numbers: HashMap<String, u32>,
     bad: HashMap<String, String>,
+    account: Account,
 }
 
 impl Making {
@@ -69,6 +73,9 @@ impl Making {
             match item? {
                 Item::File(file) => {
                     let number = self.file(&file.name, file.size, written_ns, is_remote);
+                    let number = number.map_err(|full| {
+                        TraceError::new(trace, TracePosition::Whole, full.to_string(), "plan fewer recordings")
+                    })?;
                     numbers.push(number);
                 }
                 Item::Record(record) => {
@@ -98,24 +105,33 @@ impl Making {
     }
 
     /// The number of a file that is as the trace saw it.
-    fn file(&mut self, name: &str, size: Option<u64>, written_ns: Option<i64>, is_remote: bool) -> Option<u32> {
+    fn file(
+        &mut self,
+        name: &str,
+        size: Option<u64>,
+        written_ns: Option<i64>,
+        is_remote: bool,
+    ) -> Result<Option<u32>, Full> {
         if let Some(number) = self.numbers.get(name) {
-            return Some(*number);
+            return Ok(Some(*number));
         }
         if self.bad.contains_key(name) {
-            return None;
+            return Ok(None);
         }
         let file = if is_remote { remote(name, size) } else { local(name, size, written_ns) };
         match file {
             Ok(Some(file)) => {
-                let number = self.runs.file(file)?;
+                // The name is kept twice: here, and as a path of the plan.
+                self.account.take::<(PlanFile, String, u32)>(2 * name.len())?;
+                let Some(number) = self.runs.file(file) else { return Ok(None) };
                 self.numbers.insert(name.to_string(), number);
-                Some(number)
+                Ok(Some(number))
             }
-            Ok(None) => None,
+            Ok(None) => Ok(None),
             Err(why) => {
+                self.account.take::<(String, String)>(name.len() + why.len())?;
                 self.bad.insert(name.to_string(), why);
-                None
+                Ok(None)
             }
         }
     }
@@ -129,7 +145,8 @@ fn remote(name: &str, size: Option<u64>) -> Result<Option<PlanFile>, String> {
 /// Nothing for what is never in the page cache's way: pseudo files, pipes, devices without a file system.
 fn local(name: &str, size: Option<u64>, written_ns: Option<i64>) -> Result<Option<PlanFile>, String> {
     let path = std::path::absolute(name).map_err(|error| error.to_string())?;
-    let meta = fs::metadata(&path).map_err(|error| error.to_string())?;
+    let looked = look(&path).map_err(|error| error.to_string())?;
+    let meta = looked.meta();
     if meta.file_type().is_block_device() {
         return mounted_device(&path).map(|(_, size)| Some(PlanFile::device(path, size)));
     }
@@ -140,7 +157,7 @@ fn local(name: &str, size: Option<u64>, written_ns: Option<i64>) -> Result<Optio
     if size.is_some_and(|size| size != meta.len()) {
         return Err("its size has changed since the recording".to_string());
     }
-    let file = PlanFile::of(path, &meta);
+    let file = PlanFile::of(path, meta);
     if written_ns.is_some_and(|written| file.mtime_ns > Some(written)) {
         return Err("it was changed after the recording".to_string());
     }

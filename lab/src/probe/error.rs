@@ -27,6 +27,9 @@ pub enum ProbeError {
         /// Where.
         offset: u64,
     },
+    /// The system refuses the threads that are to read at once.
+    #[error("{0}")]
+    Threads(std::io::Error),
     /// The page cache would be measured.
     #[error(
         "{place}: direct I/O (O_DIRECT) is refused here, so the page cache would answer and not the storage; probe the \

@@ -9,9 +9,11 @@ use super::virt::Offsets;
 use super::{ProbeError, Spread};
 use foreread::source::{FileSource, Source};
 use foreread::{Options, Reader};
+use foreread_os::threads::spawn_scoped;
 use foreread_sim::stats::{latency_histogram, record_latency};
 use std::io::IoSliceMut;
 use std::path::Path;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -73,11 +75,17 @@ impl Live {
             let barrier = Barrier::new(task.depth as usize);
             std::thread::scope(|scope| {
                 let (next, barrier) = (&next, &barrier);
-                let threads: Vec<_> = buffers
-                    .map(|buffer| scope.spawn(move || lane(source, buffer, next, length, Some(barrier))))
-                    .collect();
+                let (mut threads, mut gates) = (Vec::new(), Vec::new());
+                for buffer in buffers {
+                    // Where one is refused none begins: those that are there would wait at the barrier for it.
+                    let (gate, opened) = channel::<()>();
+                    let work = move || opened.recv().ok().map(|()| lane(source, buffer, next, length, Some(barrier)));
+                    threads.push(spawn_scoped(scope, "foreread-probe", work).map_err(ProbeError::Threads)?);
+                    gates.push(gate);
+                }
+                gates.iter().for_each(|gate| gate.send(()).unwrap_or_default());
                 let join = |t: ScopedJoinHandle<'_, _>| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-                threads.into_iter().map(join).collect::<Result<_, ProbeError>>()
+                threads.into_iter().filter_map(join).collect::<Result<_, ProbeError>>()
             })?
         };
         let mut latency = latency_histogram();

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   a thread of ours follows itself ──► begins the command (its children are followed) ──► ends, and is not followed
+//!   a second one takes events out of the kernel, a third looks what the command has open: a file system may keep it for good
 //! ```
+//! All threads are there before the command is: where the system refuses one, no command is left behind.
 //! So the command is followed from its first instruction on, without a process between. Never: a clock that decides
 //! anything; times are only reported.
 
@@ -12,8 +14,9 @@ use super::names::Finder;
 use super::processes::{before_of, descriptors_of, family, follow_family, others, processes, threads_of, unsure};
 use super::{Before, Captured, RecordError, SwitchedOff};
 use crate::device_number::DeviceNumber;
-use crate::program::NotBegun;
+use crate::program::{self, NotBegun};
 use crate::tracefs::{self, Instance, now_ns};
+use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
@@ -21,9 +24,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -76,6 +80,9 @@ pub struct Running {
     /// The end has begun: from now on recording may be off.
     ending: Arc<AtomicBool>,
     drain: JoinHandle<Result<Drained, RecordError>>,
+    finder: Finder,
+    /// The thread that looks what is open, where names are looked for.
+    namer: Option<Task<()>>,
     began_ns: u64,
     roots: Vec<PathBuf>,
     /// There are as many events as there may be.
@@ -109,19 +116,24 @@ pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
     let first_kb = per_cpu_kb.min(FIRST_BUFFER_KB).to_string();
     // The kernel waits in each for all CPUs, and in both at once as well.
     let decoder = std::thread::scope(|scope| {
-        let sized = scope.spawn(|| instance.set("buffer_size_kb", &first_kb));
+        let size = || instance.set("buffer_size_kb", &first_kb);
+        let sized = spawn_scoped(scope, "foreread-buffer", size);
         let decoder = Decoder::enable(&instance, asked.decisions);
-        sized.join().expect("it does not panic")?;
+        sized.map_or_else(|_| size(), |sized| sized.join().expect("it does not panic"))?;
         decoder
     })?;
     let spill = Spill::new(instance.raw()?, &asked.folder)?;
     let began_ns = now_ns();
-    let begun = begin(&instance, &asked.target)?;
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?);
     let (ending, full) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let devices = match &asked.target {
         Target::Devices(devices) => Some(devices.clone()),
         Target::Command(_) | Target::Process(_) => None,
+    };
+    let finder = Finder::default();
+    let (looks, namer) = match devices.is_none() {
+        true => Some(namer(&finder)?).unzip(),
+        false => (None, None),
     };
     let drain = Drain {
         spill,
@@ -131,11 +143,15 @@ pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
         full: Arc::clone(&full),
         began_ns,
         per_cpu_kb,
-        finds_names: devices.is_none(),
+        looks,
         max_bytes: asked.max_event_bytes.unwrap_or(u64::MAX),
     };
-    let drain = std::thread::spawn(move || drain.run());
-    let Begun { child, joined, pid, before, settled_ns, roots } = begun;
+    let drain = threads::spawn("foreread-drain", move || drain.run())?;
+    let begun = begin(&instance, &asked.target).inspect_err(|_| {
+        // Nothing was followed: the thread has nothing to take, and ends.
+        let _ = rustix::io::write(&*stop, &1_u64.to_ne_bytes());
+    });
+    let Begun { child, joined, pid, before, settled_ns, roots } = begun?;
     Ok(Running {
         instance,
         root,
@@ -148,6 +164,8 @@ pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
         stop,
         ending,
         drain,
+        finder,
+        namer,
         began_ns,
         roots,
         full,
@@ -164,14 +182,22 @@ struct Drain {
     full: Arc<AtomicBool>,
     began_ns: u64,
     per_cpu_kb: u64,
-    finds_names: bool,
+    /// Processes to look at, where names are looked for.
+    looks: Option<SyncSender<Vec<u32>>>,
     max_bytes: u64,
+}
+
+/// A thread that looks at what processes have open. While it waits for a file system others are not looked at.
+fn namer(finder: &Finder) -> std::io::Result<(SyncSender<Vec<u32>>, Task<()>)> {
+    let (to, looks) = sync_channel::<Vec<u32>>(1);
+    let own = finder.clone();
+    let look = move || looks.iter().for_each(|processes| own.look(&processes));
+    Ok((to, Task::start("foreread-names", look)?))
 }
 
 impl Drain {
     fn run(mut self) -> Result<Drained, RecordError> {
         let mut off = None;
-        let mut finder = Finder::default();
         let mut rest = (self.per_cpu_kb > FIRST_BUFFER_KB).then_some(self.per_cpu_kb);
         let mut growth = None;
         while !self.spill.wait(&self.stop, TICK_MS) {
@@ -180,10 +206,12 @@ impl Drain {
                 // Many events: all that was asked for is fetched, by another thread, as events must be taken meanwhile.
                 if let Some(kb) = rest.take() {
                     let instance = Arc::clone(&self.instance);
-                    growth = Some(std::thread::spawn(move || instance.set("buffer_size_kb", &kb.to_string())));
+                    let grow = move || instance.set("buffer_size_kb", &kb.to_string());
+                    // Without a thread the buffer stays as it is.
+                    growth = threads::spawn("foreread-buffer", grow).ok();
                 }
-            } else if self.finds_names {
-                finder.look(&processes(&self.instance.followed()));
+            } else if let Some(looks) = &self.looks {
+                let _ = looks.try_send(processes(&self.instance.followed()));
             }
             self.spill.take()?;
             if self.spill.bytes >= self.max_bytes && !self.full.swap(true, Ordering::SeqCst) {
@@ -195,7 +223,7 @@ impl Drain {
         growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         let cpu_seconds = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
-        Ok(Drained { spill: self.spill, finder, off, cpu_seconds })
+        Ok(Drained { spill: self.spill, off, cpu_seconds })
     }
 }
 
@@ -208,7 +236,6 @@ fn switched_off(instance: &Instance, began_ns: u64, is_ending: &AtomicBool) -> O
 
 struct Drained {
     spill: Spill,
-    finder: Finder,
     off: Option<SwitchedOff>,
     cpu_seconds: f64,
 }
@@ -225,14 +252,11 @@ struct Begun {
 fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
     match target {
         Target::Command(words) => {
-            let mut roots: Vec<PathBuf> = Vec::new();
-            for word in words.iter().skip(1) {
-                roots.extend(fs::canonicalize(word));
-            }
+            let mut roots: Vec<PathBuf> = words.iter().skip(1).map(PathBuf::from).collect();
             roots.extend(std::env::current_dir());
             let descriptors = descriptors_of("self");
             let (name, rest) = words.split_first().map_or((OsString::new(), &[][..]), |(n, r)| (n.clone(), r));
-            let mut command = Command::new(&name);
+            let mut command = program::command(&name);
             command.args(rest);
             let (thread, child) = instance.begin(command)?;
             let child = child.map_err(|error| NotBegun::of(&name, &error))?;
@@ -321,25 +345,22 @@ impl Running {
             self.instance.set("tracing_on", "0")?;
         }
         rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
-        let Drained { mut spill, mut finder, off, cpu_seconds } = self.drain.join().expect("it does not panic")?;
+        let Drained { mut spill, off, cpu_seconds } = self.drain.join().expect("it does not panic")?;
         let lost = self.instance.stats();
         // An instance of which a file is open cannot be removed.
         let closed = spill.close();
         // The kernel waits for all CPUs there, while we have other things to do.
         let (instance, root) = (self.instance, self.root);
-        let ending = std::thread::spawn(move || {
+        let ending = threads::spawn("foreread-end", move || {
             let cost = cost_of_an_event(&instance);
             drop(instance);
             drop(root);
             cost.ok()
         });
-        let ending = Ending(Some(ending));
+        // Without a thread the instance goes now, and what an event costs is not known.
+        let ending = Ending(ending.ok());
         closed?;
-        // Our own libraries are mostly those of the command.
-        if self.devices.is_none() {
-            finder.look(&[std::process::id()]);
-        }
-        self.roots.into_iter().for_each(|root| finder.root(root));
+        let looked = self.namer.map_or(Some(()), |namer| namer.within(END_PATIENCE));
         let until = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
         Ok(Captured {
             ending,
@@ -347,7 +368,9 @@ impl Running {
             decoder: Arc::new(self.decoder),
             before: self.before,
             settled_ns: self.settled_ns,
-            finder,
+            finder: self.finder,
+            answers: looked.is_some(),
+            roots: self.roots,
             until_unix_ns: until,
             lost,
             off: off.or(off_now),

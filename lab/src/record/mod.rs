@@ -22,6 +22,7 @@ use crate::program::NotBegun;
 use crate::tracefs::{Stats, TracefsError};
 use drain::{Merge, Spill};
 use event::Decoder;
+use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_trace::error::TracePosition;
 use foreread_trace::follow::event::FileKey;
 use foreread_trace::follow::{Counts, Follow, Inherited, Learned, Names};
@@ -88,6 +89,10 @@ pub struct Captured {
     /// Until then descriptors were still being looked at: a call that began before may have moved them.
     settled_ns: u64,
     finder: Finder,
+    /// File systems have answered until now.
+    answers: bool,
+    /// Words of the command and its folder: paths, perhaps.
+    roots: Vec<PathBuf>,
     /// When it ended, by the machine's calendar.
     until_unix_ns: i128,
     /// What the kernel says was lost.
@@ -158,15 +163,13 @@ impl Captured {
             out.clear();
             events += 1;
         }
-        for name in first.merge.ran.drain() {
-            self.finder.root(PathBuf::from(name));
-        }
+        let ran: Vec<PathBuf> = first.merge.ran.drain().map(PathBuf::from).collect();
         let (learned, places, counts) = first.follow.learned();
         // A search would read the folders of the device that is watched.
         let wanted: Vec<FileKey> = places.iter().copied().filter(|place| !self.decoder.blocks.has(*place)).collect();
         let nameless = match self.devices {
             Some(_) => 0,
-            None => self.finder.search(&wanted, self.until_unix_ns) as u64,
+            None => self.find(ran, &wanted),
         };
         let left_out = LeftOut::default();
         let named: HashMap<FileKey, FileInfo> = places.iter().map(|place| (*place, self.info(*place))).collect();
@@ -183,8 +186,28 @@ impl Captured {
         Ok(Understood { header, items, left_out, counts, files, nameless, events, event_bytes, event_ns })
     }
 
+    /// Looks for the names of files, as long as file systems answer; gives how many have none in the end.
+    fn find(&mut self, ran: Vec<PathBuf>, wanted: &[FileKey]) -> u64 {
+        let (finder, roots) = (self.finder.clone(), std::mem::take(&mut self.roots));
+        let (own, until_unix_ns) = (wanted.to_vec(), self.until_unix_ns);
+        let search = move || {
+            // Our own libraries are mostly those of the command.
+            finder.look(&[std::process::id()]);
+            for root in roots {
+                std::fs::canonicalize(root).into_iter().for_each(|root| finder.root(root));
+            }
+            ran.into_iter().for_each(|name| finder.root(name));
+            finder.search(&own, until_unix_ns);
+        };
+        // Without a thread, or an answer until now, names are those that were found meanwhile.
+        let search = if self.answers { Task::start("foreread-names", search).ok() } else { None };
+        self.answers =
+            search.is_some_and(|search| search.while_moving(END_PATIENCE, || self.finder.looked()).is_some());
+        self.finder.nameless(wanted) as u64
+    }
+
     fn info(&self, place: FileKey) -> FileInfo {
-        match self.decoder.blocks.get(place).or_else(|| self.finder.get(place)) {
+        match self.decoder.blocks.get(place).cloned().or_else(|| self.finder.get(place)) {
             Some(named) => FileInfo { name: named.path.display().to_string(), size: Some(named.size) },
             None => place.nameless(),
         }
@@ -219,6 +242,9 @@ impl Captured {
         }
         if nameless > 0 {
             notes.push(format!("{nameless} files have no name: deleted, or not found"));
+        }
+        if !self.answers {
+            notes.push("a file system did not answer, so names were not looked for to the end".to_string());
         }
         let lost = self.lost.overrun + self.lost.dropped;
         if lost > 0 {

@@ -6,7 +6,12 @@
 //!   what is below them, the rest of those file systems
 //! ```
 //! A name is taken only where device and inode agree, and where the file is no younger than the recording: a
-//! number is given again. Never: more entries of folders than the limit, or a link followed while searching.
+//! number is given again.
+//!
+//! A file system may not answer. So all of it is done on a thread that can be given up, and what was found until then is there for others:
+//! clones of a [`Finder`] share it. What a process has open is asked with AT_STATX_DONT_SYNC, which asks no server.
+//!
+//! Never: more entries of folders than the limit, or a link followed while searching.
 
 use foreread_trace::follow::event::FileKey;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
@@ -14,6 +19,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Entries that are looked at below the command's words and its folders, at most: some seconds.
 pub const MAX_ENTRIES: u64 = 2 << 20;
@@ -42,12 +49,20 @@ pub struct Named {
     pub size: u64,
 }
 
-/// The names that were found.
+/// The names that were found, and where to look for others.
 #[derive(Debug, Default)]
-pub struct Finder {
+struct Known {
     found: HashMap<FileKey, Named>,
     /// Folders where a search may begin.
     roots: Vec<PathBuf>,
+}
+
+/// Finds names. Clones share what was found.
+#[derive(Clone, Debug, Default)]
+pub struct Finder {
+    known: Arc<Mutex<Known>>,
+    /// Files and entries of folders that were looked at: it moves as long as file systems answer.
+    looked: Arc<AtomicU64>,
 }
 
 /// A search under way.
@@ -74,26 +89,63 @@ pub fn file_key(dev: u64, ino: u64) -> FileKey {
 /// The file at `path`, links followed, if it is one that can be read ahead.
 #[must_use]
 pub fn place_of(path: &Path) -> Option<(FileKey, u64)> {
-    let meta = fs::metadata(path).ok()?;
-    meta.is_file().then(|| (file_key(meta.dev(), meta.ino()), meta.len()))
+    place(path, AtFlags::empty())
+}
+
+/// The same for a descriptor's link in /proc: no server is asked, and the size may be that of a moment ago.
+#[must_use]
+pub fn place_of_open(link: &Path) -> Option<(FileKey, u64)> {
+    place(link, AtFlags::STATX_DONT_SYNC)
+}
+
+fn place(path: &Path, flags: AtFlags) -> Option<(FileKey, u64)> {
+    let stat = statx(CWD, path, flags, StatxFlags::BASIC_STATS).ok()?;
+    let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;
+    is_file.then(|| (FileKey::new(stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino), stat.stx_size))
 }
 
 impl Finder {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Files and entries that were looked at until now.
+    #[must_use]
+    pub fn looked(&self) -> u64 {
+        self.looked.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) {
+        self.looked.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A folder where files may be that are read, or a file; the first are searched first.
-    pub fn root(&mut self, path: PathBuf) {
-        if !self.roots.contains(&path) {
-            self.roots.push(path);
+    pub fn root(&self, path: PathBuf) {
+        let mut known = self.known();
+        if !known.roots.contains(&path) {
+            known.roots.push(path);
         }
     }
 
     /// The name of a file.
     #[must_use]
-    pub fn get(&self, place: FileKey) -> Option<&Named> {
-        self.found.get(&place)
+    pub fn get(&self, place: FileKey) -> Option<Named> {
+        self.known().found.get(&place).cloned()
+    }
+
+    /// How many of these have no name.
+    #[must_use]
+    pub fn nameless(&self, wanted: &[FileKey]) -> usize {
+        let known = self.known();
+        wanted.iter().filter(|place| !known.found.contains_key(place)).count()
+    }
+
+    fn insert(&self, place: FileKey, path: PathBuf, size: u64) {
+        self.known().found.entry(place).or_insert(Named { path, size });
     }
 
     /// Looks at what these processes have open and mapped. Those that are gone have nothing.
-    pub fn look(&mut self, processes: &[u32]) {
+    pub fn look(&self, processes: &[u32]) {
         for pid in processes {
             let folder = PathBuf::from(format!("/proc/{pid}"));
             if let Ok(cwd) = fs::read_link(folder.join("cwd")) {
@@ -101,10 +153,11 @@ impl Finder {
             }
             for entry in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
                 let link = entry.path();
-                if let (Some((place, size)), Ok(path)) = (place_of(&link), fs::read_link(&link))
+                self.count();
+                if let (Some((place, size)), Ok(path)) = (place_of_open(&link), fs::read_link(&link))
                     && path.is_absolute()
                 {
-                    self.found.entry(place).or_insert(Named { path, size });
+                    self.insert(place, path, size);
                 }
             }
             let maps = fs::read_to_string(folder.join("maps")).unwrap_or_default();
@@ -112,31 +165,31 @@ impl Finder {
             for path in maps.lines().filter_map(|line| line.split_once('/').map(|(_, path)| path)) {
                 if path != latest {
                     latest = path;
-                    self.file(&PathBuf::from(format!("/{path}")));
+                    self.count();
+                    let path = PathBuf::from(format!("/{path}"));
+                    if let Some((place, size)) = place_of(&path) {
+                        self.insert(place, path, size);
+                    }
                 }
             }
         }
     }
 
-    /// Takes the name of a file, if it is one.
-    fn file(&mut self, path: &Path) {
-        if let Some((place, size)) = place_of(path) {
-            self.found.entry(place).or_insert_with(|| Named { path: path.to_path_buf(), size });
-        }
-    }
-
-    /// Searches for the files of `wanted` that have no name yet; gives how many have none in the end. A file that was
-    /// made after `until_unix_ns` is another one.
-    pub fn search(&mut self, wanted: &[FileKey], until_unix_ns: i128) -> usize {
-        let missing = wanted.iter().copied().filter(|place| !self.found.contains_key(place)).collect();
+    /// Searches for the files of `wanted` that have no name yet. A file that was made after `until_unix_ns` is another one.
+    pub fn search(&self, wanted: &[FileKey], until_unix_ns: i128) {
+        let (missing, roots): (HashSet<FileKey>, Vec<PathBuf>) = {
+            let known = self.known();
+            let missing = wanted.iter().copied().filter(|place| !known.found.contains_key(place)).collect();
+            (missing, known.roots.clone())
+        };
         let devices = wanted.iter().map(|place| place.dev).collect();
         let mut search = Search { missing, devices, seen: HashSet::new(), until_unix_ns, entries: 0 };
-        let near = |finder: &Finder| -> Vec<PathBuf> {
-            let all: HashSet<PathBuf> = finder.found.values().filter_map(|named| folder_of(&named.path)).collect();
+        let near = || -> Vec<PathBuf> {
+            let known = self.known();
+            let all: HashSet<PathBuf> = known.found.values().filter_map(|named| folder_of(&named.path)).collect();
             all.into_iter().collect()
         };
-        let roots = self.roots.clone();
-        for folder in roots.iter().cloned().chain(USUAL.map(PathBuf::from)).chain(near(self)) {
+        for folder in roots.iter().cloned().chain(USUAL.map(PathBuf::from)).chain(near()) {
             self.walk(folder, &mut search, false, MAX_ENTRIES);
         }
         search.seen.clear();
@@ -144,14 +197,13 @@ impl Finder {
             self.walk(folder, &mut search, true, MAX_ENTRIES);
         }
         let most = search.entries + MAX_FAR_ENTRIES;
-        for folder in near(self).into_iter().chain([PathBuf::from("/")]) {
+        for folder in near().into_iter().chain([PathBuf::from("/")]) {
             self.walk(folder, &mut search, true, most);
         }
-        search.missing.len()
     }
 
     /// Folder by folder, the nearest first; `deep` goes into folders of folders.
-    fn walk(&mut self, root: PathBuf, search: &mut Search, deep: bool, most: u64) {
+    fn walk(&self, root: PathBuf, search: &mut Search, deep: bool, most: u64) {
         let mut folders = VecDeque::from([root]);
         while let Some(folder) = folders.pop_front() {
             if search.missing.is_empty() {
@@ -168,6 +220,7 @@ impl Finder {
             }
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 search.entries += 1;
+                self.count();
                 if search.entries > most {
                     return;
                 }
@@ -184,7 +237,7 @@ impl Finder {
         }
     }
 
-    fn take(&mut self, place: FileKey, path: &Path, search: &mut Search) {
+    fn take(&self, place: FileKey, path: &Path, search: &mut Search) {
         if !search.missing.contains(&place) {
             return;
         }
@@ -196,7 +249,7 @@ impl Finder {
         let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;
         if now == place && is_file && (!has_birth || born <= search.until_unix_ns) {
             search.missing.remove(&place);
-            self.found.insert(place, Named { path: path.to_path_buf(), size: stat.stx_size });
+            self.insert(place, path.to_path_buf(), stat.stx_size);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! All of it is read from /proc, so it is a look at what changes meanwhile: a process that has ended by then has nothing.
 
 use super::Before;
-use super::names::place_of;
+use super::names::place_of_open;
 use crate::tracefs::{Instance, TracefsError};
 use foreread_trace::follow::Inherited;
 use foreread_trace::follow::event::FileKey;
@@ -34,7 +34,7 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<Inherited> {
         if pid == "self" && flags & 0o2_000_000 != 0 {
             continue;
         }
-        let place = place_of(&entry.path()).map(|(place, _)| place);
+        let place = place_of_open(&entry.path()).map(|(place, _)| place);
         let position = of("pos:").and_then(|text| text.parse().ok());
         found.push(Inherited { descriptor, place, position, direct: flags & foreread_trace::follow::O_DIRECT != 0 });
     }

@@ -14,9 +14,10 @@
 //! Never: a file that is not the one of the event, or one that is no regular file.
 
 use crate::record::names::file_key;
+use foreread_os::open::{Looked, look};
 use foreread_pagecache::{handle, readahead};
 use foreread_trace::follow::event::FileKey;
-use rustix::fs::{Mode, OFlags, fstat};
+use rustix::fs::{OFlags, fstat};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd};
@@ -46,12 +47,14 @@ pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
     is_file.then_some((file_key(stat.st_dev, stat.st_ino), stat.st_size.try_into().unwrap_or(0)))
 }
 
-/// Opens a file for reading ahead: without changing the time of its last access, and without readahead by single bytes that we wait for.
+/// Opens a regular file for reading ahead: without changing the time of its last access, and without readahead by single bytes that we
+/// wait for.
 pub fn open(path: &Path) -> Option<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty())
-        .or_else(|_| rustix::fs::open(path, flags, Mode::empty()));
-    let file = File::from(opened.ok()?);
+    opened(&look(path).and_then(Looked::regular).ok()?)
+}
+
+fn opened(looked: &Looked) -> Option<File> {
+    let file = looked.open(OFlags::RDONLY | OFlags::NOATIME).or_else(|_| looked.for_reading()).ok()?;
     let _ = readahead::only_as_asked(&file);
     Some(file)
 }
@@ -80,7 +83,8 @@ impl Finder {
         let mount = self.mounts.entry(wanted.dev).or_insert_with(|| {
             let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
             let place = mounts.lines().find_map(|line| mount_of(line, wanted))?;
-            File::open(place).ok().filter(|mount| handle::is_supported(mount))
+            let place = look(&place).ok().filter(|place| place.meta().is_dir())?;
+            place.open(OFlags::RDONLY | OFlags::DIRECTORY).ok().filter(|mount| handle::is_supported(mount))
         });
         let file = handle::open(mount.as_ref()?, wanted.ino).ok()?;
         let _ = readahead::only_as_asked(&file);
@@ -123,12 +127,9 @@ fn beside(process: &Path, wanted: FileKey) -> Option<Found> {
 
 /// The file at a link of /proc, if it is the one.
 fn taken(link: &Path, wanted: FileKey) -> Option<Found> {
-    // A pipe or a terminal must not be opened: stat first.
-    let meta = fs::metadata(link).ok()?;
-    if meta.ino() != wanted.ino || !meta.is_file() {
-        return None;
-    }
-    let file = open(link)?;
+    // A pipe or a terminal must not be opened.
+    let looked = look(link).and_then(Looked::regular).ok().filter(|looked| looked.meta().ino() == wanted.ino)?;
+    let file = opened(&looked)?;
     let (key, size) = key_of(&file)?;
     let path = fs::read_link(link).ok().filter(|path| path.is_absolute());
     (key == wanted).then_some(Found { file, size, path })

@@ -16,14 +16,15 @@ use super::gain::{Judgement, Reason};
 use super::look::{Looks, Verdict};
 use super::tap::{Level, Tap, Touch, TouchKind};
 use super::{RunError, RunOptions, RunReport};
-use crate::program::NotBegun;
+use crate::program::{self, NotBegun};
 use crate::tracefs::{self, Root, TracefsError};
 use foreread_core::policy::PolicySpec;
+use foreread_os::threads::{END_PATIENCE, Task};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// How long events gather before they are taken. Chosen: half of the latency of a storage that is 1 ms away.
@@ -39,12 +40,17 @@ const GRACE_NS: u64 = 20_000_000;
 /// Devices that the kernel's filter names, at most.
 const MAX_FILTERED: usize = 64;
 
+/// Why there is no report of a run.
+const NO_ANSWER: &str = "a file system that the command reads does not answer";
+
 /// A command under way.
 pub struct Running {
     child: Child,
     stop: Arc<OwnedFd>,
-    thread: JoinHandle<RunReport>,
+    watcher: Task<RunReport>,
     began: Instant,
+    /// From its start to its end.
+    seconds: f64,
 }
 
 /// Begins.
@@ -62,17 +68,22 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?);
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?);
     let began = Instant::now();
-    let child = begin(options)?;
     let (policy, ends) = (options.policy.clone(), Arc::clone(&stop));
-    let pid = child.id();
-    let named = std::thread::Builder::new().name("foreread-run".into());
-    let thread = named.spawn(move || watch(&root, policy, pid, wake, began, &ends))?;
-    Ok(Running { child, stop, thread, began })
+    let (begun, begins) = channel();
+    // Before the command: where the system refuses a thread no command is left behind.
+    let watcher = Task::start("foreread-run", move || match begins.recv() {
+        Ok(pid) => watch(&root, policy, pid, wake, began, &ends),
+        Err(_) => RunReport::default(),
+    })?;
+    let child = begin(options)?;
+    // It waits for nothing else.
+    let _ = begun.send(child.id());
+    Ok(Running { child, stop, watcher, began, seconds: 0.0 })
 }
 
 fn begin(options: &RunOptions) -> Result<Child, RunError> {
     let (name, rest) = options.command.split_first().ok_or(RunError::NoCommand)?;
-    Command::new(name).args(rest).spawn().map_err(|error| NotBegun::of(name, &error).into())
+    program::command(name).args(rest).spawn().map_err(|error| NotBegun::of(name, &error).into())
 }
 
 /// Watches the command `pid`, which runs already: it goes on without us where the kernel refuses. A short one costs no instance.
@@ -108,17 +119,26 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for the command's end; then nothing is watched any more.
+    /// Waits for the command's end.
     ///
     /// # Errors
     /// The system does not say how it ended.
-    pub fn finish(mut self) -> std::io::Result<(ExitStatus, RunReport)> {
+    pub fn wait(&mut self) -> std::io::Result<ExitStatus> {
         let status = self.child.wait()?;
-        let seconds = self.began.elapsed().as_secs_f64();
-        rustix::io::write(&*self.stop, &1_u64.to_ne_bytes())?;
-        let mut report = self.thread.join().expect("it does not panic");
-        report.seconds = seconds;
-        Ok((status, report))
+        self.seconds = self.began.elapsed().as_secs_f64();
+        Ok(status)
+    }
+
+    /// Ends the watching. A file system that does not answer is waited for 1.5 s.
+    #[must_use]
+    pub fn finish(self) -> RunReport {
+        // It cannot fail: nothing else writes to it.
+        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        // It may be opening a file of a file system that does not answer. The guard takes the instance of tracefs away then.
+        let silent = || RunReport { refused: Some(NO_ANSWER.to_string()), ..RunReport::default() };
+        let mut report = self.watcher.within(END_PATIENCE).unwrap_or_else(silent);
+        report.seconds = self.seconds;
+        report
     }
 }
 

@@ -55,15 +55,15 @@ pub struct RunOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The kernel's tracepoints cannot be used.
-    #[error("{0}, or add --preload, which needs neither root nor tracefs")]
+    #[error("{0}")]
     Tracefs(#[from] TracefsError),
     /// This kernel has not the events that are needed.
-    #[error("this kernel has no tracepoint {0}: reads cannot be seen; use Linux 6.11 or later, or add --preload")]
+    #[error("this kernel has no tracepoint {0}: reads cannot be seen; use Linux 6.11 or later")]
     Kernel(String),
     /// Threads have other numbers here than in the kernel's events.
     #[error(
         "cannot watch in a PID namespace: the kernel's tracepoints do not know the process ids that hold here; run it outside of \
-         the container, or add --preload"
+         the container"
     )]
     Namespace,
     /// There is no command.

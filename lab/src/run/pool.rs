@@ -9,6 +9,7 @@
 //! when they are first needed.
 
 use super::find;
+use foreread_os::threads::spawn_with_stack;
 use foreread_pagecache::advisor::{Job, Outcome};
 use foreread_pagecache::resident;
 use foreread_trace::follow::event::FileKey;
@@ -95,9 +96,9 @@ impl Pool {
         }
         if shared.threads < MAX_THREADS {
             let (state, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
-            let named = std::thread::Builder::new().name("foreread-ahead".into()).stack_size(STACK_BYTES);
+            let thread = spawn_with_stack("foreread-ahead", STACK_BYTES, move || serve(&state, &wake));
             // Without a thread more the others do it, later. Without any the run reads nothing ahead.
-            shared.threads += usize::from(named.spawn(move || serve(&state, &wake)).is_ok());
+            shared.threads += usize::from(thread.is_ok());
         }
     }
 

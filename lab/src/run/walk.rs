@@ -12,6 +12,7 @@
 //! Never: a link followed, another file system entered, or more files than the limit.
 
 use crate::record::names::file_key;
+use foreread_os::threads;
 use foreread_trace::follow::event::FileKey;
 use std::ffi::OsString;
 use std::fs;
@@ -85,8 +86,7 @@ impl Lister {
         self.with(|shared| shared.begin = Some(path.to_path_buf()));
         if !self.is_running {
             let (shared, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
-            let thread = std::thread::Builder::new().name("foreread-list".into());
-            self.is_running = thread.spawn(move || Walker::new(shared, wake).run()).is_ok();
+            self.is_running = threads::spawn("foreread-list", move || Walker::new(shared, wake).run()).is_ok();
         }
     }
 
@@ -257,16 +257,17 @@ impl Walker {
     }
 }
 
-/// The files and folders of a folder.
+/// The files and folders of a folder. One that cannot be read to its end is not listed.
 fn list(path: &Path) -> Option<Level> {
-    let mut entries: Vec<(OsString, bool)> = fs::read_dir(path)
-        .ok()?
-        .flatten()
-        .filter_map(|entry| entry.file_type().ok().map(|kind| (entry.file_name(), kind)))
-        .filter(|(_, kind)| kind.is_file() || kind.is_dir())
-        .map(|(name, kind)| (name, kind.is_dir()))
-        .take(MAX_ENTRIES)
-        .collect();
+    let mut entries: Vec<(OsString, bool)> = Vec::new();
+    for entry in fs::read_dir(path).ok()?.take(MAX_ENTRIES) {
+        let entry = entry.ok()?;
+        if let Ok(kind) = entry.file_type()
+            && (kind.is_file() || kind.is_dir())
+        {
+            entries.push((entry.file_name(), kind.is_dir()));
+        }
+    }
     entries.reverse();
     Some(Level { path: path.to_path_buf(), entries })
 }

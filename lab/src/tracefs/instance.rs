@@ -164,7 +164,11 @@ impl Instance {
             self.set("tracing_on", "1")?;
             Ok((thread, command.spawn()))
         };
-        std::thread::scope(|scope| scope.spawn(follow_and_begin).join().expect("it does not panic"))
+        std::thread::scope(|scope| {
+            let thread = foreread_os::threads::spawn_scoped(scope, "foreread-begin", follow_and_begin);
+            let thread = thread.map_err(|error| TracefsError::io("cannot begin the command", &self.path, &error))?;
+            thread.join().expect("it does not panic")
+        })
     }
 
     /// The threads that are followed at the moment.

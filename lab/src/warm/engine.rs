@@ -6,12 +6,12 @@
 //! The engine fetches each range like any readahead: a read that a client waits for goes first.
 
 use foreread::Reader;
+use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_plan::Plan;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Bytes that are asked for at once.
@@ -34,7 +34,7 @@ pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u6
 /// Follows a plan until it is dropped.
 pub struct Following {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Task<()>,
 }
 
 impl Following {
@@ -64,8 +64,8 @@ impl Following {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("foreread-plan".into()).spawn(follow)?;
-        Ok(Following { stop, thread: Some(thread) })
+        let thread = Task::start("foreread-plan", follow)?;
+        Ok(Following { stop, thread })
     }
 }
 
@@ -79,8 +79,7 @@ fn waiting(reader: &Reader) -> u64 {
 impl Drop for Following {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        // It may wait for a storage that does not answer.
+        let _ = self.thread.within(END_PATIENCE);
     }
 }

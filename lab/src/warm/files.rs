@@ -2,47 +2,34 @@
 //! file system, whose own data the plan has.
 
 use crate::device_number::DeviceNumber;
+use foreread_os::open::{Looked, look};
 use foreread_plan::PlanFile;
-use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File, Metadata};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// What is known of a regular file, or why it is left out.
-pub fn regular(meta: std::io::Result<Metadata>) -> Result<Metadata, String> {
-    let meta = meta.map_err(|error| error.to_string())?;
-    if meta.is_file() { Ok(meta) } else { Err("it is no regular file".to_string()) }
-}
-
 /// Opens a file, with the number of its device, or says why it is left out.
 pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
     const CHANGED: &str = "it has changed since the plan was made";
+    let text = |error: std::io::Error| error.to_string();
     let (opened, dev) = if file.is_device() {
         let (opened, size) = mounted_device(&file.path)?;
-        let meta = opened.metadata().map_err(|error| error.to_string())?;
+        let meta = opened.metadata().map_err(text)?;
         if size != file.size {
             return Err(CHANGED.to_string());
         }
         (opened, meta.rdev())
     } else {
-        // A pipe would wait for a writer, and a device may do something when it is opened.
-        regular(fs::metadata(&file.path))?;
-        let opened = open_for_reading(&file.path)?;
-        let meta = regular(opened.metadata())?;
-        let now = PlanFile::of(file.path.clone(), &meta);
+        let looked = look(&file.path).and_then(Looked::regular).map_err(text)?;
+        let now = PlanFile::of(file.path.clone(), looked.meta());
         if now.size != file.size || file.mtime_ns.is_some() && now.mtime_ns != file.mtime_ns {
             return Err(CHANGED.to_string());
         }
-        (opened, meta.dev())
+        (looked.for_reading().map_err(text)?, looked.meta().dev())
     };
-    foreread_pagecache::readahead::only_as_asked(&opened).map_err(|error| error.to_string())?;
+    foreread_pagecache::readahead::only_as_asked(&opened).map_err(text)?;
     Ok((opened, dev))
-}
-
-fn open_for_reading(path: &Path) -> Result<File, String> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    open(path, flags, Mode::empty()).map(File::from).map_err(|errno| std::io::Error::from(errno).to_string())
 }
 
 /// Opens a block device that has a mounted file system, and gives its size in bytes; or says why it is left out. The last close of another
@@ -54,10 +41,11 @@ pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         meta.file_type().is_block_device() && DeviceNumber::mounted(&mounts).any(|mounted| mounted == number)
     };
-    if !is_mounted(&fs::metadata(path).map_err(text)?) {
+    let looked = look(path).map_err(text)?;
+    if !is_mounted(looked.meta()) {
         return Err("it is no block device with a mounted file system".to_string());
     }
-    let mut opened = open_for_reading(path)?;
+    let mut opened = looked.for_reading().map_err(text)?;
     let size = opened.seek(SeekFrom::End(0)).map_err(text)?;
     Ok((opened, size))
 }

@@ -133,6 +133,7 @@ mod tests {
             latency_ns: 0,
             rate: 0,
             seconds: 0.0,
+            given_up: 0,
             fetches,
         }
     }

@@ -22,5 +22,5 @@ mod whole;
 pub use budget::Budget;
 pub(crate) use files::mounted_device;
 pub use judge::{Judged, judge};
-pub use pool::{FillCounts, FillSettings, Filled, Filler, LeftOut};
-pub use whole::{MAX_WHOLE_FILES, whole_files};
+pub use pool::{FillCounts, FillSettings, Filled, Filler, LeftOut, MAX_LEFT_OUT};
+pub use whole::whole_files;

@@ -4,25 +4,30 @@
 //!   State ──next piece──► a thread: opens, readahead(2), waits ──► State ──► wakes threads that wait
 //!     └─ budget is empty ──► one thread looks every 5 ms whether the program has come to the next range
 //! ```
+//! A storage that does not answer keeps a thread in the kernel, and nothing but the end of the process ends it. So at the end a thread is
+//! waited for 1.5 s after the last sign of any, and then given up.
+//!
 //! Threads, and no ring: opening a cold file waits for the storage as well, and readahead(2) has no other form. A thread that waits
 //! costs the processor nothing.
 
 use super::budget::Budget;
 use super::files::open_as_planned;
 use super::state::{Done, MAX_IN_FLIGHT, Next, PIECE_BYTES, Piece, State};
+use foreread_os::threads::{END_PATIENCE, spawn_with_stack};
 use foreread_pagecache::{device, readahead, resident};
 use foreread_plan::Plan;
 use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often is looked whether the program has come to the first range that the memory had no room for.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Stack of a thread: it opens files and calls the kernel.
+const STACK_BYTES: usize = 256 << 10;
 /// Files that are left out and named.
-const MAX_LEFT_OUT: usize = 1000;
+pub const MAX_LEFT_OUT: usize = 1000;
 
 /// How a plan is brought into the cache.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +100,8 @@ pub struct Filled {
     pub seconds: f64,
     /// Each fetch, where times are kept.
     pub fetches: Vec<Fetch>,
+    /// Fetches that were given up, because the storage did not answer.
+    pub given_up: u32,
 }
 
 impl Filled {
@@ -108,7 +115,6 @@ impl Filled {
 /// A filling under way.
 pub struct Filler {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -128,15 +134,14 @@ impl Filler {
         let state = State::new(&plan, settings.budget);
         let pieces: u64 = plan.ranges.iter().map(|range| range.len.div_ceil(PIECE_BYTES)).sum();
         let shared = Shared { plan, settings, since: Instant::now(), state: Mutex::new(state), wake: Condvar::new() };
-        let mut filler = Filler { shared: Arc::new(shared), threads: Vec::new() };
-        for _ in 0..pieces.min(u64::from(MAX_IN_FLIGHT)) {
-            let shared = Arc::clone(&filler.shared);
-            let thread = std::thread::Builder::new().name("foreread-warm".into()).stack_size(256 << 10);
-            match thread.spawn(move || shared.work()) {
-                Ok(thread) => filler.threads.push(thread),
-                Err(error) if filler.threads.is_empty() => return Err(error),
+        let filler = Filler { shared: Arc::new(shared) };
+        for number in 0..pieces.min(u64::from(MAX_IN_FLIGHT)) {
+            let running = Thread::of(&filler.shared);
+            match spawn_with_stack("foreread-warm", STACK_BYTES, move || running.0.work()) {
+                Err(error) if number == 0 => return Err(error),
                 // Fewer are slower, and as right.
                 Err(_) => break,
+                Ok(_) => {}
             }
         }
         Ok(filler)
@@ -151,25 +156,41 @@ impl Filler {
     /// Whether nothing more will be fetched.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
+        self.shared.lock().threads == 0
     }
 
     /// Begins no more fetches.
     pub fn stop(&self) {
-        self.shared.lock().ended = true;
+        let mut state = self.shared.lock();
+        (state.ended, state.stopped) = (true, true);
+        drop(state);
         self.shared.wake.notify_all();
     }
 
-    /// Waits for what is in flight, and for all of the plan unless it was stopped.
+    /// Waits for all of the plan; once it was stopped, for what is in flight, and no longer than 1.5 s after the last sign of it.
     #[must_use]
-    pub fn end(self) -> Filled {
-        for thread in self.threads {
-            let _ = thread.join();
-        }
+    pub fn end(&self) -> Filled {
         let mut state = self.shared.lock();
+        while state.threads > 0 {
+            let wake = &self.shared.wake;
+            if !state.stopped {
+                state = wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = wake.wait_timeout(state, END_PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if waited.1.timed_out() {
+                break;
+            }
+        }
         let path = |file: &u32| self.shared.plan.files[*file as usize].path.clone();
-        let left_out =
-            LeftOut::named(state.bad.iter().map(|(file, why)| LeftOut { path: path(file), why: why.clone() }));
+        let left_out = LeftOut::named(
+            state
+                .bad
+                .iter()
+                .filter(|(_, why)| !why.is_empty())
+                .map(|(file, why)| LeftOut { path: path(file), why: why.clone() }),
+        );
         Filled {
             plan: Arc::clone(&self.shared.plan),
             counts: state.counts,
@@ -180,7 +201,25 @@ impl Filler {
             rate: state.meter.rate(),
             seconds: state.last.as_secs_f64(),
             fetches: std::mem::take(&mut state.fetches),
+            given_up: state.in_flight(),
         }
+    }
+}
+
+/// A thread, counted while it is there, however it ends.
+struct Thread(Arc<Shared>);
+
+impl Thread {
+    fn of(shared: &Arc<Shared>) -> Thread {
+        shared.lock().threads += 1;
+        Thread(Arc::clone(shared))
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.0.lock().threads -= 1;
+        self.0.wake.notify_all();
     }
 }
 

@@ -9,7 +9,7 @@
 //! Never: a wait, a system call, or the time.
 
 use super::budget::Budget;
-use super::pool::{Fetch, FillCounts, FillSettings};
+use super::pool::{Fetch, FillCounts, FillSettings, MAX_LEFT_OUT};
 use foreread_core::machine::{Meter, Sent};
 use foreread_plan::{Plan, PlanRange};
 use std::collections::{HashMap, HashSet};
@@ -44,6 +44,10 @@ pub struct State {
     pub budget: Budget,
     looks: bool,
     pub ended: bool,
+    /// It was ended from outside.
+    pub stopped: bool,
+    /// Threads that have not ended.
+    pub threads: u32,
     pub out_of_room: bool,
     pub counts: FillCounts,
     pub pieces: HashMap<u64, u64>,
@@ -87,6 +91,11 @@ impl State {
         let (planned_bytes, planned_ranges) = (plan.bytes(), plan.ranges.len() as u64);
         let counts = FillCounts { planned_bytes, planned_ranges, ..FillCounts::default() };
         State { budget, counts, ..State::default() }
+    }
+
+    /// Pieces that are being fetched.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 
     /// Bytes that are in flight when the link is full and a read of the program waits a round trip at most.
@@ -189,6 +198,8 @@ impl State {
         self.counts.fetched_bytes += bytes;
         if let Some(why) = done.failed {
             self.counts.left_out_bytes += len;
+            // Of a plan of a million files that are gone the first are named.
+            let why = if self.bad.len() < MAX_LEFT_OUT { why } else { String::new() };
             self.bad.insert(piece.file, why);
         } else {
             self.counts.cached_bytes += len - bytes;

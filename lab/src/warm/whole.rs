@@ -1,61 +1,155 @@
 //! A plan of whole files: those that are named, and all below folders that are named, by name within each.
 
-use super::files::regular;
-use super::pool::LeftOut;
-use foreread_plan::{Plan, PlanFile, PlanRange};
+use super::pool::{LeftOut, MAX_LEFT_OUT};
+use foreread_os::open::look;
+use foreread_plan::account::{Account, Full};
+use foreread_plan::{MAX_FILES, Plan, PlanFile, PlanRange};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Files of one call at most.
-pub const MAX_WHOLE_FILES: usize = 1 << 20;
 
 /// The plan, and what is left out of it. Links to folders below a named one are not followed.
 #[must_use]
 pub fn whole_files(paths: &[PathBuf]) -> (Plan, Vec<LeftOut>) {
-    let (mut plan, mut left_out) = (Plan::default(), Vec::new());
+    let mut walk = Walk::default();
     for path in paths {
+        if walk.is_full {
+            break;
+        }
         // A link that is named itself is followed.
-        match fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => folder(path, &mut plan, &mut left_out),
-            _ => file(path, &mut plan, &mut left_out),
+        match look(path) {
+            Ok(looked) if looked.meta().is_dir() => walk.folder(path),
+            _ => walk.file(path.clone()),
         }
     }
-    (plan, left_out)
+    (walk.plan, walk.left_out)
 }
 
-fn folder(at: &Path, plan: &mut Plan, left_out: &mut Vec<LeftOut>) {
-    let mut folders = vec![at.to_path_buf()];
-    while let Some(at) = folders.pop() {
-        let entries = fs::read_dir(&at).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-        let mut entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => {
-                left_out.push(LeftOut { path: at, why: error.to_string() });
-                continue;
+#[derive(Default)]
+struct Walk {
+    plan: Plan,
+    left_out: Vec<LeftOut>,
+    account: Account,
+    /// There are as many files as a plan may have: nothing more is looked for.
+    is_full: bool,
+}
+
+impl Walk {
+    fn folder(&mut self, at: &Path) {
+        // Those that wait count as well; what is named itself does not.
+        let mut folders = vec![at.to_path_buf()];
+        while let Some(at) = folders.pop().filter(|_| !self.is_full) {
+            self.account.give_back::<PathBuf>(at.as_os_str().len());
+            // A folder that cannot be read to its end is left out whole: half of it would look like all of it.
+            match entries(&at, &self.account) {
+                Err(why) => self.leave_out(at, why),
+                Ok((files, below)) => {
+                    files.into_iter().for_each(|name| self.file(at.join(name)));
+                    for name in below.iter().rev() {
+                        let below = at.join(name);
+                        match self.account.take::<PathBuf>(below.as_os_str().len()) {
+                            Ok(()) => folders.push(below),
+                            Err(full) => self.fill(below, &full.to_string()),
+                        }
+                    }
+                }
             }
+        }
+    }
+
+    fn file(&mut self, mut path: PathBuf) {
+        if self.is_full {
+            return;
+        }
+        if self.plan.files.len() >= MAX_FILES {
+            return self.fill(path, &format!("more than {MAX_FILES} files"));
+        }
+        let looked = look(&path).and_then(foreread_os::open::Looked::regular);
+        let looked = match looked {
+            Ok(looked) => looked,
+            Err(error) => return self.leave_out(path, error.to_string()),
         };
-        entries.sort_by_key(fs::DirEntry::file_name);
-        let is_kind =
-            |entry: &fs::DirEntry, is: fn(&fs::FileType) -> bool| entry.file_type().is_ok_and(|kind| is(&kind));
-        for entry in entries.iter().filter(|entry| is_kind(entry, fs::FileType::is_file)) {
-            file(&entry.path(), plan, left_out);
+        path.shrink_to_fit();
+        if let Err(full) = self.account.take::<(PlanFile, PlanRange)>(path.capacity()) {
+            return self.fill(path, &full.to_string());
         }
-        folders.extend(entries.iter().rev().filter(|e| is_kind(e, fs::FileType::is_dir)).map(fs::DirEntry::path));
+        let (number, size) = (self.plan.files.len() as u32, looked.meta().len());
+        self.plan.files.push(PlanFile::of(path, looked.meta()));
+        if size > 0 {
+            self.plan.ranges.push(PlanRange::of(number, &(0..size)));
+        }
+    }
+
+    /// The plan is full: this path and all others are left out.
+    fn fill(&mut self, path: PathBuf, why: &str) {
+        if !std::mem::replace(&mut self.is_full, true) {
+            self.leave_out(path, format!("{why}; this one and the rest are left out"));
+        }
+    }
+
+    fn leave_out(&mut self, path: PathBuf, why: String) {
+        // The last one says that the plan is full, so it has room always.
+        if self.left_out.len() < MAX_LEFT_OUT || self.is_full {
+            self.left_out.push(LeftOut { path, why });
+        }
     }
 }
 
-fn file(path: &Path, plan: &mut Plan, left_out: &mut Vec<LeftOut>) {
-    let full = plan.files.len() >= MAX_WHOLE_FILES;
-    let known =
-        if full { Err(format!("there are more than {MAX_WHOLE_FILES} files")) } else { regular(fs::metadata(path)) };
-    match known {
-        Ok(meta) => {
-            let number = plan.files.len() as u32;
-            plan.files.push(PlanFile::of(path.to_path_buf(), &meta));
-            if meta.len() > 0 {
-                plan.ranges.push(PlanRange::of(number, &(0..meta.len())));
-            }
+/// Files and folders of a folder, by name. Other files and links are none.
+fn entries(at: &Path, account: &Account) -> Result<(Vec<OsString>, Vec<OsString>), String> {
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
+    // These names go when the folder is done, so they are counted beside the plan's.
+    let mut account = account.clone();
+    let text = |error: std::io::Error| error.to_string();
+    for entry in fs::read_dir(at).map_err(text)? {
+        let entry = entry.map_err(text)?;
+        let kind = entry.file_type().map_err(text)?;
+        let to = match kind {
+            _ if kind.is_file() => &mut files,
+            _ if kind.is_dir() => &mut folders,
+            _ => continue,
+        };
+        let name = entry.file_name();
+        account.take::<OsString>(name.len()).map_err(|full: Full| full.to_string())?;
+        to.push(name);
+    }
+    files.sort();
+    folders.sort();
+    Ok((files, folders))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 250,000 files in a folder whose path has 3,900 bytes: nearly 1 GB of paths. The limit comes first, and is said.
+    #[test]
+    fn the_paths_of_a_plan_have_a_limit_of_bytes() {
+        let mut walk = Walk::default();
+        let root = tempfile::tempdir().expect("a folder for temporary files");
+        let file = root.path().join("file");
+        fs::write(&file, "x").expect("room");
+        // Names of one file that are as long as a path may be.
+        let mut long = root.path().to_path_buf().into_os_string();
+        while long.len() < 3_900 {
+            long.push("/.");
         }
-        Err(why) => left_out.push(LeftOut { path: path.to_path_buf(), why }),
+        let long = PathBuf::from(long);
+        for _ in 0..250_000 {
+            walk.file(PathBuf::from(format!("{}/./file", long.display())));
+        }
+        let bytes: usize = walk.plan.files.iter().map(|file| file.path.capacity()).sum();
+        assert!(walk.is_full && bytes <= foreread_plan::account::MAX_BYTES, "{bytes}");
+        assert!((60_000..70_000).contains(&walk.plan.files.len()), "{}", walk.plan.files.len());
+        let last = &walk.left_out.last().expect("it is said").why;
+        assert_eq!(walk.left_out.len(), 1);
+        assert!(last.contains("more than 256 MiB") && last.contains("and the rest"), "{last}");
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_up_to_a_limit() {
+        let none: Vec<PathBuf> = (0..MAX_LEFT_OUT + 9).map(|n| format!("/no/such/{n}").into()).collect();
+        let (plan, left_out) = whole_files(&none);
+        assert_eq!((plan.files.len(), left_out.len()), (0, MAX_LEFT_OUT));
     }
 }

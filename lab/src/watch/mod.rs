@@ -25,6 +25,7 @@ use crate::record::live::Running;
 use crate::replay::ReplayError;
 use crate::tune::TuneError;
 use decide::{Answer, Decider};
+use foreread_os::threads;
 use foreread_sim::device::presets::Preset;
 use foreread_trace::TraceError;
 use look::{Look, Question};
@@ -99,6 +100,9 @@ pub enum WatchError {
     /// The thread that compares has panicked.
     #[error("the comparison ended unexpectedly: this recording; please report it")]
     Broken,
+    /// The system refuses the thread that compares.
+    #[error("{0}")]
+    Thread(std::io::Error),
     /// The disk was removed.
     #[error("the disk is gone: {0}: {1}; start it again when the disk is back")]
     Gone(PathBuf, std::io::Error),
@@ -231,7 +235,7 @@ impl Watcher<'_> {
     /// Has a thread compare; nothing where all is to end before it has an answer. It then ends with the process.
     fn compared(&self, question: Question) -> Result<Option<Look>, WatchError> {
         let (to, answers) = channel();
-        std::thread::spawn(move || to.send(question.answer()));
+        threads::spawn("foreread-compare", move || to.send(question.answer())).map_err(WatchError::Thread)?;
         loop {
             match answers.recv_timeout(TICK) {
                 Ok(answer) => return answer.map(Some),

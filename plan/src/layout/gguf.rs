@@ -8,7 +8,8 @@
 //! A tensor ends where the next one begins, so the types of tensors need not be known. Versions 2 and 3, little-endian.
 //! Source: the format's public description (ggml, docs/gguf.md).
 
-use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Part, ReadAt};
+use super::window::Window;
+use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Parts, ReadAt};
 
 /// Bytes that are read at once.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -19,9 +20,13 @@ const MAX_DEPTH: u32 = 4;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
-pub fn parts(source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
+/// Bytes of a name.
+const MAX_NAME_BYTES: u64 = 1 << 16;
+
+pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> {
     let size = source.size()?;
-    let mut head = Head { source, size, chunk: Vec::new(), chunk_at: 0, at: 0 };
+    let beyond = || damaged("a header that is longer than the file, or than 100 MB");
+    let mut head = Window::new(source, size.min(MAX_HEADER_BYTES), CHUNK_BYTES, beyond);
     if head.take(4)? != b"GGUF" {
         return Err(damaged("other first bytes"));
     }
@@ -39,111 +44,72 @@ pub fn parts(source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
     }
     let mut alignment = DEFAULT_ALIGNMENT;
     for _ in 0..pairs {
-        let (key, kind) = (head.string()?, head.u32()?);
+        let (key, kind) = (string(&mut head)?, head.u32()?);
         if key == "general.alignment" && kind == 4 {
             alignment = u64::from(head.u32()?);
         } else {
-            head.skip(kind, MAX_DEPTH)?;
+            skip(&mut head, kind, MAX_DEPTH)?;
         }
     }
-    let mut starts: Vec<(u64, String)> = Vec::new();
+    // The end of each is known when all are there.
     for _ in 0..tensors {
-        let name = head.string()?;
+        let name = string(&mut head)?;
         let dimensions = head.u32()?;
         head.pass(u64::from(dimensions).saturating_mul(8))?;
         let _kind = head.u32()?;
-        starts.push((head.u64()?, name));
+        let offset = head.u64()?;
+        parts.add(name, offset..offset)?;
     }
     let data = head.at.checked_next_multiple_of(alignment).ok_or_else(|| damaged("an alignment of 0"))?;
-    starts.sort();
-    let mut parts = vec![Part { name: "header".to_string(), range: 0..data.min(size) }];
-    for (number, (offset, name)) in starts.iter().enumerate() {
-        let at = |offset: u64| data.checked_add(offset).filter(|at| *at <= size);
-        let start = at(*offset).ok_or_else(|| damaged("a tensor that begins beyond the file"))?;
-        let end = starts.get(number + 1).map_or(Some(size), |(next, _)| at(*next));
-        let end = end.ok_or_else(|| damaged("a tensor that ends beyond the file"))?;
-        parts.push(Part { name: name.clone(), range: start..end });
+    let at = |offset: u64| data.checked_add(offset).filter(|at| *at <= size);
+    parts.list.sort_by(|a, b| (a.range.start, &a.name).cmp(&(b.range.start, &b.name)));
+    let mut end = size;
+    for part in parts.list.iter_mut().rev() {
+        let start = at(part.range.start).ok_or_else(|| damaged("a tensor that begins beyond the file"))?;
+        part.range = start..end;
+        end = start;
     }
-    Ok(parts)
+    parts.header(0..data.min(size));
+    Ok(())
 }
 
 fn damaged(what: &str) -> LayoutError {
     LayoutError::damaged("GGUF", what)
 }
 
-/// The head, read piece by piece.
-struct Head<'a> {
-    source: &'a dyn ReadAt,
-    size: u64,
-    chunk: Vec<u8>,
-    chunk_at: u64,
-    at: u64,
+fn string(head: &mut Window<'_>) -> Result<String, LayoutError> {
+    let len = head.u64()?;
+    if len > MAX_NAME_BYTES {
+        return Err(damaged("a name of more than 65536 bytes"));
+    }
+    Ok(String::from_utf8_lossy(head.take(len)?).into_owned())
 }
 
-impl Head<'_> {
-    fn take(&mut self, len: u64) -> Result<&[u8], LayoutError> {
-        let end = self.at.checked_add(len).filter(|end| *end <= self.size.min(MAX_HEADER_BYTES));
-        let end = end.ok_or_else(|| damaged("a header that is longer than the file, or than 100 MB"))?;
-        if self.at < self.chunk_at || end > self.chunk_at + self.chunk.len() as u64 {
-            let bytes = CHUNK_BYTES.max(len).min(self.size - self.at);
-            self.chunk.resize(bytes as usize, 0);
-            self.source.read_at(&mut self.chunk, self.at)?;
-            self.chunk_at = self.at;
+/// Passes over a value of this type.
+fn skip(head: &mut Window<'_>, kind: u32, depth: u32) -> Result<(), LayoutError> {
+    let width = |kind: u32| match kind {
+        0 | 1 | 7 => Some(1),
+        2 | 3 => Some(2),
+        4..=6 => Some(4),
+        10..=12 => Some(8),
+        _ => None,
+    };
+    if let Some(width) = width(kind) {
+        return head.pass(width);
+    }
+    match kind {
+        STRING => {
+            let len = head.u64()?;
+            head.pass(len)
         }
-        let start = (self.at - self.chunk_at) as usize;
-        self.at = end;
-        Ok(&self.chunk[start..start + len as usize])
-    }
-
-    /// Passes over bytes without reading them.
-    fn pass(&mut self, len: u64) -> Result<(), LayoutError> {
-        let end = self.at.checked_add(len).filter(|end| *end <= self.size.min(MAX_HEADER_BYTES));
-        self.at = end.ok_or_else(|| damaged("a header that is longer than the file, or than 100 MB"))?;
-        Ok(())
-    }
-
-    fn u32(&mut self) -> Result<u32, LayoutError> {
-        Ok(self.take(4)?.try_into().map_or(0, u32::from_le_bytes))
-    }
-
-    fn u64(&mut self) -> Result<u64, LayoutError> {
-        Ok(self.take(8)?.try_into().map_or(0, u64::from_le_bytes))
-    }
-
-    fn string(&mut self) -> Result<String, LayoutError> {
-        let len = self.u64()?;
-        if len > 1 << 16 {
-            return Err(damaged("a name of more than 65536 bytes"));
-        }
-        Ok(String::from_utf8_lossy(self.take(len)?).into_owned())
-    }
-
-    /// Passes over a value of this type.
-    fn skip(&mut self, kind: u32, depth: u32) -> Result<(), LayoutError> {
-        let width = |kind: u32| match kind {
-            0 | 1 | 7 => Some(1),
-            2 | 3 => Some(2),
-            4..=6 => Some(4),
-            10..=12 => Some(8),
-            _ => None,
-        };
-        if let Some(width) = width(kind) {
-            return self.pass(width);
-        }
-        match kind {
-            STRING => {
-                let len = self.u64()?;
-                self.pass(len)
+        ARRAY if depth > 0 => {
+            let (kind, len) = (head.u32()?, head.u64()?);
+            if let Some(width) = width(kind) {
+                return head.pass(len.saturating_mul(width));
             }
-            ARRAY if depth > 0 => {
-                let (kind, len) = (self.u32()?, self.u64()?);
-                if let Some(width) = width(kind) {
-                    return self.pass(len.saturating_mul(width));
-                }
-                // Each element takes 8 bytes at least, so a hostile length ends with the header.
-                (0..len).try_for_each(|_| self.skip(kind, depth - 1))
-            }
-            _ => Err(damaged("a value of a type that the format does not have")),
+            // Each element takes 8 bytes at least, so a hostile length ends with the header.
+            (0..len).try_for_each(|_| skip(head, kind, depth - 1))
         }
+        _ => Err(damaged("a value of a type that the format does not have")),
     }
 }

@@ -3,22 +3,23 @@
 //! ```text
 //!   model.safetensors, names "layer.0.*" ──► header 0..1200, layer.0.w 1200..5296, layer.0.b ...
 //! ```
-//! Only headers are read. A header may be hostile: each has a limit, and every part has to be within the file.
+//! Only headers are read. A header may be hostile: each has a limit, what is kept of it is taken out of the plan's account, and every part
+//! has to be within the file.
 //! The bytes come through [`ReadAt`], so that a caller with another source than a local file can use these too.
 
 mod gguf;
 mod names;
 #[cfg(feature = "parquet")]
 mod parquet;
-#[cfg(feature = "safetensors")]
 mod safetensors;
+mod window;
 mod zarr;
-#[cfg(feature = "zip")]
 mod zip;
 
 pub use names::Names;
 pub use zarr::{ZarrFile, zarr};
 
+use crate::account::{Account, Full};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -99,6 +100,9 @@ pub enum LayoutError {
     /// No part has such a name.
     #[error("no part of the file has a name like {0}")]
     NoSuchName(String),
+    /// It needs more memory than a plan may have.
+    #[error("{0}")]
+    TooLarge(#[from] Full),
     /// This build lacks the format.
     #[error("this build cannot read {0} (build it with --features {0})")]
     NotBuilt(&'static str),
@@ -111,30 +115,68 @@ impl LayoutError {
     }
 }
 
+/// The parts of a file while they are found.
+#[derive(Default)]
+struct Parts {
+    list: Vec<Part>,
+    header: Option<Part>,
+    account: Account,
+}
+
+impl Parts {
+    fn add(&mut self, name: String, range: Range<u64>) -> Result<(), LayoutError> {
+        if self.list.len() >= MAX_PARTS {
+            return Err(LayoutError::Damaged("more than 1048576 parts".to_string()));
+        }
+        self.account.take::<Part>(name.capacity())?;
+        self.list.push(Part { name, range });
+        Ok(())
+    }
+
+    fn header(&mut self, range: Range<u64>) {
+        self.header = Some(Part { name: "header".to_string(), range });
+    }
+}
+
 /// The header and the parts whose names are asked for, in the order of the file.
 ///
 /// # Errors
-/// The header cannot be read, is damaged, or has no such names.
+/// The header cannot be read, is damaged, has no such names, or needs more memory than a plan may have.
 pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<Part>, LayoutError> {
     let pointer =
         || LayoutError::Damaged("a pointer of Git LFS, not the file itself (fetch it: git lfs pull)".to_string());
-    let all = all(format, source).map_err(|error| if is_lfs_pointer(source) { pointer() } else { error })?;
-    let size = source.size()?;
-    if let Some(part) = all.iter().find(|part| part.range.start > part.range.end || part.range.end > size) {
+    let found = all(format, source).map_err(|error| if is_lfs_pointer(source) { pointer() } else { error })?;
+    let (size, Parts { mut list, header, .. }) = (source.size()?, found);
+    if let Some(part) =
+        header.iter().chain(&list).find(|part| part.range.start > part.range.end || part.range.end > size)
+    {
         return Err(LayoutError::Damaged(format!("the part {:?} is not within the file", part.name)));
     }
-    let mut parts: Vec<Part> = Vec::new();
-    let mut headers = 0;
-    for part in all {
-        if part.name == "header" {
-            headers += 1;
-            parts.push(part);
-        } else if names.has(&part.name) && !part.range.is_empty() {
-            parts.push(part);
-        }
-    }
-    if parts.len() == headers && !names.is_all() {
+    list.retain(|part| names.has(&part.name) && !part.range.is_empty());
+    if list.is_empty() && !names.is_all() {
         return Err(LayoutError::NoSuchName(names.to_string()));
+    }
+    Ok(header.into_iter().chain(list).collect())
+}
+
+fn all(format: Format, source: &dyn ReadAt) -> Result<Parts, LayoutError> {
+    let mut parts = Parts::default();
+    match format {
+        Format::Safetensors => safetensors::parts(source, &mut parts)?,
+        Format::Gguf => gguf::parts(source, &mut parts)?,
+        Format::Zip => zip::parts(source, &mut parts)?,
+        #[cfg(feature = "parquet")]
+        Format::Parquet => {
+            for part in parquet::parts(source)? {
+                match part.name.as_str() {
+                    "header" if parts.header.is_none() => parts.header(part.range),
+                    _ => parts.add(part.name, part.range)?,
+                }
+            }
+        }
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => return Err(LayoutError::NotBuilt("parquet")),
+        Format::Zarr => return Err(LayoutError::Damaged("an array of zarr is a folder".to_string())),
     }
     Ok(parts)
 }
@@ -144,23 +186,4 @@ fn is_lfs_pointer(source: &dyn ReadAt) -> bool {
     const START: &[u8] = b"version https://git-lfs.github.com/spec/";
     let mut head = [0; START.len()];
     source.read_at(&mut head, 0).is_ok() && head == START
-}
-
-fn all(format: Format, source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
-    match format {
-        #[cfg(feature = "safetensors")]
-        Format::Safetensors => safetensors::parts(source),
-        #[cfg(not(feature = "safetensors"))]
-        Format::Safetensors => Err(LayoutError::NotBuilt("safetensors")),
-        Format::Gguf => gguf::parts(source),
-        #[cfg(feature = "parquet")]
-        Format::Parquet => parquet::parts(source),
-        #[cfg(not(feature = "parquet"))]
-        Format::Parquet => Err(LayoutError::NotBuilt("parquet")),
-        #[cfg(feature = "zip")]
-        Format::Zip => zip::parts(source),
-        #[cfg(not(feature = "zip"))]
-        Format::Zip => Err(LayoutError::NotBuilt("zip")),
-        Format::Zarr => Err(LayoutError::Damaged("an array of zarr is a folder".to_string())),
-    }
 }

@@ -1,10 +1,22 @@
-//! safetensors: 8 bytes of length, a header in JSON, the tensors. The library of the format checks the header.
+//! safetensors: 8 bytes of length, a header in JSON, the tensors one behind the other.
+//!
+//! ```text
+//!   {"__metadata__":{...},"a":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]},...}      offsets from the end of the header
+//! ```
+//! Of a tensor only its name and its offsets are kept: a header of 100 MB may be one shape of 48 million dimensions.
+//!
+//! Source: the format's public description (huggingface/safetensors, README): no holes, no overlaps.
 
-use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Part, ReadAt};
-use safetensors::tensor::Metadata;
+use super::{LayoutError, MAX_HEADER_BYTES, Parts, ReadAt};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use std::fmt;
 
-pub fn parts(source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
-    let damaged = |what: &dyn std::fmt::Display| LayoutError::damaged("safetensors", what);
+/// The key that is no tensor.
+const METADATA: &str = "__metadata__";
+
+pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> {
+    let damaged = |what: &dyn fmt::Display| LayoutError::damaged("safetensors", what);
     let size = source.size()?;
     if size < 8 {
         return Err(damaged(&"shorter than the length of a header"));
@@ -17,17 +29,64 @@ pub fn parts(source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
     }
     let mut header = vec![0; len as usize];
     source.read_at(&mut header, 8)?;
-    let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| damaged(&error))?;
-    let start = 8 + len;
-    let mut parts = vec![Part { name: "header".to_string(), range: 0..start }];
-    for name in metadata.offset_keys() {
-        let Some(info) = metadata.info(&name) else { continue };
-        let at = |offset: usize| start.checked_add(offset as u64).ok_or_else(|| damaged(&"an offset beyond all files"));
-        let range = at(info.data_offsets.0)?..at(info.data_offsets.1)?;
-        if parts.len() >= MAX_PARTS {
-            return Err(damaged(&"more than 1048576 tensors"));
+    let mut json = serde_json::Deserializer::from_slice(&header);
+    Tensors { parts, start: 8 + len }
+        .deserialize(&mut json)
+        .and_then(|()| json.end())
+        .map_err(|error| damaged(&error))?;
+    parts.list.sort_by_key(|part| (part.range.start, part.range.end));
+    let mut last = 8 + len;
+    for part in &parts.list {
+        if part.range.start != last {
+            return Err(damaged(&format_args!("a hole or an overlap before the tensor {:?}", part.name)));
         }
-        parts.push(Part { name, range });
+        last = part.range.end;
     }
-    Ok(parts)
+    parts.header(0..8 + len);
+    Ok(())
+}
+
+/// What is needed of a tensor. Other keys are passed over.
+#[derive(Deserialize)]
+struct Tensor {
+    data_offsets: (u64, u64),
+}
+
+/// The tensors of a header, added to the parts one by one.
+struct Tensors<'a> {
+    parts: &'a mut Parts,
+    /// Where the data begins.
+    start: u64,
+}
+
+impl<'de> DeserializeSeed<'de> for Tensors<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tensors<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            if name == METADATA {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let Tensor { data_offsets: (from, to) } = map.next_value()?;
+            let at = |offset: u64| self.start.checked_add(offset);
+            let (Some(from), Some(to)) = (at(from), at(to)) else {
+                return Err(A::Error::custom("an offset beyond all files"));
+            };
+            self.parts.add(name, from..to).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
 }

@@ -8,6 +8,10 @@
 //! files of an array but its metadata are its chunks, so shapes and codecs need not be understood.
 
 use super::{LayoutError, MAX_PARTS, Names};
+use crate::account::Account;
+use foreread_os::open::read_small;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,6 +59,7 @@ struct Found {
     metadata: Vec<ZarrFile>,
     /// With the place in the array.
     chunks: Vec<(Vec<u64>, ZarrFile)>,
+    account: Account,
 }
 
 impl Found {
@@ -80,11 +85,16 @@ impl Found {
                 return Err(LayoutError::damaged("zarr store", "more than 1048576 files"));
             }
             let array = array.unwrap_or_default();
-            let file = ZarrFile { array: array.to_string(), path: entry.path(), size: entry.metadata()?.len() };
+            let mut path = entry.path();
+            path.shrink_to_fit();
+            let file = ZarrFile { array: array.to_string(), path, size: entry.metadata()?.len() };
+            self.account.take::<ZarrFile>(file.array.capacity() + file.path.capacity())?;
             if is_metadata {
                 self.metadata.push(file);
             } else {
-                let place = name_below[array.len()..].split(['/', '.']).filter_map(|word| word.parse().ok()).collect();
+                let words = name_below[array.len()..].split(['/', '.']);
+                let place: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+                self.account.take::<Vec<u64>>(place.capacity() * size_of::<u64>())?;
                 self.chunks.push((place, file));
             }
         }
@@ -93,22 +103,27 @@ impl Found {
     }
 }
 
+/// What is needed of `zarr.json`. Other keys are passed over.
+#[derive(Deserialize)]
+struct Node {
+    #[serde(default)]
+    node_type: Option<String>,
+}
+
 /// Whether the metadata of a folder says that it is an array.
 fn is_array(folder: &Path) -> Result<bool, LayoutError> {
-    let read = |name: &str| -> Result<Option<serde_json::Value>, LayoutError> {
-        let path = folder.join(name);
-        match fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Ok(meta) if meta.len() > MAX_METADATA_BYTES => {
-                return Err(LayoutError::damaged("zarr store", format!("{name} has more than 16 MiB")));
-            }
-            other => other?,
-        };
-        let value = serde_json::from_slice(&fs::read(&path)?);
-        value.map(Some).map_err(|error| LayoutError::damaged("zarr store", format!("{name}: {error}")))
-    };
-    if read(".zarray")?.is_some() {
+    if metadata::<IgnoredAny>(folder, ".zarray")?.is_some() {
         return Ok(true);
     }
-    Ok(read("zarr.json")?.is_some_and(|json| json.get("node_type").and_then(|kind| kind.as_str()) == Some("array")))
+    Ok(metadata::<Node>(folder, "zarr.json")?.is_some_and(|node| node.node_type.as_deref() == Some("array")))
+}
+
+/// A metadata file, if it is there.
+fn metadata<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>, LayoutError> {
+    let damaged = |error: &dyn std::fmt::Display| LayoutError::damaged("zarr store", format!("{name}: {error}"));
+    match read_small(&folder.join(name), MAX_METADATA_BYTES) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| damaged(&error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(damaged(&error)),
+    }
 }

@@ -1,55 +1,162 @@
 //! zip: the directory at the end names the entries; each has a header before its bytes.
+//!
+//! ```text
+//!   [header, name, extra][bytes] ...   [46 bytes, name, extra, comment] for each   [zip64: end, locator]   [end: 22 bytes, comment]
+//!   entries                            directory                                   only in large files
+//! ```
+//! The directory is read piece by piece, and of an entry only its name and its bytes are kept. Bytes in front of the archive (a program
+//! that unpacks itself) shift all of its offsets.
+//!
+//! Source: APPNOTE.TXT 6.3 of PKWARE, 4.3 and 4.4.
 
-use super::{LayoutError, MAX_PARTS, Part, ReadAt};
-use std::io::{self, Read, Seek, SeekFrom};
-use zip::ZipArchive;
+use super::window::Window;
+use super::{LayoutError, MAX_PARTS, Parts, ReadAt};
+use std::ops::Range;
 
-pub fn parts(source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
-    let damaged = |what: &dyn std::fmt::Display| LayoutError::damaged("zip", what);
+/// Bytes of the directory that are read at once.
+const DIRECTORY_PIECE_BYTES: u64 = 1 << 20;
+/// Bytes that are read for the header of an entry. Small entries share a piece.
+const ENTRY_PIECE_BYTES: u64 = 4 << 10;
+const END_BYTES: usize = 22;
+const LOCATOR_BYTES: u64 = 20;
+const END_64_BYTES: u64 = 56;
+const MAX_COMMENT_BYTES: usize = 0xffff;
+/// A field that has its value in the zip64 part.
+const ELSEWHERE_32: u64 = 0xffff_ffff;
+const ELSEWHERE_16: u64 = 0xffff;
+
+pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> {
     let size = source.size()?;
-    let reader = io::BufReader::with_capacity(1 << 16, Cursor { source, size, at: 0 });
-    let mut archive = ZipArchive::new(reader).map_err(|error| damaged(&error))?;
-    if archive.len() > MAX_PARTS {
-        return Err(damaged(&"more than 1048576 entries"));
+    let directory = Directory::find(source, size)?;
+    entries(source, &directory, parts)?;
+    parts.list.sort_by_key(|part| part.range.start);
+    let mut window = Window::new(source, size, ENTRY_PIECE_BYTES, || damaged("an entry that is not within the file"));
+    for part in &mut parts.list {
+        window.at = part.range.start;
+        let header = window.take(30)?;
+        if !header.starts_with(b"PK\x03\x04") {
+            return Err(damaged("an entry without a header"));
+        }
+        let data = part.range.start + 30 + number(header, 26..28) + number(header, 28..30);
+        // Until now it had the length of its bytes.
+        let len = part.range.end - part.range.start;
+        part.range.end = data.checked_add(len).ok_or_else(|| damaged("an entry without bytes"))?;
     }
     // A program reads the directory first.
-    let mut parts = vec![Part { name: "header".to_string(), range: archive.central_directory_start().min(size)..size }];
-    for number in 0..archive.len() {
-        let entry = archive.by_index_raw(number).map_err(|error| damaged(&error))?;
-        let start = entry.header_start();
-        let end = entry.data_start().and_then(|data| data.checked_add(entry.compressed_size()));
-        let end = end.ok_or_else(|| damaged(&"an entry without bytes"))?;
-        let name = String::from_utf8_lossy(entry.name_raw()).into_owned();
-        parts.push(Part { name, range: start..end });
-    }
-    parts[1..].sort_by_key(|part| part.range.start);
-    Ok(parts)
+    parts.header(directory.range.start..size);
+    Ok(())
 }
 
-/// A source as the library reads it.
-struct Cursor<'a> {
-    source: &'a dyn ReadAt,
-    size: u64,
-    at: u64,
+fn damaged(what: &str) -> LayoutError {
+    LayoutError::damaged("zip", what)
 }
 
-impl Read for Cursor<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let len = (buf.len() as u64).min(self.size.saturating_sub(self.at)) as usize;
-        self.source.read_at(&mut buf[..len], self.at)?;
-        self.at += len as u64;
-        Ok(len)
-    }
+/// A number of the file, its low byte first.
+fn number(bytes: &[u8], at: Range<usize>) -> u64 {
+    bytes.get(at).unwrap_or_default().iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-impl Seek for Cursor<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.size.checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+/// Where the directory is.
+struct Directory {
+    range: Range<u64>,
+    entries: u64,
+    /// Bytes in front of the archive.
+    shift: u64,
+}
+
+impl Directory {
+    fn find(source: &dyn ReadAt, size: u64) -> Result<Directory, LayoutError> {
+        let len = size.min((END_BYTES + MAX_COMMENT_BYTES) as u64) as usize;
+        let mut tail = vec![0; len];
+        source.read_at(&mut tail, size - len as u64)?;
+        let is_end = |at: &usize| {
+            let end = &tail[*at..];
+            end.starts_with(b"PK\x05\x06") && at + END_BYTES + number(end, 20..22) as usize <= len
         };
-        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
+        let at = len.checked_sub(END_BYTES).and_then(|last| (0..=last).rev().find(is_end));
+        let at = at.ok_or_else(|| damaged("no end of a directory"))?;
+        let (end, end_at) = (&tail[at..], size - (len - at) as u64);
+        let mut found = (number(end, 10..12), number(end, 12..16), number(end, 16..20), end_at);
+        if found.0 == ELSEWHERE_16 || found.1 == ELSEWHERE_32 || found.2 == ELSEWHERE_32 {
+            found = end_64(source, end_at)?.unwrap_or(found);
+        }
+        let (entries, bytes, offset, end_at) = found;
+        if number(end, 4..6) != 0 && number(end, 4..6) != ELSEWHERE_16 {
+            return Err(damaged("an archive of several files"));
+        }
+        if entries > MAX_PARTS as u64 {
+            return Err(damaged("more than 1048576 entries"));
+        }
+        let start = end_at.checked_sub(bytes).ok_or_else(|| damaged("a directory that is longer than the file"))?;
+        let shift = start.checked_sub(offset).ok_or_else(|| damaged("a directory that is not within the file"))?;
+        Ok(Directory { range: start..end_at, entries, shift })
     }
+}
+
+/// Entries, bytes and offset of the directory, and where it ends, by the end that large files have as well.
+fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Option<(u64, u64, u64, u64)>, LayoutError> {
+    let Some(locator_at) = end_at.checked_sub(LOCATOR_BYTES) else { return Ok(None) };
+    let mut locator = [0; LOCATOR_BYTES as usize];
+    source.read_at(&mut locator, locator_at)?;
+    if !locator.starts_with(b"PK\x06\x07") {
+        return Ok(None);
+    }
+    // Where it says, or, with bytes in front of the archive, right before the locator.
+    for at in [number(&locator, 8..16), locator_at.saturating_sub(END_64_BYTES)] {
+        let mut end = [0; END_64_BYTES as usize];
+        if at.checked_add(END_64_BYTES).is_some_and(|end| end <= locator_at) {
+            source.read_at(&mut end, at)?;
+        }
+        if end.starts_with(b"PK\x06\x06") {
+            return Ok(Some((number(&end, 32..40), number(&end, 40..48), number(&end, 48..56), at)));
+        }
+    }
+    Err(damaged("no end of the zip64 directory"))
+}
+
+/// Adds the entries: each from its header on, as long as its bytes alone.
+fn entries(source: &dyn ReadAt, directory: &Directory, parts: &mut Parts) -> Result<(), LayoutError> {
+    let Directory { range, entries, shift } = directory;
+    let beyond = || damaged("a directory that is cut short");
+    let mut window = Window::new(source, range.end, DIRECTORY_PIECE_BYTES, beyond);
+    window.at = range.start;
+    for _ in 0..*entries {
+        let head = window.take(46)?;
+        if !head.starts_with(b"PK\x01\x02") {
+            return Err(damaged("an entry of the directory without its first bytes"));
+        }
+        let (mut len, full, mut start) = (number(head, 20..24), number(head, 24..28), number(head, 42..46));
+        let [name, extra, comment] = [28, 30, 32].map(|at| number(head, at..at + 2));
+        let name = String::from_utf8_lossy(window.take(name)?).into_owned();
+        if len == ELSEWHERE_32 || start == ELSEWHERE_32 {
+            let wide = wide_fields(window.take(extra)?);
+            // In this order, and only those that are elsewhere.
+            let mut wide =
+                wide.chunks_exact(8).map(|bytes| number(bytes, 0..8)).skip(usize::from(full == ELSEWHERE_32));
+            for field in [&mut len, &mut start] {
+                if *field == ELSEWHERE_32 {
+                    *field = wide.next().ok_or_else(|| damaged("an entry without its zip64 fields"))?;
+                }
+            }
+        } else {
+            window.pass(extra)?;
+        }
+        window.pass(comment)?;
+        let start = shift.checked_add(start);
+        let range = start.and_then(|start| Some(start..start.checked_add(len)?));
+        parts.add(name, range.ok_or_else(|| damaged("an entry without bytes"))?)?;
+    }
+    Ok(())
+}
+
+/// The zip64 part of an extra field: parts of a tag, a length, and bytes of that length.
+fn wide_fields(mut extra: &[u8]) -> &[u8] {
+    while let Some((head, rest)) = extra.split_at_checked(4) {
+        let Some((body, rest)) = rest.split_at_checked(number(head, 2..4) as usize) else { break };
+        if number(head, 0..2) == 1 {
+            return body;
+        }
+        extra = rest;
+    }
+    &[]
 }

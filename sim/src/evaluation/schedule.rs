@@ -13,6 +13,7 @@ use super::{Cell, Design};
 use crate::limits::ORACLE;
 use crate::rng::Rng;
 use foreread_core::policy::SpecError;
+use foreread_os::threads::spawn_scoped;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -91,7 +92,10 @@ pub fn on_threads<K: Sync, T, E: Send>(
         }
     };
     std::thread::scope(|scope| {
-        (0..threads.clamp(1, items.len().max(1))).for_each(|_| _ = scope.spawn(work));
+        // Fewer threads are slower, and as right; this one does the work without any.
+        let more = threads.clamp(1, items.len().max(1)) - 1;
+        let _ = (0..more).try_for_each(|_| spawn_scoped(scope, "foreread-run", work).map(drop));
+        work();
     });
     failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }

@@ -11,21 +11,25 @@
 //! the list the distance of the policy is full of them, and the link sets the time.
 
 use super::{FileOrder, Planner};
-use crate::front::unix::UnixSocket;
+use crate::front::unix::{UnixSocket, knock};
+use crate::system;
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Bytes of a name, as PATH_MAX of Linux.
 const MAX_NAME: u64 = 4096;
 /// How long a client may take for its next bytes.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Clients that send lists at the same time: a silent one keeps only its own place.
+const MAX_CLIENTS: usize = 16;
 
 /// Answers until it is dropped. See the head of this file.
 pub struct Control {
@@ -34,17 +38,17 @@ pub struct Control {
     state: Arc<State>,
 }
 
-/// What the thread and its end share.
+/// What the threads and their end share.
 #[derive(Default)]
 struct State {
     stop: AtomicBool,
-    /// The client that is served now.
-    client: Mutex<Option<UnixStream>>,
+    /// The clients that are served now, by number.
+    clients: Mutex<HashMap<u64, UnixStream>>,
 }
 
 impl State {
-    fn set(&self, client: Option<UnixStream>) {
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+    fn clients(&self) -> MutexGuard<'_, HashMap<u64, UnixStream>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -57,18 +61,16 @@ impl Control {
         let control =
             Control { listener: Arc::new(UnixSocket::bind(path)?), path: path.to_path_buf(), state: Arc::default() };
         let (listener, state) = (Arc::clone(&control.listener), Arc::clone(&control.state));
-        std::thread::Builder::new().name("foreread-control".to_string()).spawn(move || {
-            for client in listener.socket.incoming() {
-                state.set(client.as_ref().ok().and_then(|client| client.try_clone().ok()));
+        system::spawn("foreread-control", None, move || {
+            for (number, client) in (0..).zip(listener.socket.incoming()) {
                 if state.stop.load(Ordering::Acquire) {
                     return;
                 }
-                // One at a time: two lists at once would be an order of neither.
-                if let Ok(client) = client {
-                    serve(client, &planner);
+                match client {
+                    Ok(client) => begin(number, client, &planner, &state),
+                    // Out of descriptors: some may come back.
+                    Err(_) => std::thread::sleep(Duration::from_millis(50)),
                 }
-                // The copy is dropped as well: only then does the client see the end of the answer.
-                state.set(None);
             }
         })?;
         Ok(control)
@@ -78,12 +80,34 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Release);
-        if let Some(client) = &*self.state.client.lock().unwrap_or_else(PoisonError::into_inner) {
+        for client in self.state.clients().values() {
             let _ = client.shutdown(Shutdown::Both);
         }
         // Wakes the thread. It is not waited for: it may be asking a storage that does not answer.
-        let _ = UnixStream::connect(&self.path);
+        let _ = knock(&self.path);
         self.listener.remove();
+    }
+}
+
+/// Serves a client on another thread, with another order, so that none waits for another.
+fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<State>) {
+    let refuse = |mut client: &UnixStream, why: &str| drop(client.write_all(format!("error: {why}\n").as_bytes()));
+    let Ok(copy) = client.try_clone() else { return refuse(&client, "too many files are open (ulimit -n)") };
+    let is_full = state.clients().len() >= MAX_CLIENTS;
+    if is_full {
+        return refuse(&client, &format!("{MAX_CLIENTS} other clients are sending lists; try again"));
+    }
+    state.clients().insert(number, copy);
+    let (planner, own) = (planner.clone(), Arc::clone(state));
+    let work = move || {
+        serve(client, &planner);
+        // The copy is dropped as well: only then does the client see the end of the answer.
+        own.clients().remove(&number);
+    };
+    if let Err(error) = system::spawn("foreread-list", None, work)
+        && let Some(client) = state.clients().remove(&number)
+    {
+        refuse(&client, &error.to_string());
     }
 }
 
@@ -129,7 +153,7 @@ fn take(client: &UnixStream, mut order: FileOrder) -> std::io::Result<FileOrder>
 /// # Errors
 /// No mount listens there, it refuses the list, or it ended meanwhile.
 pub fn send(path: &Path, names: &mut dyn Iterator<Item = std::io::Result<OsString>>) -> std::io::Result<String> {
-    let mut server = UnixStream::connect(path)?;
+    let mut server = knock(path)?;
     for name in names {
         let mut bytes = name?.into_vec();
         bytes.push(0);
@@ -139,12 +163,17 @@ pub fn send(path: &Path, names: &mut dyn Iterator<Item = std::io::Result<OsStrin
         }
     }
     let _ = server.shutdown(Shutdown::Write);
-    let mut answer = String::new();
-    server.take(MAX_NAME).read_to_string(&mut answer)?;
+    let mut answer = Vec::new();
+    match server.take(MAX_NAME).read_to_end(&mut answer) {
+        // It has answered before it had read all names.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
+        done => _ = done?,
+    }
+    let answer = String::from_utf8_lossy(&answer);
     let answer = answer.trim_end();
     match answer.strip_prefix("error: ") {
         Some(why) => Err(std::io::Error::other(why)),
-        None if answer.is_empty() => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        None if answer.is_empty() => Err(ErrorKind::UnexpectedEof.into()),
         None => Ok(answer.to_string()),
     }
 }

@@ -32,6 +32,9 @@ use std::time::{Duration, SystemTime};
 /// Background requests, by the kernel's count: nearly every buffered read. Its default of 12 for all files
 /// together would let one slow file keep the others waiting.
 const MAX_BACKGROUND: u16 = 4096;
+/// Threads beside the dispatchers for which there has to be room before a mount: those of the caller that answer signals, report and
+/// listen, and fusermount3.
+const SPARE: usize = 8;
 /// The inode number in a directory entry that was not looked up; the same that other file systems use.
 const UNKNOWN: INodeNo = INodeNo(0xffff_ffff);
 
@@ -75,6 +78,9 @@ impl Mounted {
         config.acl = if settings.allow_other { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(DISPATCHERS);
         config.clone_fd = true;
+        // Once it is mounted a thread that is refused leaves a mount to take away, for which a process is needed as well.
+        foreread_os::threads::rehearse("foreread-fuse", DISPATCHERS + SPARE)
+            .map_err(|error| MountError::no_threads(dir, &error))?;
         Session::new(kernel, dir, &config).map(Mounted).map_err(|error| MountError::refused(dir, &error))
     }
 

@@ -96,6 +96,12 @@ impl MountError {
         MountError { what: what.to_string(), place, remedy: remedy.to_string(), machine: false }
     }
 
+    /// The system refuses threads.
+    fn no_threads(dir: &Path, error: &std::io::Error) -> MountError {
+        let what = "not mounted, since threads are refused";
+        MountError { machine: true, ..MountError::new(what, dir, &error.to_string()) }
+    }
+
     /// The system would not mount.
     fn refused(dir: &Path, error: &std::io::Error) -> MountError {
         let remedy = "load the module 'fuse', install fuse3, and look whether you may mount here";

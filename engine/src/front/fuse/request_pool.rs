@@ -8,6 +8,7 @@
 //!                    └─ no ──► a new thread, while there are fewer than MOST of them ── else here
 //! ```
 
+use crate::system;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -55,8 +56,7 @@ impl RequestPool {
             let _count = Count(&own.extra);
             guarded(work);
         };
-        let builder = std::thread::Builder::new().name("foreread-fuse".to_string()).stack_size(STACK_BYTES);
-        if builder.spawn(hand_over).is_err() {
+        if system::spawn("foreread-fuse", Some(STACK_BYTES), hand_over).is_err() {
             // The work went with the thread that could not be; its reply is an error.
             busy.extra.fetch_sub(1, Ordering::Relaxed);
         }

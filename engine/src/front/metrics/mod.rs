@@ -55,7 +55,7 @@ impl MetricsServer {
                 }
             }
         };
-        let thread = Some(std::thread::Builder::new().name("foreread-metrics".to_string()).spawn(work)?);
+        let thread = Some(crate::system::spawn("foreread-metrics", None, work)?);
         Ok(MetricsServer { address, ending, thread })
     }
 

@@ -59,7 +59,8 @@ impl NbdTls {
         let (cert_path, key_path, ca_path) =
             (dir.join("server-cert.pem"), dir.join("server-key.pem"), dir.join("ca-cert.pem"));
         let certs = certificates(&cert_path)?;
-        let key = PrivateKeyDer::from_pem_file(&key_path).map_err(|error| unreadable(&key_path, &error))?;
+        let key = pem_text(&key_path).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
+        let key = key.map_err(|error| unreadable(&key_path, &error))?;
         let roots = match verify_peer || ca_path.exists() {
             true => authorities(&ca_path)?,
             false => RootCertStore::empty(),
@@ -99,8 +100,15 @@ impl NbdTls {
     }
 }
 
+/// Bytes of a file for TLS. A list of revoked certificates may be long.
+const MAX_PEM_BYTES: u64 = 64 << 20;
+
+fn pem_text(path: &Path) -> Result<Vec<u8>, pem::Error> {
+    foreread_os::open::read_small(path, MAX_PEM_BYTES).map_err(pem::Error::Io)
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
-    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let all = pem_text(path).and_then(|text| CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>());
     let all = all.map_err(|error| unreadable(path, &error))?;
     if all.is_empty() { Err(unreadable(path, &pem::Error::NoItemsFound)) } else { Ok(all) }
 }
@@ -134,7 +142,8 @@ fn verifier(
 }
 
 fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, ServeError> {
-    let all = CertificateRevocationListDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let all = pem_text(path)
+        .and_then(|text| CertificateRevocationListDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>());
     let all = all.map_err(|error| unlisted(path, &error))?;
     if all.is_empty() { Err(unlisted(path, &pem::Error::NoItemsFound)) } else { Ok(all) }
 }

@@ -14,6 +14,7 @@
 use super::brake::Brake;
 use super::hedge::Hedges;
 use super::settings::ObjectSettings;
+use foreread_os::threads::{self, spawn_scoped};
 use object_store::client::HttpClient;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,6 +128,8 @@ fn network() -> std::io::Result<Handle> {
     if let Some(runtime) = &network.runtime {
         return Ok(runtime.handle().clone());
     }
+    // The runtime panics where its threads are refused.
+    threads::rehearse("foreread-net", THREADS)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(THREADS).thread_name("foreread-net").enable_all().build()?;
     Ok(network.runtime.insert(runtime).handle().clone())
@@ -153,6 +156,6 @@ pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T>
     if may_wait() {
         return wait_here(work);
     }
-    let done = std::thread::scope(|scope| scope.spawn(|| wait_here(work)).join());
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    let done = std::thread::scope(|scope| Ok(spawn_scoped(scope, "foreread-wait", || wait_here(work))?.join()));
+    done.and_then(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }

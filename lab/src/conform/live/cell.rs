@@ -18,6 +18,7 @@ use super::trace::{self, Heard};
 use crate::conform::linux::Level;
 use crate::conform::recording::PAGE;
 use crate::report::Progress;
+use foreread_os::threads::spawn_scoped;
 use foreread_sim::rng::{Rng, mix};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use serde::Serialize;
@@ -221,13 +222,14 @@ fn compare(
 ) -> Result<CellOutcome, LiveError> {
     let (began, done) = (Instant::now(), AtomicU64::new(0));
     let mut found = std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| {
+        let record = || {
             let tell = |operations| {
                 done.store(operations, Ordering::Relaxed);
                 if stop.load(Ordering::Relaxed) { Err(LiveError::Ended) } else { Ok(()) }
             };
             one(scope, listened, cell, wanted, &tell)
-        });
+        };
+        let recorder = spawn_scoped(scope, "foreread-record", record).map_err(|e| LiveError::io("recording", e))?;
         while !recorder.is_finished() {
             sleep(Duration::from_millis(50));
             progress.step(done.load(Ordering::Relaxed), wanted.operations);

@@ -4,6 +4,7 @@ use super::{LiveError, RETRY};
 use crate::conform::linux::{self, Level, Verdict};
 use crate::conform::recording::CheckError;
 use flate2::{Compression, write::GzEncoder};
+use foreread_os::threads::spawn_scoped;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, PipeWriter, Write};
 use std::path::Path;
@@ -30,7 +31,8 @@ impl Tee {
             let (reader, writer) = std::io::pipe().map_err(|e| LiveError::io("pipe", e))?;
             pipes.push(BufWriter::with_capacity(1 << 16, writer));
             let reader = BufReader::with_capacity(1 << 16, reader);
-            checks.push((level, scope.spawn(move || linux::check(reader, level, None))));
+            let check = spawn_scoped(scope, "foreread-check", move || linux::check(reader, level, None));
+            checks.push((level, check.map_err(|e| LiveError::io("checking", e))?));
         }
         let made = |path: &Path| {
             let what = format!("cannot write the recording {}", path.display());

@@ -25,8 +25,7 @@ pub use throttle::ThrottleFile;
 use super::presets::{self, Preset};
 use foreread_core::policy::SpecError;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -91,21 +90,11 @@ pub fn load(path: &Path) -> Result<ModelFile, ModelFileError> {
         why,
         remedy: remedy.to_string(),
     };
-    let unreadable = |error: std::io::Error| refuse(said(&error), "check the path");
-    let meta = std::fs::metadata(path).map_err(unreadable)?;
-    if !meta.is_file() {
-        return Err(refuse("not a regular file".to_string(), "name a file that 'foreread probe -o' wrote"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|f| f.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(refuse(
-            format!("longer than {MAX_FILE_BYTES} bytes"),
-            "name a file that 'foreread probe -o' wrote",
-        ));
-    }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| refuse("not UTF-8 text".to_string(), "name a file that 'foreread probe -o' wrote"))?;
+    let text = foreread_os::open::read_small_text(path, MAX_FILE_BYTES).map_err(|error| {
+        let is_another = [ErrorKind::InvalidInput, ErrorKind::FileTooLarge, ErrorKind::InvalidData];
+        let other = is_another.contains(&error.kind());
+        refuse(said(&error), if other { "name a file that 'foreread probe -o' wrote" } else { "check the path" })
+    })?;
     parse(&text, &path.display().to_string())
 }
 
@@ -252,7 +241,7 @@ mod tests {
         std::fs::write(&path, " ".repeat(MAX_FILE_BYTES as usize)).expect("written");
         assert!(error(&path).contains("missing field"));
         std::fs::write(&path, " ".repeat(MAX_FILE_BYTES as usize + 1)).expect("written");
-        assert!(error(&path).contains("longer than"));
+        assert!(error(&path).contains("it has more than"));
         std::fs::write(&path, [0xff, 0xfe]).expect("written");
         assert!(error(&path).contains("UTF-8"));
         std::fs::write(&path, text_of("x25-m")).expect("written");

@@ -1,0 +1,128 @@
+//! Files that are written: a link is not followed, and what is there is not replaced without `--force`, whatever option names it.
+
+use crate::common::foreread;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// Options that name an output, each with what it needs: `OUT` is the file, `IN` a trace.
+const OPTIONS: &[&[&str]] = &[
+    &["import", "IN", "-o", "OUT"],
+    &["export", "IN", "--format", "csv", "-o", "OUT"],
+    &["trace", "info", "IN", "--json", "OUT"],
+    &["compare", "sequential", "--on", "model:nvme", "--json", "OUT"],
+    &["compare", "sequential", "--on", "model:nvme", "--html", "OUT"],
+    &["compare", "sequential", "--on", "model:nvme", "--vary", "policy.max=16K,1M", "--svg", "OUT"],
+    &["explain", "IN", "--alone", "--json", "OUT"],
+    &["tune", "IN", "--on", "model:nvme", "--json", "OUT"],
+    &["probe", "model:hdd-theory", "-o", "OUT"],
+    &["probe", "model:hdd-theory", "--json", "OUT"],
+    &["probe", "model:hdd-theory", "--html", "OUT"],
+    &["sweep", "IN", "--on", "model:nvme", "--json", "OUT"],
+    &["bench", "sim", "--json", "OUT"],
+    &["bench", "policies", "--json", "OUT"],
+    &["bench", "policies", "--html", "OUT"],
+    &["reproduce", "crume-2014", "--json", "OUT"],
+    &["reproduce", "crume-2014", "--html", "OUT"],
+    &["record", "-o", "OUT", "--", "true"],
+    &["run", "--json", "OUT", "--", "true"],
+    &["plan", "IN", "-o", "OUT"],
+];
+
+#[test]
+fn no_output_follows_a_link_or_replaces_a_file_unasked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("reads.csv"), "offset,len\n0,4096\n4096,4096\n").expect("room");
+    let source = path("trace.frt");
+    foreread(["import", text(&path("reads.csv")), "-o", text(&source)]);
+    assert!(source.exists(), "a trace to work with");
+    for (number, option) in OPTIONS.iter().enumerate() {
+        // A model file has to be called so.
+        let out = path(&format!("out{number}.toml"));
+        let arguments = |out: &Path| -> Vec<String> {
+            let word = |word: &&str| word.replace("OUT", text(out)).replace("IN", text(&source));
+            option.iter().map(word).collect()
+        };
+        fs::write(path("kept"), "kept").expect("room");
+        for is_link in [true, false] {
+            if is_link { symlink(path("kept"), &out) } else { fs::write(&out, "kept") }.expect("made");
+            let got = foreread(arguments(&out));
+            assert!(got.is_refused().contains("it is there already"), "{option:?}: {}", got.err);
+            assert_eq!(fs::read(&out).expect("there"), b"kept", "{option:?}");
+            fs::remove_file(&out).expect("removed");
+        }
+        assert_eq!(fs::read(path("kept")).expect("there"), b"kept", "{option:?}");
+    }
+}
+
+#[test]
+fn force_replaces_the_link_and_not_what_it_points_to() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("reads.csv"), "offset,len\n0,4096\n4096,4096\n").expect("room");
+    let source = path("trace.frt");
+    foreread(["import", text(&path("reads.csv")), "-o", text(&source)]);
+    fs::write(path("kept"), "kept").expect("room");
+    for arguments in [
+        vec!["trace", "info", text(&source), "--json"],
+        vec!["import", text(&path("reads.csv")), "-o"],
+        vec!["export", text(&source), "--format", "csv", "-o"],
+        vec![
+            "compare",
+            "sequential",
+            "--on",
+            "model:nvme",
+            "--size",
+            "1M",
+            "--runs",
+            "1",
+            "--policy",
+            "none",
+            "--html",
+        ],
+    ] {
+        let out = path("out");
+        symlink(path("kept"), &out).expect("made");
+        let got = foreread(arguments.iter().copied().chain([text(&out), "--force"]));
+        assert_eq!(got.code, Some(0), "{arguments:?}: {}", got.err);
+        assert!(fs::symlink_metadata(&out).expect("there").is_file(), "{arguments:?}: the link is replaced");
+        assert!(!fs::read(&out).expect("there").is_empty());
+        assert_eq!(fs::read(path("kept")).expect("there"), b"kept");
+        fs::remove_file(&out).expect("removed");
+    }
+    // These are written as they are.
+    for out in ["/dev/null", "/dev/stdout"] {
+        let got = foreread(["trace", "info", text(&source), "--json", out]);
+        assert_eq!(got.code, Some(0), "{out}: {}", got.err);
+        assert_eq!(out == "/dev/stdout", got.out.contains("\"schema\""), "{out}: {}", got.out);
+    }
+}
+
+/// The logs of a folder have names that anyone can know before.
+#[test]
+fn an_event_log_is_no_link_and_replaces_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (data, logs, kept) = (dir.path().join("data"), dir.path().join("logs"), dir.path().join("kept"));
+    fs::write(&data, vec![7; 1 << 20]).expect("room");
+    fs::create_dir(&logs).expect("made");
+    let run = |more: &[&str]| {
+        let args = ["compare", "sequential", "--on", text(&data), "--size", "1M", "--runs", "1", "--policy", "none"];
+        foreread(args.iter().copied().chain(["--event-log", text(&logs)]).chain(more.iter().copied()))
+    };
+    assert_eq!(run(&[]).code, Some(0));
+    let log = fs::read_dir(&logs).expect("there").next().expect("one").expect("readable").path();
+    let again = run(&[]);
+    assert!(again.is_refused().contains("it is there already"), "{}", again.err);
+    fs::write(&kept, "kept").expect("room");
+    fs::remove_file(&log).expect("removed");
+    symlink(&kept, &log).expect("made");
+    assert!(run(&[]).is_refused().contains("it is there already"));
+    assert_eq!(run(&["--force"]).code, Some(0));
+    assert_eq!(fs::read(&kept).expect("there"), b"kept");
+    assert!(fs::symlink_metadata(&log).expect("there").is_file());
+}

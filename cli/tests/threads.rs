@@ -1,0 +1,186 @@
+//! Where the system refuses a thread or a process (`pids.max` of a control group) every command says so in one line: no panic, no command
+//! of the user left behind without us, no mount whose server is gone.
+//!
+//! Needs root and a control group for processes, else it is skipped.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A control group that is gone when it is dropped.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Option<Group> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("foreread-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        for root in ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"] {
+            // Elsewhere it would be a plain folder.
+            if !Path::new(root).join("cgroup.procs").exists() {
+                continue;
+            }
+            let group = Path::new(root).join(&name);
+            if fs::create_dir(&group).is_ok() {
+                let group = Group(group);
+                if group.0.join("pids.max").exists() {
+                    return Some(group);
+                }
+            }
+        }
+        println!("skipped: needs root and a control group that limits processes");
+        None
+    }
+
+    /// Starts foreread as one of at most `most` threads and processes.
+    fn start(&self, most: u32, arguments: &[&str]) -> Child {
+        fs::write(self.0.join("pids.max"), most.to_string()).expect("a limit");
+        // The shell joins, and becomes the command: no process more.
+        let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display());
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_foreread")]).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("sh runs")
+    }
+
+    /// Processes of it with this name.
+    fn named(&self, name: &str) -> Vec<u32> {
+        let all = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        let is_it = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+        all.lines().filter_map(|line| line.parse().ok()).filter(is_it).collect()
+    }
+
+    /// Waits until no process is in it. Only a test that fails comes to the end of it.
+    fn is_empty(&self) -> bool {
+        (0..3000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            fs::read_to_string(self.0.join("cgroup.procs")).is_ok_and(|all| all.trim().is_empty())
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("pids.max"), "max");
+        for pid in self.named("cat") {
+            let _ = Command::new("kill").arg(pid.to_string()).status();
+        }
+        let _ = self.is_empty() && fs::remove_dir(&self.0).is_ok();
+    }
+}
+
+/// Waits for the end, and calls `meanwhile` until then.
+fn ended(what: &str, child: &mut Child, mut meanwhile: impl FnMut(&mut Child)) -> (ExitStatus, String) {
+    let begun = Instant::now();
+    let status = loop {
+        meanwhile(child);
+        if let Some(status) = child.try_wait().expect("waited") {
+            break status;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut err = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
+    (status, err)
+}
+
+#[track_caller]
+fn is_no_bug(what: &str, status: ExitStatus, err: &str) {
+    let code = status.code();
+    assert!(!err.contains("internal error") && code.is_some_and(|code| code != 70 && code != 101), "{what}: {err}");
+    assert!(code == Some(0) || err.contains("ulimit -u"), "{what}: {code:?} and no remedy: {err}");
+}
+
+#[test]
+fn a_refused_thread_is_said_and_leaves_no_command_behind() {
+    let Some(group) = Group::new() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(path("data"), vec![7; 1 << 16]).expect("room");
+    let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
+    fs::write(path("plan"), format!("{head}f 65536 - {}\nr 0 0 65536 - - - 1 0\nend\n", path("data"))).expect("room");
+    let (plan, trace, data) = (path("plan"), path("t.frt"), path("data"));
+    let alone: [&[&str]; 5] = [
+        &["warm", &data],
+        &["replay", &plan],
+        &["compare", "interleaved", "--on", &data, "--size", "64K", "--runs", "1", "--policy", "none"],
+        &[
+            "sweep",
+            "sequential",
+            "--on",
+            "model:nvme",
+            "--size",
+            "1M",
+            "--runs",
+            "1",
+            "--out",
+            dir.path().to_str().expect("UTF-8"),
+        ],
+        &["tune", "--on", "model:nvme", "--runs", "1", "-o", &trace, "--force", "--", "cat", &data],
+    ];
+    let beside: [&[&str]; 4] = [
+        &["run", "--"],
+        &["replay", &plan, "--"],
+        &["replay", &plan, "--report", "--"],
+        &["record", "-o", &trace, "--force", "--"],
+    ];
+    for most in [1, 2, 3, 4, 5, 7] {
+        for arguments in alone {
+            let what = format!("{most}: {arguments:?}");
+            let (status, err) = ended(&what, &mut group.start(most, arguments), |_| {});
+            if !err.contains("not root") && !err.contains("tracefs") && !err.contains("unexpected argument") {
+                is_no_bug(&what, status, &err);
+            }
+        }
+        for arguments in beside {
+            // It runs until its input ends, which is when foreread is seen to run beside it.
+            let mut child = group.start(most, &[arguments, &["cat"]].concat());
+            let mut input = child.stdin.take();
+            let what = format!("{most}: {arguments:?}");
+            let (status, err) = ended(&what, &mut child, |child| {
+                if !group.named("cat").is_empty() && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+                    drop(input.take());
+                }
+            });
+            let left = if input.is_some() { group.named("cat") } else { Vec::new() };
+            assert!(left.is_empty(), "{what}: the command was left behind: {err}");
+            if !err.contains("not root") && !err.contains("tracefs") {
+                is_no_bug(&what, status, &err);
+            }
+        }
+    }
+}
+
+#[cfg(feature = "fuse")]
+#[test]
+fn a_refused_thread_leaves_no_dead_mount() {
+    if !Path::new("/dev/fuse").exists() {
+        println!("skipped: needs /dev/fuse and fuse3");
+        return;
+    }
+    let Some(group) = Group::new() else { return };
+    let (source, dir) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    fs::write(source.path().join("file"), "text").expect("room");
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_string();
+    let (from, at) = (text(source.path()), text(dir.path()));
+    let is_mounted = || fs::read_to_string("/proc/self/mountinfo").expect("a list").contains(&format!(" {at} "));
+    let mut has_run = false;
+    for most in (1..40).step_by(3) {
+        let mut child = group.start(most, &["mount", &from, &at]);
+        let pid = child.id().to_string();
+        let mut is_asked = false;
+        let (status, err) = ended(&format!("{most}: mount"), &mut child, |_| {
+            // It runs: it is ended as a user does. A second signal would end it at once.
+            if !is_asked && is_mounted() && fs::read(dir.path().join("file")).is_ok_and(|bytes| bytes == b"text") {
+                (has_run, is_asked) = (true, true);
+                let _ = Command::new("kill").args(["-TERM", &pid]).status();
+            }
+        });
+        assert!(!is_mounted(), "{most}: a mount is left: {err}");
+        is_no_bug(&most.to_string(), status, &err);
+    }
+    assert!(has_run, "with enough threads it runs");
+}

@@ -1,0 +1,15 @@
+//! What every crate needs from the operating system, in one way: files of users, output files, threads.
+//!
+//! ```text
+//!   open     looks at a path without opening it, then opens what it has seen; reads small files within a limit
+//!   output   makes a file: it appears when it is whole, follows no link, replaces nothing unasked
+//!   threads  begins a thread, or says why not; waits for one with a limit
+//! ```
+//! Example: `.zarray` of a folder of another user may be a FIFO, a link to `/dev/zero`, or 4 GiB. [`open::read_small`] returns an error
+//! that says so, at once.
+//!
+//! Files of `/proc` and `/sys` are the kernel's and are read as they are.
+
+pub mod open;
+pub mod output;
+pub mod threads;

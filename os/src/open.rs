@@ -1,0 +1,198 @@
+//! Opens files whose paths users name, or that are in folders of users: only after a look, and only what was looked at.
+//!
+//! ```text
+//!   path ──O_PATH──► descriptor that can do nothing ──fstat──► of the right kind? ──/proc/self/fd──► opened, the same file
+//! ```
+//! Opening is an act: a FIFO waits for a writer and wakes it, a tape rewinds, a watchdog starts. Between a stat(2) and an open(2) the owner
+//! of the folder can replace a regular file by such a one. With O_PATH nothing is opened before its kind is known, and the
+//! reopened file is the one that was looked at. Links of users are followed.
+//!
+//! Source: open(2), "O_PATH"; proc_pid_fd(5).
+
+use rustix::fs::{Mode, OFlags};
+use std::fs::{File, FileType, Metadata};
+use std::io::{Error, ErrorKind, Read, Result};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A file that was looked at and not opened.
+#[derive(Debug)]
+pub struct Looked {
+    /// Opened with O_PATH: it can only be asked.
+    file: File,
+    meta: Metadata,
+    path: PathBuf,
+}
+
+/// Looks at what `path` names, links followed.
+///
+/// # Errors
+/// There is no such file, or a folder above it may not be entered.
+pub fn look(path: &Path) -> Result<Looked> {
+    let file = File::from(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
+    let meta = file.metadata()?;
+    Ok(Looked { file, meta, path: path.to_path_buf() })
+}
+
+impl Looked {
+    /// What it was when it was looked at.
+    #[must_use]
+    pub fn meta(&self) -> &Metadata {
+        &self.meta
+    }
+
+    /// Refuses what is no regular file.
+    ///
+    /// # Errors
+    /// It is of another kind, which the error names.
+    pub fn regular(self) -> Result<Looked> {
+        if self.meta.is_file() { Ok(self) } else { Err(no_regular_file(self.meta.file_type())) }
+    }
+
+    /// Opens this very file. `flags` say how; a regular file never waits.
+    ///
+    /// # Errors
+    /// It may not be opened so.
+    pub fn open(&self, flags: OFlags) -> Result<File> {
+        let calm = if self.meta.is_file() { OFlags::NONBLOCK } else { OFlags::empty() };
+        let flags = flags | calm | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let again = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        match rustix::fs::open(&again, flags, Mode::empty()) {
+            // Without /proc, as in some chroots: by name, and only if the name still has the same file.
+            Err(rustix::io::Errno::NOENT) if !Path::new("/proc/self/fd").exists() => self.open_by_name(flags),
+            opened => Ok(opened?.into()),
+        }
+    }
+
+    /// Opens this very file for reading.
+    ///
+    /// # Errors
+    /// It may not be read.
+    pub fn for_reading(&self) -> Result<File> {
+        self.open(OFlags::RDONLY)
+    }
+
+    fn open_by_name(&self, flags: OFlags) -> Result<File> {
+        let opened = File::from(rustix::fs::open(&self.path, flags | OFlags::NONBLOCK, Mode::empty())?);
+        let now = opened.metadata()?;
+        let is_same = (now.dev(), now.ino()) == (self.meta.dev(), self.meta.ino());
+        if is_same { Ok(opened) } else { Err(Error::other("another file is in its place now")) }
+    }
+}
+
+/// Opens a regular file for reading.
+///
+/// # Errors
+/// There is none, it may not be read, or it is of another kind.
+pub fn regular(path: &Path) -> Result<File> {
+    look(path)?.regular()?.for_reading()
+}
+
+/// Opens what can be read from front to back: a regular file, a FIFO, a terminal. A FIFO is waited for until a program writes to it.
+///
+/// # Errors
+/// There is none, it may not be read, or it is a folder, a socket or a disk.
+pub fn stream(path: &Path) -> Result<File> {
+    let looked = look(path)?;
+    let kind = looked.meta.file_type();
+    if kind.is_file() || kind.is_fifo() || kind.is_char_device() {
+        looked.for_reading()
+    } else {
+        Err(no_regular_file(kind))
+    }
+}
+
+/// All bytes of a small regular file.
+///
+/// # Errors
+/// There is none, it may not be read, it is of another kind, or it has more than `max_bytes`.
+pub fn read_small(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
+    read_whole(&regular(path)?, max_bytes)
+}
+
+/// The same for text.
+///
+/// # Errors
+/// Those of [`read_small`], or the file is not UTF-8.
+pub fn read_small_text(path: &Path, max_bytes: u64) -> Result<String> {
+    let bytes = read_small(path, max_bytes)?;
+    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
+}
+
+/// All bytes of a file that is open, from its position on, if they are at most `max_bytes`. What its size says is not believed: it may grow
+/// meanwhile, and some file systems say 0.
+fn read_whole(file: &File, max_bytes: u64) -> Result<Vec<u8>> {
+    let too_long = || Error::new(ErrorKind::FileTooLarge, format!("it has more than {max_bytes} bytes"));
+    if file.metadata()?.len() > max_bytes {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::new();
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes { Err(too_long()) } else { Ok(bytes) }
+}
+
+fn no_regular_file(kind: FileType) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind_in_words(kind)))
+}
+
+/// What a file is.
+pub(crate) fn kind_in_words(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a FIFO",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        kind if kind.is_symlink() => "a link",
+        _ => "a file of another kind",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn said(result: Result<Vec<u8>>) -> String {
+        result.expect_err("refused").to_string()
+    }
+
+    /// None of these waits, fills memory or starts a device: a FIFO has no writer here, and /dev/zero has no end.
+    #[test]
+    fn a_small_file_is_a_regular_file_within_its_limit() {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("file"), [7; 100]).expect("room");
+        symlink(path("file"), path("link")).expect("made");
+        symlink("/dev/zero", path("zero")).expect("made");
+        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, Mode::from(0o600), 0)
+            .expect("made");
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("made");
+        assert_eq!(read_small(&path("file"), 100).expect("within the limit"), [7; 100]);
+        assert_eq!(read_small(&path("link"), 100).expect("links are followed"), [7; 100]);
+        assert_eq!(said(read_small(&path("file"), 99)), "it has more than 99 bytes");
+        assert_eq!(said(read_small(&path("fifo"), 99)), "it is a FIFO, not a regular file");
+        assert_eq!(said(read_small(&path("zero"), 99)), "it is a device, not a regular file");
+        assert_eq!(said(read_small(&path("socket"), 99)), "it is a socket, not a regular file");
+        assert_eq!(said(read_small(dir.path(), 99)), "it is a folder, not a regular file");
+        assert_eq!(read_small(&path("none"), 99).expect_err("refused").kind(), ErrorKind::NotFound);
+        // The kernel says that it has 0 bytes.
+        assert!(read_small_text(Path::new("/proc/self/status"), 1 << 20).expect("text").contains("Pid:"));
+        assert_eq!(said(read_small(Path::new("/proc/self/status"), 10)), "it has more than 10 bytes");
+        std::fs::write(path("file"), [0xff]).expect("room");
+        assert!(read_small_text(&path("file"), 9).expect_err("refused").to_string().contains("UTF-8"));
+    }
+
+    /// What is opened is what was looked at, also where another file has the name by then.
+    #[test]
+    fn a_file_that_is_replaced_after_the_look_is_not_opened() {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let path = dir.path().join("file");
+        std::fs::write(&path, "seen").expect("room");
+        let looked = look(&path).and_then(Looked::regular).expect("a regular file");
+        std::fs::remove_file(&path).expect("removed");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, Mode::from(0o600), 0).expect("made");
+        assert_eq!(read_whole(&looked.open(OFlags::RDONLY).expect("opened"), 9).expect("read"), b"seen");
+        assert!(looked.open_by_name(OFlags::RDONLY).expect_err("another").to_string().contains("another file"));
+    }
+}

@@ -1,0 +1,303 @@
+//! Makes output files: a file appears when it is whole, and takes the place of nothing that the user did not offer.
+//!
+//! ```text
+//!   create ──► unnamed file in the same folder ──► write ──► keep: it gets its name (or, by force, takes one over)
+//! ```
+//! Until then it has no name, so nothing can leave half of it behind, not even SIGKILL. Where a file system has no unnamed files, a
+//! temporary name beside it is used, and a kill leaves that.
+//!
+//! | at the path is | without force | with force |
+//! |---|---|---|
+//! | nothing | made | made |
+//! | a regular file | refused | replaced; its mode stays |
+//! | a link | refused | the link is replaced, never what it points to |
+//! | a FIFO, a terminal, `/dev/null`, `/dev/stdout`, `/dev/fd/3` | written as it is | the same |
+//! | a folder, a disk, a socket | refused | refused |
+//!
+//! Never: a file that was there is lost before the new one is whole.
+
+use crate::open::kind_in_words;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use std::fs::{File, FileType, Permissions, symlink_metadata};
+use std::io::{Error, ErrorKind, Result, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// A file that is being written.
+pub struct AtomicFile {
+    file: File,
+    /// Where it goes.
+    path: PathBuf,
+    /// Whether it may take the place of a file.
+    force: bool,
+    kind: Destination,
+}
+
+enum Destination {
+    Unnamed,
+    /// Removed when it is dropped.
+    Named(tempfile::TempPath),
+    /// No file: nothing is to be done at the end.
+    Direct,
+}
+
+impl AtomicFile {
+    /// Begins a file that will be called `path`. With `force` it may take the place of one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] without `force`; what is at the path cannot be an output; whatever the system says.
+    pub fn create(path: &Path, force: bool) -> Result<AtomicFile> {
+        let there = place(path, force)?;
+        if matches!(there, Place::Stream) {
+            let (file, path) = (open_stream(path)?, path.to_path_buf());
+            return Ok(AtomicFile { file, path, force, kind: Destination::Direct });
+        }
+        let path = path.to_path_buf();
+        let (file, kind) = match rustix::fs::openat(CWD, folder(&path), unnamed(), Mode::from(0o666)) {
+            Ok(file) => (OwnedFd::into(file), Destination::Unnamed),
+            // As the manual page of open(2) has it for systems without O_TMPFILE.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
+                let (file, name) = tempfile::Builder::new().tempfile_in(folder(&path))?.into_parts();
+                (file, Destination::Named(name))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if let Place::File(mode) = there {
+            file.set_permissions(mode)?;
+        }
+        Ok(AtomicFile { file, path, force, kind })
+    }
+
+    /// What to write with.
+    ///
+    /// # Errors
+    /// Too many files are open.
+    pub fn writer(&self) -> Result<File> {
+        self.file.try_clone()
+    }
+
+    /// It is whole: it gets its name.
+    ///
+    /// # Errors
+    /// Another process made a file of that name meanwhile, or any error of the system. Then nothing is left behind.
+    pub fn keep(self) -> Result<()> {
+        let AtomicFile { file, path, force, kind } = self;
+        match kind {
+            Destination::Direct => return Ok(()),
+            Destination::Named(name) => {
+                file.sync_all()?;
+                let kept = if force { name.persist(&path) } else { name.persist_noclobber(&path) };
+                return kept.map_err(|error| error.error);
+            }
+            Destination::Unnamed => file.sync_all()?,
+        }
+        let link = |to: &Path| -> Result<()> {
+            let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+            Ok(rustix::fs::linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW)?)
+        };
+        match link(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && force => {
+                let mut name = path.file_name().unwrap_or_default().to_os_string();
+                name.push(format!(".{}.new", std::process::id()));
+                let beside = folder(&path).join(name);
+                link(&beside)?;
+                std::fs::rename(&beside, &path).inspect_err(|_| {
+                    // The error is returned; the temporary file is removed.
+                    let _ = std::fs::remove_file(&beside);
+                })
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exists()),
+            done => done,
+        }
+    }
+}
+
+/// Looks whether `path` can be made or replaced, as [`AtomicFile::create`] would. A FIFO is not opened: its reader would see an end.
+///
+/// # Errors
+/// Those of [`AtomicFile::create`].
+pub fn check(path: &Path, force: bool) -> Result<()> {
+    if matches!(place(path, force)?, Place::Stream) { Ok(()) } else { AtomicFile::create(path, force).map(drop) }
+}
+
+/// Makes the whole file `path` of these bytes.
+///
+/// # Errors
+/// Those of [`AtomicFile::create`] and [`AtomicFile::keep`].
+pub fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
+    let mut whole = AtomicFile::create(path, force)?;
+    whole.file.write_all(bytes)?;
+    whole.keep()
+}
+
+/// Makes a file that grows while it is watched, such as a log: it has its name from the start. With `force` it takes the place of one.
+///
+/// # Errors
+/// Those of [`AtomicFile::create`].
+pub fn growing(path: &Path, force: bool) -> Result<File> {
+    match place(path, force)? {
+        Place::Stream => return open_stream(path),
+        Place::New => {}
+        // The name goes, and with it a link; the bytes of another name stay.
+        Place::File(_) | Place::Link => std::fs::remove_file(path)?,
+    }
+    File::options().write(true).create_new(true).open(path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => exists(),
+        _ => error,
+    })
+}
+
+/// What is at the path of an output.
+enum Place {
+    New,
+    File(Permissions),
+    Link,
+    /// Written as it is.
+    Stream,
+}
+
+fn place(path: &Path, force: bool) -> Result<Place> {
+    if is_own_descriptor(path) {
+        return Ok(Place::Stream);
+    }
+    let meta = match symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Place::New),
+        Err(error) => return Err(error),
+    };
+    let kind = meta.file_type();
+    match kind {
+        _ if kind.is_fifo() || kind.is_char_device() => Ok(Place::Stream),
+        _ if !kind.is_file() && !kind.is_symlink() => Err(no_output(kind)),
+        _ if !force => Err(exists()),
+        _ if kind.is_symlink() => Ok(Place::Link),
+        _ => {
+            // What may not be written is not replaced either, though its folder would allow it.
+            File::options().append(true).open(path)?;
+            Ok(Place::File(meta.permissions()))
+        }
+    }
+}
+
+/// Names of what this process has open: links of the kernel, which point to pipes, terminals and files alike.
+fn is_own_descriptor(path: &Path) -> bool {
+    let named = ["/dev/stdout", "/dev/stderr"].iter().any(|name| path == Path::new(name));
+    let of_process = path.starts_with("/proc") && folder(path).ends_with("fd") && path.components().count() == 5;
+    named || of_process || folder(path) == Path::new("/dev/fd")
+}
+
+fn open_stream(path: &Path) -> Result<File> {
+    let follows = if is_own_descriptor(path) { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOCTTY | follows;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+fn no_output(kind: FileType) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("it is {}", kind_in_words(kind)))
+}
+
+fn unnamed() -> OFlags {
+    OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC
+}
+
+fn exists() -> Error {
+    Error::new(ErrorKind::AlreadyExists, "it is there already")
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn names(folder: &Path) -> Vec<String> {
+        let name = |entry: Result<std::fs::DirEntry>| entry.expect("readable").file_name().display().to_string();
+        std::fs::read_dir(folder).expect("readable").map(name).collect()
+    }
+
+    #[test]
+    fn a_file_appears_when_it_is_whole() {
+        let folder = tempfile::tempdir().expect("a scratch directory");
+        let path = folder.path().join("a");
+        let whole = AtomicFile::create(&path, false).expect("new");
+        whole.writer().expect("open").write_all(b"one").expect("room");
+        assert!(!path.exists());
+        drop(whole);
+        assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
+        let whole = AtomicFile::create(&path, false).expect("new");
+        whole.writer().expect("open").write_all(b"two").expect("room");
+        whole.keep().expect("kept");
+        assert_eq!(std::fs::read(&path).expect("there"), b"two");
+    }
+
+    #[test]
+    fn a_file_is_replaced_by_force_only() {
+        let folder = tempfile::tempdir().expect("a scratch directory");
+        let path = folder.path().join("a");
+        // Another process makes it between the check and the end.
+        let (late, forced) =
+            (AtomicFile::create(&path, false).expect("new"), AtomicFile::create(&path, true).expect("new"));
+        std::fs::write(&path, "old").expect("room");
+        let refused = [late.keep().expect_err("there"), AtomicFile::create(&path, false).err().expect("there")];
+        for error in refused {
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        }
+        assert_eq!(std::fs::read(&path).expect("there"), b"old");
+        forced.writer().expect("open").write_all(b"new").expect("room");
+        forced.keep().expect("kept");
+        assert_eq!(std::fs::read(&path).expect("there"), b"new");
+        assert_eq!(names(folder.path()), ["a"]);
+        assert!(AtomicFile::create(Path::new("no/such/folder/a"), false).is_err());
+    }
+
+    /// A link of another user in a shared folder must not choose which file is written.
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a scratch directory");
+        let (path, other) = (folder.path().join("a"), folder.path().join("other"));
+        std::fs::write(&other, "kept").expect("room");
+        for target in [&other, &folder.path().join("none")] {
+            for make in [
+                |path: &Path, force| write(path, b"new", force),
+                |path: &Path, force| growing(path, force).and_then(|mut file| file.write_all(b"new")),
+            ] {
+                symlink(target, &path).expect("made");
+                assert_eq!(make(&path, false).expect_err("refused").kind(), ErrorKind::AlreadyExists);
+                assert_eq!(check(&path, false).expect_err("refused").kind(), ErrorKind::AlreadyExists);
+                check(&path, true).expect("it may be replaced");
+                make(&path, true).expect("replaced");
+                assert!(symlink_metadata(&path).expect("there").is_file(), "the link is gone");
+                assert_eq!(std::fs::read(&path).expect("there"), b"new");
+                assert_eq!(std::fs::read(&other).expect("there"), b"kept");
+                assert!(!folder.path().join("none").exists());
+                std::fs::remove_file(&path).expect("removed");
+            }
+        }
+    }
+
+    #[test]
+    fn streams_are_written_as_they_are_and_a_mode_stays() {
+        let folder = tempfile::tempdir().expect("a scratch directory");
+        let path = folder.path().join("a");
+        std::fs::write(&path, "old").expect("room");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).expect("allowed");
+        assert_eq!(growing(&path, false).expect_err("refused").kind(), ErrorKind::AlreadyExists);
+        write(&path, b"new", true).expect("replaced");
+        assert_eq!(symlink_metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
+        write(Path::new("/dev/null"), b"gone", false).expect("a device that takes all");
+        let own = File::options().append(true).open(&path).expect("open");
+        for name in [format!("/dev/fd/{}", own.as_raw_fd()), format!("/proc/self/fd/{}", own.as_raw_fd())] {
+            check(Path::new(&name), false).expect("open");
+            write(Path::new(&name), b"+", false).expect("what the descriptor is");
+        }
+        assert_eq!(std::fs::read(&path).expect("there"), b"new++");
+        assert_eq!(check(folder.path(), true).expect_err("refused").to_string(), "it is a folder");
+        let socket = folder.path().join("socket");
+        let _listens = std::os::unix::net::UnixListener::bind(&socket).expect("made");
+        assert_eq!(check(&socket, true).expect_err("refused").to_string(), "it is a socket");
+    }
+}

@@ -1,0 +1,154 @@
+//! Threads: begun where the system allows one, and waited for within a limit.
+//!
+//! `std::thread::spawn` and `Scope::spawn` panic where the system refuses a thread (`ulimit -u`, `pids.max` of a control group); clippy.toml
+//! forbids them. Here a refusal is an error that says what to do.
+//!
+//! A thread that reads files of users may never end: a file system that does not answer (NFS, FUSE) keeps it in the kernel, and no signal
+//! but SIGKILL reaches it. So work of which a command waits at its end is a [`Task`]: the wait has a limit, and the thread is given up.
+//!
+//! ```text
+//!   Task::start ──► thread: stat, open, read ... ──► result          within(5 s): the result, or nothing; the process may end
+//! ```
+
+use std::io::{Error, Result};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+/// How long a command waits at its end for a sign of a storage that may never answer. Chosen: an idle file system answers in less, and several
+/// such waits together are still short for a user.
+pub const END_PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Begins a thread.
+///
+/// # Errors
+/// The system refuses it.
+pub fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    begun(name, Builder::new().name(name.to_string()).spawn(work))
+}
+
+/// The same with a stack of this many bytes.
+///
+/// # Errors
+/// The system refuses it.
+pub fn spawn_with_stack<T: Send + 'static>(
+    name: &str,
+    stack_bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    begun(name, Builder::new().name(name.to_string()).stack_size(stack_bytes).spawn(work))
+}
+
+/// Begins a thread of a scope.
+///
+/// # Errors
+/// The system refuses it.
+pub fn spawn_scoped<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    begun(name, Builder::new().name(name.to_string()).spawn_scoped(scope, work))
+}
+
+fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
+    thread.map_err(|error| {
+        let remedy = "allow more (ulimit -u, or pids.max of the control group)";
+        Error::new(error.kind(), format!("the system refuses the thread {name}: {error}; {remedy}"))
+    })
+}
+
+/// Whether the system allows `count` threads more. They are begun, and ended at once.
+///
+/// For libraries that panic, or leave half of their work, where a thread is refused.
+///
+/// # Errors
+/// It does not.
+pub fn rehearse(name: &str, count: usize) -> Result<()> {
+    std::thread::scope(|scope| {
+        let mut waiting = Vec::new();
+        for _ in 0..count {
+            let (end, ended) = channel::<()>();
+            // It ends when the sender is gone: all of them are there at once.
+            spawn_scoped(scope, name, move || ended.recv().unwrap_or_default())?;
+            waiting.push(end);
+        }
+        Ok(())
+    })
+}
+
+/// Work on a thread that may be given up. See the head of this file.
+#[derive(Debug)]
+pub struct Task<T>(Receiver<T>);
+
+impl<T: Send + 'static> Task<T> {
+    /// Begins.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<Task<T>> {
+        let (send, receive) = channel();
+        // Where nothing receives it, the result is not needed any more.
+        spawn(name, move || drop(send.send(work())))?;
+        Ok(Task(receive))
+    }
+
+    /// The result, if it comes in this time. Nothing also where the thread has panicked.
+    #[must_use]
+    pub fn within(&self, patience: Duration) -> Option<T> {
+        self.0.recv_timeout(patience).ok()
+    }
+
+    /// The result, waited for as long as `progress` gives another number at least once in `patience`.
+    #[must_use]
+    pub fn while_moving(&self, patience: Duration, progress: impl Fn() -> u64) -> Option<T> {
+        let mut last = progress();
+        loop {
+            match self.0.recv_timeout(patience) {
+                Ok(result) => return Some(result),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = progress();
+                    if std::mem::replace(&mut last, now) == now {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn a_task_that_does_not_end_is_given_up() {
+        let (hold, held) = channel::<()>();
+        let never = Task::start("never", move || held.recv().is_ok()).expect("a thread");
+        assert_eq!(never.within(Duration::ZERO), None);
+        assert_eq!(never.while_moving(Duration::from_millis(1), || 7), None, "it does not move");
+        let looks = AtomicU64::new(0);
+        // It moves as long as the test says so, and ends when it has been looked at three times.
+        let ended = never.while_moving(Duration::from_millis(1), || {
+            let look = looks.fetch_add(1, Ordering::Relaxed);
+            if look == 3 {
+                hold.send(()).expect("it waits");
+            }
+            look
+        });
+        assert_eq!(ended, Some(true));
+        let panics = Task::<()>::start("panics", || std::panic::panic_any("a bug")).expect("a thread");
+        assert_eq!(panics.within(Duration::from_secs(60)), None);
+        assert_eq!(Task::start("ends", || 5).expect("a thread").within(Duration::from_secs(60)), Some(5));
+    }
+
+    #[test]
+    fn a_refused_thread_is_an_error_with_a_remedy() {
+        // More address space than there is: as good a reason as any to refuse a stack.
+        let refused = spawn_with_stack("large", usize::MAX / 4, || ()).expect_err("refused").to_string();
+        assert!(refused.contains("the thread large") && refused.contains("ulimit -u"), "{refused}");
+        rehearse("some", 8).expect("eight threads");
+    }
+}

@@ -1,0 +1,71 @@
+//! What this process got from its parent and a command of ours gets again: SIGPIPE as it was, and the blocked signals.
+//!
+//! ```text
+//!   nohup, a shell ──► foreread: SIGPIPE ignored by Rust's start, before main ──► CMD: std sets SIGPIPE to its default, and blocks nothing
+//!                        └── looked at before that ─────────────────────────────► keep(&mut command): both as they were
+//! ```
+//! All other signals that were ignored stay ignored over fork and exec, as long as no handler is set for them.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::OnceLock;
+
+#[derive(Clone, Copy)]
+struct Inherited {
+    ignores_pipe: bool,
+    blocked: libc::sigset_t,
+}
+
+static INHERITED: OnceLock<Inherited> = OnceLock::new();
+
+/// Called by the loader before Rust's start, which ignores SIGPIPE.
+#[allow(unsafe_code)] // An entry of the loader's table.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+#[allow(unsafe_code)] // sigaction and the mask of a thread have no safe wrapper here.
+extern "C" fn look() {
+    // SAFETY: both structures are plain numbers, for which zeros are a value; the calls only ask, and write into them.
+    let found = unsafe {
+        let (mut action, mut blocked) = (std::mem::zeroed::<libc::sigaction>(), std::mem::zeroed::<libc::sigset_t>());
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action);
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked);
+        Inherited { ignores_pipe: action.sa_sigaction == libc::SIG_IGN, blocked }
+    };
+    let _ = INHERITED.set(found);
+}
+
+/// Has `command` begin with the signals ignored and blocked that this process began with.
+#[allow(unsafe_code)] // A closure between fork and exec.
+pub fn keep(command: &mut Command) {
+    let Some(Inherited { ignores_pipe, blocked }) = INHERITED.get().copied() else { return };
+    // SAFETY: the mask is one that the system has given.
+    let blocks = unsafe { (1..=64).any(|signal| libc::sigismember(&raw const blocked, signal) == 1) };
+    if !ignores_pipe && !blocks {
+        return;
+    }
+    let set = move || {
+        // SAFETY: both calls may be made between fork and exec, and the mask lives through the call.
+        unsafe {
+            if ignores_pipe {
+                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes two system calls, and allocates nothing.
+    unsafe { command.pre_exec(set) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test's own process: Rust's start has set SIGPIPE to ignored by now, which is not what was inherited.
+    #[test]
+    fn it_is_looked_at_before_rusts_start() {
+        assert!(INHERITED.get().is_some(), "the loader has called it");
+    }
+}
