@@ -33,7 +33,7 @@ enum Fault {
 }
 
 fn faults() -> Vec<Fault> {
-    let lies = [
+    let answers = [
         Lie::IgnoreRange,
         Lie::ContentRange,
         Lie::NoContentRange,
@@ -55,7 +55,7 @@ fn faults() -> Vec<Fault> {
         Lie::EndlessHeaders,
         Lie::Garbage,
     ];
-    lies.map(Fault::Answers).into_iter().chain([Fault::Replaced]).collect()
+    answers.map(Fault::Answers).into_iter().chain([Fault::Replaced]).collect()
 }
 
 fn object(version: u16) -> Mem {

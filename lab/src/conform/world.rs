@@ -358,10 +358,9 @@ impl World {
         }
         let touch = Touch { page, map_end: end, advice, huge, executable };
         let mut has_read = false;
-        // Of `added`, from here on: what an async call of this touch has asked for. It is under way while the fault is tried again.
-        let mut under_way = usize::MAX;
-        // Folios that begin here or later and came by this touch are under way too.
-        let mut arrived = u64::MAX;
+        // What is under way while the fault is tried again: of `added`, what an async call of this touch has asked for, from here on;
+        // and the folios of this touch that begin at this page or later.
+        let (mut under_way, mut arrived) = (usize::MAX, u64::MAX);
         while !self.fault_around(fd, page, under_way, arrived) {
             let Some(folio) = self.folios.at(page) else {
                 self.decide(fd, |reader, sight| reader.fault(sight, &touch));
@@ -418,10 +417,10 @@ impl World {
         wanted
     }
 
-    /// From which page on the folios that a fault has read may be under way when it is tried again, where that decides what
-    /// fault-around finds; "none are" is the first. The fault waits for its own page, and requests are carried out in
-    /// order, so what is behind its own request may come later: behind a page that was cached before (seen on 6.18.44: a
-    /// touch of page 55 reads 49 to 55 and 57 to 70, and finds 52 to 56), and where a run is longer than a request has to be.
+    /// From which page on the folios that a fault has read may be under way when it is tried again, where fault-around would see them;
+    /// "none are" is the first. The fault waits for its own page alone, and requests are carried out in order: later ones begin
+    /// behind a page that was cached before (a touch of page 55 reads 49 to 55 and 57 to 70, and finds 52 to 56; seen on 6.18.44),
+    /// and anywhere in a run that is longer than a request has to be.
     fn arrivals(&self, fd: usize, page: u64) -> Vec<u64> {
         let mut arrivals = vec![u64::MAX];
         let Some(map) = &self.maps[fd] else { return arrivals };

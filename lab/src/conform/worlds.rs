@@ -14,7 +14,7 @@ use super::recording::{Act, Op, TABLE};
 use super::world::{Done, FAULT_AROUND, World};
 use std::borrow::Cow;
 
-/// Worlds at a time. With so many, a touch is played in the first way alone: all has arrived.
+/// Worlds at a time. Once there are 64, a touch is played in the first way alone: all has arrived.
 const MAX_WORLDS: usize = 64;
 
 /// See the head of this file. There is always a first.

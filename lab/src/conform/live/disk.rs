@@ -29,7 +29,7 @@ pub(super) const SIZES: [u64; 5] = [12_411, 409_600, 1_048_577, 25_167_058, 134_
 const DISK_BYTES: u64 = 512 << 20;
 /// What the loop device's backing file is called, before our process number.
 const BACKING: &str = "foreread-conform-";
-/// btrfs has a readahead of its own, and its folder in sysfs is called by this.
+/// The readahead of btrfs is not the device's; its folder in sysfs has this name.
 pub(super) const BTRFS_UUID: &str = "7a1c7d5e-0f0b-4e3c-9a52-f0e6ead00001";
 /// Pages of the largest command of a file system that is on no one device: 128 KiB.
 const BDI_IO_PAGES: u64 = 32;
