@@ -16,7 +16,7 @@ fn a_table_for_people_and_json_for_programs() {
     let json = foreread(["reproduce", "001", "--json", "-"]);
     let value: serde_json::Value = serde_json::from_str(json.is_done()).expect("JSON");
     assert_eq!(value["schema"], "foreread.reproduce/1");
-    assert_eq!(value["score"][0]["kind"], "blind");
+    assert_eq!(value["score"][0]["kind"], "left-out");
     assert!(value["tables"].as_array().is_some_and(|tables| tables.len() > 10));
 }
 
