@@ -149,16 +149,7 @@ fn run(
     let policies = ["original", "conservative"].map(|context| format!("linux-3.12:max={max},context={context}"));
     let names = policies.each_ref().map(String::as_str);
     let (size_bytes, cache_bytes) = (Some(SYSBENCH_BYTES), Some(2 * SYSBENCH_BYTES));
-    let ask = Ask {
-        workload: &workload,
-        model,
-        preset,
-        policies: &names,
-        runs: 5,
-        cache_bytes,
-        size_bytes,
-        ..Ask::default()
-    };
+    let ask = Ask { workload: &workload, model, preset, policies: &names, runs: 5, cache_bytes, size_bytes };
     let table = runs.table(&ask)?;
     let rate = |name: &str| bytes_per_s(&table, name).map(|rate| rate / f64::from(1 << 20));
     Ok(Gave { mib_per_s: names.map(rate), reads: mean(&table, names[0], |r| r.stats.demand_reads as f64) })

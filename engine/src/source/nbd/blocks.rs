@@ -69,23 +69,27 @@ mod tests {
 
     const K: u64 = 1 << 10;
 
-    fn requests(blocks: Blocks, wanted: Range<u64>, size: u64) -> (Vec<Range<u64>>, bool) {
+    /// Their beginnings and ends, and whether they fit.
+    fn requests(blocks: Blocks, wanted: Range<u64>, size: u64) -> (Vec<(u64, u64)>, bool) {
         let (requests, fits) = blocks.requests(wanted, size);
-        (requests.collect(), fits)
+        (requests.map(|request| (request.start, request.end)).collect(), fits)
     }
 
     #[test]
     fn requests_keep_to_the_sizes() {
         let blocks = Blocks::of(64 << 10, 1 << 20).expect("legal");
-        assert_eq!(requests(blocks, 100 * K..1200 * K, 4 << 20), (vec![64 * K..1088 * K, 1088 * K..1216 * K], false));
-        assert_eq!(requests(blocks, 64 * K..128 * K, 4 << 20), (vec![64 * K..128 * K], true));
+        assert_eq!(
+            requests(blocks, 100 * K..1200 * K, 4 << 20),
+            (vec![(64 * K, 1088 * K), (1088 * K, 1216 * K)], false)
+        );
+        assert_eq!(requests(blocks, 64 * K..128 * K, 4 << 20), (vec![(64 * K, 128 * K)], true));
         // The export ends within a block.
-        assert_eq!(requests(blocks, 64 * K..70 * K, 70 * K), (vec![64 * K..70 * K], true));
-        assert_eq!(requests(blocks, 69 * K..70 * K, 70 * K), (vec![64 * K..70 * K], false));
+        assert_eq!(requests(blocks, 64 * K..70 * K, 70 * K), (vec![(64 * K, 70 * K)], true));
+        assert_eq!(requests(blocks, 69 * K..70 * K, 70 * K), (vec![(64 * K, 70 * K)], false));
         // A maximum that is no multiple of the minimum is rounded down.
         let blocks = Blocks::of(512, 1300).expect("legal");
-        assert_eq!(requests(blocks, 0..2048, 4096), (vec![0..1024, 1024..2048], true));
-        assert_eq!(requests(Blocks::ANY, 3..5, 4096), (vec![3..5], true));
+        assert_eq!(requests(blocks, 0..2048, 4096), (vec![(0, 1024), (1024, 2048)], true));
+        assert_eq!(requests(Blocks::ANY, 3..5, 4096), (vec![(3, 5)], true));
     }
 
     #[test]
