@@ -209,7 +209,6 @@ fn a_zip_of_large_files_has_wide_fields() {
     assert_eq!(parts[1..], plain[1..]);
 }
 
-#[cfg(feature = "parquet")]
 #[test]
 fn columns_of_parquet_by_row_group() {
     use parquet::data_type::Int64Type;
@@ -242,7 +241,6 @@ fn columns_of_parquet_by_row_group() {
 
 /// A file of one column with one chunk from byte 500 on, written by hand: where it says that a dictionary is, and the Thrift type
 /// of its list of encodings (4: I16, 5: I32).
-#[cfg(feature = "parquet")]
 fn parquet_by_hand(dictionary: Option<i64>, encodings: u8) -> Vec<u8> {
     const I32: u8 = 5;
     const I64: u8 = 6;
@@ -291,7 +289,6 @@ fn parquet_by_hand(dictionary: Option<i64>, encodings: u8) -> Vec<u8> {
     [&b"PAR1"[..], &[0; 996], &footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
 }
 
-#[cfg(feature = "parquet")]
 #[test]
 fn columns_of_parquet_as_other_writers_have_them() {
     for encodings in [5, 4] {

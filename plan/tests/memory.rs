@@ -70,6 +70,21 @@ fn gguf(path: &Path, count: u64) -> File {
     })
 }
 
+/// Parquet with `count` row groups of one column, written by hand (tests/layout.rs).
+fn parquet(path: &Path, count: u32) -> File {
+    // Metadata: path "a" (3), 0 bytes (7) from byte 4 on (9).
+    let group = b"\x19\x1c\x3c\x39\x18\x01a\x46\x00\x26\x08\x00\x00\x00";
+    let count_bytes: Vec<u8> = (0..5).map(|n| (count >> (7 * n)) as u8 & 0x7f | if n < 4 { 0x80 } else { 0 }).collect();
+    file(path, |to| {
+        let head = [b"\x49\xfc".as_slice(), &count_bytes].concat();
+        to.write_all(b"PAR1").and_then(|()| to.write_all(&head)).expect("room");
+        (0..count).for_each(|_| to.write_all(group).expect("room"));
+        let len = (head.len() + group.len() * count as usize + 1) as u32;
+        to.write_all(b"\x00").and_then(|()| to.write_all(&len.to_le_bytes())).expect("room");
+        to.write_all(b"PAR1").expect("room");
+    })
+}
+
 #[test]
 fn a_header_takes_no_more_than_the_account() {
     let Some(before) = peak_kib() else {
@@ -86,6 +101,9 @@ fn a_header_takes_no_more_than_the_account() {
     let shape =
         safetensors(&path, "{\"a\":{\"shape\":[0", &|_| ",0".to_string(), 45_000_000, "],\"data_offsets\":[0,0]}}");
     assert_eq!(told(Format::Safetensors, &shape), "1 parts", "a shape of 45 million dimensions, in 90 MB");
+    let groups = parquet(&path, 6_000_000);
+    assert!(told(Format::Parquet, &groups).contains("more than 1048576 parts"), "six million row groups, in 84 MB");
+    assert_eq!(told(Format::Parquet, &parquet(&path, 1000)), "1 parts", "empty chunks");
     let many = safetensors(&path, "{", &tensor, 1_000_000, "}");
     assert_eq!(told(Format::Safetensors, &many), "1 parts", "empty tensors");
     let more = safetensors(&path, "{", &tensor, 1_100_000, "}");

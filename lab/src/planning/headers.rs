@@ -21,7 +21,6 @@ fn remedy(error: &LayoutError) -> &'static str {
     match error {
         LayoutError::Io(_) => "check the path and its permissions",
         LayoutError::NoSuchName(_) => "check --tensors (or --columns); '*' is for any characters",
-        LayoutError::NotBuilt(_) => "or record a run of the program and plan that",
         LayoutError::TooLarge(_) => "name fewer files",
         _ => "check --format and the file",
     }

@@ -9,7 +9,6 @@
 
 mod gguf;
 mod names;
-#[cfg(feature = "parquet")]
 mod parquet;
 mod safetensors;
 mod window;
@@ -103,9 +102,6 @@ pub enum LayoutError {
     /// It needs more memory than a plan may have.
     #[error("{0}")]
     TooLarge(#[from] Full),
-    /// This build lacks the format.
-    #[error("this build cannot read {0} (build it with --features {0})")]
-    NotBuilt(&'static str),
 }
 
 impl LayoutError {
@@ -165,17 +161,7 @@ fn all(format: Format, source: &dyn ReadAt) -> Result<Parts, LayoutError> {
         Format::Safetensors => safetensors::parts(source, &mut parts)?,
         Format::Gguf => gguf::parts(source, &mut parts)?,
         Format::Zip => zip::parts(source, &mut parts)?,
-        #[cfg(feature = "parquet")]
-        Format::Parquet => {
-            for part in parquet::parts(source)? {
-                match part.name.as_str() {
-                    "header" if parts.header.is_none() => parts.header(part.range),
-                    _ => parts.add(part.name, part.range)?,
-                }
-            }
-        }
-        #[cfg(not(feature = "parquet"))]
-        Format::Parquet => return Err(LayoutError::NotBuilt("parquet")),
+        Format::Parquet => parquet::parts(source, &mut parts)?,
         Format::Zarr => return Err(LayoutError::Damaged("an array of zarr is a folder".to_string())),
     }
     Ok(parts)

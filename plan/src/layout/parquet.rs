@@ -1,51 +1,208 @@
 //! Parquet: the footer names the chunks of each column in each row group. Their order is that of a scan: row group by row group.
+//!
+//! ```text
+//!   footer, length u32, "PAR1"       the footer is a struct of Thrift's compact protocol:
+//!   file 4: row groups ─► group 1: chunks ─► chunk 3: metadata ─► 3: path, a list of texts    7: bytes
+//!                                                                 9: first data page         11: dictionary page, 0 for none
+//! ```
+//! A field begins with a byte: four bits of its distance from the last field's number, four bits of its type. What is not looked at
+//! is passed over by its type, so nothing of it is kept. 16-bit and 32-bit integers are written alike, and old writers mix them.
+//! Sources: the format's public description (parquet-format, README and parquet.thrift), Thrift's compact protocol.
 
-mod lists;
-
-use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Part, ReadAt};
-use parquet::file::metadata::ParquetMetaDataReader;
+use super::{LayoutError, MAX_HEADER_BYTES, Parts, ReadAt};
+use std::ops::Range;
 
 /// The end of a file: the footer's length and "PAR1".
 const TAIL_BYTES: u64 = 8;
+/// Structs within structs; a footer has five.
+const MAX_DEPTH: u32 = 32;
 
-pub fn parts(source: &dyn ReadAt) -> Result<Vec<Part>, LayoutError> {
-    let damaged = |what: &dyn std::fmt::Display| LayoutError::damaged("Parquet", what);
+const BINARY: u8 = 8;
+const LIST: u8 = 9;
+const STRUCT: u8 = 12;
+
+pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> {
     let size = source.size()?;
     let mut tail = [0; TAIL_BYTES as usize];
     if size < TAIL_BYTES {
-        return Err(damaged(&"shorter than a footer"));
+        return Err(damaged("shorter than a footer"));
     }
     source.read_at(&mut tail, size - TAIL_BYTES)?;
     let len = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
     if &tail[4..] != b"PAR1" {
-        return Err(damaged(&"other last bytes, or an encrypted footer"));
+        return Err(damaged("other last bytes, or an encrypted footer"));
     }
     if len > MAX_HEADER_BYTES.min(size - TAIL_BYTES) {
-        return Err(damaged(&"a footer that is longer than the file, or than 100 MB"));
+        return Err(damaged("a footer that is longer than the file, or than 100 MB"));
     }
     let start = size - TAIL_BYTES - len;
     let mut footer = vec![0; len as usize];
     source.read_at(&mut footer, start)?;
-    let decoded = ParquetMetaDataReader::decode_metadata(&footer);
-    let metadata = match decoded {
-        Err(_) if lists::widen(&mut footer) == Some(true) => ParquetMetaDataReader::decode_metadata(&footer),
-        decoded => decoded,
-    };
-    let metadata = metadata.map_err(|error| damaged(&error))?;
-    let mut parts = vec![Part { name: "header".to_string(), range: start..size }];
-    for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
-        if parts.len() >= MAX_PARTS {
-            return Err(damaged(&"more than 1048576 chunks of columns"));
+    parts.header(start..size);
+    let mut walk = Walk { bytes: &footer, at: 0 };
+    walk.fields(0, &mut |walk, field, kind| match (field, kind) {
+        (4, LIST) => walk.structs(&mut |walk| row_group(walk, parts)),
+        _ => walk.skip(kind, 1),
+    })
+}
+
+fn row_group(walk: &mut Walk<'_>, parts: &mut Parts) -> Result<(), LayoutError> {
+    walk.fields(2, &mut |walk, field, kind| match (field, kind) {
+        (1, LIST) => walk.structs(&mut |walk| {
+            let mut is_there = false;
+            walk.fields(3, &mut |walk, field, kind| match (field, kind) {
+                (3, STRUCT) => {
+                    is_there = true;
+                    chunk(walk, parts)
+                }
+                _ => walk.skip(kind, 4),
+            })?;
+            is_there.then_some(()).ok_or_else(|| damaged("a column whose place is encrypted"))
+        }),
+        _ => walk.skip(kind, 3),
+    })
+}
+
+/// The metadata of a chunk.
+fn chunk(walk: &mut Walk<'_>, parts: &mut Parts) -> Result<(), LayoutError> {
+    let (mut name, mut bytes, mut data, mut dictionary) = (String::new(), None, None, None);
+    walk.fields(4, &mut |walk, field, kind| {
+        match (field, kind) {
+            (3, LIST) => name = walk.path()?,
+            (7, 4..=6) => bytes = Some(walk.integer()?),
+            (9, 4..=6) => data = Some(walk.integer()?),
+            (11, 4..=6) => dictionary = Some(walk.integer()?),
+            _ => walk.skip(kind, 5)?,
         }
-        // Old writers set the offset of a dictionary that does not exist to 0, where the magic number is.
-        let dictionary = column.dictionary_page_offset().filter(|&offset| offset != 0);
-        let first = dictionary.unwrap_or(i64::MAX).min(column.data_page_offset());
-        let (first, len) = (u64::try_from(first), u64::try_from(column.compressed_size()));
-        let (Ok(first), Ok(len)) = (first, len) else {
-            return Err(damaged(&"a negative offset"));
-        };
-        let end = first.checked_add(len).ok_or_else(|| damaged(&"an offset beyond all files"))?;
-        parts.push(Part { name: column.column_path().string(), range: first..end });
+        Ok(())
+    })?;
+    let (Some(bytes), Some(data)) = (bytes, data) else {
+        return Err(damaged("a chunk of a column without its place"));
+    };
+    // Old writers set the offset of a dictionary that does not exist to 0, where the magic number is.
+    let first = dictionary.filter(|&offset| offset != 0).unwrap_or(i64::MAX).min(data);
+    parts.add(name, range(first, bytes)?)
+}
+
+fn range(first: i64, bytes: i64) -> Result<Range<u64>, LayoutError> {
+    let (Ok(first), Ok(bytes)) = (u64::try_from(first), u64::try_from(bytes)) else {
+        return Err(damaged("a negative offset"));
+    };
+    Ok(first..first.checked_add(bytes).ok_or_else(|| damaged("an offset beyond all files"))?)
+}
+
+fn damaged(what: &str) -> LayoutError {
+    LayoutError::damaged("Parquet", what)
+}
+
+type Each<'e, 'a> = &'e mut dyn FnMut(&mut Walk<'a>, i64, u8) -> Result<(), LayoutError>;
+
+/// A place in the bytes of a struct.
+struct Walk<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn take(&mut self, bytes: u64) -> Result<&'a [u8], LayoutError> {
+        let end = usize::try_from(bytes).ok().and_then(|bytes| self.at.checked_add(bytes));
+        let taken =
+            end.and_then(|end| self.bytes.get(self.at..end)).ok_or_else(|| damaged("a footer that ends early"))?;
+        self.at += taken.len();
+        Ok(taken)
     }
-    Ok(parts)
+
+    fn byte(&mut self) -> Result<u8, LayoutError> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn number(&mut self) -> Result<u64, LayoutError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(damaged("a number of over 64 bits"))
+    }
+
+    /// Signed: 0, -1, 1, -2, ... are written as 0, 1, 2, 3, ...
+    fn integer(&mut self) -> Result<i64, LayoutError> {
+        let number = self.number()?;
+        Ok((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
+    }
+
+    /// How many elements a list has, and their type.
+    fn list(&mut self) -> Result<(u64, u8), LayoutError> {
+        let head = self.byte()?;
+        let count = if head >> 4 == 15 { self.number()? } else { u64::from(head >> 4) };
+        Ok((count, head & 15))
+    }
+
+    /// Each struct of a list. Each has a byte at least, so the bytes end before a count that is too large.
+    fn structs(&mut self, each: &mut dyn FnMut(&mut Walk<'a>) -> Result<(), LayoutError>) -> Result<(), LayoutError> {
+        let (count, kind) = self.list()?;
+        if kind != STRUCT {
+            return Err(damaged("a list of something else than structs"));
+        }
+        (0..count).try_for_each(|_| each(self))
+    }
+
+    /// Each field of a struct: its number and its type. What is called takes its value.
+    fn fields(&mut self, depth: u32, each: Each<'_, 'a>) -> Result<(), LayoutError> {
+        if depth > MAX_DEPTH {
+            return Err(damaged("structs in structs in structs"));
+        }
+        let mut field = 0_i64;
+        loop {
+            let head = self.byte()?;
+            if head == 0 {
+                return Ok(());
+            }
+            field = if head >> 4 == 0 { self.integer()? } else { field.saturating_add(i64::from(head >> 4)) };
+            each(self, field, head & 15)?;
+        }
+    }
+
+    /// A list of texts, as one with dots.
+    fn path(&mut self) -> Result<String, LayoutError> {
+        let (count, kind) = self.list()?;
+        if kind != BINARY {
+            return Err(damaged("a path that is no text"));
+        }
+        let mut path = String::new();
+        for nth in 0..count {
+            let bytes = self.number()?;
+            let text = std::str::from_utf8(self.take(bytes)?).map_err(|_| damaged("a path that is no text"))?;
+            path.push_str(if nth > 0 { "." } else { "" });
+            path.push_str(text);
+        }
+        Ok(path)
+    }
+
+    /// Passes over the value of a field. A truth value (1, 2) is its type.
+    fn skip(&mut self, kind: u8, depth: u32) -> Result<(), LayoutError> {
+        match kind {
+            1 | 2 => Ok(()),
+            _ => self.element(kind, depth),
+        }
+    }
+
+    /// Passes over an element of a list, where a truth value is a byte, or the value of a field that is none.
+    fn element(&mut self, kind: u8, depth: u32) -> Result<(), LayoutError> {
+        match kind {
+            1..=3 => self.take(1).map(drop),
+            4..=6 => self.number().map(drop),
+            7 => self.take(8).map(drop),
+            BINARY => self.number().and_then(|bytes| self.take(bytes)).map(drop),
+            LIST | 10 if depth <= MAX_DEPTH => {
+                let (count, kind) = self.list()?;
+                (0..count).try_for_each(|_| self.element(kind, depth + 1))
+            }
+            STRUCT => self.fields(depth + 1, &mut |walk, _, kind| walk.skip(kind, depth + 1)),
+            _ => Err(damaged("a value of an unknown type")),
+        }
+    }
 }
