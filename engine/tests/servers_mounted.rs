@@ -68,6 +68,42 @@ fn both_mounts_read_what_means_the_same() {
     }
 }
 
+/// An object is replaced within the second by one of its size: what the kernel and the mount have of the old one is not mixed with the new
+/// one, whether the file's reader is still there or was given up for those of other files.
+#[test]
+fn a_replacement_that_only_the_etag_tells_is_never_mixed() {
+    if !can_mount() {
+        return;
+    }
+    let (size, others) = (600_000, 200);
+    for given_up in [false, true] {
+        let server = bucket();
+        server.put("dir/a", testing::pattern(0, size, 1));
+        (0..others).for_each(|n| server.put(&format!("dir/other{n}"), vec![7; 10]));
+        let tree = Arc::new(Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened"));
+        let believed = FuseSettings { attr_ttl: Some(Duration::from_secs(600)), ..FuseSettings::default() };
+        let here = mount_with(tree, &believed, small().policy("none"));
+        listed(&here).expect("listed");
+        let mut part = vec![0; 300_000];
+        File::open(here.path("a")).and_then(|file| file.read_exact_at(&mut part, 0)).expect("read");
+        assert_eq!(testing::check(&part, 0, 1), Ok(()));
+        server.put_within_the_second("dir/a", testing::pattern(0, size, 2));
+        if given_up {
+            (0..others).for_each(|n| drop(fs::read(here.path(&format!("other{n}"))).expect("read")));
+        }
+        let mut tries = (0..5).map(|_| fs::read(here.path("a")));
+        let whole = tries.find_map(|read| match read {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(Errno::STALE.raw_os_error()), "{error}");
+                None
+            }
+        });
+        assert_eq!(testing::check(&whole.expect("five tries are enough"), 0, 2), Ok(()), "given up: {given_up}");
+        here.end();
+    }
+}
+
 #[test]
 fn what_is_no_listing_is_no_empty_folder() {
     if !can_mount() {

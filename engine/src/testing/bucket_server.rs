@@ -46,12 +46,14 @@ pub(super) struct Object {
     pub bytes: Arc<Vec<u8>>,
     /// Counts the objects that were ever put: the ETag, and the seconds of the date.
     pub number: u64,
+    /// Of the date: that of the first of those that were put within one second.
+    second: u64,
 }
 
 impl Object {
     /// Day of January 2026, hour, minute, second.
     fn date(&self) -> [u64; 4] {
-        let seconds = self.number;
+        let seconds = self.second;
         [2 + seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60]
     }
 
@@ -141,8 +143,21 @@ impl BucketServer {
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         let mut state = lock(&self.state);
         state.puts += 1;
-        let object = Object { bytes: Arc::new(bytes), number: state.puts };
+        let object = Object { bytes: Arc::new(bytes), number: state.puts, second: state.puts };
         state.objects.insert(key.to_string(), object);
+    }
+
+    /// Puts another object of the same size within the same second: its ETag alone is new.
+    ///
+    /// # Panics
+    /// There is none, or it has another size.
+    pub fn put_within_the_second(&self, key: &str, bytes: Vec<u8>) {
+        let mut state = lock(&self.state);
+        state.puts += 1;
+        let number = state.puts;
+        let object = state.objects.get_mut(key).unwrap_or_else(|| panic!("there is no {key}"));
+        assert_eq!(object.bytes.len(), bytes.len());
+        *object = Object { bytes: Arc::new(bytes), number, second: object.second };
     }
 
     /// Takes an object away.

@@ -214,10 +214,17 @@ impl Filesystem for Kernel {
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        // A number is one version, so what the kernel has of it stays right.
-        let how = if self.settings.direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
+        let is_direct = self.settings.direct;
         self.ask(request, move |view| match view.open(number.0) {
-            Ok(fh) => reply.opened(FileHandle(fh), how | FopenFlags::FOPEN_NOFLUSH),
+            Ok((fh, stays)) => {
+                // Without a flag the kernel drops what it has of the file.
+                let how = match stays {
+                    _ if is_direct => FopenFlags::FOPEN_DIRECT_IO,
+                    true => FopenFlags::FOPEN_KEEP_CACHE,
+                    false => FopenFlags::empty(),
+                };
+                reply.opened(FileHandle(fh), how | FopenFlags::FOPEN_NOFLUSH);
+            }
             Err(refusal) => reply.error(errno(refusal)),
         });
     }

@@ -36,6 +36,8 @@ pub struct Node {
     told: u64,
     /// Open handles.
     opens: u32,
+    /// It has been opened, so the kernel may have pages of it.
+    pub was_opened: bool,
     /// The file in the engine: its pages stay while this is here.
     pub base: Option<Arc<Reader>>,
     /// The same before it is opened for the first time.
@@ -48,7 +50,18 @@ pub struct Node {
 
 impl Node {
     fn new(path: Arc<Path>, meta: Meta, seen: Option<Instant>) -> Node {
-        Node { path, meta, seen, told: 1, opens: 0, base: None, listed: None, next: None, planned: false }
+        Node {
+            path,
+            meta,
+            seen,
+            told: 1,
+            opens: 0,
+            was_opened: false,
+            base: None,
+            listed: None,
+            next: None,
+            planned: false,
+        }
     }
 }
 
@@ -249,6 +262,7 @@ impl Nodes {
     pub fn opened(&mut self, number: u64, base: &Arc<Reader>) -> Option<(Arc<Reader>, Unused)> {
         let node = self.by_number.get_mut(&number)?;
         node.opens += 1;
+        node.was_opened = true;
         if std::mem::take(&mut node.planned) {
             node.told = node.told.saturating_sub(1);
         }

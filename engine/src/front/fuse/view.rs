@@ -197,24 +197,41 @@ impl View {
 
     // ---- files ----
 
-    /// A handle on a file, in the version of its number.
-    pub fn open(&self, number: u64) -> Result<u64, Refusal> {
-        let (path, known, seen, kept, ahead) = {
+    /// A handle on a file, in the version of its number, and whether what the kernel has of it is of that version.
+    ///
+    /// ```text
+    ///   first open                            what means the same as the listing (`Tree::is_same`)    the kernel has nothing yet
+    ///   again, the reader is there            the same reader                                          its pages stay
+    ///   again, the version is named exactly   that very version, or ESTALE and another number          its pages stay
+    ///   again, any other                      what means the same                                      its pages go
+    /// ```
+    pub fn open(&self, number: u64) -> Result<(u64, bool), Refusal> {
+        let (path, known, seen, kept, ahead, was_opened) = {
             let nodes = self.nodes();
             let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
-            (Arc::clone(&node.path), node.meta.clone(), node.seen, node.base.clone(), node.listed.clone())
+            (
+                Arc::clone(&node.path),
+                node.meta.clone(),
+                node.seen,
+                node.base.clone(),
+                node.listed.clone(),
+                node.was_opened,
+            )
         };
         if known.kind != Kind::File {
             return Err(Errno::ISDIR.raw_os_error());
         }
         let believed = self.lists_versions && seen.is_some_and(|seen| !self.left(seen).is_zero());
         let listed = Some(&known).filter(|_| believed);
+        let is_exact = was_opened && self.tree.names_exactly(&known);
+        let is_kept = kept.is_some();
         let (base, meta) = match kept {
             Some(base) if believed => (base, known.clone()),
             Some(base) => (base, self.tree.look(&path).map_err(|e| self.refuse_source(&e))?),
-            None => self.open_source(&path, listed, ahead.filter(|_| believed))?,
+            None => self.open_source(&path, listed, ahead.filter(|_| believed), is_exact)?,
         };
-        if !self.tree.is_same(&known, &meta) {
+        let is_same = if is_exact { known.version == meta.version } else { self.tree.is_same(&known, &meta) };
+        if !is_same {
             let gone = self.nodes().outdated(number);
             drop((gone, base));
             return Err(Errno::STALE.raw_os_error());
@@ -232,26 +249,32 @@ impl View {
         if let (Some(observer), Ok(fh)) = (&self.observer, &handle) {
             observer.opened(*fh, &path.to_string_lossy(), meta.size);
         }
-        handle.map_err(|errno| {
+        let stays = is_exact || is_kept || !was_opened;
+        handle.map(|fh| (fh, stays)).map_err(|errno| {
             let gone = self.nodes().released(number);
             drop(gone);
             self.refuse(errno)
         })
     }
 
-    /// Opens a file; one that was just listed, in that version, and with what was read ahead of it.
+    /// Opens a file; one that was just listed, in that version (`is_exact`: in that very one), and with what was read ahead of it.
     fn open_source(
         &self,
         path: &Path,
         listed: Option<&Meta>,
         ahead: Option<Arc<ListedFile>>,
+        is_exact: bool,
     ) -> Result<(Arc<Reader>, Meta), Refusal> {
         let ahead = listed.zip(ahead).and_then(|(meta, file)| Some((file.open().ok()?, meta)));
         if let Some((reader, meta)) = ahead {
             return Ok((Arc::new(reader.pin_version()), meta.clone()));
         }
         let too_many = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
-        let open = || listed.map_or_else(|| self.tree.open(path), |meta| self.tree.open_listed(path, meta));
+        let open = || match listed {
+            None => self.tree.open(path),
+            Some(meta) if is_exact => self.tree.open_again(path, meta),
+            Some(meta) => self.tree.open_listed(path, meta),
+        };
         let (source, meta) = match open() {
             // Closed files are kept for their pages, not at the price of open ones.
             Err(error) if too_many.contains(&error.errno()) => {

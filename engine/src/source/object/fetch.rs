@@ -269,7 +269,11 @@ impl Asker<'_> {
         let range = Some(GetRange::Bounded(range));
         let answer = self.ask(GetOptions { range, ..condition }).await;
         let answer = answer.map_err(|refusal| version.refused(refusal))?;
+        let is_first = version.is_listed();
         version.check(&answer.meta)?;
+        if is_first {
+            self.store.server.conditions.replied(version.is_as_listed());
+        }
         let mut body = answer.into_stream();
         let first = body.next().await;
         Ok((body, first))

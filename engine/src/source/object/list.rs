@@ -325,6 +325,18 @@ impl Tree for Prefix {
         Ok((Arc::new(object), meta.clone()))
     }
 
+    fn names_exactly(&self, meta: &Meta) -> bool {
+        let is_exact = Version::of_file(meta, Key::default()).is_some_and(|version| version.is_exact());
+        is_exact && !self.store.server.conditions.lists_otherwise()
+    }
+
+    fn open_again(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        let Some((key, version)) = self.listed(path, meta) else { return self.open(path) };
+        let version = version.as_replied();
+        let object = Object::known(self.store.clone(), key, self.name_of(path), self.settings.clone(), version);
+        Ok((Arc::new(object), meta.clone()))
+    }
+
     fn is_same(&self, listed: &Meta, opened: &Meta) -> bool {
         let version = |meta: &Meta| Version::of_file(meta, Key::default());
         let both = version(listed).zip(version(opened));

@@ -45,12 +45,26 @@ pub struct Conditions {
     refused: AtomicBool,
     /// Those that name what a listing said: its ETags are of another kind.
     listed_refused: AtomicBool,
+    /// A first reply had the ETag of the listing, or another one.
+    lists_same: AtomicBool,
+    lists_other: AtomicBool,
 }
 
 impl Conditions {
     /// Whether a version can be named in a request, one of a listing (`is_listed`) or of a reply.
     pub fn may_name(&self, is_listed: bool) -> bool {
         !(self.refused.load(Ordering::Relaxed) || is_listed && self.listed_refused.load(Ordering::Relaxed))
+    }
+
+    /// A first reply about an object that was listed.
+    pub fn replied(&self, is_as_listed: bool) {
+        let flag = if is_as_listed { &self.lists_same } else { &self.lists_other };
+        flag.store(true, Ordering::Relaxed);
+    }
+
+    /// Its listings have other ETags than its replies: no reply had the ETag of a listing, and one had another.
+    pub fn lists_otherwise(&self) -> bool {
+        self.lists_other.load(Ordering::Relaxed) && !self.lists_same.load(Ordering::Relaxed)
     }
 
     /// A condition failed for a version that is there: the one that was named, or one that a listing named in another way.

@@ -58,6 +58,16 @@ impl Version {
         Some(Version::listed(ObjectMeta { location, last_modified, size: meta.size, e_tag, version: None }))
     }
 
+    /// What a listing said, taken for what replies say: each of them has to have this very ETag.
+    pub fn as_replied(self) -> Version {
+        Version::new(self.meta)
+    }
+
+    /// By a strong ETag, which no other version has.
+    pub fn is_exact(&self) -> bool {
+        self.now().e_tag.as_deref().is_some_and(is_strong)
+    }
+
     fn now(&self) -> &ObjectMeta {
         self.replied.get().unwrap_or(&self.meta)
     }

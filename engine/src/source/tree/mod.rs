@@ -98,6 +98,20 @@ pub trait Tree: Send + Sync {
         listed.version == opened.version
     }
 
+    /// Whether no other version of a file has what these attributes say of it. Else another one may be taken for it.
+    fn names_exactly(&self, meta: &Meta) -> bool {
+        let _ = meta;
+        true
+    }
+
+    /// Opens a file that was opened before, and that [`Tree::names_exactly`]: every read of another version fails.
+    ///
+    /// # Errors
+    /// As [`Tree::open`].
+    fn open_again(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        self.open_listed(path, meta)
+    }
+
     /// What is at a path now.
     ///
     /// # Errors
