@@ -223,8 +223,11 @@ fn user_file(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     folder.map(|folder| folder.join(OF_USER))
 }
 
-/// Nothing where there is no such file.
+/// Nothing where there is no such file, or a link to `/dev/null`, by which people switch a configuration off.
 fn contents(path: &Path) -> Result<Option<String>, Fail> {
+    if path.canonicalize().is_ok_and(|whole| whole == Path::new("/dev/null")) {
+        return Ok(None);
+    }
     let refused = |error: std::io::Error| {
         Fail::input("cannot read the configuration", format!("{} ({error})", path.display()), "mend or remove it")
     };

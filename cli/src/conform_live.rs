@@ -45,18 +45,9 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     if let Some(folder) = args.record.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Fail::input("no such folder for recordings", folder.display(), "make it first"));
     }
-    if let Some(name) = args.fs.iter().find(|name| FileSystem::EXPANDING.contains(&name.as_str())) {
-        let remedy = format!(
-            "compare another one, such as erofs; --fs takes {}",
-            FileSystem::ALL.map(FileSystem::name).join(", ")
-        );
-        return Err(Fail::input(
-            "a file system whose reads are larger than the policy's windows",
-            format!(
-                "'{name}' reads whole compressed blocks (readahead_expand), so its pages are not the policy's alone"
-            ),
-            &remedy,
-        ));
+    if let Some((name, why)) = FileSystem::REFUSED.iter().find(|(name, _)| args.fs.iter().any(|asked| asked == name)) {
+        let remedy = format!("--fs takes {}", FileSystem::ALL.map(FileSystem::name).join(", "));
+        return Err(Fail::input("a file system that is not asked", format!("{name}: {why}"), &remedy));
     }
     let stop = Arc::new(AtomicBool::new(false));
     signals::end_at_second_signal()?;

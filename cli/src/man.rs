@@ -17,8 +17,20 @@ pub fn run(dir: Option<&Path>) -> Result<(), Fail> {
         return Err(Fail::input("not a directory", dir.display(), "name one that exists; the pages are written there"));
     }
     // The short help leaves some out; they have pages all the same.
-    let all = Args::command().mut_subcommands(|command| command.hide(false));
-    clap_mangen::generate_to(all, dir).map_err(|error| refused(dir, &error))
+    let mut all = Args::command().mut_subcommands(|command| command.hide(false));
+    all.build();
+    write(&all, dir)
+}
+
+/// The page of a command, and those of the commands below it.
+fn write(command: &clap::Command, dir: &Path) -> Result<(), Fail> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_string();
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut page).map_err(|error| refused(Path::new(&name), &error))?;
+    let text = String::from_utf8_lossy(&page);
+    out::write("DIR", &dir.join(format!("{name}.1")), &text)?;
+    let shown = command.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set());
+    shown.into_iter().try_for_each(|command| write(command, dir))
 }
 
 fn refused(place: &Path, error: &std::io::Error) -> Fail {

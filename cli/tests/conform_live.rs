@@ -153,6 +153,7 @@ fn what_cannot_be_asked_is_refused() {
         (&["--level", "pages"], "--check"),
         (&["--fs", "squashfs"], "reads whole compressed blocks (readahead_expand)"),
         (&["--fs", "erofs-lz4"], "reads whole compressed blocks (readahead_expand)"),
+        (&["--fs", "fuse"], "it needs a server"),
     ] {
         let got = foreread(["conform", "linux"].into_iter().chain(args.iter().copied()));
         assert_eq!(got.code, Some(2), "{args:?}: {}", got.err);

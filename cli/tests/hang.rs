@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Only a test that fails takes so long.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// A mount whose server is stopped, until it is dropped.
 struct Silent {
     server: Child,
@@ -37,7 +40,9 @@ impl Silent {
         let stat = format!("/proc/{}/stat", silent.server.id());
         let is_stopped =
             || fs::read_to_string(&stat).is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|s| s.starts_with(" T")));
+        let until = Instant::now() + LONGEST;
         while !is_stopped() {
+            assert!(Instant::now() < until, "the server does not stop");
             std::thread::yield_now();
         }
         Some(silent)
@@ -75,7 +80,7 @@ fn ended(mut child: Child) -> (i32, String) {
         if let Some(status) = child.try_wait().expect("waited") {
             break status;
         }
-        if begun.elapsed() > Duration::from_secs(60) {
+        if begun.elapsed() > LONGEST {
             let _ = child.kill();
             panic!("it does not end");
         }
@@ -86,9 +91,11 @@ fn ended(mut child: Child) -> (i32, String) {
     (status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)), err)
 }
 
-/// A command that ends with this code when a thread of its parent waits for the file system.
+/// A command that ends with this code when a thread of its parent waits for the file system; with 99 when none does for too long.
 fn until_it_waits(code: u8) -> String {
-    format!("until cat /proc/$PPID/task/*/stack 2>/dev/null | grep -q fuse; do :; done; exit {code}")
+    // Each look takes some milliseconds.
+    let looks = "i=0; until cat /proc/$PPID/task/*/stack 2>/dev/null | grep -q fuse; do i=$((i+1)); [ $i -lt 20000 ] || exit 99; done";
+    format!("{looks}; exit {code}")
 }
 
 /// Waits until a thread waits for the file system.
@@ -98,7 +105,9 @@ fn waits_for_it(child: &mut Child) {
         let all = fs::read_dir(&tasks).into_iter().flatten().flatten();
         all.filter_map(|task| fs::read_to_string(task.path().join("stack")).ok()).any(|stack| stack.contains("fuse"))
     };
+    let until = Instant::now() + LONGEST;
     while !waits() {
+        assert!(Instant::now() < until, "no thread waits for the file system");
         assert!(child.try_wait().expect("waited").is_none(), "it has ended");
         std::thread::yield_now();
     }

@@ -126,3 +126,17 @@ fn an_event_log_is_no_link_and_replaces_nothing() {
     assert_eq!(fs::read(&kept).expect("there"), b"kept");
     assert!(fs::symlink_metadata(&log).expect("there").is_file());
 }
+
+/// Pages are many files: none of them follows a link.
+#[test]
+fn manual_pages_follow_no_link() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::write(dir.path().join("kept"), "kept").expect("room");
+    symlink(dir.path().join("kept"), dir.path().join("foreread.1")).expect("made");
+    let got = foreread(["man", text(dir.path())]);
+    assert!(got.is_refused().contains("it is there already"), "{}", got.err);
+    assert_eq!(fs::read(dir.path().join("kept")).expect("there"), b"kept");
+    assert!(foreread(["man", text(dir.path()), "--force"]).is_done().is_empty());
+    assert_eq!(fs::read(dir.path().join("kept")).expect("there"), b"kept");
+    assert!(dir.path().join("foreread-compare.1").exists() && !dir.path().join("foreread-bench-hit.1").exists());
+}

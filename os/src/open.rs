@@ -50,13 +50,14 @@ impl Looked {
         if self.meta.is_file() { Ok(self) } else { Err(no_regular_file(self.meta.file_type())) }
     }
 
-    /// Opens this very file. `flags` say how; a regular file never waits.
+    /// Opens this very file. `flags` say how.
     ///
     /// # Errors
     /// It may not be opened so.
     pub fn open(&self, flags: OFlags) -> Result<File> {
-        let calm = if self.meta.is_file() { OFlags::NONBLOCK } else { OFlags::empty() };
-        let flags = flags | calm | OFlags::CLOEXEC | OFlags::NOCTTY;
+        // Without NONBLOCK, with which a file under a lease (oplocks of Samba) would be refused instead of waited for. What is no regular
+        // file was refused by the caller, or may be waited for.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let again = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         match rustix::fs::open(&again, flags, Mode::empty()) {
             // Without /proc, as in some chroots: by name, and only if the name still has the same file.

@@ -9,7 +9,7 @@
 //! | at the path is | without force | with force |
 //! |---|---|---|
 //! | nothing | made | made |
-//! | a regular file | refused | replaced; its mode stays |
+//! | a regular file | refused | replaced; its owner and its mode stay, but for setuid and the like |
 //! | a link | refused | the link is replaced, never what it points to |
 //! | a FIFO, a terminal, `/dev/null`, `/dev/stdout`, `/dev/fd/3` | written as it is | the same |
 //! | a folder, a disk, a socket | refused | refused |
@@ -18,10 +18,10 @@
 
 use crate::open::kind_in_words;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-use std::fs::{File, FileType, Permissions, symlink_metadata};
+use std::fs::{File, FileType, Metadata, Permissions, symlink_metadata};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A file that is being written.
@@ -63,8 +63,11 @@ impl AtomicFile {
             }
             Err(error) => return Err(error.into()),
         };
-        if let Place::File(mode) = there {
-            file.set_permissions(mode)?;
+        if let Place::File(before) = there {
+            // Only root may give a file away; the files of others are replaced by whom the folder allows it.
+            let is_given = std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid())).is_ok();
+            let mode = before.mode() & if is_given { 0o777 } else { 0o755 };
+            file.set_permissions(Permissions::from_mode(mode))?;
         }
         Ok(AtomicFile { file, path, force, kind })
     }
@@ -151,7 +154,7 @@ pub fn growing(path: &Path, force: bool) -> Result<File> {
 /// What is at the path of an output.
 enum Place {
     New,
-    File(Permissions),
+    File(Metadata),
     Link,
     /// Written as it is.
     Stream,
@@ -175,7 +178,7 @@ fn place(path: &Path, force: bool) -> Result<Place> {
         _ => {
             // What may not be written is not replaced either, though its folder would allow it.
             File::options().append(true).open(path)?;
-            Ok(Place::File(meta.permissions()))
+            Ok(Place::File(meta))
         }
     }
 }
@@ -212,11 +215,25 @@ fn folder(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     fn names(folder: &Path) -> Vec<String> {
         let name = |entry: Result<std::fs::DirEntry>| entry.expect("readable").file_name().display().to_string();
         std::fs::read_dir(folder).expect("readable").map(name).collect()
+    }
+
+    /// A program that runs as its owner becomes no program that runs as root.
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_owner_and_no_setuid() {
+        let folder = tempfile::tempdir().expect("a scratch directory");
+        let path = folder.path().join("a");
+        std::fs::write(&path, b"old").expect("room");
+        let given = std::os::unix::fs::chown(&path, Some(1000), Some(1000)).is_ok();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o4751)).expect("set");
+        write(&path, b"new", true).expect("replaced");
+        let meta = std::fs::metadata(&path).expect("there");
+        assert_eq!(meta.mode() & 0o7777, 0o751);
+        assert!(!given || (meta.uid(), meta.gid()) == (1000, 1000));
     }
 
     #[test]

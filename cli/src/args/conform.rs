@@ -19,7 +19,7 @@ pub const ALL_FS: &str = "all";
 
 fn file_systems() -> PossibleValuesParser {
     let named = FileSystem::ALL.map(|fs| PossibleValue::new(fs.name()).help(fs.about()));
-    let refused = FileSystem::EXPANDING.map(|name| PossibleValue::new(name).hide(true));
+    let refused = FileSystem::REFUSED.map(|(name, _)| PossibleValue::new(name).hide(true));
     let all = [PossibleValue::new(ALL_FS).help("All of them")];
     PossibleValuesParser::new(named.into_iter().chain(all).chain(refused))
 }

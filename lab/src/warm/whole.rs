@@ -103,7 +103,11 @@ fn entries(at: &Path, account: &Account) -> Result<(Vec<OsString>, Vec<OsString>
     let text = |error: std::io::Error| error.to_string();
     for entry in fs::read_dir(at).map_err(text)? {
         let entry = entry.map_err(text)?;
-        let kind = entry.file_type().map_err(text)?;
+        let kind = match entry.file_type() {
+            // Removed since the folder was read.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            kind => kind.map_err(text)?,
+        };
         let to = match kind {
             _ if kind.is_file() => &mut files,
             _ if kind.is_dir() => &mut folders,

@@ -32,8 +32,10 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     }
     let version = head.u32()?;
     if (2..=3).contains(&version.swap_bytes()) {
-        let remedy = "convert it: gguf_convert_endian.py FILE little, of llama.cpp's gguf-py";
-        return Err(LayoutError::Damaged(format!("a GGUF file with big-endian numbers, which is not read ({remedy})")));
+        return Err(LayoutError::Other {
+            what: "a GGUF file with big-endian numbers, which is not read",
+            remedy: "convert it: gguf_convert_endian.py FILE little, of llama.cpp's gguf-py",
+        });
     }
     if !(2..=3).contains(&version) {
         return Err(damaged(&format!("version {version}; 2 and 3 can be read")));

@@ -96,6 +96,14 @@ pub enum LayoutError {
     /// It is another format, or it is damaged.
     #[error("{0}")]
     Damaged(String),
+    /// It is something else that is known by its first bytes.
+    #[error("{what}")]
+    Other {
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// No part has such a name.
     #[error("no part of the file has a name like {0}")]
     NoSuchName(String),
@@ -140,7 +148,7 @@ impl Parts {
 /// The header cannot be read, is damaged, has no such names, or needs more memory than a plan may have.
 pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<Part>, LayoutError> {
     let pointer =
-        || LayoutError::Damaged("a pointer of Git LFS, not the file itself (fetch it: git lfs pull)".to_string());
+        || LayoutError::Other { what: "a pointer of Git LFS, not the file itself", remedy: "fetch it: git lfs pull" };
     let found = all(format, source).map_err(|error| if is_lfs_pointer(source) { pointer() } else { error })?;
     let (size, Parts { mut list, header, .. }) = (source.size()?, found);
     if let Some(part) =

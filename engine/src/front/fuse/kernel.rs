@@ -105,8 +105,10 @@ impl Unmounter {
     }
 }
 
+/// What was given up since nothing needs it is an interrupted call to the program, which may make it again after its handler.
 fn errno(refusal: Refusal) -> Errno {
-    Errno::from_i32(refusal)
+    let cancelled = rustix::io::Errno::CANCELED.raw_os_error();
+    if refusal == cancelled { Errno::EINTR } else { Errno::from_i32(refusal) }
 }
 
 impl Kernel {

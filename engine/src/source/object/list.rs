@@ -332,7 +332,7 @@ impl Tree for Prefix {
 
     fn open_again(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
         let Some((key, version)) = self.listed(path, meta) else { return self.open(path) };
-        let version = version.as_replied();
+        let version = version.into_replied();
         let object = Object::known(self.store.clone(), key, self.name_of(path), self.settings.clone(), version);
         Ok((Arc::new(object), meta.clone()))
     }

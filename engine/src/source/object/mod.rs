@@ -1,7 +1,7 @@
 //! Objects over HTTP and S3 as a source: `http://HOST/PATH`, `https://HOST/PATH`, `s3://BUCKET/KEY`.
 //!
-//! Every request is for a range of the accepted version and says so (`If-Match`); every reply is looked at before a byte
-//! of it is believed. Never: writes, prints a password or a token, retries what cannot pass, or waits without an end.
+//! Every request is for a range of the accepted version and says so (`If-Match`, unless its server refuses that); every reply is
+//! looked at before a byte of it is believed. Never: writes, prints a password or a token, retries what cannot pass, or waits without an end.
 //!
 //! ```text
 //!   open ──► first bytes of the object: its version, and whether the server knows ranges

@@ -27,6 +27,9 @@ use percent_encoding::percent_decode_str;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
+/// Keys and prefixes of one page. S3 has 1000 at most; what is on a page is in memory at once, beside the account of names.
+const MAX_PAGE_KEYS: usize = 10_000;
+
 /// Longest part of a path, in bytes: NAME_MAX of Linux.
 const MAX_NAME_BYTES: usize = 255;
 /// Longest ETag, in bytes: those of S3 have 40. One that is longer is taken for none, as no request could name it.
@@ -95,9 +98,15 @@ struct Said {
     /// Entries and prefixes, by the server's count.
     count: Option<usize>,
     is_url_encoded: bool,
+    /// It has more than [`MAX_PAGE_KEYS`].
+    is_too_long: bool,
 }
 
 impl Said {
+    fn is_full(&self) -> bool {
+        self.entries.len() + self.prefixes.len() >= MAX_PAGE_KEYS
+    }
+
     /// An element has ended.
     fn take(&mut self, path: &[&str], entry: &mut Entry, text: &mut String) {
         match path {
@@ -105,6 +114,7 @@ impl Said {
             [_, "Contents", "Size"] => entry.size = std::mem::take(text),
             [_, "Contents", "LastModified"] => entry.modified = std::mem::take(text),
             [_, "Contents", "ETag"] => entry.etag = Some(std::mem::take(text)),
+            [_, "Contents"] | [_, "CommonPrefixes", "Prefix"] if self.is_full() => self.is_too_long = true,
             [_, "Contents"] => self.entries.push(std::mem::take(entry)),
             [_, "CommonPrefixes", "Prefix"] => self.prefixes.push(std::mem::take(text)),
             [_, "NextContinuationToken"] => self.token = std::mem::take(text),
@@ -156,6 +166,9 @@ impl Page {
     pub fn parse(body: &[u8], wanted: &Wanted) -> Result<Page, Refusal> {
         let (mut said, mut entry) = (Said::default(), Entry::default());
         xml::read(body, |path, text| said.take(path, &mut entry, text))?;
+        if said.is_too_long {
+            return Err(Refusal::Garbled(format!("a page of the listing has more than {MAX_PAGE_KEYS} keys")));
+        }
         said.decode();
         let next = said.next(wanted.most)?;
         let count = said.entries.len() + said.prefixes.len();

@@ -87,6 +87,9 @@ fn message_text(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(" ({message})") }
 }
 
+/// Codes of S3 for a caller that may not read.
+const NOT_ALLOWED_CODES: [&str; 3] = ["AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"];
+
 /// What S3 says by 500 and 503, and some servers by 200.
 const PASSING_CODES: [&str; 5] = ["InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "Busy"];
 
@@ -153,7 +156,7 @@ impl Refusal {
         let errno = match self {
             Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
             Refusal::TooMany(_) => Errno::TOOBIG,
-            Refusal::ErrorForListing { code, .. } if code == "AccessDenied" => Errno::ACCESS,
+            Refusal::ErrorForListing { code, .. } if NOT_ALLOWED_CODES.contains(&code.as_str()) => Errno::ACCESS,
             Refusal::ErrorForListing { .. } => Errno::REMOTEIO,
             Refusal::Status { status: 401 | 403, .. } => Errno::ACCESS,
             Refusal::Status { status: 404 | 410, .. } => Errno::NOENT,
@@ -185,6 +188,15 @@ impl Refusal {
     }
 
     fn remedy(&self, account: Account) -> String {
+        // An error that comes with a 200 has the remedy of the status that it should have had.
+        let meant = |status| Refusal::Status { status, code: String::new(), retry_after: None, region: None };
+        match self {
+            Refusal::ErrorForListing { code, .. } if NOT_ALLOWED_CODES.contains(&code.as_str()) => {
+                return meant(403).remedy(account);
+            }
+            Refusal::ErrorForListing { code, .. } if code == "NoSuchBucket" => return meant(404).remedy(account),
+            _ => {}
+        }
         let text = match (self, account) {
             (Refusal::Status { region: Some(region), status: 301 | 307 | 400, .. }, _) => {
                 return format!("the bucket is in {region}: set AWS_REGION={region}");

@@ -59,7 +59,7 @@ impl Version {
     }
 
     /// What a listing said, taken for what replies say: each of them has to have this very ETag.
-    pub fn as_replied(self) -> Version {
+    pub fn into_replied(self) -> Version {
         Version::new(self.meta)
     }
 

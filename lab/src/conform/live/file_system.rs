@@ -32,6 +32,9 @@ pub enum FileSystem {
     Overlay,
 }
 
+const EXPANDS: &str = "it reads whole compressed blocks (readahead_expand), so its pages are not the policy's alone";
+const NO_SERVER: &str = "it needs a server, whose settings the kernel's readahead follows, and none is started here";
+
 /// Which part of the kernel it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driver {
@@ -69,9 +72,8 @@ impl FileSystem {
         FileSystem::Overlay,
     ];
 
-    /// Others, which read whole compressed blocks: they expand the kernel's windows, so that what is read is not what the policy
-    /// decided.
-    pub const EXPANDING: [&str; 2] = ["squashfs", "erofs-lz4"];
+    /// Others, which are not asked, and why.
+    pub const REFUSED: [(&str, &str); 3] = [("squashfs", EXPANDS), ("erofs-lz4", EXPANDS), ("fuse", NO_SERVER)];
 
     /// As on the command line.
     #[must_use]

@@ -36,7 +36,8 @@ impl Tee {
         }
         let made = |path: &Path| {
             let what = format!("cannot write the recording {}", path.display());
-            File::create(path).map_err(|error| LiveError::Io { what, error, remedy: "name a folder that exists" })
+            let remedy = "name another folder, or remove the recording that is there";
+            foreread_os::output::growing(path, false).map_err(|error| LiveError::Io { what, error, remedy })
         };
         let file = keep.map(made).transpose()?;
         let file = file.map(|file| GzEncoder::new(BufWriter::new(file), Compression::fast()));
