@@ -147,11 +147,16 @@ pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
         max_bytes: asked.max_event_bytes.unwrap_or(u64::MAX),
     };
     let drain = threads::spawn("foreread-drain", move || drain.run())?;
-    let begun = begin(&instance, &asked.target).inspect_err(|_| {
-        // Nothing was followed: the thread has nothing to take, and ends.
-        let _ = rustix::io::write(&*stop, &1_u64.to_ne_bytes());
-    });
-    let Begun { child, joined, pid, before, settled_ns, roots } = begun?;
+    let begun = match begin(&instance, &asked.target) {
+        Ok(begun) => begun,
+        Err(error) => {
+            // Nothing was followed, so the thread has nothing to take and ends, and with it goes its part of the instance.
+            let _ = rustix::io::write(&*stop, &1_u64.to_ne_bytes());
+            let _ = drain.join();
+            return Err(error);
+        }
+    };
+    let Begun { child, joined, pid, before, settled_ns, roots } = begun;
     Ok(Running {
         instance,
         root,
