@@ -52,6 +52,7 @@ pub struct Meta {
     pub version: Arc<[u8]>,
 }
 
+#[cfg(any(feature = "fuse", feature = "object"))]
 impl Meta {
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> u64 {
