@@ -52,7 +52,7 @@ fn core_decides_and_nothing_else() {
 fn a_policy_knows_neither_the_cache_nor_another_policy() {
     for file in sources("core/src/policy") {
         let (name, code) = (&file.name, file.code());
-        if name.ends_with("mod.rs") || name.ends_with("spec.rs") {
+        if name.ends_with("policy.rs") || name.ends_with("spec.rs") {
             continue;
         }
         assert!(!code.contains("crate::cache"), "{name}: a policy sees the cache through Probe only");
@@ -86,7 +86,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "front",
         "engine/src/log.rs",
         "engine/src/source/nbd/link.rs",
-        "engine/src/source/nbd/mod.rs",
+        "engine/src/source/nbd.rs",
         "engine/src/source/file/version.rs",
         "engine/src/source/object/fetch.rs",
     ];
@@ -95,7 +95,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "lab/src",
         &words,
         "only what measures live reads the clock",
-        &["live", "bench", "lab/src/recorder.rs", "lab/src/warm", "lab/src/run/", "lab/src/watch/mod.rs"],
+        &["live", "bench", "lab/src/recorder.rs", "lab/src/warm", "lab/src/run/", "lab/src/watch.rs"],
     );
     forbid("sim/src", &words, "a simulation has its own clock", &[]);
     forbid("trace/src", &words, "a trace has its own times", &[]);

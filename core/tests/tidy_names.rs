@@ -27,10 +27,12 @@ fn modules(src: &Path, path: &[String], file: &Path, is_public: bool, found: &mu
             Some(rest) => (true, rest.to_string()),
             None => (false, line),
         };
-        let Some(name) = line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else { continue };
+        let Some(name) = line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else {
+            continue;
+        };
         let inner: Vec<String> = path.iter().cloned().chain([name.to_string()]).collect();
         let folder = inner.iter().fold(src.to_path_buf(), |folder, name| folder.join(name));
-        let candidates = [folder.with_extension("rs"), folder.join("mod.rs")];
+        let candidates = [folder.with_extension("rs")];
         let file = candidates.iter().find(|file| file.exists()).expect("the file of a module");
         modules(src, &inner, file, is_public && public, found);
     }

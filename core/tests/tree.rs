@@ -64,9 +64,11 @@ pub fn files(below: &str) -> Vec<File> {
     found
 }
 
-/// The Rust files below a path from the root.
+/// The Rust files below a path from the root, and the one beside it: `name.rs` is the head of the module whose parts are in `name/`.
 pub fn sources(below: &str) -> Vec<File> {
-    files(below).into_iter().filter(|file| file.name.ends_with(".rs")).collect()
+    let head = format!("{below}.rs");
+    let head = root().join(&head).is_file().then(|| File { text: read(&head), name: head });
+    head.into_iter().chain(files(below).into_iter().filter(|file| file.name.ends_with(".rs"))).collect()
 }
 
 /// Every file of the tree but recorded data.

@@ -14,7 +14,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | state, limits, getters, the door |
+//! | `machine.rs` | state, limits, getters, the door |
 //! | `reads.rs` | the life of a demand read |
 //! | `hits.rs` | reads of pages that are all here |
 //! | `plans.rs` | asking a policy, admitting what it planned, eviction |

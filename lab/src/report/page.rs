@@ -150,10 +150,10 @@ impl Page {
             facts => self.facts.iter().map(|(name, value)| list(&[name.clone(), value.clone()])).collect::<Vec<_>>(),
             sections => self.sections.iter().map(Section::value).collect::<Vec<_>>(),
             json => safe(text::json_in_script(&self.json)),
-            style => safe(format!("{}{}", svg::style(), include_str!("style.css"))),
+            style => safe(format!("{}{}", svg::style(), include_str!("page/style.css"))),
             version => env!("CARGO_PKG_VERSION"),
         };
-        env.render_str(include_str!("template.html"), page).expect("a template of our own, with all that it names")
+        env.render_str(include_str!("page/template.html"), page).expect("a template of our own, with all that it names")
     }
 }
 
